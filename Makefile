@@ -37,8 +37,8 @@ goldens = $(shell grep -rlE --include='*_test.go' 'cockroachdb/datadriven|flag.B
 
 # Slow commands say every few seconds that they live; tests that were skipped are listed at the end of make test. All
 # packages have been vetted before they are tested.
-alive    := go run ./build/progress run
-go_test  := go run ./build/progress test -vet=off
+alive    := go run ./hack/progress run
+go_test  := go run ./hack/progress test -vet=off
 
 # Tests run in a random order. After a failure, SHUFFLE=SEED repeats the order that was printed, and SHUFFLE=off that of
 # the files. Go does not cache the results of shuffled tests, so make check, which has to be quick, does not shuffle.
@@ -61,7 +61,7 @@ tools: ## Build helm, and kubectl as a name of the lab, into bin/.
 	ln -sf kubenergy-lab bin/kubectl
 
 test: forget-skipped static test-portable test-light test-heavy ## Run every test: format, vet, unit tests with the race detector, tests on a real control plane.
-	@go run ./build/progress skipped
+	@go run ./hack/progress skipped
 	@echo "== all tests passed"
 
 forget-skipped:
@@ -70,10 +70,10 @@ forget-skipped:
 check: forget-skipped static ## Format, vet, generated kinds, and the tests that need no Kubernetes: for while you work.
 	@echo "== tests without Kubernetes and without the race detector"
 	@$(light_packages); $(go_test) -p $(ABREAST) -timeout $(TIMEOUT) $$light
-	@go run ./build/progress skipped
+	@go run ./hack/progress skipped
 
 count: ## Count the lines that hold code, by folder; fails where code is wider than 120 columns.
-	@go run ./build/count
+	@go run ./hack/count
 
 static:
 	@echo "== gofmt"
@@ -100,10 +100,10 @@ ifeq ($(RACE),)
 else
 	@echo "== tests with the race detector"
 	@$(light_packages); $(shuffled) $(RACE) -p $(ABREAST) -timeout $(TIMEOUT) -skip '$(alone)' $$(grep -vE '$(core)' <<<"$$light")
-	@$(shuffled) $(RACE) -timeout $(TIMEOUT) -run 'OnAnyNumberOfProcessors' ./forecast
+	@$(shuffled) $(RACE) -timeout $(TIMEOUT) -run 'OnAnyNumberOfProcessors' ./internal/forecast
 	@echo "== tests that it would slow down: the core, the simulator, what the ledger holds, what comparisons say, long releases"
-	@$(light_packages); $(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) $$(grep -E '$(core)' <<<"$$light") ./ledger/sqlite ./ledger/sqlstore
-	@$(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) -run '^TestCompare|$(alone)' ./cli ./scheduler/hold ./controller/power ./controller ./slurm
+	@$(light_packages); $(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) $$(grep -E '$(core)' <<<"$$light") ./internal/ledger/sqlite ./internal/ledger/sqlstore
+	@$(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) -run '^TestCompare|$(alone)' ./internal/cli ./internal/scheduler/hold ./internal/controller/power ./internal/controller ./internal/slurm
 endif
 
 # Vetting compiles what the tests need, in parallel. Control planes mostly wait, so several stand side by side; what
@@ -117,7 +117,7 @@ test-heavy: prometheus axe
 
 # The agent runs on small and 32-bit machines as well. An amd64 machine runs programs for 386, which have the same traps:
 # 64-bit atomics, int of 32 bits.
-metering := ./energy/... ./agent/... ./cmd/kubenergy-agent
+metering := ./internal/energy/... ./internal/agent/... ./cmd/kubenergy-agent
 test-portable:
 	@echo "== go vet of the agent for arm64 and arm/v7"
 	@$(alive) env GOARCH=arm64 CGO_ENABLED=0 go vet $(metering)
@@ -132,7 +132,7 @@ lint: ## Run golangci-lint; it is built as a Go tool the first time.
 	@$(lint_tool) run ./...
 
 bench: ## Measure the simulator, the strategies and the scheduler plugin.
-	go test -run '^$$' -bench . -benchmem ./sim/... ./sched/... ./scheduler/place/... ./test/scores/...
+	go test -run '^$$' -bench . -benchmem ./internal/sim/... ./internal/sched/... ./internal/scheduler/place/... ./test/scores/...
 
 # The first part needs no API server and takes minutes. Each arm of the second has one of its own: PAIRS=12 of five rows take
 # two hours, and ROW= picks one of unmarked, scored, one-per-node-unmarked, one-per-node-scored and burst.
@@ -141,13 +141,13 @@ bench-scheduler: bench-cycle bench-scheduler-perf ## Measure what our plugins co
 
 # With BASE=REVISION, bench-cycle, bench-agent and bench-controller run the benchmark of that revision and the present one
 # in turns, PAIRS=6 times each, and fail if the lower end of the 95 % interval of new ÷ base is above 1.05.
-turns = go run ./build/turns -base '$(BASE)' -pairs '$(if $(filter file,$(origin PAIRS)),6,$(PAIRS))'
+turns = go run ./hack/turns -base '$(BASE)' -pairs '$(if $(filter file,$(origin PAIRS)),6,$(PAIRS))'
 
 bench-cycle: ## Measure what our plugins cost a scheduling cycle. BASE=REVISION compares revisions in turns, PAIRS=6 times each.
 ifneq ($(BASE),)
 	$(turns) cycle
 else
-	go test ./scheduler/place -run '^$$' -bench 'Points|PreScore' -benchmem
+	go test ./internal/scheduler/place -run '^$$' -bench 'Points|PreScore' -benchmem
 	KUBENERGY_BENCH=1 go test ./test/perf -run 'CycleCost|HintsAreUsed' -v -count=1 -timeout 60m
 endif
 
@@ -158,14 +158,14 @@ bench-agent: ## Measure the agent on real control groups: 250 and 1,000 busy con
 ifneq ($(BASE),)
 	$(turns) agent
 else
-	KUBENERGY_BENCH=1 go test ./agent/... -run 'Cost' -v -count=1 -timeout $(TIMEOUT)
+	KUBENERGY_BENCH=1 go test ./internal/agent/... -run 'Cost' -v -count=1 -timeout $(TIMEOUT)
 endif
 
 bench-controller: ## Measure the controller at 5,000 nodes with 100 containers each for ten minutes, on SQLite and on PostgreSQL.
 ifneq ($(BASE),)
 	$(turns) controller
 else
-	go test ./ledger/postgres -run RowsPerSecond -v -count=1 -timeout $(TIMEOUT)
+	go test ./internal/ledger/postgres -run RowsPerSecond -v -count=1 -timeout $(TIMEOUT)
 	KUBENERGY_BENCH=1 go test ./test/scale/... -run Controller -v -count=1 -timeout 60m
 endif
 
@@ -186,7 +186,7 @@ axe: ## Fetch axe-core from npm into out/: tests of pages ask it what keeps peop
 	    || echo "== no axe-core: its checks are skipped"
 
 browser: axe ## Look at every page of the dashboard in Chromium: in each state, three sizes, both themes. Pictures go to out/browser.
-	KUBENERGY_LONG=1 go test ./test/browser ./cli -run PagesOf -v -count=1 -timeout $(TIMEOUT)
+	KUBENERGY_LONG=1 go test ./test/browser ./internal/cli -run PagesOf -v -count=1 -timeout $(TIMEOUT)
 
 pictures: ## Make the pictures of the documents: the dashboard of the demo, in Chromium.
 	go test ./test/browser -run Pictures -count=1 -pictures '$(abspath docs/pictures)'
@@ -198,10 +198,10 @@ bench-hold: ## Measure what 100,000 held Jobs and 2,000 held pods cost others, a
 	KUBENERGY_BENCH=$(or $(BENCH),1) go test ./test/scale/... -run '^TestHold' -v -count=1 -timeout 180m
 
 central-long: ## Kill controller and agents 200 times each, exchange versions, fill disks: on SQLite and on PostgreSQL.
-	KUBENERGY_LONG=1 go test ./ledger/... ./test/central/... -run 'Kill|Upgrade|Damage|Full|Two' -v -count=1 -timeout 60m
+	KUBENERGY_LONG=1 go test ./internal/ledger/... ./test/central/... -run 'Kill|Upgrade|Damage|Full|Two' -v -count=1 -timeout 60m
 
 compare-gaia: ## Play GAIA's trace on eight grids under every strategy and forecast, with intervals: half an hour of one core.
-	KUBENERGY_LONG=1 go test ./cli -run CompareGAIA -v -count=1 -timeout 120m
+	KUBENERGY_LONG=1 go test ./internal/cli -run CompareGAIA -v -count=1 -timeout 120m
 
 storm: ## Delete and add 5,000 nodes 20 times while batches are planned and bound.
 	KUBENERGY_LONG=1 go test ./test/batch -run Storm -v -count=1 -timeout 120m
@@ -210,14 +210,14 @@ bench-batch: ## Bind bursts of 5,000 pods on 5,000 nodes: stock, pod by pod, and
 	KUBENERGY_BENCH=1 go test ./test/batch -run Burst -v -count=1 -timeout 120m
 
 agent-long: ## The agent's tests at full length: 200 kills a mode, 100,000 control groups, ten million counter sequences.
-	KUBENERGY_LONG=1 go test ./energy/... ./agent/... -count=1 -timeout 60m
+	KUBENERGY_LONG=1 go test ./internal/energy/... ./internal/agent/... -count=1 -timeout 60m
 
 gpu-long: ## Play ten million random histories of boards, in time slices and MIG instances, and see that each is conserved.
-	KUBENERGY_LONG=1 go test ./agent/gpu -run HistoriesConserve -v -count=1 -timeout 180m
+	KUBENERGY_LONG=1 go test ./internal/agent/gpu -run HistoriesConserve -v -count=1 -timeout 180m
 
 # KUBENERGY_GPU_LOAD is a command that computes on a GPU for half a minute, as: python3 -c 'import torch; ...'
 gpu-real: ## Meter a real GPU for half a minute, and say what is missing where there is none.
-	KUBENERGY_REAL=1 go test ./agent/meter -run RealGPU -v -count=1
+	KUBENERGY_REAL=1 go test ./internal/agent/meter -run RealGPU -v -count=1
 
 e2e-real: ## Meter real pods: kubelet, containerd and runc on this machine, as root.
 	KUBENERGY_REAL=1 go test ./test/real/... -run . -v -count=1 -timeout $(TIMEOUT)
@@ -242,8 +242,8 @@ e2e-vm: prometheus ## Meter pods inside two QEMU guests from the host's meter to
 
 # Seeded: the same SEED tries the same places of the same code. Two hours; N= tries fewer.
 mutants: ## Change one thing at a time in what decides, attributes and books, and list the changes that no test notices.
-	go run ./build/mutants -p $(JOBS) -n $(or $(N),600) -seed $(or $(SEED),1) energy sched policy scheduler/hold controller/intake ledger \
-	  ledger/sqlstore=ledger/sqlite
+	go run ./hack/mutants -p $(JOBS) -n $(or $(N),600) -seed $(or $(SEED),1) energy sched policy internal/scheduler/hold internal/controller/intake ledger \
+	  internal/ledger/sqlstore=internal/ledger/sqlite
 
 # Kubernetes is compiled once more, with our plugins in it: minutes, the first time.
 upstream: ## Run Kubernetes' own integration tests of the scheduler, stock and with our plugins. SUITES= and MODES= choose.
@@ -251,16 +251,16 @@ upstream: ## Run Kubernetes' own integration tests of the scheduler, stock and w
 
 # What is done of the same code is not repeated. FOR=2h starts only what fits, and fuzzes until then.
 nightly: ## Run what make test leaves out: kills, damage and storms at full length, fuzzing, … FOR= limits it, FUZZTIME= a target.
-	go run ./build/nightly $(if $(FOR),-for '$(FOR)') -fuzztime '$(or $(FUZZTIME),10m)'
+	go run ./hack/nightly $(if $(FOR),-for '$(FOR)') -fuzztime '$(or $(FUZZTIME),10m)'
 
 # The working tree must be committed. An interruption costs the current run only: the same command continues. Under load
 # the tests of a package may take three times as long.
 repeat: ## Run make test RUNS=10 times at this commit and list the tests that failed. LOAD=8 keeps as many threads busy meanwhile.
-	$(if $(LOAD),TIMEOUT=60m )go run ./build/repeat -runs '$(or $(RUNS),10)' -load '$(or $(LOAD),0)'
+	$(if $(LOAD),TIMEOUT=60m )go run ./hack/repeat -runs '$(or $(RUNS),10)' -load '$(or $(LOAD),0)'
 
 # As many targets at once as there are cores. The totals are in docs/measurements/fuzzing.tsv.
 fuzz: ## Fuzz every reader of what others write for FUZZTIME each, by default an hour.
-	go run ./build/nightly -only fuzz -fuzztime '$(or $(FUZZTIME),1h)' $(if $(FOR),-for '$(FOR)')
+	go run ./hack/nightly -only fuzz -fuzztime '$(or $(FUZZTIME),1h)' $(if $(FOR),-for '$(FOR)')
 
 fuzz-short: ## Fuzz every one for a minute each.
 	@$(MAKE) fuzz FUZZTIME=60s
@@ -320,7 +320,7 @@ manifests: ## Rewrite what is generated from the Helm chart: deploy/ and parts o
 
 # One image for each binary, from scratch, without a container daemon.
 images: ## Build container images into out/images. ARCH=amd64 is quicker than all; REGISTRY= names them.
-	go run ./build/images -ldflags '$(strip $(ldflags))' $(if $(ARCH),-arch '$(ARCH)') $(if $(REGISTRY),-registry '$(REGISTRY)') $(if $(TAG),-tag '$(TAG)')
+	go run ./hack/images -ldflags '$(strip $(ldflags))' $(if $(ARCH),-arch '$(ARCH)') $(if $(REGISTRY),-registry '$(REGISTRY)') $(if $(TAG),-tag '$(TAG)')
 
 generate: ## Rewrite golden files and generated documents; read the diff before committing it.
 	go generate ./...

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubenergy/kubenergy/cli"
+	"github.com/kubenergy/kubenergy/internal/cli"
+	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/scenarios"
-	"github.com/kubenergy/kubenergy/sim"
 )
 
 // documents are the scenarios and comparisons of this folder.

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/forecast"
-	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/sim"
-	"github.com/kubenergy/kubenergy/sim/oracle"
-	"github.com/kubenergy/kubenergy/workload"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/forecast"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/sim/oracle"
+	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
 // The setting of CarbonFlex (Hanafy et al., arXiv 2505.18357): South Australia in 2022, three queues whose jobs may wait

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/sim"
-	"github.com/kubenergy/kubenergy/workload"
-	"github.com/kubenergy/kubenergy/workload/workloadtest"
+	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/workload"
+	"github.com/kubenergy/kubenergy/internal/workload/workloadtest"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the generated input of the demo anew")

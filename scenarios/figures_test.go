@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/scenarios"
-	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/sim"
 )
 
 // What the figures of the README are written to, from the root.

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/sim"
-	"github.com/kubenergy/kubenergy/sim/oracle"
-	"github.com/kubenergy/kubenergy/workload"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/sim/oracle"
+	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
 // The figures of GAIA's own notebook (Hanafy et al., ASPLOS 2024): the trace pai_1k in South Australia from hour 7000 of

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/sim/oracle"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim/oracle"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
 // oneByOne places pods as they come, each on the node of least cost that has room for it by then; the first of

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/workload"
 	"github.com/kubenergy/kubenergy/test/kit"
-	"github.com/kubenergy/kubenergy/workload"
 )
 
 // device is a whole GPU, in the thousandths that pods ask for.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/mincost"
-	"github.com/kubenergy/kubenergy/mincost/mincosttest"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/mincost"
+	"github.com/kubenergy/kubenergy/internal/mincost/mincosttest"
 )
 
 // sizings are what a share of a device may count as when a whole one counts as 6,000: of no set of shares that fit on

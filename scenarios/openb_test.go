@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
 // The pods of openb as one batch, as they come until they ask for so much of its GPUs: placed by prices, and one by

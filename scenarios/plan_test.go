@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/sim"
-	"github.com/kubenergy/kubenergy/workload"
-	"github.com/kubenergy/kubenergy/workload/workloadtest"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/workload"
+	"github.com/kubenergy/kubenergy/internal/workload/workloadtest"
 )
 
 // generatedDay is the demo with other jobs, other names of its machines, and the sun of another day.

@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/report"
-	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/workload"
-	"github.com/kubenergy/kubenergy/workload/workloadtest"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/workload"
+	"github.com/kubenergy/kubenergy/internal/workload/workloadtest"
 )
 
 // The samples are synthetic: no value of theirs is taken from published data.

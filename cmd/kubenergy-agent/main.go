@@ -12,7 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/kubenergy/kubenergy/agent"
+	"github.com/kubenergy/kubenergy/internal/agent"
 )
 
 func main() {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/config" // with the flag --kubeconfig
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kubenergy/kubenergy/controller"
+	"github.com/kubenergy/kubenergy/internal/controller"
 )
 
 func main() {

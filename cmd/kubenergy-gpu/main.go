@@ -15,8 +15,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubenergy/kubenergy/agent/nvml"
-	"github.com/kubenergy/kubenergy/benchmark/cuda"
+	"github.com/kubenergy/kubenergy/internal/agent/nvml"
+	"github.com/kubenergy/kubenergy/internal/benchmark/cuda"
 )
 
 func main() {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client/config" // with the flag --kubeconfig
 
-	"github.com/kubenergy/kubenergy/karmada"
+	"github.com/kubenergy/kubenergy/internal/karmada"
 )
 
 func main() {

@@ -12,12 +12,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/karmada"
-	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/scheduler/hold"
-	"github.com/kubenergy/kubenergy/scheduler/record"
+	"github.com/kubenergy/kubenergy/internal/karmada"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/scheduler/hold"
+	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
 // run runs knowledge, the driver of clusters, the hold loop and the recorder, until ctx ends or one of them fails.

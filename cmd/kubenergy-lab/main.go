@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/kubenergy/kubenergy/lab"
-	"github.com/kubenergy/kubenergy/lab/kubectl"
+	"github.com/kubenergy/kubenergy/internal/lab"
+	"github.com/kubenergy/kubenergy/internal/lab/kubectl"
 )
 
 func main() {

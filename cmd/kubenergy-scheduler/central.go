@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kubenergy/kubenergy/central"
-	"github.com/kubenergy/kubenergy/scheduler/live"
-	"github.com/kubenergy/kubenergy/scheduler/record"
+	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/scheduler/live"
+	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
 // endpoints say where the central unit is, and with what to ask it: for live watts, and for the record of decisions.

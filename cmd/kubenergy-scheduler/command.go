@@ -20,10 +20,10 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	stock "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
-	"github.com/kubenergy/kubenergy/daemon"
-	"github.com/kubenergy/kubenergy/scheduler/fallback"
-	"github.com/kubenergy/kubenergy/scheduler/parking"
-	"github.com/kubenergy/kubenergy/scheduler/place"
+	"github.com/kubenergy/kubenergy/internal/daemon"
+	"github.com/kubenergy/kubenergy/internal/scheduler/fallback"
+	"github.com/kubenergy/kubenergy/internal/scheduler/parking"
+	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
 // command returns kube-scheduler as a command with our plugins and flags, and what waits for the goroutines that it

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kubenergy/kubenergy/policy"
-	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
 // options are what the plugins of all profiles share. What differs by profile stands in its plugin's args.

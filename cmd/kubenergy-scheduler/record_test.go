@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/kubenergy/kubenergy/central"
+	"github.com/kubenergy/kubenergy/internal/central"
 )
 
 func TestWhoIsToldOfDecisions(t *testing.T) {

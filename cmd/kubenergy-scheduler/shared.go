@@ -15,12 +15,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/otlp"
-	"github.com/kubenergy/kubenergy/policy"
-	"github.com/kubenergy/kubenergy/scheduler/hold"
-	"github.com/kubenergy/kubenergy/scheduler/place"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/kube/otlp"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/scheduler/hold"
+	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
 // shared is what exists once in the process, whatever the number of profiles: what is known, and the hold loop.

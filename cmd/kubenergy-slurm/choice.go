@@ -8,11 +8,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubenergy/kubenergy/controller/server"
-	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/policy"
-	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/slurm"
+	"github.com/kubenergy/kubenergy/internal/controller/server"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
 // choice is what a job costs in each world, by its strategy, on the node that is best for it there.

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/controller"
-	"github.com/kubenergy/kubenergy/sched/sleep"
-	"github.com/kubenergy/kubenergy/slurm"
+	"github.com/kubenergy/kubenergy/internal/controller"
+	"github.com/kubenergy/kubenergy/internal/sched/sleep"
+	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
 // flags are those of kubenergy-controller that have a meaning without Kubernetes, and those that are about Slurm.

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/controller/server"
-	"github.com/kubenergy/kubenergy/kube/standalone"
-	"github.com/kubenergy/kubenergy/policy"
-	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/slurm"
+	"github.com/kubenergy/kubenergy/internal/controller/server"
+	"github.com/kubenergy/kubenergy/internal/kube/standalone"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
 // mirror shows jobs that wait as held Jobs in the namespaces of their accounts, so that kubenergy held, explain, the

@@ -26,10 +26,10 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/kubenergy/kubenergy/cli"
-	"github.com/kubenergy/kubenergy/controller"
-	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/cli"
+	"github.com/kubenergy/kubenergy/internal/controller"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 

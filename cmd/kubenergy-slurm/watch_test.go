@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubenergy/kubenergy/daemon"
-	"github.com/kubenergy/kubenergy/kube/standalone"
+	"github.com/kubenergy/kubenergy/internal/daemon"
+	"github.com/kubenergy/kubenergy/internal/kube/standalone"
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 

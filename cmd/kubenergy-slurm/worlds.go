@@ -21,13 +21,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/controller/server"
-	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/standalone"
-	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/policy"
-	"github.com/kubenergy/kubenergy/scheduler/record"
-	"github.com/kubenergy/kubenergy/slurm"
+	"github.com/kubenergy/kubenergy/internal/controller/server"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/kube/standalone"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/scheduler/record"
+	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
 // worlds has the jobs that POST /ingest takes run in Slurm or in a Kubernetes cluster, where they cost least, and moves

@@ -25,14 +25,14 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/standalone"
-	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/sim"
-	"github.com/kubenergy/kubenergy/slurm"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/kube/standalone"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/slurm"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 

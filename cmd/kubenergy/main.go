@@ -7,7 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/kubenergy/kubenergy/cli"
+	"github.com/kubenergy/kubenergy/internal/cli"
 )
 
 func main() {

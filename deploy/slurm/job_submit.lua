@@ -4,7 +4,7 @@
 --
 -- Where there is a job_submit.lua already, call kubenergy_submit(job_desc) in its slurm_job_submit.
 
-local GRACE = 60 -- seconds; slurm/driver.go knows it
+local GRACE = 60 -- seconds; internal/slurm/driver.go knows it
 
 local function duration(value)
    local seconds, rest = 0, value

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	metering "github.com/kubenergy/kubenergy/agent"
+	metering "github.com/kubenergy/kubenergy/internal/agent"
 )
 
 const (

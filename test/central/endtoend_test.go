@@ -17,14 +17,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/central/api"
-	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/lab"
-	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/lab"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/workload"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
-	"github.com/kubenergy/kubenergy/workload"
 )
 
 // strategies are compared; each has a namespace of its name.

@@ -21,10 +21,10 @@ import (
 
 	_ "modernc.org/sqlite"
 
-	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/energy/batch"
-	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/ledger/postgres/pgtest"
 	"github.com/kubenergy/kubenergy/test/central/feed"
 	"github.com/kubenergy/kubenergy/test/kit"
 )

@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
 
-	"github.com/kubenergy/kubenergy/agent/delivery"
-	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/internal/agent/delivery"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
 // meters are the agents of simulated nodes. What such a node draws is what its power profile says at the load of the

@@ -22,9 +22,9 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/energy/batch"
-	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
+	"github.com/kubenergy/kubenergy/internal/ledger/postgres/pgtest"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 

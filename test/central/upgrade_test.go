@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/ledger/sqlstore"
+	"github.com/kubenergy/kubenergy/internal/ledger/sqlstore"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -88,7 +88,7 @@ func TestUpgrade(t *testing.T) {
 
 // nextVersion builds the controller as it will be with one more migration.
 func nextVersion() (string, error) {
-	const schema = "ledger/sqlstore/schema.go"
+	const schema = "internal/ledger/sqlstore/schema.go"
 	path := filepath.Join(kit.Root, schema)
 	text, err := os.ReadFile(path)
 	if err != nil {

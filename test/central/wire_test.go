@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
 // A wire lies between agents and controllers. It sees requests and answers pass, and can kill a process just

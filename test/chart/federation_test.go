@@ -13,7 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/kubenergy/kubenergy/controller/access"
+	"github.com/kubenergy/kubenergy/internal/controller/access"
 )
 
 // rendered reads the object of a kind and a name; false: there is none.

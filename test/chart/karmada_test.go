@@ -12,8 +12,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
-	"github.com/kubenergy/kubenergy/controller"
-	"github.com/kubenergy/kubenergy/karmada"
+	"github.com/kubenergy/kubenergy/internal/controller"
+	"github.com/kubenergy/kubenergy/internal/karmada"
 )
 
 // TestKarmada checks what docs/how-to/karmada.md installs: of the chart no pods come in Karmada's API server, where

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/charts"
-	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
 var rewrite = flag.Bool("rewrite", false,

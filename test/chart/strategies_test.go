@@ -8,7 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
 // TestPoliciesNameStrategies: what a policy may name exists, and all that plans the queue is among it.

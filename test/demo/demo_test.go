@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/lab"
-	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/internal/lab"
+	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 

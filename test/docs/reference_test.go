@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/cli"
-	"github.com/kubenergy/kubenergy/forecast"
-	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/karmada"
-	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/internal/cli"
+	"github.com/kubenergy/kubenergy/internal/forecast"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/karmada"
+	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/reference"
 )
@@ -151,7 +151,7 @@ func describeKeys(t *testing.T, c *reference.Code, folder string, group *ast.Gen
 // TestReasons makes docs/reference/reasons.md of the constants that are reasons of decisions, with their comments.
 func TestReasons(t *testing.T) {
 	rows, kind := newTable("reason", "what it means"), sched.ReasonKind(0)
-	for _, file := range reference.ReadCode(t).Files[filepath.Join(kit.Root, "sched")] {
+	for _, file := range reference.ReadCode(t).Files[filepath.Join(kit.Root, "internal/sched")] {
 		ast.Inspect(file, func(n ast.Node) bool {
 			group, ok := n.(*ast.GenDecl)
 			if !ok || group.Tok != token.CONST {

@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/cli"
-	"github.com/kubenergy/kubenergy/dashboard"
+	"github.com/kubenergy/kubenergy/internal/cli"
+	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/reference"
 )

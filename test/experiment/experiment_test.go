@@ -18,9 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/lab"
-	"github.com/kubenergy/kubenergy/lab/kubelet"
-	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/internal/lab"
+	"github.com/kubenergy/kubenergy/internal/lab/kubelet"
+	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )

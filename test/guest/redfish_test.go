@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/internal/lab"
 	"github.com/kubenergy/kubenergy/test/kit/guest"
 )
 

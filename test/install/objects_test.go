@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/internal/lab"
 	"github.com/kubenergy/kubenergy/test/chart"
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )

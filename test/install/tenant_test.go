@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/test/chart"
 	"github.com/kubenergy/kubenergy/test/kit"
 )

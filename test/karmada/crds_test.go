@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubenergy/kubenergy/karmada"
-	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/internal/karmada"
+	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
 // On Karmada's definitions alone: the test does what Karmada's programs would do.

@@ -30,8 +30,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kubenergy/kubenergy/karmada"
-	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/internal/karmada"
+	"github.com/kubenergy/kubenergy/internal/lab"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 

@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubenergy/kubenergy/controller/release"
-	"github.com/kubenergy/kubenergy/karmada"
-	"github.com/kubenergy/kubenergy/scheduler/hold"
+	"github.com/kubenergy/kubenergy/internal/controller/release"
+	"github.com/kubenergy/kubenergy/internal/karmada"
+	"github.com/kubenergy/kubenergy/internal/scheduler/hold"
 )
 
 var mayWait = map[string]string{"kubenergy.io/allowed-delay": "1h", "kubenergy.io/expected-duration": "10m"}

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/karmada"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/karmada"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/internal/lab"
 )
 
 // seenPod is a pod in a member, by the clock of the test: objects have whole seconds.

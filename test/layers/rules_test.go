@@ -89,7 +89,7 @@ var house = map[string]folder{
 	"test": {own: slices.Concat(wings, data, []string{"cli", "lab"}), outside: everything},
 
 	// Programs that build what is released. That of the hardware tables scores them as the catalogue reads them.
-	"build": {own: []string{"energy", "grid", "hardware"}, outside: anything},
+	"hack": {own: []string{"energy", "grid", "hardware"}, outside: anything},
 
 	// Folders of data, which may hold a file of Go that embeds them.
 	"scenarios":  {},
@@ -146,7 +146,7 @@ func checkOwn(from, to string, f folder) string {
 		return checkScheduler(from, to)
 	case fromRoot == "cmd" && toRoot == "cmd":
 		return fmt.Sprintf("%s imports %s: mains do not import each other", from, to)
-	case fromRoot == toRoot, fromRoot == "build" && to == "test/paired": // statistics of benchmarks
+	case fromRoot == toRoot, fromRoot == "hack" && to == "test/paired": // statistics of benchmarks
 		return ""
 	case !slices.Contains(f.own, toRoot):
 		return fmt.Sprintf("%s imports %s: imports point down only; %s may import %s",
@@ -194,7 +194,7 @@ var mayListen = map[string]string{
 	"karmada/estimator.go": "its gRPC server, whose limits stand beside it; daemon is standard library only",
 	"lab/kubelet":          "forwards to processes of an experiment on this machine, and needs the raw connection",
 	"test":                 "tests and what they start",
-	"build":                "programs of this repository's own",
+	"hack":                 "programs of this repository's own",
 }
 
 // listens are the calls and types, by package, with which a process would serve without limits.

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/internal/lab"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 	"github.com/kubenergy/kubenergy/test/kit/node"

@@ -75,7 +75,7 @@ func TestNodes(t *testing.T) {
 		kit.Build(t, "./cmd/"+program)
 	}
 	kit.Build(t, "./test/real/testdata/burner")
-	if _, err := kit.Go("run", "./build/images", "-out", filepath.Dir(archive("")), "-registry", registry,
+	if _, err := kit.Go("run", "./hack/images", "-out", filepath.Dir(archive("")), "-registry", registry,
 		"-images", strings.Join(images, ",")); err != nil {
 		t.Fatal(err)
 	}

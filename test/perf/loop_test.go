@@ -23,7 +23,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"github.com/kubenergy/kubenergy/scheduler/fallback"
+	"github.com/kubenergy/kubenergy/internal/scheduler/fallback"
 )
 
 // finish is in the place of the binder, so that no API server is needed, and is the last to hear of a pod that was

@@ -10,7 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
-	"github.com/kubenergy/kubenergy/scheduler/place"
+	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
 // full reports whether the figures are wanted, and not only that they can be measured.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/deploy"
-	"github.com/kubenergy/kubenergy/scheduler/place"
+	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 	"github.com/kubenergy/kubenergy/test/paired"
 )
 

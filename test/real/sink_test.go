@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
 const token = "of-the-test"

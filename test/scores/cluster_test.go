@@ -19,10 +19,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/lab"
-	"github.com/kubenergy/kubenergy/scheduler/fallback"
-	"github.com/kubenergy/kubenergy/scheduler/place"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/lab"
+	"github.com/kubenergy/kubenergy/internal/scheduler/fallback"
+	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )

@@ -28,9 +28,9 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/deploy"
-	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/scheduler/fallback"
-	"github.com/kubenergy/kubenergy/scheduler/place"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/scheduler/fallback"
+	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
 const stockConfig = `

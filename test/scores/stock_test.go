@@ -12,11 +12,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/central"
-	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/panics"
-	"github.com/kubenergy/kubenergy/scheduler/live"
+	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/kube/panics"
+	"github.com/kubenergy/kubenergy/internal/scheduler/live"
 )
 
 // secondNames are the scheduler names of the second scheduler's configuration.

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/forecast"
-	"github.com/kubenergy/kubenergy/predict"
+	"github.com/kubenergy/kubenergy/internal/forecast"
+	"github.com/kubenergy/kubenergy/internal/predict"
 )
 
 // TestRealForecasts holds the policies of ours to what they must save with forecasts as they would have been issued and

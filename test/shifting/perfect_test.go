@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/predict"
-	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/internal/predict"
+	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
 // inSample knows how all jobs of a queue run, as GAIA does: what will have happened is known before.

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/forecast"
-	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/predict"
-	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/internal/forecast"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/predict"
+	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
 func longRun() bool { return os.Getenv("KUBENERGY_LONG") == "1" }

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/predict"
-	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/predict"
+	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
 var shared = filepath.FromSlash("../../../shared/data")

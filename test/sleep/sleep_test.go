@@ -16,15 +16,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubenergy/kubenergy/controller/power"
-	"github.com/kubenergy/kubenergy/lab"
-	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/internal/controller/power"
+	"github.com/kubenergy/kubenergy/internal/lab"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/sleep"
+	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/workload"
 	"github.com/kubenergy/kubenergy/scenarios"
-	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/sched/sleep"
-	"github.com/kubenergy/kubenergy/sim"
 	"github.com/kubenergy/kubenergy/test/kit"
-	"github.com/kubenergy/kubenergy/workload"
 )
 
 const (

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/report"
-	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/controller/access"
-	"github.com/kubenergy/kubenergy/controller/server"
-	"github.com/kubenergy/kubenergy/energy/batch"
-	"github.com/kubenergy/kubenergy/ledger/sqlite"
+	"github.com/kubenergy/kubenergy/internal/controller/access"
+	"github.com/kubenergy/kubenergy/internal/controller/server"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/ledger/sqlite"
 )
 
 // No other file of this package imports one of the product: where packages move, this file follows.

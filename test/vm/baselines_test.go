@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/agent/delivery/killtest"
-	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/internal/agent/delivery/killtest"
+	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/guest"
 )

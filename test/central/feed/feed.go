@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
 // Energy of a step is small: steps are a few milliseconds long, and a node draws no more than a machine can.

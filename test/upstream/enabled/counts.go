@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubenergy/kubenergy/scheduler/place"
+	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
 // Counts show that our plugins took part. Without them, a test binary that lacks our plugins would pass like one with

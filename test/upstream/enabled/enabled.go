@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/deploy"
-	"github.com/kubenergy/kubenergy/scheduler/hold"
-	"github.com/kubenergy/kubenergy/scheduler/place"
+	"github.com/kubenergy/kubenergy/internal/scheduler/hold"
+	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
 // Mode says which pods are scored, and what is known of nodes and grids. Upstream's pods carry none of our marks.

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubenergy/kubenergy/agent/delivery"
-	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/internal/agent/delivery"
+	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/test/central/feed"
 )
 

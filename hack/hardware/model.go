@@ -1,0 +1,445 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"log"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/hardware"
+)
+
+// The model. Memory has its watts by the GB. What is left of a machine's watts, by socket, is
+//
+//	ln watts = a [vendor] + b ln TDP + of the generation + of the model
+//
+// Weighted least squares find a and b: a result weighs 1/e for each three years that it is older. The generation adds
+// the median of what its results leave, times n/(n+1) for n results, so that few count little; so does the model after
+// it. CPUs without results have the TDP, and their generation where it has results. A trend by year was tried and made
+// new generations worse: TDP carries it.
+const (
+	forgets  = 3 // years; of servers of which only the family is known, older results say nothing
+	earliest = 2012
+	enough   = 10 // results that errors can be told from
+	leastTDP = 35 // W, about that of the smallest servers with results: what a PC of 6 W draws besides is not in them
+)
+
+// architecture is a generation of CPUs.
+type architecture struct {
+	name    string
+	names   string  // of its models, whole, as hardware.Spell has them
+	largest string  // model: its watts make those of a thread where there are no results,
+	cores   float64 // and its cores
+	group   string  // that its results count to as well
+	like    string  // generation that stands in where there is nothing else
+}
+
+// Groups of generations: what families of CPUs and client parts are taken for, and what no label tells apart.
+const (
+	intelServer = "generic Intel server"
+	intelClient = "generic Intel client"
+	amdServer   = "generic AMD server"
+	sameFamily  = "Intel Skylake or Cascade Lake"
+)
+
+const metals = `intel xeon (platinum|gold|silver|bronze) [3-8]`
+
+var architectures = []architecture{
+	{intelServer, "", "", 0, "", ""},
+	{intelClient, "", "", 0, "", ""},
+	{amdServer, "", "", 0, "", ""},
+	{sameFamily, "", "", 0, "", ""},
+	{"Intel Core 2", `intel xeon [elx][357][1-4]\d\d`, "", 0, "", ""},
+	{"Intel Nehalem", `intel xeon [elwx][357]5\d\d`, "", 0, "", ""},
+	{"Intel Westmere", `intel xeon [elwx][357]6\d\d`, "", 0, "", ""},
+	{"Intel Sandy Bridge", `intel xeon e5 \d{4}[lw]?`, "", 0, "", ""},
+	{"Intel Ivy Bridge", `intel xeon e[57] \d{4}[a-z]{0,2} v2`, "", 0, "", ""},
+	{"Intel Haswell", `intel xeon e[57] \d{4}[a-z]{0,2} v3`, "", 0, "", ""},
+	{"Intel Broadwell", `intel xeon e[57] \d{4}[a-z]{0,2} v4`, "", 0, "", ""},
+	{"Intel Xeon E3", `intel xeon e3 \d{4}[a-z]{0,2}( v[2-6])?`, "", 0, intelClient, ""},
+	{"Intel Coffee Lake", `intel xeon e 2[12]\d\d[a-z]{0,2}`, "Intel Xeon E-2288G", 8, intelClient, ""},
+	{"Intel Rocket Lake", `intel xeon e 23\d\d[a-z]?`, "Intel Xeon E-2388G", 8, intelClient, ""},
+	{"Intel Raptor Lake", `intel xeon e 24\d\d[a-z]?`, "Intel Xeon E-2488", 8, intelClient, ""},
+	{"Intel Skylake", metals + `1\d\d[a-z]{0,2}`, "Intel Xeon Platinum 8180", 28, sameFamily, ""},
+	{"Intel Cascade Lake", metals + `2\d\d[a-z]{0,2}`, "Intel Xeon Platinum 8280", 28, sameFamily, ""},
+	{"Intel Cooper Lake", metals + `3\d\dhl?`, "Intel Xeon Platinum 8380HL", 28, "", ""},
+	{"Intel Ice Lake", metals + `3\d\d([a-gi-z][a-z]?)?`, "Intel Xeon Platinum 8380", 40, "", ""},
+	{
+		"Intel Sapphire Rapids", metals + `4\d\d[a-z]{0,2}\+?|intel xeon max 94\d\d`,
+		"Intel Xeon Platinum 8490H", 60, "", "",
+	},
+	{"Intel Emerald Rapids", metals + `5\d\d[a-z]{0,2}\+?`, "Intel Xeon Platinum 8592+", 64, "", ""},
+	{"Intel Granite Rapids", `intel xeon 6[579]\d\dp( [bc])?`, "Intel Xeon 6980P", 128, "", ""},
+	{"AMD EPYC 1st Gen", `amd epyc 7[0-9a-z]{2}1p?`, "AMD EPYC 7601", 32, "", ""},
+	{"AMD EPYC 2nd Gen", `amd epyc 7[0-9a-z]{2}2p?`, "AMD EPYC 7742", 64, "", ""},
+	{"AMD EPYC 3rd Gen", `amd epyc 7[0-9a-z]{2}3[px]?`, "AMD EPYC 7763", 64, "", ""},
+	{"AMD EPYC 4th Gen", `amd epyc [89][0-9a-z]{2}4[a-z]{0,2}`, "AMD EPYC 9654", 96, "", ""},
+	{"AMD EPYC 5th Gen", `amd epyc 9[0-9a-z]{2}5[a-z]?`, "AMD EPYC 9755", 128, "", ""},
+	{"Ampere Altra", `ampere altra( .*)?`, "", 0, "", "AMD EPYC 2nd Gen"},
+	{"AWS Graviton2", "", "", 0, "", "AMD EPYC 2nd Gen"},
+	{"AWS Graviton3", "", "", 0, "", "AMD EPYC 2nd Gen"},
+	{"AWS Graviton3E", "", "", 0, "", "AMD EPYC 2nd Gen"},
+	{"AWS Graviton4", "", "", 0, "", "AMD EPYC 2nd Gen"},
+	{"Google Axion", "", "", 0, "", "AMD EPYC 2nd Gen"},
+}
+
+// listed are the CPUs that the catalogue takes from the list of TDPs: those of servers, and of PCs since about 2012.
+var listed = regexp.MustCompile(`^(Intel Xeon|AMD EPYC|AMD Opteron|AMD Ryzen|Intel Core (i\d|Ultra|\d )|` +
+	`Intel (Processor )?N\d|Intel (Celeron|Pentium) (Silver |Gold )?[GJN]\d)`)
+
+// power is idle and full-load watts, or the logarithms of both.
+type power [2]float64
+
+func scaled(p power, by float64) power { return power{p[0] * by, p[1] * by} }
+
+var perGB = power{float64(hardware.TypicalMemory.IdlePowerPerGB), float64(hardware.TypicalMemory.MaxPowerPerGB)}
+
+// model is what the results teach. Generations and models have one set of keys: names, and spellings.
+type model struct {
+	tdps    map[string]tdp
+	slope   power
+	levels  map[string]power // by vendor
+	rests   map[string]power // of generations and models
+	counts  map[string]int   // of their results
+	threads map[string]power // watts of a thread of generations and groups
+	cores   map[string]power // of a socket; for each watt of TDP
+}
+
+type tdp struct {
+	name  string
+	watts float64
+}
+
+// row is a result with what is known of its CPU.
+type row struct {
+	hardware.Result
+	cpu
+	socket power // watts of each, without memory
+}
+
+type cpu struct {
+	spelling string
+	architecture
+	tdp float64
+}
+
+func (c cpu) vendor() string {
+	vendor, _, _ := strings.Cut(c.spelling, " ")
+	return vendor
+}
+
+// family returns the group that a CPU is in of which the family alone is known; "" if there is none.
+func (c cpu) family() string {
+	if c.group == intelClient {
+		return intelClient
+	}
+	return map[string]string{"intel": intelServer, "amd": amdServer}[c.vendor()]
+}
+
+func (m *model) cpu(name string) cpu {
+	c := cpu{spelling: hardware.Spell(name)}
+	c.tdp = m.tdps[c.spelling].watts
+	for _, a := range architectures {
+		if a.names != "" && regexp.MustCompile("^(?:"+a.names+")$").MatchString(c.spelling) {
+			c.architecture = a
+		}
+	}
+	return c
+}
+
+func readResults() []hardware.Result {
+	text, err := grid.ReadFile(filepath.Join(data, "ccf/SPECpower-2023-05-23.csv.gz"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	all, err := hardware.ReadResults(text)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return all
+}
+
+// readTDPs returns TDPs by the spelling of names. Of several of one spelling the first one counts.
+func readTDPs() map[string]tdp {
+	all := map[string]tdp{}
+	for _, r := range read("codecarbon_cpu_tdp.csv.gz") {
+		watts, err := strconv.ParseFloat(r["TDP"], 64)
+		spelling := hardware.Spell(r["Name"])
+		if _, seen := all[spelling]; err == nil && watts >= leastTDP && !seen && listed.MatchString(r["Name"]) {
+			all[spelling] = tdp{r["Name"], watts}
+		}
+	}
+	return all
+}
+
+// fit learns from results as they were known at a time.
+func fit(results []hardware.Result, tdps map[string]tdp, at time.Time) *model {
+	m := &model{tdps: tdps, rests: map[string]power{}, counts: map[string]int{}}
+	var all, known []row
+	for _, r := range results {
+		x := row{Result: r, cpu: m.cpu(r.CPU)}
+		for i, w := range [...]float64{float64(r.Idle), float64(r.Full)} {
+			// Idle memory is counted generously; no machine is memory alone.
+			x.socket[i] = max(w-r.MemoryGB*perGB[i], 0.3*w) / float64(r.Sockets)
+		}
+		if all = append(all, x); x.tdp > 0 {
+			known = append(known, x)
+		}
+	}
+	m.threads, _ = medians(all, func(x row) []string {
+		if x.Published.After(at.AddDate(-forgets, 0, 0)) {
+			return []string{x.name, x.group, x.family()}
+		}
+		return []string{x.name, x.group}
+	}, func(x row) power { return scaled(x.socket, float64(x.Sockets)/float64(x.Threads)) })
+	m.cores, _ = medians(known, func(x row) []string { return []string{x.spelling, x.name} }, func(x row) power {
+		cores := float64(x.Threads) / float64(x.Sockets) / 2
+		return power{cores, cores / x.tdp}
+	})
+	m.regress(known, at)
+	m.learn(known, func(x row) []string { return []string{x.name} })
+	m.learn(known, func(x row) []string { return []string{x.spelling} })
+	return m
+}
+
+// medians returns the median of each group of rows, and how many rows it has.
+func medians(rows []row, groups func(row) []string, value func(row) power) (map[string]power, map[string]int) {
+	values, middle, counts := map[string][2][]float64{}, map[string]power{}, map[string]int{}
+	for _, x := range rows {
+		v := value(x)
+		for _, group := range slices.Compact(groups(x)) {
+			of := values[group]
+			values[group] = [2][]float64{append(of[0], v[0]), append(of[1], v[1])}
+		}
+	}
+	delete(values, "")
+	for group, of := range values {
+		n := len(of[0])
+		slices.Sort(of[0])
+		slices.Sort(of[1])
+		counts[group] = n
+		middle[group] = power{(of[0][(n-1)/2] + of[0][n/2]) / 2, (of[1][(n-1)/2] + of[1][n/2]) / 2}
+	}
+	return middle, counts
+}
+
+// learn adds what the model so far leaves of groups of results.
+func (m *model) learn(known []row, groups func(row) []string) {
+	rests, counts := medians(known, groups, func(x row) (rest power) {
+		for i, w := range m.socket(x.cpu) {
+			rest[i] = math.Log(x.socket[i] / w)
+		}
+		return rest
+	})
+	for group, rest := range rests {
+		n := float64(counts[group])
+		m.rests[group] = scaled(rest, n/(n+1))
+	}
+	maps.Copy(m.counts, counts)
+}
+
+// socket returns the watts of a socket without memory.
+func (m *model) socket(c cpu) (watts power) {
+	for i := range watts {
+		watts[i] = math.Exp(m.levels[c.vendor()][i] + m.slope[i]*math.Log(c.tdp) + m.rests[c.name][i] +
+			m.rests[c.spelling][i])
+	}
+	watts[0] = min(watts[0], watts[1])
+	return watts
+}
+
+// regress finds the slope within vendors, and then their levels: weighted least squares of lines that are parallel.
+func (m *model) regress(known []row, at time.Time) {
+	type sums struct{ w, x, y, xx, xy float64 }
+	m.levels = map[string]power{}
+	for i := range m.slope {
+		vendors := map[string]sums{}
+		for _, r := range known {
+			if r.Published.Year() >= earliest {
+				w := math.Exp(-at.Sub(r.Published).Hours() / 24 / 365 / forgets)
+				x, y, s := math.Log(r.tdp), math.Log(r.socket[i]), vendors[r.vendor()]
+				vendors[r.vendor()] = sums{s.w + w, s.x + w*x, s.y + w*y, s.xx + w*x*x, s.xy + w*x*y}
+			}
+		}
+		var xx, xy float64
+		for _, vendor := range slices.Sorted(maps.Keys(vendors)) {
+			s := vendors[vendor]
+			xx, xy = xx+s.xx-s.x*s.x/s.w, xy+s.xy-s.x*s.y/s.w
+		}
+		m.slope[i] = xy / xx
+		for vendor, s := range vendors {
+			level := m.levels[vendor]
+			level[i] = (s.y - m.slope[i]*s.x) / s.w
+			m.levels[vendor] = level
+		}
+	}
+}
+
+// thread returns the watts of a thread of a generation, and what they rest on.
+func (m *model) thread(a architecture) (watts power, basis, source string) {
+	watts, known := m.threads[a.name]
+	switch {
+	case known && strings.HasPrefix(a.name, "generic "):
+		return watts, "family", "median of SPECpower_ssj2008 results"
+	case known:
+		return watts, "threads", "median of SPECpower_ssj2008 results"
+	case a.largest != "":
+		c := m.cpu(a.largest)
+		return scaled(m.socket(c), 1/(2*a.cores)), "threads", fmt.Sprintf("%s by a TDP of %v W", a.largest, c.tdp)
+	}
+	return m.threads[a.like], "stand-in", "those of " + a.like
+}
+
+// coresOf returns the cores of a socket: as results have them, else by the TDP. 0: a PC, which has one socket.
+func (m *model) coresOf(c cpu) float64 {
+	ratio := m.cores[c.name][1]
+	if ratio == 0 && c.largest != "" {
+		ratio = c.cores / m.cpu(c.largest).tdp
+	}
+	return cmp.Or(m.cores[c.spelling][0], ratio*c.tdp)
+}
+
+// tables returns what the catalogue knows by the model.
+func (m *model) tables(measured []*hardware.Errors, machines []instance) *hardware.Tables {
+	t := &hardware.Tables{
+		Attribution: attribution, Errors: measured, CPUs: map[string]hardware.TableCPU{},
+		Instances: map[string]map[string]hardware.Instance{},
+	}
+	for _, a := range architectures {
+		// A socket of one thread: which models of the generation clouds rent out, and how many threads those have, is
+		// not known.
+		watts, basis, source := m.thread(a)
+		cpu := entry(watts, 4, "per hardware thread, "+source, basis)
+		cpu.NumCores, cpu.ThreadsPerCore, cpu.Generic = 1, 1, basis == "family"
+		t.CPUs[a.name] = cpu
+		if a.names != "" {
+			t.Generations = append(t.Generations, hardware.Generation{Models: a.names, Architecture: a.name})
+		}
+	}
+	for spelling, known := range m.tdps {
+		c := m.cpu(known.name)
+		basis, source := "TDP", fmt.Sprintf("SPECpower_ssj2008 by a TDP of %v W", known.watts)
+		if n := m.counts[spelling]; n > 0 {
+			basis, source = "model", fmt.Sprintf("%d results of SPECpower_ssj2008", n)
+		} else if m.counts[c.name] > 0 {
+			basis = "TDP and generation"
+		}
+		cpu := entry(m.socket(c), 1, source, basis)
+		cpu.NumCores = int64(math.RoundToEven(m.coresOf(c))) // of models of none, machines have one socket
+		t.CPUs[known.name] = cpu
+	}
+	for _, i := range machines {
+		if t.Instances[i.provider] == nil {
+			t.Instances[i.provider] = map[string]hardware.Instance{}
+		}
+		t.Instances[i.provider][i.name] = hardware.Instance{
+			CPUModel: mixed(t.CPUs, i.architectures), NumCPUs: i.cpus, MemoryType: "DDR4",
+			TotalMemory: int64(rounded(i.gib, 3) * 1024), GPUModel: i.gpu, NumGPUs: i.gpus,
+		}
+	}
+	return t
+}
+
+func entry(watts power, digits int, source, basis string) hardware.TableCPU {
+	return hardware.TableCPU{Basis: basis, CPU: hardware.CPU{
+		IdlePower: energy.Watts(rounded(watts[0], digits)), MaxPower: energy.Watts(rounded(watts[1], digits)),
+		Source: source,
+	}}
+}
+
+// mixed returns the model that stands for hardware of any of some architectures, which is their mean: an order of such
+// an instance gets the one or the other.
+func mixed(cpus map[string]hardware.TableCPU, architectures []string) string {
+	name := strings.Join(architectures, " or ")
+	if _, known := cpus[name]; known {
+		return name
+	}
+	mean := entry(power{}, 0, "mean of what the provider may give, per hardware thread", "threads")
+	mean.NumCores, mean.ThreadsPerCore = 1, 1
+	share := 1 / energy.Watts(len(architectures))
+	for _, a := range architectures {
+		cpu, ok := cpus[a]
+		if !ok {
+			log.Fatalf("unknown architecture %q", a)
+		}
+		mean.IdlePower += share * cpu.IdlePower
+		mean.MaxPower += share * cpu.MaxPower
+	}
+	cpus[name] = mean
+	return name
+}
+
+func rounded(v float64, digits int) float64 {
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'f', digits, 64), 64) // which was just written
+	return v
+}
+
+// write writes tables with a line for each entry.
+func write(t *hardware.Tables) error {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	lines := bytes.ReplaceAll(text, []byte("},"), []byte("},\n"))
+	return os.WriteFile("tables.json", append(lines, '\n'), 0o644) //nolint:gosec // for all who may read the folder
+}
+
+// score measures the catalogue on results that it was built without, and shows how far it is off.
+func (m *model) score(machines []instance, results []hardware.Result) (measured []*hardware.Errors) {
+	byHand, err := os.ReadFile("hardware.yaml")
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := m.tables(nil, machines).Catalog(byHand)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Nodes do not tell their sockets, and often only a generation or a family. Each basis counts the first time.
+	named := func(r hardware.Result) string { return r.CPU }
+	for _, way := range []struct {
+		what    string
+		name    func(hardware.Result) string
+		sockets bool
+	}{
+		{"generations", func(r hardware.Result) string { return m.cpu(r.CPU).name }, false},
+		{"families", func(r hardware.Result) string { return m.cpu(r.CPU).family() }, false},
+		{"models, sockets guessed", named, false},
+		{"models, sockets known", named, true},
+	} {
+		var all []hardware.Result
+		for _, r := range results {
+			if !way.sockets {
+				r.Sockets = 0
+			}
+			if r.CPU = way.name(r); r.CPU != "" {
+				all = append(all, r)
+			}
+		}
+		s := c.Score(all)
+		log.Printf("%s: %d of %d unknown", way.what, s.Unknown, s.Results)
+		for _, e := range s.Errors {
+			log.Printf("  %-35s%4d: idle %.3f (90 %%: %.3f), full %.3f (%.3f)", e.Basis, e.Results, e.IdleMedian, e.IdleP90,
+				e.FullMedian, e.FullP90)
+			seen := slices.ContainsFunc(measured, func(o *hardware.Errors) bool { return o.Basis == e.Basis })
+			if e.Basis != "all" && e.Results >= enough && !seen {
+				measured = append(measured, &hardware.Errors{
+					Basis: e.Basis, Results: e.Results, IdleMedian: rounded(e.IdleMedian, 3),
+					FullMedian: rounded(e.FullMedian, 3),
+				})
+			}
+		}
+	}
+	return measured
+}

@@ -1,0 +1,404 @@
+// Program nightly runs what `make test` leaves out because it takes hours: kills and damage at full length, storms,
+// ten thousand seeds, Kubernetes' own tests, known vulnerabilities, and all fuzz targets. It goes on where it was cut:
+// what is done of this code is not repeated. Before it starts it says how long it will take.
+//
+//	nightly [-for 2h] [-only PART,...] [-fuzztime 10m]
+//
+// Once all parts that are named are done, they are done again. Everything stands in out/nightly: state.json, a log of
+// each part, and report.md, one page of figures. The totals of fuzzing stand in docs/measurements/fuzzing.tsv, which is
+// committed.
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/kubenergy/kubenergy/hack/resume"
+)
+
+var folder = filepath.Join("out", "nightly")
+
+// A part is a command that passes or fails. Its tests say themselves what the machine lacks, by skipping.
+type part struct {
+	name    string
+	usual   time.Duration // on two cores, until it is known here
+	command string        // of a shell
+}
+
+var parts = []part{
+	{"vulnerabilities", 2 * time.Minute, "go tool -modfile=go.tools.mod govulncheck ./..."},
+	{"agent-long", 10 * time.Minute, "make agent-long"},
+	{"conservation", 10 * time.Minute, "go test ./internal/energy -run TestConservation -rapid.checks=10000 -v -timeout 2h"},
+	{"e2e-real", 10 * time.Minute, "make e2e-real"},
+	{"e2e-nodes", 10 * time.Minute, "make e2e-nodes"},
+	{"power-real", 10 * time.Minute, "make power-real"},
+	{"e2e-vm", 20 * time.Minute, "make e2e-vm"},
+	{"browser", 10 * time.Minute, "make browser"},
+	{"storm", 30 * time.Minute, "make storm"},
+	{"sleep-lab", 45 * time.Minute, "make sleep-lab"},
+	{"compare-gaia", 30 * time.Minute, "make compare-gaia"},
+	{"deadlines", 20 * time.Minute, "make deadlines"},
+	{"central-long", time.Hour, "make central-long"},
+	{"upstream", 4 * time.Hour, "make upstream"},
+}
+
+// usualLong is how long a package takes with KUBENERGY_LONG. Those in elsewhere have parts of their own.
+const usualLong = 10 * time.Minute
+
+var elsewhere = regexp.MustCompile(`^\./(energy|agent|cli|test/central|test/batch|test/browser|test/hold|test/sleep)(/|$)`)
+
+// An outcome is how a part ended. A fuzz target that was cut goes on for the rest of its time.
+type outcome struct {
+	Verdict string  `json:"verdict"`
+	Says    string  `json:"says"`
+	Seconds float64 `json:"seconds"`
+	Execs   int64   `json:"execs,omitempty"` // of a fuzz target
+}
+
+const (
+	passed    = "passed"
+	failed    = "FAILED"
+	notJudged = "not judged"
+	cut       = "cut"
+)
+
+// A night is one run of the program. Its state is kept between runs.
+type night struct {
+	Code  string             `json:"code"`  // a digest of what is tested
+	Done  map[string]outcome `json:"done"`  // of this code
+	Times map[string]float64 `json:"times"` // seconds, by part, when it last came to its end
+
+	alone    *os.File // locked until the program ends
+	commit   string
+	fuzztime time.Duration
+	workers  int
+	end      time.Time // zero: none
+	parts    []part
+	targets  []target
+
+	lock    sync.Mutex // of Done, Times, running and totals
+	running map[string]time.Time
+	totals  totals
+}
+
+func main() {
+	limit := flag.Duration("for", 0, "start nothing that does not fit, and cut what still runs then; 0: no limit")
+	only := flag.String("only", "", "parts, with commas between them; long and fuzz are many")
+	fuzztime := flag.Duration("fuzztime", 10*time.Minute, "for each fuzz target")
+	flag.Parse()
+	stopped, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx := stopped
+	n := &night{fuzztime: *fuzztime, workers: runtime.NumCPU(), running: map[string]time.Time{}}
+	if *limit > 0 {
+		n.end = time.Now().Add(*limit)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(stopped, n.end)
+		defer cancel()
+	}
+	err := n.open(*only)
+	if err == nil {
+		fmt.Print(n.plan())
+		err = n.work(ctx)
+	}
+	switch bad := n.failures(); {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "nightly:", err)
+		os.Exit(1)
+	case len(bad) > 0:
+		fmt.Println("== failed:", strings.Join(bad, ", "))
+		os.Exit(1)
+	case stopped.Err() != nil:
+		fmt.Println("== stopped: the same command goes on from here")
+		os.Exit(130)
+	}
+}
+
+// open reads the state, and finds what there is to do.
+func (n *night) open(only string) error {
+	code, commit, err := identify()
+	if err != nil {
+		return err
+	}
+	n.commit = commit
+	if err := n.load(code); err != nil {
+		return fmt.Errorf("reading what was done before: %w", err)
+	}
+	long, targets, err := discover(".")
+	if err != nil {
+		return err
+	}
+	n.parts = slices.Clone(parts)
+	for _, pkg := range long {
+		if !elsewhere.MatchString(pkg) {
+			command := "KUBENERGY_LONG=1 go test " + pkg + " -v -count=1 -timeout 3h"
+			n.parts = append(n.parts, part{"long " + pkg, usualLong, command})
+		}
+	}
+	unwanted := func(name string) bool {
+		return only != "" && !slices.ContainsFunc(strings.Split(only, ","), func(o string) bool {
+			return name == o || strings.HasPrefix(name, o+" ")
+		})
+	}
+	n.parts = slices.DeleteFunc(n.parts, func(p part) bool { return unwanted(p.name) })
+	n.targets = slices.DeleteFunc(targets, func(t target) bool { return unwanted(t.part()) })
+	if len(n.parts)+len(n.targets) == 0 {
+		return fmt.Errorf("-only %s: there is no such part", only)
+	}
+	if only != "" && !slices.ContainsFunc(n.parts, n.isOpen) && len(n.openTargets()) == 0 {
+		maps.DeleteFunc(n.Done, func(name string, _ outcome) bool { return !unwanted(name) })
+	}
+	n.totals, err = readTotals(totalsFile)
+	return err
+}
+
+// load reads the state. What was done of other code counts no longer.
+func (n *night) load(code string) error {
+	lock, err := resume.Lock(folder)
+	if err != nil {
+		return err
+	}
+	n.alone = lock
+	text, err := os.ReadFile(filepath.Join(folder, "state.json"))
+	if err == nil {
+		err = json.Unmarshal(text, n)
+	}
+	if n.Code != code || n.Done == nil {
+		n.Code, n.Done = code, map[string]outcome{}
+	}
+	if n.Times == nil {
+		n.Times = map[string]float64{}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// identify returns a digest of the working tree without documents, and its commit. A commit of the totals alone thus
+// repeats nothing.
+func identify() (code, commit string, err error) {
+	sum := sha256.New()
+	for _, command := range [][]string{{"ls-files", "-s"}, {"diff"}} {
+		out, err := exec.Command("git", append(command, "--", ".", ":!docs", ":!*.md")...).Output()
+		if err != nil {
+			return "", "", fmt.Errorf("asking git what is tested: %w", err)
+		}
+		if sum.Write(out); command[0] == "diff" && len(out) > 0 {
+			commit = "+"
+		}
+	}
+	out, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
+	return hex.EncodeToString(sum.Sum(nil)[:6]), strings.TrimSpace(string(out)) + commit, err
+}
+
+var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)
+
+// discover returns the packages whose tests are longer with KUBENERGY_LONG, and all fuzz targets.
+func discover(root string) (long []string, targets []target, err error) {
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		name := entry.Name()
+		if err == nil && entry.IsDir() && path != root &&
+			(name[0] == '.' || slices.Contains([]string{"out", "bin", "hack", "shared", "testdata"}, name)) {
+			return fs.SkipDir
+		}
+		if err != nil || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(root, filepath.Dir(path))
+		pkg := "./" + filepath.ToSlash(rel)
+		if strings.Contains(string(text), `"KUBENERGY_LONG"`) && !slices.Contains(long, pkg) {
+			long = append(long, pkg)
+		}
+		for _, match := range fuzzFunc.FindAllStringSubmatch(string(text), -1) {
+			targets = append(targets, target{pkg, match[1]})
+		}
+		return err
+	})
+	return long, targets, err
+}
+
+func (n *night) isOpen(p part) bool {
+	_, done := n.Done[p.name]
+	return !done
+}
+
+// takes is how long a part is expected to take.
+func (n *night) takes(p part) time.Duration {
+	if seconds := n.Times[p.name]; seconds > 0 {
+		return time.Duration(seconds * float64(time.Second))
+	}
+	return p.usual
+}
+
+// plan says what is to do, how long that takes, and what of it does not fit.
+func (n *night) plan() string {
+	var b strings.Builder
+	left := time.Until(n.end)
+	var all time.Duration
+	say := func(name string, d time.Duration) {
+		late := ""
+		if all += d; !n.end.IsZero() && d > left {
+			late = "   does not fit"
+		} else {
+			left -= d
+		}
+		fmt.Fprintf(&b, "   %-28s %8s%s\n", name, about(d), late)
+	}
+	for _, p := range n.parts {
+		if n.isOpen(p) {
+			say(p.name, n.takes(p))
+		}
+	}
+	if open := n.openTargets(); len(open) > 0 {
+		var d time.Duration
+		for _, t := range open {
+			d += n.rest(t)
+		}
+		d /= time.Duration(n.workers)
+		name := fmt.Sprintf("fuzz: %d targets, %d at once", len(open), n.workers)
+		if !n.end.IsZero() && d > left && left > 0 {
+			all += d - left
+			name, d = name+", the least fuzzed first", left
+		}
+		say(name, d)
+	}
+	return fmt.Sprintf("== %s: %s in all; %d parts are done\n%s", n.commit, about(all), len(n.Done), b.String())
+}
+
+func about(d time.Duration) string {
+	if d < time.Minute {
+		return d.Round(time.Second).String()
+	}
+	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+}
+
+// work does all that fits. What was cut is not done.
+func (n *night) work(ctx context.Context) error {
+	defer n.beat()()
+	for _, p := range n.parts {
+		if !n.isOpen(p) || ctx.Err() != nil || !n.end.IsZero() && n.takes(p) > time.Until(n.end) {
+			continue
+		}
+		began := time.Now()
+		out, err := n.run(ctx, p.name, p.command)
+		if ctx.Err() != nil {
+			break
+		}
+		seconds := time.Since(began).Seconds()
+		verdict, says := judge(out, err)
+		n.lock.Lock()
+		n.Done[p.name], n.Times[p.name] = outcome{Verdict: verdict, Says: says, Seconds: seconds}, seconds
+		n.lock.Unlock()
+		fmt.Printf("%-10s  %s  %s: %s\n", verdict, p.name, about(time.Since(began)), says)
+		if err := n.save(); err != nil {
+			return err
+		}
+	}
+	return errors.Join(n.fuzz(ctx), n.save())
+}
+
+// beat says every few seconds what runs, until it is told to stop.
+func (n *night) beat() (stop func()) {
+	ticker := time.NewTicker(5 * time.Second)
+	go func() {
+		for range ticker.C {
+			n.lock.Lock()
+			var all []string
+			for name, began := range n.running {
+				all = append(all, fmt.Sprintf("%s for %s", name, time.Since(began).Round(time.Second)))
+			}
+			n.lock.Unlock()
+			slices.Sort(all)
+			fmt.Println("   runs:", strings.Join(all, ", "))
+		}
+	}()
+	return ticker.Stop
+}
+
+// run runs a command, which it stops with all its children when the context ends, and returns what it wrote.
+func (n *night) run(ctx context.Context, name, command string) (string, error) {
+	n.lock.Lock()
+	n.running[name] = time.Now()
+	n.lock.Unlock()
+	defer func() {
+		n.lock.Lock()
+		defer n.lock.Unlock()
+		delete(n.running, name)
+	}()
+	log := filepath.Join(folder, strings.NewReplacer("./", "", "/", "-", " ", "-").Replace(name)+".log")
+	return resume.Run(ctx, log, command)
+}
+
+var (
+	testLine = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\S+)`)
+	okLine   = regexp.MustCompile(`(?m)^ok\s`)
+	noAnswer = regexp.MustCompile(`govulncheck: fetching vulnerabilities: .*`)
+	whySkip  = regexp.MustCompile(`(?m)^\s+\S+\.go:\d+: (.*)\n--- SKIP`)
+)
+
+// judge says how a part ended, from what it wrote. Tests that were all skipped, and a database of vulnerabilities that
+// cannot be reached, judge nothing.
+func judge(out string, err error) (verdict, says string) {
+	names := map[string][]string{}
+	for _, match := range testLine.FindAllStringSubmatch(out, -1) {
+		names[match[1]] = append(names[match[1]], match[2])
+	}
+	last := out[strings.LastIndexByte(strings.TrimSpace(out), '\n')+1:]
+	skips := whySkip.FindStringSubmatch(out)
+	switch {
+	case noAnswer.MatchString(out):
+		return notJudged, noAnswer.FindString(out)
+	case err != nil && len(names["FAIL"]) > 0:
+		return failed, strings.Join(names["FAIL"], ", ")
+	case err != nil:
+		return failed, fmt.Sprintf("%v: %.200s", err, strings.TrimSpace(last))
+	case len(names["PASS"]) == 0 && len(skips) > 0:
+		return notJudged, skips[1]
+	case len(names["PASS"]) > 0:
+		return passed, fmt.Sprintf("%d tests, %d skipped", len(names["PASS"]), len(names["SKIP"]))
+	}
+	return passed, fmt.Sprintf("%d packages", len(okLine.FindAllString(out, -1)))
+}
+
+// failures are those of the parts that were named.
+func (n *night) failures() (names []string) {
+	for _, p := range n.parts {
+		names = append(names, p.name)
+	}
+	for _, t := range n.targets {
+		names = append(names, t.part())
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return n.Done[name].Verdict != failed })
+}
+
+// save writes the state and the report.
+func (n *night) save() error {
+	n.lock.Lock()
+	defer n.lock.Unlock()
+	text, err := json.MarshalIndent(n, "", " ")
+	if err != nil {
+		return err
+	}
+	return errors.Join(resume.Replace(filepath.Join(folder, "state.json"), text),
+		resume.Replace(filepath.Join(folder, "report.md"), []byte(n.report())))
+}

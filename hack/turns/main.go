@@ -1,0 +1,216 @@
+// Program turns compares a benchmark of the working tree with the same benchmark of a base revision. It builds both test
+// binaries, the one of the base in a temporary worktree, and runs them in turns: base, new, base, new, and so on. For
+// each figure it prints new ÷ base with its interval of 95 %, and fails if all of an interval is above the limit.
+//
+//	turns -base REVISION [-pairs 6] [-limit 1.05] cycle|agent|controller
+//
+// Fewer than six pairs are printed, but not judged: all of them lie on one side of the true ratio more often than an
+// interval of 95 % allows.
+//
+// The environment is passed on, so KUBENERGY_PAIRS, KUBENERGY_BENCH_NODES and similar variables make the benchmarks
+// smaller. KUBENERGY_BENCH is 1 if it is not set.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/kubenergy/kubenergy/test/paired"
+)
+
+// A benchmark is a test that logs figures, all of them better the smaller they are.
+type benchmark struct {
+	pkg, run string
+	env      []string
+	figures  []figure
+}
+
+// A figure is a number in the log of a benchmark: what the first group of the pattern names, and the second is.
+type figure struct {
+	name    string
+	pattern *regexp.Regexp
+}
+
+var benchmarks = map[string]benchmark{
+	"cycle": {
+		pkg: "./test/perf", run: "^TestCycleCost$",
+		figures: []figure{{"CPU of a pod, ours ÷ stock", regexp.MustCompile(`([\w-]+, \d+ nodes): CPU of a pod ([\d.]+)`)}},
+	},
+	"agent": {
+		pkg: "./internal/agent", run: "^TestCost$",
+		figures: []figure{
+			{"% of a core", regexp.MustCompile(`(\d+ busy containers), 1 s: ([\d.]+) %`)},
+			{"MiB resident", regexp.MustCompile(`(\d+ busy containers), 1 s: .*?([\d.]+) MiB resident`)},
+		},
+	},
+	"controller": {
+		pkg: "./test/scale", run: "^TestController$", env: []string{"KUBENERGY_BENCH_STORES=sqlite"},
+		figures: []figure{
+			{"cores", regexp.MustCompile(`()CPU ([\d.]+) cores`)},
+			{"MiB at most", regexp.MustCompile(`()peak memory ([\d.]+) MiB`)},
+			{"writes/s to the API server", regexp.MustCompile(`()([\d.]+) writes/s to the API server`)},
+			{"GB a day of ledger", regexp.MustCompile(`()the ledger grows by ([\d.]+) GB`)},
+		},
+	},
+}
+
+// minPairs is the smallest n for which n pairs all lie above the median with a probability of at most 2.5 %: 2⁻ⁿ.
+const minPairs = 6
+
+func main() {
+	base := flag.String("base", "", "revision to compare with")
+	pairs := flag.Int("pairs", minPairs, "how often each of the two runs; fewer than 6 are not judged")
+	limit := flag.Float64("limit", 1.05, "fail if all of the interval of a ratio is above it")
+	flag.Parse()
+	b, known := benchmarks[flag.Arg(0)]
+	if !known || *base == "" || flag.NArg() != 1 || *pairs < 1 {
+		fmt.Fprintln(os.Stderr, "usage: turns -base REVISION [-pairs 6] [-limit 1.05] "+
+			strings.Join(slices.Sorted(maps.Keys(benchmarks)), "|"))
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := compare(ctx, b, *base, *pairs, *limit); err != nil {
+		fmt.Fprintln(os.Stderr, "turns:", err)
+		os.Exit(1)
+	}
+}
+
+// compare builds both binaries and compares them.
+func compare(ctx context.Context, b benchmark, base string, pairs int, limit float64) (err error) {
+	dir, err := os.MkdirTemp("", "kubenergy-turns")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	tree := filepath.Join(dir, "base")
+	if err := command(ctx, ".", os.Stdout, "git", "worktree", "add", "--quiet", "--detach", tree, base); err != nil {
+		return err
+	}
+	defer func() { // also after an interrupt
+		remove := command(context.WithoutCancel(ctx), ".", os.Stdout, "git", "worktree", "remove", "--force", tree)
+		err = errors.Join(err, remove)
+	}()
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	var arms [2]func() (map[string]float64, error) // base, new
+	for i, root := range []string{tree, here} {
+		binary := filepath.Join(dir, []string{"base.test", "new.test"}[i])
+		fmt.Printf("== building %s of %s\n", b.pkg, root)
+		if err := command(ctx, root, os.Stdout, "go", "test", "-c", "-o", binary, b.pkg); err != nil {
+			return err
+		}
+		arms[i] = func() (map[string]float64, error) { return b.measure(ctx, binary, filepath.Join(root, b.pkg)) }
+	}
+	ratios, err := inTurns(os.Stdout, arms, pairs)
+	if err != nil {
+		return err
+	}
+	return judge(os.Stdout, ratios, limit)
+}
+
+func command(ctx context.Context, dir string, out io.Writer, name string, args ...string) error {
+	c := exec.CommandContext(ctx, name, args...)
+	c.Dir, c.Stdout, c.Stderr = dir, out, os.Stderr
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("running %s %s: %w", name, strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+// measure runs a test binary in the folder of its package and returns its figures. A benchmark that misses its own
+// limits has been measured all the same.
+func (b *benchmark) measure(ctx context.Context, binary, dir string) (map[string]float64, error) {
+	c := exec.CommandContext(ctx, binary, "-test.run="+b.run, "-test.v", "-test.timeout=2h")
+	c.Dir, c.Env = dir, append(os.Environ(), b.env...)
+	if _, set := os.LookupEnv("KUBENERGY_BENCH"); !set {
+		c.Env = append(c.Env, "KUBENERGY_BENCH=1")
+	}
+	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	out, err := c.CombinedOutput()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	found := b.read(string(out))
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s logged no figure: %w\n%s", binary, err, out[max(0, len(out)-4000):])
+	}
+	return found, nil
+}
+
+// read returns the figures in a log.
+func (b *benchmark) read(log string) map[string]float64 {
+	found := map[string]float64{}
+	for _, f := range b.figures {
+		for _, match := range f.pattern.FindAllStringSubmatch(log, -1) {
+			name := f.name
+			if match[1] != "" {
+				name = match[1] + ": " + name
+			}
+			if v, err := strconv.ParseFloat(match[2], 64); err == nil {
+				found[name] = v
+			}
+		}
+	}
+	return found
+}
+
+// inTurns measures base and new in turns and returns their ratios by figure. Figures that only one of them logs are
+// left out.
+func inTurns(out io.Writer, arms [2]func() (map[string]float64, error), pairs int) (map[string][]float64, error) {
+	ratios := map[string][]float64{}
+	for i := range pairs {
+		before, err := arms[0]()
+		if err != nil {
+			return nil, err
+		}
+		after, err := arms[1]()
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range slices.Sorted(maps.Keys(after)) {
+			if before[name] > 0 {
+				ratios[name] = append(ratios[name], after[name]/before[name])
+				fmt.Fprintf(out, "   pair %d: %s: %v, base %v\n", i+1, name, after[name], before[name])
+			}
+		}
+	}
+	if len(ratios) == 0 {
+		return nil, errors.New("the base and the working tree log no figure in common")
+	}
+	return ratios, nil
+}
+
+// judge prints the ratios and returns an error if all of an interval of at least minPairs pairs is above the limit.
+func judge(out io.Writer, ratios map[string][]float64, limit float64) error {
+	var above []string
+	fmt.Fprintf(out, "== new ÷ base; the limit of the lower end is %v\n", limit)
+	for _, name := range slices.Sorted(maps.Keys(ratios)) {
+		r := paired.MedianOf(ratios[name], 1)
+		fmt.Fprintf(out, "   %s: %v\n", name, r)
+		if len(ratios[name]) < minPairs {
+			fmt.Fprintf(out, "      not judged: fewer than %d pairs\n", minPairs)
+		} else if r.Exceeds(limit) {
+			above = append(above, name)
+		}
+	}
+	if len(above) > 0 {
+		return fmt.Errorf("the lower end of the interval is above %v: %s", limit, strings.Join(above, "; "))
+	}
+	return nil
+}

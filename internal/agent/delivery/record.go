@@ -1,0 +1,157 @@
+package delivery
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/energy/codec"
+)
+
+// A record is what a file of the state directory holds: a batch, and what the agent has to know to go on after it.
+//
+//	magic    8 bytes, one for slots and one for batch files
+//	checksum 4 bytes, CRC-32C of the rest, little-endian as all numbers of fixed length
+//	length   4 bytes, of the payload
+//	payload
+//
+// Numbers in the payload are varints; texts carry their length.
+type record struct {
+	seq        uint64        // of the Save that the state is of; the highest one on disk is what counts
+	generation uint64        // of the stream: orders the streams of a directory
+	broken     bool          // batches were sent that are not on disk: the stream cannot go on from here
+	empty      bool          // nothing was added to the batch yet: only its number and stream count
+	end        time.Duration // of what was added last to the stream
+	batch      *batch.Batch
+	state      []byte // the agent's; nil where a later record has it
+}
+
+const (
+	slotMagic  = "KEslot1\n"
+	batchMagic = "KEbatch\n"
+
+	headerSize = 16
+	maxFile    = 64 << 20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// append adds r as it stands in a file.
+func (r *record) append(to []byte, magic string) []byte {
+	start := len(to)
+	to = append(to, magic...)
+	c := codec.Writer(append(to, make([]byte, headerSize-len(magic))...))
+	r.code(&c)
+	to = c.Data()
+	binary.LittleEndian.PutUint32(to[start+12:], uint32(len(to)-start-headerSize))
+	binary.LittleEndian.PutUint32(to[start+8:], crc32.Checksum(to[start+12:], castagnoli))
+	return to
+}
+
+// code writes the payload of r, or reads it.
+func (r *record) code(c *codec.Codec) {
+	parent, state, gpus := r.batch.Parent != nil, r.state != nil, r.batch.GPUs()
+	c.Flags(&r.broken, &r.empty, &parent, &state, &gpus)
+	codec.Uint(c, &r.seq, &r.generation)
+	codec.Int(c, &r.end)
+	if c.Reading() && parent {
+		r.batch.Parent = new(batch.Parent)
+	}
+	codeBatch(c, r.batch)
+	if gpus {
+		codeGPU(c, r.batch)
+	}
+	if state {
+		c.Bytes(&r.state)
+	}
+}
+
+// codeBatch codes a batch. Writing changes nothing in it: others may be reading it.
+func codeBatch(c *codec.Codec, b *batch.Batch) {
+	version, seconds, nanoseconds := uint64(b.Version), b.End.Unix(), uint64(b.End.Nanosecond())
+	codec.Uint(c, &version)
+	c.Text(&b.Stream.Node)
+	c.Text(&b.Stream.Boot)
+	c.Text(&b.Stream.Epoch)
+	codec.Uint(c, &b.First, &b.Last)
+	if b.Parent != nil {
+		c.Text(&b.Parent.Host)
+		c.Text(&b.Parent.VM)
+	}
+	codec.Int(c, &seconds)
+	codec.Uint(c, &nanoseconds)
+	codec.Int(c, &b.StartSinceBoot, &b.EndSinceBoot, &b.Unmeasured)
+	c.Text(&b.Source)
+	c.Byte((*byte)(&b.Quality))
+	c.Text(&b.IdlePolicy)
+	codec.Int(c, &b.Measured, &b.Idle, &b.Platform, &b.Unknown)
+	if c.Reading() {
+		b.Version = int(min(version, math.MaxInt32))
+		b.End = time.Unix(seconds, int64(min(nanoseconds, 999_999_999))).UTC()
+		b.Start = b.End.Add(b.StartSinceBoot - b.EndSinceBoot)
+	}
+	const least = 4 // bytes of a share
+	for i := range codec.Elements(c, &b.Shares, least) {
+		codeShare(c, &b.Shares[i])
+	}
+}
+
+// codeGPU codes what GPUs used of a batch, after the rest of it. Files of nodes without GPUs are as they were before.
+func codeGPU(c *codec.Codec, b *batch.Batch) {
+	codec.Int(c, &b.GPUIdle, &b.GPUUnknown)
+	for i := range b.Shares {
+		codec.Int(c, &b.Shares[i].GPU)
+	}
+}
+
+func codeShare(c *codec.Codec, s *energy.Share) {
+	// One bit of the CPU time's varint tells whether the consumer has ended.
+	cpu := uint64(s.CPU) << 1
+	if s.Ended {
+		cpu |= 1
+	}
+	c.Text(&s.ID)
+	codec.Int(c, &s.Dynamic, &s.Idle)
+	codec.Uint(c, &cpu)
+	if c.Reading() {
+		s.CPU, s.Ended = time.Duration(cpu>>1), cpu&1 != 0
+	}
+}
+
+var errTorn = errors.New("the file is torn or damaged")
+
+// decodeRecord reads what append wrote. Bytes after it are left alone, if exact is false: a slot may have been longer
+// before.
+func decodeRecord(data []byte, magic string, exact bool) (*record, error) {
+	if len(data) < headerSize || string(data[:8]) != magic {
+		return nil, errTorn
+	}
+	length := uint64(binary.LittleEndian.Uint32(data[12:]))
+	if length > uint64(len(data)-headerSize) || exact && length != uint64(len(data)-headerSize) {
+		return nil, errTorn
+	}
+	data = data[:headerSize+int(length)]
+	if crc32.Checksum(data[12:], castagnoli) != binary.LittleEndian.Uint32(data[8:]) {
+		return nil, errTorn
+	}
+	c := codec.Reader(data[headerSize:])
+	r := &record{batch: new(batch.Batch)}
+	if r.code(&c); !c.Whole() {
+		return nil, errTorn
+	}
+	if r.empty {
+		if r.batch.First == 0 || r.batch.First == math.MaxUint64 || r.batch.Stream.Epoch == "" {
+			return nil, errTorn
+		}
+		return r, nil
+	}
+	if err := r.batch.Validate(); err != nil {
+		return nil, fmt.Errorf("validating batch: %w", err)
+	}
+	return r, nil
+}

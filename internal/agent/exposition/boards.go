@@ -1,0 +1,51 @@
+package exposition
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/kubenergy/kubenergy/internal/agent/gpu"
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// A Board is what a GPU of the node does now.
+type Board struct {
+	gpu.Board
+	Memory map[string]uint64 // bytes, by consumer; "": of processes whose consumer is not known
+}
+
+// appendBoards appends what GPUs do, and what of the energy on the page they used.
+func (e *Exporter) appendBoards(t *text) {
+	if e.status.Boards == nil {
+		return
+	}
+	const power, busy, memory = "kubenergy_gpu_power_watts", "kubenergy_gpu_busy_ratio", "kubenergy_gpu_memory_bytes"
+	t.head(power, "Power that a GPU draws.")
+	for _, b := range e.status.Boards {
+		if b.Milliwatts != nil {
+			t.sample(power, e.labels("gpu", b.ID), "").float(float64(*b.Milliwatts) / 1000)
+		}
+	}
+	t.head(busy, "Share of a GPU's multiprocessor time in which something ran.")
+	for _, b := range e.status.Boards {
+		t.sample(busy, e.labels("gpu", b.ID), "").float(b.Busy())
+	}
+	t.head(memory, "Memory of a GPU that processes hold, by who they belong to.")
+	for _, b := range e.status.Boards {
+		for _, id := range slices.Sorted(maps.Keys(b.Memory)) {
+			c := consumer{id: id, kind: kindOf(id)}
+			labels := c.appendLabels(e.labels("gpu", b.ID, "of", c.kind.String()), e.names)
+			t.sample(memory, labels, "").count(b.Memory[id])
+		}
+	}
+	const used = "kubenergy_gpu_energy_joules_total"
+	t.head(used, "Energy that GPUs used, by who it is attributed to: part of the energy of containers, idle and so on.")
+	for _, c := range e.consumers {
+		if c.account.gpu > 0 {
+			t.sample(used, c.labels, `,of="`+c.kind.String()+`"`).joules(c.account.gpu)
+		}
+	}
+	for i, v := range []energy.Microjoules{e.gpuIdle, e.gpuUnknown, e.other.gpu, e.ended.gpu} {
+		t.sample(used, e.labels("of", []string{"idle", "unknown", "other", "ended"}[i]), "").joules(v)
+	}
+}

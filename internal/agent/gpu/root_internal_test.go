@@ -1,0 +1,88 @@
+package gpu
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// A power supply that feeds boards counts what they use too: what is booked of both is what it counted, whatever comes
+// late, but for what the boards are ahead at the end.
+func TestBoardsInsideARootAreCountedOnce(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		wall := energy.Domain{Kind: energy.Wall, Name: "wall"}
+		n := NewBooks(energy.AttributorOptions{})
+		var counted, shown, booked energy.Microjoules
+		at, run, first := time.Second, uint32(0), energy.Microjoules(0)
+		for step := range 300 {
+			at += time.Duration(r.Int64N(int64(time.Second)))
+			boards := energy.Microjoules(r.Int64N(300e6))
+			counted += boards + energy.Microjoules(50e6+r.Int64N(100e6))
+			root := []energy.Reading{{Domain: wall, At: at, Total: counted, Run: run}}
+			n.TakeOut(root)
+			if step == 0 {
+				first = root[0].Total
+			} else if root[0].Total < shown {
+				t.Fatalf("seed %d: what is left of the root fell from %d to %d", seed, shown, root[0].Total)
+			}
+			shown = root[0].Total
+			if r.IntN(5) > 0 { // boards may tell late, and then of all
+				booked += boards
+				n.Due += boards
+			}
+		}
+		begun := booked - n.Due // taken out
+		if have, want := shown-first+begun, counted-first; have != want || n.Due < 0 {
+			t.Fatalf("seed %d: %d µJ are booked of %d, %d due", seed, have, want, n.Due)
+		}
+	}
+	// A root that does not feed the boards is left alone once that is plain: 12 s of 700 W are two minutes of its 50 W.
+	n := NewBooks(energy.AttributorOptions{})
+	plain := 0
+	for second := range 100 {
+		root := []energy.Reading{{
+			Domain: energy.Domain{Kind: energy.Wall}, At: time.Duration(second) * time.Second,
+			Total: energy.Microjoules(second) * 50e6,
+		}}
+		if n.TakeOut(root) {
+			plain = second
+		}
+		if !n.outside {
+			n.Due += 700e6
+		}
+		if n.outside && root[0].Total != energy.Microjoules(second-plain)*50e6 {
+			t.Fatalf("after %d s, %d µJ are left of the root", second, root[0].Total)
+		}
+	}
+	if plain == 0 || plain > 15 {
+		t.Errorf("that was plain after %d s", plain)
+	}
+}
+
+// What boards used while the meter of the whole machine counted nothing is not in what it counts from then on. It is no
+// sign that it does not feed them.
+func TestARootThatWasAway(t *testing.T) {
+	n := NewBooks(energy.AttributorOptions{})
+	for second := range 2000 {
+		n.Due += 300e6
+		if second > 500 && second < 1200 {
+			continue
+		}
+		total := energy.Microjoules(second) * 400e6
+		root := []energy.Reading{{
+			Domain: energy.Domain{Kind: energy.Wall}, At: time.Duration(second) * time.Second, Total: total,
+		}}
+		if second >= 1200 {
+			root[0].Run = 1
+		}
+		if n.TakeOut(root) {
+			t.Fatalf("after %d s the root was said not to feed the boards", second)
+		}
+	}
+	if n.Due > 300e6 {
+		t.Errorf("%v are still to be taken out", n.Due)
+	}
+}

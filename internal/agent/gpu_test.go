@@ -1,0 +1,96 @@
+package agent_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/agent/delivery/sinktest"
+	"github.com/kubenergy/kubenergy/internal/agent/host/hosttest"
+	"github.com/kubenergy/kubenergy/internal/agent/nvml/nvmltest"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// The released agent on a node with two boards: 300 W of one are a container's for 60 % of the time, as a library with
+// NVML's functions says, whose other processes are on no such node.
+func TestGPUs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs agents for a while")
+	}
+	root := nvmltest.Driver(t, nvmltest.Library)
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nvmltest.Build(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	mount := hosttest.Mount(t, 2)
+	uid, cid := hosttest.UID(1), hosttest.ContainerID(1)
+	group := hosttest.Make(t, hosttest.Folder(t, mount), "kubepods", "pod"+uid, cid)
+	worker := hosttest.Start(t, group)
+	worker.Wake(10*time.Millisecond, 50*time.Millisecond)
+	t.Setenv(nvmltest.PID, strconv.Itoa(worker.PID()))
+
+	sink := &sinktest.Sink{}
+	var hot atomic.Pointer[string]
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if value := r.Header.Get(batch.TemperatureHeader); value != "" {
+			hot.Store(&value)
+		}
+		sink.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	a := start(t, "--push-url", server.URL, "--batch-interval", "1s", "--cgroup-root", mount, "--powercap-root",
+		powercap(t), "--meters", "rapl,nvml", "--gpu-root", root)
+	id := energy.ContainerID(uid, cid)
+	gpuOf := func(b *batch.Batch) (used energy.Microjoules) {
+		for _, s := range b.Shares {
+			if s.ID == id {
+				used += s.GPU
+			}
+		}
+		return used
+	}
+	// What came in the first second is not to count for much.
+	kit.Eventually(t, time.Minute, "seven seconds of the container's GPU and a temperature are booked", func() bool {
+		var passed time.Duration
+		for _, b := range sink.Batches() {
+			if gpuOf(b) > 0 {
+				passed += b.EndSinceBoot - b.StartSinceBoot
+			}
+		}
+		return passed >= 7*time.Second && hot.Load() != nil
+	})
+	if got := *hot.Load(); got != "78.0" {
+		t.Errorf("the agent tells %s °C, want those of the hotter board", got)
+	}
+	a.stop(syscall.SIGTERM)
+	if breaches := sink.Breaches(); breaches != nil {
+		t.Errorf("breaches: %v", breaches)
+	}
+	var used, all energy.Microjoules
+	var passed time.Duration
+	for _, b := range sink.Batches() {
+		if gpus := b.GPUIdle + b.GPUUnknown + gpuOf(b); gpus > 0 {
+			used, all, passed = used+gpuOf(b), all+gpus, passed+b.EndSinceBoot-b.StartSinceBoot
+			if want := "package (rapl) + gpu (nvml)"; b.Source != want || b.Quality != energy.Measured {
+				t.Errorf("a batch is %v, from %q, want %q", b.Quality, b.Source, want)
+			}
+		}
+	}
+	if watts := float64(all.Joules()) / passed.Seconds(); watts < 400 || watts > 700 {
+		t.Errorf("%.0f W of GPUs, want 500 and what came in the first second", watts)
+	}
+	// Of the first board's time it used 60 % and a process that cannot be found 30 %. Idle energy is shared by who holds it.
+	if share := float64(used) / float64(all); share < 0.35 || share > 0.65 {
+		t.Errorf("%.2f of the GPUs' energy is the container's, want two thirds of three fifths, or a little more", share)
+	}
+}

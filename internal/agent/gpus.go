@@ -1,0 +1,98 @@
+package agent
+
+import (
+	"sync/atomic"
+
+	"github.com/kubenergy/kubenergy/internal/agent/exposition"
+	"github.com/kubenergy/kubenergy/internal/agent/gpu"
+	"github.com/kubenergy/kubenergy/internal/agent/meter"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+)
+
+// gpus are the boards of the node, where it has some that a meter reads.
+type gpus struct {
+	meter *meter.Boards // nil: none
+	books *gpu.Books
+	names podNames
+}
+
+// openGPUs chooses the meter of boards. In a virtual machine whose host tells what it uses, boards are not metered: the
+// host takes all that the machine tells from what it saw of it, and it saw no boards.
+func (a *agent) openGPUs() {
+	a.gpus.books = gpu.NewBooks(a.attributing)
+	boards, found := meter.Of[*meter.Boards](a.meters) // NVML's, if there are two
+	if _, guest := meter.Of[*meter.Guest](a.meters); guest && found {
+		a.log.Warn("GPUs are not metered: the host of this virtual machine tells what it uses, and does not see them")
+		return
+	}
+	a.gpus.meter = boards
+}
+
+// bookGPUs adds to the node's attribution what its boards used meanwhile.
+func (a *agent) bookGPUs() {
+	if a.gpus.meter == nil {
+		return
+	}
+	a.gpus.books.Observe(a.gpus.meter.Boards(), a.consumerOf, &a.attribution)
+	a.status.Source = a.root.Source() + " + gpu (" + a.gpus.meter.Name() + ")"
+}
+
+// withoutGPUs takes out of readings of the whole machine what its boards used, which is booked apart.
+func (a *agent) withoutGPUs(root []energy.Reading) {
+	if a.gpus.books.TakeOut(root) {
+		a.log.Warn("GPUs use more than the meter of the whole machine counts: it does not feed them, and their energy "+
+			"is added", "root", a.root.Source())
+	}
+}
+
+// showGPUs puts boards on the page.
+func (a *agent) showGPUs() {
+	if a.gpus.meter == nil {
+		return
+	}
+	a.status.Boards = []exposition.Board{}
+	for _, b := range a.gpus.meter.Boards() {
+		memory := map[string]uint64{}
+		for i := range b.Parts {
+			for k := range b.Parts[i].Uses {
+				u := &b.Parts[i].Uses[k]
+				memory[a.consumerOf(u)] += u.Memory
+			}
+		}
+		a.status.Boards = append(a.status.Boards, exposition.Board{Board: b, Memory: memory})
+	}
+}
+
+func (a *agent) consumerOf(u *gpu.Use) string {
+	if u.PID != 0 {
+		return a.host.ConsumerOf(u.PID)
+	}
+	return a.gpus.names.of(u)
+}
+
+// podNames find the consumers that a page of metrics names as people do: by what acknowledgements told last.
+type podNames struct {
+	atomic.Pointer[map[string]batch.Names]
+}
+
+func (p *podNames) of(u *gpu.Use) string {
+	uid := u.PodUID
+	if names := p.Load(); names != nil {
+		for of, n := range *names {
+			if n.Namespace != u.Namespace || n.Pod != u.Pod || u.PodUID != "" && u.PodUID != of {
+				continue
+			}
+			uid = of
+			for id, name := range n.Containers {
+				if name == u.Container {
+					return energy.ContainerID(uid, id)
+				}
+			}
+		}
+	}
+	if id := energy.ContainerID(uid, ""); uid != "" && batch.CheckConsumer(id) == nil {
+		return id
+	}
+	return ""
+}

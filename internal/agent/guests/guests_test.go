@@ -1,0 +1,607 @@
+package guests
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
+)
+
+func open(t testing.TB, o Options) *Publisher {
+	t.Helper()
+	p, err := Open(o, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// A VMTotal is what a virtual machine used in all.
+type VMTotal struct {
+	Name    string
+	Total   energy.Microjoules
+	Quality energy.Quality
+}
+
+// publish counts to each machine what its total is above its counter, and publishes the machines.
+func publish(t testing.TB, p *Publisher, now time.Duration, vms ...VMTotal) {
+	t.Helper()
+	names := make([]string, 0, len(vms))
+	for _, vm := range vms {
+		if tree, err := p.tree(vm.Name); err == nil {
+			p.Add(vm.Name, vm.Total-tree.total, vm.Quality)
+		}
+		names = append(names, vm.Name)
+	}
+	if err := p.Publish(now, names); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func counter(t testing.TB, dir, folder string) energy.Microjoules {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, folder, packageFolder, counterName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", folder, err)
+	}
+	return energy.Microjoules(v)
+}
+
+// tree lists what is below a folder: path, mode and content.
+func list(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(dir, path)
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		text := info.Mode().String()
+		switch {
+		case info.Mode().IsRegular():
+			content, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text += " " + string(content)
+		case info.Mode()&fs.ModeSymlink != 0:
+			to, _ := os.Readlink(path)
+			text += " " + to
+		}
+		found[rel] = text
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestTree(t *testing.T) {
+	old := syscall.Umask(0o077) // as of a hardened service
+	defer syscall.Umask(old)
+	dir := filepath.Join(t.TempDir(), "guests")
+	p := open(t, Options{Dir: dir, Host: "hv-1"})
+	publish(t, p, time.Second, VMTotal{Name: "web", Total: 1234567, Quality: energy.Derived})
+	want := map[string]string{
+		".":                                "drwxr-xr-x",
+		"intel-rapl:0":                     "drwxr-xr-x",
+		"intel-rapl:0/energy_uj":           "-r--r--r-- 1234567",
+		"intel-rapl:0/max_energy_range_uj": "-r--r--r-- 9223372036854775807",
+		"intel-rapl:0/name":                "-r--r--r-- package-0\n",
+		"intel-rapl:0:0":                   "drwxr-xr-x",
+		"kubenergy.json": `-r--r--r-- {"version":1,"host":"hv-1","vm":"web","quality":"derived"}` +
+			"\n",
+	}
+	if diff := cmp.Diff(want, list(t, filepath.Join(dir, "web"))); diff != "" {
+		t.Error(diff)
+	}
+	for _, closed := range []string{dir, filepath.Join(dir, stagingName)} {
+		if info, err := os.Stat(closed); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s has mode %v, error %v: others may look", closed, info.Mode(), err)
+		}
+	}
+	publish(t, p, 2*time.Second, VMTotal{Name: "web", Total: 1234568, Quality: energy.Estimated})
+	if got := counter(t, dir, "web"); got != 1234568 {
+		t.Errorf("the counter is %d", int64(got))
+	}
+	var id identity
+	text, err := os.ReadFile(filepath.Join(dir, "web", identityName))
+	if err == nil {
+		err = json.Unmarshal(text, &id)
+	}
+	if err != nil || id.Quality != energy.Estimated {
+		t.Errorf("after a change of quality: %s, error %v", text, err)
+	}
+	if got := p.Stats(); got.Failed != 0 || got.Trees != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Readers of other projects find the counter, by their own rules.
+func TestReadersOfPowercap(t *testing.T) {
+	dir := t.TempDir()
+	p := open(t, Options{Dir: dir, Host: "h"})
+	publish(t, p, time.Second, VMTotal{Name: "web", Total: 42})
+	base := filepath.Join(dir, "web")
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Scaphandre: a folder with two numbers; the counter of the one with the first; a domain only where that has a
+	// name.
+	domain, found := regexp.MustCompile(`^intel-rapl:(\d+):\d+$`), 0
+	for _, e := range entries {
+		m := domain.FindStringSubmatch(e.Name())
+		if m == nil {
+			continue
+		}
+		if text, err := os.ReadFile(filepath.Join(base, "intel-rapl:"+m[1], "energy_uj")); err != nil ||
+			string(text) != "42" {
+			t.Errorf("Scaphandre reads %q, error %v", text, err)
+		}
+		if _, err := os.Stat(filepath.Join(base, e.Name(), "name")); err == nil {
+			t.Error("Scaphandre would look for the energy of a domain")
+		}
+		found++
+	}
+	if found != 1 {
+		t.Errorf("Scaphandre finds %d sockets", found)
+	}
+	// Prometheus' and Kepler's: folders without a name are skipped, with a name everything must be there.
+	found = 0
+	for _, e := range entries {
+		read := func(file string) (string, error) {
+			text, err := os.ReadFile(filepath.Join(base, e.Name(), file))
+			return strings.TrimSpace(string(text)), err
+		}
+		name, err := read("name")
+		if err != nil {
+			continue
+		}
+		found++
+		most, err := read("max_energy_range_uj")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := strconv.ParseUint(most, 10, 64); err != nil || name != "package-0" {
+			t.Errorf("zone %q with the range %q", name, most)
+		}
+	}
+	if found != 1 {
+		t.Errorf("others find %d zones", found)
+	}
+}
+
+// However often the process is replaced, a counter never falls and counts what its machine used.
+func TestCountersNeverFall(t *testing.T) {
+	parent, runs := memory(t), 0
+	rapid.Check(t, func(r *rapid.T) {
+		runs++
+		dir, err := filepath.Join(parent, strconv.Itoa(runs)), error(nil)
+		counters := map[string]energy.Microjoules{}
+		var p *Publisher
+		var now time.Duration
+		restart := func() {
+			if p != nil {
+				_ = p.Close() // which saves nothing: a process that is killed leaves the same
+			}
+			if p, err = Open(Options{Dir: dir, Host: "h"}, slog.New(slog.DiscardHandler)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		restart()
+		defer func() { _ = p.Close() }()
+		for range rapid.IntRange(1, 25).Draw(r, "ticks") {
+			now += time.Second
+			var vms []string
+			for _, name := range []string{"a", "b c", "d"} {
+				if rapid.IntRange(0, 9).Draw(r, "fate of "+name) == 0 {
+					continue // not seen
+				}
+				used := energy.Microjoules(rapid.Int64Range(0, 1e9).Draw(r, "joules"))
+				counters[name] += used
+				p.Add(name, used, energy.Derived)
+				vms = append(vms, name)
+			}
+			if err := p.Publish(now, vms); err != nil {
+				r.Fatal(err)
+			}
+			for _, name := range vms {
+				folder, _ := Folder(name)
+				if got := counter(t, dir, folder); got != counters[name] {
+					r.Fatalf("the counter of %q is %d, it used %d", name, got, counters[name])
+				}
+			}
+			if rapid.IntRange(0, 4).Draw(r, "kill") == 0 {
+				restart()
+			}
+		}
+	})
+}
+
+// A page of the ledger that was being written when the process died does not matter: the other one is at most one
+// publication behind, and was written ahead of it.
+func TestLedgerSurvivesTornPages(t *testing.T) {
+	dir := t.TempDir()
+	p := open(t, Options{Dir: dir, Host: "h"})
+	for i := range 9 {
+		publish(t, p, time.Duration(i+1)*time.Second, VMTotal{Name: "a", Total: energy.Microjoules(100 * (i + 1))})
+	}
+	_ = p.Close()
+	for _, name := range slotNames {
+		path := filepath.Join(dir, stagingName, name)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sequence, entries, err := parseLedger(whole)
+		if err != nil || len(entries) != 1 {
+			t.Fatalf("%s: %v, error %v", name, entries, err)
+		}
+		for cut := range ledgerHeader + 20 {
+			torn := append([]byte(nil), whole...)
+			copy(torn[cut:ledgerHeader+20], strings.Repeat("x", ledgerHeader+20))
+			if got, entries, err := parseLedger(torn); err == nil && (got != sequence || len(entries) != 1) {
+				t.Fatalf("torn at %d: %d %v", cut, got, entries)
+			}
+		}
+		if err := os.WriteFile(path, whole[:len(whole)/64], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := open(t, Options{Dir: dir, Host: "h"})
+		publish(t, p, time.Minute, VMTotal{Name: "a", Total: 950})
+		if got := counter(t, dir, "a"); got < 900 {
+			t.Errorf("with %s torn, the counter fell to %d", name, int64(got))
+		}
+		_ = p.Close()
+		if err := os.WriteFile(path, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCounterEndsAtItsRange(t *testing.T) {
+	dir := t.TempDir()
+	p := open(t, Options{Dir: dir, Host: "h"})
+	p.Add("a", math.MaxInt64-3, energy.Derived)
+	p.Add("a", 5, energy.Derived)
+	if err := p.Publish(1, []string{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := counter(t, dir, "a"); got != math.MaxInt64 {
+		t.Errorf("the counter is %d", int64(got))
+	}
+}
+
+func TestFolder(t *testing.T) {
+	for name, want := range map[string]string{
+		"web":                    "web",
+		"instance-00000a1f":      "instance-00000a1f",
+		"A_b.c+d@e=f-9":          "A_b.c+d@e=f-9",
+		strings.Repeat("x", 128): strings.Repeat("x", 128),
+		"my vm":                  "my_vm~",
+		".hidden":                "_hidden~",
+		".staging":               "_staging~",
+		"-rf":                    "_rf~",
+		"wéb":                    "w__b~",
+		"a~b":                    "a_b~",
+		"a:b":                    "a_b~",
+		"..x":                    "_.x~",
+		strings.Repeat("x", 129): strings.Repeat("x", 64) + "~",
+	} {
+		got, err := Folder(name)
+		if err != nil || !strings.HasPrefix(got, want) || !strings.HasSuffix(want, "~") && got != want ||
+			len(got) > maxFolder {
+			t.Errorf("%q: %q, error %v, want %q", name, got, err, want)
+		}
+	}
+	for _, name := range []string{
+		"", ".", "..", "a/b", "../../etc", "/", "a\x00b", "a\nb", "\x7f", "a\u0085b", "\xff\xfe",
+		strings.Repeat("x", 254),
+	} {
+		if got, err := Folder(name); err == nil {
+			t.Errorf("%q became %q", name, got)
+		}
+	}
+	a, _ := Folder("my vm")
+	for _, other := range []string{"my\u00a0vm", "my:vm", "my_vm", a} {
+		if b, _ := Folder(other); a == b {
+			t.Errorf("%q and %q share the folder %q", "my vm", other, b)
+		}
+	}
+}
+
+func FuzzFolder(f *testing.F) {
+	for _, name := range []string{"web", "a/b", "..", "my vm", "x~0123456789abcdef", "\xff", strings.Repeat("é", 100)} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		defer memtest.Limit(t, 100*len(name))()
+		folder, err := Folder(name)
+		if err != nil {
+			return
+		}
+		if folder == "" || len(folder) > maxFolder || folder[0] == '.' || folder[0] == '-' ||
+			strings.ContainsAny(folder, "/\x00") || filepath.Base(folder) != folder {
+			t.Errorf("%q became %q", name, folder)
+		}
+		if strings.Contains(folder, "~") == (folder == name) {
+			t.Errorf("%q became %q: plain names and others may meet", name, folder)
+		}
+	})
+}
+
+// The ledger of the first release is read: a counter was the sum of two numbers there. It is written in the same form.
+func TestLedgerOfFormerAgents(t *testing.T) {
+	const former = "kubenergy guests 1 00000000000000000001 0000000018 e72059e9\n" +
+		"100 23 \"web \\\"é\"\n"
+	sequence, entries, err := parseLedger([]byte(former))
+	if want := []entry{{total: 123, name: "web \"é"}}; err != nil || sequence != 1 ||
+		!slices.Equal(entries, want) {
+		t.Errorf("%d, %v, %v", sequence, entries, err)
+	}
+	dir, err := unix.Open(t.TempDir(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(dir)
+	var l ledger
+	if _, err := l.open(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	if err := l.save(map[string]*tree{"": {name: "web \"é", total: 123}}); err != nil {
+		t.Error(err)
+	}
+	if _, again, err := parseLedger(l.page); err != nil || !slices.Equal(again, entries) {
+		t.Errorf("%v, written is %q", err, l.page)
+	}
+}
+
+// A save that fails may tear its slot, and leaves the other one alone until that slot has been written.
+func TestLedgerKeepsItsWholeSlot(t *testing.T) {
+	folder := t.TempDir()
+	dir, err := unix.Open(folder, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(dir)
+	var l ledger
+	if _, err := l.open(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	saved := map[string]*tree{"": {name: "web", total: 1}}
+	for range 2 {
+		if err := l.save(saved); err != nil {
+			t.Fatal(err)
+		}
+	}
+	torn := (l.sequence + 1) % 2
+	fd := l.slots[torn].fd
+	l.slots[torn].fd = dir // not writable
+	for range 3 {
+		if err := l.save(map[string]*tree{"": {name: "web", total: 2}}); err == nil {
+			t.Error("the whole slot is written while the other one may be torn")
+		}
+	}
+	l.slots[torn].fd = fd
+	if err := writeAt(fd, []byte("torn"), 0); err != nil {
+		t.Fatal(err)
+	}
+	var next ledger
+	entries, err := next.open(dir)
+	defer next.close()
+	if err != nil || !slices.Equal(entries, []entry{{total: 1, name: "web"}}) {
+		t.Errorf("the next process reads %v, %v", entries, err)
+	}
+}
+
+func FuzzLedger(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(append(fmt.Appendf(nil, header, 7, 9, 0x36d31f3a), "1 2 \"a\"\n\n"...))
+	f.Add(append(fmt.Appendf(nil, header, uint64(math.MaxUint64), 0, 0), "rest"...))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
+		_, entries, err := parseLedger(text)
+		for _, e := range entries {
+			if err != nil || e.total < 0 {
+				t.Errorf("%+v, error %v", e, err)
+			}
+		}
+	})
+}
+
+func FuzzLedgerEntry(f *testing.F) {
+	for _, line := range []string{
+		"1 2 \"a\"\n", "0 9223372036854775807 \"\\u00e9 \\\" b\"\n", "-1 2 \"a\"", "1 2 a", "1  \"a\"", "",
+	} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		defer memtest.Limit(t, 100*len(line))()
+		e, err := parseEntry(line)
+		if err != nil {
+			return
+		}
+		again, err := parseEntry(fmt.Sprintf(entryLine, 0, e.total, e.name))
+		if err != nil || again != e || e.total < 0 {
+			t.Errorf("%q: %+v, then %+v, error %v", line, e, again, err)
+		}
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	dir := t.TempDir()
+	p := open(t, Options{Dir: dir, Host: "h"})
+	publish(t, p, 1,
+		VMTotal{Name: "../outside", Total: 1}, VMTotal{Name: "a", Total: 2}, VMTotal{Name: "", Total: 4},
+		VMTotal{Name: "b", Total: 5})
+	if got := p.Stats(); got.Refused != 2 || got.Trees != 2 {
+		t.Errorf("%+v", got)
+	}
+	if a, b := counter(t, dir, "a"), counter(t, dir, "b"); a != 2 || b != 5 {
+		t.Errorf("a %d, b %d", int64(a), int64(b))
+	}
+	if _, err := Open(Options{Dir: dir}, slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), "another process") {
+		t.Errorf("two processes may publish in one folder: error %v", err)
+	}
+	open777 := t.TempDir()
+	if err := os.Chmod(open777, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Options{Dir: open777}, slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), "others may write") {
+		t.Errorf("a folder that anybody may write in: error %v", err)
+	}
+	linked := t.TempDir()
+	if err := os.Symlink(t.TempDir(), filepath.Join(linked, stagingName)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Options{Dir: linked}, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("the staging folder may be a link")
+	}
+}
+
+func TestGrace(t *testing.T) {
+	dir := t.TempDir()
+	p := open(t, Options{Dir: dir, Host: "h", Grace: 10 * time.Second})
+	second := func(n int) time.Duration { return time.Duration(n) * time.Second }
+	publish(t, p, second(1), VMTotal{Name: "a", Total: 1}, VMTotal{Name: "b", Total: 7})
+	for n := 2; n <= 11; n++ {
+		publish(t, p, second(n), VMTotal{Name: "b", Total: 7})
+		if got := counter(t, dir, "a"); got != 1 {
+			t.Fatalf("after %d s: %d", n, int64(got))
+		}
+	}
+	// Seen again, the time begins anew.
+	publish(t, p, second(11), VMTotal{Name: "a", Total: 5}, VMTotal{Name: "b", Total: 7})
+	publish(t, p, second(12), VMTotal{Name: "b", Total: 7})
+	publish(t, p, second(21), VMTotal{Name: "b", Total: 7})
+	if got := counter(t, dir, "a"); got != 5 {
+		t.Fatalf("%d", int64(got))
+	}
+	publish(t, p, second(22), VMTotal{Name: "b", Total: 7})
+	if _, err := os.Lstat(filepath.Join(dir, "a")); err == nil {
+		t.Error("the tree stays after the grace time")
+	}
+	for range 20 {
+		publish(t, p, second(23), VMTotal{Name: "b", Total: 7})
+	}
+	if left := leftovers(t, dir); len(left) > 0 {
+		t.Errorf("the staging folder still has %v", left)
+	}
+	// A machine of that name begins anew.
+	publish(t, p, second(24), VMTotal{Name: "a", Total: 2}, VMTotal{Name: "b", Total: 7})
+	if got := counter(t, dir, "a"); got != 2 {
+		t.Errorf("%d", int64(got))
+	}
+	// A process that never saw b removes its tree, because the ledger knows it.
+	_ = p.Close()
+	p = open(t, Options{Dir: dir, Host: "h", Grace: 10 * time.Second})
+	publish(t, p, second(30), VMTotal{Name: "a", Total: 2})
+	publish(t, p, second(41), VMTotal{Name: "a", Total: 2})
+	if _, err := os.Lstat(filepath.Join(dir, "b")); err == nil {
+		t.Error("the tree of a machine that went while no agent ran stays for ever")
+	}
+	// What an administrator made for a machine that never ran is not ours to remove.
+	if err := os.Mkdir(filepath.Join(dir, "prepared"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, p, second(99), VMTotal{Name: "a", Total: 2})
+	if _, err := os.Lstat(filepath.Join(dir, "prepared")); err != nil {
+		t.Error(err)
+	}
+}
+
+// leftovers are what should not stay in the staging folder.
+func leftovers(t testing.TB, dir string) (left []string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(dir, stagingName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), emptyPrefix) || strings.HasPrefix(e.Name(), stuckPrefix) {
+			left = append(left, e.Name())
+		}
+	}
+	return left
+}
+
+// What holds after openat2 is missing.
+func TestEnterWithoutOpenat2(t *testing.T) {
+	noOpenat2.Store(true)
+	defer noOpenat2.Store(false)
+	dir := t.TempDir()
+	for _, trick := range tricks {
+		if trick.fallback {
+			t.Run(trick.name, func(t *testing.T) { trick.run(t) })
+		}
+	}
+	p := open(t, Options{Dir: dir, Host: "h"})
+	publish(t, p, 1, VMTotal{Name: "a", Total: 2})
+	if got := counter(t, dir, "a"); got != 2 {
+		t.Errorf("%d", int64(got))
+	}
+}
+
+// Virtual machines come and go for years: none leaves a descriptor behind.
+func TestDescriptors(t *testing.T) {
+	count := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip(err)
+		}
+		return len(entries)
+	}
+	dir := memory(t)
+	before := count()
+	p := open(t, Options{Dir: dir, Host: "h", Grace: time.Second})
+	publish(t, p, time.Second, VMTotal{Name: "stays", Total: 1})
+	with := count()
+	for i := range 500 {
+		publish(t, p, time.Duration(i+2)*time.Second, VMTotal{Name: "stays", Total: 1},
+			VMTotal{Name: "vm-" + strconv.Itoa(i), Total: 1})
+	}
+	for i := range 5 {
+		publish(t, p, time.Duration(i+600)*time.Second, VMTotal{Name: "stays", Total: 1})
+	}
+	if got := count(); got != with || len(p.trees) != 1 {
+		t.Errorf("%d descriptors instead of %d, %d trees, %+v", got, with, len(p.trees), p.Stats())
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := count(); got != before {
+		t.Errorf("%d descriptors instead of %d", got, before)
+	}
+}

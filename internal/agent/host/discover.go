@@ -1,0 +1,448 @@
+package host
+
+import (
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// Bounds of the work of finding: a user who may make control groups can make very many, very deep ones.
+const (
+	maxDepth   = 8     // of groups that nothing speaks for; kind's kubelet is at 4
+	maxPath    = 2048  // longer ones are part of what is around them
+	maxVisits  = 1024  // of new groups in one tick; beyond, everything is walked once
+	walkBudget = 4096  // directories listed in one walk
+	maxListing = 16384 // entries of one directory
+	pageSize   = 256   // entries that are listed at once, and that weigh as much as a directory
+)
+
+// discovery is what is known of changes.
+type discovery struct {
+	started bool
+	next    time.Duration // of the next walk
+	pending []event
+	index   map[string]int // of pending, by directory
+	hot     []place        // to be looked at: groups that hold consumers, first
+	cold    []place        // and others
+	budget  int
+	late    bool // what is found now may have run for a while
+}
+
+func (h *Host) blind() bool { return h.watch.full }
+
+// discover brings the tree up to date with what came and went.
+func (h *Host) discover(now time.Duration) {
+	d := &h.found
+	overflow := h.watch.drain(h.noticed)
+	if overflow {
+		h.stats.Overflows++
+	}
+	if len(d.pending) > maxVisits {
+		overflow = true
+	}
+	if !overflow && d.started {
+		overflow = h.visit()
+	}
+	d.pending = d.pending[:0]
+	clear(d.index)
+	if overflow || now >= d.next || !d.started {
+		// What the first walk finds is new. What others find may have run for a while, as part of what is around it.
+		d.next = now + walkInterval
+		h.walk(now, d.started)
+		d.started = true
+	}
+	if h.blind() {
+		d.next = min(d.next, now+blindInterval)
+	}
+}
+
+// noticed books one notice. Most groups that come and go within a tick are never looked at.
+func (h *Host) noticed(e event) {
+	d := &h.found
+	dir := e.in.dir + "/" + e.name
+	if e.created {
+		if d.index == nil {
+			d.index = map[string]int{}
+		}
+		d.index[dir] = len(d.pending)
+		d.pending = append(d.pending, e)
+		return
+	}
+	if i, ok := d.index[dir]; ok {
+		d.pending[i].name = ""
+		delete(d.index, dir)
+		if parent := h.byDir[e.in.dir]; parent != nil && parent.role == slice {
+			parent.ghosts++
+		}
+	}
+	if n := h.byDir[dir]; n != nil {
+		if !h.stands(n) {
+			h.leave(n)
+		}
+	} else if h.watch.has(dir) && inode(dir) == 0 {
+		h.watch.drop(dir)
+	}
+}
+
+// visit looks at what was created. It reports whether that was too much.
+func (h *Host) visit() (spent bool) {
+	d := &h.found
+	d.budget = walkBudget
+	for i := range d.pending {
+		e := &d.pending[i]
+		if e.name == "" {
+			continue
+		}
+		d.late = e.moved // under its old name it was counted, or part of what is around it
+		h.enter(e.in, e.name)
+		h.explore()
+	}
+	return h.spent()
+}
+
+// walk looks at everything.
+func (h *Host) walk(now time.Duration, late bool) {
+	d := &h.found
+	h.stats.Walks++
+	h.stats.Folded, h.stats.Duplicates = 0, 0
+	for _, n := range h.byDir {
+		n.folded = false
+		if n.role != process && !h.stands(n) {
+			h.leave(n)
+		}
+	}
+	d.late = late
+	d.budget = walkBudget
+	known := len(h.byID)
+	for _, one := range h.hierarchies {
+		d.hot = append(d.hot, place{hier: one, dir: one.dir})
+	}
+	h.explore()
+	h.spent()
+	if late && !h.blind() {
+		h.stats.Missed += max(0, len(h.byID)-known)
+		if len(h.byID) > known {
+			d.next = now + blindInterval // there are places that are not watched
+		}
+	}
+}
+
+// spent gives up what there was no time for; a later walk may come to it.
+func (h *Host) spent() bool {
+	d := &h.found
+	if d.budget > 0 {
+		return false
+	}
+	h.stats.Truncated++
+	d.hot, d.cold = nil, nil
+	return true
+}
+
+// explore lists the places in the queues, groups of consumers first.
+func (h *Host) explore() {
+	d := &h.found
+	for d.budget > 0 {
+		var p place
+		switch {
+		case len(d.hot) > 0:
+			p, d.hot = d.hot[0], d.hot[1:]
+			h.watch.add(p)
+		case len(d.cold) > 0:
+			p, d.cold = d.cold[0], d.cold[1:]
+			if p.depth <= 1 && h.watch.count() < h.opts.Max+512 {
+				h.watch.add(p)
+			}
+		default:
+			d.hot, d.cold = nil, nil
+			return
+		}
+		d.budget--
+		h.list(p)
+	}
+}
+
+// list enters each directory in p.
+func (h *Host) list(p place) {
+	var stat unix.Stat_t
+	if err := unix.Lstat(p.dir, &stat); err != nil || stat.Nlink == 2 {
+		return // a directory with two links holds none
+	}
+	f, err := os.Open(p.dir)
+	if err != nil {
+		return
+	}
+	defer func() { _ = f.Close() }()
+	for seen := 0; seen < maxListing; {
+		entries, err := f.ReadDir(pageSize)
+		// In an order that the next process will see too: of two machines with one name, one keeps it.
+		slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+		for _, e := range entries {
+			if e.IsDir() {
+				h.enter(p, e.Name())
+			}
+		}
+		if seen += len(entries); seen > pageSize {
+			h.found.budget--
+		}
+		if err != nil {
+			return // the end, as a rule
+		}
+	}
+	h.stats.Truncated++
+}
+
+// enter says what the group name inside a place is, and has it read or looked into.
+func (h *Host) enter(in place, name string) {
+	d := &h.found
+	p := place{hier: in.hier, dir: in.dir + "/" + name, depth: in.depth + 1}
+	if len(p.dir) > maxPath {
+		return
+	}
+	var key string
+	p.role, key = below(in.role, in.inPods, path.Base(in.dir), name)
+	p.inPods = p.role == slice
+	within := false
+	if p.role == other || p.role == container || p.role == ignored {
+		rel := p.dir[len(p.hier.dir)+1:]
+		var full bool
+		if full, within = match(h.globs, rel); full && p.role != container && len(rel) <= maxGroup {
+			p.role, key = group, rel
+		}
+	}
+	switch p.role {
+	case ignored:
+		if !within {
+			return
+		}
+	case slice:
+		h.addSlice(p)
+		h.watchAbove(p)
+	case other:
+	default:
+		if !h.addMember(p, key) {
+			return
+		}
+	}
+	switch {
+	case p.role == slice, p.role == pod, within:
+		d.hot = append(d.hot, p)
+	case p.role == group, p.role == other && p.depth < maxDepth:
+		d.cold = append(d.cold, p)
+	}
+}
+
+// addSlice adds a group that holds consumers.
+func (h *Host) addSlice(p place) {
+	n, isNew := h.insert(p)
+	if !isNew {
+		return
+	}
+	switch base := path.Base(p.dir); {
+	case !p.inPods:
+	case isKubepods(base):
+		n.class = kubepods
+	case strings.Contains(base, "burstable"):
+		n.class = burstable
+	default:
+		n.class = besteffort
+	}
+}
+
+// addMember adds a consumer. It is not added if it is one too many, or if another group is that consumer.
+func (h *Host) addMember(p place, key string) bool {
+	if n := h.byDir[p.dir]; n != nil {
+		if n.ino == inode(p.dir) {
+			return true
+		}
+		h.leave(n)
+	}
+	parent := h.byDir[path.Dir(p.dir)]
+	late := false
+	id := ""
+	switch p.role {
+	case pod:
+		id = energy.ContainerID(key, "")
+	case container:
+		if parent != nil && parent.role == pod {
+			id = parent.id + "/" + key
+		}
+	case group:
+		id = energy.CgroupID(sanitise(key, maxGroup, true))
+	case vm:
+		id, late = h.vmID(vmName(key), key)
+	}
+	if !h.admit(p.role, id, parent, false) {
+		return false
+	}
+	if parent == nil && path.Dir(p.dir) != p.hier.dir {
+		h.addSlice(place{hier: p.hier, dir: path.Dir(p.dir), role: slice, depth: p.depth - 1})
+	}
+	if p.role == vm || p.role == group {
+		h.watchAbove(p)
+	}
+	n, _ := h.insert(p)
+	n.rebase = n.rebase || late
+	h.name(n, id, key)
+	return true
+}
+
+// admit reports whether there is room for a consumer. One that is not told apart is part of what is around it. Groups
+// of patterns take half of the room at most, as users may be let make them, which they cannot with pods; so do
+// processes that call themselves machines.
+func (h *Host) admit(as role, id string, parent *node, byPID bool) bool {
+	half := (h.opts.Max + 1) / 2
+	switch {
+	case id == "":
+		return false
+	case h.byID[id] != nil:
+		h.stats.Duplicates++
+	case len(h.byID) >= h.opts.Max, as == group && h.stats.Groups >= half, byPID && h.byPID >= half:
+		h.stats.Folded++
+	default:
+		return true
+	}
+	if parent != nil {
+		parent.folded = true
+	}
+	return false
+}
+
+// name makes n the consumer id.
+func (h *Host) name(n *node, id, key string) {
+	n.id = id
+	if n.role == vm || n.role == process {
+		n.key = key
+	}
+	h.byID[id] = n
+	h.changed = true
+	h.count(n, 1)
+	h.weigh.young = append(h.weigh.young, n)
+}
+
+// count books consumers that take half of the room at most.
+func (h *Host) count(n *node, by int) {
+	switch {
+	case n.role == group:
+		h.stats.Groups += by
+	case strings.HasPrefix(n.key, pidKey):
+		h.byPID += by
+	}
+}
+
+// vmID returns a consumer for a machine of the given name. Machines may have one name, by chance or by cutting: the
+// second gets its key too. The same machine in another hierarchy gets the same name again. One that was known by its
+// process so far goes on by its group, from now on.
+func (h *Host) vmID(name, key string) (id string, late bool) {
+	id = energy.VMID(name)
+	n := h.byID[id]
+	if n != nil && n.role == process {
+		h.leave(n)
+		return id, true
+	}
+	if n == nil || n.key == key {
+		return id, false
+	}
+	return energy.VMID(sanitise(name+"#"+key, 2*maxVMName, false)), false
+}
+
+// insert makes a node of a place, below the innermost node around it.
+func (h *Host) insert(p place) (n *node, isNew bool) {
+	ino := inode(p.dir)
+	if n = h.byDir[p.dir]; n != nil {
+		if ino == n.ino || ino == 0 {
+			return n, false
+		}
+		h.leave(n)
+	}
+	n = &node{role: p.role, hier: p.hier, dir: p.dir, file: p.hier.counter, ino: ino, fd: -1, rebase: h.found.late}
+	n.adopt(h.around(p.hier, p.dir))
+	n.parent.late = n.parent.late || h.found.late
+	h.byDir[p.dir] = n
+	return n, true
+}
+
+// around returns the innermost node around a directory.
+func (h *Host) around(one *hierarchy, dir string) *node {
+	for dir = path.Dir(dir); len(dir) > len(one.dir); dir = path.Dir(dir) {
+		if n := h.byDir[dir]; n != nil {
+			return n
+		}
+	}
+	return h.root
+}
+
+// watchAbove has the groups around p watched, so that the next one like it is noticed.
+func (h *Host) watchAbove(p place) {
+	depth := p.depth - 1
+	for dir := path.Dir(p.dir); len(dir) > len(p.hier.dir); dir = path.Dir(dir) {
+		if h.watch.has(dir) {
+			return
+		}
+		up := place{hier: p.hier, dir: dir, depth: depth}
+		if n := h.byDir[dir]; n != nil {
+			up.role, up.inPods = n.role, n.class != noClass
+		}
+		h.watch.add(up)
+		depth--
+	}
+}
+
+// stands reports whether the group of n is still there, the same one.
+func (h *Host) stands(n *node) bool {
+	ino := inode(n.dir)
+	return ino != 0 && (ino == n.ino || n.ino == 0)
+}
+
+// inode tells directories apart that have one name after the other; 0 is none.
+func inode(dir string) uint64 {
+	var stat unix.Stat_t
+	if err := unix.Lstat(dir, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return 0
+	}
+	return stat.Ino
+}
+
+// leave takes n and all that is inside it out of the tree. What they used so far stays claimed.
+func (h *Host) leave(n *node) {
+	if n.left {
+		return
+	}
+	n.disown()
+	n.parent.gone += n.claim
+	if n.parent.role == slice {
+		n.parent.leavers = append(n.parent.leavers, n)
+	}
+	h.leaving = append(h.leaving, n)
+	h.forget(n)
+}
+
+func (h *Host) forget(n *node) {
+	n.left = true
+	// What waited for a child that could not be read is claimed already, and will not be told any more.
+	if n.role != slice {
+		rest := n.claim - n.gone
+		for _, c := range n.children {
+			rest -= c.claim
+		}
+		n.own = max(n.own, rest)
+	}
+	h.closeFile(n)
+	if h.byDir[n.dir] == n {
+		delete(h.byDir, n.dir)
+		h.watch.drop(n.dir)
+	}
+	if n.id != "" && h.byID[n.id] == n {
+		delete(h.byID, n.id)
+		h.changed = true
+		h.count(n, -1)
+	}
+	for _, c := range n.children {
+		h.forget(c)
+	}
+}

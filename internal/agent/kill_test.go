@@ -1,0 +1,130 @@
+package agent_test
+
+import (
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/agent/delivery/killtest"
+	"github.com/kubenergy/kubenergy/internal/agent/delivery/sinktest"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// The released agent, as a node's and as a hypervisor's, killed at random moments while its counter goes on and the
+// central unit fails every other time: what was booked in the end is what was used, to the microjoule, and none of it
+// twice.
+func TestKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs agents for a while")
+	}
+	kills := 20
+	if os.Getenv("KUBENERGY_LONG") != "" {
+		kills = 200
+	}
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for mode, args := range map[string][]string{"node": nil, "hypervisor": {"--vms", "--guests-dir", t.TempDir()}} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			var healed atomic.Bool
+			sink := &sinktest.Sink{Fault: func(int) sinktest.Fault {
+				if healed.Load() || rand.N(2) == 0 {
+					return sinktest.Fault{}
+				}
+				return sinktest.Fault{Status: http.StatusInternalServerError, Booked: rand.N(2) == 0}
+			}}
+			server := httptest.NewServer(sink)
+			defer server.Close()
+			counter, err := killtest.NewPowercap(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer counter.Close()
+			address, state := kit.Address(t), t.TempDir()
+			args := append([]string{
+				"--node-name", node, "--listen", address, "--interval", "100ms", "--batch-interval", "100ms",
+				"--state-dir", state,
+				"--powercap-root", counter.Root, "--meters", "rapl", "--push-url", server.URL,
+			}, args...)
+			killer := &killtest.Killer{Longest: 600 * time.Millisecond, Command: func() *exec.Cmd {
+				return exec.Command(path, args...)
+			}}
+			defer killer.Close()
+
+			// The counter stands still until the agent has read it for the first time, and again in the end until all
+			// is booked.
+			if err := killer.Start(); err != nil {
+				t.Fatal(err)
+			}
+			kit.Eventually(t, 30*time.Second, "the agent ticks", func() bool { return ticks(address) > 2 })
+			counter.Start(0.5)
+			if err := killer.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := killer.Lives(kills - 1); err != nil {
+				t.Fatal(err)
+			}
+			healed.Store(true)
+			before := sink.Totals().Batches
+			if err := killer.Start(); err != nil {
+				t.Fatal(err)
+			}
+			kit.Eventually(t, 30*time.Second, "the last agent has delivered a batch", func() bool {
+				return sink.Totals().Batches > before
+			})
+			if err := counter.Close(); err != nil {
+				t.Fatal(err)
+			}
+			used := energy.Microjoules(counter.Used())
+			kit.Eventually(t, 30*time.Second, "all energy is booked", func() bool {
+				return sink.Totals().Measured >= used
+			})
+			if output, err := killer.End(); err != nil {
+				t.Fatalf("%v\n%s", err, output)
+			}
+
+			total := sink.Totals()
+			t.Logf("%d kills: used %d µJ, booked %d, of them unknown %d; %v unmeasured, %d batches came again", kills,
+				used, total.Measured, total.Unknown,
+				total.Unmeasured, total.Duplicates)
+			if total.Measured != used {
+				t.Errorf("booked %d µJ, used %d", total.Measured, used)
+			}
+			if breaches := sink.Breaches(); breaches != nil || total.Gaps != 0 {
+				t.Errorf("%d gaps, breaches: %v", total.Gaps, breaches)
+			}
+		})
+	}
+}
+
+var tickCount = regexp.MustCompile(`(?m)^kubenergy_agent_tick_duration_seconds_count\{[^}]*\} (\d+)$`)
+
+// ticks is how often an agent has ticked; 0 while it does not answer.
+func ticks(address string) int {
+	resp, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0
+	}
+	match := tickCount.FindSubmatch(page)
+	if match == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(string(match[1]))
+	return n
+}

@@ -1,0 +1,193 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/agent/delivery"
+	"github.com/kubenergy/kubenergy/internal/agent/exposition"
+	"github.com/kubenergy/kubenergy/internal/agent/host"
+	"github.com/kubenergy/kubenergy/internal/agent/meter"
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// loop ticks until ctx ends, and once more then: a container that ends with the node has used something until now.
+func (a *agent) loop(ctx context.Context) {
+	interval := a.options.Interval
+	a.pulse.interval.Store(int64(interval))
+	a.pulse.beat()
+	next := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			a.tick()
+			return
+		case <-timer.C:
+		}
+		a.tick()
+		a.pulse.beat()
+		// Ticks that did not happen are not made up for: counters add up by themselves.
+		next = next.Add(interval)
+		if late := time.Since(next); late > 0 {
+			lost := late/interval + 1
+			a.status.Lost += uint64(lost)
+			next = next.Add(lost * interval)
+		}
+		timer.Reset(time.Until(next))
+	}
+}
+
+// tick reads everything once: first what computed, then what was used (docs/decisions/0012). A panic outside of meters
+// ends the process: half of the interval may be attributed, and the next process goes on from what was saved.
+func (a *agent) tick() {
+	began := time.Now()
+	err := a.host.Sweep(&a.sweep)
+	a.sweepTrouble.note(a.log, "reading CPU times", "what is used meanwhile is unknown", err)
+	a.status.Sweep = time.Since(began)
+	a.readMeters()
+	o := &a.observation
+	*o = energy.Observation{
+		At: a.sweep.At, CPUs: a.sweep.CPUs, Busy: a.sweep.Busy, Root: o.Root[:0], Parts: o.Parts[:0],
+	}
+	if err == nil {
+		o.Usage, o.Ended = a.sweep.Usage, a.sweep.Ended
+	} else {
+		o.At, o.Busy = host.Now(), 0
+	}
+	o.Root, o.Parts = a.root.Split(a.readings, o.Root, o.Parts)
+	a.withoutGPUs(o.Root)
+	a.status.Source, a.status.Parent = a.root.Source(), meter.ParentOf(a.meters)
+	if a.attributor.Observe(o, &a.attribution) {
+		a.bookGPUs()
+		a.book()
+	}
+	// What virtual machines are told must never be more than what a later process knows of: it would be told again.
+	a.save()
+	if a.publisher != nil { // it logs what fails for one machine; an error is about all
+		err := a.publisher.Publish(host.Now(), a.host.VMs())
+		a.publishTrouble.note(a.log, "writing the counters of virtual machines", "they may begin anew after a restart",
+			err)
+	}
+	a.status.Tick = time.Since(began)
+	a.report()
+}
+
+func (a *agent) readMeters() {
+	t := meter.Tick{Now: host.Now, Busy: a.sweep.Busy, At: a.sweep.At, CPUs: a.sweep.CPUs}
+	a.readings = a.readings[:0]
+	for i, m := range a.meters {
+		var err error
+		a.readings, err = meter.ReadSafely(m, t, a.readings)
+		status := &a.status.Meters[i]
+		status.Readable = err == nil
+		if scraped, ok := m.(*meter.Scraped); ok {
+			status.Errors = uint64(max(0, scraped.Failures())) // its errors are those of answers, not of ticks
+		} else if err != nil {
+			status.Errors++
+		}
+		a.meterTrouble[i].note(a.log, "reading the meter "+status.Name,
+			"what it covers is booked when it can be read again", err)
+	}
+}
+
+// trouble keeps something that fails again and again from filling the log.
+type trouble struct {
+	failing  bool
+	loggedAt time.Duration // when, since boot; 0: never
+}
+
+const troublePause = time.Minute
+
+// note logs a failure and its end, each once, and neither more than once a minute.
+func (t *trouble) note(log *slog.Logger, what, consequence string, err error) {
+	now := host.Now()
+	if (err != nil) == t.failing || t.loggedAt != 0 && now-t.loggedAt < troublePause {
+		return
+	}
+	t.failing, t.loggedAt = err != nil, now
+	if err != nil {
+		log.Error("a part of the agent fails", "part", what, "consequence", consequence, "err", err)
+	} else {
+		log.Info("it works again", "part", what)
+	}
+}
+
+// book hands an attribution to the queue, the page and the virtual machines. The queue comes first: a client that
+// scrapes and then asks for a delivery gets both alike.
+func (a *agent) book() {
+	if a.publisher != nil {
+		a.bookVMs()
+	}
+	if a.pusher != nil {
+		meta := delivery.Meta{
+			Wall: time.Now().Add(a.attribution.End - host.Now()), Source: a.status.Source, IdlePolicy: a.status.Idle,
+			Parent: a.status.Parent,
+		}
+		if err := a.queue.Add(&a.attribution, meta); err != nil {
+			a.log.Error("an interval cannot be pushed", "err", err)
+		}
+	}
+	a.page.Add(&a.attribution, a.status.Source)
+}
+
+// bookVMs counts to the virtual machines what they used.
+func (a *agent) bookVMs() {
+	for i := range a.attribution.Shares {
+		s := &a.attribution.Shares[i]
+		if vm, ok := energy.VMOf(s.ID); ok {
+			a.publisher.Add(vm, s.Dynamic+s.Idle, min(a.attribution.Quality, energy.Derived))
+		}
+	}
+}
+
+// save keeps what a process after this one goes on from. The queue logs what fails.
+func (a *agent) save() {
+	if a.queue == nil {
+		return
+	}
+	a.state = a.appendState(a.state[:0])
+	_ = a.queue.Save(a.state)
+}
+
+func (a *agent) report() {
+	s := &a.status
+	s.IdlePower, s.IdleSettled = a.attributor.IdlePower()
+	s.Host = a.host.Stats()
+	a.showGPUs()
+	if a.publisher != nil {
+		stats := a.publisher.Stats()
+		s.Guests = &stats
+	}
+	if a.pusher != nil {
+		s.Delivery = &exposition.DeliveryStatus{QueueStats: a.queue.Stats(), PushStats: a.pusher.Stats()}
+		if oldest := s.Delivery.Oldest; !oldest.IsZero() {
+			s.Delivery.Age = max(0, time.Since(oldest))
+		}
+	}
+	a.page.SetStatus(s)
+}
+
+// A pulse tells an agent that ticks from one that hangs.
+type pulse struct {
+	interval atomic.Int64
+	last     atomic.Int64 // since boot
+}
+
+// missed is how many ticks may be missing before the agent should be restarted.
+const missed = 10
+
+func (p *pulse) beat() { p.last.Store(int64(host.Now())) }
+
+// check returns why the agent is not well.
+func (p *pulse) check() error {
+	silent, most := host.Now()-time.Duration(p.last.Load()), missed*time.Duration(p.interval.Load())
+	if silent > max(most, missed*time.Second) {
+		return fmt.Errorf("the last tick was %v ago", silent.Round(time.Second))
+	}
+	return nil
+}

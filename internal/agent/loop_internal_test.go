@@ -1,0 +1,60 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/agent/host"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
+)
+
+// A meter that fails every other tick says so, but does not fill the log.
+func TestTroubleIsSaidOnce(t *testing.T) {
+	var log bytes.Buffer
+	var tr trouble
+	tr.loggedAt = host.Now() - 2*troublePause
+	for i := range 1000 {
+		err := errors.New("no")
+		if i%2 == 1 {
+			err = nil
+		}
+		tr.note(slog.New(slog.NewTextHandler(&log, nil)), "it", "nothing happens", err)
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 {
+		t.Errorf("%d lines, want one:\n%s", n, log.String())
+	}
+}
+
+func FuzzRestore(f *testing.F) {
+	f.Add([]byte{stateVersion})
+	f.Add([]byte{stateVersion, 3, 0, 0, 0, 1, 2, 3})
+	f.Fuzz(func(t *testing.T, state []byte) {
+		defer memtest.Limit(t, 100*len(state))()
+		h, err := host.Open(host.Options{}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return
+		}
+		defer h.Close()
+		a := &agent{host: h, attributor: energy.NewAttributor(energy.AttributorOptions{})}
+		a.openGPUs()
+		_ = a.restore(state)
+	})
+}
+
+func TestPulse(t *testing.T) {
+	var p pulse
+	p.interval.Store(int64(time.Second))
+	p.beat()
+	if err := p.check(); err != nil {
+		t.Error(err)
+	}
+	p.last.Store(int64(host.Now() - time.Minute))
+	if err := p.check(); err == nil {
+		t.Error("a minute without a tick is well")
+	}
+}

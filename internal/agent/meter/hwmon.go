@@ -1,0 +1,357 @@
+package meter
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// Hwmon reads the kernel's hardware monitors. Energy and power count only where a sensor covers the whole machine: of
+// the known devices those of ACPI's power meter and of OpenPOWER's "System" sensor, and others where the
+// configuration names them. A processor's sensor, a rail of a board or a graphics card is a part of an
+// unknown whole: it is listed, and not used.
+//
+// A power that is read from time to time is integrated over time and therefore derived; a counter is measured.
+type Hwmon struct {
+	sys     *calls
+	root    string
+	sensors []Sensor
+	walls   []wallSensor
+	domains []energy.Domain
+	temps   []tempSensor
+	stale   time.Duration
+}
+
+// A Sensor is a power or energy sensor of hwmon.
+type Sensor struct {
+	Chip   string // the driver's name, as "power_meter"
+	Device string // the device's name, as "ACPI000D:00"; not every one has one
+	Key    string // as "power1"
+	Label  string // what the driver calls it
+	Wall   bool   // it is used: it covers the whole machine
+
+	path string // of the file with the value
+}
+
+// String names the sensor as --wall-sensor does.
+func (s Sensor) String() string { return s.Chip + "/" + s.Key }
+
+// matches reports whether a --wall-sensor means s.
+func (s Sensor) matches(spec string) bool {
+	device, sensor, ok := strings.Cut(spec, "/")
+	if device != s.Chip && device != s.Device {
+		return false
+	}
+	return !ok || sensor == s.Key || s.Label != "" && sensor == s.Label
+}
+
+// known reports whether a sensor is known to cover the whole machine.
+func (s Sensor) known() bool {
+	return s.Chip == "power_meter" || s.Chip == "ibmpowernv" && s.Label == "System"
+}
+
+func (s Sensor) counts() bool { return strings.HasPrefix(s.Key, "energy") }
+
+type wallSensor struct {
+	file       counterFile
+	counter    *energy.Counter    // of an energy sensor
+	integrator *energy.Integrator // of a power sensor
+	scale      float64            // of a power
+	pulse      pulse
+	gone       bool // its device was away since it was last read
+}
+
+// A Temperature is what a sensor shows.
+type Temperature struct {
+	Chip    string // the driver's name, as "coretemp"
+	Sensor  string // its label, as "Package id 0", or its key, as "temp1"; of a GPU that NVML or DCGM read, its UUID
+	Celsius energy.Celsius
+}
+
+// processors are the drivers of sensors in CPUs and GPUs. Others show the air, the board, its disks, or nothing.
+var processors = regexp.MustCompile(`^(coretemp|k10temp|zenpower|nouveau|radeon|nvml|dcgm)$|cpu|gpu|soc_thermal`)
+
+// Hottest returns what the hottest sensor of a CPU or a GPU shows; nil: there is none.
+func Hottest(all []Temperature) (most *energy.Celsius) {
+	for i := range all {
+		if t := &all[i]; processors.MatchString(t.Chip) && (most == nil || t.Celsius > *most) {
+			most = &t.Celsius
+		}
+	}
+	return most
+}
+
+type tempSensor struct {
+	chip, sensor, path string
+}
+
+const (
+	maxChips   = 256
+	maxSensors = 512
+	maxTemps   = 128
+)
+
+// NewHwmon finds the sensors. Without a sensor of the whole machine it has no domains, and still shows temperatures.
+func NewHwmon(c Config, log *slog.Logger) (*Hwmon, error) { return newHwmon(c, log, &realCalls) }
+
+func newHwmon(c Config, log *slog.Logger, sys *calls) (*Hwmon, error) {
+	h := &Hwmon{sys: sys, stale: c.stale(), root: c.HwmonRoot}
+	chips, err := list(c.HwmonRoot)
+	if err != nil {
+		return nil, fmt.Errorf("opening hwmon: %w", err)
+	}
+	for i, chip := range chips {
+		if i == maxChips {
+			log.Warn("more hardware monitors than are looked at", "root", c.HwmonRoot, "limit", maxChips)
+			break
+		}
+		if strings.HasPrefix(chip, "hwmon") {
+			h.take(filepath.Join(c.HwmonRoot, chip))
+		}
+	}
+	walls, err := h.choose(c.WallSensors)
+	if err != nil {
+		return nil, fmt.Errorf("opening hwmon: %w", err)
+	}
+	if len(walls) > 1 && len(c.WallSensors) == 0 {
+		log.Warn("several sensors may cover the whole machine: name those to be added with --wall-sensor", "sensors",
+			len(walls))
+		walls = nil
+	}
+	for n, i := range walls {
+		h.sensors[i].Wall = true
+		h.open(c, h.sensors[i], n)
+	}
+	log.Debug("hardware monitors", "power", h.sensors, "temperatures", len(h.temps))
+	return h, nil
+}
+
+// take enters the sensors of a device.
+func (h *Hwmon) take(dir string) {
+	chip, err := readText(h.sys, filepath.Join(dir, "name"))
+	if err != nil {
+		return // every driver of this century gives a name
+	}
+	names, err := list(dir)
+	if err != nil {
+		return
+	}
+	device := ""
+	if target, err := os.Readlink(filepath.Join(dir, "device")); err == nil {
+		device = filepath.Base(target)
+	}
+	for _, name := range names {
+		key, kind, attribute, ok := parseSensor(name)
+		if !ok {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		label, _ := readText(h.sys, filepath.Join(dir, key+"_label")) // most have none
+		switch {
+		case kind == "temp":
+			if len(h.temps) < maxTemps {
+				h.temps = append(h.temps, tempSensor{
+					chip: chip, sensor: h.unique(chip, cmp.Or(label, key)), path: path,
+				})
+			}
+		case attribute == "average" && slices.Contains(names, key+"_input"):
+			// The input is the fresher of the two; ACPI's power meter has only an average.
+		case len(h.sensors) < maxSensors:
+			h.sensors = append(h.sensors, Sensor{Chip: chip, Device: device, Key: key, Label: label, path: path})
+		}
+	}
+}
+
+var sensorFile = regexp.MustCompile(`^((power|energy|temp)(?:0|[1-9]\d{0,3}))_(input|average)$`)
+
+// parseSensor reads the name of a file with a value that is of use here, as "power1_average".
+func parseSensor(name string) (key, kind, attribute string, ok bool) {
+	m := sensorFile.FindStringSubmatch(name)
+	if m == nil || m[3] == "average" && m[2] != "power" {
+		return "", "", "", false
+	}
+	return m[1], m[2], m[3], true
+}
+
+// choose returns the sensors, by index, that cover the whole machine.
+func (h *Hwmon) choose(specs []string) ([]int, error) {
+	if len(specs) == 0 {
+		return h.indices(Sensor.known, true), nil
+	}
+	var chosen []int
+	for _, spec := range specs {
+		matching := h.indices(func(s Sensor) bool { return s.matches(spec) }, !strings.Contains(spec, "/"))
+		switch {
+		case len(matching) == 0:
+			return nil, fmt.Errorf("no sensor of energy or power is --wall-sensor %s: have %s", spec, h.choice())
+		case len(matching) > 1:
+			return nil, fmt.Errorf("%d sensors are --wall-sensor %s: have %s", len(matching), spec, h.choice())
+		case !slices.Contains(chosen, matching[0]):
+			chosen = append(chosen, matching[0])
+		}
+	}
+	return chosen, nil
+}
+
+// indices returns which sensors are wanted. A counter makes the power of its own device superfluous.
+func (h *Hwmon) indices(wanted func(Sensor) bool, prefer bool) []int {
+	var found []int
+	for i, s := range h.sensors {
+		superfluous := prefer && !s.counts() && slices.ContainsFunc(h.sensors, func(other Sensor) bool {
+			return wanted(other) && other.counts() && filepath.Dir(other.path) == filepath.Dir(s.path)
+		})
+		if wanted(s) && !superfluous {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+// open begins to read the n-th sensor of the whole machine.
+func (h *Hwmon) open(c Config, s Sensor, n int) {
+	d := energy.Domain{Kind: energy.Wall, Name: energy.Wall.String()}
+	if n > 0 {
+		d.Name += "-" + strconv.Itoa(n)
+	}
+	w := wallSensor{file: counterFile{sys: h.sys, path: s.path}}
+	scale := c.scale(NameHwmon, d.Name)
+	if s.counts() {
+		w.counter = energy.NewCounter(energy.CounterOptions{
+			Domain: d, Quality: energy.Measured, MicrojoulesPerUnit: 1, Max: envelope[d.Kind], Scale: scale,
+		})
+	} else {
+		w.scale = float64(scale) / 1e6
+		w.integrator = energy.NewIntegrator(d, energy.Derived, c.stale())
+	}
+	h.walls = append(h.walls, w)
+	h.domains = append(h.domains, d)
+}
+
+// Name implements Meter.
+func (h *Hwmon) Name() string { return NameHwmon }
+
+// Domains implements Meter.
+func (h *Hwmon) Domains() []energy.Domain { return h.domains }
+
+// choice lists what --wall-sensor may name.
+func (h *Hwmon) choice() string {
+	if len(h.sensors) == 0 {
+		return "none in " + h.root
+	}
+	names := make([]string, 0, len(h.sensors))
+	for _, s := range h.sensors {
+		name := s.String()
+		if s.Label != "" {
+			name += " or " + s.Chip + "/" + s.Label
+		}
+		if s.Device != "" {
+			name += " (of " + s.Device + ")"
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Resume implements Meter.
+func (h *Hwmon) Resume(last []energy.Reading) {
+	for i := range h.walls {
+		if w := &h.walls[i]; w.counter != nil {
+			w.counter.Resume(last...)
+		} else {
+			w.integrator.Resume(last...)
+		}
+	}
+}
+
+// Read implements Meter. Some drivers ask a controller, which takes its time: each value has its own.
+func (h *Hwmon) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
+	var errs []error
+	for i := range h.walls {
+		w := &h.walls[i]
+		before := t.Now()
+		text, err := w.file.read()
+		at := before + (t.Now()-before)/2
+		w.gone = w.counter != nil && (w.gone || isGone(err))
+		if err == nil {
+			var r energy.Reading
+			if r, err = w.next(text, at, h.stale); err == nil {
+				into = append(into, r)
+				continue
+			}
+		}
+		errs = append(errs, err)
+	}
+	return into, errors.Join(errs...)
+}
+
+func (w *wallSensor) next(text []byte, at, stale time.Duration) (energy.Reading, error) {
+	v, err := parseInt(text)
+	if err != nil {
+		return energy.Reading{}, fmt.Errorf("reading %s: %w", w.file.path, err)
+	}
+	if w.counter == nil {
+		power := energy.Watts(float64(v) / 1e6)
+		if power <= 0 || power > envelope[energy.Wall] {
+			return energy.Reading{}, fmt.Errorf("reading %s: %v W: no running machine draws that", w.file.path,
+				float64(power))
+		}
+		return w.integrator.Next(power*energy.Watts(w.scale), at), nil
+	}
+	if v < 0 {
+		return energy.Reading{}, fmt.Errorf("reading %s: %d: a machine does not feed its plug", w.file.path, v)
+	}
+	if age := w.pulse.beat(uint64(v), at); age > stale {
+		return energy.Reading{}, fmt.Errorf("reading %s: it does not count: %d for %v", w.file.path, v,
+			age.Round(time.Second))
+	}
+	if w.gone { // what a device that came back counts is not what it counted
+		w.counter.Break()
+	}
+	w.gone = false
+	return w.counter.Next(uint64(v), at), nil
+}
+
+// unique tells sensors apart that are called the same, as "Core 0" of two sockets: the second one is "Core 0 #2".
+func (h *Hwmon) unique(chip, sensor string) string {
+	name := sensor
+	for n := 2; slices.ContainsFunc(h.temps, func(s tempSensor) bool {
+		return s.chip == chip && s.sensor == name
+	}); n++ {
+		name = fmt.Sprintf("%s #%d", sensor, n)
+	}
+	return name
+}
+
+// Temperatures appends what all sensors show that can be read. Each costs a few microseconds, some, as those of
+// disks, a command to a device: ask seldom. It may be called beside Read.
+func (h *Hwmon) Temperatures(into []Temperature) []Temperature {
+	for _, s := range h.temps {
+		text, err := readSmall(h.sys, s.path, maxNumber-1)
+		if err != nil {
+			continue
+		}
+		// Sensors without a probe show -128 or 255 degrees: no hardware survives those.
+		if v, err := parseInt(text); err == nil && v > -60_000 && v < maxCelsius*1000 {
+			into = append(into, Temperature{Chip: s.chip, Sensor: s.sensor, Celsius: energy.Celsius(v) / 1000})
+		}
+	}
+	return into
+}
+
+// Close implements Meter.
+func (h *Hwmon) Close() error {
+	for i := range h.walls {
+		h.walls[i].file.close()
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package meter
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// NewKepler returns a meter of the node's counters in Kepler's /metrics, of 0.10 and later, and by the names of before.
+// Its zones overlap: which of them count is chosen by [Root], as for RAPL. What Kepler attributes to pods is not used.
+func NewKepler(c Config, log *slog.Logger) (*Scraped, error) {
+	scale := func(d energy.Domain) int64 { return c.scale(NameKepler, d.Name) }
+	return newScraped(c, NameKepler, c.KeplerURL, readKepler, scale, log), nil
+}
+
+const (
+	keplerPrefix = "kepler-"
+	keplerNew    = "kepler_node_cpu_joules_total"
+	startTime    = "process_start_time_seconds"
+)
+
+// keplerOld are the names before 0.10. Platform is what ACPI or a BMC says of the whole machine.
+var keplerOld = map[string]energy.DomainKind{
+	"kepler_node_platform_joules_total": energy.Wall,
+	"kepler_node_package_joules_total":  energy.Package,
+	"kepler_node_core_joules_total":     energy.Core,
+	"kepler_node_uncore_joules_total":   energy.Uncore,
+	"kepler_node_dram_joules_total":     energy.DRAM,
+}
+
+// A keplerZone is a counter with the labels that tell it from others.
+type keplerZone struct {
+	kind energy.DomainKind
+	path string // new: the zone's folder
+	num  string // old: the package
+	mode string // old: dynamic and idle are to be added
+	raw  uint64
+}
+
+var errTwoNodes = errors.New("the metrics are of more than one node")
+
+func readKepler(body io.Reader) (page, error) {
+	var p page
+	var zones, old []keplerZone
+	node := ""
+	err := eachSample(body, func(name string) bool {
+		_, old := keplerOld[name]
+		return old || name == keplerNew || name == startTime
+	}, func(s *sample) error {
+		if s.name == startTime {
+			p.start = s.value
+			return nil
+		}
+		if of := cmp.Or(s.labels["node_name"], s.labels["exported_instance"], s.labels["instance"]); node == "" {
+			node = of
+		} else if of != node {
+			return errTwoNodes
+		}
+		raw, err := s.microjoules(1e6)
+		if err != nil {
+			return err
+		}
+		if s.name != keplerNew {
+			old = append(old, keplerZone{
+				kind: keplerOld[s.name], num: s.labels["package"], mode: s.labels["mode"], raw: raw,
+			})
+		} else if kind, ok := keplerKind(s.labels["zone"]); ok {
+			zones = append(zones, keplerZone{kind: kind, path: s.labels["path"], raw: raw})
+		}
+		if len(zones)+len(old) > 2*maxSeries {
+			return fmt.Errorf("more than %d counters", 2*maxSeries)
+		}
+		return nil
+	})
+	if len(zones) > 0 {
+		p.series = keplerSeries(zones)
+	} else if err == nil {
+		p.series, err = oldKeplerSeries(old)
+	}
+	return distinct(p, err)
+}
+
+// keplerKind reads a zone label, as "package" or "package-0".
+func keplerKind(zone string) (energy.DomainKind, bool) {
+	zone, _, _ = strings.Cut(strings.ToLower(zone), "-")
+	return kindIn(zone, energy.Psys, energy.DRAM)
+}
+
+// keplerSeries numbers the zones of a kind by their paths, and drops what MMIO counts again.
+func keplerSeries(zones []keplerZone) []series {
+	mmio := func(z keplerZone) bool { return strings.Contains(z.path, mmioPrefix) }
+	slices.SortFunc(zones, func(a, b keplerZone) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.path, b.path))
+	})
+	counted, byMSR := map[energy.DomainKind]int{}, map[energy.DomainKind]bool{}
+	for _, z := range zones {
+		byMSR[z.kind] = byMSR[z.kind] || !mmio(z)
+	}
+	var out []series
+	for _, z := range zones {
+		if byMSR[z.kind] && mmio(z) {
+			continue
+		}
+		number := counted[z.kind]
+		if d, ok := parseZone(path.Base(z.path)); ok && z.kind != energy.Psys {
+			number = d.top
+		}
+		out = append(out, series{numbered(z.kind, keplerPrefix, number), z.raw})
+		counted[z.kind]++
+	}
+	return out
+}
+
+// oldKeplerSeries adds the modes of each counter: both must be there.
+func oldKeplerSeries(zones []keplerZone) ([]series, error) {
+	type key struct {
+		kind energy.DomainKind
+		num  string
+	}
+	sums, modes := map[key]uint64{}, map[key][]string{}
+	for _, z := range zones {
+		k := key{z.kind, z.num}
+		if slices.Contains(modes[k], z.mode) {
+			return nil, fmt.Errorf("%s of package %.16q is there twice", z.kind, z.num)
+		}
+		sums[k] += z.raw
+		modes[k] = append(modes[k], z.mode)
+	}
+	var out []series
+	for k, raw := range sums {
+		if slices.Sort(modes[k]); !slices.Equal(modes[k], []string{"dynamic", "idle"}) &&
+			!slices.Equal(modes[k], []string{""}) {
+			return nil, fmt.Errorf("%s of package %.16q: want the modes dynamic and idle, have %.32q", k.kind, k.num,
+				modes[k])
+		}
+		number, ok := smallNumber(cmp.Or(k.num, "0"))
+		if !ok {
+			return nil, fmt.Errorf("%s of package %.16q: want its number", k.kind, k.num)
+		}
+		if raw > 0 { // it has the names of all domains, also of those without a meter
+			out = append(out, series{numbered(k.kind, keplerPrefix, number), raw})
+		}
+	}
+	slices.SortFunc(out, func(a, b series) int { return strings.Compare(a.domain.Name, b.domain.Name) })
+	return out, nil
+}
+
+// numbered names a domain of another agent's.
+func numbered(k energy.DomainKind, prefix string, number int) energy.Domain {
+	name := prefix + k.String()
+	if k != energy.Wall && (k != energy.Psys || number > 0) {
+		name += "-" + strconv.Itoa(number)
+	}
+	return energy.Domain{Kind: k, Name: name}
+}
+
+// distinct refuses a page that has a domain twice: which of the two is meant?
+func distinct(p page, err error) (page, error) {
+	slices.SortStableFunc(p.series, func(a, b series) int {
+		return cmp.Or(cmp.Compare(a.domain.Kind, b.domain.Kind), strings.Compare(a.domain.Name, b.domain.Name))
+	})
+	for i := 1; i < len(p.series) && err == nil; i++ {
+		if p.series[i].domain == p.series[i-1].domain {
+			err = fmt.Errorf("%s is there twice", p.series[i].domain.Name)
+		}
+	}
+	if err != nil {
+		return page{}, err
+	}
+	return p, nil
+}

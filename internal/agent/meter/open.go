@@ -1,0 +1,127 @@
+package meter
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// Open opens the meters that a configuration asks for, or with auto, those that are there:
+//
+//   - hwmon, where there are hardware monitors; they also show temperatures;
+//   - rapl, where its zones can be read;
+//   - guest, where the host's file is there (asked for by name, it is waited for);
+//   - scaphandre and kepler, where their URLs are given;
+//   - the model, always: it counts if nothing else is there at the start;
+//   - nvml, where there is a library of NVIDIA's driver, and dcgm, where its URL is given: they read GPUs, which are
+//     metered beside the rest. Of the two, nvml counts.
+//
+// A meter that was asked for by name and cannot be opened is an error.
+func Open(c Config, log *slog.Logger) ([]Meter, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Now == nil {
+		return nil, errors.New("meters need a clock")
+	}
+	var meters []Meter
+	var errs []error
+	for _, kind := range openers {
+		name := kind.name
+		if !c.asked(name) && (!c.asked(auto) || kind.there != nil && !kind.there(&c)) {
+			continue
+		}
+		m, err := kind.open(c, log)
+		switch {
+		case err == nil:
+			meters = append(meters, m)
+		// it was configured, and wrongly
+		case c.asked(name), name == NameModel, name == NameHwmon && len(c.WallSensors) > 0:
+			errs = append(errs, err)
+		default:
+			log.Warn("this meter is not used", "meter", name, "err", err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		Close(meters)
+		return nil, err
+	}
+	c.warn(meters, log)
+	return meters, nil
+}
+
+// warn tells of what is likely not meant.
+func (c *Config) warn(meters []Meter, log *slog.Logger) {
+	if r := NewRoot(meters); c.asked(auto) && r.meter != nil && r.meter.Name() == NameModel {
+		log.Warn("no meter of this node's energy can be read: energy is estimated by a model", "hwmon", c.HwmonRoot,
+			"rapl", c.PowercapRoot,
+			"guest", c.GuestDir)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Calibrate)) {
+		if !slices.ContainsFunc(meters, func(m Meter) bool { return calibrates(name, m) }) {
+			log.Warn("a calibration is of no meter or domain that is in use", "calibrate", name)
+		}
+	}
+}
+
+// calibrates reports whether a calibration is of a meter, or may be: another process may not have answered yet.
+func calibrates(name string, m Meter) bool {
+	if _, scraped := m.(*Scraped); scraped && strings.HasPrefix(name, m.Name()+"-") {
+		return true
+	}
+	if _, ok := m.(*Boards); ok && strings.HasPrefix(name, "gpu-") {
+		return true
+	}
+	return name == m.Name() || slices.ContainsFunc(m.Domains(), func(d energy.Domain) bool { return d.Name == name })
+}
+
+// openers are the kinds of meters, in the order in which they are opened: whether auto takes one, and how it is opened.
+var openers = []struct {
+	name  string
+	there func(*Config) bool // nil: always
+	open  func(Config, *slog.Logger) (Meter, error)
+}{
+	// Sensors that were named and are not there are missed.
+	{NameHwmon, func(c *Config) bool { return exists(c.HwmonRoot) || len(c.WallSensors) > 0 }, openSensors},
+	{NameRAPL, func(c *Config) bool {
+		return exists(c.PowercapRoot) || c.PowercapRoot == defaultPowercap && exists(classPowercap)
+	}, as(NewRAPL)},
+	{NameGuest, func(c *Config) bool { return GuestTree(c.GuestDir) }, as(NewGuest)},
+	{NameScaphandre, func(c *Config) bool { return c.ScaphandreURL != "" }, as(NewScaphandre)},
+	{NameKepler, func(c *Config) bool { return c.KeplerURL != "" }, as(NewKepler)},
+	{NameModel, nil, as(NewModel)},
+	{NameNVML, (*Config).hasDriver, as(NewNVML)},
+	{NameDCGM, func(c *Config) bool { return c.DCGMURL != "" }, as(NewDCGM)},
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func openSensors(c Config, log *slog.Logger) (Meter, error) {
+	h, err := NewHwmon(c, log)
+	if err == nil && c.asked(NameHwmon) && len(h.Domains()) == 0 {
+		err = fmt.Errorf("opening hwmon: no sensor is known to cover the whole machine: name one with --wall-sensor; "+
+			"have %s", h.choice())
+	}
+	return h, err
+}
+
+// as makes an opener of the function that opens one kind.
+func as[M Meter](open func(Config, *slog.Logger) (M, error)) func(Config, *slog.Logger) (Meter, error) {
+	return func(c Config, log *slog.Logger) (Meter, error) { return open(c, log) }
+}
+
+// Close closes meters.
+func Close(meters []Meter) {
+	for _, m := range slices.Backward(meters) {
+		_ = m.Close() // nothing was written
+	}
+}

@@ -1,0 +1,366 @@
+package meter
+
+import (
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// all plants a machine with everything.
+func all(t testing.TB, c *clock) Config {
+	o := c.config()
+	o.PowercapRoot, o.HwmonRoot, o.GuestDir = plant(t, "rapl/laptop.tree"), plant(t, "hwmon/server.tree"),
+		plant(t, "guest/kubenergy.tree")
+	return o
+}
+
+func openAll(t testing.TB, o Config) []Meter {
+	t.Helper()
+	meters, err := Open(o, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { Close(meters) })
+	return meters
+}
+
+func kindsOf(meters []Meter) string {
+	var all []string
+	for _, m := range meters {
+		all = append(all, m.Name())
+	}
+	return strings.Join(all, " ")
+}
+
+func TestOpenTakesWhatIsThere(t *testing.T) {
+	c := newClock()
+	before := descriptors(t)
+	if got := kindsOf(openAll(t, c.config())); got != "model" {
+		t.Errorf("with nothing: %s", got)
+	}
+	o := all(t, c)
+	if got := kindsOf(openAll(t, o)); got != "hwmon rapl guest model" {
+		t.Errorf("with all: %s", got)
+	}
+	o.Meters = []string{"model", "rapl"}
+	if got := kindsOf(openAll(t, o)); got != "rapl model" {
+		t.Errorf("of those asked for: %s", got)
+	}
+	o.Meters = []string{"guest"}
+	o.GuestDir = "/nowhere" // it is waited for
+	if got := kindsOf(openAll(t, o)); got != "guest" {
+		t.Errorf("of those asked for: %s", got)
+	}
+	afterAll := descriptors(t)
+	for asked, want := range map[string]string{
+		"rapl": "no zones", "hwmon": "wall-sensor", "model": "profile", "kepler": "kepler-url", "solar": "solar",
+	} {
+		o := c.config()
+		o.Meters = []string{"guest", asked}
+		if asked == "model" {
+			o.Profile = "/nowhere"
+		}
+		_, err := Open(o, quiet())
+		mustFail(t, err, want)
+	}
+	if n := descriptors(t); n != afterAll || n < before {
+		t.Errorf("%d descriptors after failures, before %d", n, afterAll)
+	}
+}
+
+func TestAutoWithoutTheRight(t *testing.T) {
+	c := newClock() // root may read all files: links, which are not followed, stand for those it may not
+	o := all(t, c)
+	o.GuestDir = "/nowhere"
+	for _, path := range []string{
+		"intel-rapl/intel-rapl:0", "intel-rapl/intel-rapl:1", "intel-rapl-mmio/intel-rapl-mmio:0",
+		"intel-rapl/intel-rapl:0/intel-rapl:0:0", "intel-rapl/intel-rapl:0/intel-rapl:0:1",
+	} {
+		file := filepath.Join(o.PowercapRoot, path, "energy_uj")
+		if err := os.Rename(file, file+".real"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(file+".real", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out strings.Builder
+	meters, err := Open(o, logTo(&out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer Close(meters)
+	if got := kindsOf(meters); got != "hwmon model" {
+		t.Errorf("have %s", got)
+	}
+	if !strings.Contains(out.String(), "energy_uj") {
+		t.Errorf("the log does not say why: %s", out.String())
+	}
+	o.Meters = []string{"rapl"}
+	_, err = Open(o, quiet())
+	mustFail(t, err, "energy_uj")
+}
+
+func TestRootIsChosenWithoutOverlap(t *testing.T) {
+	c := newClock()
+	nowhere := func(roots ...*string) {
+		for _, root := range roots {
+			*root = "/nowhere"
+		}
+	}
+	for _, test := range []struct {
+		change              func(*Config)
+		source, root, parts string
+	}{
+		{func(*Config) {}, "wall (hwmon)", "wall", "package-0"},
+		{func(o *Config) { nowhere(&o.HwmonRoot) }, "psys (rapl)", "psys", "package-0"},
+		{func(o *Config) {
+			nowhere(&o.HwmonRoot)
+			o.PowercapRoot = plant(t, "rapl/two-sockets.tree")
+		}, "package+dram (rapl)", "package-0 package-1 dram-0 dram-1", ""},
+		{func(o *Config) {
+			nowhere(&o.HwmonRoot)
+			o.PowercapRoot = plant(t, "rapl/epyc.tree")
+		}, "package (rapl)", "package-0", ""},
+		{func(o *Config) { nowhere(&o.HwmonRoot, &o.PowercapRoot) }, "guest (guest)", "guest", ""},
+		{func(o *Config) { nowhere(&o.HwmonRoot, &o.PowercapRoot, &o.GuestDir) }, "model (model)", "model", ""},
+		{func(o *Config) { o.Meters = []string{"rapl", "model"} }, "psys (rapl)", "psys", "package-0"},
+	} {
+		o := all(t, c)
+		test.change(&o)
+		r := NewRoot(openAll(t, o))
+		root, parts := r.Domains()
+		if r.Source() != test.source || names(root) != test.root || names(parts) != test.parts {
+			t.Errorf("%s: root %s, parts %s; want %s: %s, %s", r.Source(), names(root), names(parts), test.source,
+				test.root, test.parts)
+		}
+	}
+}
+
+// fixed is a meter whose domains the test says.
+type fixed struct {
+	name    string
+	domains []energy.Domain
+}
+
+func (f *fixed) Name() string             { return f.name }
+func (f *fixed) Domains() []energy.Domain { return f.domains }
+func (f *fixed) Resume([]energy.Reading)  {}
+func (f *fixed) Close() error             { return nil }
+func (f *fixed) Read(_ Tick, into []energy.Reading) ([]energy.Reading, error) {
+	return into, nil
+}
+
+func domain(k energy.DomainKind, name string) energy.Domain {
+	return energy.Domain{Kind: k, Name: name}
+}
+
+func TestRootWaitsForAnAnswer(t *testing.T) {
+	kepler := &fixed{name: NameKepler}
+	model := &fixed{name: NameModel, domains: []energy.Domain{domain(energy.Model, "model")}}
+	r := NewRoot([]Meter{kepler, model})
+	readings := []energy.Reading{{Domain: model.domains[0], At: 1}}
+	if root, _ := r.Split(readings, nil, nil); len(root) != 0 || r.Source() != "" {
+		t.Errorf("the model took Kepler's place: %v", root)
+	}
+	kepler.domains = []energy.Domain{domain(energy.Package, "kepler-package-0"), domain(energy.Psys, "kepler-psys")}
+	readings = append(readings, energy.Reading{Domain: kepler.domains[0], At: 1},
+		energy.Reading{Domain: kepler.domains[1], At: 2})
+	root, parts := r.Split(readings, nil, nil)
+	if len(root) != 1 || root[0].At != 2 || len(parts) != 1 || r.Source() != "psys (kepler)" {
+		t.Errorf("%s: %v, %v", r.Source(), root, parts)
+	}
+	// An agent that has nothing of use makes room.
+	kepler.domains = []energy.Domain{domain(energy.DRAM, "kepler-dram-0")}
+	if r := NewRoot([]Meter{kepler, model}); r.Source() != "model (model)" {
+		t.Errorf("with memory alone: %s", r.Source())
+	}
+}
+
+func TestRootOfTwoPsysIsNotAdded(t *testing.T) {
+	rapl := &fixed{name: NameRAPL, domains: []energy.Domain{
+		domain(energy.Psys, "psys"), domain(energy.Psys, "psys-1"), domain(energy.Package, "package-0"),
+		domain(energy.Package, "package-1"),
+	}}
+	if r := NewRoot([]Meter{rapl}); r.Source() != "package (rapl)" {
+		t.Errorf("it is %s", r.Source())
+	}
+}
+
+// A root that fails is unmeasured: nothing takes its place, and half of it is not it.
+func TestRootStays(t *testing.T) {
+	c := newClock()
+	o := all(t, c)
+	o.HwmonRoot, o.PowercapRoot = "/nowhere", plant(t, "rapl/two-sockets.tree")
+	meters := openAll(t, o)
+	r := NewRoot(meters)
+	split := func() (root, parts []energy.Reading) {
+		var readings []energy.Reading
+		for _, m := range meters {
+			readings, _ = m.Read(Tick{Now: c.Now, Busy: c.now, CPUs: 4}, readings)
+		}
+		if len(readings) < 3 {
+			t.Fatalf("have %v", readings)
+		}
+		return r.Split(readings, nil, nil)
+	}
+	if root, parts := split(); len(root) != 4 || len(parts) != 0 {
+		t.Errorf("root %v, parts %v", root, parts)
+	}
+	file := filepath.Join(o.PowercapRoot, "intel-rapl:1/energy_uj")
+	put(t, file, "?")
+	for range 100 {
+		c.after(time.Second)
+		if root, _ := split(); len(root) != 0 {
+			t.Fatalf("without package-1 the root is %v", root)
+		}
+	}
+	for _, path := range []string{"intel-rapl:0", "intel-rapl:1"} {
+		put(t, filepath.Join(o.PowercapRoot, path, "energy_uj"), "9000000")
+	}
+	c.after(time.Second)
+	if root, _ := split(); len(root) != 4 {
+		t.Errorf("when it is back the root is %v", root)
+	}
+	if r.Source() != "package+dram (rapl)" {
+		t.Errorf("it changed to %s", r.Source())
+	}
+}
+
+func TestConfig(t *testing.T) {
+	c := DefaultConfig()
+	fs := flag.NewFlagSet("x", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	c.AddFlags(fs)
+	err := fs.Parse(strings.Fields("--meters rapl,kepler --kepler-url http://localhost:28282/metrics --calibrate " +
+		"rapl=1.05 --calibrate package-0=0.98 " +
+		"--wall-sensor a/b --wall-sensor c --scaphandre-factor 5 --scrape-interval 2s --powercap-root /p " +
+		"--hwmon-root /h --guest-dir /g --profile /f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(c.Meters, []string{"rapl", "kepler"}) || !slices.Equal(c.WallSensors, []string{"a/b", "c"}) ||
+		c.Profile != "/f" ||
+		c.scale("rapl", "package-0") != 980_000 || c.scale("rapl", "dram-0") != 1_050_000 ||
+		c.scaphandreScale(980_000) != 4_900_000 {
+		t.Errorf("%+v", c)
+	}
+	mustFail(t, fs.Parse([]string{"--calibrate", "rapl"}), "want name=factor")
+	mustFail(t, fs.Parse([]string{"--calibrate=rapl=x"}), `"x" is no number`)
+	for want, change := range map[string]func(*Config){
+		"alone":          func(c *Config) { c.Meters = []string{"auto", "rapl"} },
+		"--meters":       func(c *Config) { c.Meters = nil },
+		"solar":          func(c *Config) { c.Meters = []string{"solar"} },
+		"scaphandre-url": func(c *Config) { c.Meters = []string{"scaphandre"} },
+		"kepler-url":     func(c *Config) { c.KeplerURL = "localhost:9102" },
+		"factor":         func(c *Config) { c.ScaphandreFactor = -1 },
+		"interval":       func(c *Config) { c.ScrapeInterval = time.Millisecond },
+		"rapl=100":       func(c *Config) { c.Calibrate = map[string]float64{"rapl": 100} },
+		"pakage-0":       func(c *Config) { c.Calibrate = map[string]float64{"pakage-0": 1} },
+	} {
+		c := DefaultConfig()
+		change(&c)
+		mustFail(t, c.Validate(), want)
+	}
+}
+
+// What is likely not meant is said once, and only then.
+func TestOpenWarns(t *testing.T) {
+	const estimated, calibration = "energy is estimated", "no meter or domain"
+	for _, test := range []struct {
+		change func(*Config)
+		want   []string
+	}{
+		{func(o *Config) {}, nil},
+		{func(o *Config) { o.Calibrate = map[string]float64{"rapl": 1, "package-0": 1, "model": 1} }, nil},
+		{func(o *Config) { o.Calibrate = map[string]float64{"package-7": 1} }, []string{calibration, "package-7"}},
+		{func(o *Config) { o.Calibrate = map[string]float64{"kepler": 1} }, []string{calibration}},
+		{
+			func(o *Config) { o.HwmonRoot, o.PowercapRoot, o.GuestDir = "/h", "/p", "/g" },
+			[]string{estimated, "/h", "/p", "/g"},
+		},
+		{func(o *Config) {
+			o.HwmonRoot, o.PowercapRoot, o.GuestDir, o.Meters = "/h", "/p", "/g", []string{"model"}
+		}, nil},
+		{func(o *Config) {
+			o.HwmonRoot, o.PowercapRoot, o.GuestDir, o.KeplerURL = "/h", "/p", "/g", "http://127.0.0.1:1/"
+			o.Calibrate = map[string]float64{"kepler-package-0": 1}
+		}, nil},
+	} {
+		o := all(t, newClock())
+		test.change(&o)
+		out := &lockedText{}
+		meters, err := Open(o, logTo(out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		Close(meters)
+		said := strings.Count(out.String(), estimated) + strings.Count(out.String(), calibration)
+		if said != min(len(test.want), 1) {
+			t.Errorf("want %q once, have %s", test.want, out)
+		}
+		for _, part := range test.want {
+			if !strings.Contains(out.String(), part) {
+				t.Errorf("want %q, have %s", part, out)
+			}
+		}
+	}
+}
+
+// A lockedText is a log that goroutines write to.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func TestWallSensorNeedsSensors(t *testing.T) {
+	o := all(t, newClock())
+	o.HwmonRoot, o.WallSensors = "/nowhere", []string{"ina3221/VDD_IN"}
+	_, err := Open(o, quiet())
+	mustFail(t, err, "ina3221/VDD_IN", "none in /nowhere")
+	o.WallSensors, o.Now = nil, nil
+	_, err = Open(o, quiet())
+	mustFail(t, err, "clock")
+}
+
+func TestDescriptorsStay(t *testing.T) {
+	c := newClock()
+	o := all(t, c)
+	before := descriptors(t)
+	for range 50 {
+		meters, err := Open(o, quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range meters {
+			_, _ = m.Read(c.after(time.Second), nil)
+		}
+		Close(meters)
+	}
+	if after := descriptors(t); after > before {
+		t.Errorf("%d descriptors, before %d", after, before)
+	}
+}

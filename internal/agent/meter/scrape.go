@@ -1,0 +1,278 @@
+package meter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/agent/gpu"
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// Scraped reads the energy counters that another agent on this node serves as Prometheus metrics. A goroutine of its
+// own asks from time to time; Read returns what came last, and never waits. The goroutine ends at Close.
+//
+// Domains are those of the first answer that has some. Counters that begin again begin a new run, also when the other
+// agent's start time says so.
+type Scraped struct {
+	name string
+	page string // the URL
+	read func(io.Reader) (page, error)
+	now  func() time.Duration
+
+	client   *http.Client
+	interval time.Duration
+	stale    time.Duration
+	scale    func(energy.Domain) int64
+	stop     context.CancelFunc
+	done     chan struct{}
+
+	mu      sync.Mutex
+	answer  page // the last good one
+	failure error
+	failed  int
+
+	// What belongs to Read.
+	resumed  []energy.Reading
+	domains  []energy.Domain
+	counters []scrapedCounter
+	taken    time.Duration // time of the answer that was read last
+	start    string
+}
+
+// A page is what is of use in one answer.
+type page struct {
+	at     time.Duration // in the middle of asking and answering; 0 if there was none yet
+	start  string        // when the other process started; "" if it does not say
+	series []series
+	boards []gpu.Board
+}
+
+type series struct {
+	domain energy.Domain
+	raw    uint64 // in microjoules
+}
+
+type scrapedCounter struct {
+	counter *energy.Counter
+	pulse   pulse
+	last    energy.Reading
+	err     error // why last is not what is known
+}
+
+const (
+	scrapeTimeout   = 5 * time.Second
+	maxScrapeHeader = 64 << 10
+	maxSeries       = maxZones
+
+	scrapedMax = energy.Watts(10_000) // of one counter, which may be the sum of all sockets
+)
+
+var errNoAnswer = errors.New("no answer yet")
+
+// newScraped begins to ask for a page of metrics, whose reader is given.
+func newScraped(c Config, name, url string, read func(io.Reader) (page, error), scale func(energy.Domain) int64,
+	log *slog.Logger,
+) *Scraped {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Scraped{
+		name: name, page: url, read: read, now: c.Now, interval: c.ScrapeInterval, stop: stop,
+		done:  make(chan struct{}),
+		stale: max(c.stale(), 3*c.ScrapeInterval), scale: scale, failure: errNoAnswer,
+		client: &http.Client{
+			Timeout: scrapeTimeout,
+			Transport: &http.Transport{ // without a proxy: this is a neighbour
+				DisableCompression:     true,
+				MaxIdleConns:           1,
+				IdleConnTimeout:        2*c.ScrapeInterval + time.Second,
+				MaxResponseHeaderBytes: maxScrapeHeader,
+			},
+			// A redirect would lead to another agent than the configured one.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+	go s.poll(ctx, log)
+	return s
+}
+
+func (s *Scraped) poll(ctx context.Context, log *slog.Logger) {
+	defer close(s.done)
+	defer s.client.CloseIdleConnections()
+	ticker := time.NewTicker(s.interval)
+	defer ticker.Stop()
+	for {
+		answer, err := s.ask(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		s.mu.Lock()
+		before := s.failure
+		if s.failure = err; err == nil {
+			s.answer = answer
+		} else {
+			s.failed++
+		}
+		s.mu.Unlock()
+		switch {
+		case err == nil && before != nil:
+			log.Info("another agent's metrics are read", "meter", s.name, "url", s.page,
+				"counters", len(answer.series)+len(answer.boards))
+		case err != nil && (before == nil || errors.Is(before, errNoAnswer)):
+			log.Warn("another agent's metrics cannot be read", "meter", s.name, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (s *Scraped) ask(ctx context.Context) (answer page, err error) {
+	defer rescue(&err) // what a neighbour writes does not end the agent
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.page, nil)
+	if err != nil {
+		return page{}, err
+	}
+	request.Header.Set("Accept", "text/plain;version=0.0.4")
+	before := s.now()
+	response, err := s.client.Do(request)
+	if err != nil {
+		return page{}, err
+	}
+	defer func() {
+		// what is left of a good answer, so that the connection stays
+		_, _ = io.CopyN(io.Discard, response.Body, maxLine)
+		_ = response.Body.Close()
+	}()
+	if response.StatusCode != http.StatusOK {
+		return page{}, fmt.Errorf("GET %s: %s", s.page, response.Status)
+	}
+	at := before + (s.now()-before)/2 // the header comes when the counters have been read
+	answer, err = s.read(response.Body)
+	switch {
+	case err != nil:
+		return page{}, fmt.Errorf("GET %s: %w", s.page, err)
+	case len(answer.series)+len(answer.boards) == 0:
+		return page{}, fmt.Errorf("GET %s: there is no counter of energy in the answer", s.page)
+	case len(answer.series) > maxSeries:
+		return page{}, fmt.Errorf("GET %s: %d counters: no node has that many", s.page, len(answer.series))
+	}
+	answer.at = max(at, 1)
+	for i := range answer.boards {
+		answer.boards[i].At = answer.at
+	}
+	return answer, nil
+}
+
+// Name implements Meter.
+func (s *Scraped) Name() string { return s.name }
+
+// Domains implements Meter: there are none until the first answer.
+func (s *Scraped) Domains() []energy.Domain {
+	if s.domains == nil {
+		answer, _ := s.latest()
+		s.begin(answer)
+	}
+	return s.domains
+}
+
+func (s *Scraped) latest() (page, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answer, s.failure
+}
+
+// Failures returns how often the other agent was asked in vain. Most do no harm, as counters go on: Read tells of one
+// only when what came before is too old.
+func (s *Scraped) Failures() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
+// begin makes the first answer's series the domains, but for memory and other parts that are not counted.
+func (s *Scraped) begin(answer page) {
+	for _, x := range answer.series {
+		if x.raw == 0 && !mustMove(x.domain.Kind) {
+			continue
+		}
+		c := scrapedCounter{counter: energy.NewCounter(energy.CounterOptions{
+			Domain: x.domain, Quality: energy.Derived, MicrojoulesPerUnit: 1, Max: scrapedMax, Scale: s.scale(x.domain),
+			Period: period(s.stale),
+		})}
+		c.counter.Resume(s.resumed...)
+		s.domains = append(s.domains, x.domain)
+		s.counters = append(s.counters, c)
+	}
+}
+
+// Resume implements Meter.
+func (s *Scraped) Resume(last []energy.Reading) {
+	s.resumed = append(s.resumed, last...)
+	for i := range s.counters {
+		s.counters[i].counter.Resume(last...)
+	}
+}
+
+// Read implements Meter. Between two answers, the readings of the last one stay what is known.
+func (s *Scraped) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
+	answer, err := s.latest()
+	if answer.at == 0 {
+		return into, err
+	}
+	if len(s.Domains()) == 0 {
+		return into, errors.Join(err, fmt.Errorf("no counter of %s counts", s.page))
+	}
+	if answer.at != s.taken {
+		s.take(answer)
+	}
+	if age := t.Now() - answer.at; age > s.stale {
+		return into, errors.Join(err, fmt.Errorf("the last answer of %s is %v old", s.page, age.Round(time.Second)))
+	}
+	err = nil // what is known is fresh enough
+	for i := range s.counters {
+		if c := &s.counters[i]; c.err != nil {
+			err = errors.Join(err, c.err)
+		} else {
+			into = append(into, c.last)
+		}
+	}
+	return into, err
+}
+
+// take counts what an answer says.
+func (s *Scraped) take(answer page) {
+	restarted := s.taken != 0 && answer.start != s.start
+	s.taken, s.start = answer.at, answer.start
+	for i, d := range s.domains {
+		c := &s.counters[i]
+		if restarted {
+			c.counter.Break()
+		}
+		at := slices.IndexFunc(answer.series, func(x series) bool { return x.domain == d })
+		if at < 0 {
+			c.err = fmt.Errorf("there is no %s in the answer of %s any more", d.Name, s.page)
+			continue
+		}
+		raw := answer.series[at].raw
+		if age := c.pulse.beat(raw, answer.at); mustMove(d.Kind) && age > s.stale {
+			c.err = fmt.Errorf("%s of %s does not count: %d for %v", d.Name, s.page, raw, age.Round(time.Second))
+			continue
+		}
+		c.last, c.err = c.counter.Next(raw, answer.at), nil
+	}
+}
+
+// Close implements Meter.
+func (s *Scraped) Close() error {
+	s.stop()
+	<-s.done
+	return nil
+}

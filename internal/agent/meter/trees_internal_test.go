@@ -1,0 +1,176 @@
+package meter
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// plant makes the files that a .tree lists, one a line: path, blank, content. A path that ends in a slash is a
+// folder; one that ends in a bar is a file without a newline. Zones have colons in their names, which Go modules must
+// not.
+func plant(t testing.TB, tree string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", tree))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := fast(t)
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		path, content, _ := strings.Cut(line, " ")
+		if strings.HasSuffix(path, "/") {
+			folder(t, filepath.Join(root, path))
+			continue
+		}
+		path, bare := strings.CutSuffix(path, "|")
+		if !bare {
+			content += "\n"
+		}
+		put(t, filepath.Join(root, path), content)
+	}
+	return root
+}
+
+// fast returns a folder in memory where there is one: files that are rewritten thousands of times take minutes on
+// some disks.
+func fast(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "meter-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func folder(t testing.TB, path string) {
+	t.Helper()
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// put writes a file in place, as sysfs would change.
+func put(t testing.TB, path, content string) {
+	t.Helper()
+	folder(t, filepath.Dir(path))
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// config is a configuration with nothing in it but a clock.
+func (c *clock) config() Config {
+	o := DefaultConfig()
+	o.PowercapRoot, o.HwmonRoot, o.GuestDir, o.Now = "/nowhere", "/nowhere", "/nowhere", c.Now
+	o.GPURoot = ""
+	return o
+}
+
+// A clock is a node's: it moves when it is told to.
+type clock struct{ now time.Duration }
+
+func newClock() *clock { return &clock{now: 1000 * time.Second} }
+
+func (c *clock) Now() time.Duration { return c.now }
+
+func (c *clock) tick() Tick { return Tick{Now: c.Now} }
+
+// after lets time pass.
+func (c *clock) after(d time.Duration) Tick {
+	c.now += d
+	return c.tick()
+}
+
+func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// read reads a meter that must be all right.
+func read(t testing.TB, m Meter, at Tick) map[string]energy.Reading {
+	t.Helper()
+	readings, err := m.Read(at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return byName(t, readings)
+}
+
+func byName(t testing.TB, readings []energy.Reading) map[string]energy.Reading {
+	t.Helper()
+	found := map[string]energy.Reading{}
+	for _, r := range readings {
+		if _, twice := found[r.Domain.Name]; twice {
+			t.Fatalf("%s is there twice", r.Domain.Name)
+		}
+		found[r.Domain.Name] = r
+	}
+	return found
+}
+
+// used returns what a domain used between two readings, which must be of one run.
+func used(t testing.TB, a, b energy.Reading) energy.Microjoules {
+	t.Helper()
+	if a.Run != b.Run {
+		t.Fatalf("%s broke off: run %d, then %d", a.Domain.Name, a.Run, b.Run)
+	}
+	return b.Total - a.Total
+}
+
+func names(domains []energy.Domain) string {
+	var all []string
+	for _, d := range domains {
+		all = append(all, d.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+func mustFail(t testing.TB, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one with %q", parts)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q does not say %q", err, part)
+		}
+	}
+}
+
+// failing are real calls, but for the paths that hold a key of faults.
+func failing(faults map[string]error) *calls {
+	c := realCalls
+	c.open = func(path string) (int, error) {
+		for part, err := range faults {
+			if strings.Contains(path, part) {
+				return -1, err
+			}
+		}
+		return realCalls.open(path)
+	}
+	return &c
+}
+
+// descriptors counts the open files of this process.
+func descriptors(t testing.TB) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("there is no /proc")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}

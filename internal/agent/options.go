@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/agent/delivery"
+	"github.com/kubenergy/kubenergy/internal/agent/guests"
+	"github.com/kubenergy/kubenergy/internal/agent/host"
+	"github.com/kubenergy/kubenergy/internal/agent/meter"
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// Options are what the command line says.
+type Options struct {
+	Node     string
+	Interval time.Duration     // of a tick; 0: a second, or half of one where virtual machines read what is published
+	StateDir string            // "": nothing survives the process
+	Idle     energy.IdlePolicy // how idle energy is shared
+
+	Host   host.Options
+	Meters meter.Config
+
+	Listen    string // HTTP: /metrics, /healthz, /forward-metrics; "0": nowhere
+	WebConfig string // TLS and authentication of Listen
+	// MetricsTokenFile holds the bearer token that scrapers bring; "": none is asked for.
+	MetricsTokenFile string
+	MaxConsumers     int // in /metrics
+	BatchInterval    time.Duration
+	Push             delivery.PushOptions // no URL: nothing is pushed
+
+	GuestsDir string // where the counters of virtual machines are published
+
+	LogFormat string // json or text
+	LogLevel  slog.Level
+}
+
+// DefaultOptions returns what holds where the command line says nothing.
+func DefaultOptions() Options {
+	name := os.Getenv("NODE_NAME")
+	if name == "" {
+		name, _ = os.Hostname()
+	}
+	return Options{
+		Node: name, Idle: energy.IdleByRequests,
+		Host:   host.Options{Root: "/sys/fs/cgroup", Proc: "/proc", Max: 5000},
+		Meters: meter.DefaultConfig(),
+		Listen: ":2112", MaxConsumers: 2000, BatchInterval: 15 * time.Second,
+		GuestsDir: "/run/kubenergy/guests", LogFormat: "json",
+	}
+}
+
+// AddFlags adds a flag for each option.
+func (o *Options) AddFlags(fs *flag.FlagSet) {
+	fs.StringVar(&o.Node, "node-name", o.Node,
+		"`name` of this node in all that is reported (default: $NODE_NAME, else the host's name)")
+	fs.DurationVar(&o.Interval, "interval", o.Interval,
+		"how often meters and control groups are read (default 1s, 500ms with --vms)")
+	fs.StringVar(&o.StateDir, "state-dir", o.StateDir,
+		"`folder` for what must survive the process: the open batch, those not acknowledged, the counters' last values")
+	fs.TextVar(&o.Idle, "idle", o.Idle,
+		"who carries idle energy: apart (no consumer), requests (pods by requested CPU) or equal (all pods alike)")
+
+	fs.StringVar(&o.Host.Root, "cgroup-root", o.Host.Root, "`folder` where control groups are mounted, version 1 or 2")
+	fs.StringVar(&o.Host.Proc, "proc-root", o.Host.Proc, "`folder` of procfs")
+	fs.Func("cgroup", "`glob` of further control groups to attribute to, below the root; may be repeated",
+		meter.AppendTo(&o.Host.Groups))
+	fs.BoolVar(&o.Host.VMs, "vms", o.Host.VMs, "find QEMU virtual machines and publish their counters")
+	fs.StringVar(&o.GuestsDir, "guests-dir", o.GuestsDir, "`folder` to publish the counters of virtual machines in")
+
+	o.Meters.AddFlags(fs)
+
+	fs.StringVar(&o.Listen, "listen", o.Listen, "`address` of /metrics, /healthz and /forward-metrics (0: none)")
+	fs.StringVar(&o.WebConfig, "web-config", o.WebConfig,
+		"`file` that configures TLS and authentication of --listen, in the format of Prometheus' exporters")
+	fs.StringVar(&o.MetricsTokenFile, "metrics-token-file", o.MetricsTokenFile,
+		"`file` with the bearer token that --listen asks for (default: none)")
+	fs.IntVar(&o.MaxConsumers, "max-consumers", o.MaxConsumers,
+		"how many consumers have series of their own in /metrics")
+	fs.DurationVar(&o.BatchInterval, "batch-interval", o.BatchInterval, "how much time a pushed batch covers")
+	fs.StringVar(&o.Push.URL, "push-url", o.Push.URL, "`URL` that batches are pushed to (default: nothing is pushed)")
+	fs.StringVar(&o.Push.TokenFile, "push-token-file", o.Push.TokenFile,
+		"`file` with the bearer token for --push-url; read anew for every batch")
+	fs.StringVar(&o.Push.CAFile, "push-ca-file", o.Push.CAFile, "`file` with the certificate authorities of --push-url")
+	fs.StringVar(&o.Push.CertFile, "push-cert-file", o.Push.CertFile, "`file` with a client certificate for --push-url")
+	fs.StringVar(&o.Push.KeyFile, "push-key-file", o.Push.KeyFile, "`file` with the key of --push-cert-file")
+
+	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "json or text")
+	fs.TextVar(&o.LogLevel, "log-level", o.LogLevel, "DEBUG, INFO, WARN or ERROR")
+}
+
+// Ticks faster than the fastest meter see nothing but noise; slower ones miss containers and, some day, a wrap.
+const (
+	minInterval = 100 * time.Millisecond
+	maxInterval = time.Minute
+)
+
+// Validate reports everything that is wrong.
+func (o Options) Validate() error {
+	o = o.complete()
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if o.Interval < minInterval || o.Interval > maxInterval {
+		bad("--interval is %v: want %v to %v", o.Interval, minInterval, maxInterval)
+	}
+	if o.BatchInterval < o.Interval || o.BatchInterval > time.Hour {
+		bad("--batch-interval is %v: want the interval of %v to an hour", o.BatchInterval, o.Interval)
+	}
+	if !nodeName.MatchString(o.Node) {
+		bad("--node-name is %q: want a name of letters, digits and signs, without blanks and slashes, of at most 253 "+
+			"bytes", o.Node)
+	}
+	if o.MaxConsumers < 1 {
+		bad("--max-consumers is %d: want at least 1", o.MaxConsumers)
+	}
+	if o.LogFormat != "json" && o.LogFormat != "text" {
+		bad("--log-format is %q: want json or text", o.LogFormat)
+	}
+	if _, _, err := net.SplitHostPort(o.Listen); err != nil && o.Listen != "0" {
+		bad("--listen is %q: want host:port, :port or 0", o.Listen)
+	}
+	if o.Push.URL != "" && !meter.IsURL(o.Push.URL) {
+		bad("--push-url is %q: want http://… or https://…", o.Push.URL)
+	}
+	if (o.Push.CertFile == "") != (o.Push.KeyFile == "") {
+		bad("--push-cert-file and --push-key-file go together")
+	}
+	return errors.Join(errors.Join(errs...), o.Meters.Validate())
+}
+
+// nodeName are names without blanks and slashes.
+var nodeName = regexp.MustCompile(`^[!-.0-~]{1,253}$`)
+
+// complete fills in what follows from other options.
+func (o Options) complete() Options {
+	if o.Interval == 0 {
+		o.Interval = time.Second
+		if o.Host.VMs {
+			o.Interval = guests.Cadence
+		}
+	}
+	o.Meters.Interval, o.Meters.Now = o.Interval, host.Now
+	return o
+}
+
+// Logger returns a logger that writes to w as the options say.
+func (o *Options) Logger(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: o.LogLevel}
+	if o.LogFormat == "text" {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}

@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/internal/agent/host"
+	"github.com/kubenergy/kubenergy/internal/agent/meter"
+	"github.com/kubenergy/kubenergy/internal/benchmark"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+type benchmarkFlags struct {
+	centralFlags
+	local                               bool
+	node, selector, image, runtimeClass string
+	works, results                      []string
+	rules                               benchmark.Rules
+	output                              *choice
+	meters                              meter.Config
+	timeout                             time.Duration
+}
+
+func newBenchmark(t terminal) *cobra.Command {
+	f := benchmarkFlags{rules: benchmark.DefaultRules(), meters: meter.DefaultConfig()}
+	cmd := &cobra.Command{
+		Use:   "benchmark --local | --image IMAGE | --results FILE [flags]",
+		Short: "Measure how fast machines are and what they draw: the knowledge base for unlike machines",
+		Long: `Measure how fast machines do classes of work, and what they draw meanwhile, idle first: this
+machine with --local, else each node of the cluster by a Job of its own, with the watts that the controller knows of
+the node. Each work is repeated until the interval of 95 % around the mean of its speed, and of the watts where a meter
+is read beside it, is within 3 %, and all works are run five times in turn. What five runs do not agree on within 3 %
+is not judged, and stands nowhere but in the report. Speeds are by CPU time.
+
+-o json prints the runs; --results reads such files, of one or more machines, instead of measuring. -o yaml prints the
+knowledge base of the hybrid scheduler and PowerProfiles, for kubectl apply.`,
+		Example: `  kubenergy benchmark --local -o json > here.json
+  kubenergy benchmark --image registry.example.org/kubenergy/kubenergy:0.1.0 -l pool=batch -o json > nodes.json
+  kubenergy benchmark --results here.json --results nodes.json
+  kubenergy benchmark --results nodes.json -o yaml | kubectl apply -f -`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
+	}
+	flags := cmd.Flags()
+	f.add(flags)
+	f.addNamespace(flags, "namespace of the Jobs (default: that of the kubeconfig)")
+	flags.BoolVar(&f.local, "local", false, "measure this machine, without Kubernetes")
+	flags.StringVar(&f.node, "node", "", "what this machine is called, with --local (default: its host name)")
+	flags.StringSliceVar(&f.works, "workloads", knownWorks[:3], "works: "+orOf(knownWorks))
+	flags.IntVar(&f.rules.Runs, "runs", f.rules.Runs, "runs of each work; fewer than 5 are not judged")
+	flags.DurationVar(&f.rules.AtLeast, "at-least", 0,
+		"how long a run takes at least (default: 5s, in a cluster 45s, for the controller's watts)")
+	flags.StringArrayVar(&f.results, "results", nil,
+		"`file` of runs to report on, instead of measuring; may be repeated")
+	flags.StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes (default: all)")
+	flags.StringVar(&f.image, "image", "",
+		"image of kubenergy that nodes can pull; for the work gpu, with kubenergy-gpu beside it")
+	flags.StringVar(&f.runtimeClass, "runtime-class", "", "runtime class of pods that use a GPU, as nvidia")
+	flags.DurationVar(&f.timeout, "timeout", 2*time.Hour, "how long to wait for the Jobs")
+	f.output = output(flags, "table", "csv", "json", "yaml")
+	of := flag.NewFlagSet("", flag.ContinueOnError)
+	f.meters.AddFlags(of)
+	flags.AddGoFlagSet(of)
+	return cmd
+}
+
+var knownWorks = []string{benchmark.CPU, benchmark.Sequential, benchmark.Memory, benchmark.GPU}
+
+func (f *benchmarkFlags) check() error {
+	if f.local == (f.image != "") && len(f.results) == 0 || (f.local || f.image != "") && len(f.results) > 0 {
+		return errors.New("give one of --local, --image and --results")
+	}
+	for _, work := range f.works {
+		if !slices.Contains(knownWorks, work) {
+			return fmt.Errorf("--workloads: there is no %q: have %s", work, orOf(knownWorks))
+		}
+	}
+	if f.rules.Runs < 1 || f.rules.AtLeast < 0 {
+		return fmt.Errorf("--runs %d, --at-least %v: want 1 or more, and a time", f.rules.Runs, f.rules.AtLeast)
+	}
+	usual := benchmark.DefaultRules().AtLeast
+	if f.image != "" {
+		usual = 3 * fromReading
+	}
+	f.rules.AtLeast = cmp.Or(f.rules.AtLeast, usual)
+	return f.meters.Validate()
+}
+
+func (f *benchmarkFlags) run(ctx context.Context, t terminal) (err error) {
+	if err := f.check(); err != nil {
+		return usageError{err}
+	}
+	doc, failed := &benchmarks{}, 0
+	switch {
+	case f.local:
+		var one *benchmark.Result
+		one, err = f.measure(ctx, t)
+		doc.Results = append(doc.Results, one)
+	case f.image != "":
+		doc.Results, failed, err = f.measureCluster(ctx, t)
+	}
+	for _, name := range f.results {
+		var more benchmarks
+		text, errRead := os.ReadFile(name)
+		if errRead == nil && (json.Unmarshal(text, &more) != nil || len(more.Results) == 0 ||
+			slices.Contains(more.Results, nil)) {
+			errRead = errors.New("it is not what benchmark -o json printed")
+		}
+		if errRead != nil {
+			return usageError{fmt.Errorf("--results %s: %s", name, oneLine(errRead))}
+		}
+		doc.Results = append(doc.Results, more.Results...)
+	}
+	switch {
+	case err != nil:
+		return err
+	case f.output.value == "yaml":
+		err = doc.objects(t)
+	default:
+		err = t.print(doc, f.output.value)
+	}
+	if err == nil && failed > 0 {
+		err = fmt.Errorf("%s could not be measured", count(failed, "node"))
+	}
+	return err
+}
+
+// plan returns the works in the order in which they are run, and says how long that takes at least.
+func (f *benchmarkFlags) plan(out io.Writer, where string) []string {
+	works := append([]string{benchmark.Idle, benchmark.Half}, f.works...)
+	fmt.Fprintf(out, "measuring %s: %d runs each of %s, at least %v\n", where, f.rules.Runs, strings.Join(works, ", "),
+		time.Duration(f.rules.Runs*len(works))*(f.rules.AtLeast+f.rules.Rep))
+	return works
+}
+
+func (f *benchmarkFlags) measure(ctx context.Context, t terminal) (*benchmark.Result, error) {
+	if f.node == "" {
+		f.node, _ = os.Hostname()
+	}
+	m, err := openMeters(f.meters, slog.New(slog.NewTextHandler(t.err, nil)))
+	if err != nil {
+		return nil, usageError{err}
+	}
+	defer meter.Close(m.meters)
+	machine := &benchmark.Machine{CPUs: runtime.GOMAXPROCS(0), Power: m.power}
+	r := &benchmark.Result{Node: f.node, CPUs: machine.CPUs}
+	r.Runs, err = machine.Measure(ctx, f.plan(t.err, f.node), f.rules, func(run benchmark.Run) {
+		fmt.Fprintf(t.err, "%s took %v\n", run.Work, run.End.Sub(run.Start).Round(time.Second))
+	})
+	if len(m.last) > 0 {
+		r.Source, r.Quality = m.root.Source(), slices.MinFunc(m.last, func(a, b energy.Reading) int {
+			return cmp.Compare(a.Quality, b.Quality)
+		}).Quality
+	}
+	return r, err
+}
+
+// localMeter tells what this machine draws, by its best meter. It is asked after each repetition, which is often enough
+// for meters that show power and no energy.
+type localMeter struct {
+	meters     []meter.Meter
+	root       *meter.Root
+	read, last []energy.Reading // of all meters, and of the root when power was asked for last
+}
+
+func openMeters(config meter.Config, log *slog.Logger) (*localMeter, error) {
+	config.Now = host.Now
+	meters, err := meter.Open(config, log)
+	return &localMeter{meters: meters, root: meter.NewRoot(meters)}, err
+}
+
+// power returns the mean power since it was asked for last.
+func (m *localMeter) power() (all energy.Watts, ok bool) {
+	busy := time.Duration(benchmark.Busy() * float64(time.Second))
+	tick := meter.Tick{Now: host.Now, Busy: busy, CPUs: float64(runtime.NumCPU())}
+	m.read = m.read[:0]
+	for _, one := range m.meters {
+		m.read, _ = meter.ReadSafely(one, tick, m.read) // what cannot be read is missing in the root
+	}
+	before := m.last
+	m.last, _ = m.root.Split(m.read, nil, nil)
+	for i, r := range m.last {
+		if len(before) != len(m.last) || before[i].Run != r.Run || r.At <= before[i].At {
+			return 0, false
+		}
+		all += energy.Watts(float64(r.Total-before[i].Total) / 1e6 / (r.At - before[i].At).Seconds())
+	}
+	return all, len(m.last) > 0
+}
+
+// benchmarks are what benchmark prints.
+type benchmarks struct {
+	Results []*benchmark.Result `json:"results"`
+}
+
+// objects writes the knowledge base and PowerProfiles, as far as they are judged, and says what is left out. An empty
+// knowledge base would take the place of the one that is there.
+func (b *benchmarks) objects(t terminal) error {
+	base, err := benchmark.KnowledgeBase(b.Results)
+	all, judged := []any{base}, 0
+	for _, r := range b.Results {
+		if missing := r.NotJudged(); len(missing) > 0 {
+			fmt.Fprintf(t.err, "node %s: not judged, so left out: %s\n", r.Node, strings.Join(missing, ", "))
+		}
+		judged += len(r.Benchmarks())
+		if p := r.PowerProfile(); p != nil {
+			all = append(all, p)
+		}
+	}
+	if judged == 0 {
+		return errors.New("nothing is judged, so there is no knowledge base: without -o yaml it says why")
+	}
+	for _, object := range all {
+		text, errText := yaml.Marshal(object)
+		_, errWrite := fmt.Fprintf(t.out, "---\n%s", text)
+		err = errors.Join(err, errText, errWrite)
+	}
+	return err
+}
+
+// Sheet has the figures.
+func (b *benchmarks) Sheet() *report.Table {
+	t := &report.Table{}
+	for i, name := range []string{
+		"node", "work", "rate", "unit", "rate apart", "rate is", "watts", "watts apart", "watts are", "source", "got",
+		"others",
+	} {
+		t.Columns = append(t.Columns, report.Column{
+			Name: name, Field: strings.ReplaceAll(name, " ", "_"), Show: report.Significant, Words: i < 2,
+		})
+	}
+	for _, r := range b.Results {
+		for _, f := range r.Figures() {
+			row := append([]any{r.Node, f.Work}, cells(f.Rate, benchmark.Units[f.Work])...)
+			t.Add(append(append(row, cells(f.Watts)...), r.Source, f.Got, f.Others)...)
+		}
+	}
+	return t
+}
+
+// cells are a figure, its unit where there are several, its spread and whether it is judged.
+func cells(f *benchmark.Figure, unit ...any) []any {
+	if f == nil {
+		return append([]any{nil}, append(unit, nil, nil)...)
+	}
+	is := cmp.Or(f.Why, "judged")
+	if !f.Judged() && f.Why != benchmark.Modelled {
+		is = "not judged: " + f.Why
+	}
+	return append([]any{f.Value}, append(unit, f.Spread, is)...)
+}
+
+// Text shows the figures.
+func (b *benchmarks) Text(bool, bool) string { return b.Sheet().Plain() }

@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/internal/benchmark"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/kube"
+)
+
+const (
+	nvidiaGPU  = "nvidia.com/gpu"
+	watchEvery = 5 * time.Second
+	// fromReading is what a reading of a node covers at most: one that is younger than the load is of the load alone.
+	fromReading = 15 * time.Second
+)
+
+//go:embed benchmarkjob.yaml
+var benchmarkJob string
+
+// job returns the one that measures a node.
+func (f *benchmarkFlags) job(n *v1.Node) (*batchv1.Job, error) {
+	job := &batchv1.Job{}
+	if err := yaml.Unmarshal(fmt.Appendf(nil, benchmarkJob, n.Name, f.image), job); err != nil {
+		return nil, err
+	}
+	job.Spec.ActiveDeadlineSeconds = new(int64(f.timeout.Seconds())) // also where no image is found
+	works, pod := slices.Clone(f.works), &job.Spec.Template.Spec
+	if gpus := n.Status.Allocatable[nvidiaGPU]; gpus.IsZero() {
+		works = slices.DeleteFunc(works, func(w string) bool { return w == benchmark.GPU })
+	}
+	if slices.Contains(works, benchmark.GPU) {
+		pod.Containers[0].Resources.Limits = v1.ResourceList{nvidiaGPU: resource.MustParse("1")}
+		if f.runtimeClass != "" {
+			pod.RuntimeClassName = &f.runtimeClass
+		}
+	}
+	pod.Containers[0].Args = []string{
+		"--workloads=" + strings.Join(works, ","), fmt.Sprint("--runs=", f.rules.Runs),
+		fmt.Sprint("--at-least=", f.rules.AtLeast),
+	}
+	return job, nil
+}
+
+// fleet measures the nodes of a cluster.
+type fleet struct {
+	cluster *cluster
+	central *centralUnit // nil: the controller is not there
+	drawn   map[string][]drawn
+}
+
+// measureCluster returns the results of the nodes that could be measured, and how many others there are.
+func (f *benchmarkFlags) measureCluster(ctx context.Context, t terminal,
+) (all []*benchmark.Result, failed int, err error) {
+	fl := &fleet{drawn: map[string][]drawn{}}
+	if fl.cluster, err = f.open(t); err != nil {
+		return nil, 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	nodes, err := fl.cluster.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: f.selector})
+	switch {
+	case err != nil:
+		return nil, 0, fmt.Errorf("listing nodes: %s", because(err))
+	case len(nodes.Items) == 0:
+		return nil, 0, fmt.Errorf("no node has the labels %q", f.selector)
+	}
+	if fl.central, err = f.connect(ctx, t); err != nil {
+		fmt.Fprintf(t.err, "watts are those that nodes can tell themselves: %s\n", oneLine(err))
+	}
+	f.plan(t.err, count(len(nodes.Items), "node")+" at once")
+	fail := func(node string, err error) {
+		failed++
+		fmt.Fprintf(t.err, "node %s: %s\n", node, oneLine(err))
+	}
+	jobs := map[string]string{} // by node
+	for i := range nodes.Items {
+		job, err := f.job(&nodes.Items[i])
+		if err == nil {
+			job, err = fl.cluster.BatchV1().Jobs(fl.cluster.namespace).Create(ctx, job, metav1.CreateOptions{})
+		}
+		if err != nil {
+			fail(nodes.Items[i].Name, fmt.Errorf("creating its Job: %s", because(err)))
+			continue
+		}
+		jobs[nodes.Items[i].Name] = job.Name
+	}
+	for len(jobs) > 0 {
+		fl.look(ctx)
+		for _, pod := range fl.ended(ctx, jobs) {
+			node := pod.Spec.NodeName
+			result, err := fl.collect(ctx, &pod)
+			if err != nil {
+				fail(node, fmt.Errorf("its Job %s failed: %w", jobs[node], err))
+			} else {
+				all = append(all, result)
+			}
+			delete(jobs, node)
+		}
+		if len(jobs) > 0 && !kube.Pause(ctx, watchEvery) {
+			for node, name := range jobs {
+				fail(node, fmt.Errorf("its Job %s did not end in time; delete it in namespace %s", name,
+					fl.cluster.namespace))
+			}
+			break
+		}
+	}
+	slices.SortFunc(all, func(a, b *benchmark.Result) int { return strings.Compare(a.Node, b.Node) })
+	return all, failed, nil
+}
+
+// look notes what nodes draw now.
+func (fl *fleet) look(ctx context.Context) {
+	if fl.central == nil {
+		return
+	}
+	nodes, err := fl.central.nodes(ctx)
+	if err != nil {
+		return // what is not seen is not in the means
+	}
+	for _, d := range nodes {
+		seen := fl.drawn[d.Name]
+		if !d.Stale && !d.Implausible && (len(seen) == 0 || seen[len(seen)-1].AsOf.Before(d.AsOf)) {
+			fl.drawn[d.Name] = append(seen, d)
+		}
+	}
+}
+
+// ended returns the pods of Jobs that have ended.
+func (fl *fleet) ended(ctx context.Context, jobs map[string]string) []v1.Pod {
+	pods, err := fl.cluster.CoreV1().Pods(fl.cluster.namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + ",app.kubernetes.io/name=kubenergy-benchmark"})
+	if err != nil {
+		return nil // it is asked again
+	}
+	return slices.DeleteFunc(pods.Items, func(p v1.Pod) bool {
+		return p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed ||
+			jobs[p.Spec.NodeName] != p.Labels[batchv1.JobNameLabel]
+	})
+}
+
+// collect returns what a pod that has ended measured.
+func (fl *fleet) collect(ctx context.Context, pod *v1.Pod) (*benchmark.Result, error) {
+	const limit = 1 << 20 // a node may send anything
+	log, err := fl.cluster.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &v1.PodLogOptions{}).Stream(ctx)
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(log, limit))
+		_ = log.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading what it wrote: %s", because(err))
+	}
+	var doc benchmarks
+	begin := max(0, bytes.Index(text, []byte("{\n"))) // what it says meanwhile comes before, in the same stream
+	if err := json.Unmarshal(text[begin:], &doc); err != nil || len(doc.Results) != 1 ||
+		doc.Results[0].Node != pod.Spec.NodeName {
+		return nil, errors.New(printable(string(bytes.TrimSpace(text))))
+	}
+	fl.meter(doc.Results[0])
+	return doc.Results[0], nil
+}
+
+// meter puts the watts of the controller in place of those that a pod can know, where it told any.
+func (fl *fleet) meter(r *benchmark.Result) {
+	seen := fl.drawn[r.Node]
+	if len(seen) == 0 {
+		return
+	}
+	r.Source, r.Quality = seen[len(seen)-1].Source, energy.Measured
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		run.Watts = nil
+		sum, count := 0.0, 0
+		for _, d := range seen {
+			if d.AsOf.Add(-fromReading).Before(run.Start) || d.AsOf.After(run.End) {
+				continue
+			}
+			sum, count, r.Quality = sum+d.Watts, count+1, min(r.Quality, d.Quality)
+		}
+		if count > 0 {
+			run.Watts = &benchmark.Mean{Value: sum / float64(count), Count: count}
+		}
+	}
+}

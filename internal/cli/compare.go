@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/study"
+)
+
+type compareFlags struct {
+	file    string
+	over    study.Overrides
+	shard   string
+	workers int
+	output  *choice
+	out     string
+}
+
+func newCompare(t terminal) *cobra.Command {
+	var f compareFlags
+	cmd := &cobra.Command{
+		Use:   "compare -f comparison.yaml [flags]",
+		Short: "Compare strategies over zones, starts and seeds with the clairvoyant optimum",
+		Long: `Play a scenario under every strategy, in every zone, from every start and for every seed of a
+comparison file, and report what was saved: in grams, as a share of the baseline's emissions, and as η, the share of
+what the clairvoyant optimum saves. Results do not depend on the number of workers. With --out every trial is kept as
+it is done: the same command goes on where it was interrupted.`,
+		Example: `  kubenergy compare -f comparison.yaml
+  kubenergy compare -f comparison.yaml --zones DE,FR --strategies rolling,residual --out results/
+  kubenergy compare -f comparison.yaml --shard 0/8 --out results/part-0
+  kubenergy compare merge results/part-* --out results/`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "filename", "f", "", "comparison file")
+	flags.StringSliceVar(&f.over.Strategies, "strategies", nil, "strategies, instead of those of the file")
+	flags.StringSliceVar(&f.over.Zones, "zones", nil, "only these zones of the file")
+	flags.StringVar(&f.over.Starts, "starts", "", "only these starts of the file, by their index from 0, as 0-3,8")
+	flags.UintSliceVar(&f.over.Seeds, "seeds", nil, "seeds, instead of those of the file")
+	flags.StringSliceVar(&f.over.Forecasts, "forecast", nil,
+		"forecasts, instead of those of the file: perfect, or models")
+	flags.StringVar(&f.over.Lag, "lag", "",
+		"how long after an hour begins models learn of its intensity, in full hours; 0h: at once (default 0h)")
+	flags.IntVar(&f.workers, "workers", 0, "trials at once (default: as many as there are cores)")
+	flags.StringVar(&f.shard, "shard", "",
+		"run only part I of N, as 0/8; in an Indexed Job JOB_COMPLETION_INDEX and JOB_COMPLETIONS say it")
+	f.output = output(flags, "table", "wide", "json", "csv")
+	flags.StringVar(&f.out, "out", "", "directory for the trials, the report, its figures and a manifest")
+	cmd.AddCommand(newMerge(t))
+	return cmd
+}
+
+// part reads which shard is to be run.
+func (f *compareFlags) part(t terminal) (study.Shard, error) {
+	text := f.shard
+	if text == "" {
+		index, completions := t.getenv("JOB_COMPLETION_INDEX"), t.getenv("JOB_COMPLETIONS")
+		if index == "" || completions == "" {
+			return study.Shard{Count: 1}, nil
+		}
+		text = index + "/" + completions
+	}
+	i, n, _ := strings.Cut(text, "/")
+	index, err := strconv.Atoi(i)
+	count, err2 := strconv.Atoi(n)
+	if errors.Join(err, err2) != nil || index < 0 || index >= count {
+		return study.Shard{}, fmt.Errorf("--shard is %q: want I/N with I from 0 to N-1, as 0/8", text)
+	}
+	return study.Shard{Index: index, Count: count}, nil
+}
+
+func (f *compareFlags) run(cmd *cobra.Command, t terminal) error {
+	part, err := f.part(t)
+	switch {
+	case err != nil:
+		return usageError{err}
+	case f.file == "":
+		return usageError{errors.New("want a comparison file: -f FILE")}
+	case f.workers < 0:
+		return usageError{fmt.Errorf("--workers is %d: want 1 or more", f.workers)}
+	case part.Count > 1 && f.out == "":
+		return usageError{errors.New("--shard runs only part of the trials: say --out DIR, and merge them")}
+	}
+	if f.over.Strategies, err = strategyNames(cmd, "strategies"); err != nil {
+		return usageError{err}
+	}
+	file, err := study.ReadFile(f.file)
+	if err != nil {
+		return usageError{err}
+	}
+	if err := file.Apply(&f.over); err != nil {
+		return usageError{err}
+	}
+	p := t.progress(cmd.CommandPath(), "trials")
+	defer p.close()
+	read := p.doing("reading the files that " + f.file + " names")
+	c, err := file.Plan()
+	if err != nil {
+		return usageError{err}
+	}
+	read()
+	c.Doing = p.doing
+	return f.carryOut(cmd.Context(), t, c, part, p)
+}
+
+// carryOut runs the trials and reports on them.
+func (f *compareFlags) carryOut(ctx context.Context, t terminal, c *study.Study, part study.Shard, p *progress) error {
+	store, err := study.OpenStore(f.out, part)
+	if err != nil {
+		return err
+	}
+	if store.Damaged > 0 {
+		p.say("%d lines of earlier results are damaged: those trials are run again\n", store.Damaged)
+	}
+	mine, err := c.Run(ctx, store, part, f.workers, p.tell)
+	p.close()
+	switch {
+	case errors.Is(err, context.Canceled) && f.out != "":
+		return fmt.Errorf("%w: the same command goes on from here", err)
+	case err != nil:
+		return err
+	}
+	book := c.Book(version(), append([]string{t.name}, t.args...))
+	if part.Count > 1 {
+		if err := book.Write(f.out); err != nil {
+			return err
+		}
+		fmt.Fprintf(t.err,
+			"wrote part %d of %d, %d trials, into %s; when all are there: %s compare merge DIR... --out DIR\n",
+			part.Index, part.Count, len(mine), f.out, t.name)
+		return nil
+	}
+	return finishComparison(t, book, mine, f.out, f.output.value)
+}
+
+// finishComparison sums trials up and writes what was asked for.
+func finishComparison(t terminal, book *study.Book, planned []*study.Planned, out, format string) error {
+	sweep, err := book.Sum(planned)
+	if err != nil {
+		return usageError{err}
+	}
+	if out != "" {
+		// Files first: a reader of standard output may take it as the sign that all went well.
+		if err := book.Write(out); err != nil {
+			return err
+		}
+		written, err := report.WriteSweepDir(out, sweep, &book.Manifest)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(t.err, "wrote", strings.Join(written, ", "))
+	}
+	return t.print(sweep, format)
+}
+
+func newMerge(t terminal) *cobra.Command {
+	var format *choice
+	var out string
+	cmd := &cobra.Command{
+		Use:   "merge DIR...",
+		Short: "Report on a comparison whose parts were run apart",
+		Long: "Read the trials of all parts of a comparison, made with compare --shard, and report on them as " +
+			"compare itself does.",
+		Example: "  kubenergy compare merge results/part-* --out results/",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError{errors.New("want the folders of the parts")}
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			book, planned, err := study.ReadParts(args)
+			if err != nil {
+				return usageError{err}
+			}
+			if out != "" {
+				if err := study.Keep(out, planned); err != nil {
+					return err
+				}
+			}
+			return finishComparison(t, book, planned, out, format.value)
+		},
+	}
+	format = output(cmd.Flags(), "table", "json", "csv")
+	cmd.Flags().StringVar(&out, "out", "", "directory for all trials, the report, its figures and a manifest")
+	return cmd
+}

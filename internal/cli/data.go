@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/scenarios"
+)
+
+func newData(t terminal) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "data",
+		Short: "List and fetch the public data that scenarios and documents use",
+		Long: `List and fetch the public data that scenarios and documents use. None of it is part of this
+project: each file comes from its own repository, at the commit that the list names, under the licence that stands
+there. Scenario files find it in the folder that the variable KUBENERGY_DATA names.`,
+		Example: `  kubenergy data list
+  kubenergy data fetch gaia ensembleci --dir ~/kubenergy-data
+  export KUBENERGY_DATA=~/kubenergy-data`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newDataList(t, scenarios.Data()), newDataFetch(t, scenarios.Data()))
+	return cmd
+}
+
+// dataDir adds the flag that names the folder. The function returns the folder; "": none is named.
+func dataDir(cmd *cobra.Command, t terminal) (folder func() string) {
+	dir := cmd.Flags().String("dir", "", "folder of the data (default: the one that "+sim.DataVariable+" names)")
+	return func() string { return cmp.Or(*dir, t.getenv(sim.DataVariable)) }
+}
+
+// chooseData returns the files of the sets, and the single files, that are named; all where none is.
+func chooseData(all []scenarios.DataFile, names []string) (chosen []scenarios.DataFile, err error) {
+	if len(names) == 0 {
+		return all, nil
+	}
+	known := append(setNames(all), report.Each(all, func(f scenarios.DataFile) string { return f.Name })...)
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("no data set or file %q%s: want one or more of %s", name,
+				sched.DidYouMean(name, known), strings.Join(setNames(all), ", "))
+		}
+	}
+	for _, f := range all {
+		if slices.Contains(names, f.Set()) || slices.Contains(names, f.Name) {
+			chosen = append(chosen, f)
+		}
+	}
+	return chosen, nil
+}
+
+func setNames(files []scenarios.DataFile) []string {
+	return slices.Compact(report.Each(files, func(f scenarios.DataFile) string { return f.Set() }))
+}
+
+// dataList is what people are shown of the manifest.
+type dataList struct {
+	APIVersion string      `json:"apiVersion"`
+	Kind       string      `json:"kind"`
+	Folder     string      `json:"folder,omitempty"`
+	Files      []dataState `json:"files"`
+}
+
+type dataState struct {
+	Set     string `json:"set"`
+	File    string `json:"file"`
+	Bytes   int64  `json:"bytes"`
+	There   string `json:"there,omitempty"` // yes, no or another; "": no folder is named
+	Licence string `json:"licence"`
+	SHA256  string `json:"sha256"`
+	URL     string `json:"url"`
+}
+
+func newDataList(t terminal, all []scenarios.DataFile) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list [NAME...]",
+		Short: "List the data sets: files, sizes, sums, origins, licences, and which of them are there",
+		Example: `  kubenergy data list
+  kubenergy data list gaia -o json`,
+	}
+	folder := dataDir(cmd, t)
+	format := output(cmd.Flags(), "table", "wide", "json", "csv")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		files, err := chooseData(all, args)
+		if err != nil {
+			return usageError{err}
+		}
+		list := &dataList{APIVersion: sim.APIVersion, Kind: "DataList", Folder: folder()}
+		for _, f := range files {
+			state := dataState{
+				Set: f.Set(), File: f.Name, Bytes: f.Bytes, Licence: f.Licence, SHA256: f.SHA256, URL: f.URL,
+			}
+			if list.Folder != "" {
+				if state.There, err = there(filepath.Join(list.Folder, filepath.FromSlash(f.Name)), &f); err != nil {
+					return err
+				}
+			}
+			list.Files = append(list.Files, state)
+		}
+		return t.print(list, format.value)
+	}
+	return cmd
+}
+
+// Sheet has a row for each file.
+func (l *dataList) Sheet() *report.Table {
+	t := &report.Table{Columns: []report.Column{
+		{Name: "file", Field: "file", Words: true},
+		{Name: "size", Field: "bytes"},
+		{Name: "there", Field: "there"},
+		{Name: "licence", Field: "licence"},
+		{Name: "origin", Field: "url", Wide: true},
+		{Name: "sha256", Field: "sha256", Wide: true},
+	}}
+	licences := l.licences()
+	for _, f := range l.Files {
+		var is any
+		if f.There != "" {
+			is = f.There
+		}
+		t.Add(f.File, report.Cell{Value: int(f.Bytes), Text: sizeText(f.Bytes)}, is,
+			report.Cell{Value: f.Licence, Text: strconv.Itoa(1 + slices.Index(licences, f.Licence))}, f.URL, f.SHA256)
+	}
+	return t
+}
+
+// Text shows the files, and each licence once.
+func (l *dataList) Text(wide, colours bool) string {
+	lines := []string{l.Sheet().Framed(wide, colours)}
+	for i, licence := range l.licences() {
+		lines = append(lines, fmt.Sprintf("licence %d: %s", 1+i, licence))
+	}
+	if l.Folder == "" {
+		lines = append(lines, "No folder is named: set "+sim.DataVariable+", or say --dir, to see which files are "+
+			"there.")
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// licences names each licence once. The table has their numbers, for they are long.
+func (l *dataList) licences() []string {
+	return report.Distinct(report.Each(l.Files, func(f dataState) string { return f.Licence }))
+}
+
+// sizeText shows a number of bytes in the unit that people read.
+func sizeText(bytes int64) string {
+	const kilo, mega = 1e3, 1e6
+	if bytes < mega {
+		return fmt.Sprintf("%.1f kB", float64(bytes)/kilo)
+	}
+	return fmt.Sprintf("%.1f MB", float64(bytes)/mega)
+}
+
+func newDataFetch(t terminal, all []scenarios.DataFile) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fetch [NAME...]",
+		Short: "Fetch data sets, or single files, into a folder",
+		Long: `Fetch data sets, or single files, into a folder; all of them where none is named. What is there
+with the right SHA-256 sum is not fetched again, and an interrupted download goes on where it was. A file gets its name
+only when all of it is there and its sum is right. Nothing is converted.`,
+		Example: `  kubenergy data fetch gaia ensembleci --dir ~/kubenergy-data
+  kubenergy data fetch electricity-maps/DE_2022.csv        # into the folder that KUBENERGY_DATA names
+  kubenergy data fetch --mirror https://mirror.example.org/raw`,
+	}
+	folder := dataDir(cmd, t)
+	mirror := cmd.Flags().String("mirror", "",
+		"server, and folder on it, to ask in place of "+rawServer+", with the same names below it")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		files, err := chooseData(all, args)
+		switch {
+		case err != nil:
+			return usageError{err}
+		case folder() == "":
+			return usageError{errors.New("want a folder: --dir DIR, or the variable " + sim.DataVariable)}
+		}
+		dir, err := filepath.Abs(folder())
+		if err != nil {
+			return err
+		}
+		f := newFetcher(dir, *mirror)
+		fetched, set := 0, ""
+		for i := range files {
+			if set != files[i].Set() {
+				set = files[i].Set()
+				fmt.Fprintf(t.err, "%s: licence: %s\n", set, files[i].Licence)
+			}
+			isNew, err := f.fetch(cmd.Context(), &files[i], t.err)
+			if err != nil {
+				return fmt.Errorf("fetching %s: %w", files[i].Name, err)
+			}
+			if isNew {
+				fetched++
+			}
+		}
+		fmt.Fprintf(t.err, "fetched %s, %d there before; scenarios find them by\n  export %s=%s\n",
+			count(fetched, "file"), len(files)-fetched, sim.DataVariable, dir)
+		return nil
+	}
+	return cmd
+}

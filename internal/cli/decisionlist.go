@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// decisionList is what was decided, as the API has it.
+type decisionList struct {
+	api.Decisions
+
+	namespaces bool  // are shown
+	more       bool  // the heads were printed
+	widths     []int // of the columns so far
+}
+
+// Text lists decisions, each in a line.
+func (l *decisionList) Text(wide, _ bool) string {
+	heads := []string{"TIME", "ACTION", "NAMESPACE", "OWNER", "NODE", "WINDOW", "STRATEGY", "SAVES", "REASON"}
+	if wide {
+		heads = append(heads[:8:8], "gCO2e", "ID", "REASON")
+	}
+	rows := [][]string{heads}
+	for _, r := range l.Decisions.Decisions {
+		cells := []string{
+			r.At.UTC().Format(time.RFC3339), r.Action, r.Namespace, r.OwnerName(), cmp.Or(r.Node, "–"),
+			windowOf(&r, wide), r.Strategy, quantityOr(r.Saving, "%.0f%%", 100),
+		}
+		if wide {
+			cells = append(cells, quantityOr(float64(r.Saved), "%.3g", 1), r.ID)
+		}
+		rows = append(rows, append(cells, reasonOf(&r, wide)))
+	}
+	return l.aligned(rows)
+}
+
+// aligned lays rows out as kubectl does; what is printed below them later stands under the same heads.
+func (l *decisionList) aligned(rows [][]string) string {
+	if l.widths == nil {
+		l.widths = make([]int, len(rows[0]))
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = printable(cell)
+			l.widths[i] = max(l.widths[i], len([]rune(row[i])))
+		}
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		for i, cell := range row {
+			switch {
+			case i == 2 && !l.namespaces:
+			case i == len(row)-1:
+				fmt.Fprintln(&b, cell)
+			default:
+				fmt.Fprintf(&b, "%-*s  ", l.widths[i], cell)
+			}
+		}
+	}
+	return b.String()
+}
+
+func quantityOr(v float64, format string, times float64) string {
+	if v == 0 {
+		return "–"
+	}
+	return fmt.Sprintf(format, times*v)
+}
+
+// windowOf is when the work is to run. A day is left out where it is that of the time before, but for what is wide.
+func windowOf(r *ledger.Record, wide bool) string {
+	before, text := r.At.UTC(), "–"
+	for i, at := range []time.Time{r.Start.UTC(), r.End.UTC()} {
+		layout := "01-02 15:04"
+		switch {
+		case at.IsZero():
+			return text
+		case wide:
+			layout = time.RFC3339
+		case at.Truncate(24 * time.Hour).Equal(before.Truncate(24 * time.Hour)):
+			layout = "15:04"
+		}
+		if before = at; i == 0 {
+			text = at.Format(layout)
+		} else {
+			text += "–" + at.Format(layout)
+		}
+	}
+	return text
+}
+
+// reasonOf says why in words; with all numbers where there is room.
+func reasonOf(r *ledger.Record, wide bool) string {
+	words := sched.InWords(r.Reason)
+	switch {
+	case r.Action == "hold":
+		words = cmp.Or(r.Message, words)
+	case r.Reason == "DeadlineForced":
+		words = "the allowed delay is used up"
+	case r.Reason == "Released":
+		if words = "its window opens"; !strings.HasPrefix(r.Message, "held") { // by no plan
+			words = cmp.Or(r.Message, words)
+		}
+	}
+	switch {
+	case !wide:
+		return dashboard.Briefly(words)
+	case r.Message == "" || r.Message == words:
+		return words
+	}
+	return words + "; " + r.Message
+}
+
+// Sheet has everything but snapshots, under the names that the fields have in JSON: replay reads those.
+func (l *decisionList) Sheet() *report.Table {
+	t := report.Sheet("id", "at", "action", "namespace", "ownerKind", "owner", "uid", "strategy", "node", "start",
+		"end", "energyJoules", "carbonGrams", "cost", "carbonIntensity", "saving", "savedGrams", "reason", "message",
+		"digest", "quality")
+	for _, r := range l.Decisions.Decisions {
+		t.Add(r.ID, r.At, r.Action, r.Namespace, r.OwnerKind, r.Owner, r.UID, r.Strategy, r.Node, r.Start, r.End,
+			float64(r.Energy), float64(r.Carbon), r.Cost, r.Intensity, r.Saving, float64(r.Saved), r.Reason, r.Message,
+			r.Digest, r.Quality)
+	}
+	return t
+}

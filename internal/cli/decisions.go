@@ -1,0 +1,287 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+type decisionsFlags struct {
+	centralFlags
+	all        bool
+	since      string
+	limit      int
+	action     *choice
+	strategies []string
+	nodes      []string
+	reasons    []string
+	follow     bool
+	snapshot   string
+	output     *choice
+}
+
+// Decisions reach the central unit seconds after they were made, and after an outage of it together.
+const (
+	followEvery = 5 * time.Second
+	lateBy      = 2 * time.Minute // what is recorded so much later than what was decided after it, --follow misses
+)
+
+func newDecisions(t terminal) *cobra.Command {
+	var f decisionsFlags
+	cmd := &cobra.Command{
+		Use:   "decisions",
+		Short: "List what was decided: which work was held, let go and placed, where, why, and what that is to save",
+		Long: `List the decisions that the scheduler has recorded at the central unit, the youngest first: what was
+held until when, let go or placed, on which node, by which strategy and why. SAVES is the share of the cost of a start
+at once that a hold is expected to save. Times are in UTC.
+
+With --follow the oldest stands first, and further decisions are added as they are recorded, until the command is
+ended. -o json is what GET /api/v1/decisions of the central unit answers; with --follow it is one decision a line.
+--snapshot shows all that one decision was made on; that tells of all nodes, and needs the right to list them.`,
+		Example: `  kubenergy decisions -n shop --since 2h
+  kubenergy decisions -A --action hold --reason CheaperLater -o wide
+  kubenergy decisions -A --follow
+  kubenergy decisions -n shop --snapshot job/nightly`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd.Flags().Changed("output")); err != nil {
+				return usageError{err}
+			}
+			return f.run(cmd.Context(), t)
+		},
+	}
+	flags := cmd.Flags()
+	f.centralFlags.add(flags)
+	f.addNamespace(flags, "namespace of the work (default: that of the kubeconfig)")
+	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "decisions of all namespaces")
+	flags.StringVar(&f.since, "since", "1d", "how long ago the oldest was made, as 2h or 7d; or a time, or a day")
+	flags.IntVar(&f.limit, "limit", 100, "at most so many, the youngest")
+	f.action = choose(flags, "action", "", "action", "only", "any", "place", "hold", "release")
+	flags.StringSliceVar(&f.strategies, "strategy", nil, "only by these strategies")
+	flags.StringSliceVar(&f.nodes, "node", nil, "only placements on these nodes")
+	flags.StringSliceVar(&f.reasons, "reason", nil, "only for these reasons, as CheaperLater or DeadlineForced")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with decisions as they are recorded")
+	flags.StringVar(&f.snapshot, "snapshot", "",
+		"show what a decision was made on, as JSON: its `ID`, or job/NAME or pod/NAME for the youngest on that")
+	f.output = output(flags, "table", "wide", "json", "csv")
+	return cmd
+}
+
+func (f *decisionsFlags) check(format bool) error {
+	switch {
+	case f.all && f.namespace != "":
+		return fmt.Errorf("-A and -n %s: give one of them", f.namespace)
+	case f.limit <= 0:
+		return fmt.Errorf("--limit is %d: want more than 0", f.limit)
+	case f.snapshot != "" && (f.follow || format):
+		return errors.New("--snapshot prints one snapshot as JSON: leave out --follow and -o")
+	}
+	for _, name := range f.strategies {
+		if _, err := sched.New(name); err != nil {
+			return fmt.Errorf("--strategy: %w", err)
+		}
+	}
+	return nil
+}
+
+// query asks for the records that the flags mean.
+func (f *decisionsFlags) query(c *centralUnit, now time.Time) (*ledger.RecordQuery, error) {
+	from, err := report.ParseTime("--since", "-"+f.since, now)
+	if err != nil {
+		if from, err = report.ParseTime("--since", f.since, now); err != nil {
+			return nil, usageError{err}
+		}
+	}
+	q := &ledger.RecordQuery{From: from, Strategies: f.strategies, Limit: f.limit}
+	if !f.all {
+		q.Namespaces = []string{cmp.Or(c.home, "default")}
+	}
+	return q, nil
+}
+
+// wants reports whether a record passes the filters that the API does not have.
+func (f *decisionsFlags) wants(r *ledger.Record) bool {
+	reason := func(name string) bool { return strings.EqualFold(name, r.Reason) }
+	return (f.action.value == "any" || f.action.value == r.Action) &&
+		(len(f.nodes) == 0 || slices.Contains(f.nodes, r.Node)) &&
+		(len(f.reasons) == 0 || slices.ContainsFunc(f.reasons, reason))
+}
+
+func (f *decisionsFlags) run(ctx context.Context, t terminal) error {
+	c, err := f.connect(ctx, t)
+	if err != nil {
+		return err
+	}
+	q, err := f.query(c, t.now())
+	if err != nil {
+		return err
+	}
+	if f.snapshot != "" {
+		return f.printSnapshot(ctx, t, c, q)
+	}
+	var keep func(*ledger.Record) bool
+	if f.action.value != "any" || len(f.nodes)+len(f.reasons) > 0 {
+		keep = f.wants
+	}
+	records, since, err := c.decisions(ctx, q, keep)
+	if err != nil {
+		return err
+	}
+	records = append([]ledger.Record{}, records...) // as the API, a list of none
+	if !since.IsZero() {
+		fmt.Fprintf(t.err, "there are more decisions than the youngest %d: see --limit and --since\n", f.limit)
+	}
+	list := &decisionList{Decisions: api.Decisions{Decisions: records}, namespaces: f.all}
+	if f.follow {
+		return f.goOn(ctx, t, c, q, list)
+	}
+	if format := f.output.value; len(records) == 0 && (format == "table" || format == "wide") {
+		_, err := fmt.Fprintf(t.err, "No such decision is recorded since %s. If there should be some, %s doctor says "+
+			"whether the scheduler tells the controller.\n", q.From.Format(time.RFC3339), t.name)
+		return err
+	}
+	return t.print(list, f.output.value)
+}
+
+// goOn prints the list from the oldest on, and then each further decision once, until the context ends. A central unit
+// that is away for a while is asked again.
+func (f *decisionsFlags) goOn(ctx context.Context, t terminal, c *centralUnit, q *ledger.RecordQuery,
+	list *decisionList,
+) error {
+	seen := map[string]time.Time{}
+	q.Limit = mostRecords
+	if err := f.add(t, list, seen); err != nil {
+		return err
+	}
+	for failed := false; ctx.Err() == nil; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.after(followEvery):
+		}
+		for _, at := range seen {
+			if from := at.Add(-lateBy); from.After(q.From) {
+				q.From = from
+			}
+		}
+		maps.DeleteFunc(seen, func(_ string, at time.Time) bool { return at.Before(q.From) })
+		records, _, failure := c.decisions(ctx, q, f.wants)
+		if failure != nil && ctx.Err() == nil {
+			var err error
+			if c, err = f.again(ctx, t, c, failure, failed); err != nil {
+				return err
+			}
+		}
+		failed, list.Decisions.Decisions = failure != nil, records
+		if err := f.add(t, list, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// again returns what to ask after a failure; an error where asking again is of no use. A token is good for ten minutes.
+func (f *decisionsFlags) again(ctx context.Context, t terminal, c *centralUnit, failure error,
+	told bool,
+) (*centralUnit, error) {
+	refused, ok := errors.AsType[*refusedError](failure)
+	switch {
+	case ok && refused.status == http.StatusUnauthorized:
+		return f.connect(ctx, t)
+	case ok && refused.status < http.StatusInternalServerError && refused.status != http.StatusTooManyRequests:
+		return nil, failure
+	case !told:
+		fmt.Fprintf(t.err, "%v: asking again\n", failure)
+	}
+	return c, nil
+}
+
+// add prints what was not seen yet, the oldest first.
+func (f *decisionsFlags) add(t terminal, list *decisionList, seen map[string]time.Time) error {
+	slices.Reverse(list.Decisions.Decisions)
+	list.Decisions.Decisions = slices.DeleteFunc(list.Decisions.Decisions, func(r ledger.Record) bool {
+		_, known := seen[r.ID]
+		seen[r.ID] = r.At
+		return known
+	})
+	if len(list.Decisions.Decisions) == 0 {
+		return nil
+	}
+	if f.output.value == "json" {
+		for i := range list.Decisions.Decisions {
+			if err := json.NewEncoder(t.out).Encode(&list.Decisions.Decisions[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var b bytes.Buffer
+	if err := report.Write(&b, list, f.output.value, false); err != nil {
+		return err
+	}
+	text := b.Bytes()
+	if list.more { // under the heads that are there
+		text = text[bytes.IndexByte(text, '\n')+1:]
+	}
+	list.more = true
+	_, err := t.out.Write(text)
+	return err
+}
+
+// printSnapshot prints what the youngest decision that is meant was made on.
+func (f *decisionsFlags) printSnapshot(ctx context.Context, t terminal, c *centralUnit, q *ledger.RecordQuery) error {
+	owner := ""
+	if strings.Contains(f.snapshot, "/") {
+		kind, name, err := oneObject([]string{f.snapshot}, kindJob, kindPod)
+		if err != nil {
+			return fmt.Errorf("--snapshot: %w", err)
+		}
+		owner = strings.ToUpper(kind[:1]) + kind[1:] + "/" + name
+	}
+	q.Limit = mostRecords
+	found, _, err := c.decisions(ctx, q, func(r *ledger.Record) bool {
+		return f.wants(r) && (r.ID == f.snapshot || r.OwnerName() == owner && r.Digest != "")
+	})
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("no decision %s with a snapshot is recorded since %s: see --since, -n and -A", f.snapshot,
+			q.From.Format(time.RFC3339))
+	}
+	r := &found[0]
+	q.From, q.To, q.UID, q.Snapshots = r.At, r.At.Add(time.Millisecond), r.UID, true
+	full, _, err := c.decisions(ctx, q, func(other *ledger.Record) bool { return other.ID == r.ID })
+	switch {
+	case err != nil:
+		return err
+	case len(full) == 0 || len(full[0].Snapshot) == 0:
+		return fmt.Errorf("decision %s is recorded without its snapshot: %s", r.ID, reasonOf(r, true))
+	}
+	text, err := report.Unpacked(&full[0])
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, text, "", "  "); err != nil {
+		return fmt.Errorf("the snapshot of decision %s cannot be read: %w", r.ID, err)
+	}
+	b.WriteByte('\n')
+	_, err = t.out.Write(b.Bytes())
+	return err
+}

@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kubenergy/kubenergy/internal/benchmark"
+	"github.com/kubenergy/kubenergy/internal/cli/experiment"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+type experimentFlags struct {
+	centralFlags
+	file, out    string
+	target       *choice
+	seed         uint64
+	faster       float64
+	force, clean bool
+	allowed      []string
+}
+
+func newExperiment(t terminal) *cobra.Command {
+	var f experimentFlags
+	cmd := &cobra.Command{
+		Use:   "experiment -f experiment.yaml [flags]",
+		Short: "Compare schedulers in a living cluster: energy, CPU, latencies, with intervals",
+		Long: `Have contestants take turns, in an order that the seed shuffles, under the same load and the same
+disturbances, and report what they needed and how well they served: means and paired differences with intervals, and
+plots. The lab is a control plane of its own on this machine whose nodes are simulated; in a cluster all stands in
+namespaces of its own, which are removed, also those of a run that was killed. It says first how long it takes.
+
+A file can name programs and images as contestants. Programs run with your rights, images as administrators of the
+cluster, so each must be allowed by --allow-program. Read the file of somebody else before you run it.
+
+On a busy machine nothing is run without --force, and differences are not judged.`,
+		Example: `  kubenergy experiment -f scenarios/experiments/escheduler.yaml --faster 20
+  kubenergy experiment -f experiment.yaml --target cluster --out results/
+  kubenergy experiment --clean --target cluster`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
+	}
+	flags := cmd.Flags()
+	f.add(flags)
+	f.target = choose(flags, "target", "", "target", "where to run:", experiment.TargetLab, experiment.TargetCluster)
+	flags.StringVarP(&f.file, "filename", "f", "", "experiment file")
+	flags.StringVar(&f.out, "out", filepath.Join("out", "experiment"),
+		"directory for the report, its figures, all samples and a manifest; and, meanwhile, the lab")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed, instead of that of the file")
+	flags.Float64Var(&f.faster, "faster", 1, "by which factor all times of the file are shorter; rates stay")
+	flags.StringArrayVar(&f.allowed, "allow-program", nil,
+		"`binary` or image of a contestant, as the file names it, that may be run; may be given several times")
+	flags.BoolVar(&f.force, "force", false, "run on a busy machine too; nothing is judged then")
+	flags.BoolVar(&f.clean, "clean", false, "only remove what a killed experiment has left, as the next one does")
+	cmd.AddCommand(newExperimentServe(t))
+	return cmd
+}
+
+func (f *experimentFlags) run(cmd *cobra.Command, t terminal) error {
+	work, err := filepath.Abs(filepath.Join(f.out, "work"))
+	if err != nil {
+		return err
+	}
+	if f.clean {
+		return f.remove(cmd.Context(), t, work)
+	}
+	file, err := f.read()
+	if err != nil {
+		return usageError{err}
+	}
+	if err := file.Programs(); err != nil {
+		return err
+	}
+	notJudged, err := f.announce(t, file)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.RemoveAll(work), os.MkdirAll(work, 0o700)); err != nil { // of a run that was killed
+		return err
+	}
+	defer os.RemoveAll(work)
+	r := &experiment.Runner{File: file, Work: work}
+	if f.target.value == experiment.TargetCluster {
+		r.Kubeconfig = filepath.Join(work, "kubeconfig")
+		if err := f.write(t, r.Kubeconfig); err != nil {
+			return err
+		}
+		r.Meter = f.meter(cmd.Context(), t)
+	}
+	p := t.progress(cmd.CommandPath(), "arms")
+	defer p.close()
+	r.Told = p.tell
+	trials, manifest, err := r.Run(cmd.Context())
+	p.close()
+	if err != nil {
+		return err
+	}
+	for i := range trials {
+		if share := trials[i].Others; share > experiment.MostOthers {
+			notJudged = append(notJudged, fmt.Sprintf("in arm %d other programs used %.0f %% of this machine's "+
+				"processors", trials[i].Arm, 100*share))
+		}
+	}
+	e := report.NewExperiment(file.Name, file.Names(), trials, notJudged, []string{fmt.Sprintf("Meter: %s. What is "+
+		"modelled follows from power profiles and from what pods use, so that it goes with CPU is no finding "+
+		"(docs/how-to/experiments.md). All else is measured.", manifest["meter"])})
+	command := append([]string{t.name}, t.args...)
+	manifest["program"], manifest["commandLine"], manifest["faster"] = version(), command, f.faster
+	written, err := report.WriteExperimentDir(f.out, e, strings.Join(command, " "), version(), manifest)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(t.err, "wrote", strings.Join(written, ", "))
+	return t.print(e, "table")
+}
+
+// remove removes what an experiment that was killed has left.
+func (f *experimentFlags) remove(ctx context.Context, t terminal, work string) error {
+	if f.target.value == experiment.TargetCluster {
+		c, err := f.open(t)
+		if err != nil {
+			return err
+		}
+		if err := experiment.Clean(ctx, c); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(work)
+}
+
+func (f *experimentFlags) read() (*experiment.File, error) {
+	switch {
+	case f.file == "":
+		return nil, errors.New("want an experiment file: -f FILE")
+	case !(f.faster > 0 && f.faster <= 1e6):
+		return nil, fmt.Errorf("--faster is %v: want a factor above 0, as 60", f.faster)
+	}
+	file, err := experiment.Read(f.file, f.target.value, f.faster)
+	if err == nil {
+		err = file.Allow(f.allowed)
+	}
+	if err == nil {
+		file.Seed = cmp.Or(f.seed, file.Seed)
+	}
+	return file, err
+}
+
+// announce says how long it takes and how much room, and why nothing would be judged.
+func (f *experimentFlags) announce(t terminal, file *experiment.File) (notJudged []string, err error) {
+	fmt.Fprintf(t.err, "%s: %s of %s, %s each: about %s, and up to 0.5 GB in %s until it ends\n", file.Name,
+		report.Plural(file.Rounds, "round", "rounds"), strings.Join(file.Names(), ", "),
+		report.Span(file.Duration.Seconds()), report.Rounded(file.Takes()), f.out)
+	before := benchmark.ReadUsage()
+	time.Sleep(2 * time.Second)
+	share := before.Others()
+	if share <= experiment.MostOthers {
+		return nil, nil
+	}
+	why := fmt.Sprintf("%.0f %% of this machine's processors were in use before it began", 100*share)
+	if !f.force {
+		return nil, fmt.Errorf("%s: wait until other programs have ended, or give --force and nothing is judged", why)
+	}
+	return []string{why}, nil
+}
+
+// write writes a kubeconfig of the cluster that is meant, alone, for the programs that an experiment starts.
+func (f *clusterFlags) write(t terminal, path string) error {
+	if _, _, err := f.config(t); err != nil {
+		return err
+	}
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: f.kubeconfig, Precedence: t.kubeconfigs()}
+	config, err := rules.Load()
+	if err != nil {
+		return err
+	}
+	config.CurrentContext = cmp.Or(f.context, config.CurrentContext)
+	err = errors.Join(clientcmdapi.MinifyConfig(config), clientcmdapi.FlattenConfig(config))
+	return cmp.Or(err, clientcmd.WriteToFile(*config, path))
+}
+
+// meter returns what reads all nodes' power at the central unit; nil where there is none.
+func (f *experimentFlags) meter(ctx context.Context, t terminal) func(context.Context) (float64, string, error) {
+	c, err := f.connect(ctx, t)
+	var nodes []drawn
+	if err == nil {
+		nodes, err = c.nodes(ctx)
+	}
+	if err != nil || len(nodes) == 0 {
+		fmt.Fprintln(t.err, "energy is modelled: no node tells what it draws:", err)
+		return nil
+	}
+	return func(ctx context.Context) (watts float64, what string, err error) {
+		nodes, err := c.nodes(ctx)
+		sources := map[string]bool{}
+		for _, n := range nodes {
+			// What a virtual machine draws is in the figure of its host, where that is a node as well.
+			if !slices.ContainsFunc(nodes, func(o drawn) bool { return o.Name == n.Host }) {
+				watts += n.Watts
+				sources[fmt.Sprintf("%s (%s)", n.Source, n.Quality)] = true
+			}
+		}
+		return watts, strings.Join(slices.Sorted(maps.Keys(sources)), ", "), err
+	}
+}
+
+func newExperimentServe(t terminal) *cobra.Command {
+	var listen string
+	var work time.Duration
+	cmd := &cobra.Command{
+		Use:    "serve",
+		Short:  "Answer requests, as the services of an experiment do",
+		Hidden: true,
+		Args:   noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return experiment.Serve(cmd.Context(), listen, t.getenv("POD"), work)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", ":8080", "address to listen on")
+	cmd.Flags().DurationVar(&work, "work", 0, "CPU time that each request takes, about")
+	return cmd
+}

@@ -1,0 +1,318 @@
+// Package experiment compares schedulers in a living cluster: contestants take turns under the same load and the same
+// disturbances, and what they needed and how well they served is measured.
+package experiment
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/workload"
+)
+
+// File is an experiment as people write it.
+type File struct {
+	APIVersion  string          `json:"apiVersion"`
+	Kind        string          `json:"kind"`
+	Name        string          `json:"name"`
+	Contestants []Contestant    `json:"contestants"`       // the first is the baseline
+	Nodes       []Nodes         `json:"nodes,omitempty"`   // of the lab, all simulated
+	Objects     string          `json:"objects,omitempty"` // file of manifests for the lab, before all else
+	Load        []Load          `json:"load"`
+	Kill        Disturbance     `json:"kill,omitzero"`
+	Scale       Disturbance     `json:"scale,omitzero"`
+	WarmUp      metav1.Duration `json:"warmUp,omitzero"` // before each arm is measured
+	Duration    metav1.Duration `json:"duration"`        // of each arm's measurement
+	Rounds      int             `json:"rounds,omitempty"`
+	Seed        uint64          `json:"seed,omitempty"`
+	Image       string          `json:"image,omitempty"` // of the kubenergy program, outside the lab
+	// Monitor writes what simulated nodes draw, by the model, where the hybrid scheduler's monitor writes it.
+	Monitor bool `json:"monitor,omitempty"`
+
+	path, target string
+	names        []string // that have been read
+	err          error    // what is wrong with it
+}
+
+// Contestant is a scheduler: ours with a strategy, a program of this machine, an image that a cluster runs, or one that
+// runs already. One of which nothing is said is stock: in the lab kube-scheduler's own profile, elsewhere the cluster's
+// own scheduler.
+type Contestant struct {
+	Name          string   `json:"name"`
+	Strategy      string   `json:"strategy,omitempty"`
+	Binary        string   `json:"binary,omitempty"`
+	Image         string   `json:"image,omitempty"`         // in a cluster; with a strategy one of kubenergy-scheduler
+	Args          []string `json:"args,omitempty"`          // of either; a binary's $(KUBECONFIG) is a kubeconfig
+	SchedulerName string   `json:"schedulerName,omitempty"` // that pods ask for
+}
+
+// Nodes are equal simulated nodes. Of the labels kubenergy.io/power-profile says what they draw.
+type Nodes struct {
+	Name   string            `json:"name"`
+	Count  int               `json:"count,omitempty"`
+	CPU    resource.Quantity `json:"cpu"`
+	Memory resource.Quantity `json:"memory"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// Load is pods that the contestants schedule: services, which have replicas; stress, which has a utilisation; Jobs,
+// which run for some time; or those of a trace.
+type Load struct {
+	Name        string            `json:"name"`
+	Count       int               `json:"count,omitempty"` // of services, of stress's pods, of Jobs
+	CPU         resource.Quantity `json:"cpu,omitzero"`    // that a pod requests
+	Memory      resource.Quantity `json:"memory,omitzero"`
+	Replicas    int32             `json:"replicas,omitempty"`
+	PerSecond   float64           `json:"requestsPerSecond,omitempty"` // to all of them together
+	Work        metav1.Duration   `json:"work,omitzero"`               // CPU time of a request, about
+	Utilisation float64           `json:"utilisation,omitempty"`       // of the requested CPU
+	Run         metav1.Duration   `json:"run,omitzero"`                // on the fastest node, by its class
+	Every       metav1.Duration   `json:"every,omitzero"`
+	After       string            `json:"after,omitempty"` // other Jobs: each begins when its own of them has ended
+	Class       string            `json:"class,omitempty"` // of work
+	Image       string            `json:"image,omitempty"` // of Jobs, outside the lab; default: kubenergy stress
+	Args        []string          `json:"args,omitempty"`
+	Trace       string            `json:"trace,omitempty"` // file; its jobs that come within an arm
+	Format      string            `json:"format,omitempty"`
+
+	jobs []sched.Job // submitted so long after the beginning of 1970
+}
+
+// Disturbance happens every so often: ready pods are killed, or all services get their next number of replicas.
+type Disturbance struct {
+	Pods     int             `json:"pods,omitempty"`
+	Replicas []int32         `json:"replicas,omitempty"`
+	Every    metav1.Duration `json:"every,omitzero"`
+}
+
+// Read reads an experiment file strictly. All its times are made so many times shorter; rates of requests stay.
+func Read(path, target string, faster float64) (*File, error) {
+	f := &File{target: target, Rounds: report.LeastRounds}
+	if err := sim.ReadDocument(path, "Experiment", f); err != nil {
+		return nil, err
+	}
+	f.path, _ = filepath.Abs(path)
+	times := []*metav1.Duration{&f.Duration, &f.WarmUp, &f.Kill.Every, &f.Scale.Every}
+	for i := range f.Load {
+		times = append(times, &f.Load[i].Run, &f.Load[i].Every)
+	}
+	for _, d := range times {
+		d.Duration = time.Duration(float64(d.Duration) / faster)
+	}
+	f.check()
+	f.checkTarget()
+	for i := range f.Contestants {
+		f.checkContestant(&f.Contestants[i])
+	}
+	for i := range f.Load {
+		f.checkLoad(&f.Load[i], f.Load[:i])
+		err := f.Load[i].plan(f, faster)
+		f.refuse(err != nil, "%w", err)
+	}
+	if f.err != nil {
+		return nil, fmt.Errorf("%s: %w", path, f.err)
+	}
+	return f, nil
+}
+
+// refuse adds to what is wrong.
+func (f *File) refuse(wrong bool, format string, args ...any) {
+	err := fmt.Errorf(format, args...)
+	switch {
+	case wrong && f.err == nil:
+		f.err = err
+	case wrong:
+		f.err = fmt.Errorf("%w; %w", f.err, err)
+	}
+}
+
+var nameForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$`)
+
+// checkName refuses a name that is none, or that another of its kind has.
+func (f *File) checkName(of, name string) {
+	f.refuse(!nameForm.MatchString(name) || slices.Contains(f.names, of+name),
+		"%s: the name %q comes twice, or is none: want at most 30 lower-case letters, digits and -, a letter first "+
+			"and no - last", of, name)
+	f.names = append(f.names, of+name)
+}
+
+func (f *File) check() {
+	f.refuse(len(f.Contestants) < 2, "contestants: want two or more")
+	f.refuse(len(f.Load) == 0, "load is missing: want services, stress, Jobs or a trace")
+	f.refuse(f.Duration.Duration < time.Second, "want a duration of a second or more, after --faster")
+	f.refuse(f.WarmUp.Duration < 0 || f.Rounds < 1, "want rounds, 1 or more, and warmUp, 0s or more")
+	k, s := &f.Kill, &f.Scale
+	f.refuse(k.Pods < 0 || k.Every.Duration < 0 || (k.Pods > 0) != (k.Every.Duration > 0),
+		"kill: want pods, 1 or more, and every, more than 0s")
+	f.refuse(s.Every.Duration < 0 || (len(s.Replicas) > 0) != (s.Every.Duration > 0) ||
+		slices.ContainsFunc(s.Replicas, func(n int32) bool { return n < 0 }),
+		"scale: want replicas, 0 or more each, and every, more than 0s")
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		n.Count = max(n.Count, 1)
+		f.checkName("nodes", n.Name)
+		f.refuse(n.CPU.Sign() <= 0 || n.Memory.Sign() <= 0, "nodes: %s: want cpu and memory, as 4 and 16Gi", n.Name)
+	}
+}
+
+// checkTarget refuses what the target would not read: an experiment that leaves something out is another one.
+func (f *File) checkTarget() {
+	if f.target == TargetCluster {
+		f.refuse(f.Image == "", "image is missing: the cluster needs one of the kubenergy program")
+		f.refuse(len(f.Nodes) > 0 || f.Objects != "" || f.Monitor,
+			"nodes, objects and monitor are of the lab: leave them out, or --target cluster")
+		return
+	}
+	f.refuse(f.target == TargetLab && len(f.Nodes) == 0, "nodes are missing: the lab simulates them")
+	f.refuse(f.Image != "", "image: the lab runs no images; leave it out, or give --target cluster")
+	if f.Objects != "" {
+		_, err := os.Stat(f.beside(f.Objects))
+		f.refuse(err != nil, "objects: %w", err)
+	}
+}
+
+func (f *File) checkContestant(c *Contestant) {
+	f.checkName("contestants", c.Name)
+	where, _, waits := strings.Cut(c.Strategy, "+")
+	f.refuse(waits, "contestants: %s: want the strategy %q without +: what waits is not compared here", c.Name, where)
+	_, err := sched.New(cmp.Or(where, "energy"))
+	f.refuse(err != nil, "contestants: %s: %w", c.Name, err)
+	theirs := c.Strategy == "" && c.Binary+c.Image != ""
+	f.refuse(c.Binary != "" && c.Strategy+c.Image != "", "contestants: %s: a binary goes with no strategy or image",
+		c.Name)
+	f.refuse(c.Image != "" && f.target == TargetLab,
+		"contestants: %s: image: the lab runs no images; give binary, or --target cluster", c.Name)
+	f.refuse(theirs && c.SchedulerName == "",
+		"contestants: %s: schedulerName is missing: which pods does it schedule?", c.Name)
+	f.refuse(!theirs && len(c.Args) > 0, "contestants: %s: args are of a binary, or of an image without a strategy",
+		c.Name)
+	f.refuse(c.SchedulerName != "" && c.Strategy != "", "contestants: %s: schedulerName goes with no strategy", c.Name)
+	f.refuse(c.SchedulerName != "" && c.Strategy == "" && !theirs && f.target == TargetLab,
+		"contestants: %s: a schedulerName without binary or image needs --target cluster", c.Name)
+	if c.Binary != "" {
+		_, err := exec.LookPath(f.beside(c.Binary))
+		f.refuse(err != nil, "contestants: %s: binary: %w", c.Name, err)
+	}
+}
+
+// checkLoad finds what is wrong with an entry that comes after others.
+func (f *File) checkLoad(l *Load, before []Load) {
+	kinds := 0
+	for _, is := range []bool{l.Replicas > 0, l.Utilisation > 0, l.Run.Duration > 0, l.Trace != ""} {
+		if is {
+			kinds++
+		}
+	}
+	l.Count = max(l.Count, 1)
+	f.checkName("load", l.Name)
+	f.refuse(l.Name == probe, "load: the name %s is taken: a pod that each arm begins with has it", probe)
+	f.refuse(kinds != 1, "load: %s: want one of replicas, utilisation, run and trace", l.Name)
+	f.refuse(l.Trace == "" && l.CPU.Sign() <= 0, "load: %s: want cpu, as 250m", l.Name)
+	f.refuse(l.PerSecond < 0 || l.Work.Duration < 0 || l.PerSecond > 0 && l.Replicas == 0 || l.Utilisation > 1,
+		"load: %s: want requestsPerSecond, of services, and work, 0 or more, and a utilisation of 1 or less", l.Name)
+	f.refuse(l.Run.Duration <= 0 && (l.Every.Duration != 0 || l.Class+l.After+l.Image != ""),
+		"load: %s: every, class, after and image are of Jobs, which have run", l.Name)
+	f.refuse(l.Image != "" && f.target == TargetLab,
+		"load: %s: image: the lab runs no images; leave it out, or give --target cluster", l.Name)
+	f.refuse(l.Image == "" && len(l.Args) > 0, "load: %s: args are of an image", l.Name)
+	f.refuse(l.After != "" && !slices.ContainsFunc(before, func(o Load) bool {
+		return o.Name == l.After && l.Run.Duration > 0 && len(o.jobs) >= l.Count
+	}), "load: %s: there are not as many Jobs called %q before it", l.Name, l.After)
+}
+
+// plan says when which Jobs come, those of a trace if they come within an arm.
+func (l *Load) plan(f *File, faster float64) error {
+	if l.Memory.IsZero() {
+		l.Memory = resource.MustParse("64Mi")
+	}
+	for i := 0; l.Run.Duration > 0 && i < l.Count; i++ {
+		l.jobs = append(l.jobs, sched.Job{
+			Submitted: time.Unix(0, int64(i)*int64(l.Every.Duration)), Duration: l.Run.Duration,
+			Request: sched.Resources{MilliCPU: l.CPU.MilliValue(), Memory: l.Memory.Value()}, Class: l.Class,
+		})
+	}
+	if l.Trace == "" {
+		return nil
+	}
+	trace, err := workload.Load(f.beside(l.Trace), l.Format, time.Unix(0, 0).UTC())
+	if err != nil {
+		return err
+	}
+	sooner := func(d time.Duration) time.Duration { return time.Duration(float64(d) / faster) }
+	began := trace.Jobs[0].Submitted
+	for _, j := range trace.Jobs {
+		j.Duration, j.Submitted = sooner(j.Duration), time.Unix(0, int64(sooner(j.Submitted.Sub(began))))
+		if j.Submitted.Before(time.Unix(0, int64(f.Duration.Duration))) {
+			l.jobs = append(l.jobs, j)
+		}
+	}
+	return nil
+}
+
+// beside returns a file that the experiment names.
+func (f *File) beside(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(f.path), name)
+}
+
+// Allow returns an error if a contestant is a program or an image that is not among allowed. The file may come from
+// somebody else, and its programs run with the rights of the user or of the cluster's administrator.
+func (f *File) Allow(allowed []string) error {
+	for _, c := range f.Contestants {
+		if name := c.Binary + c.Image; name != "" && !slices.Contains(allowed, name) {
+			return fmt.Errorf("%s: contestants: %s: it would run %q with your rights: if you trust that, give "+
+				"--allow-program=%s", f.path, c.Name, name, name)
+		}
+	}
+	return nil
+}
+
+// Programs fails where one of ours is missing that the experiment starts.
+func (f *File) Programs() (err error) {
+	if f.target == TargetLab {
+		_, err = program("kubenergy-lab")
+	}
+	for _, c := range f.Contestants {
+		if err == nil && c.Binary+c.Image == "" && (c.Strategy != "" || f.target == TargetLab) {
+			_, err = program("kubenergy-scheduler")
+		}
+	}
+	return err
+}
+
+// Names returns the contestants' names.
+func (f *File) Names() []string {
+	return report.Each(f.Contestants, func(c Contestant) string { return c.Name })
+}
+
+// order is whose turn it is: in each round all contestants, as the seed shuffles them.
+func (f *File) order() (turns []*Contestant) {
+	r := rand.New(rand.NewPCG(f.Seed, 0))
+	for range f.Rounds {
+		for _, k := range r.Perm(len(f.Contestants)) {
+			turns = append(turns, &f.Contestants[k])
+		}
+	}
+	return turns
+}
+
+// Takes is about how long the experiment takes.
+func (f *File) Takes() time.Duration {
+	const around = 20 * time.Second // of each arm
+	return time.Minute + time.Duration(f.Rounds*len(f.Contestants))*(f.Duration.Duration+f.WarmUp.Duration+around)
+}

@@ -1,0 +1,272 @@
+package experiment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/deploy"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+// Where an experiment runs: in a lab that it starts, or in a cluster that there is.
+const (
+	TargetLab     = "lab"
+	TargetCluster = "cluster"
+)
+
+const patience = 5 * time.Minute
+
+// Runner runs an experiment.
+type Runner struct {
+	File       *File
+	Work       string // its own folder, for what the lab and the contestants write
+	Kubeconfig string // of the cluster; the lab's is found when it has started
+	Told       func(done, all int)
+	// Meter returns what all nodes draw by meters, and what they are; nil: there is none, and energy is modelled.
+	Meter func(context.Context) (watts float64, what string, err error)
+
+	run    string
+	client kubernetes.Interface
+	config *rest.Config
+	meter  string // what it was, or what energy was modelled from
+}
+
+// Run carries the experiment out and returns what was measured, and with what. It leaves nothing in the cluster.
+func (r *Runner) Run(ctx context.Context) (trials []report.ExperimentTrial, manifest map[string]any, err error) {
+	began, load := time.Now().UTC(), proc("loadavg")
+	r.run = began.Format("20060102-150405")
+	if r.File.target == TargetLab {
+		stop, err := r.startLab(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer stop()
+	}
+	if r.config, err = clientcmd.BuildConfigFromFlags("", r.Kubeconfig); err != nil {
+		return nil, nil, err
+	}
+	r.config.QPS = -1 // requests must not wait for each other
+	if r.client, err = kubernetes.NewForConfig(r.config); err != nil {
+		return nil, nil, err
+	}
+	if err := Clean(ctx, r.client); err != nil { // of a run that was killed
+		return nil, nil, err
+	}
+	if err := r.addNodes(ctx); err != nil {
+		return nil, nil, err
+	}
+	version, err := r.client.Discovery().ServerVersion()
+	if err != nil {
+		return nil, nil, err
+	}
+	order := r.File.order()
+	for i, c := range order {
+		r.Told(i, len(order))
+		a := &arm{
+			Runner: r, Contestant: c, number: i + 1, round: 1 + i/len(r.File.Contestants),
+			namespace: fmt.Sprintf("experiment-%s-%d", r.run, i+1),
+		}
+		var trial *report.ExperimentTrial
+		if trial, err = a.run(ctx); err == nil {
+			err = Clean(ctx, r.client)
+		}
+		if err != nil {
+			err = fmt.Errorf("arm %d, %s: %w", i+1, c.Name, err)
+			break
+		}
+		trials = append(trials, *trial)
+	}
+	// What is removed must be gone even where the experiment was interrupted.
+	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	err = cmp.Or(err, Clean(clean, r.client))
+	return trials, map[string]any{
+		"apiVersion": "kubenergy.io/v1alpha1", "kind": "ExperimentManifest", "target": r.File.target,
+		"kubernetes": version.GitVersion, "meter": r.meter, "experiment": r.File,
+		"go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH, "cpus": runtime.NumCPU(),
+		"kernel": proc("sys/kernel/osrelease"), "loadAverageBefore": load, "loadAverageAfter": proc("loadavg"),
+		"began": began, "ended": time.Now().UTC(),
+	}, err
+}
+
+// proc is the first line of a file below /proc; "" where there is none.
+func proc(name string) string {
+	text, _ := os.ReadFile("/proc/" + name)
+	line, _, _ := strings.Cut(string(text), "\n")
+	return line
+}
+
+// startLab starts a control plane without nodes and without a scheduler as a child that dies with us.
+func (r *Runner) startLab(ctx context.Context) (stop func(), err error) {
+	path, err := program("kubenergy-lab")
+	if err != nil {
+		return nil, err
+	}
+	lab, err := start(filepath.Join(r.Work, "lab.log"), "", path, "up", "--bare", "--dir", r.Work)
+	if err != nil {
+		return nil, err
+	}
+	home := filepath.Join(r.Work, "cluster")
+	r.Kubeconfig = filepath.Join(home, "kubeconfig")
+	err = eventually(ctx, "the lab is ready", func() (bool, error) {
+		_, err := os.Stat(filepath.Join(home, "ready"))
+		return err == nil, lab.lives()
+	})
+	for _, part := range []string{"", "status"} {
+		if err == nil && r.File.Objects != "" {
+			err = r.apply(ctx, path, part)
+		}
+	}
+	if err != nil {
+		lab.stop()
+	}
+	return lab.stop, err
+}
+
+// apply applies the experiment's objects, or their part that is a subresource.
+func (r *Runner) apply(ctx context.Context, lab, part string) error {
+	text, err := os.ReadFile(r.File.beside(r.File.Objects))
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC().Truncate(time.Hour).Format(time.RFC3339)
+	cmd := exec.CommandContext(ctx, lab, "kubectl", "apply", "--server-side", "--subresource="+part, "-f-")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+r.Kubeconfig)
+	cmd.Stdin = strings.NewReader(strings.ReplaceAll(string(text), "${NOW}", now))
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("objects: %w: %s", err, said)
+	}
+	return nil
+}
+
+// addNodes adds the lab's nodes, and returns when it has taken charge of them.
+func (r *Runner) addNodes(ctx context.Context) error {
+	if r.File.target != TargetLab {
+		return nil
+	}
+	all := 0
+	for _, group := range r.File.Nodes {
+		capacity := corev1.ResourceList{
+			corev1.ResourceCPU: group.CPU, corev1.ResourceMemory: group.Memory,
+			corev1.ResourcePods: *resource.NewQuantity(250, resource.DecimalSI),
+		}
+		for i := range group.Count {
+			name := app(group.Name, i)
+			labels := map[string]string{corev1.LabelHostname: name}
+			maps.Copy(labels, group.Labels)
+			_, err := r.client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{
+					Name: name, Labels: labels, Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
+				},
+				Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
+			}, metav1.CreateOptions{})
+			if err != nil {
+				return fmt.Errorf("adding nodes: %w", err)
+			}
+		}
+		all += group.Count
+	}
+	return eventually(ctx, "the lab has taken charge of its nodes", func() (bool, error) {
+		leases, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
+		return err == nil && len(leases.Items) >= all, err
+	})
+}
+
+// startScheduler starts a contestant, unless it runs already.
+func (a *arm) startScheduler(ctx context.Context) (err error) {
+	c := a.Contestant
+	a.scheduler = cmp.Or(c.SchedulerName, corev1.DefaultSchedulerName)
+	var args []string
+	switch {
+	case c.Image != "":
+		return a.startImage(ctx)
+	case c.Binary != "":
+		args = []string{a.File.beside(c.Binary)}
+		for _, arg := range c.Args {
+			args = append(args, strings.ReplaceAll(arg, "$(KUBECONFIG)", a.Kubeconfig))
+		}
+	case c.Strategy != "" || a.File.target == TargetLab:
+		args, err = a.ours()
+	}
+	if err != nil || args == nil {
+		return err
+	}
+	a.process, err = start(filepath.Join(a.Work, c.Name+".log"), a.Kubeconfig, args...)
+	return err
+}
+
+// ours returns what runs our scheduler, with the shipped profile and a strategy that scores every pod; without a
+// strategy as kube-scheduler.
+func (a *arm) ours() ([]string, error) {
+	path, err := program("kubenergy-scheduler")
+	args := []string{path, "--secure-port=0", "--leader-elect=false"}
+	if err != nil || a.Strategy == "" {
+		return append(args, "--kubeconfig="+a.Kubeconfig), err
+	}
+	a.scheduler = "experiment-" + a.Name
+	file := filepath.Join(a.Work, a.scheduler+".yaml")
+	text := schedulerConfig(a.scheduler, a.Kubeconfig, a.Strategy)
+	return append(args, "--config="+file), os.WriteFile(file, text, 0o600)
+}
+
+// schedulerConfig is the shipped configuration with its first profile alone.
+func schedulerConfig(name, kubeconfig, strategy string) []byte {
+	profile, _, _ := strings.Cut(string(deploy.SchedulerConfig), "\n- schedulerName: compute-gardener-scheduler\n")
+	return []byte(strings.NewReplacer("schedulerName: kubenergy\n", "schedulerName: "+name+"\n",
+		"clientConnection:\n", fmt.Sprintf("clientConnection:\n  kubeconfig: %q\n", kubeconfig),
+		"strategy: carbon\n", "strategy: "+strategy+"\n", "scope: Marked\n", "scope: All\n").Replace(profile))
+}
+
+// Clean removes what experiments have made in a cluster, and returns when it is gone.
+func Clean(ctx context.Context, client kubernetes.Interface) error {
+	return eventually(ctx, "what is removed is gone", func() (bool, error) {
+		all, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelExperiment})
+		if err != nil {
+			return false, err
+		}
+		for _, n := range all.Items {
+			if n.DeletionTimestamp == nil {
+				err = cmp.Or(err, client.CoreV1().Namespaces().Delete(ctx, n.Name, metav1.DeleteOptions{}))
+			}
+		}
+		err = cmp.Or(err, client.RbacV1().ClusterRoleBindings().DeleteCollection(ctx, metav1.DeleteOptions{},
+			metav1.ListOptions{LabelSelector: v1alpha1.LabelExperiment}))
+		return len(all.Items) == 0, unless(apierrors.IsNotFound, err)
+	})
+}
+
+// unless is an error, but not one of a kind.
+func unless(is func(error) bool, err error) error {
+	if is(err) {
+		return nil
+	}
+	return err
+}
+
+// eventually waits until done reports true. It fails at the first error.
+func eventually(ctx context.Context, what string, done func() (bool, error)) error {
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) { return done() })
+	if err != nil {
+		return fmt.Errorf("waiting until %s: %w", what, err)
+	}
+	return nil
+}

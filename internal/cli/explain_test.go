@@ -1,0 +1,516 @@
+package cli
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+const podPath = "/api/v1/namespaces/ns/pods"
+
+// twoSites is a cluster with a clean and a dirty zone, and nodes that differ in more than that.
+func twoSites(t *testing.T) *apiServer {
+	t.Helper()
+	a := newAPIServer(t)
+	a.add(t, leasePath, lease(schedulerName, 3*time.Second))
+	a.add(t, zonePath, zone("DE"))
+	clean := zone("FR")
+	clean.Spec.Default = false
+	for i := range clean.Status.Carbon.Values {
+		clean.Status.Carbon.Values[i] /= 10
+	}
+	clean.Status.Carbon.Now, clean.Status.Carbon.Low, clean.Status.Carbon.High = 30, nil, nil
+	a.add(t, zonePath, clean)
+	a.add(t, profilePath, profile("small", map[string]string{"kind": "small"}, 20, 60))
+	a.add(t, profilePath, profile("big", map[string]string{"kind": "big"}, 100, 400))
+	a.add(t, nodePath, node("de-small", map[string]string{"kind": "small"}))
+	a.add(t, nodePath, node("de-big", map[string]string{"kind": "big"}))
+	a.add(t, nodePath, node("fr-small", map[string]string{"kind": "small", v1alpha1.LabelSite: "FR"}))
+	full := node("full", map[string]string{"kind": "small"})
+	full.Status.Allocatable[v1.ResourceCPU] = quantity("3")
+	a.add(t, nodePath, full)
+	tainted := node("tainted", map[string]string{"kind": "small"})
+	tainted.Spec.Taints = []v1.Taint{{Key: "gpu", Value: "yes", Effect: v1.TaintEffectNoSchedule}}
+	a.add(t, nodePath, tainted)
+	cordoned := node("cordoned", map[string]string{"kind": "small"})
+	cordoned.Spec.Unschedulable = true
+	a.add(t, nodePath, cordoned)
+	running := markedPod("running")
+	running.Spec.NodeName = "full"
+	running.Status.Phase = v1.PodRunning
+	a.add(t, podPath, running)
+	a.add(t, "/api/v1/namespaces", &v1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{
+		Name: "ns", Labels: map[string]string{v1alpha1.LabelMode: "enforce"},
+	}})
+	return a
+}
+
+func markedPod(name string) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: created(name, testNow.Add(-time.Hour))}
+	p.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "8h", v1alpha1.AnnotationExpectedDuration: "2h"}
+	p.Spec = podSpec()
+	p.Status.Phase = v1.PodPending
+	return p
+}
+
+func podSpec() v1.PodSpec {
+	return v1.PodSpec{SchedulerName: policy.SchedulerName, Containers: []v1.Container{{
+		Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
+			v1.ResourceCPU: quantity("2"), v1.ResourceMemory: quantity("1Gi"),
+		}},
+	}}}
+}
+
+func workJob(name string) *batchv1.Job {
+	j := heldJob(name)
+	j.CreationTimestamp = metav1.NewTime(testNow.Add(-time.Hour))
+	j.Annotations = map[string]string{
+		v1alpha1.AnnotationAllowedDelay: "8h", v1alpha1.AnnotationExpectedDuration: "2h",
+		v1alpha1.AnnotationHeldUntil:   testNow.Add(3 * time.Hour).Format(time.RFC3339),
+		v1alpha1.AnnotationLatestStart: testNow.Add(7 * time.Hour).Format(time.RFC3339),
+		v1alpha1.AnnotationHeldReason:  "held until 2026-03-02T12:00:00Z: saves an estimated 67%",
+	}
+	j.Spec.Template.Spec = podSpec()
+	return j
+}
+
+func explained(t *testing.T, a *apiServer, args ...string) *explanation {
+	t.Helper()
+	code, stdout, stderr := a.run(t, append([]string{"explain", "-n", "ns", "-o", "json"}, args...)...)
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	var x explanation
+	if err := json.Unmarshal([]byte(stdout), &x); err != nil {
+		t.Fatal(err)
+	}
+	return &x
+}
+
+func TestExplainAHeldJob(t *testing.T) {
+	a := twoSites(t)
+	a.add(t, jobsIn("ns"), workJob("nightly"))
+	code, stdout, stderr := a.run(t, "explain", "job", "nightly", "-n", "ns")
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	golden(t, "explain_job.golden", stdout)
+
+	x := explained(t, a, "job/nightly")
+	if x.State != stateHeld || !x.HeldUntil.Equal(testNow.Add(3*time.Hour)) ||
+		!x.LatestStart.Equal(testNow.Add(7*time.Hour)) {
+		t.Errorf("%s until %v, latest %v", x.State, x.HeldUntil, x.LatestStart)
+	}
+	if d := x.Decision; !d.Held || !d.Until.Equal(testNow.Add(3*time.Hour)) || d.Saving < 0.6 {
+		t.Errorf("decided %+v", x.Decision)
+	}
+	de := x.Compare[slices.IndexFunc(x.Compare, func(c dashboard.Comparison) bool { return c.Site == "DE" })]
+	if *de.CarbonNow != 300 || *de.CarbonOver != 300 || *de.CarbonThen != 100 {
+		t.Errorf("DE: %v now, %v over the run, %v then", *de.CarbonNow, *de.CarbonOver, *de.CarbonThen)
+	}
+	var ranked, out []string
+	for _, r := range x.Placement.Ranked {
+		ranked = append(ranked, r.Node)
+	}
+	for _, o := range x.Placement.Out {
+		out = append(out, o.Node+": "+o.Why)
+	}
+	if got, want := strings.Join(ranked, " "), "fr-small de-small de-big"; got != want {
+		t.Errorf("ranked %s, want %s", got, want)
+	}
+	if got, want := strings.Join(out, "; "),
+		"cordoned: cordoned; full: not enough CPU; tainted: taint gpu=yes:NoSchedule"; got != want {
+		t.Errorf("out: %s, want %s", got, want)
+	}
+	if code, stdout, _ := a.run(t, "explain", "job", "nightly", "-n", "ns", "-o", "yaml"); code != 0 ||
+		yaml.UnmarshalStrict([]byte(stdout), new(explanation)) != nil {
+		t.Errorf("exit code %d, not YAML of ours:\n%s", code, stdout)
+	}
+	if a.writes > 0 {
+		t.Errorf("explain wrote %d times", a.writes)
+	}
+}
+
+// A node that is too hot is out, and why is told; where the controller cannot be asked, so is that.
+func TestExplainAHotNode(t *testing.T) {
+	a := twoSites(t)
+	a.add(t, podPath, markedPod("train"))
+	limited := profile("small", map[string]string{"kind": "small"}, 20, 60)
+	limited.Spec.MaxTemperatureCelsius = 85
+	a.add(t, profilePath, limited)
+	x := explained(t, a, "pod/train")
+	if !slices.ContainsFunc(x.Unseen, func(s string) bool { return strings.HasPrefix(s, "temperatures of nodes") }) ||
+		len(x.Placement.Ranked) != 3 {
+		t.Errorf("without a controller: %q, %+v", x.Unseen, x.Placement)
+	}
+	hot := sched.Heat{Celsius: 91.4, Limit: 85, AsOf: testNow.Add(-time.Minute), Hot: true}
+	old := sched.Heat{Celsius: 99, Limit: 85, AsOf: testNow.Add(-time.Hour), Hot: true}
+	a.central = map[string]any{"/api/v1/nodes/power": api.NodesPower{Nodes: []api.NodePower{
+		{Node: "fr-small", Temperature: hot}, {Node: "de-small", Temperature: old}, {Node: "de-big"},
+	}}}
+	x = explained(t, a, "pod/train")
+	want := dashboard.NodeOut{
+		Node: "fr-small", Why: "is too hot, 91 °C: the limit is 85 °C, and it takes pods again at 80 °C",
+	}
+	if !slices.Contains(x.Placement.Out, want) || len(x.Placement.Ranked) != 2 || len(x.Unseen) > 0 {
+		t.Errorf("%+v, unseen %q", x.Placement, x.Unseen)
+	}
+}
+
+func TestExplainAPod(t *testing.T) {
+	a := twoSites(t)
+	p := markedPod("train")
+	p.Annotations[v1alpha1.AnnotationMaxPower] = "100"
+	p.Annotations["compute-gardener-scheduler.kubernetes.io/pue"] = "1.4"
+	p.Annotations["compute-gardener-scheduler.kubernetes.io/energy-budget-kwh"] = "3"
+	a.add(t, podPath, p)
+	code, stdout, stderr := a.run(t, "explain", "pod", "train", "-n", "ns")
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	golden(t, "explain_pod.golden", stdout)
+	if x := explained(t, a, "pod/train"); len(x.Placement.Out) != 4 || x.Placement.Out[1].Node != "de-big" {
+		t.Errorf("out: %+v, want de-big among them: it draws 400 W", x.Placement.Out)
+	}
+}
+
+// What a hold saves in grams is what the tables beside it come to: the energy of the node that is ranked first, times what
+// the intensity of its site is less. What the scheduler said, at a nominal power, is not shown beside it.
+func TestGramsOfAHold(t *testing.T) {
+	a := twoSites(t)
+	j := workJob("nightly")
+	j.Spec.Parallelism = new(int32(3))
+	j.Annotations[v1alpha1.AnnotationHeldReason] = "held until 2026-03-02T12:00:00Z: saves an estimated 67% (0.96 gCO2e)"
+	a.add(t, jobsIn("ns"), j)
+	x := explained(t, a, "job/nightly")
+	best := x.Placement.Ranked[0]
+	site := x.Compare[slices.IndexFunc(x.Compare, func(c dashboard.Comparison) bool { return c.Site == best.Site })]
+	want := 3 * *best.WattHours / 1000 * (*site.CarbonOver - *site.CarbonThen)
+	if math.Abs(x.Decision.Grams-want) > 1e-9 || want < 1 || !strings.Contains(x.Decision.Text, "(1.2 gCO2e)") {
+		t.Errorf("%v g and %q, want the %v g of three pods at %s", x.Decision.Grams, x.Decision.Text, want, best.Node)
+	}
+	if strings.Contains(x.Sentence, "gCO2e") {
+		t.Errorf("two figures of what is saved: %s", x.Sentence)
+	}
+}
+
+// Of a Job that was held and has started, both times are told: that of the plan and the real one.
+func TestExplainWhenAHeldJobStarted(t *testing.T) {
+	for after, says := range map[time.Duration]string{
+		0: "as planned", 2 * time.Second: "2s later", -4 * time.Minute: "4 min earlier",
+	} {
+		a := twoSites(t)
+		j := workJob("nightly")
+		j.Labels, j.Spec.Suspend = nil, new(false)
+		started := metav1.NewTime(testNow.Add(3 * time.Hour).Add(after))
+		j.Status.StartTime, j.Status.Active, j.Status.Ready = &started, 1, new(int32(1))
+		a.add(t, jobsIn("ns"), j)
+		code, stdout, stderr := a.run(t, "explain", "job", "nightly", "-n", "ns")
+		want := "Planned start: " + testNow.Add(3*time.Hour).Format(time.RFC3339) + "\nActual start: " +
+			started.Format(time.RFC3339) + " (" + says + ")\n"
+		if code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d, %s\n%s\nwant\n%s", code, stderr, stdout, want)
+		}
+	}
+	a := twoSites(t)
+	a.add(t, jobsIn("ns"), workJob("nightly"))
+	if x := explained(t, a, "job/nightly"); x.Planned != nil || x.Started != nil {
+		t.Errorf("it is held, and started at %v", x.Started)
+	}
+}
+
+// A static pod comes with its node, as the pods of a DaemonSet do: a node with no others may sleep, and waking it costs
+// more than using one that is awake.
+func TestExplainCountsNodesOfStaticPodsAsEmpty(t *testing.T) {
+	a := newAPIServer(t)
+	a.add(t, zonePath, zone("DE"))
+	sleeps := profile("sleeps", map[string]string{"kind": "sleeps"}, 20, 60)
+	sleeps.Spec.SleepWatts = new(0.0)
+	a.add(t, profilePath, sleeps)
+	for name, owner := range map[string]string{"a-static": "Node", "b-daemon": "DaemonSet", "c-busy": "ReplicaSet"} {
+		a.add(t, nodePath, node(name, map[string]string{
+			"kind": "sleeps", v1alpha1.LabelPowerState: v1alpha1.PowerAsleep,
+		}))
+		p := markedPod("on-" + name)
+		p.Spec.NodeName, p.Status.Phase = name, v1.PodRunning
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: "owner", Controller: new(true)}}
+		a.add(t, podPath, p)
+	}
+	a.add(t, podPath, markedPod("train"))
+	cost := map[string]float64{}
+	for _, r := range explained(t, a, "pod/train").Placement.Ranked {
+		cost[r.Node] = *r.Cost
+	}
+	if cost["a-static"] != cost["b-daemon"] || cost["a-static"] <= cost["c-busy"] {
+		t.Errorf("costs %v: want that of a-static and b-daemon equal, and above that of c-busy", cost)
+	}
+}
+
+func TestExplainStates(t *testing.T) {
+	a := twoSites(t)
+	a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "quiet", Labels: map[string]string{v1alpha1.LabelMode: "shadow"},
+	}})
+	pod := func(change func(*v1.Pod)) metav1.Object {
+		p := markedPod("p")
+		change(p)
+		return p
+	}
+	job := func(change func(*batchv1.Job)) metav1.Object {
+		j := workJob("j")
+		change(j)
+		return j
+	}
+	for name, c := range map[string]struct {
+		object      metav1.Object
+		in          string
+		state, says string
+	}{
+		"bound": {pod(func(p *v1.Pod) { p.Spec.NodeName = "n1" }), "ns", stateBound, "bound to n1"},
+		"running": {
+			pod(func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = "n1", v1.PodRunning }), "ns",
+			stateRunning, "runs on n1",
+		},
+		"finished pod": {
+			pod(func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), "ns", stateFinished,
+			"Succeeded",
+		},
+		"gated by others": {
+			pod(func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "x"}} }), "ns",
+			stateSuspended, "not ours",
+		},
+		"held pod": {pod(held), "ns", stateHeld, "The scheduler said: cleaner at noon"},
+		"fits nowhere": {pod(func(p *v1.Pod) {
+			p.Status.Conditions = []v1.PodCondition{{
+				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
+				Message: "0/2 nodes are available: 2 Insufficient cpu. preemption: node worker-7 sleeps and would take it.",
+			}}
+		}), "ns", stateWaiting, "It waits for a node. The scheduler kubenergy said: 0/2 nodes are available: 2 " +
+			"Insufficient cpu. preemption: node worker-7 sleeps and would take it"},
+		"shadow": {pod(held), "quiet", stateWaiting, "the mode here is shadow"},
+		"skipped": {
+			pod(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationSkip] = "true" }), "ns", stateWaiting,
+			"it says so itself (kubenergy.io/skip)",
+		},
+		"run now": {
+			pod(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationRunNow] = "true" }), "ns", stateWaiting,
+			"it says so itself (kubenergy.io/run-now)",
+		},
+		"of a controller": {pod(func(p *v1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "rs", Controller: new(true)}}
+		}), "ns", stateWaiting, "it is run by ReplicaSet rs"},
+		"nobody's": {
+			pod(func(p *v1.Pod) { p.Annotations, p.Spec.SchedulerName = nil, "default-scheduler" }),
+			"elsewhere", stateWaiting, "it is not marked, and namespace elsewhere has not opted in",
+		},
+		"no delay":           {pod(func(p *v1.Pod) { p.Annotations = nil }), "ns", stateWaiting, "no delay is allowed"},
+		"suspended by users": {job(func(j *batchv1.Job) { j.Labels = nil }), "ns", stateSuspended, "not by KubEnergy"},
+		"suspended by a budget": {job(func(j *batchv1.Job) {
+			j.Labels = map[string]string{v1alpha1.LabelBudgetSuspended: "monthly"}
+			j.Annotations[v1alpha1.AnnotationBudgetSuspendedTill] = "2026-04-01T00:00:00Z"
+		}), "ns", stateSuspended, `KubEnergy suspended it: the budget "monthly" is used up. It goes on when the budget ` +
+			"allows it, at 1 Apr 00:00 UTC at the latest; a user with the role kubenergy-releaser can resume it before."},
+		"no plan yet": {
+			job(func(j *batchv1.Job) { delete(j.Annotations, v1alpha1.AnnotationHeldUntil) }), "ns",
+			stateHeld, "has not said yet",
+		},
+		"past its window": {job(func(j *batchv1.Job) {
+			j.Annotations[v1alpha1.AnnotationHeldUntil] = testNow.Add(-time.Minute).Format(time.RFC3339)
+		}), "ns", stateHeld, "ask kubenergy doctor"},
+		"released": {job(func(j *batchv1.Job) {
+			j.Labels, j.Spec.Suspend = nil, new(false)
+			j.Annotations[v1alpha1.AnnotationReleasedAt] = "2026-03-02T08:30:00Z"
+		}), "ns", stateReleased, "released at 08:30 UTC"},
+		"released, and why": {job(func(j *batchv1.Job) {
+			j.Labels, j.Spec.Suspend = nil, new(false)
+			j.Annotations[v1alpha1.AnnotationReleasedAt] = "2026-03-02T08:30:00Z"
+		}), "ns", stateReleased, "It had been held, and the scheduler said: held until 12:00 UTC"},
+		"running, never held": {job(func(j *batchv1.Job) {
+			unheld(j)
+			delete(j.Annotations, v1alpha1.AnnotationAllowedDelay)
+		}), "ns", stateRunning, "It was not held: no delay is allowed."},
+		"running in shadow": {job(unheld), "quiet", stateRunning, "It was not held: the mode here is shadow"},
+		"running for another": {job(func(j *batchv1.Job) {
+			unheld(j)
+			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Flow", Name: "f"}}
+		}), "ns", stateRunning, "It was not held: it belongs to Flow f."},
+		"running, due before it came": {job(func(j *batchv1.Job) {
+			unheld(j)
+			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-2 * time.Hour).Format(time.RFC3339)
+		}), "ns", stateRunning, "It was not held: kubenergy.io/finish-by 07:00 UTC is past: started at once."},
+		"running, due later": {job(func(j *batchv1.Job) {
+			unheld(j)
+			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-time.Minute).Format(time.RFC3339)
+		}), "ns", stateRunning, "leaves no time to wait: started at once, since it runs for 2 h."},
+		"running, for reasons that are lost": {job(unheld), "ns", stateRunning, "It was not held, and no event is left " +
+			"that says why. One that came now would be: held until 12:00 UTC: saves an estimated 67%;"},
+		"running job": {job(func(j *batchv1.Job) {
+			j.Labels, j.Spec.Suspend = nil, new(false)
+			j.Status.Active, j.Status.Ready = 2, new(int32(1))
+		}), "ns", stateRunning, "1 of 2 pods ready"},
+		"finished job": {job(func(j *batchv1.Job) {
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}}
+		}), "ns", stateFinished, "Complete"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind, path := "pod", "/api/v1/namespaces/"+c.in+"/pods"
+			if _, isJob := c.object.(*batchv1.Job); isJob {
+				kind, path = "job", jobsIn(c.in)
+			}
+			a.add(t, path, c.object)
+			x := explained(t, a, kind, c.object.GetName(), "-n", c.in)
+			if x.State != c.state || !strings.Contains(x.Sentence, c.says) {
+				t.Errorf("%s: %s; want %s, and %q", x.State, x.Sentence, c.state, c.says)
+			}
+			decided := x.State != stateBound && x.State != stateRunning && x.State != stateFinished
+			if (x.Decision != nil) != decided || (x.Placement != nil) != decided {
+				t.Errorf("%s, with a decision %v, with a placement %v", x.State, x.Decision != nil, x.Placement != nil)
+			}
+		})
+	}
+}
+
+// unheld is a Job that runs, and carries nothing of a hold.
+func unheld(j *batchv1.Job) {
+	j.Labels, j.Spec.Suspend = nil, new(false)
+	j.Status.Active, j.Status.Ready = 1, new(int32(1))
+	for _, key := range []string{
+		v1alpha1.AnnotationHeldUntil, v1alpha1.AnnotationLatestStart, v1alpha1.AnnotationHeldReason,
+	} {
+		delete(j.Annotations, key)
+	}
+}
+
+func held(p *v1.Pod) {
+	p.Status.Conditions = []v1.PodCondition{{
+		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
+		Message: "cleaner at noon",
+	}}
+}
+
+func TestExplainSaysWhatItMayNotSee(t *testing.T) {
+	for refused, want := range map[string]string{
+		"list nodes":          "nodes: forbidden",
+		"list pods":           "pods of all namespaces, so that nodes count as empty: forbidden",
+		"list gridzones":      "gridzones",
+		"list energypolicies": "energypolicies",
+		"list namespaces":     "namespaces",
+	} {
+		a := twoSites(t)
+		a.add(t, jobsIn("ns"), workJob("nightly"))
+		a.refused[refused], a.refused["get namespaces"] = true, refused == "list namespaces"
+		x := explained(t, a, "job", "nightly")
+		if !strings.Contains(strings.Join(x.Unseen, "\n"), want) {
+			t.Errorf("may not %s: not seen is %q, want %q", refused, x.Unseen, want)
+		}
+		if x.State != stateHeld {
+			t.Errorf("may not %s: state %s", refused, x.State)
+		}
+		if (x.Placement == nil) != (refused == "list nodes") {
+			t.Errorf("may not %s: placement %+v", refused, x.Placement)
+		}
+	}
+	a := twoSites(t)
+	if code, _, stderr := a.run(t, "explain", "pod", "none", "-n", "ns"); code != 1 ||
+		stderr != "kubenergy: reading pod ns/none: not found\n" {
+		t.Errorf("exit code %d: %q", code, stderr)
+	}
+}
+
+// What a namespace says in vain is told of the work in it.
+func TestExplainInANamespaceOfNonsense(t *testing.T) {
+	a := twoSites(t)
+	a.add(t, "/api/v1/namespaces", &v1.Namespace{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{
+			Name: "team", Labels: map[string]string{v1alpha1.LabelMode: "enforcing"},
+		},
+	})
+	a.add(t, "/api/v1/namespaces/team/pods", markedPod("train"))
+	x := explained(t, a, "pod", "train", "-n", "team")
+	if len(x.Warnings) != 1 || !strings.Contains(x.Warnings[0], `kubenergy.io/mode is "enforcing", which is no mode`) {
+		t.Errorf("warned of %q", x.Warnings)
+	}
+}
+
+// A tenant who may read one namespace is told what holds there, and nothing that follows from what it may not read.
+func TestExplainToATenant(t *testing.T) {
+	a := twoSites(t)
+	a.add(t, jobsIn("ns"), workJob("nightly"))
+	a.add(t, "/apis/kubenergy.io/v1alpha1/namespaces/ns/energypolicies", &v1alpha1.EnergyPolicy{
+		ObjectMeta: created("default", testNow), Spec: v1alpha1.EnergyPolicySpec{
+			WorkloadSettings: v1alpha1.WorkloadSettings{MaxPowerWatts: new(300.0)},
+		},
+	})
+	for _, all := range []string{"gridzones", "powerprofiles", "energypolicies", "energybudgets", "namespaces", "nodes"} {
+		a.refused["list all "+all] = true
+	}
+	x := explained(t, a, "job", "nightly")
+	if x.Mode != "enforce" || x.State != stateHeld || x.Decision != nil || x.Placement != nil {
+		t.Errorf("mode %s, state %s, decided %+v, placed %+v", x.Mode, x.State, x.Decision, x.Placement)
+	}
+	from := map[string]string{}
+	for _, s := range x.Settings {
+		from[s.Name] = s.Value + " from " + s.From
+	}
+	if from["mode"] != "enforce from namespace label" || from["maxPowerWatts"] != "300 from namespace" ||
+		!strings.Contains(from["maxDelay"], "unless the cluster's policy differs") {
+		t.Errorf("settings %v", from)
+	}
+	if all := strings.Join(x.Unseen, "\n"); !strings.Contains(all, "what would be decided now cannot be said") ||
+		!strings.Contains(all, "the policy of this namespace is seen") || strings.Contains(all, "whether this one") {
+		t.Errorf("not seen: %s", all)
+	}
+	a.refused["get namespaces"] = true
+	if x = explained(t, a, "job", "nightly"); x.Mode != unknownMode || strings.Contains(x.Sentence, "the mode here") {
+		t.Errorf("mode %s: %s", x.Mode, x.Sentence)
+	}
+}
+
+func TestExplainWithoutSignalsHasNoOpinion(t *testing.T) {
+	a := twoSites(t)
+	for _, name := range []string{"DE", "FR"} {
+		edit(t, a, zonePath+"/"+name, func(z *v1alpha1.GridZone) { z.Status = v1alpha1.GridZoneStatus{} })
+	}
+	a.add(t, podPath, markedPod("train"))
+	x := explained(t, a, "pod/train")
+	if x.Decision.Held || x.Decision.Reason != "NoFreshSignal" || len(x.Compare) > 0 {
+		t.Errorf("decided %+v, compared %+v", x.Decision, x.Compare)
+	}
+	if len(x.Placement.Ranked) != 3 || x.Placement.Ranked[0].Rank != 0 || x.Placement.Ranked[0].Cost != nil ||
+		!strings.Contains(x.Placement.Note, "no opinion") {
+		t.Errorf("ranked %+v: %s", x.Placement.Ranked, x.Placement.Note)
+	}
+	if r := x.Placement.Ranked[0]; r.WattHours == nil || r.Grams != nil {
+		t.Errorf("%+v: want energy, which the profile gives, and no emissions", r)
+	}
+}
+
+func TestExplainNonsense(t *testing.T) {
+	a := twoSites(t)
+	p := markedPod("train")
+	p.Annotations[v1alpha1.AnnotationAllowedDelay] = "soon"
+	p.Annotations[v1alpha1.AnnotationStrategy] = "luck"
+	a.add(t, podPath, p)
+	x := explained(t, a, "pod", "train")
+	if len(x.Warnings) != 2 || !strings.Contains(strings.Join(x.Warnings, "\n"),
+		`annotation kubenergy.io/allowed-delay is "soon"`) {
+		t.Errorf("warnings %q", x.Warnings)
+	}
+	if !strings.Contains(x.Sentence, "its annotations make no sense") {
+		t.Errorf("said %q", x.Sentence)
+	}
+}

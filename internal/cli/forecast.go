@@ -1,0 +1,334 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/forecast"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+type forecastFlags struct {
+	clusterFlags
+	zone, out           string
+	file, column, start string
+	quantity, output    *choice
+	hours               int
+	duration, fill      time.Duration
+}
+
+const (
+	quantityCarbon = "carbon"
+	quantityPrice  = "price"
+	offlineHours   = 48
+)
+
+func newForecast(t terminal) *cobra.Command {
+	var f forecastFlags
+	cmd := &cobra.Command{
+		Use:   "forecast --zone NAME",
+		Short: "Show what carbon intensity or price are forecast to be, and the cheapest window",
+		Long: `Show the forecast of a GridZone of the cluster, or make one from a file with the same models:
+of a recorded series everything before --start is looked at, and nothing after it. Times are in UTC.`,
+		Example: `  kubenergy forecast --zone DE --duration 2h
+  kubenergy forecast --zone DE --quantity price -o svg --out price.svg
+  kubenergy forecast --file DE_2022.csv.gz --zone DE --start 2022-06-01`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
+	}
+	flags := cmd.Flags()
+	f.add(flags)
+	flags.StringVar(&f.zone, "zone", "",
+		"GridZone, by its name or by the zone it stands for; of a file, the zone where it has several")
+	f.quantity = choose(flags, "quantity", "", "quantity", "", quantityCarbon, quantityPrice)
+	flags.IntVar(&f.hours, "hours", 0, fmt.Sprintf("how far ahead (default: all that is known; from a file %d)",
+		offlineHours))
+	flags.DurationVar(&f.duration, "duration", time.Hour, "mark the cheapest window of this length")
+	flags.StringVar(&f.file, "file", "", "make a forecast from this file, without a cluster: CSV, gzip or not")
+	flags.StringVar(&f.column, "column", "", "column of the file (default "+grid.DefaultColumn+", or its only one)")
+	flags.DurationVar(&f.fill, "fill", 0, fillUsage)
+	flags.StringVar(&f.start, "start", "",
+		"when the forecast of a file begins, as 2022-06-01, RFC 3339 or how long ago as -7d (default: where the "+
+			"file ends)")
+	f.output = output(flags, "text", "svg", "csv", "json")
+	flags.StringVar(&f.out, "out", "", "write to this file; its ending says the format where -o does not")
+	cmd.AddCommand(newForecastBacktest(t))
+	return cmd
+}
+
+// outlook is a forecast, and what people want to know about it.
+type outlook struct {
+	APIVersion string          `json:"apiVersion"`
+	Kind       string          `json:"kind"`
+	Zone       string          `json:"zone"`
+	Quantity   string          `json:"quantity"`
+	Unit       string          `json:"unit"`
+	Quality    string          `json:"quality"`
+	Source     string          `json:"source"`
+	Model      string          `json:"forecastSource,omitempty"`
+	AsOf       time.Time       `json:"asOf,omitzero"` // zero: does not age
+	Step       string          `json:"step"`
+	Cheapest   *cheapestWindow `json:"cheapest,omitempty"`
+	Values     []stepValue     `json:"values"`
+
+	now               time.Time
+	series, low, high *grid.Series
+	window            sched.Window
+	duration          time.Duration
+	width             int // of the terminal
+}
+
+type cheapestWindow struct {
+	Start   time.Time `json:"start"`
+	End     time.Time `json:"end"`
+	Mean    float64   `json:"mean"`
+	MeanNow float64   `json:"meanIfStartedNow"`
+}
+
+type stepValue struct {
+	Start time.Time `json:"start"`
+	Value float64   `json:"value"`
+	Low   *float64  `json:"low,omitempty"`
+	High  *float64  `json:"high,omitempty"`
+}
+
+func (f *forecastFlags) check(cmd *cobra.Command) error {
+	f.output.infer(cmd.Flags(), "output", f.out)
+	switch {
+	case f.zone == "" && f.file == "":
+		return errors.New("want --zone, or --file")
+	case f.file == "" && (f.start != "" || f.column != "" || f.fill != 0):
+		return errors.New("--start, --column and --fill go with --file")
+	case f.fill < 0:
+		return fmt.Errorf("--fill is %v: want 0 or more", f.fill)
+	case f.hours < 0 || f.hours > int(forecast.MaxHorizon.Hours()):
+		return fmt.Errorf("--hours is %d: want 1 to %d", f.hours, int(forecast.MaxHorizon.Hours()))
+	case f.duration <= 0:
+		return fmt.Errorf("--duration is %v: want more than 0", f.duration)
+	}
+	return nil
+}
+
+func (f *forecastFlags) run(cmd *cobra.Command, t terminal) error {
+	if err := f.check(cmd); err != nil {
+		return usageError{err}
+	}
+	var o *outlook
+	var err error
+	if f.file != "" {
+		o, err = f.fromFile(t)
+	} else {
+		o, err = f.fromCluster(cmd.Context(), t)
+	}
+	if err != nil {
+		return err
+	}
+	o.APIVersion, o.Kind, o.Quantity = "kubenergy.io/v1alpha1", "Forecast", f.quantity.value
+	o.duration, o.width = f.duration, t.width()
+	if err := o.crop(f.hours); err != nil {
+		return err
+	}
+	o.window = cheapest(o.series, o.now, f.duration)
+	o.tell()
+	return t.printTo(f.out, o, f.output.value)
+}
+
+// fromCluster reads the forecast that the controller keeps.
+func (f *forecastFlags) fromCluster(ctx context.Context, t terminal) (*outlook, error) {
+	c, err := f.open(t)
+	if err != nil {
+		return nil, err
+	}
+	zones, err := listZones(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("reading GridZones: %s", because(err))
+	}
+	z, err := chooseZone(zones, f.zone)
+	if err != nil {
+		return nil, err
+	}
+	status := z.Status.Carbon
+	if f.quantity.value == quantityPrice {
+		status = z.Status.Price
+	}
+	if status == nil {
+		return nil, fmt.Errorf("GridZone %s knows no %s: see kubectl describe gridzone %s", z.Name, f.quantity, z.Name)
+	}
+	o, err := readOutlook(status)
+	if err != nil {
+		return nil, fmt.Errorf("GridZone %s: %s: %w", z.Name, f.quantity, err)
+	}
+	o.Zone, o.now = z.Name, t.now()
+	if z.Spec.Zone != z.Name {
+		o.Zone += " (" + z.Spec.Zone + ")"
+	}
+	return o, nil
+}
+
+func chooseZone(zones []v1alpha1.GridZone, name string) (*v1alpha1.GridZone, error) {
+	names := report.Each(zones, func(z v1alpha1.GridZone) string { return z.Name })
+	i := slices.Index(names, name)
+	if i < 0 {
+		i = slices.IndexFunc(zones, func(z v1alpha1.GridZone) bool { return strings.EqualFold(z.Spec.Zone, name) })
+	}
+	switch {
+	case i >= 0:
+		return &zones[i], nil
+	case len(zones) == 0:
+		return nil, errors.New("the cluster has no GridZone: give --file to do without")
+	}
+	return nil, fmt.Errorf("there is no GridZone %q, only %s", name, strings.Join(names, ", "))
+}
+
+func readOutlook(s *v1alpha1.SignalStatus) (*outlook, error) {
+	signal, err := kube.Signal(s, nil)
+	if err != nil {
+		return nil, err
+	}
+	o := &outlook{
+		Unit: s.Unit, Source: s.Source, Quality: s.Quality, AsOf: signal.AsOf, Model: s.ForecastSource,
+		series: signal.Series,
+	}
+	if len(s.Low) != len(s.Values) || len(s.High) != len(s.Values) {
+		return o, nil // an interval for a part of it would be none
+	}
+	if o.low, err = grid.NewSeries(s.Start.Time, s.Step.Duration, s.Low); err != nil {
+		return nil, err
+	}
+	o.high, err = grid.NewSeries(s.Start.Time, s.Step.Duration, s.High)
+	return o, err
+}
+
+// fromFile forecasts a recorded series.
+func (f *forecastFlags) fromFile(t terminal) (*outlook, error) {
+	signal, zone, err := readGrid(t, grid.CSVOptions{
+		Column: f.column, Zone: grid.Zone(f.zone), Price: f.quantity.value == quantityPrice, Fill: f.fill,
+	}, f.file)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	from := signal.Series.End()
+	if f.start != "" {
+		if from, err = report.ParseTime("--start", f.start, t.now()); err != nil {
+			return nil, usageError{err}
+		}
+	}
+	f.hours = cmp.Or(f.hours, offlineHours)
+	made, err := forecast.Best(signal.Series, from, time.Duration(f.hours)*time.Hour)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("forecasting %s: %w", f.file, err)}
+	}
+	o := &outlook{
+		Zone: string(zone), Unit: "gCO2e/kWh", Source: filepath.Base(f.file), Quality: "estimated", Model: made.Model,
+		now: from, series: made.Series, low: made.Low, high: made.High,
+	}
+	if f.quantity.value == quantityPrice {
+		o.Unit = "per kWh"
+	}
+	return o, nil
+}
+
+// crop leaves what is known from now on, for as many hours as are wanted; 0: all.
+func (o *outlook) crop(hours int) error {
+	if !o.series.Covers(o.now, o.now) {
+		return fmt.Errorf("zone %s: what is known ended at %s: look whether kubenergy-controller runs", o.Zone,
+			o.series.End().Format(time.RFC3339))
+	}
+	end := o.series.End()
+	if hours > 0 {
+		end = o.now.Add(time.Duration(hours) * time.Hour)
+	}
+	for _, s := range []**grid.Series{&o.series, &o.low, &o.high} {
+		if *s != nil {
+			*s = (*s).Between(o.now, end)
+		}
+	}
+	return nil
+}
+
+// cheapest returns the earliest of the windows with the least mean, none where the forecast is shorter.
+func cheapest(s *grid.Series, now time.Time, duration time.Duration) sched.Window {
+	now, latest := grid.Later(now, s.Start()), s.End().Add(-duration)
+	if latest.Before(now) {
+		return sched.Window{}
+	}
+	start := sched.BestStart(s, now, latest, duration)
+	return sched.Window{Start: start, End: start.Add(duration)}
+}
+
+func (o *outlook) windowed() bool { return o.window.End.After(o.window.Start) }
+
+// SVG draws the outlook.
+func (o *outlook) SVG() ([]byte, error) {
+	picture := report.Outlook{
+		Title: o.title(), Label: o.name() + "\n(" + o.Unit + ")", Series: o.series, Low: o.low, High: o.high,
+		Band: "80 % interval", Window: o.window,
+	}
+	return picture.SVG()
+}
+
+func (o *outlook) name() string {
+	if o.Quantity == quantityPrice {
+		return "Price"
+	}
+	return "Carbon intensity"
+}
+
+// title says what is shown, where from, how old and how good.
+func (o *outlook) title() string {
+	title := fmt.Sprintf("%s: %s in %s, %s, from %s", o.Zone, strings.ToLower(o.name()), o.Unit, o.Quality, o.Source)
+	if !o.AsOf.IsZero() {
+		title += fmt.Sprintf(" (%s old)", report.Rounded(max(0, o.now.Sub(o.AsOf))))
+	}
+	if o.Model != "" && o.Model != o.Source {
+		title += "; forecast by " + o.Model
+	}
+	return title
+}
+
+// tell fills in what programs are shown.
+func (o *outlook) tell() {
+	o.Step = o.series.Step().String()
+	if o.windowed() {
+		o.Cheapest = &cheapestWindow{
+			o.window.Start.UTC(), o.window.End.UTC(),
+			o.series.Mean(o.window.Start, o.window.End), o.series.Mean(o.now, o.now.Add(o.duration)),
+		}
+	}
+	for i := range o.series.Len() {
+		v := stepValue{Start: o.series.Start().Add(time.Duration(i) * o.series.Step()), Value: o.series.Value(i)}
+		if o.low != nil {
+			v.Low, v.High = new(o.low.Value(i)), new(o.high.Value(i))
+		}
+		o.Values = append(o.Values, v)
+	}
+}
+
+// Sheet has a row for each step.
+func (o *outlook) Sheet() *report.Table {
+	name := map[string]string{quantityCarbon: "gco2e_per_kwh", quantityPrice: "price_per_kwh"}[o.Quantity]
+	t := report.Sheet("start", name, "low", "high")
+	for i := range t.Columns {
+		t.Columns[i].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	}
+	if o.low == nil {
+		t.Columns = t.Columns[:2]
+	}
+	for _, v := range o.Values {
+		t.Add(v.Start, v.Value, v.Low, v.High)
+	}
+	return t
+}

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+func TestForecastOfTheCluster(t *testing.T) {
+	a := twoSites(t)
+	for name, args := range map[string][]string{
+		"forecast.golden":       {"--duration", "2h"},
+		"forecast_short.golden": {"--hours", "8"},
+		"forecast_csv.golden":   {"--hours", "6", "-o", "csv"},
+	} {
+		code, stdout, stderr := a.run(t, append([]string{"forecast", "--zone", "DE"}, args...)...)
+		if code != 0 || stderr != "" {
+			t.Fatalf("%s: exit code %d: %s", name, code, stderr)
+		}
+		golden(t, name, stdout)
+	}
+	code, stdout, stderr := a.run(t, "forecast", "--zone", "de", "-o", "json", "--duration", "90m")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	var f struct {
+		Zone, Unit string
+		Cheapest   struct {
+			Start, End             time.Time
+			Mean, MeanIfStartedNow float64
+		}
+		Values []struct{ Value, Low, High float64 }
+	}
+	if err := json.Unmarshal([]byte(stdout), &f); err != nil {
+		t.Fatal(err)
+	}
+	if f.Zone != "DE" || f.Unit != "gCO2e/kWh" || len(f.Values) != 47 || f.Values[3].Value != 100 ||
+		f.Values[3].Low != 90 || f.Values[3].High != 120 {
+		t.Errorf("read %+v", f)
+	}
+	if c := f.Cheapest; !c.Start.Equal(testNow.Add(3*time.Hour)) || c.End.Sub(c.Start) != 90*time.Minute ||
+		c.Mean != 100 || c.MeanIfStartedNow != 300 {
+		t.Errorf("cheapest: %+v", c)
+	}
+}
+
+func TestForecastErrors(t *testing.T) {
+	a := twoSites(t)
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--zone", "XX"}, 1, `there is no GridZone "XX", only DE, FR`},
+		{[]string{"--zone", "DE", "--quantity", "price"}, 1, "GridZone DE knows no price"},
+		{[]string{"--zone", "DE", "--hours", "-1"}, 2, "--hours is -1"},
+		{[]string{"--zone", "DE", "--duration", "0s"}, 2, "--duration is 0s"},
+		{[]string{"--zone", "DE", "--start", "2026-01-01"}, 2, "go with --file"},
+	} {
+		code, stdout, stderr := a.run(t, append([]string{"forecast"}, c.args...)...)
+		if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%v: exit code %d, %q, %q", c.args, code, stdout, stderr)
+		}
+	}
+	edit(t, a, zonePath+"/DE", func(z *v1alpha1.GridZone) { z.Status.Carbon.Values = z.Status.Carbon.Values[:1] })
+	if code, _, stderr := a.run(t, "forecast", "--zone", "DE"); code != 1 ||
+		!strings.Contains(stderr, "what is known ended at 2026-03-02T09:00:00Z") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	a.refused["list gridzones"] = true
+	if code, _, stderr := a.run(t, "forecast", "--zone", "DE"); code != 1 ||
+		!strings.Contains(stderr, "reading GridZones: forbidden") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+func TestForecastIntoAFile(t *testing.T) {
+	a := twoSites(t)
+	path := filepath.Join(t.TempDir(), "de.svg")
+	code, stdout, stderr := a.run(t, "forecast", "--zone", "DE", "--out", path)
+	if code != 0 || stdout != "" || stderr != "wrote "+path+"\n" {
+		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	svg, err := os.ReadFile(path)
+	if err != nil || !strings.HasPrefix(string(svg), "<?xml") || !strings.Contains(string(svg), "80 % interval") {
+		t.Errorf("%v: %.80s", err, svg)
+	}
+}
+
+// A narrow terminal gets blocks, and no line is wider than the terminal, whatever its width.
+func TestChartsFit(t *testing.T) {
+	status := zone("DE").Status.Carbon
+	for _, width := range []string{"32", "40", "50", "60", "80", "120", "160"} {
+		for _, band := range []bool{true, false} {
+			o, err := readOutlook(status)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.now, o.Quantity, o.duration = testNow, quantityCarbon, 2*time.Hour
+			if !band {
+				o.low, o.high = nil, nil
+			}
+			o.window = cheapest(o.series, testNow, 2*time.Hour)
+			o.width = terminal{env: []string{"COLUMNS=" + width}}.width()
+			text := o.Text(false, false)
+			lines := strings.Split(text, "\n")
+			chart := lines[1 : len(lines)-2] // between title and verdict
+			for _, line := range chart {
+				if n := len([]rune(line)); n > atoi(t, width)+len(" UTC")+5 {
+					t.Errorf("width %s: %d columns: %q", width, n, line)
+				}
+			}
+			if blocks := strings.ContainsAny(chart[0], "▁█"); blocks != (atoi(t, width) < narrow) {
+				t.Errorf("width %s: blocks %v", width, blocks)
+			}
+			if !strings.Contains(strings.Join(chart, "\n"), "▔") {
+				t.Errorf("width %s: the window is not marked:\n%s", width, text)
+			}
+			if strings.Contains(text, "\x1b") {
+				t.Errorf("width %s: colours without a terminal", width)
+			}
+		}
+	}
+}
+
+func atoi(t *testing.T, s string) (n int) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(s), &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// The cheapest window may begin between two steps: where its end meets one.
+func TestCheapestWindow(t *testing.T) {
+	series := func(step time.Duration, values ...float64) *grid.Series {
+		s, err := grid.NewSeries(testNow, step, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for name, c := range map[string]struct {
+		series   *grid.Series
+		now      time.Duration
+		duration time.Duration
+		start    time.Duration // -1: none
+	}{
+		"at a step":             {series(time.Hour, 3, 2, 1, 1, 5), 0, 2 * time.Hour, 2 * time.Hour},
+		"now":                   {series(time.Hour, 1, 2, 1, 1), 0, time.Hour, 0},
+		"the earliest of equal": {series(time.Hour, 9, 1, 5, 1), 0, time.Hour, time.Hour},
+		"its end at a step":     {series(time.Hour, 9, 2, 1, 9), 0, 90 * time.Minute, 90 * time.Minute},
+		"not in the past":       {series(time.Hour, 1, 9, 4, 6), 30 * time.Minute, time.Hour, 2 * time.Hour},
+		"too long":              {series(time.Hour, 1, 5), 0, 3 * time.Hour, -1},
+		"all of it":             {series(time.Hour, 1, 5), 0, 2 * time.Hour, 0},
+		"negative prices":       {series(time.Hour, .1, -.2, -.2, .3), 0, 2 * time.Hour, time.Hour},
+	} {
+		w := cheapest(c.series, testNow.Add(c.now), c.duration)
+		switch {
+		case c.start < 0 && !w.Start.IsZero():
+			t.Errorf("%s: %v, want none", name, w)
+		case c.start >= 0 && (!w.Start.Equal(testNow.Add(c.start)) || w.End.Sub(w.Start) != c.duration):
+			t.Errorf("%s: from %v, want %v", name, w.Start.Sub(testNow), c.start)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/hardware"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+// score compares profiles with measured machines of a file. It asks no cluster.
+func (f *profileFlags) score(t terminal, catalogue *hardware.Catalog) error {
+	since, err := time.Parse("2006-01", f.since)
+	if f.since != "" && err != nil {
+		return usageError{fmt.Errorf("--since is %q: want a month, as 2021-06", f.since)}
+	}
+	text, err := grid.ReadFile(f.results)
+	if err != nil {
+		return usageError{err}
+	}
+	results, err := hardware.ReadResults(text)
+	if err != nil {
+		return usageError{fmt.Errorf("%s: %w", f.results, err)}
+	}
+	results = slices.DeleteFunc(results, func(r hardware.Result) bool { return r.Published.Before(since) })
+	if len(results) == 0 {
+		return errors.New("no result to compare with: the file has none, or none since --since")
+	}
+	return t.print((*profileScore)(new(catalogue.Score(results))), f.output.value)
+}
+
+type profileScore hardware.Score
+
+const worst = 10 // rows that people are shown
+
+// Text shows the errors of each kind of profile, and the results that are farthest off.
+func (s *profileScore) Text(bool, bool) string {
+	of := report.Heads(6, "PROFILES BY", "RESULTS", "IDLE MEDIAN", "IDLE P90", "FULL MEDIAN", "FULL P90")
+	for _, e := range s.Errors {
+		of.Add(e.Basis, e.Results, whole(e.IdleMedian), whole(e.IdleP90), whole(e.FullMedian), whole(e.FullP90))
+	}
+	far := s.Sheet()
+	far.Rows = far.Rows[:min(worst, len(far.Rows)-s.Unknown)]
+	return fmt.Sprintf("%s; the CPUs of %d (%s) are unknown. Errors of the others, without sign:\n%s\n"+
+		"Farthest off at full load:\n%s", count(s.Results, "result"), s.Unknown,
+		whole(float64(s.Unknown)/float64(s.Results)), of.Plain(), far.Plain())
+}
+
+func whole(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+
+// Sheet has all results, the farthest off first and the unknown ones last.
+func (s *profileScore) Sheet() *report.Table {
+	signed := func(v float64) string { return fmt.Sprintf("%+.0f %%", 100*v) }
+	watts := func(v float64) string { return fmt.Sprintf("%.0f", v) }
+	t := &report.Table{Columns: []report.Column{
+		{Name: "CPU", Field: "cpu", Words: true},
+		{Name: "PROFILE BY", Field: "basis", Words: true},
+		{Name: "SOCKETS", Field: "sockets"},
+		{Name: "THREADS", Field: "threads"},
+		{Name: "GB", Field: "memoryGB"},
+		{Name: "IDLE W", Field: "idleWatts", Show: watts},
+		{Name: "PROFILE", Field: "profileIdleWatts", Show: watts},
+		{Name: "ERROR", Field: "idleErrorRatio", Show: signed},
+		{Name: "FULL W", Field: "fullWatts", Show: watts},
+		{Name: "PROFILE", Field: "profileFullWatts", Show: watts},
+		{Name: "ERROR", Field: "fullErrorRatio", Show: signed},
+	}}
+	for _, r := range s.Rows {
+		cells := []any{
+			r.CPU, r.Basis, int(r.Sockets), int(r.Threads), r.MemoryGB, float64(r.Idle), float64(r.ProfileIdle),
+			r.IdleError, float64(r.Full), float64(r.ProfileFull), r.FullError,
+		}
+		if r.Basis == "" {
+			cells[6], cells[7], cells[9], cells[10] = nil, nil, nil, nil
+		}
+		t.Add(cells...)
+	}
+	return t
+}

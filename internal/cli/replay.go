@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+type replayFlags struct {
+	centralFlags
+	spanFlags
+	file       string
+	plans      string
+	strategies []string
+	output     *choice
+	bounds     map[string]bool // which of from and to were given
+}
+
+func newReplay(t terminal) *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use:   "replay --strategy NAME",
+		Short: "Decide on recorded decisions once more, under another strategy",
+		Long: `Take decisions that were recorded with what they depended on, from the central unit or from a
+file of them, and show what other strategies would have decided, and what that would have come to as estimated then.
+Nothing is changed in the cluster. Records that cannot be replayed are listed with their ID. Times are in UTC.
+
+The file is what GET /api/v1/decisions?snapshots=true of the central unit gives; scenarios/replay/decisions.json is an
+example, which needs no cluster. What simulate writes has no snapshots and cannot be replayed.
+
+With --plans, plans over all holds are made again that kubenergy-scheduler recorded with --kubenergy-record-plans, or
+the lab as plans.jsonl: each must be the same. The first that is not is an error.`,
+		Example: `  kubenergy replay --strategy carbon+window --from -1d
+  kubenergy replay --file scenarios/replay/decisions.json --strategy carbon,carbon+lowest-slot
+  kubenergy replay --file decisions.json --strategy energy,carbon+residual -o csv
+  kubenergy replay --plans plans.jsonl`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.plans != "" {
+				return f.again(t)
+			}
+			var err error
+			if f.strategies, err = strategyNames(cmd, "strategy"); err != nil {
+				return usageError{err}
+			}
+			f.bounds = map[string]bool{"from": cmd.Flags().Changed("from"), "to": cmd.Flags().Changed("to")}
+			return f.run(cmd.Context(), t)
+		},
+	}
+	flags := cmd.Flags()
+	f.centralFlags.add(flags)
+	flags.StringSliceVar(&f.strategies, "strategy", nil, "strategies to decide by")
+	flags.StringVar(&f.file, "file", "", "read records from this file: JSON as the API gives it, with snapshots, or "+
+		"CSV with the same names as columns; gzip or not")
+	flags.StringVar(&f.plans, "plans", "", "make the plans of this `file` again instead")
+	f.spanFlags.add(flags, "; of a file, all records unless it is given")
+	f.output = output(flags, "table", "json", "csv")
+	for _, other := range []string{"file", "strategy", "output"} { // of records
+		cmd.MarkFlagsMutuallyExclusive("plans", other)
+	}
+	return cmd
+}
+
+func (f *replayFlags) run(ctx context.Context, t terminal) error {
+	if len(f.strategies) == 0 {
+		return usageError{errors.New("want a strategy to decide by: --strategy carbon+window")}
+	}
+	for _, name := range f.strategies {
+		if _, err := sched.New(name); err != nil {
+			return usageError{fmt.Errorf("--strategy: %w", err)}
+		}
+	}
+	records, err := f.records(ctx, t)
+	if err != nil {
+		return err
+	}
+	r, err := report.NewReplay(records, f.strategies)
+	if err != nil {
+		return usageError{err}
+	}
+	if err := t.print(r, f.output.value); err != nil {
+		return err
+	}
+	if r.Records == 0 && len(r.Refused) > 0 {
+		return fmt.Errorf("none of %d records can be replayed, as %s: %s", len(r.Refused), r.Refused[0].ID,
+			r.Refused[0].Why)
+	}
+	return nil
+}
+
+// again makes recorded plans again.
+func (f *replayFlags) again(t terminal) error {
+	text, err := grid.ReadFile(f.plans)
+	if err != nil {
+		return usageError{fmt.Errorf("reading plans: %w", err)}
+	}
+	same, err := policy.ReplayPlans(bytes.NewReader(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.plans, err)
+	}
+	if same == 0 {
+		return fmt.Errorf("%s has no plan", f.plans)
+	}
+	fmt.Fprintf(t.out, "%d plans were made again from their snapshots: all the same\n", same)
+	return nil
+}
+
+func (f *replayFlags) records(ctx context.Context, t terminal) ([]ledger.Record, error) {
+	q, err := f.query(t.now())
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if f.file != "" {
+		return f.recordsOfFile(q)
+	}
+	c, err := f.connect(ctx, t, f.namespaces...)
+	if err != nil {
+		return nil, err
+	}
+	records, since, err := c.decisions(ctx, recordsOf(q, true, f.decisions), nil)
+	if err != nil {
+		return nil, err
+	}
+	if !since.IsZero() {
+		fmt.Fprintf(t.err, "there are more decisions than the youngest %d: those since %s UTC are replayed\n",
+			len(records), since.UTC().Format(time.DateTime))
+	}
+	// The API is asked for earlier holds as well, which are not asked for here.
+	return slices.DeleteFunc(records, func(r ledger.Record) bool { return r.At.Before(q.From) }), nil
+}
+
+// recordsOfFile returns the records of a file that are asked for. What flags do not say leaves none out.
+func (f *replayFlags) recordsOfFile(q *ledger.Query) ([]ledger.Record, error) {
+	records, err := readRecords(f.file)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	records = slices.DeleteFunc(records, func(r ledger.Record) bool {
+		return len(q.Namespaces) > 0 && !slices.Contains(q.Namespaces, r.Namespace) ||
+			f.bounds["from"] && r.At.Before(q.From) || f.bounds["to"] && !r.At.Before(q.To)
+	})
+	return records[:min(len(records), f.decisions)], nil
+}
+
+// readRecords reads an answer of the API, the list in it, or a table with the same names.
+func readRecords(path string) ([]ledger.Record, error) {
+	text, err := grid.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading records: %w", err)
+	}
+	trimmed := bytes.TrimSpace(text)
+	var records []ledger.Record
+	switch {
+	case len(trimmed) > 0 && trimmed[0] == '{':
+		var answer struct{ Decisions *[]ledger.Record }
+		if err = json.Unmarshal(trimmed, &answer); err == nil && answer.Decisions == nil {
+			err = errors.New("want decisions, as GET /api/v1/decisions?snapshots=true gives them")
+		}
+		if err == nil {
+			records = *answer.Decisions
+		}
+	case len(trimmed) > 0 && trimmed[0] == '[':
+		err = json.Unmarshal(trimmed, &records)
+	default:
+		records, err = recordTable(trimmed)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return records, nil
+}
+
+// recordFields are what decisions depend on, and what names them. Those up to snapshot must be there.
+var recordFields = []string{
+	"id", "at", "action", "digest", "snapshot", "namespace", "ownerKind", "owner", "uid", "strategy", "node", "reason",
+	"start",
+}
+
+// recordTable reads a table, whose columns are named like the fields of the API. Other columns are passed over.
+func recordTable(text []byte) ([]ledger.Record, error) {
+	rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
+	if err != nil || len(rows) == 0 {
+		return nil, errors.Join(errors.New("the table has no header"), err)
+	}
+	if slices.Contains(rows[0], report.DecisionsID) {
+		return nil, errors.New("kubenergy simulate wrote it, without what each decision was made on: want decisions " +
+			"that a cluster recorded, as GET /api/v1/decisions?snapshots=true gives them; " +
+			"scenarios/replay/decisions.json is an example")
+	}
+	for _, name := range recordFields[:5] {
+		if !slices.Contains(rows[0], name) {
+			return nil, fmt.Errorf("the table has no column %q: has it been made without snapshots?", name)
+		}
+	}
+	records := make([]ledger.Record, len(rows)-1)
+	for i, row := range rows[1:] {
+		for _, name := range recordFields {
+			k := slices.Index(rows[0], name)
+			if k < 0 || row[k] == "" && name != "at" {
+				continue
+			}
+			field, err := json.Marshal(map[string]string{name: row[k]})
+			if err == nil {
+				err = json.Unmarshal(field, &records[i])
+			}
+			if err != nil {
+				return nil, fmt.Errorf("row %d, record %s: %s: %w", i+1, records[i].ID, name, err)
+			}
+		}
+	}
+	return records, nil
+}

@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/sim/oracle"
+	"github.com/kubenergy/kubenergy/internal/workload"
+)
+
+// simulateFlags hold what the command line says.
+type simulateFlags struct {
+	file      string
+	over      sim.Overrides
+	price     float64
+	carbon    float64
+	interrupt bool
+	seed      uint64
+	output    *choice
+	out       string
+	best      time.Duration
+}
+
+const fillUsage = "up to how long gaps of the grid file are filled, as 3h; the intensity is then marked as estimated"
+
+func newSimulate(t terminal) *cobra.Command {
+	var f simulateFlags
+	cmd := &cobra.Command{
+		Use:   "simulate [-f scenario.yaml] [flags]",
+		Short: "Play a workload trace under one or more strategies and compare them",
+		Long: `Play a workload trace on a model of a cluster under one or more strategies, and report energy,
+emissions, cost and waits. A strategy is a where, or where+when, as in carbon+window, or where+when/order, as in
+energy+now/fifo, which serves the queue in that order. flow-*, ecsched-*, min-min and max-min place the whole queue at
+once. kubenergy strategies lists them all. The first strategy is the baseline that savings refer to.
+
+Flags override the scenario file. What has no flag stands there alone: several sites, limits, weights, and queue,
+which says how often the queue is planned and for how many jobs at once.`,
+		Example: `  kubenergy simulate -f scenario.yaml
+  kubenergy simulate --workload jobs.csv --nodes ecsched50 --grid DE_2022.csv.gz \
+      --start 2022-06-01 --max-delay 6h --strategy least-allocated,energy,carbon+window
+  kubenergy simulate -f scenario.yaml --zone FR --grid FR.csv -o json --out results/`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "filename", "f", "", "scenario file")
+	flags.StringVar(&f.over.Workload, "workload", "", "trace of jobs, gzip or not")
+	flags.StringVar(&f.over.Format, "format", "",
+		"format of the trace: csv, ecsched, swf, alibaba, openb, gaia or surf (default: by its content)")
+	flags.BoolVar(&f.over.SkipBad, "skip-bad", false, skipBadUsage)
+	flags.StringVar(&f.over.Nodes, "nodes", "", "file of nodes, or a preset: "+strings.Join(workload.Presets(), ", "))
+	flags.StringVar(&f.over.Grid, "grid", "",
+		"carbon intensity over time, CSV, gzip or not; a pattern in quotes joins files that follow each other")
+	flags.StringVar(&f.over.Column, "column", "", "column of the grid file (default ci_lifecycle_g_per_kwh)")
+	flags.StringVar(&f.over.Fill, "fill", "", fillUsage)
+	flags.StringVar(&f.over.Zone, "zone", "", "grid zone, where the grid file has several")
+	flags.StringVar(&f.over.Start, "start", "",
+		"when the trace starts, as 2022-06-01 or RFC 3339 (default: the start of the grid file)")
+	flags.StringSliceVar(&f.over.Strategies, "strategy", nil, "strategies to compare; the first one is the baseline "+
+		"(default: the file's, or least-allocated,energy,carbon+window)")
+	flags.StringVar(&f.over.MaxDelay, "max-delay", "",
+		"longest allowed delay; also that of jobs whose trace gives none")
+	flags.Float64Var(&f.price, "price", 0, "price of electricity per kWh")
+	flags.Float64Var(&f.carbon, "carbon-price", 0,
+		"price of a tonne of CO2e, in the currency of --price: adds the CI-adjusted cost, which prices emissions too")
+	flags.StringVar(&f.over.EmptyNodes, "empty-nodes", "",
+		"what machines without jobs do: sleep, shown beside ones that stay on, or idle, to show those alone "+
+			"(default sleep)")
+	flags.BoolVar(&f.interrupt, "interruptible", false,
+		"jobs may be suspended and resumed by the strategies that do that")
+	flags.StringVar(&f.over.RestartCost, "restart-cost", "",
+		"work that an interruptible job does once more at each resume, as 5m")
+	flags.StringVar(&f.over.Learner, "learner", "",
+		"what says how long jobs run: known, groups, mean, siblings or survival (default known)")
+	flags.StringVar(&f.over.Power, "power", "",
+		"what says what jobs draw: the power profiles of nodes, or learnt from jobs that ran before (default profiles)")
+	flags.StringVar(&f.over.Forecast, "forecast", "",
+		"what strategies know of the intensity to come: perfect, or a model, as history or weather (default perfect)")
+	flags.StringVar(&f.over.Weather, "weather", "", "weather file of the forecast model weather")
+	flags.Uint64Var(&f.seed, "seed", 0,
+		"breaks the ties of least-allocated at random, as stock does; 0 breaks them by name")
+	flags.DurationVar(&f.best, "best", 0, "for how long to search for a schedule that emits least, knowing everything "+
+		"in advance: shown as another strategy, with a bound that no schedule is below")
+	f.output = output(flags, "table", "wide", "json", "csv")
+	flags.StringVar(&f.out, "out", "", "directory for summary.json, decisions.csv, figures as SVG and PNG, their data "+
+		"as CSV, and what dashboard shows")
+	return cmd
+}
+
+// scenario merges the file and the flags.
+func (f *simulateFlags) scenario(cmd *cobra.Command) (*sim.File, error) {
+	file := &sim.File{}
+	var err error
+	if f.file != "" {
+		if file, err = sim.ReadFile(f.file); err != nil {
+			return nil, err
+		}
+	}
+	if f.over.Strategies, err = strategyNames(cmd, "strategy"); err != nil {
+		return nil, err
+	}
+	if err := f.missing(); err != nil {
+		return nil, err
+	}
+	if cmd.Flags().Changed("price") {
+		f.over.Price = &f.price
+	}
+	if cmd.Flags().Changed("carbon-price") {
+		f.over.CarbonPrice = &f.carbon
+	}
+	if cmd.Flags().Changed("interruptible") {
+		f.over.Interruptible = &f.interrupt
+	}
+	if cmd.Flags().Changed("seed") {
+		f.over.Seed = &f.seed
+	}
+	if err := file.Override(f.over); err != nil {
+		return nil, err
+	}
+	if len(file.Strategies) == 0 {
+		file.Strategies = []string{"least-allocated", "energy", "carbon+window"}
+	}
+	return file, nil
+}
+
+// missing says what a scenario without a file lacks.
+func (f *simulateFlags) missing() error {
+	var flags []string
+	for _, flag := range [...]struct{ name, value string }{
+		{"--workload", f.over.Workload}, {"--nodes", f.over.Nodes}, {"--grid", f.over.Grid},
+	} {
+		if flag.value == "" {
+			flags = append(flags, flag.name)
+		}
+	}
+	if f.file != "" || len(flags) == 0 {
+		return nil
+	}
+	return fmt.Errorf("want a scenario file (-f), or --workload, --nodes and --grid: there is no %s",
+		strings.Join(flags, ", no "))
+}
+
+func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
+	file, err := f.scenario(cmd)
+	if err != nil {
+		return usageError{err}
+	}
+	strategies := make([]sched.Strategy, len(file.Strategies))
+	for i, name := range file.Strategies {
+		if strategies[i], err = sched.ByName(name); err != nil {
+			return usageError{fmt.Errorf("%s: %w", file.Called("strategies"), err)}
+		}
+	}
+	scenario, err := file.LoadContext(cmd.Context())
+	if err != nil {
+		return usageError{err}
+	}
+	if !slices.ContainsFunc(scenario.Jobs, func(j sched.Job) bool { return j.Interruptible }) {
+		scenario.Notes = append(scenario.Notes,
+			report.StartsOnly(file.Strategies, "interruptible: true (--interruptible)")...)
+	}
+	results, err := simulateAll(cmd.Context(), t, scenario, file.Strategies, strategies)
+	if err == nil && f.best > 0 {
+		results, err = f.bracket(cmd.Context(), scenario, results)
+	}
+	if err != nil {
+		return err
+	}
+	summary := report.New(file, results)
+	if f.out != "" {
+		// Files first: a reader of standard output may take it as the sign that all went well.
+		written, err := report.WriteDir(f.out, summary, results)
+		if err != nil {
+			return err
+		}
+		page, err := dashboard.NewResults(summary, results).Write(f.out)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(t.err, "wrote", strings.Join(append(written, page), ", "))
+	}
+	return t.print(summary, f.output.value)
+}
+
+// bracket adds the best schedule that it finds in time, and notes a bound: none emits less.
+func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []*sim.Result) ([]*sim.Result, error) {
+	const rounds = 2000
+	began := time.Now()
+	same := slices.DeleteFunc(slices.Clone(results), func(r *sim.Result) bool { return r.Scenario != s })
+	spent := func() float64 { return float64(time.Since(began)) / float64(f.best) }
+	best, foreseen, err := oracle.Best(ctx, s, same, f.seed, spent)
+	if err != nil {
+		return nil, err
+	}
+	note := &results[0].Scenario.Notes // which the report shows
+	sleeping := fmt.Sprintf("Were machines asleep whenever they are empty, and awake in time, the best found would "+
+		"emit %s kg.", report.Significant(foreseen.Carbon.Kg()))
+	least, asleep, err := oracle.Bound(s, rounds)
+	if err != nil {
+		*note = append(*note, sleeping, "How little is possible is not known: "+err.Error()+".")
+	} else {
+		*note = append(*note, sleeping, fmt.Sprintf("Bound: no schedule that runs each job in one piece, on what it "+
+			"asks for, emits less than %s kg. The %s kg are %.1f %% above it, not counting the %s kg of machines at "+
+			"rest.",
+			report.Significant(least.Kg()), report.Significant(foreseen.Carbon.Kg()),
+			100*float64(foreseen.Carbon-least)/float64(least-asleep), report.Significant(asleep.Kg())))
+	}
+	results = append(results, best)
+	_, err = sim.Align(results...)
+	return results, err
+}
+
+// simulateAll runs each strategy; where machines may sleep, first on such as stay on.
+func simulateAll(ctx context.Context, t terminal, s *sim.Scenario, names []string,
+	strategies []sched.Strategy,
+) (results []*sim.Result, err error) {
+	scenarios := []*sim.Scenario{s}
+	if s.Sleeps() {
+		scenarios = []*sim.Scenario{s.StayingAwake(), s}
+	}
+	for _, s := range scenarios {
+		for i, name := range names {
+			if isTerminal(t.err) {
+				fmt.Fprintf(t.err, "simulating %s (%d of %d) …\n", name, len(results)+1, len(names)*len(scenarios))
+			}
+			r, err := sim.Run(ctx, s, name, strategies[i])
+			if err != nil {
+				if ctx.Err() != nil {
+					return nil, err
+				}
+				return nil, usageError{err} // the input asks for what its own files do not hold
+			}
+			results = append(results, r)
+		}
+	}
+	if _, err := sim.Align(results...); err != nil {
+		return nil, usageError{err}
+	}
+	return results, nil
+}

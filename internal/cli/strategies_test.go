@@ -1,0 +1,34 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/internal/cli"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+func TestStrategiesAreListedWithALineEach(t *testing.T) {
+	var out, failed bytes.Buffer
+	if code := cli.Run(context.Background(), []string{"strategies"}, nil, &out, &failed); code != 0 {
+		t.Fatalf("exit code %d: %s", code, failed.String())
+	}
+	lines := strings.Split(out.String(), "\n")
+	wheres, whens := sched.Names()
+	for _, name := range slices.Concat(wheres, whens, sched.Clusters()) {
+		if !slices.ContainsFunc(lines, func(line string) bool {
+			first, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+			return first == name && strings.TrimSpace(rest) == sched.Describe(name)
+		}) {
+			t.Errorf("%s is not listed with what it does in\n%s", name, out.String())
+		}
+	}
+	for _, order := range sched.Orders() {
+		if !strings.Contains(out.String(), order) {
+			t.Errorf("the order %s is not listed", order)
+		}
+	}
+}

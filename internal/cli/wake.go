@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/controller/dial"
+	"github.com/kubenergy/kubenergy/internal/controller/power"
+	"github.com/kubenergy/kubenergy/internal/controller/signal"
+	"github.com/kubenergy/kubenergy/internal/kube"
+)
+
+const stopPause = 5 * time.Second
+
+type wakeFlags struct {
+	clusterFlags
+	all, stop    bool
+	config, keys string
+	timeout      time.Duration
+}
+
+func newWake(t terminal) *cobra.Command {
+	var f wakeFlags
+	cmd := &cobra.Command{
+		Use:   "wake NODE | --all",
+		Short: "Wake machines that sleep, whether or not anything of ours runs",
+		Long: `Order one machine that sleeps to start, or all of them, and take the taint and the labels of
+kubenergy-power off their nodes. It asks the machines' management controllers itself, as the ConfigMap kubenergy-power
+and the Secret that it names say, or the files given here. Where kubenergy-power runs it may send them to sleep again:
+--stop ends it first, as an uninstall does.`,
+		Example: `  kubenergy wake worker-7
+  kubenergy wake --all --stop
+  kubenergy wake --all --config machines.yaml --keys-dir keys   # where the ConfigMap is gone`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), t, args) },
+	}
+	f.add(cmd.Flags())
+	cmd.Flags().BoolVar(&f.all, "all", false, "all machines that sleep")
+	cmd.Flags().BoolVar(&f.stop, "stop", false, "first scale the Deployment kubenergy-power to no replica")
+	cmd.Flags().StringVar(&f.config, "config", "", "`file` with the machines, in place of the ConfigMap")
+	cmd.Flags().StringVar(&f.keys, "keys-dir", "", "`folder` with a file for each passwordKey, in place of the Secret")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to try")
+	return cmd
+}
+
+func (f *wakeFlags) run(ctx context.Context, t terminal, args []string) error {
+	switch {
+	case f.timeout <= 0:
+		return usageError{fmt.Errorf("--timeout is %v: want more than 0", f.timeout)}
+	case f.all == (len(args) > 0) || len(args) > 1:
+		return usageError{errors.New("want the name of one node, or --all")}
+	}
+	c, err := f.open(t)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	if !f.stop {
+		return f.wake(ctx, t, c, args)
+	}
+	scale := func(ctx context.Context, replicas int) error {
+		_, err := c.AppsV1().Deployments(v1alpha1.SystemNamespace).Patch(ctx, power.Name, types.MergePatchType,
+			fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas), metav1.PatchOptions{}, "scale")
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	if err := scale(ctx, 0); err != nil {
+		return fmt.Errorf("stopping Deployment %s: %s", power.Name, because(err))
+	}
+	kube.Pause(ctx, stopPause) // until its replicas have ended, which could send machines to sleep again
+	err = f.wake(ctx, t, c, args)
+	if err != nil { // what still sleeps may be needed
+		if err := scale(context.WithoutCancel(ctx), power.Replicas); err != nil {
+			fmt.Fprintf(t.err, "kubenergy: starting Deployment %s again: %s\n", power.Name, because(err))
+		}
+	}
+	return err
+}
+
+// wake wakes the machine of the node that is named, or all.
+func (f *wakeFlags) wake(ctx context.Context, t terminal, c *cluster, args []string) error {
+	certificates, err := os.MkdirTemp("", "kubenergy-wake-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(certificates)
+	config, keys, err := f.machines(ctx, c, certificates)
+	if err != nil {
+		return err
+	}
+	switches, err := power.NewSwitches(config.Machines, keys, true) // a tunnel ends on this machine
+	if err != nil {                                                 // the others can be woken
+		fmt.Fprintf(t.err, "kubenergy: %s\n", oneLine(err))
+	}
+	woken := 0
+	w := &power.Waker{Client: c, Switches: switches, Clock: t.now, Pause: releasePause, Say: func(node, what string) {
+		woken++
+		fmt.Fprintf(t.out, "node %s: %s\n", node, what)
+	}, Limit: power.WakeLimit(&config.Policy.Policy)}
+	if err := w.Wake(ctx, strings.Join(args, "")); err != nil {
+		return fmt.Errorf("%s woken, not all that were meant: %s", count(woken, "machine"), oneLine(err))
+	}
+	none := ""
+	if f.all {
+		none = ", none sleeps"
+	}
+	_, err = fmt.Fprintf(t.out, "%s woken%s\n", count(woken, "machine"), none)
+	return err
+}
+
+// machines returns the machines and their keys, from files or from the cluster. Certificates of the Secret go into
+// a folder.
+func (f *wakeFlags) machines(ctx context.Context, c *cluster, certificates string,
+) (config power.Config, keys dial.KeyReader, err error) {
+	var text []byte
+	if f.config != "" {
+		if text, err = os.ReadFile(f.config); err != nil {
+			return config, nil, usageError{err}
+		}
+	} else {
+		m, err := c.CoreV1().ConfigMaps(v1alpha1.SystemNamespace).Get(ctx, power.Name, metav1.GetOptions{})
+		if err != nil {
+			return config, nil, fmt.Errorf("reading ConfigMap %s (or give --config): %s", power.Name, because(err))
+		}
+		text = []byte(m.Data["machines.yaml"])
+	}
+	if config, err = power.ParseConfig(text); err != nil {
+		return config, nil, usageError{err}
+	}
+	if f.keys != "" || config.KeysSecret == "" {
+		mountedAt(config.Machines, f.keys)
+		return config, signal.KeyFolder(f.keys), nil
+	}
+	s, err := c.CoreV1().Secrets(v1alpha1.SystemNamespace).Get(ctx, config.KeysSecret, metav1.GetOptions{})
+	if err != nil {
+		return config, nil, fmt.Errorf("reading Secret %s (or give --keys-dir): %s", config.KeysSecret, because(err))
+	}
+	for _, file := range mountedAt(config.Machines, certificates) {
+		if err := os.WriteFile(file, s.Data[filepath.Base(file)], 0o600); err != nil {
+			return config, nil, err
+		}
+	}
+	return config, secretKeys(s.Data), nil
+}
+
+// mountedAt has machines whose certificates are mounted for kubenergy-power read them from a folder instead, and
+// returns their files there.
+func mountedAt(machines []power.Machine, folder string) (files []string) {
+	for i := range machines {
+		if m := &machines[i]; filepath.Dir(m.CAFile) == power.KeysDir {
+			m.CAFile = filepath.Join(folder, filepath.Base(m.CAFile))
+			files = append(files, m.CAFile)
+		}
+	}
+	return files
+}
+
+// secretKeys are the keys of a Secret.
+type secretKeys map[string][]byte
+
+// Key implements [dial.KeyReader].
+func (k secretKeys) Key(name string) (string, error) {
+	key, ok := k[name]
+	if !ok {
+		return "", fs.ErrNotExist
+	}
+	return strings.TrimSpace(string(key)), nil
+}

@@ -1,0 +1,369 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/workload"
+)
+
+// traceBegin is when traces that say nothing of it are taken to begin: midnight at the beginning of a week.
+var traceBegin = time.Date(1970, 1, 5, 0, 0, 0, 0, time.UTC)
+
+func newWorkload(t terminal) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "workload",
+		Short: "Convert traces of jobs, make more like them, and make Kubernetes Jobs of them",
+		Example: `  kubenergy workload convert hpc2n.swf.gz > jobs.csv
+  kubenergy workload fit hpc2n.swf.gz > model.json
+  kubenergy workload generate --model model.json --jobs 1000 --seed 7 > jobs.csv
+  kubenergy workload manifests jobs.csv --time-scale 60 --limit 100 | kubectl create -f -`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newConvert(t), newFit(t), newGenerate(t), newManifests(t))
+	return cmd
+}
+
+// traceFlags say which trace, and how it is to be read.
+type traceFlags struct {
+	format  string
+	skipBad bool
+}
+
+func (f *traceFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.format, "format", "",
+		"format of the trace: "+strings.Join(workload.Formats(), ", ")+" (default: by its content)")
+	cmd.Flags().BoolVar(&f.skipBad, "skip-bad", false, skipBadUsage)
+}
+
+const skipBadUsage = "leave out rows of the trace that are wrong, and say how many; else the first one is an error"
+
+// oneFile wants the name of a file and nothing else.
+func oneFile(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError{fmt.Errorf("want one file, as in %s jobs.csv", cmd.CommandPath())}
+	}
+	return nil
+}
+
+// read reads a trace and says what it left out.
+func (f *traceFlags) read(t terminal, path string) (*workload.Trace, error) {
+	if err := workload.CheckFormat(f.format); err != nil {
+		return nil, usageError{fmt.Errorf("--format: %w", err)}
+	}
+	trace, err := workload.LoadWith(path, workload.Options{Format: f.format, Start: traceBegin, SkipBad: f.skipBad})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	fmt.Fprintf(t.err, "%s: %d jobs, format %s\n", path, len(trace.Jobs), trace.Format)
+	for _, line := range trace.LeftOut() {
+		fmt.Fprintf(t.err, "%s: %s\n", path, line)
+	}
+	return trace, nil
+}
+
+// first returns when the first job comes.
+func first(jobs []sched.Job) time.Time {
+	return slices.MinFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) }).Submitted
+}
+
+func newConvert(t terminal) *cobra.Command {
+	var f traceFlags
+	cmd := &cobra.Command{
+		Use:   "convert FILE",
+		Short: "Write a trace as CSV, the first job at 0",
+		Example: `  kubenergy workload convert hpc2n.swf.gz > jobs.csv
+  kubenergy workload convert --format gaia-hours pai-100k.csv.gz > jobs.csv`,
+		Args: oneFile,
+		RunE: func(_ *cobra.Command, args []string) error {
+			trace, err := f.read(t, args[0])
+			if err != nil {
+				return err
+			}
+			return writeTrace(t.out, trace, first(trace.Jobs))
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// writeTrace writes a table of jobs. Tables are written line by line, and pipes want more at once.
+func writeTrace(w io.Writer, trace *workload.Trace, start time.Time) error {
+	out := bufio.NewWriter(w)
+	if err := trace.WriteCSV(out, start); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+func newFit(t terminal) *cobra.Command {
+	var f traceFlags
+	cmd := &cobra.Command{
+		Use:     "fit FILE",
+		Short:   "Write a model of a trace as JSON, for generate",
+		Example: "  kubenergy workload fit hpc2n.swf.gz > model.json",
+		Args:    oneFile,
+		RunE: func(_ *cobra.Command, args []string) error {
+			trace, err := f.read(t, args[0])
+			if err != nil {
+				return err
+			}
+			m, err := fitted(trace.Jobs)
+			if err != nil {
+				return err
+			}
+			out := json.NewEncoder(t.out)
+			out.SetIndent("", " ")
+			return out.Encode(m)
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func fitted(jobs []sched.Job) (*workload.Model, error) {
+	// a table may have any order
+	slices.SortStableFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })
+	m, err := workload.Fit(jobs)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return m, nil
+}
+
+type generateFlags struct {
+	traceFlags
+	model, like string
+	jobs        int
+	seed        uint64
+}
+
+func newGenerate(t terminal) *cobra.Command {
+	var f generateFlags
+	cmd := &cobra.Command{
+		Use:   "generate (--model FILE | --like TRACE)",
+		Short: "Make a trace like another one, as CSV",
+		Long: `Make a trace like another one, as CSV: batches come by hour of the week, requests and run
+times are drawn together, owners by their rank. It begins on a Monday at midnight. The same model, number and seed
+give the same trace.`,
+		Example: `  kubenergy workload generate --model model.json --jobs 1000 --seed 7 > jobs.csv
+  kubenergy workload generate --like hpc2n.swf.gz --jobs 10000 > jobs.csv`,
+		Args: noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			m, err := f.read(t)
+			if err != nil {
+				return err
+			}
+			jobs, err := m.Generate(f.seed, f.jobs, traceBegin)
+			if err != nil {
+				return usageError{err}
+			}
+			return writeTrace(t.out, &workload.Trace{Jobs: jobs}, traceBegin)
+		},
+	}
+	f.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.model, "model", "", "model, as fit writes it")
+	flags.StringVar(&f.like, "like", "", "trace to fit a model to")
+	flags.IntVar(&f.jobs, "jobs", 1000, "how many jobs")
+	flags.Uint64Var(&f.seed, "seed", 1, "another one gives another trace")
+	return cmd
+}
+
+const maxGenerated = 10_000_000
+
+func (f *generateFlags) read(t terminal) (*workload.Model, error) {
+	switch {
+	case (f.model == "") == (f.like == ""):
+		return nil, usageError{errors.New("want one of --model and --like")}
+	case f.jobs < 1 || f.jobs > maxGenerated:
+		return nil, usageError{fmt.Errorf("--jobs is %d: want 1 to %d", f.jobs, maxGenerated)}
+	case f.like != "":
+		trace, err := f.traceFlags.read(t, f.like)
+		if err != nil {
+			return nil, err
+		}
+		return fitted(trace.Jobs)
+	}
+	text, err := os.ReadFile(f.model)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("reading workload model: %w", err)}
+	}
+	m := &workload.Model{}
+	if err := json.Unmarshal(text, m); err != nil {
+		return nil, usageError{fmt.Errorf("%s: %w", f.model, err)}
+	}
+	return m, nil
+}
+
+// The ways in which pods of manifests pass their time.
+const (
+	loadSleep  = "sleep"
+	loadStress = "stress"
+	loadLab    = "lab"
+)
+
+type manifestFlags struct {
+	traceFlags
+	namespace, image, scheduler, load, prefix string
+	scale                                     float64
+	delay                                     time.Duration
+	limit                                     int
+}
+
+func newManifests(t terminal) *cobra.Command {
+	var f manifestFlags
+	cmd := &cobra.Command{
+		Use:   "manifests FILE",
+		Short: "Write the jobs of a trace as Kubernetes Jobs",
+		Long: `Write the jobs of a trace as Kubernetes Jobs, one YAML document each: what they request, how
+long they run and how long their start may be put off. Their pods sleep, or use the CPU and memory that they request
+(--load stress, with the image of this command line), or run on the simulated nodes of kubenergy-lab (--load lab). A
+comment says when each was submitted: if all are created at once, the queue is full.`,
+		Example: `  kubenergy workload manifests jobs.csv --time-scale 60 --limit 100 | kubectl create -f -
+  kubenergy workload manifests pai_1k.csv.gz --namespace gaia --load stress \
+      --image registry.example/kubenergy/kubenergy:v1`,
+		Args: oneFile,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return usageError{err}
+			}
+			trace, err := f.read(t, args[0])
+			if err != nil {
+				return err
+			}
+			return f.write(t.out, trace.Jobs)
+		},
+	}
+	f.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the Jobs (default: that of kubectl)")
+	flags.StringVar(&f.image, "image", "",
+		"image of the pods (default: busybox; with --load stress that of this command line is needed)")
+	flags.StringVar(&f.scheduler, "scheduler", policy.SchedulerName, "scheduler of the pods")
+	flags.StringVar(&f.load, "load", loadSleep, "what the pods do: sleep, stress or lab")
+	flags.StringVar(&f.prefix, "name-prefix", "trace", "what the names of the Jobs begin with")
+	flags.Float64Var(&f.scale, "time-scale", 1,
+		"how much faster than the trace it is played: run times and delays are divided by it")
+	flags.DurationVar(&f.delay, "max-delay", 0, "allowed delay of jobs whose trace gives none, before it is divided")
+	flags.IntVar(&f.limit, "limit", 0, "the first so many jobs (0: all)")
+	return cmd
+}
+
+const maxNamePrefix = 40 // pods' names are those of their Jobs, and some
+
+func (f *manifestFlags) check() error {
+	switch {
+	case f.load != loadSleep && f.load != loadStress && f.load != loadLab:
+		return fmt.Errorf("--load is %q: want sleep, stress or lab", f.load)
+	case f.load == loadStress && f.image == "":
+		return errors.New("--load stress needs the --image of this command line")
+	case !(f.scale > 0 && f.scale <= 1e6):
+		return fmt.Errorf("--time-scale is %v: want more than 0 up to 1000000", f.scale)
+	case f.delay < 0:
+		return fmt.Errorf("--max-delay is %v: it is negative", f.delay)
+	case f.limit < 0:
+		return fmt.Errorf("--limit is %d: it is negative", f.limit)
+	case f.prefix == "" || len(f.prefix) > maxNamePrefix || labelName(f.prefix) != f.prefix:
+		return fmt.Errorf("--name-prefix is %q: want up to %d small letters, digits and dashes", f.prefix,
+			maxNamePrefix)
+	}
+	f.image = cmp.Or(f.image, "busybox")
+	return nil
+}
+
+// labelName returns text with everything replaced that the name of an object or the value of a label may not have.
+func labelName(text string) string {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(text))
+	return strings.Trim(name[:min(len(name), 63)], "-")
+}
+
+func (f *manifestFlags) write(w io.Writer, jobs []sched.Job) error {
+	out := bufio.NewWriter(w)
+	begin, digits := first(jobs), len(strconv.Itoa(len(jobs)))
+	if f.limit > 0 {
+		jobs = jobs[:min(len(jobs), f.limit)]
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		text, err := manifest(f.job(fmt.Sprintf("%s-%0*d", f.prefix, digits, i+1), j))
+		if err != nil {
+			return fmt.Errorf("writing job %q: %w", j.ID, err)
+		}
+		fmt.Fprintf(out, "---\n# job %q, submitted after %v\n%s", j.ID, f.shrink(j.Submitted.Sub(begin)), text)
+	}
+	return out.Flush()
+}
+
+// shrink returns a duration of the trace as it is played; no finer than kubelets look.
+func (f *manifestFlags) shrink(d time.Duration) time.Duration {
+	return time.Duration(float64(d) / f.scale).Round(time.Millisecond)
+}
+
+func (f *manifestFlags) job(name string, j *sched.Job) *batchv1.Job {
+	job := kube.TraceJob(name, j, f.shrink)
+	job.Namespace = f.namespace
+	delay := j.AllowedDelay
+	if delay == workload.NoDelayGiven {
+		delay = f.delay
+	}
+	if delay > 0 {
+		job.Annotations[v1alpha1.AnnotationAllowedDelay] = f.shrink(delay).String()
+	}
+	job.Labels = map[string]string{"app.kubernetes.io/name": "trace-job", "app.kubernetes.io/part-of": f.prefix}
+	for key, value := range map[string]string{"trace-owner": j.Owner, "trace-queue": j.Queue} {
+		if value = labelName(value); value != "" {
+			job.Labels[key] = value
+		}
+	}
+	pod := &job.Spec.Template
+	pod.Spec.SchedulerName = f.scheduler
+	container := &pod.Spec.Containers[0]
+	container.Image = f.image
+	seconds := strconv.FormatFloat(f.shrink(j.Duration).Seconds(), 'f', -1, 64)
+	switch f.load {
+	case loadSleep:
+		container.Command = []string{"sleep", seconds}
+	case loadStress:
+		container.Args = []string{
+			"stress", fmt.Sprintf("--cpu=%dm", max(1, j.Request.MilliCPU)),
+			fmt.Sprintf("--memory=%d", j.Request.Memory), "--duration=" + seconds + "s",
+		}
+	case loadLab:
+		pod.Annotations[v1alpha1.AnnotationLabRunSeconds] = seconds
+	}
+	return job
+}
+
+// manifest renders a Job without the empty status that the API's type always has.
+func manifest(job *batchv1.Job) ([]byte, error) {
+	return yaml.Marshal(struct {
+		metav1.TypeMeta
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              batchv1.JobSpec `json:"spec"`
+	}{job.TypeMeta, job.ObjectMeta, job.Spec})
+}

@@ -1,0 +1,213 @@
+package access
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// A Host is a machine outside of the cluster, whose agent has a token of its own.
+type Host struct {
+	Node     string       // what the agent calls it
+	MaxPower energy.Watts // 0: not said
+	Site     string       // "": not said
+}
+
+// HostTokens are the tokens of agents outside the cluster, from a file such as
+//
+//	hosts:
+//	- node: rack1
+//	  tokenSHA256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+//	  previousTokenSHA256: … # lets the host in too, while its token is exchanged
+//	  maxPowerWatts: 800
+//	  site: north
+//
+// which is read anew when it has changed. The nil HostTokens hold no token.
+type HostTokens struct {
+	path string
+	now  func() time.Time
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	looked  time.Time
+	read    fs.FileInfo // nil: there was no file
+	failed  string      // what was logged last
+	byNode  map[string]Host
+	byToken map[digest]Host // what a search tells of a digest tells nothing of a token
+}
+
+// digest is the SHA-256 of a token.
+type digest = [sha256.Size]byte
+
+// How a file may be.
+const (
+	mostHostBytes = 8 << 20
+	mostHosts     = 20_000
+	mostNodeName  = 253
+	mostSiteName  = 253
+	mostHostPower = 1e6             // watts
+	lookEvery     = 5 * time.Second // at whether it has changed
+)
+
+// NewHostTokens reads a file; the error says what is wrong with it. A file that breaks later is told of in the log, and
+// what it held before goes on counting; one that is removed takes all tokens with it. Without a file there is no token.
+func NewHostTokens(path string, now func() time.Time, log *slog.Logger) (*HostTokens, error) {
+	if path == "" {
+		return nil, nil
+	}
+	h := &HostTokens{path: path, now: now, log: log, looked: now()}
+	return h, h.reload()
+}
+
+// Find returns the host that a token belongs to.
+func (h *HostTokens) Find(token string) (Host, bool) {
+	_, byToken := h.known()
+	host, found := byToken[sha256.Sum256([]byte(token))]
+	return host, found
+}
+
+// Host returns what the file says of a node.
+func (h *HostTokens) Host(node string) (Host, bool) {
+	byNode, _ := h.known()
+	host, found := byNode[node]
+	return host, found
+}
+
+// known returns what the file says, read only.
+func (h *HostTokens) known() (map[string]Host, map[digest]Host) {
+	if h == nil {
+		return nil, nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.now().Sub(h.looked).Abs() >= lookEvery {
+		h.looked = h.now()
+		h.look()
+	}
+	return h.byNode, h.byToken
+}
+
+// look reads the file if it has changed since it was read.
+func (h *HostTokens) look() {
+	err := h.reload()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if h.read != nil {
+			h.log.Warn("the file of hosts' tokens is gone: no host is let in")
+		}
+		h.byToken, h.byNode, h.read = nil, nil, nil
+	case err == nil:
+		h.failed = ""
+	case err.Error() != h.failed:
+		h.failed = err.Error()
+		h.log.Error("what the file held before goes on counting", "error", err)
+	}
+}
+
+// reload reads the file, unless it is what was read before.
+func (h *HostTokens) reload() error {
+	info, err := os.Stat(h.path)
+	if err == nil && h.read != nil && os.SameFile(info, h.read) && info.ModTime().Equal(h.read.ModTime()) &&
+		info.Size() == h.read.Size() {
+		return nil
+	}
+	var data []byte
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > mostHostBytes) {
+		err = fmt.Errorf("it is no regular file, or has more than %d bytes", mostHostBytes)
+	}
+	if err == nil {
+		data, err = os.ReadFile(h.path)
+	}
+	if err == nil {
+		var byNode map[string]Host
+		var byToken map[digest]Host
+		if byNode, byToken, err = parseHosts(data); err == nil {
+			h.byNode, h.byToken, h.read = byNode, byToken, info
+			return nil
+		}
+	}
+	return fmt.Errorf("reading hosts' tokens: %w", err)
+}
+
+// parseHosts reads a file. Errors name nodes and lines, never what a line holds beyond that: a user may have put the
+// token itself where its sum belongs.
+func parseHosts(data []byte) (byNode map[string]Host, byToken map[digest]Host, err error) {
+	var file struct {
+		Hosts []hostEntry `json:"hosts"`
+	}
+	if err := yaml.UnmarshalStrict(data, &file); err != nil {
+		return nil, nil, errors.New("it is not a list hosts of node, tokenSHA256, maxPowerWatts and site")
+	}
+	if len(file.Hosts) > mostHosts {
+		return nil, nil, fmt.Errorf("%d hosts: at most %d", len(file.Hosts), mostHosts)
+	}
+	byNode, byToken = map[string]Host{}, map[digest]Host{}
+	for i := range file.Hosts {
+		host, tokens, err := file.Hosts[i].read()
+		if err != nil {
+			return nil, nil, fmt.Errorf("host %d: %w", i+1, err)
+		}
+		if _, twice := byNode[host.Node]; twice {
+			return nil, nil, fmt.Errorf("host %d: node %q is there twice", i+1, host.Node)
+		}
+		byNode[host.Node] = host
+		for _, token := range tokens {
+			if _, twice := byToken[token]; twice {
+				return nil, nil, fmt.Errorf("host %d, node %q: another node, or it before, has the same token", i+1,
+					host.Node)
+			}
+			byToken[token] = host
+		}
+	}
+	return byNode, byToken, nil
+}
+
+// hostEntry is a host as the file says it.
+type hostEntry struct {
+	Node     string  `json:"node"`
+	SHA256   string  `json:"tokenSHA256"`
+	Previous string  `json:"previousTokenSHA256"`
+	Power    float64 `json:"maxPowerWatts"`
+	Site     string  `json:"site"`
+}
+
+func (e *hostEntry) read() (host Host, tokens []digest, err error) {
+	if !plausibleName(e.Node, mostNodeName) || strings.Contains(e.Node, "/") { // CLUSTER/NODE is another cluster's
+		return Host{}, nil, fmt.Errorf("node is no name of 1 to %d characters without a slash", mostNodeName)
+	}
+	for key, text := range map[string]string{"tokenSHA256": e.SHA256, "previousTokenSHA256": e.Previous} {
+		if text == "" && key != "tokenSHA256" {
+			continue
+		}
+		sum, err := hex.DecodeString(text)
+		switch {
+		case err != nil || len(sum) != sha256.Size:
+			return Host{}, nil, fmt.Errorf("node %q: %s is not the SHA-256 of a token in hex", e.Node, key)
+		case digest(sum) == sha256.Sum256(nil):
+			return Host{}, nil, fmt.Errorf("node %q: %s is that of no token at all", e.Node, key)
+		}
+		tokens = append(tokens, digest(sum))
+	}
+	switch {
+	case !(e.Power >= 0 && e.Power <= mostHostPower):
+		err = fmt.Errorf("node %q: maxPowerWatts: 0 to %.0f", e.Node, mostHostPower)
+	case e.Site != "" && !plausibleName(e.Site, mostSiteName):
+		err = fmt.Errorf("node %q: site is no name", e.Node)
+	default:
+		return Host{Node: e.Node, MaxPower: energy.Watts(e.Power), Site: e.Site}, tokens, nil
+	}
+	return Host{}, nil, err
+}
+
+func plausibleName(s string, most int) bool { return len(s) <= most && plausibleToken(s) }

@@ -1,0 +1,132 @@
+package access_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/controller/access"
+)
+
+func sum(token string) string {
+	s := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(s[:])
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	next := file + ".next"
+	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHostTokens(t *testing.T) {
+	var logged bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&logged, nil))
+	file, c := filepath.Join(t.TempDir(), "hosts.yaml"), newClock()
+	if _, err := access.NewHostTokens(file, c.now, log); err == nil {
+		t.Error("there is no file, and no error")
+	}
+	write(t, file, "hosts:\n- node: rack1\n  tokenSHA256: "+sum(
+		"one")+"\n  maxPowerWatts: 800\n  site: north\n- node: rack2\n  tokenSHA256: "+strings.ToUpper(sum("two"))+"\n")
+	h, err := access.NewHostTokens(file, c.now, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := func(token string) string {
+		host, _ := h.Find(token)
+		return host.Node
+	}
+	if got, ok := h.Find("one"); !ok || got != (access.Host{Node: "rack1", MaxPower: 800, Site: "north"}) {
+		t.Errorf("have %+v", got)
+	}
+	if node("two") != "rack2" || node("three") != "" || node("") != "" || node(sum("one")) != "" {
+		t.Error("the wrong ones are let in")
+	}
+	if host, ok := h.Host("rack1"); !ok || host.MaxPower != 800 {
+		t.Errorf("%+v", host)
+	}
+
+	// A token is exchanged: both let in until the former one is taken away.
+	write(t, file, `{"hosts":[{"node":"rack1","tokenSHA256":"`+sum("uno")+`","previousTokenSHA256":"`+sum("one")+`"}]}`)
+	if node("one") != "rack1" {
+		t.Error("looks at the file each time")
+	}
+	c.add(6 * time.Second)
+	if node("one") != "rack1" || node("uno") != "rack1" || node("two") != "" {
+		t.Error("an exchange of tokens leaves out the former or the new one")
+	}
+	write(t, file, `{"hosts":[{"node":"rack1","tokenSHA256":"`+sum("uno")+`"}]}`)
+	c.add(6 * time.Second)
+	if node("one") != "" || node("two") != "" || node("uno") != "rack1" {
+		t.Error("the file was not read anew")
+	}
+	write(t, file, "hosts: [{node: rack1, tokenSHA256: secret-that-is-no-sum}]")
+	c.add(6 * time.Second)
+	if node("uno") != "rack1" {
+		t.Error("a broken file takes effect")
+	}
+	if !strings.Contains(logged.String(), "rack1") || strings.Contains(logged.String(), "secret") {
+		t.Errorf("the log says %s", &logged)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	c.add(6 * time.Second)
+	if node("uno") != "" {
+		t.Error("the file is gone, and its hosts are not")
+	}
+	write(t, file, `{"hosts":[{"node":"rack1","tokenSHA256":"`+sum("uno")+`"}]}`)
+	c.add(6 * time.Second)
+	if node("uno") != "rack1" {
+		t.Error("the file is back, and its hosts are not")
+	}
+	none, err := access.NewHostTokens("", c.now, log)
+	if err != nil {
+		t.Error(err)
+	}
+	if _, ok := none.Find("uno"); ok {
+		t.Error("nobody knows somebody")
+	}
+}
+
+func TestHostTokensRefuse(t *testing.T) {
+	if _, err := access.NewHostTokens("/dev/null", time.Now, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("a device: taken")
+	}
+	one := fmt.Sprintf("{node: a, tokenSHA256: %s}", sum("one"))
+	for name, text := range map[string]string{
+		"unknown field": "hosts: []\ncolour: blue", "unknown in a host": "hosts: [{node: a, tokenSHA256: " +
+			sum("one") + ", token: x}]",
+		"node twice":  "hosts: [" + one + ", {node: a, tokenSHA256: " + sum("two") + "}]",
+		"token twice": "hosts: [" + one + ", {node: b, tokenSHA256: " + sum("one") + "}]",
+		"no node":     "hosts: [{tokenSHA256: " + sum("one") + "}]", "no token": "hosts: [{node: a}]",
+		"a short sum":     "hosts: [{node: a, tokenSHA256: abcd}]",
+		"a long sum":      "hosts: [{node: a, tokenSHA256: " + sum("one") + "00}]",
+		"the empty token": "hosts: [{node: a, tokenSHA256: " + sum("") + "}]",
+		"power":           "hosts: [{node: a, tokenSHA256: " + sum("one") + ", maxPowerWatts: -1}]",
+		"NaN":             "hosts: [{node: a, tokenSHA256: " + sum("one") + ", maxPowerWatts: .nan}]",
+		"no YAML":         "hosts: [", "a key twice": "hosts: []\nhosts: []",
+		"a node of a cluster": "hosts: [{node: alpha/a, tokenSHA256: " + sum("one") + "}]",
+		"control":             "hosts: [{node: \"a\\n\", tokenSHA256: " + sum("one") + "}]",
+	} {
+		file := filepath.Join(t.TempDir(), "hosts")
+		write(t, file, text)
+		if _, err := access.NewHostTokens(file, time.Now, slog.New(slog.DiscardHandler)); err == nil {
+			t.Errorf("%s: taken", name)
+		} else if strings.Contains(err.Error(), sum("one")) {
+			t.Errorf("%s: the error shows a sum: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,316 @@
+package budget
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/kube"
+)
+
+// record is what was done about a workload, as its annotation keeps it: by key, when it was begun and how often, or
+// that it is done. Package cached keeps this annotation whole, by its key.
+type record map[string]begun
+
+type begun struct {
+	done     bool
+	at       int64 // Unix seconds
+	attempts int
+}
+
+const (
+	// maxRecordText is how long the annotation may get on an object, of which a cluster has many.
+	maxRecordText = 1000
+	doneLength    = keyLength + len(":d ")
+	keyLength     = 10
+	maxRecord     = maxRecordText / doneLength
+)
+
+// dropFormer forgets what no budget of the object asks for any longer, or not with these limits.
+func (t record) dropFormer(a *allowance) {
+	asked := map[string]bool{}
+	for _, s := range a.siblings {
+		for i := range s.actions {
+			asked[s.key(&s.actions[i])] = true
+		}
+	}
+	maps.DeleteFunc(t, func(key string, _ begun) bool { return !asked[key] })
+}
+
+// readRecord reads key:d or key:time.attempts, separated by spaces. What makes no sense counts as not there.
+func readRecord(text string) record {
+	all := record{}
+	for part := range strings.FieldsSeq(text) {
+		key, state, ok := strings.Cut(part, ":")
+		if !ok || len(all) >= maxRecord {
+			continue
+		}
+		if state == "d" {
+			all[key] = begun{done: true}
+			continue
+		}
+		at, attempts, _ := strings.Cut(state, ".")
+		t, err1 := strconv.ParseInt(at, 10, 64)
+		n, err2 := strconv.Atoi(attempts)
+		if err1 == nil && err2 == nil && n > 0 {
+			all[key] = begun{at: t, attempts: n}
+		}
+	}
+	return all
+}
+
+func (t record) String() string {
+	var parts []string
+	for _, key := range sortedKeys(t) {
+		if b := t[key]; b.done {
+			parts = append(parts, key+":d")
+		} else {
+			parts = append(parts, fmt.Sprintf("%s:%d.%d", key, b.at, b.attempts))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// key names an action of an allowance in an annotation.
+func (a *allowance) key(x *v1alpha1.BudgetAction) string {
+	return digest(string(a.object.GetUID()), a.name, a.id, actionText(threshold(x), x.Do), x.Webhook)[:keyLength]
+}
+
+// noticeKey names it among those of all workloads, in events, webhooks and tasks.
+func (a *allowance) noticeKey(key string) string { return digest(string(a.object.GetUID()), key) }
+
+// keep does what is to be done about one workload. Other budgets of the same workload wait for the next sweep: each
+// write is for the version that was seen.
+func (e *Engine) keep(ctx context.Context, a *allowance, now time.Time, maySuspend bool) {
+	if a.use == nil || a.object.GetDeletionTimestamp() != nil {
+		return
+	}
+	all := readRecord(a.object.GetAnnotations()[v1alpha1.AnnotationBudgetActions])
+	due := e.due(a, all, now, maySuspend)
+	if len(due) > 0 {
+		all.dropFormer(a)
+		if due = a.fitting(all, due); len(due) == 0 {
+			e.sayFull(a)
+		}
+	}
+	switch {
+	case len(due) > 0:
+		e.begin(ctx, a, all, due, now)
+	case maySuspend && a.suspends() && suspendable(a):
+		if err := e.o.MaySuspend(ctx); err == nil {
+			err = e.suspend(ctx, a.job, a.label, time.Time{})
+			if e.complain(a, err); err == nil {
+				e.sayJobs([]*batchv1.Job{a.job}, eventSuspended, suspendedText(a.label))
+			}
+		}
+	}
+}
+
+// due returns what is to be done now: for the first time, or once more.
+func (e *Engine) due(a *allowance, all record, now time.Time, maySuspend bool) (due []v1alpha1.BudgetAction) {
+	percent := a.percent()
+	for _, x := range a.actions {
+		if percent < float64(threshold(&x)) || x.Do == v1alpha1.DeedSuspend && !maySuspend {
+			continue
+		}
+		key := a.key(&x)
+		b, was := all[key]
+		again := !b.done && retry(x.Do, b.attempts, now.Sub(time.Unix(b.at, 0))) && !e.tasks.isBusy(a.noticeKey(key))
+		if !was || again {
+			due = append(due, x)
+		}
+	}
+	return due
+}
+
+// fitting returns what of that which is due can be remembered as well: what could not would be done over and over.
+// Suspending comes first.
+func (a *allowance) fitting(all record, due []v1alpha1.BudgetAction) (some []v1alpha1.BudgetAction) {
+	longest := begun{at: endOfTime.Unix(), attempts: noticeAttempts}
+	counted := maps.Clone(all)
+	for key, b := range counted {
+		if !b.done {
+			counted[key] = longest // as it may get
+		}
+	}
+	slices.SortStableFunc(due, func(x, y v1alpha1.BudgetAction) int { return cmp.Compare(rank(x.Do), rank(y.Do)) })
+	for _, x := range due {
+		key := a.key(&x)
+		if _, was := counted[key]; !was {
+			counted[key] = longest
+			if !tells(x.Do) {
+				counted[key] = begun{done: true}
+			}
+			if len(counted.String()) > maxRecordText {
+				delete(counted, key)
+				continue
+			}
+		}
+		some = append(some, x)
+	}
+	return some
+}
+
+// rank is 0 for what suspends, which comes first.
+func rank(do v1alpha1.BudgetDeed) int {
+	if do == v1alpha1.DeedSuspend {
+		return 0
+	}
+	return 1
+}
+
+// tells reports whether an action tells something, which is done after it was written down. All others are done by the
+// write itself.
+func tells(do v1alpha1.BudgetDeed) bool {
+	return do == v1alpha1.DeedLog || do == v1alpha1.DeedEvent || do == v1alpha1.DeedNotify
+}
+
+const (
+	mostFull  = 10_000
+	fullAgain = 24 * time.Hour
+)
+
+// sayFull says once a day of a workload that there is more to do about it than fits.
+func (e *Engine) sayFull(a *allowance) {
+	uid := a.object.GetUID()
+	if _, said := e.full.Get(uid); said {
+		return
+	}
+	e.full.Add(uid, nil, fullAgain)
+	const text = "too many actions of energy budgets for this object: the rest are skipped; give it fewer " +
+		"budgets, or fewer actions"
+	e.o.Log.Warn("a workload has too many budgets: not all is done that they ask for", "namespace",
+		a.object.GetNamespace(), "workload", a.workload())
+	e.tasks.add(telling, &task{do: func(ctx context.Context) {
+		e.complain(a, e.event(ctx, reference(a.object), eventTooMany, a.noticeKey(eventTooMany), text))
+	}})
+}
+
+func suspendable(a *allowance) bool { return a.job != nil && maySuspend(a.job, a.label) }
+
+func (e *Engine) complain(a *allowance, err error) {
+	if err != nil && !errors.Is(err, errChanged) {
+		e.o.Log.Warn("a budget's action on a workload failed: trying again", "namespace", a.object.GetNamespace(),
+			"workload", a.workload(), "error", err)
+	}
+}
+
+// begin writes down what is to be done and, in the same step, does what is done by writing on the object. The rest it
+// leaves to the lanes.
+func (e *Engine) begin(ctx context.Context, a *allowance, all record, due []v1alpha1.BudgetAction, now time.Time) {
+	annotations, labels, suspend := map[string]string{}, map[string]string{}, false
+	var fresh []v1alpha1.BudgetAction
+	var duties []duty
+	keys := map[string]string{} // of the annotation, by those of the duties
+	for _, x := range due {
+		key := a.key(&x)
+		before := all[key]
+		if before.attempts == 0 {
+			fresh = append(fresh, x)
+		}
+		if tells(x.Do) {
+			all[key] = begun{at: now.Unix(), attempts: before.attempts + 1}
+			keys[a.noticeKey(key)] = key
+			duties = append(duties, e.dutyOf(x.Do, a.notice(&x, now)))
+			continue
+		}
+		all[key] = begun{done: true}
+		if x.Do != v1alpha1.DeedSuspend {
+			moreAnnotations, moreLabels := exceeded(x.Do, a.use, a.limits, a.gardener)
+			maps.Copy(annotations, moreAnnotations)
+			maps.Copy(labels, moreLabels)
+		} else if suspendable(a) && e.o.MaySuspend(ctx) == nil { // else it is suspended when it runs
+			labels[v1alpha1.LabelBudgetSuspended], suspend = a.label, true
+		}
+	}
+	annotations[v1alpha1.AnnotationBudgetActions] = all.String()
+	if err := e.patch(ctx, a.object, types.MergePatchType,
+		kube.MarkPatch(a.object, annotations, labels, suspend)); err != nil {
+		e.complain(a, err)
+		return
+	}
+	for _, x := range fresh {
+		e.metrics.took(a.object.GetNamespace(), a.kind(), x.Do, threshold(&x))
+	}
+	if suspend {
+		e.metrics.suspended.WithLabelValues(a.object.GetNamespace()).Inc()
+		e.sayJobs([]*batchv1.Job{a.job}, eventSuspended, suspendedText(a.label))
+	}
+	e.carryOut(reference(a.object), duties, func(ctx context.Context, results map[string]error) {
+		var done []string
+		for key, failed := range results {
+			if failed == nil {
+				done = append(done, keys[key])
+			}
+		}
+		e.complain(a, e.noteDone(ctx, a, done))
+	})
+}
+
+func (a *allowance) notice(x *v1alpha1.BudgetAction, now time.Time) *notice {
+	s := v1alpha1.EnergyBudgetStatus{Exhausted: a.percent() >= whole}
+	a.use.writeTo(&s, a.limits)
+	n := a.account.notice(a.noticeKey(a.key(x)), threshold(x), x.Webhook, &s, a.percent(), now)
+	n.text = fmt.Sprintf("%v%% of its energy budget %s is used: %s", tenths(a.percent()), a.name, a.use.used(a.limits))
+	return n
+}
+
+// noteDone notes on the object, as it is now, what was done.
+func (e *Engine) noteDone(ctx context.Context, a *allowance, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	return e.patchLatest(ctx, a.object, true, func(o client.Object) []byte {
+		all := readRecord(o.GetAnnotations()[v1alpha1.AnnotationBudgetActions])
+		for _, key := range keys {
+			if hasKey(all, key) { // else its limit is a former one by now
+				all[key] = begun{done: true}
+			}
+		}
+		return kube.MarkPatch(o, map[string]string{v1alpha1.AnnotationBudgetActions: all.String()}, nil, false)
+	})
+}
+
+// perWorkload brings the statuses of budgets per workload up to date: they tell of the workload that used most.
+func (e *Engine) perWorkload(ctx context.Context, s *scene) {
+	now := s.now
+	most := map[types.NamespacedName]*allowance{}
+	for _, a := range s.own {
+		key := types.NamespacedName{Namespace: a.object.GetNamespace(), Name: a.name}
+		if a.use != nil && (most[key] == nil || most[key].percent() < a.percent()) {
+			most[key] = a
+		}
+	}
+	for _, b := range s.each {
+		c := &budgetCase{account: accountOf(b), budget: b}
+		if a := most[client.ObjectKeyFromObject(b)]; a != nil {
+			c.use = a.use
+		}
+		status := e.statusOf(c, s.marks.of(b))
+		if c.use == nil {
+			status.AsOf = stamp(now) // there is nothing that could have used anything
+		}
+		e.publish(ctx, c, status, now, false)
+	}
+}
+
+// fullest returns the allowances of known use that are nearest to their limits.
+func fullest(all []*allowance, most int) []*allowance {
+	known := slices.DeleteFunc(slices.Clone(all), func(a *allowance) bool { return a.use == nil })
+	slices.SortFunc(known, func(a, b *allowance) int {
+		return cmp.Or(cmp.Compare(b.percent(), a.percent()), cmp.Compare(a.object.GetUID(), b.object.GetUID()),
+			cmp.Compare(a.name, b.name))
+	})
+	return known[:min(most, len(known))]
+}

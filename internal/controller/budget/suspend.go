@@ -1,0 +1,149 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
+)
+
+// holdPolicy is the binding of the admission policy that suspends new Jobs.
+const holdPolicy = "kubenergy-hold"
+
+// HoldsEnabled returns what [Options.MaySuspend] wants: budgets suspend Jobs as long as the binding is there that
+// lets Jobs be held. An uninstall, and an administrator in an emergency, removes it first and then resumes everything;
+// so nothing is suspended after that. The reader must not be a cache.
+func HoldsEnabled(direct client.Reader) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, callTime)
+		defer cancel()
+		err := direct.Get(ctx, types.NamespacedName{Name: holdPolicy}, &admissionv1.MutatingAdmissionPolicyBinding{})
+		if apierrors.IsNotFound(err) {
+			return ErrHoldsOff
+		} else if err != nil {
+			return fmt.Errorf("whether anything may be suspended is not known: %w", err)
+		}
+		return nil
+	}
+}
+
+// ErrHoldsOff says that nothing may be suspended.
+var ErrHoldsOff = errors.New("nothing may be suspended here: the binding of the policy kubenergy-hold is not there")
+
+// suspends reports whether a budget keeps Jobs suspended.
+func (c *budgetCase) suspends(now time.Time) bool {
+	return c.err == nil && c.period.holds(now) && inForce(&c.budget.Status, v1alpha1.DeedSuspend) &&
+		c.period.isOf(&c.budget.Status)
+}
+
+// suspendFor suspends the Jobs of a budget that run.
+func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
+	var jobs batchv1.JobList
+	if err := e.o.Client.List(ctx, &jobs, client.InNamespace(c.budget.Namespace)); err != nil {
+		return fmt.Errorf("listing Jobs: %w", err)
+	}
+	label := policy.BudgetLabel(c.budget.Name)
+	var running []*batchv1.Job
+	for i := range jobs.Items {
+		j := &jobs.Items[i]
+		if e.ownersOf(j).InScope(&c.budget.Spec.Scope) && maySuspend(j, label) {
+			running = append(running, j)
+		}
+	}
+	if len(running) == 0 {
+		return nil
+	}
+	// An uninstall takes the switch away, and resumes everything.
+	if err := e.o.MaySuspend(ctx); err != nil {
+		return err
+	}
+	done, failed := inParallel(e.o.Log, parallel, running, func(j *batchv1.Job) error {
+		return e.suspend(ctx, j, label, c.period.to)
+	})
+	e.sayJobs(done, eventSuspended, suspendedText(label))
+	return summary("suspending Jobs", failed, errChanged) // the next sweep sees what has changed
+}
+
+func maySuspend(j *batchv1.Job, label string) bool {
+	return policy.NotSuspended(j) == "" && j.Annotations[v1alpha1.AnnotationBudgetReleased] != label &&
+		j.DeletionTimestamp == nil
+}
+
+func (e *Engine) suspend(ctx context.Context, j *batchv1.Job, label string, until time.Time) error {
+	err := e.patch(ctx, j, types.JSONPatchType, kube.BudgetSuspendPatch(j, label, until))
+	if err == nil {
+		e.metrics.suspended.WithLabelValues(j.Namespace).Inc()
+	}
+	return err
+}
+
+func suspendedText(label string) string {
+	return "suspended, its pods are deleted: the energy budget " + label + " is used up"
+}
+
+// sayJobs writes events about Jobs that were suspended for a budget, or resumed. That is a courtesy: one that fails is
+// not tried again.
+func (e *Engine) sayJobs(jobs []*batchv1.Job, reason, text string) {
+	if len(jobs) == 0 {
+		return
+	}
+	e.tasks.add(telling, &task{do: func(ctx context.Context) {
+		for _, j := range jobs {
+			key := digest(string(j.UID), j.ResourceVersion, reason)
+			if err := e.event(ctx, reference(j), reason, key, text); err != nil {
+				e.o.Log.Debug("telling of a Job", "error", err)
+				if errors.Is(err, context.DeadlineExceeded) { // each of the others would take as long
+					return
+				}
+			}
+		}
+	}})
+}
+
+// resumeAll resumes what no budget suspends any longer.
+func (e *Engine) resumeAll(ctx context.Context, s *scene) {
+	over := slices.DeleteFunc(slices.Clone(s.marks.jobs), func(j *batchv1.Job) bool { return !e.over(s, j) })
+	done, failed := inParallel(e.o.Log, parallel, over, func(j *batchv1.Job) error {
+		return e.patch(ctx, j, types.JSONPatchType, kube.BudgetResumePatch(j, false))
+	})
+	labelOf := func(j *batchv1.Job) string { return j.Labels[v1alpha1.LabelBudgetSuspended] }
+	for label, jobs := range grouped(done, labelOf) {
+		e.sayJobs(jobs, eventResumed, "resumed: the energy budget "+label+" no longer suspends it")
+	}
+	if err := summary("resuming Jobs", failed, errChanged); err != nil {
+		e.o.Log.Warn("resuming a budget's Jobs failed: trying again", "error", err)
+	}
+}
+
+// over reports whether a Job that a budget suspended is to be resumed. Where it is not known whether a budget keeps
+// it, what is written on it says until when it does.
+func (e *Engine) over(s *scene, j *batchv1.Job) bool {
+	label := j.Labels[v1alpha1.LabelBudgetSuspended]
+	kept := slices.ContainsFunc(s.shared, func(c *budgetCase) bool {
+		return c.budget.Namespace == j.Namespace && policy.BudgetLabel(c.budget.Name) == label && c.suspends(s.now) &&
+			e.ownersOf(j).InScope(&c.budget.Spec.Scope)
+	}) || slices.ContainsFunc(s.own, func(a *allowance) bool {
+		return a.object.GetUID() == j.UID && a.label == label && a.suspends()
+	})
+	switch {
+	case s.known && !s.enabled:
+		return true
+	case kept:
+		return false
+	case s.known && s.listed:
+		return true
+	}
+	until, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationBudgetSuspendedTill])
+	return err == nil && !until.After(s.now)
+}

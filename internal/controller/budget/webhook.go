@@ -1,0 +1,151 @@
+package budget
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/controller/dial"
+)
+
+// Message is what a webhook is told, in JSON.
+type Message struct {
+	APIVersion string `json:"apiVersion"` // kubenergy.io/v1alpha1
+	Kind       string `json:"kind"`       // EnergyBudgetNotice
+	// Key is the same for each attempt to tell the same; it is also in the header Idempotency-Key.
+	Key       string    `json:"key"`
+	Time      time.Time `json:"time"`
+	Namespace string    `json:"namespace"`
+	Budget    string    `json:"budget"`             // its name, or Own
+	Workload  string    `json:"workload,omitempty"` // kind/name, of a budget per workload
+	At        int32     `json:"at"`
+	Percent   float64   `json:"percent"`
+	Exhausted bool      `json:"exhausted"`
+
+	PeriodStart    *metav1.Time           `json:"periodStart,omitempty"`
+	PeriodEnd      *metav1.Time           `json:"periodEnd,omitempty"`
+	Limits         *v1alpha1.BudgetLimits `json:"limits"`
+	Used           *v1alpha1.BudgetUse    `json:"used,omitempty"`
+	EstimatedShare float64                `json:"estimatedShare"`
+}
+
+const (
+	messageKind = "EnergyBudgetNotice"
+	postTimeout = 10 * time.Second
+	dialTimeout = 5 * time.Second
+	maxAnswer   = 4 << 10
+)
+
+// poster tells a webhook; "": that of the options.
+type poster func(ctx context.Context, to string, m *Message) error
+
+// webhooks posts where it may.
+type webhooks struct {
+	own    string         // where an action names none; administrators write it
+	key    []byte         // signs messages; nil: they are not signed
+	hosts  []string       // as [dial.Names] reads them
+	urls   dial.KeyReader // of secret:NAME
+	client *http.Client
+}
+
+// webhookSecret is before the name of a URL that administrators keep.
+const webhookSecret = "secret:"
+
+func newWebhooks(own string, key []byte, hosts []string, urls dial.KeyReader) (*webhooks, error) {
+	w := &webhooks{
+		own: own, key: key, hosts: hosts, urls: urls,
+		client: dial.NewClient(dial.Options{Timeout: dialTimeout, Policy: dial.Policy{Private: true, Loopback: true}}),
+	}
+	for _, h := range hosts {
+		name := strings.Trim(h, "[]")
+		if of, port, err := net.SplitHostPort(h); err == nil {
+			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || of == "" {
+				return nil, fmt.Errorf("webhook host %q: want a host, or host:port", h)
+			}
+			name = of
+		}
+		if name == "" || strings.ContainsAny(name, "/@ ") {
+			return nil, fmt.Errorf("webhook host %q: want a host, or host:port", h)
+		}
+	}
+	return w, nil
+}
+
+// allows reports whether administrators allow a URL.
+func (w *webhooks) allows(u *url.URL) bool {
+	return slices.ContainsFunc(w.hosts, func(host string) bool { return dial.Names(host, u) })
+}
+
+// target returns the URL of a webhook. Anyone who may write budgets may name any URL, so administrators must allow its
+// host.
+func (w *webhooks) target(to string) (*url.URL, error) {
+	administrators := to == ""
+	if to = cmp.Or(to, w.own); to == "" {
+		return nil, errors.New("no webhook is named, by the action or by the controller's options")
+	}
+	if name, ok := strings.CutPrefix(to, webhookSecret); ok {
+		var err error
+		if to, err = w.urls.Key(name); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", webhookSecret+name, err)
+		}
+		administrators = true
+	}
+	u, err := url.Parse(to)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return nil, errors.New("the webhook's URL cannot be read")
+	}
+	if !administrators && !w.allows(u) {
+		return nil, errors.New("the host and port of the webhook's URL are not among those that the controller's " +
+			"--webhook-host allows, in the chart budgets.webhookHosts")
+	}
+	return u, nil
+}
+
+// post sends a message.
+func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
+	u, err := w.target(to)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("writing the message: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, postTimeout)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return errors.New("the webhook's URL cannot be read")
+	}
+	q.Header.Set("Content-Type", "application/json")
+	q.Header.Set("Idempotency-Key", m.Key)
+	q.Header.Set("User-Agent", "kubenergy-controller")
+	if w.key != nil {
+		dial.Sign(q, w.key, body)
+	}
+	answer, err := w.client.Do(q)
+	if err != nil {
+		// a URL may have secrets in it
+		return fmt.Errorf("the webhook at %s: %s", u.Hostname(), dial.Cause(err, postTimeout))
+	}
+	defer answer.Body.Close()
+	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer) // so that the connection can be used again
+	if answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusMultipleChoices {
+		return fmt.Errorf("the webhook at %s answered %d", u.Hostname(), answer.StatusCode)
+	}
+	return nil
+}

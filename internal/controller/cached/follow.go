@@ -1,0 +1,119 @@
+package cached
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
+)
+
+// NodeIndex is the name of the index of pods by node.
+const NodeIndex = "spec.nodeName"
+
+// PodsByNode is the key of [NodeIndex].
+func PodsByNode(obj client.Object) []string {
+	if p, ok := obj.(*v1.Pod); ok && p.Spec.NodeName != "" {
+		return []string{p.Spec.NodeName}
+	}
+	return nil
+}
+
+// AllowanceIndex is the name of the index of Jobs and pods by whether their annotations may give them a budget. Those
+// that do are listed under MayHaveAllowance. Of a Job's pods, which its template annotates, none is: the Job has the
+// budget.
+const (
+	AllowanceIndex   = "allowance"
+	MayHaveAllowance = "may-have"
+)
+
+// ByAllowance is the key of [AllowanceIndex].
+func ByAllowance(obj client.Object) []string {
+	job, _ := obj.(*batchv1.Job)
+	if owner := metav1.GetControllerOfNoCopy(obj); job == nil && owner != nil && owner.Kind == "Job" {
+		return nil
+	}
+	if policy.MayHaveAllowance(obj.GetAnnotations()) ||
+		job != nil && policy.MayHaveAllowance(job.Spec.Template.Annotations) {
+		return []string{MayHaveAllowance}
+	}
+	return nil
+}
+
+// Handler calls created for each object of a kind that is added, saw for each that is added or changed, and lost for
+// each that is deleted.
+func Handler[T client.Object](created, saw, lost func(T)) toolscache.ResourceEventHandler {
+	call := func(f func(T), obj any) {
+		if missed, is := obj.(toolscache.DeletedFinalStateUnknown); is {
+			obj = missed.Obj
+		}
+		if o, ok := obj.(T); ok && f != nil {
+			f(o)
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			call(saw, obj)
+			call(created, obj)
+		},
+		UpdateFunc: func(_, obj any) { call(saw, obj) },
+		DeleteFunc: func(obj any) { call(lost, obj) },
+	}
+}
+
+// Follow tells a handler of all objects of a kind until ctx ends. It goes on trying for as long as the API server is
+// away or refuses. Once the handler has been told of all that there were, synced is one more.
+func Follow(ctx context.Context, m manager.Manager, kind client.Object, h toolscache.ResourceEventHandler,
+	synced *atomic.Int32, log *slog.Logger,
+) error {
+	const retry = 5 * time.Second
+	told := ""
+	h = kube.Surviving(log, h)
+	var registration toolscache.ResourceEventHandlerRegistration
+	err := wait.PollUntilContextCancel(ctx, retry, true, func(ctx context.Context) (done bool, err error) {
+		if registration, err = register(ctx, m, kind, h); err != nil && err.Error() != told && ctx.Err() == nil {
+			told = err.Error()
+			log.Warn("watching: trying again", "kind", fmt.Sprintf("%T", kind), "error", err)
+		}
+		return err == nil, nil
+	})
+	if err == nil && toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		synced.Add(1)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func register(ctx context.Context, m manager.Manager, kind client.Object,
+	h toolscache.ResourceEventHandler,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	indexes := map[string]client.IndexerFunc{}
+	switch kind.(type) {
+	case *v1.Pod:
+		indexes[NodeIndex], indexes[AllowanceIndex] = PodsByNode, ByAllowance
+	case *batchv1.Job:
+		indexes[AllowanceIndex] = ByAllowance
+	}
+	for name, key := range indexes {
+		if err := m.GetFieldIndexer().IndexField(ctx, kind, name, key); err != nil {
+			return nil, err
+		}
+	}
+	informer, err := m.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, err
+	}
+	return informer.AddEventHandler(h)
+}

@@ -1,0 +1,212 @@
+package cached
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"unique"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/resource"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/kube/panics"
+)
+
+// Options keep of what is watched what some part reads. A pod is shown to saw while it is whole.
+func Options(saw func(*v1.Pod), log *slog.Logger) cache.Options {
+	pods := newPodTrimmer(saw)
+	return cache.Options{
+		DefaultTransform: transform(log, func(metav1.Object) {}),
+		ByObject: map[client.Object]cache.ByObject{
+			&v1.Pod{}:          {Transform: transform(log, pods.trim)},
+			&v1.Node{}:         {Transform: transform(log, trimNode)},
+			&batchv1.CronJob{}: {Transform: transform(log, trimCronJob)},
+			&v1.Namespace{}: {Transform: transform(log, func(n *v1.Namespace) {
+				n.Spec, n.Status.Conditions = v1.NamespaceSpec{}, nil
+			})},
+			&batchv1.Job{}: {Transform: transform(log, trimJob)},
+		},
+	}
+}
+
+// transform trims an object, of which there is no other copy yet. One that makes that panic stays as it is.
+func transform[T metav1.Object](log *slog.Logger, trim func(T)) func(any) (any, error) {
+	return func(obj any) (any, error) {
+		if o, ok := obj.(metav1.Object); ok {
+			o.SetManagedFields(nil)
+			shorten(o.GetAnnotations())
+		}
+		if t, ok := obj.(T); ok {
+			panics.Survive(log, "objects", "reading an object", func() { trim(t) })
+		}
+		return obj, nil
+	}
+}
+
+// whole are the annotations that a part of the controller writes and reads again: they are kept, however long they are.
+// Package budget keeps in this one what it did about a workload, and would do all of it again if it looked empty.
+var whole = []string{v1alpha1.AnnotationBudgetActions}
+
+// shorten empties other annotations that are longer than any that has a meaning here, as kubectl's copy of the whole
+// object is. Their keys stay: whether an object has annotations matters to patches.
+func shorten(annotations map[string]string) {
+	const longest = 1024
+	for key, value := range annotations {
+		if len(value) > longest && !slices.Contains(whole, key) {
+			annotations[key] = ""
+		}
+	}
+}
+
+// podTrimmer trims pods, of which a cluster may have 150,000: what many have in common they share. No part writes to
+// what is in the cache; readers of it get copies.
+type podTrimmer struct {
+	saw    func(*v1.Pod)
+	sizes  pool[[]v1.Container]
+	labels pool[map[string]string]
+	owners pool[[]metav1.OwnerReference]
+}
+
+func newPodTrimmer(saw func(*v1.Pod)) *podTrimmer { return &podTrimmer{saw: saw} }
+
+func (t *podTrimmer) trim(p *v1.Pod) {
+	t.saw(p)
+	p.Finalizers, p.GenerateName = nil, ""
+	p.Namespace = unique.Make(p.Namespace).Value()
+	p.Labels = t.labels.share(labels.Set(p.Labels).String(), p.Labels)
+	p.OwnerReferences = t.owners.share(writtenOwners(p.OwnerReferences), p.OwnerReferences)
+	p.Spec = v1.PodSpec{
+		NodeName: unique.Make(p.Spec.NodeName).Value(), SchedulerName: unique.Make(p.Spec.SchedulerName).Value(),
+		PriorityClassName: p.Spec.PriorityClassName, NodeSelector: p.Spec.NodeSelector, Containers: t.size(p),
+	}
+	status := v1.PodStatus{
+		Phase: v1.PodPhase(unique.Make(string(p.Status.Phase)).Value()), StartTime: p.Status.StartTime,
+	}
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == v1.PodScheduled {
+			status.Conditions = []v1.PodCondition{{
+				Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime,
+			}}
+		}
+	}
+	for i := range p.Status.ContainerStatuses {
+		is := &p.Status.ContainerStatuses[i]
+		if t := is.State.Terminated; t != nil { // the others have said all that they have to say to saw
+			status.ContainerStatuses = append(status.ContainerStatuses, v1.ContainerStatus{
+				Name: is.Name, RestartCount: is.RestartCount,
+				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+					StartedAt: t.StartedAt, FinishedAt: t.FinishedAt,
+				}},
+			})
+		}
+	}
+	p.Status = status
+}
+
+// size stands for all containers of a pod: one that requests what they request together, init containers, sidecars and
+// overhead reckoned in.
+func (t *podTrimmer) size(p *v1.Pod) []v1.Container {
+	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
+	var key strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		amount := requests[name]
+		key.WriteString(string(name) + "=" + amount.String() + ",")
+	}
+	return t.sizes.share(key.String(), []v1.Container{{Resources: v1.ResourceRequirements{Requests: requests}}})
+}
+
+func writtenOwners(owners []metav1.OwnerReference) string {
+	var b strings.Builder
+	for i := range owners {
+		b.WriteString(owners[i].String())
+	}
+	return b.String()
+}
+
+// A pool hands out one value for all that are written alike.
+type pool[V any] struct {
+	mu    sync.Mutex
+	known map[string]V
+}
+
+// mostPooled bounds a pool: beyond, it begins anew, and what it has handed out stays with those who have it.
+const mostPooled = 50_000
+
+func (p *pool[V]) share(key string, v V) V {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known, ok := p.known[key]; ok {
+		return known
+	}
+	if p.known == nil || len(p.known) >= mostPooled {
+		p.known = map[string]V{}
+	}
+	p.known[key] = v
+	return v
+}
+
+// trimTemplate keeps what requests, marks and the list of what is never held depend on.
+func trimTemplate(s *v1.PodSpec) v1.PodSpec {
+	return v1.PodSpec{
+		SchedulerName: s.SchedulerName, PriorityClassName: s.PriorityClassName, NodeSelector: s.NodeSelector,
+		Containers: trimContainers(s.Containers), InitContainers: trimContainers(s.InitContainers),
+		Overhead: s.Overhead, Resources: s.Resources,
+	}
+}
+
+func trimContainers(all []v1.Container) []v1.Container {
+	trimmed := make([]v1.Container, len(all))
+	for i := range all {
+		c := &all[i]
+		trimmed[i] = v1.Container{
+			RestartPolicy: c.RestartPolicy, Resources: v1.ResourceRequirements{Requests: c.Resources.Requests},
+		}
+	}
+	return trimmed
+}
+
+func trimJob(j *batchv1.Job) {
+	j.Finalizers = nil
+	template := v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+		Labels: j.Spec.Template.Labels, Annotations: j.Spec.Template.Annotations,
+	}}
+	shorten(template.Annotations)
+	template.Spec = trimTemplate(&j.Spec.Template.Spec)
+	j.Spec = batchv1.JobSpec{
+		Suspend: j.Spec.Suspend, Parallelism: j.Spec.Parallelism, Completions: j.Spec.Completions, Template: template,
+	}
+	var ended []batchv1.JobCondition
+	for i := range j.Status.Conditions {
+		if c := &j.Status.Conditions[i]; c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed {
+			ended = append(ended, batchv1.JobCondition{Type: c.Type, Status: c.Status})
+		}
+	}
+	j.Status = batchv1.JobStatus{Conditions: ended}
+}
+
+// trimCronJob leaves what the deadlines of runs depend on.
+func trimCronJob(c *batchv1.CronJob) {
+	c.Labels, c.Annotations, c.Status = nil, nil, batchv1.CronJobStatus{}
+	c.Spec = batchv1.CronJobSpec{
+		Schedule: c.Spec.Schedule, TimeZone: c.Spec.TimeZone, ConcurrencyPolicy: c.Spec.ConcurrencyPolicy,
+	}
+}
+
+func trimNode(n *v1.Node) {
+	n.Spec = v1.NodeSpec{ProviderID: n.Spec.ProviderID, Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints}
+	status := v1.NodeStatus{Capacity: n.Status.Capacity, Allocatable: n.Status.Allocatable}
+	for _, c := range n.Status.Conditions {
+		if c.Type == v1.NodeReady { // one that is not is not estimated
+			status.Conditions = []v1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	n.Status = status
+}

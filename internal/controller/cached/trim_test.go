@@ -1,0 +1,172 @@
+package cached
+
+import (
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/kube/panics"
+	"github.com/kubenergy/kubenergy/internal/policy"
+)
+
+var silent = slog.New(slog.DiscardHandler)
+
+var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+func quantities(cpu string) v1.ResourceList {
+	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse("1Gi")}
+}
+
+// Whatever is shortened, what we read of an object stays.
+func TestTrim(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: "job", CreationTimestamp: metav1.NewTime(noon),
+	}}
+	j.Annotations = map[string]string{
+		"kubectl.kubernetes.io/last-applied-configuration": long, v1alpha1.AnnotationBudgetActions: long,
+	}
+	j.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	j.Spec.Parallelism, j.Spec.Completions = new(int32(4)), new(int32(3))
+	j.Spec.Template = podTemplate()
+	before, errBefore := policy.ReadJob(j)
+	if _, err := transform(silent, trimJob)(j); err != nil {
+		t.Fatal(err)
+	}
+	after, errAfter := policy.ReadJob(j)
+	if fmt.Sprintf("%+v", before) != fmt.Sprintf("%+v", after) || errBefore != nil || errAfter != nil {
+		t.Errorf("a Job reads as %+v, was %+v", after, before)
+	}
+	if !kube.SeenJob(j).Annotated || j.ManagedFields != nil ||
+		len(j.Annotations["kubectl.kubernetes.io/last-applied-configuration"]) != 0 {
+		t.Errorf("metadata is %+v", j.ObjectMeta)
+	}
+	if j.Annotations[v1alpha1.AnnotationBudgetActions] != long {
+		t.Error("what package budget has written is shortened")
+	}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "pod", CreationTimestamp: metav1.NewTime(noon)}}
+	p.Status.Phase = v1.PodRunning
+	p.Spec = podTemplate().Spec
+	p.Spec.NodeName = "n1"
+	p.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "1h", "other": long}
+	p.Spec.Volumes = append(p.Spec.Volumes, podTemplate().Spec.Volumes...)
+	podBefore, errBefore := policy.ReadPod(p)
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://1"}}
+	seen := 0
+	pods := newPodTrimmer(func(p *v1.Pod) { seen += len(p.Status.ContainerStatuses) })
+	for range 2 { // what is trimmed may be trimmed again
+		if _, err := transform(silent, pods.trim)(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen != 1 {
+		t.Errorf("%d containers were seen, want 1 before it was trimmed and none after", seen)
+	}
+	podAfter, errAfter := policy.ReadPod(p)
+	if fmt.Sprintf("%+v", podBefore) != fmt.Sprintf("%+v", podAfter) || errBefore != nil || errAfter != nil {
+		t.Errorf("a pod reads as %+v, was %+v", podAfter, podBefore)
+	}
+	if p.Spec.Volumes != nil || p.Spec.Containers[0].Image != "" || p.Spec.NodeName != "n1" ||
+		p.Status.Phase != "Running" {
+		t.Errorf("the pod is %+v", p)
+	}
+}
+
+// A hundred thousand pods of a thousand owners must fit into memory: what is alike is there once.
+func TestTrimmedPodsShare(t *testing.T) {
+	pods := newPodTrimmer(func(*v1.Pod) {})
+	trimmed := func(name, app, cpu string) *v1.Pod {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
+		p.Spec = podTemplate().Spec
+		p.Spec.Containers[0].Resources.Requests = quantities(cpu)
+		p.Labels = map[string]string{"app": app}
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: app, UID: types.UID("uid of " + app)}}
+		pods.trim(p)
+		return p
+	}
+	a, b, other := trimmed("a", "web", "500m"), trimmed("b", "web", "500m"), trimmed("c", "db", "250m")
+	if &a.Spec.Containers[0] != &b.Spec.Containers[0] || &a.OwnerReferences[0] != &b.OwnerReferences[0] ||
+		reflect.ValueOf(a.Labels).Pointer() != reflect.ValueOf(b.Labels).Pointer() {
+		t.Error("two pods of one owner share nothing")
+	}
+	if have, want := policy.PodRequest(other).MilliCPU, int64(250+100+10); have != want ||
+		other.Labels["app"] != "db" ||
+		other.OwnerReferences[0].Name != "db" {
+		t.Errorf("the third pod requests %d, want %d, and is of %v, %v", have, want, other.Labels,
+			other.OwnerReferences)
+	}
+	var few pool[int]
+	for i := range 2*mostPooled + 1 {
+		if have := few.share(strconv.Itoa(i), i); have != i || len(few.known) > mostPooled {
+			t.Fatalf("value %d is %d, with %d kept", i, have, len(few.known))
+		}
+	}
+}
+
+func podTemplate() v1.PodTemplateSpec {
+	always := v1.ContainerRestartPolicyAlways
+	return v1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:      map[string]string{v1alpha1.LabelWorkloadClass: "training"},
+			Annotations: map[string]string{v1alpha1.AnnotationExpectedDuration: "2h"},
+		},
+		Spec: v1.PodSpec{
+			SchedulerName: "kubenergy", PriorityClassName: "low", NodeSelector: map[string]string{"a": "b"},
+			Containers: []v1.Container{{
+				Name: "c", Image: "example.org/c:1", Resources: v1.ResourceRequirements{Requests: quantities("500m")},
+			}},
+			InitContainers: []v1.Container{{
+				Name: "i", RestartPolicy: &always, Resources: v1.ResourceRequirements{Requests: quantities("100m")},
+			}},
+			Overhead: quantities("10m"),
+			Volumes:  []v1.Volume{{Name: "v"}},
+		},
+	}
+}
+
+// The budget of a Job is the Job's: its pods, which bear the annotations of its template, are no candidates.
+func TestPodsOfJobsAreNotInTheIndexOfAllowances(t *testing.T) {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationBudgetKWh: "1"}}}
+	if got := ByAllowance(p); len(got) != 1 {
+		t.Errorf("a bare pod: %v", got)
+	}
+	p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "j", Controller: new(true)}}
+	if got := ByAllowance(p); len(got) != 0 {
+		t.Errorf("a Job's pod: %v", got)
+	}
+	if got := ByAllowance(&batchv1.Job{ObjectMeta: p.ObjectMeta}); len(got) != 1 {
+		t.Errorf("a Job of another kind of Jobs: %v", got)
+	}
+}
+
+// An object that makes its reader panic stays whole, and those after it are read.
+func TestAnObjectThatPanics(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	pods := newPodTrimmer(func(p *v1.Pod) {
+		if p.Name == "bad" {
+			panic("planted")
+		}
+	})
+	for _, name := range []string{"bad", "good"} {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: podTemplate().Spec}
+		obj, err := transform(silent, pods.trim)(p)
+		if err != nil || obj != p || (p.Spec.Volumes == nil) != (name == "good") {
+			t.Errorf("%s is %+v, %v", name, obj, err)
+		}
+	}
+	if again := panics.Note("objects"); again != 2 {
+		t.Errorf("%d panics are counted", again-1)
+	}
+}

@@ -1,0 +1,211 @@
+package estimate
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/daemon"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/kube/panics"
+	"github.com/kubenergy/kubenergy/internal/policy"
+)
+
+// Options are what an estimator needs of the world.
+type Options struct {
+	// Nodes and Pods list what is cached: read only. Pods returns those that are bound to a node.
+	Nodes func(context.Context) ([]v1.Node, error)
+	Pods  func(ctx context.Context, node string) ([]v1.Pod, error)
+	View  func() *kube.View
+	// Usage returns what metrics-server says of the nodes and of the pods that are wanted; nil, or a nil Usage:
+	// it is not known.
+	Usage func(ctx context.Context, wanted func(namespace, pod string) bool) (Usage, error)
+	// Readings returns the counters of a node's meters, by Uptime, and what names them; nil: there are no meters.
+	Readings func(node string) (readings []energy.Reading, source string, ok bool)
+	// HasAgent returns when the last batch of a node's agent came; zero: never in this process.
+	HasAgent func(node string) time.Time
+	// Book books a batch that no agent sent. It is called again until it succeeds.
+	Book func(context.Context, *batch.Batch) error
+	// Permanent reports whether an error of Book will be the same next time: such a batch is dropped, and counted.
+	// nil: none is.
+	Permanent func(error) bool
+
+	Clock      func() time.Time
+	Uptime     func() time.Duration // a clock that never goes back, that of Readings
+	Log        *slog.Logger
+	Registerer prometheus.Registerer // of kubenergy_agentless_*; nil: they are not shown
+}
+
+const (
+	interval  = time.Minute     // between estimates
+	agentGone = 5 * time.Minute // an agent that is silent for so long is none
+
+	// Agents are not known to a process that has just begun: nothing is booked before they had time to come back.
+	// Nothing is lost by that, for what was used meanwhile is in the first batch.
+	startGrace = 2 * time.Minute
+	// An agent that is late by this is observed for, in case that it is gone.
+	agentLate = 90 * time.Second
+
+	centralBoot = "central"
+)
+
+// Estimator estimates, for all nodes without an agent.
+type Estimator struct {
+	o      Options
+	epoch  string
+	begun  time.Duration
+	books  map[string]*books
+	opened int // how many books ever were: each has an epoch of its own
+	queue  *queue
+	deaf   bool // metrics-server gave nothing last time, as was logged
+}
+
+// New returns an estimator that has seen nothing.
+func New(o Options) *Estimator {
+	return &Estimator{
+		o: o, epoch: rand.Text(), begun: o.Uptime(), books: map[string]*books{},
+		queue: &queue{
+			book: o.Book, permanent: o.Permanent, log: o.Log, metrics: newMetrics(o.Registerer),
+			nodes: map[string]*backlog{},
+		},
+	}
+}
+
+// Run estimates every minute until ctx ends. What was used in the minute that had begun is then not told.
+func (e *Estimator) Run(ctx context.Context) error {
+	e.begun = e.o.Uptime()
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
+		daemon.Round(ctx, func() { e.tick(ctx) })
+	}, interval)
+	return nil
+}
+
+// tick estimates once, and books what is ready within the time until the next one.
+func (e *Estimator) tick(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, interval)
+	defer cancel()
+	if err := e.estimate(ctx); err != nil && ctx.Err() == nil {
+		e.o.Log.Warn("estimating nodes without an agent", "error", err)
+	}
+	e.queue.drain(ctx)
+}
+
+// estimate observes each node without an agent, and queues batches.
+func (e *Estimator) estimate(ctx context.Context) error {
+	nodes, err := e.o.Nodes(ctx)
+	if err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	scenes := e.scenes(ctx, nodes)
+	usage := e.usage(ctx, scenes)
+	var counts [sources]int
+	for _, s := range scenes {
+		if s.usage = usage; s.ready {
+			root := s.kind()
+			if root == byModel && s.profile.Name == policy.UnknownHardware {
+				root = byDefault
+			}
+			counts[root]++
+		}
+		if !panics.Survive(e.o.Log, "estimate", s.node, func() { s.books.observe(s, e.queue) }) {
+			delete(e.books, s.node) // half of it may be counted: it is observed anew, under another epoch
+		}
+	}
+	e.queue.metrics.sources(counts)
+	e.queue.metrics.samples.Set(float64(len(usage)))
+	return nil
+}
+
+// scenes are of the nodes without an agent. Books of others are closed; what is queued of them is still booked.
+func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) {
+	now, up, view := e.o.Clock(), e.o.Uptime(), e.o.View()
+	there := make(map[string]bool, len(nodes))
+	var failed []error
+	for i := range nodes {
+		n := &nodes[i]
+		there[n.Name] = true
+		last := e.o.HasAgent(n.Name)
+		silent := now.Sub(last)
+		if !last.IsZero() && silent < agentLate {
+			delete(e.books, n.Name)
+			continue
+		}
+		b := e.books[n.Name]
+		if b == nil {
+			e.opened++
+			b = newBooks(batch.Stream{Node: n.Name, Boot: centralBoot, Epoch: fmt.Sprintf("%s-%d", e.epoch, e.opened)})
+			e.books[n.Name] = b
+		}
+		pods, err := e.o.Pods(ctx, n.Name)
+		s := &scene{
+			books: b, ready: up-e.begun >= startGrace && (last.IsZero() || silent >= agentGone),
+			node: n.Name, now: now, at: up, cores: float64(n.Status.Capacity.Cpu().MilliValue()) / milli,
+			bytes: n.Status.Capacity.Memory().AsApproximateFloat64(), gpus: kube.Allocatable(n).GPU,
+		}
+		s.podsKnown = panics.Survive(e.o.Log, "estimate", n.Name, func() { s.workers = workersOf(pods, view) }) &&
+			err == nil
+		if e.o.Readings != nil {
+			s.wall, s.wallSource, s.wallKnown = e.o.Readings(n.Name)
+		}
+		if s.power = n.Labels[v1alpha1.LabelPowerState]; awake(n) || s.power != "" {
+			profile, _ := view.Hardware(n)
+			s.model(profile)
+		}
+		if s.power == v1alpha1.PowerAsleep || s.power == v1alpha1.PowerBooting {
+			s.workers, s.podsKnown = nil, true // its pods run in name only
+		}
+		all = append(all, s)
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) > 0 {
+		e.o.Log.Warn("listing the pods of nodes", "nodes", len(failed), "error", failed[0])
+	}
+	maps.DeleteFunc(e.books, func(name string, _ *books) bool { return !there[name] })
+	return all
+}
+
+// usage asks metrics-server once for all pods of the scenes.
+func (e *Estimator) usage(ctx context.Context, scenes []*scene) Usage {
+	if e.o.Usage == nil || len(scenes) == 0 {
+		return nil
+	}
+	wanted := map[podName]bool{}
+	for _, s := range scenes {
+		for i := range s.workers {
+			wanted[s.workers[i].pod] = true
+		}
+	}
+	u, err := e.o.Usage(ctx, func(namespace, name string) bool { return wanted[podName{namespace, name}] })
+	switch {
+	case err != nil && !e.deaf:
+		e.deaf = true
+		e.o.Log.Warn("asking metrics-server: requests count instead", "error", err)
+	case u != nil && e.deaf:
+		e.deaf = false
+		e.o.Log.Info("metrics-server answers again")
+	}
+	if err != nil {
+		return nil
+	}
+	return u
+}
+
+// awake reports whether a node is not known to be gone. One that says nothing is there.
+func awake(n *v1.Node) bool {
+	return !slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
+		return c.Type == v1.NodeReady && c.Status != v1.ConditionTrue
+	})
+}

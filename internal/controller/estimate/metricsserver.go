@@ -1,0 +1,250 @@
+package estimate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubenergy/kubenergy/internal/controller/meter"
+	"github.com/kubenergy/kubenergy/internal/kube"
+)
+
+// Usage is what pods use, and nodes, which are in no namespace.
+type Usage map[podName]Used
+
+// Used are cores, and bytes of memory; 0: how many is not said.
+type Used struct{ Cores, Bytes float64 }
+
+type podName struct{ namespace, name string }
+
+const (
+	metricsPath = "/apis/metrics.k8s.io/v1beta1/"
+
+	askTimeout = 30 * time.Second
+	askAgain   = 5 * time.Minute // where there is no such API, or no right to it
+
+	usageMaxAge = 3 * time.Minute
+	usageAhead  = time.Minute // clocks differ
+
+	maxItems = 1_000_000
+	// A list of half a million pods is 200 MB; it is read item by item and never held.
+	maxList       = 512 << 20
+	maxItem       = 4 << 20
+	maxContainers = 1000
+)
+
+// MetricsServer asks the API of that name (metrics.k8s.io): one list of nodes and one of pods each time. It is for
+// one goroutine.
+type MetricsServer struct {
+	client rest.Interface
+	clock  func() time.Time
+	uptime func() time.Duration
+	again  time.Duration // not before
+}
+
+// NewMetricsServer returns one that asks through the API server. The config's user needs list of nodes and pods
+// in group metrics.k8s.io.
+func NewMetricsServer(config *rest.Config, client *http.Client) (*MetricsServer, error) {
+	c := rest.CopyConfig(config)
+	c.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	built, err := rest.UnversionedRESTClientForConfigAndClient(c, client)
+	if err != nil {
+		return nil, fmt.Errorf("building a client of metrics-server: %w", err)
+	}
+	return &MetricsServer{client: built, clock: time.Now, uptime: meter.Uptime}, nil
+}
+
+// Usage returns what is used now: a nil one while there is no such API. Times are those at which metrics-server
+// measured.
+func (m *MetricsServer) Usage(ctx context.Context, wanted func(namespace, pod string) bool) (Usage, error) {
+	if m.uptime() < m.again {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	u, now := Usage{}, m.clock()
+	add := func(of podName, i *metricsItem) {
+		if cores, ok := i.cores(now); ok {
+			u[of] = Used{cores, i.bytes()}
+		}
+	}
+	err := m.list(ctx, "nodes", func(i *metricsItem) { add(podName{"", i.Metadata.Name}, i) })
+	if err == nil {
+		err = m.list(ctx, "pods", func(i *metricsItem) {
+			if of := i.Metadata; of.Namespace != "" && wanted(of.Namespace, of.Name) {
+				add(podName{of.Namespace, of.Name}, i)
+			}
+		})
+	}
+	switch {
+	case err == nil:
+		return u, nil
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsServiceUnavailable(err):
+		m.again = m.uptime() + askAgain
+	}
+	return nil, err
+}
+
+// metricsItem is NodeMetrics or PodMetrics.
+type metricsItem struct {
+	Metadata struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+	Timestamp  string       `json:"timestamp"`
+	Usage      metricsUsage `json:"usage"`
+	Containers []struct {
+		Usage metricsUsage `json:"usage"`
+	} `json:"containers"`
+}
+
+type metricsUsage struct {
+	CPU    string `json:"cpu"`
+	Memory string `json:"memory"`
+}
+
+// cores returns what an item says, if that is of now and can be.
+func (i *metricsItem) cores(now time.Time) (float64, bool) {
+	at, err := time.Parse(time.RFC3339, i.Timestamp)
+	if err != nil || now.Sub(at) > usageMaxAge || at.Sub(now) > usageAhead || i.Metadata.Name == "" ||
+		len(i.Containers) > maxContainers {
+		return 0, false
+	}
+	if i.Usage.CPU != "" {
+		return i.Usage.cores()
+	}
+	sum := 0.0
+	for j := range i.Containers {
+		cores, ok := i.Containers[j].Usage.cores()
+		if !ok {
+			return 0, false
+		}
+		sum += cores
+	}
+	return sum, len(i.Containers) > 0
+}
+
+// bytes returns what an item says of memory, 0 if that is nothing or makes no sense.
+func (i *metricsItem) bytes() (sum float64) {
+	sum = i.Usage.bytes()
+	for j := range i.Containers {
+		sum += i.Containers[j].Usage.bytes()
+	}
+	return sum
+}
+
+// bytes returns a quantity, 0 if there is none, or none that can be.
+func (u *metricsUsage) bytes() float64 {
+	if q, err := kube.ParseQuantity(u.Memory); err == nil && q.CmpInt64(maxBytes) <= 0 {
+		return q.AsApproximateFloat64()
+	}
+	return 0
+}
+
+const (
+	maxCores = 1e6
+	maxBytes = 1 << 50
+)
+
+// cores returns a quantity.
+func (u *metricsUsage) cores() (float64, bool) {
+	q, err := kube.ParseQuantity(u.CPU)
+	return q.AsApproximateFloat64(), err == nil && q.CmpInt64(maxCores) <= 0
+}
+
+// list calls each for every item of a list. It asks for no pages: metrics-server has none.
+func (m *MetricsServer) list(ctx context.Context, what string, each func(*metricsItem)) error {
+	body, err := m.client.Get().AbsPath(metricsPath+what).SetHeader("Accept", "application/json").Stream(ctx)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	items := 0
+	if err := readList(body, func(i *metricsItem) error {
+		if items++; items > maxItems {
+			return fmt.Errorf("more than %d", maxItems)
+		}
+		each(i)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("reading the list of %s: %w", what, err)
+	}
+	return nil
+}
+
+var errItemTooLong = errors.New("an item is longer than any honest one")
+
+// itemReader bounds a list, and what is read of it before an item is complete.
+type itemReader struct {
+	from       io.Reader
+	left, item int64
+}
+
+func (r *itemReader) Read(p []byte) (int, error) {
+	if r.left <= 0 || r.item <= 0 {
+		return 0, errItemTooLong
+	}
+	n, err := r.from.Read(p[:min(int64(len(p)), r.left, r.item)])
+	r.left -= int64(n)
+	r.item -= int64(n)
+	return n, err
+}
+
+// readList reads a list without holding it.
+func readList(from io.Reader, each func(*metricsItem) error) error {
+	r := &itemReader{from: from, left: maxList, item: maxItem}
+	dec := json.NewDecoder(r)
+	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
+		return cmp.Or(err, errors.New("the answer is no object"))
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		switch {
+		case err != nil:
+		case key == "items":
+			err = readItems(dec, r, each)
+		default:
+			err = dec.Decode(new(json.RawMessage))
+		}
+		if err != nil {
+			return err
+		}
+		r.item = maxItem
+	}
+	_, err := dec.Token()
+	return err
+}
+
+func readItems(dec *json.Decoder, r *itemReader, each func(*metricsItem) error) error {
+	start, err := dec.Token()
+	if err != nil {
+		return err
+	}
+	if start == nil {
+		return nil // null: there are none
+	}
+	if start != json.Delim('[') {
+		return errors.New("items are no list")
+	}
+	for dec.More() {
+		var i metricsItem
+		if err := dec.Decode(&i); err != nil {
+			return err
+		}
+		if err := each(&i); err != nil {
+			return err
+		}
+		r.item = maxItem
+	}
+	_, err = dec.Token()
+	return err
+}

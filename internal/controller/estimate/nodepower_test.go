@@ -1,0 +1,93 @@
+package estimate
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	kit "github.com/kubenergy/kubenergy/internal/controller/controllertest"
+	"github.com/kubenergy/kubenergy/internal/controller/release"
+	"github.com/kubenergy/kubenergy/internal/kube"
+)
+
+// GPUs draw what their class of work says, as they do in estimates of what pods used.
+func TestPowerOfNodesWithGPUs(t *testing.T) {
+	node := kit.Node("n1", "4")
+	node.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("4")
+	pod := kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon)
+	pod.Annotations = map[string]string{gpuClass: "inference"}
+	pod.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = resource.MustParse("2")
+	other := kit.On(kit.Pod("team", "q", kit.Noon), "n1", "1", kit.Noon)
+	other.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = resource.MustParse("1")
+	w, view := kit.NewWorld(t, node, pod, other), testView(t)
+	c := &NodePower{
+		Client: w.Client, View: func() *kube.View { return view }, Held: release.NewHeld(),
+		Leads: func() bool { return true }, Log: kit.Silent,
+	}
+	// Half of the cores, two GPUs of inference, one of unknown work and one that no pod holds.
+	if err := testutil.CollectAndCompare(c, strings.NewReader(`
+# HELP kubenergy_node_power_watts Power that a node draws at the load that its pods request, by its power profile, without PUE.
+# TYPE kubenergy_node_power_watts gauge
+kubenergy_node_power_watts{node="n1"} 590
+`), "kubenergy_node_power_watts"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Compute Gardener closes its workers when a node is deleted, and dies when the next one is.
+func TestNodesComeAndGoTwice(t *testing.T) {
+	w := kit.NewWorld(t, kit.Node("n1", "4"), kit.Node("n2", "4"),
+		kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon))
+	view := kit.Valley(t, kit.Noon)
+	leads := true
+	held := release.NewHeld()
+	held.Saw(kit.HeldUntil("team", "job", kit.Noon, kit.Noon))
+	c := &NodePower{
+		Client: w.Client, View: func() *kube.View { return view }, Held: held, Leads: func() bool { return leads },
+		Log: kit.Silent,
+	}
+	if err := testutil.CollectAndCompare(c, strings.NewReader(`
+# HELP kubenergy_held_jobs Jobs that are held.
+# TYPE kubenergy_held_jobs gauge
+kubenergy_held_jobs{namespace="team"} 1
+# HELP kubenergy_node_efficiency Cores per watt at full load, PUE included: what min-efficiency compares with.
+# TYPE kubenergy_node_efficiency gauge
+kubenergy_node_efficiency{node="n1"} 0.013333333333333334
+kubenergy_node_efficiency{node="n2"} 0.013333333333333334
+# HELP kubenergy_node_power_watts Power that a node draws at the load that its pods request, by its power profile, without PUE.
+# TYPE kubenergy_node_power_watts gauge
+kubenergy_node_power_watts{node="n1"} 125
+kubenergy_node_power_watts{node="n2"} 100
+# HELP kubenergy_node_pue Energy of the facility per energy of the node.
+# TYPE kubenergy_node_pue gauge
+kubenergy_node_pue{node="n1"} 1.5
+kubenergy_node_pue{node="n2"} 1.5
+`)); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		for _, name := range []string{"n1", "n2"} {
+			if err := w.Delete(t.Context(), kit.Node(name, "4")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := testutil.CollectAndCount(c, "kubenergy_node_power_watts", "kubenergy_node_pue",
+			"kubenergy_node_efficiency"); n != 0 {
+			t.Errorf("%d series of nodes that are gone", n)
+		}
+		for _, name := range []string{"n1", "n2"} {
+			if err := w.Create(t.Context(), kit.Node(name, "4")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := testutil.CollectAndCount(c, "kubenergy_node_power_watts"); n != 2 {
+			t.Errorf("%d series of two nodes", n)
+		}
+	}
+	leads = false
+	if n := testutil.CollectAndCount(c); n != 0 {
+		t.Errorf("%d series in a replica that does not lead", n)
+	}
+}

@@ -1,0 +1,18 @@
+package estimate
+
+import (
+	"testing"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// A machine draws what its state says: an empty one that is awake idles, whatever its profile says of sleep.
+func TestPowerByState(t *testing.T) {
+	p := &energy.Profile{Idle: 50, Max: 150, Sleep: 5, WakeUp: 12_000, BootSeconds: 120}
+	for state, want := range map[string]energy.Watts{"": 50, "stopping": 50, "asleep": 5, "booting": 105} {
+		s := scene{profile: p, power: state, cores: 4}
+		if got, awake := s.cpuPower(); got != want || awake != (want == 50) {
+			t.Errorf("%q: %v W, awake %v", state, got, awake)
+		}
+	}
+}

@@ -1,0 +1,422 @@
+package estimate
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/controller/release"
+	"github.com/kubenergy/kubenergy/internal/daemon"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/kube/panics"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// WorkloadOptions are what Workloads need.
+type WorkloadOptions struct {
+	Client client.Client // for the Jobs of pods
+	View   func() *kube.View
+	Node   func(name string) *v1.Node // nil: there is none of that name
+	Rates  func(node string, from, to time.Time) ledger.Rates
+	Leads  func() bool
+	Now    func() time.Time
+	Log    *slog.Logger
+	// Registerer gets the metrics kubenergy_workload_*.
+	Registerer prometheus.Registerer
+}
+
+// Workloads count by namespace what finished pods have used: the sum of what was booked of each, from whatever source
+// (an agent, a meter with a model, metrics-server, requests). What no booking covers, as before this replica led or of
+// a pod that came and went between two estimates, is estimated from the pod's request.
+//
+// Nothing is guessed beyond that: a pod whose node, power profile or grid is not known is counted as such, and adds
+// nothing.
+type Workloads struct {
+	o       WorkloadOptions
+	metrics workloadMetrics
+	began   time.Time
+
+	mu      sync.Mutex
+	pods    map[types.UID]*tally
+	booked  map[string]lastBooking // by node
+	waiting []*finished            // oldest first
+	led     bool
+}
+
+// tally is what was booked of a pod.
+type tally struct {
+	node    string
+	state   podState
+	deleted bool
+	used    ledger.Amount // at the node: priced, without PUE
+	covered time.Duration // by bookings
+}
+
+// lastBooking is what was added up last of a node: bookings of the time before its end do not count again.
+type lastBooking struct {
+	end   time.Time
+	rates ledger.Rates
+}
+
+type podState int
+
+const (
+	running podState = iota
+	ended            // and waits for the bookings of its last minutes
+	counted          // or never to be counted
+)
+
+// finished is a pod that waits to be counted.
+type finished struct {
+	pod    *v1.Pod
+	tally  *tally
+	window sched.Window // in which it ran; no start: it does not say
+	at     time.Time    // when we learned of its end
+	rates  ledger.Rates // of the node's last booking
+}
+
+const (
+	countEvery = 5 * time.Second
+	// bookedWithin is how long a pod waits for its last bookings: an agent that is gone is replaced by estimates after
+	// five minutes.
+	bookedWithin = 7 * time.Minute
+	mostWaiting  = 50_000
+	// unledFor is how long no replica may lead after a leader that died: a Lease's duration, and the pauses between
+	// looks at it.
+	unledFor = 20 * time.Second
+	// bookedKept is how long a silent node is remembered.
+	bookedKept = 24 * time.Hour
+)
+
+// Why a finished pod is not accounted for.
+const (
+	lacksNode    = "node"    // it is gone
+	lacksProfile = "profile" // no booking tells of it, and its node has no power profile
+	lacksGrid    = "grid"    // its energy is known, its emissions are not: intensities were not recorded while it ran
+	lacksTime    = "time"    // it does not say how long it ran
+	lacksLeader  = "leader"  // it ended just before we led: perhaps no replica counted it
+	lacksRoom    = "overload"
+)
+
+// NewWorkloads returns Workloads that have seen nothing.
+func NewWorkloads(o WorkloadOptions) *Workloads {
+	return &Workloads{
+		o: o, metrics: newWorkloadMetrics(o.Registerer), began: o.Now(), pods: map[types.UID]*tally{},
+		booked: map[string]lastBooking{},
+	}
+}
+
+func over(p *v1.Pod) bool { return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed }
+
+// Saw is told of every pod that an informer adds or updates. A pod that had ended before we came was counted by another
+// process. That a pod has ended is remembered until it is deleted, since it may be updated for as long as it exists.
+func (w *Workloads) Saw(o client.Object) {
+	p, ok := o.(*v1.Pod)
+	if !ok {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t, known := w.pods[p.UID]
+	if !known {
+		t = &tally{}
+		w.pods[p.UID] = t
+		if over(p) && !p.CreationTimestamp.After(w.began) {
+			t.state = counted
+		}
+	}
+	if t.node != p.Spec.NodeName { // a pod keeps its node, and count reads it without the lock
+		t.node = p.Spec.NodeName
+	}
+	if over(p) {
+		w.end(p, t)
+	}
+}
+
+// Lost is told of every pod that is deleted. One that still ran has ended now.
+func (w *Workloads) Lost(o client.Object) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p, ok := o.(*v1.Pod)
+	t := w.pods[o.GetUID()]
+	if t == nil || !ok {
+		return
+	}
+	w.end(p, t)
+	if t.deleted = true; t.state == counted {
+		delete(w.pods, p.UID)
+	}
+}
+
+// end has a pod that ran until now wait to be counted.
+func (w *Workloads) end(p *v1.Pod, t *tally) {
+	switch {
+	case t.state != running:
+	case t.node == "":
+		t.state = counted
+	case len(w.waiting) >= mostWaiting:
+		t.state = counted
+		w.metrics.unaccounted.WithLabelValues(lacksRoom).Inc()
+	default:
+		t.state = ended
+		now := w.o.Now()
+		w.waiting = append(w.waiting, &finished{pod: p, tally: t, window: ran(p, now), at: now})
+	}
+}
+
+// Booked is told of every booking, and adds it to what its pods have used. What was estimated and what an agent tells
+// later of the same time count once.
+func (w *Workloads) Booked(b *ledger.Booking, _ ledger.Receipt) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	node, start, end := b.Batch.Stream.Node, b.Batch.Start, b.Batch.End
+	until := w.booked[node].end
+	if !end.After(until) || !end.After(start) {
+		return
+	}
+	w.booked[node] = lastBooking{end, b.Rates}
+	part := 1.0
+	if until.After(start) {
+		part = float64(end.Sub(until)) / float64(end.Sub(start))
+	}
+	covered := time.Duration(part * float64(end.Sub(start)-b.Batch.Unmeasured))
+	rates := b.Rates
+	rates.PUE = 1
+	var last *tally
+	for i := range b.Batch.Shares {
+		s := &b.Batch.Shares[i]
+		uid, _, isPod := energy.PodOf(s.ID)
+		t := w.pods[types.UID(uid)]
+		if !isPod || t == nil || t.node != node || t.state == counted {
+			continue
+		}
+		a := ledger.Amount{
+			Dynamic: energy.Microjoules(part * float64(s.Dynamic)), Idle: energy.Microjoules(part * float64(s.Idle)),
+		}
+		rates.Charge(&a, b.Estimated())
+		t.used.Add(&a)
+		if t != last { // its containers follow each other
+			t.covered += covered
+			last = t
+		}
+	}
+}
+
+// Estimated takes an estimate that no ledger books.
+func (w *Workloads) Estimated(_ context.Context, b *batch.Batch) error {
+	w.Booked(&ledger.Booking{
+		Batch: b, Rates: w.o.Rates(b.Stream.Node, b.Start, b.End), Agentless: true,
+	}, ledger.Receipt{Booked: true})
+	return nil
+}
+
+// Run counts until ctx ends.
+func (w *Workloads) Run(ctx context.Context) error {
+	wait.NonSlidingUntilWithContext(ctx, w.tick, countEvery)
+	return nil
+}
+
+func (w *Workloads) tick(ctx context.Context) {
+	for _, f := range w.ready(w.o.Now(), w.o.Leads()) {
+		panics.Survive(w.o.Log, "account", "a pod that ended", func() {
+			daemon.Round(ctx, func() { w.count(ctx, f) })
+		})
+	}
+}
+
+// ready takes those off the list whose bookings are there, or do not come.
+func (w *Workloads) ready(now time.Time, leads bool) (ready []*finished) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.booked, func(_ string, b lastBooking) bool { return now.Sub(b.end) > bookedKept })
+	elected := leads && !w.led
+	w.led = leads
+	w.waiting = slices.DeleteFunc(w.waiting, func(f *finished) bool {
+		waited := now.Sub(f.at)
+		switch {
+		case elected:
+			// It ended just before we led. Whether the replica that led before has accounted for it is not known, so
+			// nothing is added for it.
+			panics.Survive(w.o.Log, "account", "a pod", func() {
+				if _, ours := concerned(w.o.View(), f.pod); ours {
+					w.metrics.unaccounted.WithLabelValues(lacksLeader).Inc()
+				}
+			})
+		case !leads:
+			if waited <= unledFor {
+				return false
+			}
+		case waited <= bookedWithin && w.booked[f.tally.node].end.Before(f.window.End):
+			return false
+		default:
+			f.rates = w.booked[f.tally.node].rates
+			ready = append(ready, f)
+		}
+		f.tally.state = counted
+		if f.tally.deleted {
+			delete(w.pods, f.pod.UID)
+		}
+		return true
+	})
+	return ready
+}
+
+// concerned returns a pod as the core sees it, and whether we account for it.
+func concerned(view *kube.View, p *v1.Pod) (job sched.Job, ours bool) {
+	work, _ := policy.ReadPod(p) // what makes no sense counts as not said
+	job, settings := view.Settle(&work)
+	return job, settings.Ours && settings.Mode != v1alpha1.ModeOff
+}
+
+// count adds a pod to the counters of its namespace.
+func (w *Workloads) count(ctx context.Context, f *finished) {
+	view := w.o.View()
+	job, ours := concerned(view, f.pod)
+	if !ours {
+		return
+	}
+	if !f.window.End.After(f.window.Start) {
+		w.metrics.unaccounted.WithLabelValues(lacksTime).Inc()
+		return
+	}
+	used, rates := f.tally.used, f.rates
+	n := w.o.Node(f.tally.node)
+	if n != nil {
+		rates = w.o.Rates(f.tally.node, f.window.Start, f.window.End)
+	}
+	pue := cmp.Or(job.PUE, rates.PUE)
+	rates.PUE = 1
+	if lacks := f.complete(view, n, &job, &rates, &used); lacks != "" {
+		w.metrics.unaccounted.WithLabelValues(lacks).Inc()
+		return
+	}
+	unheld := used
+	if held := w.heldFor(ctx, f.pod); held > 0 && n != nil {
+		earlier := w.o.Rates(f.tally.node, f.window.Start.Add(-held), f.window.End.Add(-held))
+		earlier.PUE = 1
+		if earlier.Charge(&unheld, false); unheld.Uncharted > 0 {
+			unheld.Carbon = used.Carbon // no saving is claimed that cannot be shown
+		}
+		if unheld.Unpriced > 0 {
+			unheld.Cost = used.Cost
+		}
+	}
+	w.metrics.add(f.pod.Namespace, f.window.End.Sub(f.window.Start), pue, &rates, &used, &unheld)
+}
+
+// complete adds the estimate of what no booking covers, and prices what could not be priced while it was booked. It
+// returns what is missing for it.
+func (f *finished) complete(view *kube.View, n *v1.Node, job *sched.Job, rates *ledger.Rates,
+	used *ledger.Amount,
+) (lacks string) {
+	if gap := f.window.End.Sub(f.window.Start) - f.tally.covered; gap > 0 && n == nil && f.tally.covered == 0 {
+		return lacksNode
+	} else if gap > 0 && n != nil {
+		capacity := kube.Allocatable(n)
+		node, known := view.Node(n, capacity, capacity, 0)
+		if !known && f.tally.covered == 0 {
+			return lacksProfile
+		}
+		if known {
+			a := ledger.Amount{Dynamic: PodPower(&node, job).For(gap).Microjoules()}
+			rates.Charge(&a, true)
+			used.Add(&a)
+		}
+	}
+	if used.Uncharted > 0 || used.Unpriced > 0 {
+		whole := *used
+		rates.Charge(&whole, false)
+		if used.Uncharted > 0 {
+			used.Carbon, used.Uncharted = whole.Carbon, whole.Uncharted
+		}
+		if used.Unpriced > 0 {
+			used.Cost, used.Unpriced = whole.Cost, whole.Unpriced
+		}
+	}
+	return ""
+}
+
+// PodPower is what a pod draws by what it requests: its part of its node at full load, and the GPUs that it holds. Pods
+// together never draw more than the node can.
+func PodPower(n *sched.Node, job *sched.Job) energy.Watts {
+	power := n.Profile.GPUPower(job.GPUClass) * energy.Watts(min(job.Request.GPU, n.Capacity.GPU))
+	if n.Capacity.MilliCPU > 0 {
+		part := float64(job.Request.MilliCPU) / float64(n.Capacity.MilliCPU)
+		power += (n.Profile.Power(1) - n.Profile.Memory) * energy.Watts(min(part, 1))
+		if n.Capacity.Memory > 0 { // else it goes with the CPU
+			part = float64(job.Request.Memory) / float64(n.Capacity.Memory)
+		}
+		power += n.Profile.Memory * energy.Watts(min(part, 1))
+	}
+	return power
+}
+
+// ran returns when a pod ran that ended by now. A container that was started again tells its last start only, so the
+// pod's is taken then.
+func ran(p *v1.Pod, now time.Time) sched.Window {
+	w := sched.Window{End: now}
+	if p.Status.StartTime != nil {
+		w.Start = p.Status.StartTime.Time
+	}
+	var first, last time.Time
+	restarted := false
+	for i := range p.Status.ContainerStatuses {
+		restarted = restarted || p.Status.ContainerStatuses[i].RestartCount > 0
+		t := p.Status.ContainerStatuses[i].State.Terminated
+		if t == nil || t.StartedAt.IsZero() || t.FinishedAt.IsZero() {
+			continue
+		}
+		if first.IsZero() || t.StartedAt.Time.Before(first) {
+			first = t.StartedAt.Time
+		}
+		if t.FinishedAt.After(last) {
+			last = t.FinishedAt.Time
+		}
+	}
+	if over(p) && !first.IsZero() {
+		w.End = last
+		if !restarted || w.Start.IsZero() {
+			w.Start = first
+		}
+	}
+	if w.Start.IsZero() {
+		w.End = w.Start // it does not say
+	}
+	return w
+}
+
+// heldFor returns for how long we have put off the start of a pod's Job.
+func (w *Workloads) heldFor(ctx context.Context, pod *v1.Pod) time.Duration {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil || owner.Kind != "Job" || !strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/") {
+		return 0
+	}
+	var job batchv1.Job
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}
+	if err := w.o.Client.Get(ctx, key, &job); err != nil || job.UID != owner.UID {
+		return 0
+	}
+	released, err := time.Parse(time.RFC3339, job.Annotations[v1alpha1.AnnotationReleasedAt])
+	if err != nil || !release.Plausible(released, job.CreationTimestamp.Time) {
+		return 0
+	}
+	return released.Sub(job.CreationTimestamp.Time)
+}

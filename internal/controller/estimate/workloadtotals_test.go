@@ -1,0 +1,412 @@
+package estimate
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	kit "github.com/kubenergy/kubenergy/internal/controller/controllertest"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+const gpuClass = "compute-gardener-scheduler.kubernetes.io/gpu-workload-type"
+
+// bookkeeping counts on nodes of four cores of 100 to 200 W, PUE 1.5, where a kilowatt-hour emits 500 g and costs 0.30
+// EUR in the first two hours, 100 g and 0.10 EUR afterwards, and nothing is known of the time before.
+type bookkeeping struct {
+	*Workloads
+	t     *testing.T
+	clock time.Time
+	lead  bool
+	nodes map[string]*v1.Node
+}
+
+func testView(t *testing.T) *kube.View {
+	t.Helper()
+	view, err := (&kube.Contents{
+		Profiles: []*kube.NodeProfile{{Profile: energy.Profile{
+			Name: "server", Idle: 100, Max: 200, Sleep: 100, GPUIdle: 20, GPUMax: 200,
+			GPUClasses: map[string]float64{"inference": 0.5},
+		}, PUE: 1.5}},
+		DefaultProfile: "server",
+		Policies: []*v1alpha1.EnergyPolicy{
+			kit.Policy("team", v1alpha1.ModeEnforce, time.Hour), kit.Policy("off", v1alpha1.ModeOff, time.Hour),
+		},
+		Defaults: policy.Defaults{Terms: policy.Terms{ExpectedDuration: time.Hour}, MaxDelay: 24 * time.Hour},
+	}).View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return view
+}
+
+func testRates(_ string, from, _ time.Time) ledger.Rates {
+	r := ledger.Rates{
+		Site: "home", PUE: 1.5, Carbon: 100, Price: 0.1, Signal: "average", Currency: "EUR",
+	}
+	switch {
+	case from.Before(kit.Noon):
+		r.Carbon, r.Price = math.NaN(), math.NaN()
+	case from.Before(kit.Noon.Add(2 * time.Hour)):
+		r.Carbon, r.Price = 500, 0.3
+	}
+	return r
+}
+
+func newBookkeeping(t *testing.T, w *kit.World) *bookkeeping {
+	t.Helper()
+	view := testView(t)
+	b := &bookkeeping{t: t, clock: kit.Noon, lead: true, nodes: map[string]*v1.Node{"n1": kit.Node("n1", "4")}}
+	b.Workloads = NewWorkloads(WorkloadOptions{
+		Client: w.Client, View: func() *kube.View { return view },
+		Node: func(name string) *v1.Node { return b.nodes[name] }, Rates: testRates,
+		Leads: func() bool { return b.lead }, Now: func() time.Time { return b.clock }, Log: kit.Silent,
+		Registerer: prometheus.NewRegistry(),
+	})
+	b.tick(t.Context())
+	return b
+}
+
+// settle counts what waits, whose bookings do not come.
+func (b *bookkeeping) settle() {
+	b.clock = b.clock.Add(bookedWithin + time.Second)
+	b.tick(b.t.Context())
+}
+
+// book books what pods used on n1.
+func (b *bookkeeping) book(from, to time.Time, q energy.Quality, used map[string]energy.Joules) {
+	made := &batch.Batch{Stream: batch.Stream{Node: "n1"}, Start: from, End: to, Quality: q}
+	for uid, joules := range used {
+		made.Shares = append(made.Shares, energy.Share{
+			ID: energy.ContainerID(uid, "c"), Dynamic: (joules / 2).Microjoules(), Idle: (joules / 2).Microjoules(),
+		})
+	}
+	b.Booked(&ledger.Booking{Batch: made, Rates: testRates("n1", from, to)}, ledger.Receipt{Booked: true})
+}
+
+func (b *bookkeeping) want(what string, c prometheus.Collector, want float64) {
+	b.t.Helper()
+	got := testutil.ToFloat64(c)
+	if math.Abs(got-want) > 1e-6*math.Max(1, math.Abs(want)) {
+		b.t.Errorf("%s is %v, want %v", what, got, want)
+	}
+}
+
+// A Job ran for an hour after it had been held for three. What its node's agent told of it counts, at what electricity
+// emitted and cost then; without the hold it would have been what it emitted and cost three hours before.
+func TestHeldJobIsAccounted(t *testing.T) {
+	job := kit.Job("team", "job", kit.Noon)
+	job.Annotations = map[string]string{v1alpha1.AnnotationReleasedAt: kit.Noon.Add(3 * time.Hour).Format(time.RFC3339)}
+	b := newBookkeeping(t, kit.NewWorld(t, job))
+	start, end := kit.Noon.Add(3*time.Hour), kit.Noon.Add(4*time.Hour)
+	pod := kit.On(kit.Pod("team", "job-1", start), "n1", "1", start)
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: job.UID, Controller: new(true),
+	}}
+	b.Saw(pod)
+	b.book(start, start.Add(30*time.Minute), energy.Measured, map[string]energy.Joules{string(pod.UID): 60_000})
+	b.clock = end
+	b.Saw(kit.Ended(pod, start, end))
+	b.Saw(kit.Ended(pod, start, end)) // it is told twice
+	b.Lost(pod)                       // and deleted
+	b.tick(t.Context())
+	b.want("pods before the last booking", b.metrics.finished.WithLabelValues("team"), 0)
+	b.book(start.Add(30*time.Minute), end, energy.Measured, map[string]energy.Joules{string(pod.UID): 30_000})
+	b.tick(t.Context())
+	const joules = 90_000 * 1.5
+	m := &b.metrics
+	b.want("energy", m.energy.WithLabelValues("team"), joules)
+	b.want("derived energy", m.quality.WithLabelValues("team", "derived"), joules)
+	b.want("estimated energy", m.quality.WithLabelValues("team", "estimated"), 0)
+	b.want("emissions", m.carbon.WithLabelValues("team", "average"), joules/3.6e6*100)
+	b.want("emissions without the hold", m.counterfactualCarbon.WithLabelValues("team", "average"), joules/3.6e6*500)
+	b.want("cost", m.cost.WithLabelValues("team", "EUR"), joules/3.6e6*0.1)
+	b.want("cost without the hold", m.counterfactualCost.WithLabelValues("team", "EUR"), joules/3.6e6*0.3)
+	b.want("run time", m.runtime.WithLabelValues("team"), 3600)
+	b.want("pods", m.finished.WithLabelValues("team"), 1)
+	if len(b.pods) != 0 {
+		t.Errorf("%d pods are remembered", len(b.pods))
+	}
+	b.Forget("team")
+	for _, c := range []prometheus.Collector{
+		m.energy, m.quality, m.carbon, m.counterfactualCarbon, m.cost, m.counterfactualCost, m.runtime, m.finished,
+	} {
+		if n := testutil.CollectAndCount(c); n != 0 {
+			t.Errorf("%d series of a namespace that is gone", n)
+		}
+	}
+}
+
+// What was booked before this replica led is estimated by what the pod requests.
+func TestWhatNoBookingCoversIsEstimated(t *testing.T) {
+	b := newBookkeeping(t, kit.NewWorld(t))
+	pod := kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon)
+	b.Saw(pod)
+	b.clock = kit.Noon.Add(time.Hour)
+	b.book(kit.Noon.Add(45*time.Minute), b.clock, energy.Measured, map[string]energy.Joules{string(pod.UID): 10_000})
+	b.Saw(kit.Ended(pod, kit.Noon, b.clock))
+	b.tick(t.Context())
+	b.want("derived energy", b.metrics.quality.WithLabelValues("team", "derived"), 1.5*10_000)
+	b.want("estimated energy", b.metrics.quality.WithLabelValues("team", "estimated"), 1.5*50*45*60)
+}
+
+// An interval that was estimated, and that an agent tells of later, counts once.
+func TestBookingsOfTheSameTimeCountOnce(t *testing.T) {
+	b := newBookkeeping(t, kit.NewWorld(t))
+	pod := kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon)
+	b.Saw(pod)
+	uid := string(pod.UID)
+	half, end := kit.Noon.Add(30*time.Minute), kit.Noon.Add(time.Hour)
+	b.book(kit.Noon, half, energy.Estimated, map[string]energy.Joules{uid: 1000})
+	b.book(kit.Noon, half, energy.Measured, map[string]energy.Joules{uid: 5000})
+	b.book(kit.Noon.Add(15*time.Minute), end, energy.Measured, map[string]energy.Joules{uid: 3000})
+	b.clock = end
+	b.Lost(pod)
+	b.tick(t.Context())
+	b.want("energy", b.metrics.energy.WithLabelValues("team"), 1.5*(1000+2000))
+}
+
+// A GPU that serves inference is kept less busy than one that trains: the class that the pod names says how much, in
+// estimates of nodes and of pods alike.
+func TestClassOfGPUWork(t *testing.T) {
+	w := newWorld(t)
+	w.view = testView(t)
+	w.node("n1", "4", 4)
+	inference := w.pod("n1", "inference", "1", 2)
+	inference.Namespace, inference.Annotations = "team", map[string]string{gpuClass: "inference"}
+	w.pod("n1", "training", "1", 1).Namespace = "team"
+	e := w.estimator()
+	w.tick(e)
+	w.pass(5 * time.Minute)
+	w.tick(e)
+	made := w.booked[0]
+	cpu := share(t, made, "training").Dynamic - energy.Joules(200*300).Microjoules()
+	near(t, "GPUs of inference", share(t, made, "inference").Dynamic-cpu, 2*110*300)
+
+	b := newBookkeeping(t, kit.NewWorld(t))
+	b.nodes["n1"].Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("4")
+	pod := kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon)
+	pod.Annotations = map[string]string{gpuClass: "inference"}
+	pod.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = resource.MustParse("2")
+	b.Saw(pod)
+	b.clock = kit.Noon.Add(time.Hour)
+	b.Saw(kit.Ended(pod, kit.Noon, b.clock))
+	b.settle()
+	b.want("energy", b.metrics.energy.WithLabelValues("team"), 1.5*(50+2*110)*3600)
+}
+
+// Whatever runs beside whatever, in whatever order it ends: together the pods pay for no more than their node drew.
+func TestPodsNeverPayMoreThanTheNodeDraws(t *testing.T) {
+	for seed := range uint64(10) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		w := newWorld(t)
+		w.view, w.clock = testView(t), kit.Noon
+		w.node("n1", "8", 0)
+		b := newBookkeeping(t, kit.NewWorld(t))
+		b.nodes["n1"] = &w.nodes[0]
+		e := w.estimator()
+		e.queue.book = func(ctx context.Context, made *batch.Batch) error {
+			w.booked = append(w.booked, made)
+			return b.Estimated(ctx, made)
+		}
+		type planned struct{ start, end int }
+		var plan []planned
+		for range 16 {
+			start := 5 + random.IntN(50)
+			plan = append(plan, planned{start, start + 1 + random.IntN(60)})
+		}
+		for minute := range 125 {
+			b.clock = w.clock
+			for i, p := range plan {
+				uid := strconv.Itoa(i)
+				switch minute {
+				case p.start:
+					pod := w.pod("n1", uid, strconv.Itoa(1+random.IntN(3)), 0)
+					pod.Namespace, pod.CreationTimestamp = "team", metav1.NewTime(w.clock)
+					pod.Status.StartTime = &metav1.Time{Time: w.clock}
+					b.Saw(pod.DeepCopy())
+				case p.end:
+					for k := range w.pods["n1"] {
+						if pod := &w.pods["n1"][k]; string(pod.UID) == uid && pod.Status.Phase == v1.PodRunning {
+							*pod = *kit.Ended(pod, pod.Status.StartTime.Time, w.clock)
+							b.Saw(pod.DeepCopy())
+						}
+					}
+				}
+			}
+			w.tick(e)
+			b.tick(t.Context())
+			w.pass(time.Minute)
+		}
+		b.clock = w.clock
+		b.settle()
+		var drawn energy.Microjoules
+		for _, made := range w.booked {
+			drawn += made.Measured - made.Idle
+		}
+		b.want(fmt.Sprint("pods with seed ", seed), b.metrics.finished.WithLabelValues("team"), 16)
+		if got, most := testutil.ToFloat64(b.metrics.energy.WithLabelValues("team")), 1.5*float64(drawn.Joules()); got >
+			most*1.001 || got < most*0.97 {
+			t.Errorf("seed %d: pods pay for %v J, their node drew %v", seed, got, most)
+		}
+	}
+}
+
+// At full load, CPUs draw for the cores that are requested, and memory for the bytes.
+func TestPodPowerOfMemory(t *testing.T) {
+	n := &sched.Node{
+		Capacity: sched.Resources{MilliCPU: 10_000, Memory: 100}, Profile: &energy.Profile{Idle: 50, Max: 120, Memory: 20},
+	}
+	for request, want := range map[sched.Resources]energy.Watts{
+		{MilliCPU: 10_000, Memory: 100}: 120, {MilliCPU: 1000}: 10, {Memory: 50}: 10, {MilliCPU: 1000, Memory: 500}: 30,
+	} {
+		if got := PodPower(n, &sched.Job{Request: request}); math.Abs(float64(got-want)) > 1e-9 {
+			t.Errorf("%+v draws %v, want %v", request, got, want)
+		}
+	}
+	n.Capacity.Memory = 0 // it is not known
+	if got := PodPower(n, &sched.Job{Request: sched.Resources{MilliCPU: 5000}}); math.Abs(float64(got-60)) > 1e-9 {
+		t.Errorf("half of a node draws %v", got)
+	}
+}
+
+// A pod that ends within a minute, and is updated again and again until its deletion, is one pod.
+func TestShortPodsCountOnce(t *testing.T) {
+	b := newBookkeeping(t, kit.NewWorld(t))
+	created := kit.Noon.Add(time.Second)
+	b.clock = created.Add(20 * time.Second)
+	short := kit.Ended(kit.On(kit.Pod("team", "short", created), "n1", "1", created), created, b.clock)
+	for range 5 {
+		b.Saw(short)
+		b.clock = b.clock.Add(2 * time.Second)
+	}
+	b.Lost(short)
+	b.settle()
+	b.want("pods", b.metrics.finished.WithLabelValues("team"), 1)
+	b.want("energy", b.metrics.energy.WithLabelValues("team"), 50*1.5*20)
+	if len(b.pods) != 0 || len(b.waiting) != 0 {
+		t.Errorf("%d pods are remembered, %d wait", len(b.pods), len(b.waiting))
+	}
+}
+
+// The last start of a container that was started again says nothing of what it did before.
+func TestRestartedContainers(t *testing.T) {
+	end := kit.Noon.Add(time.Hour)
+	pod := kit.Ended(kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon), end.Add(-time.Minute), end)
+	pod.Status.ContainerStatuses[0].RestartCount = 3
+	if w := ran(pod, end); w.End.Sub(w.Start) != time.Hour {
+		t.Errorf("it ran for %v", w.End.Sub(w.Start))
+	}
+}
+
+// What ended just before we led, and perhaps no replica counted, is not passed over in silence.
+func TestPodsThatEndWhileNoReplicaLeads(t *testing.T) {
+	b := newBookkeeping(t, kit.NewWorld(t))
+	b.lead = false
+	b.tick(t.Context())
+	for i, after := range []time.Duration{time.Minute, 3 * time.Minute, 3*time.Minute + 5*time.Second} {
+		p := kit.On(kit.Pod("team", fmt.Sprint("pod-", i), kit.Noon), "n1", "1", kit.Noon)
+		b.Saw(p)
+		b.clock = kit.Noon.Add(after)
+		b.Saw(kit.Ended(p, kit.Noon, b.clock))
+		b.tick(t.Context())
+	}
+	other := kit.On(kit.Pod("elsewhere", "pod", kit.Noon), "n1", "1", kit.Noon)
+	b.Saw(other)
+	b.Saw(kit.Ended(other, kit.Noon, b.clock))
+	b.lead = true
+	b.tick(t.Context())
+	b.settle()
+	b.want("lacks", b.metrics.unaccounted.WithLabelValues(lacksLeader), 2)
+	if n := testutil.CollectAndCount(b.metrics.finished); n != 0 {
+		t.Errorf("%d namespaces were accounted", n)
+	}
+}
+
+func TestWhatIsNotAccounted(t *testing.T) {
+	unknown := kit.Node("unknown", "4")
+	unknown.Labels = map[string]string{v1alpha1.LabelPowerProfile: "not-written"}
+	on := func(namespace, node string) *v1.Pod {
+		return kit.On(kit.Pod(namespace, "p", kit.Noon), node, "1", kit.Noon)
+	}
+	for _, tc := range []struct {
+		name   string
+		pod    *v1.Pod
+		end    time.Duration
+		lacks  string // "" as well where it is none of our business
+		joules float64
+	}{
+		{name: "of a namespace that never asked", pod: on("elsewhere", "n1"), end: time.Hour},
+		{name: "of a namespace where we are off", pod: on("off", "n1"), end: time.Hour},
+		{name: "of a node that is gone", pod: on("team", "n2"), end: time.Hour, lacks: lacksNode},
+		{name: "of a node without a profile", pod: on("team", "unknown"), end: time.Hour, lacks: lacksProfile},
+		{name: "without a duration", pod: on("team", "n1"), lacks: lacksTime},
+		{
+			name: "before anything was recorded", pod: on("team", "n1"), end: -time.Hour, lacks: lacksGrid,
+			joules: 50 * 1.5 * 3600,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBookkeeping(t, kit.NewWorld(t))
+			b.nodes["unknown"] = unknown
+			b.Saw(tc.pod)
+			b.clock = kit.Noon.Add(max(tc.end, 0))
+			b.Saw(kit.Ended(tc.pod, kit.Noon.Add(min(tc.end, 0)), kit.Noon.Add(max(tc.end, 0))))
+			b.settle()
+			b.want("energy", b.metrics.energy.WithLabelValues(tc.pod.Namespace), tc.joules)
+			b.want("emissions", b.metrics.carbon.WithLabelValues(tc.pod.Namespace, "average"), 0)
+			if tc.lacks != "" {
+				b.want("lacks", b.metrics.unaccounted.WithLabelValues(tc.lacks), 1)
+			} else if n := testutil.CollectAndCount(b.metrics.unaccounted); n != 0 {
+				t.Errorf("%d reasons were counted", n)
+			}
+		})
+	}
+}
+
+// A pod that had ended before we came was counted by another process, as is one that ends while another replica leads.
+func TestPodsOfAnotherProcess(t *testing.T) {
+	b := newBookkeeping(t, kit.NewWorld(t))
+	before := kit.Noon.Add(-time.Hour)
+	old := kit.On(kit.Pod("team", "old", before), "n1", "1", before)
+	b.Saw(kit.Ended(old, before, kit.Noon))
+	b.Lost(old)
+	b.lead = false
+	other := kit.On(kit.Pod("team", "other", kit.Noon), "n1", "1", kit.Noon)
+	b.Saw(other)
+	b.clock = kit.Noon.Add(time.Hour)
+	b.Saw(kit.Ended(other, kit.Noon, b.clock))
+	b.settle()
+	b.lead = true
+	b.settle()
+	b.Lost(other)
+	if n := testutil.CollectAndCount(b.metrics.energy); n != 0 || len(b.pods) != 0 {
+		t.Errorf("%d namespaces were accounted, %d pods are remembered", n, len(b.pods))
+	}
+	// One that is deleted while it runs ends with that.
+	start := b.clock
+	killed := kit.On(kit.Pod("team", "killed", start), "n1", "1", start)
+	killed.UID = types.UID("killed")
+	b.Saw(killed)
+	b.clock = start.Add(30 * time.Minute)
+	b.Lost(killed)
+	b.settle()
+	b.want("energy", b.metrics.energy.WithLabelValues("team"), 50*1.5*1800)
+}

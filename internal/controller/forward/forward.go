@@ -1,0 +1,230 @@
+// Package forward sends what this cluster has booked to the controller of its federation, exactly once: a booking is
+// in the store's outbox from the transaction that books it until the federation says that it has it, and the
+// federation knows by the numbers of its stream what it has booked before. The caller runs one Forwarder, in the
+// process that books.
+//
+// Older bookings come first. A stream of which the federation refuses a booking rests until the next pass over the
+// outbox, with all that is behind that booking; other streams go on.
+package forward
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/controller/instrument"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/kube/panics"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// Options say where bookings go, and as what.
+type Options struct {
+	URL       string // of the federation's controller
+	Cluster   string // this one's name there
+	TokenFile string
+	CAFile    string // "": the system's
+	// Most is how many bookings are kept that were not sent: beyond, the oldest are dropped, counted and told of.
+	Most       int64
+	Outbox     func() (ledger.Outbox, error)
+	Log        *slog.Logger
+	Registerer prometheus.Registerer // nil: none
+
+	Transport http.RoundTripper // of tests
+}
+
+const (
+	mostBytes   = 1 << 20 // of a request's bookings, compressed, beyond the first
+	mostAnswer  = 1 << 20
+	patience    = time.Minute
+	lookEvery   = time.Second // for new bookings
+	passEvery   = time.Minute
+	longestRest = 15 * time.Minute // that a federation can ask for
+	more        = 16               // bookings than in the request before that was not too much
+)
+
+// A Forwarder sends what is in an outbox.
+type Forwarder struct {
+	o      Options
+	client *central.Client
+
+	after   int64           // the last number that this pass has come to
+	began   time.Time       // of the pass
+	resting map[string]bool // streams of which something was refused in this pass
+	most    int             // bookings of a request
+	wait    time.Duration   // that the federation asks for, or until there is more
+
+	backlog, oldest prometheus.Gauge
+	sent, dropped   prometheus.Counter
+	failures        *prometheus.CounterVec
+}
+
+// New checks the options. Files are read when they are needed.
+func New(o Options) (*Forwarder, error) {
+	client, err := central.New(central.Options{
+		URL: o.URL, TokenFile: o.TokenFile, CAFile: o.CAFile, UserAgent: "kubenergy-controller", Timeout: patience,
+		Node: true, Transport: o.Transport,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--forward-to: %w", err)
+	}
+	with := instrument.With(o.Registerer)
+	return &Forwarder{
+		o: o, client: client, most: api.MostForwarded,
+		backlog: with.Gauge("kubenergy_forward_backlog", "Bookings that the federation does not have yet, at most."),
+		oldest: with.Gauge("kubenergy_forward_oldest_timestamp_seconds",
+			"When the oldest booking was booked that the federation does not have; 0: it has all."),
+		sent: with.Counter("kubenergy_forward_bookings_total", "Bookings that the federation has."),
+		dropped: with.Counter("kubenergy_forward_dropped_total",
+			"Bookings that the federation will never have: more waited than are kept, or the disk damaged them."),
+		failures: with.Counters("kubenergy_forward_failures_total",
+			"Requests to the federation that failed, and bookings that it refused.", "reason"),
+	}, nil
+}
+
+// Run forwards until ctx ends. It returns nil.
+func (f *Forwarder) Run(ctx context.Context) error {
+	central.Keep(ctx, func(ctx context.Context) bool {
+		f.wait = 0
+		err := f.Step(ctx)
+		if err != nil && ctx.Err() == nil {
+			f.o.Log.Warn("forwarding what was booked", "url", f.o.URL, "error", err)
+		}
+		return err == nil
+	}, func(ctx context.Context, pause time.Duration) {
+		kube.Pause(ctx, max(pause, f.wait))
+	}, func(what any) { panics.Note("forward"); f.o.Log.Error("forwarding panicked", "panic", what) })
+	f.client.Close()
+	return nil
+}
+
+// Step sends one request, if there is something to send.
+func (f *Forwarder) Step(ctx context.Context) error {
+	box, err := f.o.Outbox()
+	if err == nil {
+		err = f.measure(ctx, box)
+	}
+	if err != nil {
+		return err
+	}
+	if time.Since(f.began) > passEvery {
+		f.after, f.began, f.resting = 0, time.Now(), map[string]bool{}
+	}
+	rows, err := box.Outgoing(ctx, f.after, f.most, f.resting)
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		f.wait = lookEvery
+		return nil
+	}
+	send, body, damaged, after := f.choose(rows)
+	gone := damaged
+	if len(send) > 0 {
+		refused, err := f.post(ctx, body, len(send))
+		if r, ok := errors.AsType[*central.Refused](err); ok &&
+			(r.Status == http.StatusBadRequest || r.Status == http.StatusRequestEntityTooLarge) {
+			if f.most = len(send) / 2; f.most > 0 { // what is bad, or too much, is found so
+				return nil
+			}
+			refused, err = map[int]string{0: err.Error()}, nil
+		}
+		if err != nil {
+			return err
+		}
+		f.most = min(f.most+more, api.MostForwarded)
+		gone = append(gone, f.booked(send, refused)...)
+	}
+	if err := box.Sent(ctx, gone); err != nil {
+		return err
+	}
+	if f.after = after; len(damaged) > 0 {
+		f.dropped.Add(float64(len(damaged)))
+		f.o.Log.Error("bookings that are to be forwarded are damaged on disk, and dropped", "dropped", len(damaged))
+	}
+	return nil
+}
+
+// choose returns what is sent of some rows, the numbers of those that are damaged, and the last that it has looked at.
+func (f *Forwarder) choose(rows []ledger.Outgoing) (send []ledger.Outgoing, body []byte, damaged []int64, after int64) {
+	for _, o := range rows {
+		switch {
+		case f.resting[o.Stream]:
+		case o.Packed == nil:
+			damaged = append(damaged, o.Number)
+		case len(send) > 0 && len(body)+len(o.Packed) > mostBytes:
+			return send, body, damaged, after
+		default:
+			send, body = append(send, o), append(body, o.Packed...)
+		}
+		after = o.Number
+	}
+	return send, body, damaged, after
+}
+
+// booked returns the numbers of what the federation has, and has the streams rest of which it refused something.
+func (f *Forwarder) booked(send []ledger.Outgoing, refused map[int]string) (numbers []int64) {
+	for i, o := range send {
+		switch why, not := refused[i]; {
+		case !not:
+			numbers = append(numbers, o.Number)
+		case !f.resting[o.Stream]:
+			f.resting[o.Stream] = true
+			f.failures.WithLabelValues("refused").Inc()
+			f.o.Log.Warn("the federation refuses a booking", "stream", o.Stream, "why", why)
+		}
+	}
+	f.sent.Add(float64(len(numbers)))
+	return numbers
+}
+
+// measure tells what is kept, and drops what is too much.
+func (f *Forwarder) measure(ctx context.Context, box ledger.Outbox) error {
+	b, err := box.Backlog(ctx, f.o.Most)
+	if err != nil {
+		return err
+	}
+	if b.Dropped > 0 {
+		f.dropped.Add(float64(b.Dropped))
+		f.o.Log.Error("Bookings were dropped that the federation does not have: more waited than are kept", "dropped",
+			b.Dropped, "kept", b.Kept)
+	}
+	f.backlog.Set(float64(b.Kept))
+	f.oldest.Set(float64(b.Oldest))
+	return nil
+}
+
+// post makes the request.
+func (f *Forwarder) post(ctx context.Context, body []byte, lines int) (map[int]string, error) {
+	answer, err := f.client.Do(ctx, &central.Request{
+		Method: http.MethodPost, Path: "/api/v1/clusters/" + f.o.Cluster + "/bookings", Body: body, Most: mostAnswer,
+		Header: map[string]string{"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"},
+	})
+	var said api.Forwarded
+	if err == nil {
+		err = json.Unmarshal(answer.Body, &said)
+	}
+	if err == nil && said.Booked+len(said.Refused) != lines {
+		err = fmt.Errorf("the federation answers for %d of %d bookings", said.Booked+len(said.Refused), lines)
+	}
+	if err == nil {
+		return said.Refused, nil
+	}
+	reason := "connection"
+	if r, ok := errors.AsType[*central.Refused](err); ok {
+		reason = strconv.Itoa(r.Status)
+		seconds, _ := strconv.Atoi(r.Header.Get("Retry-After"))
+		f.wait = min(time.Duration(max(seconds, 0))*time.Second, longestRest)
+	}
+	f.failures.WithLabelValues(reason).Inc()
+	return nil, err
+}

@@ -1,0 +1,78 @@
+package intake
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+)
+
+// named is what a pod of a batch and some of its containers are called.
+type named struct {
+	uid, namespace, pod string
+	containers          []namedContainer
+}
+
+type namedContainer struct{ id, name string }
+
+// appendAck writes an acknowledgement, with as many names as it may hold. It is what encoding/json writes of a
+// [batch.Ack], without the maps that it would have to be told in: acknowledgements were a third of what a batch costs.
+func appendAck(b []byte, epoch string, acked uint64, names []named) []byte {
+	b = append(b, `{"epoch":`...)
+	b = appendText(b, epoch)
+	b = append(b, `,"acked":`...)
+	b = strconv.AppendUint(b, acked, 10)
+	const end = len("}}\n")
+	open := false
+	for i := range names {
+		before := len(b)
+		if !open {
+			b = append(b, `,"names":{`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = appendNamed(b, &names[i])
+		if len(b)+end > batch.MaxAckBytes {
+			b = b[:before]
+			break
+		}
+		open = true
+	}
+	if open {
+		b = append(b, '}')
+	}
+	return append(b, "}\n"...)
+}
+
+func appendNamed(b []byte, n *named) []byte {
+	b = appendText(b, n.uid)
+	b = append(b, `:{"namespace":`...)
+	b = appendText(b, n.namespace)
+	b = append(b, `,"pod":`...)
+	b = appendText(b, n.pod)
+	for i := range n.containers {
+		if i == 0 {
+			b = append(b, `,"containers":{`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = appendText(b, n.containers[i].id)
+		b = append(b, ':')
+		b = appendText(b, n.containers[i].name)
+	}
+	if len(n.containers) > 0 {
+		b = append(b, '}')
+	}
+	return append(b, '}')
+}
+
+func appendText(b []byte, s string) []byte {
+	if strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c >= 0x7f || c == '"' || c == '\\' }) {
+		text, _ := json.Marshal(s) // strings can always be written
+		return append(b, text...)
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}

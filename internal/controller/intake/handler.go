@@ -1,0 +1,324 @@
+package intake
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/cache"
+
+	"github.com/kubenergy/kubenergy/internal/controller/access"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// A Booker books, and knows what of a stream is booked: a batch of it is acknowledged before anything else about it is
+// looked at.
+type Booker interface {
+	Book(ctx context.Context, b *ledger.Booking) (ledger.Receipt, error)
+	Acked(ctx context.Context, s batch.Stream) (acked uint64, known bool, err error)
+	// Told returns how much time the agent of a node has told of.
+	Told(ctx context.Context, node string) (ledger.Told, error)
+}
+
+// Config is what a Handler needs.
+type Config struct {
+	Ledger    Booker
+	Gate      *access.Gate
+	Agents    *access.HostTokens // of agents outside the cluster; nil: there are none
+	AgentUser string             // of agents in the cluster: system:serviceaccount:NAMESPACE:NAME
+	Directory *Directory
+	// Ready reports whether the directory knows all pods that there are; until then agents in the cluster are asked
+	// to wait.
+	Ready func() bool
+	// Rates are what a joule of a node emits and costs.
+	Rates func(node string, from, to time.Time) ledger.Rates
+	// Envelope is what a node can do that had at first what was seen.
+	Envelope func(node string, seen ledger.Seen) Limits
+	// Power is the state of a node's machine: asleep or booting; nil: all are awake.
+	Power func(node string) string
+	// Members are the clusters that forward what they book; Forward: so does this one.
+	Members access.Members
+	Forward bool
+	// Hardware is told what the agent of a node of the cluster says that the node is made of; nil: that is left out.
+	Hardware func(node string, told *batch.Hardware)
+	// Known reports whether there is a node of a name, besides those that have sent something.
+	Known func(node string) bool
+
+	ReadTimeout time.Duration // of a body; 0: 15 s
+	Now         func() time.Time
+	Log         *slog.Logger
+	Registerer  prometheus.Registerer // nil: none
+}
+
+// ErrRefused says that a batch is wrong: it will never be booked as it is.
+var ErrRefused = errors.New("refused")
+
+const (
+	// Bytes that batches may take while they are read and booked: 256 of the usual size. To refuse more
+	// with Retry-After is cheaper than to queue them.
+	memory = 192 << 20
+
+	readTimeout = 15 * time.Second // of a body
+	bookTimeout = 30 * time.Second
+	mostAtOnce  = 4 // requests of one node; one is what the protocol wants, and its client may give up and come again
+
+	busyAfter     = 5 * time.Second
+	readOnlyAfter = 30 * time.Second
+	mostAfter     = 15 * time.Minute // that agents heed
+)
+
+// A Handler takes batches: POST /api/v1/batches, as docs/reference/protocol.md says.
+type Handler struct {
+	c       Config
+	memory  *semaphore.Weighted
+	news    novelties
+	members map[string]*member
+	unpacks *semaphore.Weighted // as memory, of members: they cannot take what agents need
+	metrics *metrics
+	audit   *rate.Limiter
+	unsaid  atomic.Int64 // lines that were too many
+
+	mu    sync.Mutex
+	nodes *cache.LRUExpireCache // node, by name
+	most  hour                  // of the node that has told of most
+}
+
+type clock func() time.Time
+
+// Now implements [cache.Clock].
+func (c clock) Now() time.Time { return c() }
+
+// New returns a Handler that remembers no node.
+func New(c Config) *Handler {
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, readTimeout)
+	const lines = 20
+	h := &Handler{
+		c: c, memory: semaphore.NewWeighted(memory),
+		nodes: cache.NewLRUExpireCacheWithClock(mostNodes, clock(c.Now)),
+		audit: rate.NewLimiter(rate.Every(time.Second), lines), metrics: newMetrics(c.Registerer, c.Directory),
+		members: map[string]*member{}, unpacks: semaphore.NewWeighted(memory),
+	}
+	for name, m := range c.Members {
+		h.members[name] = &member{
+			Member: m, place: make(chan struct{}, 1), nodes: novelties{most: m.Nodes},
+			rate: rate.NewLimiter(rate.Limit(m.Bookings)/60, m.Bookings), //nolint:mnd // seconds of a minute
+		}
+	}
+	promauto.With(c.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "kubenergy_ingest_told_ratio",
+		Help: "Hours that a node told of within an hour, of the node that told of most. An agent that was kept from " +
+			"delivering tells of what it kept; one that invents time looks the same.",
+	}, h.toldRatio)
+	return h
+}
+
+// ServeHTTP takes a batch.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := h.c.Now()
+	reply := h.serve(w, r)
+	h.metrics.batches.WithLabelValues(reply.result).Inc()
+	h.metrics.seconds.Observe(h.c.Now().Sub(began).Seconds())
+	reply.write(w)
+}
+
+// reply is how a request is answered.
+type reply struct {
+	result string // for the metric: one of a few
+	write  func(http.ResponseWriter)
+}
+
+// refused is the answer to a request that is wrong.
+func refused(result string, status int, text string) *reply {
+	return &reply{result, func(w http.ResponseWriter) { access.Answer(w, status, text) }}
+}
+
+// later is the answer to a request that may be made again after some time.
+func later(result string, status int, after time.Duration, text string) *reply {
+	return &reply{result, func(w http.ResponseWriter) { access.Busy(w, status, after, text) }}
+}
+
+func busy(after time.Duration, text string) *reply {
+	return later("busy", http.StatusServiceUnavailable, after, text)
+}
+
+// stranger is the answer where it is not known who asks.
+func (h *Handler) stranger(result string, err error) *reply {
+	return &reply{result, func(w http.ResponseWriter) { h.c.Gate.Refuse(w, err) }}
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		return refused("malformed", http.StatusMethodNotAllowed, "POST only")
+	}
+	h.hurry(w)
+	from, no := h.sender(r)
+	if no != nil {
+		return no
+	}
+	if wait, ok := h.c.Gate.AdmitAgent(from.node); !ok {
+		return later("busy", http.StatusTooManyRequests, wait, "too many requests of this node")
+	}
+	if !from.outside && !h.c.Ready() {
+		return busy(busyAfter, "not all pods are known yet")
+	}
+	if told := r.Header.Get(batch.HardwareHeader); told != "" && h.c.Hardware != nil && !from.outside {
+		h.hardware(from, told)
+	}
+	n := h.node(from.node)
+	select {
+	case n.places <- struct{}{}:
+		defer func() { <-n.places }()
+	default:
+		return busy(time.Second, "other requests of this node are not done")
+	}
+	data, free, no := h.read(w, r, from.node)
+	defer free()
+	if no != nil {
+		return no
+	}
+	b, err := batch.Decode(data)
+	if err != nil {
+		return refused("malformed", http.StatusUnprocessableEntity, err.Error())
+	}
+	var heat *energy.Celsius // a batch does not depend on it
+	if told := r.Header.Get(batch.TemperatureHeader); told != "" {
+		if heat, err = batch.DecodeTemperature(told); err != nil {
+			h.tell("what an agent tells of its node's temperature makes no sense", "node", from.node, "error", err)
+		}
+	}
+	return h.take(r.Context(), from, n, b, heat)
+}
+
+// hardware passes on what an agent tells of its node. A batch does not depend on it.
+func (h *Handler) hardware(from *sender, told string) {
+	hardware, err := batch.DecodeHardware(told)
+	if err != nil {
+		h.tell("what an agent tells of its node's hardware makes no sense", "node", from.node, "error", err)
+		return
+	}
+	h.c.Hardware(from.node, hardware)
+}
+
+// take books a batch of a node whose sender is known, and says what to answer.
+func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batch, heat *energy.Celsius) *reply {
+	if b.Stream.Node != from.node {
+		h.tell("a node has sent a batch of another node", "node", from.node, "user", from.user, "of", b.Stream.Node,
+			"from", from.address)
+		return refused("forbidden", http.StatusForbidden, "this token is not that of node "+b.Stream.Node)
+	}
+	acked, err := h.acked(ctx, n, b)
+	if err != nil {
+		return h.failed(b, err)
+	}
+	if b.Last <= acked {
+		return acknowledge(b, acked, nil, "again")
+	}
+	undo, wait, ok := n.begins(b, false, h.c.Now())
+	if !ok {
+		h.tell("a node begins too many streams, or leaves out too much time", "node", b.Stream.Node, "boot",
+			b.Stream.Boot, "first", b.First)
+		return later("streams", http.StatusTooManyRequests, min(wait, mostAfter),
+			"too many streams of this node, or gaps in them")
+	}
+	receipt, names, err := h.book(ctx, n, b, heat, false)
+	if !receipt.New { // another controller may have booked what was before it
+		undo()
+	}
+	if err != nil {
+		return h.failed(b, err)
+	}
+	result := "booked"
+	if !receipt.Booked {
+		result = "again"
+	}
+	return acknowledge(b, receipt.Acked, names, result)
+}
+
+func acknowledge(b *batch.Batch, acked uint64, names []named, result string) *reply {
+	const each = 256 // bytes of a pod's names, about
+	body := appendAck(make([]byte, 0, each*(len(names)+1)), b.Stream.Epoch, acked, names)
+	return answered(result, body)
+}
+
+// answered is an answer of JSON.
+func answered(result string, body []byte) *reply {
+	return &reply{result, func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body) // a client that is gone asks again
+	}}
+}
+
+// failed says how to answer for a batch that is not booked: always such that it is kept.
+func (h *Handler) failed(b *batch.Batch, err error) *reply {
+	var broken *breach
+	switch {
+	case errors.Is(err, ledger.ErrOverlap), errors.Is(err, ledger.ErrPartly):
+		h.tell("a batch contradicts what is booked", "node", b.Stream.Node, "first", b.First, "last", b.Last, "error",
+			err)
+		return refused("conflict", http.StatusConflict, err.Error())
+	case errors.As(err, &broken):
+		h.tell("a batch cannot be true", "node", b.Stream.Node, "first", b.First, "last", b.Last, "error", err)
+		return refused("refused", http.StatusUnprocessableEntity, err.Error())
+	case errors.Is(err, ErrRefused), errors.Is(err, ledger.ErrInvalid):
+		return refused("refused", http.StatusUnprocessableEntity, err.Error())
+	case errors.Is(err, ledger.ErrReadOnly):
+		return later("readonly", http.StatusServiceUnavailable, readOnlyAfter, ledger.ErrReadOnly.Error())
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return busy(busyAfter, "booking takes too long")
+	}
+	h.c.Log.Error("booking a batch", "node", b.Stream.Node, "error", err)
+	return refused("error", http.StatusInternalServerError, "booking failed")
+}
+
+// Permanent reports whether booking the same again would fail in the same way.
+func Permanent(err error) bool {
+	return errors.Is(err, ErrRefused) || errors.Is(err, ledger.ErrOverlap) || errors.Is(err, ledger.ErrPartly) ||
+		errors.Is(err, ledger.ErrInvalid)
+}
+
+// Local books a batch that the central unit has made itself. After an error that is not [Permanent] it may be tried
+// again.
+func (h *Handler) Local(ctx context.Context, b *batch.Batch, agentless bool) error {
+	if err := b.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	own := *b // what is corrected is not the caller's
+	_, _, err := h.book(ctx, h.node(keyOf(own.Stream.Node, agentless)), &own, nil, agentless)
+	result := "local"
+	if err != nil {
+		result = "local_failed"
+	}
+	h.metrics.batches.WithLabelValues(result).Inc()
+	return err
+}
+
+// Implausible reports whether what a node said last is far from what a model of its hardware says.
+func (h *Handler) Implausible(name string) bool {
+	n := h.known(name)
+	return n != nil && n.strange.Load()
+}
+
+// tell writes a line that a sender of batches can cause: there is not more than one in a second.
+func (h *Handler) tell(text string, args ...any) {
+	if !h.audit.Allow() {
+		h.unsaid.Add(1)
+		return
+	}
+	if n := h.unsaid.Swap(0); n > 0 {
+		args = append(args, "linesLeftOut", n)
+	}
+	h.c.Log.Warn(text, args...) //nolint:sloglint // the callers' texts are literals
+}

@@ -1,0 +1,109 @@
+package intake
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// LedgerMetrics show at each scrape how the ledger does, and which nodes are metered.
+type LedgerMetrics struct {
+	Ledger interface {
+		Writable() (bool, error)
+		Activity() ledger.Activity
+		Gauges(ctx context.Context) (ledger.Statistics, error)
+	}
+	Nodes func() api.NodesPower
+	Now   func() time.Time
+
+	mu     sync.Mutex
+	looked time.Time
+	store  ledger.Statistics
+	failed bool // they could not be had then
+}
+
+// Asking how full a database is is work for it.
+const gaugesEvery = time.Minute
+
+// staleAfter is when watts are no longer decided by.
+const staleAfter = 45 * time.Second
+
+// Describe implements prometheus.Collector. It says nothing: what is shown is described as it is.
+func (*LedgerMetrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m *LedgerMetrics) Collect(ch chan<- prometheus.Metric) {
+	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
+	show := func(kind prometheus.ValueType, v float64, name, help string, label ...string) {
+		labels := prometheus.Labels{}
+		for pair := range slices.Chunk(label, 2) {
+			labels[pair[0]] = pair[1]
+		}
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, labels), kind, v)
+	}
+	writable := 0.0
+	if ok, _ := m.Ledger.Writable(); ok {
+		writable = 1
+	}
+	show(gauge, writable, "kubenergy_ledger_writable",
+		"1 while batches can be booked, 0 while the disk or the database fails: agents then keep what they have.")
+	a := m.Ledger.Activity()
+	for result, n := range map[string]uint64{"booked": a.Booked, "again": a.Again, "refused": a.Refused} {
+		show(counter, float64(n), "kubenergy_ledger_bookings_total",
+			"Batches that were to be booked, by what became of them.", "result", result)
+	}
+	show(counter, float64(a.Gaps), "kubenergy_ledger_gaps_total",
+		"Batches before which numbers of their stream are missing: they were lost.")
+	for result, n := range map[string]uint64{"ok": a.Commits, "failed": a.Failures} {
+		show(counter, float64(n), "kubenergy_ledger_commits_total", "Transactions of bookings.", "result", result)
+	}
+	show(counter, a.Writing.Seconds(), "kubenergy_ledger_commit_seconds_total", "Time spent in them.")
+	show(counter, float64(a.Folds), "kubenergy_ledger_folds_total",
+		"Transactions that move bookings from the journal into windows and sums.")
+	show(counter, a.Folding.Seconds(), "kubenergy_ledger_fold_seconds_total", "Time spent in them.")
+	show(gauge, float64(a.Waiting), "kubenergy_ledger_waiting_bookings", "Batches that wait to be written.")
+	if s, ok := m.gauges(); ok {
+		show(gauge, float64(s.Journal), "kubenergy_ledger_journal_bookings",
+			"Batches that are on disk and not in windows and sums yet.")
+		show(gauge, float64(s.Bytes), "kubenergy_ledger_bytes", "Size of the ledger on disk.")
+	}
+	states := map[string]int{"live": 0, "stale": 0, "implausible": 0}
+	now := m.Now()
+	nodes := m.Nodes()
+	for _, n := range nodes.Nodes {
+		switch {
+		case now.Sub(n.AsOf) > staleAfter:
+			states["stale"]++
+		case n.Implausible:
+			states["implausible"]++
+		default:
+			states["live"]++
+		}
+	}
+	show(gauge, float64(len(nodes.Hot(now, 0))), "kubenergy_hot_nodes",
+		"Nodes that are above the temperature of their PowerProfile, and take no pods that our scheduler places.")
+	for state, n := range states {
+		show(gauge, float64(n), "kubenergy_metered_nodes",
+			"Nodes that have been metered lately, by whether their watts are decided by.", "state", state)
+	}
+}
+
+func (m *LedgerMetrics) gauges() (g ledger.Statistics, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.Now().Sub(m.looked) < gaugesEvery {
+		return m.store, !m.failed
+	}
+	const patience = 5 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	g, err := m.Ledger.Gauges(ctx)
+	m.store, m.failed, m.looked = g, err != nil, m.Now()
+	return g, err == nil
+}

@@ -1,0 +1,194 @@
+package intake
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+
+	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/controller/access"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/kube/panics"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// What a request of a member may hold.
+const (
+	mostForwardedBytes = 32 << 20
+	mostPacked         = 4 << 20 // bytes of it, compressed
+	maxConsumers       = 10 * batch.MaxShares
+	maxObjects         = 3*maxConsumers + 4*api.MostForwarded // in JSON: a consumer and its share are three
+
+	mostBooking = 64 // streams of a request that are booked at once
+)
+
+// member is what is remembered of a cluster that forwards what it books. A lie of a member reaches no further than its
+// own nodes: their names begin with its own, and they draw no more than the configuration says.
+type member struct {
+	access.Member
+	place chan struct{} // of its request: one at a time, so that bookings stay in order
+	rate  *rate.Limiter // of bookings
+	nodes novelties     // that it names
+	news  novelties     // that its nodes name
+}
+
+// ServeMember takes what a cluster has booked: POST /api/v1/clusters/{cluster}/bookings. Its caller has made sure that
+// the sender may book for the cluster.
+func (h *Handler) ServeMember(w http.ResponseWriter, r *http.Request) {
+	reply := h.serveMember(w, r, h.members[r.PathValue("cluster")])
+	h.metrics.batches.WithLabelValues("forwarded_" + reply.result).Inc()
+	reply.write(w)
+}
+
+func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member) *reply {
+	if m == nil {
+		return refused("unknown", http.StatusNotFound, "this cluster is no member: name it in --members-file")
+	}
+	select {
+	case m.place <- struct{}{}:
+		defer func() { <-m.place }()
+	default:
+		return busy(time.Second, "another request of this cluster is not done")
+	}
+	if m.rate.TokensAt(h.c.Now()) < 1 {
+		return later("busy", http.StatusTooManyRequests, busyAfter, "too many bookings of this cluster in a minute")
+	}
+	b := &body{memory: h.unpacks, limit: mostForwardedBytes}
+	defer b.free()
+	no := h.receive(w, r, b, mostPacked, true, true)
+	var lines []*forwarded
+	var streams map[batch.Stream][]*forwarded
+	if no == nil {
+		lines, streams, no = m.unpack(b.data)
+	}
+	// A request is charged also if it is refused, and one that costs as much as many bookings counts as many. The debt
+	// of a request that costs more than is left delays the next one.
+	m.rate.ReserveN(h.c.Now(), min(m.rate.Burst(), max(1+len(lines), cap(b.data)/firstBuffer)))
+	if no != nil {
+		return no
+	}
+	var all errgroup.Group
+	all.SetLimit(mostBooking)
+	for of, lines := range streams {
+		all.Go(func() error { return h.bookStream(r.Context(), m, of.Node, lines) })
+	}
+	if err := all.Wait(); err != nil {
+		h.c.Log.Warn("booking what a cluster forwards", "cluster", m.Name, "error", err)
+		return busy(readOnlyAfter, "booking fails now")
+	}
+	said := api.Forwarded{Refused: map[int]string{}}
+	for i, l := range lines {
+		if l.err != nil {
+			said.Refused[i] = l.err.Error()
+		}
+	}
+	said.Booked = len(lines) - len(said.Refused)
+	body, _ := json.Marshal(said) // texts can always be written
+	return answered("booked", body)
+}
+
+// A forwarded booking is a line of a request.
+type forwarded struct {
+	*ledger.Booking
+	err error // why it will never be booked as it is
+}
+
+// unpack reads the lines of a body. It stops as soon as they are too many.
+func (m *member) unpack(data []byte) (all []*forwarded, streams map[batch.Stream][]*forwarded, no *reply) {
+	tooMany := refused("too_large", http.StatusRequestEntityTooLarge, fmt.Sprintf(
+		"a request has at most %d bookings, and %d consumers", api.MostForwarded, maxConsumers))
+	streams = map[batch.Stream][]*forwarded{}
+	objects, newline := 0, []byte("\n")
+	for line := range bytes.SplitSeq(bytes.TrimSuffix(data, newline), newline) {
+		objects += bytes.Count(line, []byte("{")) // also of a line that is not valid
+		if objects > maxObjects || len(all) == api.MostForwarded {
+			return nil, nil, tooMany
+		}
+		of, booking, err := ledger.Unpack(line, m.Name)
+		if of == nil {
+			return nil, nil, refused("malformed", http.StatusBadRequest, err.Error())
+		}
+		all = append(all, &forwarded{booking, err})
+		streams[*of] = append(streams[*of], all[len(all)-1])
+	}
+	return all, streams, nil
+}
+
+// bookStream books what is forwarded of a stream. An error says that some may be booked later, as they are. The order
+// stays, and nothing is booked behind what is refused: a later number acknowledges all before it.
+func (h *Handler) bookStream(ctx context.Context, m *member, node string, lines []*forwarded) error {
+	for i, l := range lines {
+		if l.err == nil {
+			l.err = errPanicked
+			panics.Survive(h.c.Log, "intake", "a booking of a cluster", func() {
+				l.err = h.bookForwarded(ctx, m, l.Booking)
+			})
+		}
+		switch {
+		case l.err == nil:
+			continue
+		case !Permanent(l.err):
+			return l.err
+		}
+		h.tell("a booking of a cluster is refused", "cluster", m.Name, "node", node, "error", l.err)
+		for _, rest := range lines[i:] {
+			rest.err = l.err
+		}
+		return nil
+	}
+	return nil
+}
+
+var errPanicked = fmt.Errorf("%w: booking it panicked", ErrRefused)
+
+// bookForwarded checks, prices and books what a member has booked.
+func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Booking) error {
+	var receipt ledger.Receipt
+	now, bt := h.c.Now(), b.Batch
+	name := bt.Stream.Node
+	if !m.nodes.admit("", name, now) {
+		return fmt.Errorf("%w: cluster %s names more than %d nodes in a day", ErrRefused, m.Name, m.Nodes)
+	}
+	n := h.node(keyOf(name, b.Agentless))
+	acked, err := h.acked(ctx, n, bt)
+	if err != nil || bt.Last <= acked {
+		return err
+	}
+	undo, _, ok := n.begins(bt, b.Agentless, now)
+	if !ok {
+		return fmt.Errorf("%w: too many streams of this node, or gaps in them", ErrRefused)
+	}
+	defer func() { // what is refused is sent again each minute
+		if !receipt.New {
+			undo()
+		}
+	}()
+	h.correct(bt, now)
+	if b.Agentless {
+		n.envelope.count(now)
+	} else if err := n.envelope.recall(ctx, h.c.Ledger, name, now); err != nil {
+		return err
+	}
+	done, since, broken := n.envelope.reserve(bt, Limits{MaxPower: m.MaxPower, Cores: DefaultCores}, now)
+	if broken != nil {
+		h.metrics.breaches.WithLabelValues(broken.limit).Inc()
+		return broken
+	}
+	for i, c := range b.Consumers { // each name is a row in the ledger
+		if !m.news.admit(name, fmt.Sprint(*c), now) {
+			b.Consumers[i] = crowd()
+		}
+	}
+	b.Received, b.NodeSince, b.Rates = now, since, h.c.Rates(name, bt.Start, bt.End)
+	receipt, err = h.commit(ctx, n, b, done)
+	if err == nil && receipt.Booked {
+		h.metrics.energy.Add(joules(bt.Measured))
+	}
+	return err
+}

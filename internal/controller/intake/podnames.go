@@ -1,0 +1,184 @@
+package intake
+
+import (
+	"cmp"
+	"hash/maphash"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// account returns what a pod is charged under.
+func (d *Directory) account(e *entry) ledger.Account {
+	a := e.account.Value()
+	a.Owner = e.owner
+	if d.o.TeamOf != nil {
+		a.Team = d.o.TeamOf(a.Namespace, a.Team)
+	}
+	if a.OwnerKind == "Job" {
+		a.Parent = d.parents.get(types.NamespacedName{Namespace: a.Namespace, Name: e.owner})
+	}
+	return a
+}
+
+// Container returns the name of a pod's container, or "".
+func (d *Directory) Container(podUID, containerID string) string {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if e := d.pods.get(podUID); e != nil {
+		return e.container(containerID)
+	}
+	return ""
+}
+
+func (e *entry) container(id string) string {
+	h := maphash.String(containerSeed, id)
+	for i := range e.containers {
+		if c := &e.containers[i]; uint64(c.high)<<32|uint64(c.low) == h {
+			return c.name.Value()
+		}
+	}
+	return ""
+}
+
+// Count returns how many pods there are, and how many of the others are remembered.
+func (d *Directory) Count() (there, gone int) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return len(d.pods.there), len(d.pods.gone)
+}
+
+// resolution is who the consumers of a batch are.
+type resolution struct {
+	consumers []*ledger.Consumer
+	names     []named            // of the node's own pods, in the order of the shares
+	foreign   energy.Microjoules // said of pods that run elsewhere
+	nameless  int                // pods that no informer has told of
+	late      bool               // what pods used is booked as late
+}
+
+// resolve says who the shares of a node's batch are. What is told of a pod beyond what it can have used since it was
+// made becomes unknown energy.
+func (d *Directory) resolve(b *batch.Batch, l *Limits, news *novelties, now time.Time) resolution {
+	node, shares := b.Stream.Node, b.Shares
+	r := resolution{consumers: make([]*ledger.Consumer, len(shares)), late: now.Sub(b.Start) > lateAfter}
+	groups := d.groups(node, shares)
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	var last *ledger.Consumer // the pod of the share before: shares are sorted
+	var lastUID string
+	var lastEntry *entry
+	var young *allowance
+	for i := range shares {
+		s, c := &shares[i], last
+		podUID, containerID, isPod := energy.PodOf(s.ID)
+		if !isPod {
+			r.consumers[i] = d.apart(s.ID, groups[s.ID], news, node, now)
+			if c := r.consumers[i]; r.late && c.Account.Kind == ledger.Workload {
+				c.Account.Kind = ledger.Late
+			}
+			continue
+		}
+		if c == nil || podUID != lastUID {
+			e := d.pods.get(podUID)
+			c = d.pod(e, strings.TrimSuffix(strings.TrimSuffix(s.ID, containerID), "/"), node, news, now)
+			young = e.allowance(b, l)
+			if young.none() {
+				c.Pod, c.Account = "", ledger.Account{Kind: ledger.Foreign}
+			} else if r.late && c.Account.Kind == ledger.Workload {
+				c.Account.Kind = ledger.Late
+			}
+			last, lastUID, lastEntry = c, podUID, e
+		}
+		r.consumers[i] = c
+		gpu := s.GPU
+		b.Unknown += young.take(s)
+		s.GPU = min(gpu, s.Dynamic+s.Idle)
+		b.GPUUnknown += gpu - s.GPU
+		switch c.Account.Kind {
+		case ledger.Foreign:
+			r.foreign += s.Dynamic + s.Idle
+		case ledger.Workload, ledger.Late:
+			r.name(c, podUID, containerID, lastEntry)
+		}
+	}
+	return r
+}
+
+// pod returns who a pod is, as its node may call it.
+func (d *Directory) pod(e *entry, key, node string, news *novelties, now time.Time) *ledger.Consumer {
+	c := &ledger.Consumer{Key: key}
+	c.Account.Kind = ledger.Workload
+	switch {
+	case e != nil && e.node.Value() == node:
+		c.Pod, c.Account = e.name, d.account(e)
+	case !news.admit(node, key, now):
+		return crowd()
+	case e != nil && e.node.Value() != "":
+		c.Account.Kind = ledger.Foreign
+	}
+	return c
+}
+
+// groups asks who control groups are. It may take time, so no lock is held.
+func (d *Directory) groups(node string, shares []energy.Share) map[string]*ledger.Consumer {
+	known := map[string]*ledger.Consumer{}
+	for i := range shares {
+		id := shares[i].ID
+		if path, ok := energy.CgroupOf(id); ok && d.o.Group != nil {
+			if name, a, ok := d.o.Group(node, path); ok {
+				known[id] = &ledger.Consumer{Key: id, Pod: name, Account: a}
+			}
+		}
+	}
+	return known
+}
+
+// apart returns who a consumer is that is no pod; group is who it is as a control group, nil where that is not known.
+func (d *Directory) apart(id string, group *ledger.Consumer, news *novelties, node string, now time.Time,
+) *ledger.Consumer {
+	c := cmp.Or(group, &ledger.Consumer{Key: id})
+	if vm, ok := energy.VMOf(id); ok {
+		c.Account.Kind, c.Account.Owner = ledger.VM, vm
+	} else if path, ok := energy.CgroupOf(id); ok && group == nil {
+		c.Account.Kind, c.Account.Owner = ledger.Cgroup, path
+	} else if group == nil { // system and others
+		c.Account.Kind = ledger.System
+		return c
+	}
+	if !news.admit(node, id, now) {
+		return crowd()
+	}
+	return c
+}
+
+// crowd is who stands for consumers that a node has named too many of.
+func crowd() *ledger.Consumer {
+	return &ledger.Consumer{Key: batch.Others, Account: ledger.Account{Kind: ledger.System}}
+}
+
+// name notes what a pod and its container are called, for the acknowledgement.
+func (r *resolution) name(c *ledger.Consumer, podUID, containerID string, e *entry) {
+	if c.Pod == "" {
+		r.nameless++
+		return
+	}
+	if last := len(r.names) - 1; last < 0 || r.names[last].uid != podUID {
+		r.names = append(r.names, named{uid: podUID, namespace: c.Account.Namespace, pod: c.Pod})
+	}
+	if containerID == "" {
+		return
+	}
+	if name := e.container(containerID); name != "" {
+		n := &r.names[len(r.names)-1]
+		if n.containers == nil {
+			n.containers = make([]namedContainer, 0, len(e.containers))
+		}
+		n.containers = append(n.containers, namedContainer{containerID, name})
+	}
+}

@@ -1,0 +1,187 @@
+package intake
+
+import (
+	"bufio"
+	"cmp"
+	"compress/gzip"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+)
+
+// What a body may be. Ten thousand consumers with random IDs are about a megabyte, compressed.
+const (
+	mostCompressed = 8 << 20
+	firstBuffer    = 64 << 10
+	perByte        = 3 // bytes of memory that a byte of JSON costs while it is read, about
+	perRequest     = 768 << 10
+)
+
+var (
+	buffers = sync.Pool{New: func() any { return new(make([]byte, 0, firstBuffer)) }}
+	unzips  = sync.Pool{New: func() any { return &unzipper{in: bufio.NewReader(nil)} }}
+)
+
+// unzipper decompresses gzip.
+type unzipper struct {
+	in  *bufio.Reader
+	out gzip.Reader
+}
+
+// open starts reading a body. A batch must be a single gzip member, because each costs more to start than it has bytes.
+func (u *unzipper) open(body io.Reader, multistream bool) error {
+	u.in.Reset(body)
+	if err := u.out.Reset(u.in); err != nil {
+		return err
+	}
+	u.out.Multistream(multistream)
+	return nil
+}
+
+// Read implements io.Reader.
+func (u *unzipper) Read(p []byte) (int, error) {
+	n, err := u.out.Read(p)
+	if errors.Is(err, io.EOF) {
+		if _, more := u.in.ReadByte(); !errors.Is(more, io.EOF) {
+			return n, cmp.Or(more, errFollows)
+		}
+	}
+	return n, err
+}
+
+var errFollows = errors.New("something follows")
+
+// read returns what a request of a node holds, unpacked. free gives back what it takes.
+func (h *Handler) read(w http.ResponseWriter, r *http.Request, node string) (data []byte, free func(), no *reply) {
+	b := &body{memory: h.memory, limit: batch.MaxBytes}
+	zipped, no := encodingOf(r)
+	if no != nil {
+		return nil, b.free, no
+	}
+	limit := int64(batch.MaxBytes)
+	if zipped {
+		limit = mostCompressed
+	}
+	if r.ContentLength > limit {
+		return nil, b.free, tooLarge()
+	}
+	no = h.receive(w, r, b, limit, zipped, false)
+	if size := cap(b.data); size > firstBuffer { // what costs as much as many counts as many
+		h.c.Gate.ChargeAgent(node, size/firstBuffer)
+	}
+	return b.data, b.free, no
+}
+
+// receive reads the body of a request, of at most limit bytes as they arrive, into b.
+func (h *Handler) receive(w http.ResponseWriter, r *http.Request, b *body, limit int64, zipped, multistream bool,
+) (no *reply) {
+	if !b.memory.TryAcquire(perRequest) {
+		return crowded()
+	}
+	b.taken, b.buffer = perRequest, buffers.Get().(*[]byte)
+	h.hurry(w)
+	from := io.Reader(http.MaxBytesReader(w, r.Body, limit))
+	if zipped {
+		unzip := unzips.Get().(*unzipper)
+		defer unzips.Put(unzip)
+		if err := unzip.open(from, multistream); err != nil {
+			return unreadable(err)
+		}
+		from = unzip
+	}
+	if no = b.fill(from); no == nil {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	}
+	return no
+}
+
+// body is what has been read, and the memory that it takes.
+type body struct {
+	memory *semaphore.Weighted
+	limit  int // bytes
+	taken  int64
+	buffer *[]byte // of the pool; nil: nothing has been taken
+	data   []byte
+}
+
+func (b *body) free() {
+	if b.buffer != nil {
+		b.memory.Release(b.taken)
+		buffers.Put(b.buffer)
+	}
+}
+
+// fill reads until the end, in a buffer that grows as long as there is memory. The buffer never grows beyond the byte
+// that shows that the body is too large.
+func (b *body) fill(from io.Reader) *reply {
+	b.data = (*b.buffer)[:0]
+	for {
+		if len(b.data) == cap(b.data) {
+			more := min(cap(b.data), b.limit+1-cap(b.data))
+			if !b.memory.TryAcquire(perByte * int64(more)) {
+				return crowded()
+			}
+			b.taken += perByte * int64(more)
+			b.data = append(make([]byte, 0, cap(b.data)+more), b.data...)
+		}
+		n, err := from.Read(b.data[len(b.data):cap(b.data)])
+		b.data = b.data[:len(b.data)+n]
+		switch {
+		case len(b.data) > b.limit:
+			return tooLarge()
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return unreadable(err)
+		}
+	}
+}
+
+// hurry gives a client so much time for a body: one that is slow must not keep its place. It holds too for what the
+// server reads of a body that no handler wants. Not all servers can do it, as those of tests.
+func (h *Handler) hurry(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.c.ReadTimeout))
+}
+
+// encodingOf reports whether a body is compressed, or says that it is not what is taken here.
+func encodingOf(r *http.Request) (zipped bool, no *reply) {
+	unsupported := func(text string) (bool, *reply) {
+		return false, refused("malformed", http.StatusUnsupportedMediaType, text)
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return unsupported("the Content-Type is application/json")
+	}
+	switch strings.ToLower(strings.Join(r.Header.Values("Content-Encoding"), ",")) {
+	case "", "identity":
+		return false, nil
+	case "gzip":
+		return true, nil
+	}
+	return unsupported("the Content-Encoding is gzip, or there is none")
+}
+
+func tooLarge() *reply {
+	return refused("too_large", http.StatusRequestEntityTooLarge, "the body is too large: a batch has "+
+		"at most 16 MiB, and 8 MiB compressed; what a cluster forwards 32 MiB, and 4 MiB compressed")
+}
+
+func crowded() *reply { return busy(busyAfter, "too many requests at once") }
+
+func unreadable(err error) *reply {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return tooLarge()
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return refused("malformed", http.StatusRequestTimeout, "the body does not come")
+	}
+	return refused("malformed", http.StatusBadRequest, "the body cannot be read")
+}

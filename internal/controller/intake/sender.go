@@ -1,0 +1,42 @@
+package intake
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/kubenergy/kubenergy/internal/controller/access"
+)
+
+// sender is who sends a batch.
+type sender struct {
+	node    string
+	user    string
+	address string
+	outside bool // of the cluster
+}
+
+// sender finds out which node a request may speak for.
+func (h *Handler) sender(r *http.Request) (*sender, *reply) {
+	token := access.Token(r)
+	if host, ok := h.c.Agents.Find(token); ok {
+		return &sender{node: host.Node, user: "host", address: r.RemoteAddr, outside: true}, nil
+	}
+	u, err := h.c.Gate.Agent(access.From(r), token)
+	switch {
+	case errors.Is(err, access.ErrUnauthenticated):
+		return nil, h.stranger("unauthenticated", err)
+	case err != nil:
+		return nil, h.stranger("busy", err)
+	}
+	forbid := func(text string) (*sender, *reply) {
+		h.tell("a user that is not an agent sent a batch", "user", u.Username, "from", r.RemoteAddr, "why", text)
+		return nil, refused("forbidden", http.StatusForbidden, text)
+	}
+	switch {
+	case h.c.AgentUser == "" || u.Username != h.c.AgentUser:
+		return forbid("only agents send batches")
+	case u.Node() == "":
+		return forbid("the token is not bound to a node: that needs a pod's token, and Kubernetes 1.30 or newer")
+	}
+	return &sender{node: u.Node(), user: u.Username, address: r.RemoteAddr}, nil
+}

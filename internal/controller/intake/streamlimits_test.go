@@ -1,0 +1,125 @@
+package intake_test
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/controller/intake"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+)
+
+// A node that invents boots, epochs or gaps makes a row with each: it can make a few a day, and what it had begun
+// before goes on.
+func TestANodeBeginsFewStreams(t *testing.T) {
+	const most = 50
+	for name, change := range map[string]func(n int) func(*batch.Batch){
+		"boots":  func(n int) func(*batch.Batch) { return func(b *batch.Batch) { b.Stream.Boot = strconv.Itoa(n) } },
+		"epochs": func(n int) func(*batch.Batch) { return func(b *batch.Batch) { b.Stream.Epoch = strconv.Itoa(n) } },
+		"gaps":   func(int) func(*batch.Batch) { return func(*batch.Batch) {} },
+	} {
+		w := newWorld(t)
+		booked := 0
+		number := func(n int) uint64 { return uint64(2*n + 1) } // every other one is missing
+		for n := range 3 * most {
+			answer := w.send("token-a", of("a", number(n), joules(1), change(n)))
+			switch answer.Code {
+			case http.StatusOK:
+				booked++
+			case http.StatusTooManyRequests:
+				after, err := strconv.Atoi(answer.Header().Get("Retry-After"))
+				if err != nil || after < 1 || after > 900 {
+					t.Errorf("%s: Retry-After is %s", name, answer.Header().Get("Retry-After"))
+				}
+			default:
+				t.Fatalf("%s: %d %s", name, answer.Code, answer.Body)
+			}
+		}
+		if booked != most {
+			t.Errorf("%s: %d were booked of %d", name, booked, 3*most)
+		}
+		if !strings.Contains(w.logged.String(), "too many streams") {
+			t.Errorf("%s: nobody is told", name)
+		}
+		last := number(most - 1)
+		w.booked("token-a", of("a", last+1, joules(1), change(most-1))) // what goes on is booked
+		if answer := w.send("token-a", of("a", last, joules(1), change(most-1))); answer.Code != http.StatusOK {
+			t.Errorf("%s: what is booked is not acknowledged: %d", name, answer.Code)
+		}
+		w.booked("token-b", of("b", 1)) // others are not kept back
+		w.add(30 * time.Minute)         // a day for so many
+		w.booked("token-a", of("a", number(4*most), joules(1), change(4*most)))
+		w.refused("token-a", of("a", number(5*most), joules(1), change(5*most)), http.StatusTooManyRequests)
+	}
+}
+
+// What is not booked takes nothing: while the ledger is away, agents try again and again.
+func TestFailuresBeginNoStream(t *testing.T) {
+	w := newWorld(t)
+	w.fail = errBroken
+	for range 200 {
+		w.refused("token-a", of("a", 1), http.StatusInternalServerError)
+	}
+	w.fail = nil
+	w.booked("token-a", of("a", 1))
+}
+
+// An agent that goes on is never kept back, however long, nor after the central unit has begun anew.
+func TestAStreamGoesOn(t *testing.T) {
+	w := newWorld(t)
+	for n := range 300 {
+		if n%10 == 9 {
+			w.restart()
+		}
+		w.booked("token-a", of("a", uint64(n+1)))
+	}
+}
+
+// A node that names ever other hosts, or itself ever differently, is booked without them: each would be an account.
+func TestANodeHasFewParents(t *testing.T) {
+	const most = 16
+	w := newWorld(t)
+	w.known["metal"] = true
+	n := uint64(0)
+	parent := func(vm string) bool {
+		t.Helper()
+		n++
+		b, _ := w.booked("token-a", of("a", n, joules(1), guest("metal", vm)))
+		return b.Batch.Parent != nil
+	}
+	named := 0
+	for i := range 5 * most {
+		if parent(strconv.Itoa(i)) {
+			named++
+		}
+	}
+	if named != most || !strings.Contains(w.logged.String(), "it has named too many") {
+		t.Errorf("%d names are booked, want %d", named, most)
+	}
+	for range 100 {
+		if !parent("0") {
+			t.Fatal("one that was named before is not taken")
+		}
+	}
+	w.add(24 * time.Hour)
+	if !parent("new") {
+		t.Error("a day later it cannot move")
+	}
+}
+
+// Two controllers take turns, as behind a Service: what follows what the other has booked is nothing new.
+func TestControllersInTurns(t *testing.T) {
+	w := newWorld(t)
+	first := w.handler
+	w.restart()
+	second := w.handler
+	for n := range 200 {
+		w.handler = [...]*intake.Handler{first, second}[n%2]
+		w.booked("token-a", of("a", uint64(n+1)))
+		if t.Failed() {
+			t.Fatal("batch", n+1)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package meter
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// The kinds of meters.
+const (
+	KindShelly1 = "shelly1" // first generation: watt-minutes, which are lost at a reboot
+	KindShelly2 = "shelly2" // second generation and later
+	KindTasmota = "tasmota"
+	KindRedfish = "redfish" // the management controller of a server
+)
+
+// How a Redfish server is told who asks.
+const (
+	AuthBasic   = "basic"
+	AuthSession = "session"
+)
+
+const (
+	maxFile     = 1 << 20
+	maxMeters   = 2000
+	maxChannels = 16
+	maxText     = 256
+
+	defaultInterval = 10 * time.Second
+	leastInterval   = time.Second
+	longestInterval = 10 * time.Minute
+
+	defaultMaxWatts = 50_000 // three phases of 72 A; a plug stays far below
+	mostWatts       = 1e6
+)
+
+// Config is the file of meters.
+type Config struct {
+	Meters []Entry `json:"meters"`
+}
+
+// Entry is one meter of one node. A node may have several, as one at each of its power supplies: they are added.
+type Entry struct {
+	Name string `json:"name,omitempty"` // in metrics and logs; by default the node
+	Node string `json:"node"`
+	Kind string `json:"kind"`
+	URL  string `json:"url"` // scheme and host, as http://192.168.1.85
+	// of the device; they are added. By default the only one
+	Channels []string `json:"channels,omitempty"`
+	Username string   `json:"username,omitempty"` // by default admin, where there is a password
+	// name of the file with the password in the folder of keys
+	PasswordKey string `json:"passwordKey,omitempty"`
+	Auth        string `json:"auth,omitempty"` // of redfish: basic, by default, or session
+	// certificates that verify the server, in PEM; by default the system's
+	CAFile   string           `json:"caFile,omitempty"`
+	Interval *metav1.Duration `json:"interval,omitempty"` // 10s by default
+	Factor   *float64         `json:"factor,omitempty"`   // calibration: what is true over what it says
+	// the most that a channel can draw: a counter that says more is not believed
+	MaxWatts *float64 `json:"maxWatts,omitempty"`
+}
+
+// Load reads a file of meters. The error names every entry that is wrong.
+func Load(path string) (Config, error) {
+	text, err := readRegular(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("reading the file of meters: %w", err)
+	}
+	c, err := Parse(text)
+	if err != nil {
+		err = fmt.Errorf("reading the file of meters %s: %w", path, err)
+	}
+	return c, err
+}
+
+// readRegular reads a file of at most maxFile bytes. A pipe would wait for its writer, and a device may have no end.
+func readRegular(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil, fmt.Errorf("%s is no regular file, or has more than %d bytes", path, maxFile)
+	}
+	return os.ReadFile(path)
+}
+
+// Parse reads meters in YAML, strictly, and completes them. Each entry is read alone, since an error of the whole does
+// not say where it is.
+func Parse(text []byte) (Config, error) {
+	var file struct {
+		Meters []map[string]any `json:"meters"`
+	}
+	if err := yaml.UnmarshalStrict(text, &file); err != nil {
+		return Config{}, err
+	}
+	if len(file.Meters) > maxMeters {
+		return Config{}, fmt.Errorf("%d meters: at most %d", len(file.Meters), maxMeters)
+	}
+	c := Config{Meters: make([]Entry, len(file.Meters))}
+	var errs []error
+	taken := map[string]bool{}
+	for i, from := range file.Meters {
+		for _, err := range c.Meters[i].read(from, taken) {
+			name, _ := cmp.Or(from["name"], from["node"]).(string)
+			errs = append(errs, fmt.Errorf("meters[%d] (%.80q): %w", i, name, err))
+		}
+	}
+	return c, errors.Join(errs...)
+}
+
+// read reads an entry and returns what is wrong with it. taken are the names and channels of those before, which must
+// not be counted twice.
+func (e *Entry) read(from map[string]any, taken map[string]bool) []error {
+	text, err := yaml.Marshal(from)
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, e)
+	}
+	if err != nil {
+		return []error{err}
+	}
+	e.fill()
+	errs := e.check()
+	if taken["name "+e.Name] {
+		errs = append(errs, errors.New("the name appears twice: give the second one another"))
+	}
+	taken["name "+e.Name] = true
+	places := []string{e.URL}
+	if len(e.Channels) > 0 {
+		places = nil
+	}
+	for _, channel := range e.Channels {
+		places = append(places, e.URL+" "+channel)
+	}
+	for _, place := range places {
+		if taken[place] {
+			errs = append(errs, errors.New("the url and channel appear twice: they would be counted twice"))
+		}
+		taken[place] = true
+	}
+	return errs
+}
+
+func (e *Entry) fill() {
+	e.Name = cmp.Or(e.Name, e.Node)
+	e.Interval = cmp.Or(e.Interval, &metav1.Duration{Duration: defaultInterval})
+	e.Factor = cmp.Or(e.Factor, new(1.0))
+	e.MaxWatts = cmp.Or(e.MaxWatts, new(float64(defaultMaxWatts)))
+	if e.Username == "" && e.PasswordKey != "" {
+		e.Username = "admin"
+	}
+	if e.Auth == "" && e.Kind == KindRedfish {
+		e.Auth = AuthBasic
+	}
+	e.URL = strings.TrimRight(e.URL, "/")
+}
+
+func (e *Entry) check() (errs []error) {
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	short := func(s string) bool { return plain(s) && len(s) <= maxText }
+	why := validation.IsDNS1123Subdomain(e.Node)
+	bad(len(why) > 0, "node is %.80q: %s", e.Node, strings.Join(why, "; "))
+	bad(!short(e.Name), "name: want 1 to %d printable characters", maxText)
+	_, known := kinds[e.Kind]
+	bad(!known, "kind is %.40q: have %s", e.Kind, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
+	if err := e.checkURL(); err != nil {
+		errs = append(errs, err)
+	}
+	bad(len(e.Channels) > maxChannels, "%d channels: at most %d", len(e.Channels), maxChannels)
+	for i, channel := range e.Channels {
+		bad(!short(channel), "channels[%d]: want 1 to %d printable characters", i, maxText)
+	}
+	bad(e.Username != "" && !short(e.Username) || strings.Contains(e.Username, ":"),
+		"username: want at most %d printable characters, none a colon", maxText)
+	bad(e.Auth != "" && (e.Kind != KindRedfish || e.Auth != AuthBasic && e.Auth != AuthSession),
+		"auth is %.40q: %s has %s and %s, others know one way each", e.Auth, KindRedfish, AuthBasic, AuthSession)
+	d := e.Interval.Duration
+	bad(d < leastInterval || d > longestInterval, "interval is %v: want %v to %v", d, leastInterval, longestInterval)
+	if _, err := energy.Millionths(*e.Factor); err != nil {
+		errs = append(errs, err)
+	}
+	bad(!(*e.MaxWatts > 0 && *e.MaxWatts <= mostWatts), "maxWatts is %v: want more than 0, at most %v", *e.MaxWatts,
+		float64(mostWatts))
+	return errs
+}
+
+func (e *Entry) checkURL() error {
+	u, err := url.Parse(e.URL)
+	switch {
+	case err != nil || u.Host == "" || u.Opaque != "": // its text may have a password in it
+		return errors.New("url cannot be read: want http://host or https://host")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("url: the scheme is %.20q: want http or https", u.Scheme)
+	case u.User != nil:
+		return errors.New(
+			"url has a user or a password in it: name the user as username and the password's file as passwordKey")
+	case u.Path != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return errors.New("url has a path or a query: want scheme and host alone, the rest is known")
+	case u.Scheme == "https":
+	case e.Kind == KindRedfish && e.PasswordKey != "":
+		return errors.New("url: the password of a server's management is sent over https only")
+	case e.CAFile != "":
+		return errors.New("caFile without https")
+	}
+	return nil
+}
+
+// plain reports whether a text is one to print.
+func plain(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+}

@@ -1,0 +1,280 @@
+package meter
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/internal/controller/dial"
+)
+
+const (
+	redfishRoot = "/redfish/"
+	allChassis  = "/redfish/v1/Chassis"
+	maxPath     = 512
+	maxMembers  = 1000
+	maxSupplies = 8
+)
+
+// redfish is the management controller of a server. It follows the collection to the chassis, and there to what tells
+// its energy: EnvironmentMetrics, which may have a counter; else the first PowerControl of Power; else the sensors of
+// the whole, or of all power supplies at their input. What was found is remembered until it is gone.
+//
+// A channel is a chassis, as 1U; with #1 behind it another PowerControl than the first; or the path of a sensor.
+type redfish struct {
+	device   *device
+	channels []string
+	targets  []target
+}
+
+// target is a resource that tells energy or power.
+type target struct {
+	channel string
+	path    string
+	control int // of Power; noControl: it is no Power
+}
+
+const noControl = -1
+
+type link struct {
+	ID string `json:"@odata.id"`
+}
+
+type redfishCollection struct {
+	Members []link `json:"Members"`
+}
+
+type redfishChassis struct {
+	Environment link `json:"EnvironmentMetrics"`
+	Power       link `json:"Power"`
+	Sensors     link `json:"Sensors"`
+}
+
+// redfishValue is any of the resources that tell energy or power. Some write numbers as texts.
+type redfishValue struct {
+	PowerControl []struct {
+		Watts *json.Number `json:"PowerConsumedWatts"`
+	} `json:"PowerControl"`
+
+	EnergykWh, PowerWatts struct{ Reading *json.Number }
+
+	Reading     *json.Number `json:"Reading"`
+	ReadingType string       `json:"ReadingType"`
+}
+
+func (r *redfish) read(ctx context.Context) ([]sample, error) {
+	if r.targets == nil {
+		var err error
+		if r.targets, err = r.discover(ctx); err != nil {
+			return nil, err
+		}
+	}
+	samples := make([]sample, 0, len(r.targets))
+	for _, t := range r.targets {
+		var s sample
+		body, err := r.device.get(ctx, t.path, nil)
+		if err == nil {
+			s, err = t.decode(body)
+		}
+		if dial.HasStatus(err, http.StatusNotFound) || err != nil && dial.ReasonOf(err) == dial.ReasonMissing {
+			r.targets = nil // it may be elsewhere after an update
+		}
+		if err != nil {
+			return nil, err
+		}
+		samples = append(samples, s)
+	}
+	return samples, nil
+}
+
+// decode reads what stands at a target.
+func (t target) decode(body []byte) (sample, error) {
+	var v redfishValue
+	if err := decode(body, &v); err != nil {
+		return sample{}, err
+	}
+	var power, kWh *json.Number
+	switch {
+	case t.control != noControl:
+		if t.control >= len(v.PowerControl) {
+			return sample{}, dial.Refuse(dial.ReasonMissing, "%s has %d PowerControl", t.path, len(v.PowerControl))
+		}
+		power = v.PowerControl[t.control].Watts
+	case v.ReadingType == "Power":
+		power = v.Reading
+	case v.ReadingType == "EnergykWh":
+		kWh = v.Reading
+	case v.ReadingType != "":
+		return sample{}, dial.Refuse(dial.ReasonShape, "%s is of type %.40q: want Power or EnergykWh", t.path,
+			v.ReadingType)
+	default:
+		power, kWh = v.PowerWatts.Reading, v.EnergykWh.Reading
+	}
+	s, err := redfishSample(power, kWh)
+	if err != nil {
+		return sample{}, fmt.Errorf("%s: %w", t.path, err)
+	}
+	s.channel = t.channel
+	return s, nil
+}
+
+func redfishSample(power, kWh *json.Number) (s sample, err error) {
+	if power != nil && *power != "" {
+		if s.watts, err = watts(power); err != nil {
+			return sample{}, err
+		}
+		s.powered = true
+	}
+	if kWh != nil && *kWh != "" {
+		if s.counts, err = count(kWh, perKWh); err != nil {
+			return sample{}, err
+		}
+		s.counted, s.unit, s.step = true, microjoulesPerCount, stepOf(*kWh)
+	}
+	if !s.powered && !s.counted {
+		return sample{}, dial.Refuse(dial.ReasonMissing, "it says neither power nor energy")
+	}
+	return s, nil
+}
+
+// discover finds what tells the energy of each channel.
+func (r *redfish) discover(ctx context.Context) ([]target, error) {
+	var targets []target
+	var wanted []string
+	for _, channel := range r.channels {
+		if sameServer(channel) {
+			targets = append(targets, target{channel: channel, path: channel, control: noControl})
+			continue
+		}
+		wanted = append(wanted, channel)
+	}
+	if len(wanted) == 0 && len(targets) > 0 {
+		return targets, nil
+	}
+	var all redfishCollection
+	if err := r.resource(ctx, allChassis, &all); err != nil {
+		return nil, err
+	}
+	found := all.named()
+	if len(wanted) == 0 {
+		if len(found) != 1 {
+			return nil, dial.Refuse(dial.ReasonMissing, "%s: name the chassis that is the node", have(found))
+		}
+		wanted = slices.Collect(maps.Keys(found))
+	}
+	for _, channel := range wanted {
+		name, number, _ := strings.Cut(channel, "#")
+		control, err := strconv.Atoi(number)
+		if number != "" && (err != nil || control < 0) {
+			return nil, dial.Refuse(dial.ReasonMissing, "channel %q: want the number of a PowerControl behind #",
+				channel)
+		}
+		place, ok := found[name]
+		if !ok {
+			return nil, dial.Refuse(dial.ReasonMissing, "there is no chassis %q; %s", name, have(found))
+		}
+		of, err := r.chassis(ctx, channel, place, control, number != "")
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, of...)
+	}
+	return targets, nil
+}
+
+// named returns the members of a collection that lie on the same server, by the last part of their paths.
+func (c *redfishCollection) named() map[string]string {
+	found := map[string]string{}
+	for i, m := range c.Members {
+		if i < maxMembers && sameServer(m.ID) {
+			found[path.Base(m.ID)] = m.ID
+		}
+	}
+	return found
+}
+
+// chassis finds what tells the energy of one chassis, the best first.
+func (r *redfish) chassis(ctx context.Context, channel, place string, control int, chosen bool) ([]target, error) {
+	var c redfishChassis
+	if err := r.resource(ctx, place, &c); err != nil {
+		return nil, err
+	}
+	candidates := [...]target{
+		{channel: channel, path: c.Environment.ID, control: noControl},
+		{channel: channel, path: c.Power.ID, control: control},
+	}
+	for _, t := range candidates {
+		if !sameServer(t.path) || chosen && t.control == noControl {
+			continue
+		}
+		body, err := r.device.get(ctx, t.path, nil)
+		if dial.HasStatus(err, http.StatusNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if _, err := t.decode(body); err == nil {
+			return []target{t}, nil
+		}
+	}
+	if chosen || !sameServer(c.Sensors.ID) {
+		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s tells no power", channel)
+	}
+	var all redfishCollection
+	if err := r.resource(ctx, c.Sensors.ID, &all); err != nil {
+		return nil, err
+	}
+	targets := sensors(channel, all.named())
+	if len(targets) == 0 {
+		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s has no sensor of its power: name one by its path",
+			channel)
+	}
+	return targets, nil
+}
+
+// supplyInput is how the sensors are called of what power supplies take in.
+var supplyInput = regexp.MustCompile(`^PS[0-9]{1,2}InputPower$`)
+
+// sensors picks the sensors that together are the whole.
+func sensors(channel string, found map[string]string) (targets []target) {
+	if total, ok := found["TotalPower"]; ok {
+		return []target{{channel: channel, path: total, control: noControl}}
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if supplyInput.MatchString(name) {
+			targets = append(targets, target{channel: channel + " " + name, path: found[name], control: noControl})
+		}
+	}
+	if len(targets) > maxSupplies {
+		return nil
+	}
+	return targets
+}
+
+func (r *redfish) resource(ctx context.Context, place string, into any) error {
+	body, err := r.device.get(ctx, place, nil)
+	if err != nil {
+		return err
+	}
+	return decode(body, into)
+}
+
+// sameServer reports whether a link is a path below /redfish/ and nothing else: an answer must not lead
+// elsewhere.
+func sameServer(place string) bool {
+	if len(place) > maxPath || !strings.HasPrefix(place, redfishRoot) || !plain(place) {
+		return false
+	}
+	u, err := url.Parse(place)
+	return err == nil && u.Host == "" && u.Scheme == "" && u.RawQuery == "" && u.Fragment == "" &&
+		path.Clean(u.Path) == strings.TrimSuffix(u.Path, "/")
+}

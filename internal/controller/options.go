@@ -1,0 +1,229 @@
+package controller
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/controller/forward"
+	"github.com/kubenergy/kubenergy/internal/controller/relay"
+	"github.com/kubenergy/kubenergy/internal/daemon"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/hardware"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/policy"
+)
+
+const day = 24 * time.Hour
+
+// Options are what the command line says.
+type Options struct {
+	Namespace      string // of the Lease and of the count of calls
+	AgentNamespace string // "": that one
+	MetricsAddress string // HTTPS, for clients that the API server lets get /metrics; "0": nowhere
+	ProbeAddress   string // HTTP: /healthz and /readyz; "0": nowhere
+	LeaderElect    bool
+	Keys           string // folder of key files of signals
+	MeterKeys      string // the same of meters
+	Data           string // folder of files that GridZones name
+
+	// folder of the ledger and of the API's certificate; "": neither is kept, and no batches are taken
+	State string
+	// of a PostgreSQL; "": SQLite in State. From the environment only: command lines are read by others
+	LedgerDSN    string
+	API          string // HTTPS, for agents, schedulers and people; "0": nowhere
+	APICert      string // files; "": a certificate of our own
+	APICA        string // what other replicas' certificates are verified by, where they were given
+	APIKey       string
+	APINames     []string // of our own certificate, besides those of the Service
+	CSV          string   // folder for raw metrics and decisions as CSV; "": none
+	HostTokens   string   // file with the tokens of agents outside the cluster; "": there are none
+	Cluster      string   // this cluster's name in a federation
+	Members      string   // file with the clusters that forward what they book; "": there are none
+	Forward      forward.Options
+	Meters       string          // file with the meters on the network; "": there are none
+	Agentless    bool            // estimate what nodes without an agent use
+	Ingest       []string        // namespaces in which POST /ingest may create Jobs
+	Webhook      string          // that budgets notify where they name none
+	WebhookDir   string          // folder of URLs that budgets name
+	WebhookKey   string          // file with the key that signs what webhooks are told; "": it is not signed
+	Webhooks     []string        // hosts that budgets may notify
+	LabelNodes   bool            // with the hardware that their agents tell
+	AnyPower     *energy.Profile // of nodes of which nothing is known, in books; nil: what they use is not known
+	NodeMaxPower float64         // watts that a node of which nothing is known may draw
+	Keep         ledger.Retention
+	// Worlds says that another program sees to it where jobs of POST /ingest run; no flag sets it.
+	Worlds bool
+	// Group is that of [intake.DirectoryOptions]; no flag sets it.
+	Group func(node, path string) (name string, a ledger.Account, ok bool)
+	// Beats are the heartbeats that /healthz checks; nil: of the controller's own loops only. No flag sets it.
+	Beats     *daemon.Heartbeats
+	LogFormat string // json or text
+	LogLevel  slog.Level
+}
+
+// keepsLedger reports whether there is somewhere to keep a ledger.
+func (o *Options) keepsLedger() bool { return o.State != "" || o.LedgerDSN != "" }
+
+func (o *Options) agentNamespace() string { return cmp.Or(o.AgentNamespace, o.Namespace) }
+
+// Parse reads the flags of a program. Help lists them all on out; an error is one line.
+func Parse(program string, flags *flag.FlagSet, args []string, out io.Writer) error {
+	flags.Init(program, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintf(out, "Usage of %s:\n", program)
+		flags.SetOutput(out)
+		flags.PrintDefaults()
+	} else if err != nil {
+		err = fmt.Errorf("%w (see --help)", err)
+	}
+	return err
+}
+
+// NewOptions returns what holds where the command line says nothing, and adds a flag for each option.
+func NewOptions(fs *flag.FlagSet) *Options {
+	o := &Options{LedgerDSN: os.Getenv("KUBENERGY_LEDGER_DSN")}
+	fs.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), v1alpha1.SystemNamespace),
+		"`namespace` of the Lease and of the count of calls to providers")
+	fs.StringVar(&o.AgentNamespace, "agent-namespace", "",
+		"`namespace` of the agents in the cluster; by default that of --namespace")
+	fs.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8443",
+		"`address` of /metrics, over HTTPS, for clients that the API server lets get it (0: none)")
+	fs.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz (0: none)")
+	fs.StringVar(&o.Keys, "keys-dir", "/etc/kubenergy/keys", "`folder` with a file for each key that a GridZone names")
+	fs.StringVar(&o.MeterKeys, "meter-keys-dir", "/etc/kubenergy/meter-keys",
+		"`folder` with a file for each passwordKey of a meter")
+	fs.StringVar(&o.Data, "data-dir", "/etc/kubenergy/data", "`folder` of the files that GridZones name")
+	fs.StringVar(&o.State, "state-dir", "",
+		"`folder` of the ledger and of the certificate of the HTTP API; without it no batches are taken")
+	fs.StringVar(&o.API, "api-bind-address", ":9443", "`address` of the HTTP API, over HTTPS (0: none)")
+	fs.StringVar(&o.APICert, "api-cert-file", "", "`file` with the certificate of the HTTP API; by default one of its "+
+		"own, told in the ConfigMap "+relay.AuthorityName)
+	fs.StringVar(&o.APIKey, "api-key-file", "", "`file` with its key")
+	fs.StringVar(&o.APICA, "api-ca-file", "",
+		"`file` with what the certificates of other replicas are verified by, where they are not their own")
+	fs.StringVar(&o.CSV, "csv-dir", "", "`folder` for raw metrics and decisions as CSV")
+	fs.StringVar(&o.HostTokens, "host-tokens-file", "", "`file` with the tokens of agents outside the cluster")
+	fs.StringVar(&o.Cluster, "cluster", "", "`name` of this cluster in a federation")
+	fs.StringVar(&o.Members, "members-file", "", "`file` with the clusters that forward what they book")
+	fs.StringVar(&o.Forward.URL, "forward-to", "",
+		"`URL` of the federation's controller, which is told all that is booked")
+	fs.StringVar(&o.Forward.TokenFile, "forward-token-file", "", "`file` with this cluster's token there")
+	fs.StringVar(&o.Forward.CAFile, "forward-ca-file", "",
+		"`file` with what that controller's certificate is verified by; by default the system's")
+	fs.StringVar(&o.Meters, "meters-file", "", "`file` with the meters to poll over the network")
+	fs.StringVar(&o.Webhook, "budget-webhook", "", "`URL` that budgets notify where they name none")
+	fs.StringVar(&o.WebhookDir, "budget-webhook-dir", "",
+		"`folder` with a file for each URL that budgets name as secret:NAME")
+	fs.StringVar(&o.WebhookKey, "budget-webhook-key-file", "", "`file` with the key that signs what webhooks are told")
+	fs.StringVar(&o.LogFormat, "log-format", "json", "json or text")
+	list := func(to *[]string, name, help string) {
+		fs.Func(name, help+"; may be given several times", func(value string) error {
+			if value == "" {
+				return errors.New("want something")
+			}
+			*to = append(*to, value)
+			return nil
+		})
+	}
+	list(&o.APINames, "api-name", "further DNS `name` of the certificate of its own")
+	list(&o.Ingest, "ingest-namespace", "`namespace` in which POST /ingest may create Jobs")
+	list(&o.Webhooks, "webhook-host", "`host` that budgets may notify, also at a private address and without TLS")
+	fs.BoolVar(&o.LeaderElect, "leader-elect", true, "let one of several replicas ask providers and write statuses; "+
+		"not with an SQLite ledger, which has one process")
+	fs.BoolVar(&o.Agentless, "agentless", true, "estimate what nodes use on which no agent runs")
+	fs.BoolVar(&o.LabelNodes, "label-nodes", false, "label nodes with the hardware that their agents tell")
+	fs.Func("node-default-watts", "`watts`, as idle:100,max:400, that a node is taken to draw of whose hardware "+
+		"nothing is known, in the ledger and in metrics; the scheduler decides without them (default: not known)",
+		func(value string) error {
+			idle, most, err := hardware.ParseNodePower(value)
+			o.AnyPower = &energy.Profile{
+				Name: policy.UnknownHardware, Idle: idle, Max: most, Sleep: idle,
+				Source: "taken for every node that is not known",
+			}
+			return err
+		})
+	fs.Float64Var(&o.NodeMaxPower, "node-max-watts", 2000,
+		"`watts` that a node may draw of whose hardware nothing is known; agents that claim more are refused")
+	fs.Int64Var(&o.Forward.Most, "forward-keep", 1_000_000,
+		"`how many` bookings are kept for a federation that is away; beyond, the oldest are dropped for it")
+	o.Keep.Streams = 400 * day
+	keep := func(to *time.Duration, name, what string, usual time.Duration) {
+		fs.DurationVar(to, name, usual, "`how long` the ledger keeps "+what+" (0: for good)")
+	}
+	keep(&o.Keep.Windows, "keep-windows", "five minutes by pod", 14*day)
+	keep(&o.Keep.Hours, "keep-hours", "sums by hour", 400*day)
+	keep(&o.Keep.Days, "keep-days", "sums by day", 0)
+	keep(&o.Keep.Records, "keep-decisions", "decisions", 90*day)
+	keep(&o.Keep.Snapshots, "keep-snapshots", "what decisions depended on", 14*day)
+	fs.TextVar(&o.LogLevel, "log-level", o.LogLevel, "DEBUG, INFO, WARN or ERROR")
+	return o
+}
+
+// Validate reports everything that is wrong.
+func (o *Options) Validate() error {
+	var errs []error
+	for name, namespace := range map[string]string{"namespace": o.Namespace, "agent-namespace": o.agentNamespace()} {
+		if why := validation.IsDNS1123Label(namespace); len(why) > 0 {
+			errs = append(errs, fmt.Errorf("--%s is %q: %s", name, namespace, why[0]))
+		}
+	}
+	for name, address := range map[string]string{
+		"metrics-bind-address": o.MetricsAddress, "health-probe-bind-address": o.ProbeAddress,
+		"api-bind-address": o.API,
+	} {
+		if address == "0" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			errs = append(errs, fmt.Errorf("--%s is %q: want host:port, :port or 0", name, address))
+		}
+	}
+	errs = append(errs, o.checkFederation()...)
+	if (o.APICert == "") != (o.APIKey == "") {
+		errs = append(errs, errors.New("--api-cert-file and --api-key-file go together"))
+	}
+	if !(o.NodeMaxPower > 0) {
+		errs = append(errs, fmt.Errorf("--node-max-watts is %v: want more than 0", o.NodeMaxPower))
+	}
+	if o.LedgerDSN != "" && o.State == "" && o.API != "0" && o.APICert == "" {
+		errs = append(errs, errors.New("--state-dir is not given: the certificate of the HTTP API is kept there"))
+	}
+	if o.LogFormat != "json" && o.LogFormat != "text" {
+		errs = append(errs, fmt.Errorf("--log-format is %q: want json or text", o.LogFormat))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *Options) checkFederation() (errs []error) {
+	if why := validation.IsDNS1123Label(o.Cluster); o.Cluster != "" && len(why) > 0 {
+		errs = append(errs, fmt.Errorf("--cluster is %q: %s", o.Cluster, why[0]))
+	}
+	if o.Forward.URL != "" && (o.Cluster == "" || o.Forward.TokenFile == "" || !o.keepsLedger()) {
+		errs = append(errs, errors.New("--forward-to needs --cluster, --forward-token-file and a ledger (--state-dir)"))
+	}
+	if o.Forward.Most < 1 {
+		errs = append(errs, fmt.Errorf("--forward-keep is %d: want 1 or more", o.Forward.Most))
+	}
+	return errs
+}
+
+// Logger returns a logger that writes to w as the options say.
+func (o *Options) Logger(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: o.LogLevel}
+	if o.LogFormat == "text" {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}

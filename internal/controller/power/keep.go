@@ -1,0 +1,123 @@
+package power
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/policy"
+)
+
+// marks are the labels and annotations of nodes that must not sleep. A key that ends in a slash stands for all of that
+// domain.
+var marks = []struct{ key, why string }{
+	{"node-role.kubernetes.io/control-plane", "it is of the control plane"},
+	{"node-role.kubernetes.io/master", "it is of the control plane"},
+	{"node-role.kubernetes.io/etcd", "it holds etcd"},
+
+	{"cluster-autoscaler.kubernetes.io/", "an autoscaler has it: cluster-autoscaler"},
+	{"karpenter.sh/", "an autoscaler has it: Karpenter"},
+	{"eks.amazonaws.com/nodegroup", "a node group of EKS has it"},
+	{"cloud.google.com/gke-nodepool", "a node pool of GKE has it"},
+	{"kubernetes.azure.com/agentpool", "a node pool of AKS has it"},
+	{"cluster.x-k8s.io/machine", "Cluster API has it"},
+
+	{"node.longhorn.io/", "it holds replicated storage: Longhorn"},
+	{"cstor.openebs.io/", "it holds replicated storage: OpenEBS"},
+	{"openebs.io/engine", "it holds replicated storage: OpenEBS"},
+	{"px/enabled", "it holds replicated storage: Portworx"},
+	{"linbit.com/", "it holds replicated storage: LINSTOR"},
+}
+
+// stores are pods, by a label, that hold replicas of data on their node. Most come with the node, as those of
+// DaemonSets.
+var stores = []struct{ key, value, why string }{
+	{"app", "rook-ceph-osd", "it holds replicated storage: Ceph"},
+	{"app", "rook-ceph-mon", "it holds replicated storage: Ceph"},
+	{"longhorn.io/component", "instance-manager", "it holds replicated storage: Longhorn"},
+	{"app", "cstor-pool", "it holds replicated storage: OpenEBS"},
+	{"app", "io-engine", "it holds replicated storage: OpenEBS"},
+	{"name", "portworx", "it holds replicated storage: Portworx"},
+	{"app.kubernetes.io/component", "linstor-satellite", "it holds replicated storage: LINSTOR"},
+}
+
+// keeps returns why a node must not sleep by what it is marked with, or "".
+func keeps(n *v1.Node) string {
+	if n.Labels[v1alpha1.LabelMaySleep] != "true" {
+		return "it has no label " + v1alpha1.LabelMaySleep
+	}
+	for _, m := range marks {
+		for _, marked := range []map[string]string{n.Labels, n.Annotations} {
+			for key := range marked {
+				if key == m.key || strings.HasSuffix(m.key, "/") && strings.HasPrefix(key, m.key) {
+					return m.why
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// keepsFor returns why a node must not sleep because of a pod that comes with it, or "".
+func keepsFor(p *v1.Pod) string {
+	for _, s := range stores {
+		if p.Labels[s.key] == s.value {
+			return s.why
+		}
+	}
+	if _, static := p.Annotations[v1.MirrorPodAnnotationKey]; static && !isProxy(p) {
+		return "it runs the static pod " + p.Namespace + "/" + p.Name
+	}
+	return ""
+}
+
+// isProxy reports whether a static pod is kube-proxy, which is of no use to others while its node sleeps.
+func isProxy(p *v1.Pod) bool {
+	return p.Namespace == "kube-system" &&
+		(p.Labels["k8s-app"] == "kube-proxy" || p.Labels["component"] == "kube-proxy")
+}
+
+// works reports whether a machine must not go off while the pod is on it.
+func works(p *v1.Pod) bool {
+	if p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
+		return false
+	}
+	return policy.KeepsAwake(p) || keepsFor(p) != ""
+}
+
+// holders returns why nodes that alone reach a volume must not sleep: those with a label that a volume asks for and no
+// other node has.
+func holders(nodes []*v1.Node, volumes []*v1.PersistentVolume) map[string]string {
+	wanted := map[string]string{} // key=value → reason
+	for _, v := range volumes {
+		if v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {
+			continue
+		}
+		for _, term := range v.Spec.NodeAffinity.Required.NodeSelectorTerms {
+			for _, e := range term.MatchExpressions {
+				for _, value := range e.Values {
+					wanted[labels.Set{e.Key: value}.String()] = "it alone reaches the volume " + v.Name
+				}
+			}
+		}
+	}
+	with := map[string][]string{}
+	if len(wanted) > 0 {
+		for _, n := range nodes {
+			for key, value := range n.Labels {
+				if one := (labels.Set{key: value}).String(); wanted[one] != "" {
+					with[one] = append(with[one], n.Name)
+				}
+			}
+		}
+	}
+	held := map[string]string{}
+	for one, names := range with {
+		if len(names) == 1 {
+			held[names[0]] = max(held[names[0]], wanted[one]) // any one, but always the same
+		}
+	}
+	return held
+}

@@ -1,0 +1,88 @@
+package release
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/kube/panics"
+)
+
+const (
+	bindingLook = 5 * time.Second
+	absentLook  = 5 * time.Minute // where the API server has no bindings
+)
+
+// Bindings is the second releaser of Karmada's bindings: it lets go of those that admission has suspended and that no
+// kubenergy-karmada has let go, until ctx ends. Where the API server is not Karmada's it does nothing.
+func Bindings(ctx context.Context, c dynamic.Interface, held *Held, log *slog.Logger) error {
+	told := false
+	for {
+		err := freeBindings(ctx, c, held, log)
+		pause := bindingLook
+		switch {
+		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+			if pause = absentLook; !told && apierrors.IsForbidden(err) { // as a cluster says that has no bindings
+				told = true
+				log.Info("listing ResourceBindings: on Karmada's API server, apply deploy/karmada/federation.yaml",
+					"error", err)
+			}
+		case err != nil && ctx.Err() == nil:
+			log.Warn("looking for suspended bindings", "error", err)
+		}
+		if !kube.Pause(ctx, pause) {
+			return nil
+		}
+	}
+}
+
+// freeBindings looks at all suspended bindings once. The API server is asked about a Job only where it is not known to
+// be held: thousands of bindings may wait for theirs.
+func freeBindings(ctx context.Context, c dynamic.Interface, held *Held, log *slog.Logger) error {
+	var all errgroup.Group
+	all.SetLimit(releasesAtOnce)
+	defer func() { _ = all.Wait() }() // none fails
+	return pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) {
+		return c.Resource(kube.Bindings).List(ctx, o)
+	})).EachListItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld}, func(o runtime.Object) error {
+		b, due := seenBinding(o.(*unstructured.Unstructured))
+		if due && !held.waits(b.UID) {
+			all.Go(func() error {
+				panics.Survive(log, "bindings", "letting a binding go", func() { freeBinding(ctx, c, b, log) })
+				return nil
+			})
+		}
+		return nil
+	})
+}
+
+// seenBinding returns what letting a binding go needs, and whether it is suspended for longer than kubenergy-karmada
+// would leave it so.
+func seenBinding(o *unstructured.Unstructured) (b *kube.HeldBinding, due bool) {
+	suspended, _, _ := unstructured.NestedBool(o.Object, "spec", "suspension", "scheduling")
+	of, _, _ := unstructured.NestedStringMap(o.Object, "spec", "resource")
+	return &kube.HeldBinding{
+		Namespace: o.GetNamespace(), Name: o.GetName(),
+		JobNamespace: of["namespace"], Job: of["name"], UID: of["uid"],
+	}, suspended && time.Since(o.GetCreationTimestamp().Time) >= bindingLook
+}
+
+func freeBinding(ctx context.Context, c dynamic.Interface, b *kube.HeldBinding, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	if freed, err := b.Free(ctx, c); err != nil {
+		log.Warn("letting a binding go", "namespace", b.Namespace, "name", b.Name, "error", err)
+	} else if freed {
+		log.Warn("let a binding go that kubenergy-karmada had not", "namespace", b.Namespace, "name", b.Name)
+	}
+}

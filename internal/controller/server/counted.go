@@ -1,0 +1,44 @@
+package server
+
+import (
+	"cmp"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubenergy/kubenergy/internal/controller/instrument"
+)
+
+// counted are the metrics of requests: as many series as there are routes and statuses.
+type counted struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+}
+
+func newCounted(registry prometheus.Registerer) *counted {
+	with := instrument.With(registry)
+	return &counted{
+		requests: with.Counters("kubenergy_api_requests_total", "Requests to the HTTP interface, by route and status.",
+			"method", "route", "code"),
+		seconds: with.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "kubenergy_api_request_seconds", Help: "How long requests to the HTTP interface took, by route.",
+			Buckets: []float64{.001, .005, .025, .1, .3, 1, 3, 10, 30},
+		}, []string{"method", "route"}),
+	}
+}
+
+func (c *counted) of(rt *route, next http.Handler) http.Handler {
+	seconds := c.seconds.WithLabelValues(rt.method, rt.path)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		answer := &seen{ResponseWriter: w}
+		defer func() {
+			status := cmp.Or(answer.status, http.StatusInternalServerError) // it panicked, or the caller has gone
+			c.requests.WithLabelValues(rt.method, rt.path, strconv.Itoa(status)).Inc()
+			seconds.Observe(time.Since(began).Seconds())
+		}()
+		next.ServeHTTP(answer, r)
+	})
+}

@@ -1,0 +1,174 @@
+package server
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+
+	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/controller/access"
+	"github.com/kubenergy/kubenergy/internal/energy/jsonscan"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query) error {
+	const usual, most, mostSnapshots = 1000, 10_000, 200
+	asked := &ledger.RecordQuery{
+		Namespaces: q.namespaces(), Owner: q.text("owner"), UID: q.text("uid"), Strategies: q.list("strategy"),
+		Snapshots: q.flag("snapshots"),
+	}
+	asked.From, asked.To = q.span()
+	asked.Limit = q.whole("limit", usual, 1, most)
+	if asked.Snapshots {
+		asked.Limit = min(asked.Limit, mostSnapshots)
+	}
+	if err := q.err(); err != nil {
+		return err
+	}
+	if asked.Snapshots {
+		// A snapshot of a decision tells of the nodes of all namespaces what they have, draw and are.
+		needed := access.Attributes{Verb: "list", Group: group, Resource: resourceNodeEnergy}
+		if err := s.may(r.Context(), needed, "you may not %s: snapshots tell of all nodes; decisions are to be had "+
+			"without them", needed); err != nil {
+			return err
+		}
+	}
+	done, err := s.turn(r.Context(), asked.Snapshots)
+	if err != nil {
+		return err
+	}
+	defer done()
+	records, err := s.Ledger.Records(r.Context(), asked)
+	if err != nil {
+		return askedBadly(err)
+	}
+	return writeJSON(w, http.StatusOK, api.Decisions{Decisions: some(records)})
+}
+
+// may refuses a caller who may not do what is needed, in the words that are given.
+func (s *server) may(ctx context.Context, needed access.Attributes, refusal string, args ...any) error {
+	ok, err := s.Gate.Allowed(ctx, access.UserOf(ctx), needed)
+	switch {
+	case err != nil:
+		s.Log.Warn("the rights of a caller cannot be found out", "error", err)
+		return &failure{
+			http.StatusServiceUnavailable, "your rights cannot be checked now: the API server does not answer", busyFor,
+		}
+	case !ok:
+		return fail(http.StatusForbidden, refusal, args...)
+	}
+	return nil
+}
+
+const mostRecords = 256
+
+func (s *server) postDecisions(w http.ResponseWriter, r *http.Request, _ *query) error {
+	data, err := unpacked(r, maxRecords)
+	if err != nil {
+		return err
+	}
+	records, err := readDecisions(data)
+	if err != nil {
+		return err
+	}
+	if len(records) > 0 {
+		if err := s.Ledger.Record(r.Context(), records); err != nil {
+			return fmt.Errorf("recording decisions: %w", err)
+		}
+		if s.Recorded != nil {
+			s.Recorded(records)
+		}
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// readDecisions reads records, as they are or in an object. Fields that are not known are those of a younger scheduler.
+func readDecisions(data []byte) ([]ledger.Record, error) {
+	var records []ledger.Record
+	if trimmed := bytes.TrimLeft(data, " \t\r\n"); bytes.HasPrefix(trimmed, []byte("[")) {
+		data = slices.Concat([]byte(`{"decisions":`), trimmed, []byte("}"))
+	}
+	if err := jsonscan.Decode(data, &records, decisionFields); errors.Is(err, jsonscan.ErrTooMany) {
+		return nil, fail(http.StatusRequestEntityTooLarge, "reading decisions: %v", err)
+	} else if err != nil {
+		return nil, fail(http.StatusBadRequest, "reading decisions: %.200s", err)
+	}
+	for i := range records {
+		if err := checkRecord(&records[i]); err != nil {
+			return nil, fail(http.StatusUnprocessableEntity, "decision %d: %.300s", i, err)
+		}
+	}
+	return records, nil
+}
+
+var decisionFields = []jsonscan.Field[[]ledger.Record]{
+	{Key: "decisions", Read: func(s *jsonscan.Scanner, all *[]ledger.Record) {
+		*all = jsonscan.List(s, mostRecords, func(s *jsonscan.Scanner, to *ledger.Record) {
+			s.Check(json.Unmarshal(s.Skip(), to))
+		})
+	}},
+	{Read: func(s *jsonscan.Scanner, _ *[]ledger.Record) { s.Skip() }},
+}
+
+// largest is beyond everything that is used or spent.
+const largest = 1e18
+
+var actions = []string{"place", "hold", "release"}
+
+func checkRecord(r *ledger.Record) error {
+	if !slices.Contains(actions, r.Action) {
+		return fmt.Errorf("action is %.40q: want one of %v", r.Action, actions)
+	}
+	if !isNamespace(r.Namespace) {
+		return fmt.Errorf("%.80q is no name of a namespace", r.Namespace)
+	}
+	for name, text := range map[string]string{
+		"id": r.ID, "ownerKind": r.OwnerKind, "owner": r.Owner, "uid": r.UID, "strategy": r.Strategy, "node": r.Node,
+		"digest": r.Digest, "reason": r.Reason, "message": r.Message,
+	} {
+		if !printable(text) {
+			return fmt.Errorf("%s holds what is no text", name)
+		}
+	}
+	for name, number := range map[string]float64{
+		"energyJoules": float64(r.Energy), "carbonGrams": float64(r.Carbon), "cost": r.Cost,
+		"carbonIntensity": r.Intensity, "saving": r.Saving, "savedGrams": float64(r.Saved),
+	} {
+		if math.IsNaN(number) || math.Abs(number) > largest {
+			return fmt.Errorf("%s is %v", name, number)
+		}
+	}
+	return r.Validate()
+}
+
+// unpacked reads a body, gzip or not, whose length unpacked is bounded.
+func unpacked(r *http.Request, most int64) ([]byte, error) {
+	from := io.Reader(r.Body)
+	switch encoding := r.Header.Get("Content-Encoding"); encoding {
+	case "", "identity":
+	case "gzip":
+		packed, err := gzip.NewReader(r.Body)
+		if err != nil {
+			return nil, fail(http.StatusBadRequest, "unpacking the body: %.100s", err)
+		}
+		from = packed
+	default:
+		return nil, fail(http.StatusUnsupportedMediaType, "Content-Encoding is %.40q: want gzip, or none", encoding)
+	}
+	data, err := io.ReadAll(io.LimitReader(from, most+1))
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	if int64(len(data)) > most {
+		return nil, fail(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", most)
+	}
+	return data, nil
+}

@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/controller/access"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// failure is an answer with an error status, in words for the caller.
+type failure struct {
+	status int
+	text   string
+	retry  time.Duration // 0: nothing is said about it
+}
+
+func (f *failure) Error() string { return f.text }
+
+func fail(status int, format string, args ...any) *failure {
+	return &failure{status: status, text: fmt.Sprintf(format, args...)}
+}
+
+// explain answers with an error. What the caller cannot have caused is logged, and not told.
+func (s *server) explain(w http.ResponseWriter, r *http.Request, rt *route, err error) {
+	var f *failure
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &f):
+	case errors.As(err, &tooLarge):
+		f = fail(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", tooLarge.Limit)
+	case errors.Is(err, ledger.ErrReadOnly):
+		f = &failure{http.StatusServiceUnavailable, "the ledger cannot be written at the moment", readOnlyFor}
+	case r.Context().Err() != nil && errors.Is(r.Context().Err(), context.DeadlineExceeded):
+		f = &failure{http.StatusServiceUnavailable, "it took too long: ask for less, or again", busyFor}
+	case r.Context().Err() != nil:
+		return // the caller has gone
+	default:
+		s.Log.Error("answering a request", "route", rt.path, "error", err)
+		f = fail(http.StatusInternalServerError, "internal error: see the log of kubenergy-controller")
+	}
+	writeError(w, f)
+}
+
+const readOnlyFor = 10 * time.Second
+
+func writeError(w http.ResponseWriter, f *failure) {
+	w.Header().Del("ETag")
+	if f.retry > 0 {
+		access.Busy(w, f.status, f.retry, f.text)
+	} else {
+		access.Answer(w, f.status, f.text)
+	}
+}
+
+// unreadable says why a body could not be read.
+func unreadable(err error) error {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return err
+	}
+	return fail(http.StatusBadRequest, "reading the body: %.100s", err)
+}

@@ -1,0 +1,294 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+const usualSpan = 24 * time.Hour
+
+// formats are those of ledger answers.
+var formats = []string{"json", "csv", "influx"}
+
+var media = map[string]string{
+	"json": contentJSON, "csv": "text/csv; charset=utf-8; header=present", "influx": "text/plain; charset=utf-8",
+}
+
+// listed puts commas between texts that have no spaces.
+func listed[T any](all []T) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(all), "[]"), " ", ", ")
+}
+
+// Audit is the answer of GET /api/v1/ledger/audit.
+type Audit struct {
+	Balanced bool     `json:"balanced"`
+	Checked  int      `json:"checked"`  // rows
+	Problems []string `json:"problems"` // the first thousand
+	More     int      `json:"more,omitempty"`
+}
+
+// Jobs is the answer of GET /api/v1/jobs.
+type Jobs struct {
+	From time.Time  `json:"from"` // as the ledger could answer
+	To   time.Time  `json:"to"`
+	AsOf *time.Time `json:"asOf,omitempty"` // end of what was booked
+	Jobs []Job      `json:"jobs"`           // by energy, the largest first
+	// Left counts Jobs beyond the limit.
+	Left int `json:"left,omitempty"`
+}
+
+// Job is the account of one.
+type Job struct {
+	Namespace string `json:"namespace"`
+	Job       string `json:"job"`
+	Parent    string `json:"parent,omitempty"` // kind/name of what made it, as a CronJob
+	Strategy  string `json:"strategy,omitempty"`
+	// Energy is at the nodes, and exact; Idle is the part of it that is drawn anyway.
+	Energy     energy.Microjoules `json:"energyMicrojoules"`
+	Idle       energy.Microjoules `json:"idleMicrojoules"`
+	GPU        energy.Microjoules `json:"gpuMicrojoules,omitempty"` // of it, what GPUs used
+	KWh        float64            `json:"kWh"`
+	CPUSeconds float64            `json:"cpuSeconds"`
+	Facility   energy.Microjoules `json:"facilityMicrojoules"` // with PUE
+	// Emissions are grams of CO2 equivalents, by the signal they were computed with.
+	Emissions map[string]float64 `json:"gramsCO2e"`
+	Costs     map[string]float64 `json:"costs"` // by currency
+	// Estimated is the share of the energy that comes from a model; Uncharted and Unpriced are those of the
+	// facility's energy for which no carbon intensity or price was known.
+	Estimated float64   `json:"shareEstimated"`
+	Uncharted float64   `json:"shareUncharted"`
+	Unpriced  float64   `json:"shareUnpriced"`
+	First     time.Time `json:"first"`
+	Last      time.Time `json:"last"`
+}
+
+// askedBadly tells what the ledger refuses from what it cannot do.
+func askedBadly(err error) error {
+	if errors.Is(err, ledger.ErrQuery) || errors.Is(err, ledger.ErrTooLarge) {
+		return fail(http.StatusBadRequest, "%.300s", err)
+	}
+	return fmt.Errorf("querying the ledger: %w", err)
+}
+
+// readLedgerQuery reads the filters.
+func (s *server) readLedgerQuery(q *query) (*ledger.Query, error) {
+	asked := &ledger.Query{
+		Namespaces: q.namespaces(), Owners: q.list("owner"), Pods: q.list("pod"), Nodes: q.list("node"),
+		Teams: q.list("team"), Strategies: q.list("strategy"), Sites: q.list("site"),
+		Clusters: q.list("cluster"), Own: s.Cluster,
+	}
+	for _, name := range q.list("kind") {
+		var k ledger.Kind
+		if err := k.UnmarshalText([]byte(name)); err != nil {
+			q.refuse("kind is %.40q: want %s", name, listed(slices.Collect(ledger.Kinds())))
+		}
+		asked.Kinds = append(asked.Kinds, k)
+	}
+	for _, list := range q.list("groupBy") {
+		for name := range strings.SplitSeq(list, ",") {
+			d := ledger.Dimension(strings.TrimSpace(name))
+			if !slices.Contains(ledger.Dimensions(), d) || slices.Contains(asked.GroupBy, d) {
+				q.refuse("groupBy has %.40q: want each once of %s", name, listed(ledger.Dimensions()))
+			}
+			asked.GroupBy = append(asked.GroupBy, d)
+		}
+	}
+	asked.From, asked.To = q.span()
+	asked.Limit = q.whole("limit", usualRows, 1, maxRows)
+	return asked, q.err()
+}
+
+// usualRows is how many rows an answer has at most by default.
+const usualRows = 10_000
+
+// ask queries the ledger, and has its answer used while the query has its place.
+func (s *server) ask(ctx context.Context, asked *ledger.Query, use func(*ledger.Answer) error) error {
+	done, err := s.turn(ctx, asked.Limit > usualRows)
+	if err != nil {
+		return err
+	}
+	defer done()
+	answer, err := s.Ledger.Query(ctx, asked)
+	if err != nil {
+		return askedBadly(err)
+	}
+	answer.Rows, answer.GroupBy = some(answer.Rows), some(answer.GroupBy)
+	return use(answer)
+}
+
+func (s *server) serveLedger(w http.ResponseWriter, r *http.Request, q *query) error {
+	asked, err := s.readLedgerQuery(q)
+	if err != nil {
+		return err
+	}
+	format := cmp.Or(q.text("format"), accepted(r.Header.Values("Accept")))
+	var out bytes.Buffer
+	if err := s.ask(r.Context(), asked, func(answer *ledger.Answer) error {
+		return encode(&out, answer, format)
+	}); err != nil {
+		return err
+	}
+	if format == "csv" {
+		w.Header().Set("Content-Disposition", `attachment; filename="ledger.csv"`)
+	}
+	write(w, http.StatusOK, media[format], out.Bytes())
+	return nil
+}
+
+func encode(out *bytes.Buffer, answer *ledger.Answer, format string) (err error) {
+	switch format {
+	case "csv":
+		err = answer.WriteCSV(out)
+	case "influx":
+		err = answer.WriteInflux(out)
+	default:
+		err = json.NewEncoder(out).Encode(answer)
+	}
+	if err != nil {
+		return fmt.Errorf("writing an answer as %s: %w", format, err)
+	}
+	return nil
+}
+
+// accepted returns the first format that Accept headers name, without regard to their weights.
+func accepted(headers []string) string {
+	for _, header := range headers {
+		for part := range strings.SplitSeq(header, ",") {
+			switch kind, _, _ := mime.ParseMediaType(part); kind {
+			case contentJSON, "*/*", "application/*":
+				return "json"
+			case "text/csv":
+				return "csv"
+			}
+		}
+	}
+	return "json"
+}
+
+func (s *server) serveJobs(w http.ResponseWriter, r *http.Request, q *query) error {
+	asked := &ledger.Query{
+		Namespaces: q.namespaces(), Strategies: q.list("strategy"), Kinds: ledger.Workloads(),
+		Clusters: []string{ledger.OwnCluster}, // another cluster's Job of that name is another Job
+		GroupBy:  []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByStrategy},
+		Limit:    maxRows,
+	}
+	for _, name := range q.list("owner") {
+		asked.Owners = append(asked.Owners, jobPrefix+strings.TrimPrefix(name, jobPrefix))
+	}
+	asked.From, asked.To = q.span()
+	const usual, most = 1000, 10_000
+	limit := q.whole("limit", usual, 1, most)
+	if err := q.err(); err != nil {
+		return err
+	}
+	var answer Jobs
+	if err := s.ask(r.Context(), asked, func(sums *ledger.Answer) error {
+		answer = jobsOf(sums, limit)
+		return nil
+	}); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, answer)
+}
+
+func jobsOf(sums *ledger.Answer, limit int) Jobs {
+	answer := Jobs{From: sums.From, To: sums.To, Jobs: []Job{}}
+	if !sums.AsOf.IsZero() {
+		answer.AsOf = new(sums.AsOf)
+	}
+	for i := range sums.Rows {
+		if job, ok := jobOf(&sums.Rows[i]); ok {
+			answer.Jobs = append(answer.Jobs, job)
+		}
+	}
+	slices.SortStableFunc(answer.Jobs, func(a, b Job) int { return cmp.Compare(b.Energy, a.Energy) })
+	if len(answer.Jobs) > limit {
+		answer.Left = len(answer.Jobs) - limit
+		answer.Jobs = answer.Jobs[:limit]
+	}
+	return answer
+}
+
+const jobPrefix = "Job/"
+
+func jobOf(row *ledger.Row) (Job, bool) {
+	const dimensions = 4
+	if len(row.Key) != dimensions {
+		return Job{}, false // the rest
+	}
+	name, ok := strings.CutPrefix(row.Key[1], jobPrefix)
+	if !ok {
+		return Job{}, false
+	}
+	j := Job{
+		Namespace: row.Key[0], Job: name, Strategy: row.Key[3], Energy: row.Energy(), Idle: row.Idle, GPU: row.GPU,
+		KWh: row.Energy().Joules().KWh(), CPUSeconds: row.CPU.Seconds(), Facility: row.Facility,
+		Emissions: map[string]float64{}, Costs: map[string]float64{}, Estimated: share(row.Estimated, row.Energy()),
+		Uncharted: share(row.Uncharted, row.Facility), Unpriced: share(row.Unpriced, row.Facility), First: row.First,
+		Last: row.Last,
+	}
+	if row.Key[2] != row.Key[1] {
+		j.Parent = row.Key[2]
+	}
+	for signal, carbon := range row.Emissions {
+		j.Emissions[signal] = float64(carbon.Grams())
+	}
+	for currency, cost := range row.Costs {
+		j.Costs[currency] = cost.Money()
+	}
+	return j, true
+}
+
+func share(part, of energy.Microjoules) float64 {
+	if of == 0 {
+		return 0
+	}
+	return float64(part) / float64(of)
+}
+
+func (s *server) serveStatistics(w http.ResponseWriter, r *http.Request, _ *query) error {
+	done, err := s.turn(r.Context(), false)
+	if err != nil {
+		return err
+	}
+	defer done()
+	st, err := s.Ledger.Statistics(r.Context())
+	if err != nil {
+		return fmt.Errorf("asking the ledger about itself: %w", err)
+	}
+	return writeJSON(w, http.StatusOK, st)
+}
+
+func (s *server) serveAudit(w http.ResponseWriter, r *http.Request, q *query) error {
+	from := q.instant("from", q.now.Add(-usualSpan))
+	if err := q.err(); err != nil {
+		return err
+	}
+	done, err := enter(r.Context(), s.audits)
+	if err != nil {
+		return err
+	}
+	defer done()
+	found, err := s.Ledger.Audit(r.Context(), from)
+	if err != nil {
+		return fmt.Errorf("auditing: %w", err)
+	}
+	const most = 1000
+	answer := Audit{Balanced: len(found.Problems) == 0, Checked: found.Checked, Problems: some(found.Problems)}
+	if len(answer.Problems) > most {
+		answer.More, answer.Problems = len(answer.Problems)-most, answer.Problems[:most]
+	}
+	return writeJSON(w, http.StatusOK, answer)
+}

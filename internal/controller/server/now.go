@@ -1,0 +1,186 @@
+package server
+
+import (
+	"cmp"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// Nodes is the answer of GET /api/v1/nodes.
+type Nodes struct {
+	Nodes []Node `json:"nodes"`
+}
+
+// Node is what is known of one.
+type Node struct {
+	Node string `json:"node"`
+	Site string `json:"site,omitempty"` // name of a GridZone
+	Zone string `json:"zone,omitempty"`
+	// PUE is energy of the facility per energy of the node.
+	PUE float64 `json:"pue"`
+	// PowerState is what its machine does: asleep, booting or stopping; empty: it is awake.
+	PowerState  string `json:"powerState,omitempty"`
+	Profile     string `json:"profile,omitempty"`     // power profile
+	ProfileFrom string `json:"profileFrom,omitempty"` // what told it
+	// ModelWatts is what the profile says that the node draws at the load that its pods request.
+	ModelWatts *float64 `json:"modelWatts,omitempty"`
+	// Efficiency is cores per watt at full load.
+	Efficiency  *float64      `json:"coresPerWatt,omitempty"`
+	Pods        int           `json:"pods"` // those of DaemonSets are not counted
+	Allocatable NodeResources `json:"allocatable"`
+	Requested   NodeResources `json:"requested"`
+	// Now is absent if nothing tells.
+	Now *NodeNow `json:"now,omitempty"`
+}
+
+// NodeResources are amounts of what nodes have.
+type NodeResources struct {
+	CPU    float64 `json:"cpu"` // cores
+	Memory int64   `json:"memoryBytes"`
+	GPU    int64   `json:"gpu,omitempty"`
+}
+
+// NodeNow is what a node draws, without PUE.
+type NodeNow struct {
+	Watts       float64        `json:"watts"`
+	AsOf        time.Time      `json:"asOf"`
+	Quality     energy.Quality `json:"quality"`
+	Source      string         `json:"source"`
+	Implausible bool           `json:"implausible,omitempty"` // a model contradicts
+	Temperature sched.Heat     `json:"temperature,omitzero"`
+}
+
+// PodPower is the answer of GET /api/v1/namespaces/{namespace}/pods/{pod}/power.
+type PodPower struct {
+	Namespace string         `json:"namespace"`
+	Pod       string         `json:"pod"`
+	From      time.Time      `json:"from"`
+	To        time.Time      `json:"to"`
+	Points    []ledger.Point `json:"points"`
+}
+
+func (s *server) serveNodes(w http.ResponseWriter, r *http.Request, _ *query) error {
+	loaded, err := s.nodes(r.Context())
+	if err != nil {
+		return err
+	}
+	now := map[string]*NodeNow{}
+	for _, n := range s.Live.Nodes().Nodes {
+		now[n.Node] = &NodeNow{n.Watts, n.AsOf, n.Quality, n.Source, n.Implausible, n.Temperature}
+	}
+	view := s.View()
+	answer := Nodes{Nodes: []Node{}}
+	for i := range loaded {
+		l := &loaded[i]
+		node, known := l.on(view)
+		_, from := view.Hardware(l.node)
+		shown := Node{
+			Node: l.node.Name, Site: node.Site.Name, Zone: string(node.Site.Zone), PUE: node.Facility(),
+			PowerState: l.node.Labels[v1alpha1.LabelPowerState], ProfileFrom: from, Pods: l.Jobs,
+			Allocatable: resourcesOf(node.Capacity), Requested: resourcesOf(l.Requested), Now: now[l.node.Name],
+		}
+		delete(now, l.node.Name)
+		if known {
+			shown.Profile, shown.ModelWatts = node.Profile.Name, new(float64(node.Power()))
+			if efficiency, ok := node.Efficiency(); ok {
+				shown.Efficiency = new(efficiency)
+			}
+		}
+		answer.Nodes = append(answer.Nodes, shown)
+	}
+	for name, drawn := range now { // hosts that are no nodes of the cluster
+		answer.Nodes = append(answer.Nodes, Node{Node: name, PUE: 1, Now: drawn})
+	}
+	slices.SortFunc(answer.Nodes, func(a, b Node) int { return strings.Compare(a.Node, b.Node) })
+	return writeJSON(w, http.StatusOK, answer)
+}
+
+func (s *server) serveNodesPower(w http.ResponseWriter, r *http.Request, _ *query) error {
+	answer := s.Live.Nodes()
+	answer.Nodes = some(slices.Clone(answer.Nodes)) // it is shared
+	for i := range answer.Nodes {
+		answer.Nodes[i].PowerState = s.Power(answer.Nodes[i].Node)
+	}
+	return writeTagged(w, r, answer)
+}
+
+func (s *server) serveNodesTemperature(w http.ResponseWriter, r *http.Request, q *query) error {
+	from, to := q.span()
+	if err := q.err(); err != nil {
+		return err
+	}
+	done, err := s.turn(r.Context(), false)
+	if err != nil {
+		return err
+	}
+	defer done()
+	hours, err := s.Ledger.Temperatures(r.Context(), from, to, q.text("node"))
+	if err != nil {
+		return askedBadly(err)
+	}
+	return writeJSON(w, http.StatusOK, api.NodesTemperature{Hours: some(hours)})
+}
+
+func (s *server) serveWorkloadsPower(w http.ResponseWriter, r *http.Request, _ *query) error {
+	answer := s.Live.Workloads()
+	answer.Workloads = some(answer.Workloads)
+	return writeTagged(w, r, answer)
+}
+
+func (s *server) servePods(w http.ResponseWriter, _ *http.Request, q *query) error {
+	namespace := cmp.Or(q.namespace, q.text("namespace"))
+	if namespace != "" && !isNamespace(namespace) {
+		return fail(http.StatusBadRequest, "namespace is %.80q: that is no name of one", namespace)
+	}
+	answer := s.Live.Pods(namespace)
+	answer.Pods = some(answer.Pods)
+	return writeJSON(w, http.StatusOK, answer)
+}
+
+// podUID is what UIDs of pods look like, be they of the API server or of a kubelet's own.
+var podUID = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
+
+func isPod(name string) bool {
+	return len(validation.IsDNS1123Subdomain(name)) == 0 || podUID.MatchString(name)
+}
+
+func (s *server) servePodPower(w http.ResponseWriter, r *http.Request, q *query) error {
+	pod := r.PathValue("pod")
+	if !isPod(pod) {
+		return fail(http.StatusBadRequest, "%.80q is no name or UID of a pod", pod)
+	}
+	const least, most = 2, 500
+	from, to := q.span()
+	samples := q.whole("samples", most, least, most)
+	how := cmp.Or(q.text("downsample"), "lttb")
+	if err := q.err(); err != nil {
+		return err
+	}
+	done, err := s.turn(r.Context(), false)
+	if err != nil {
+		return err
+	}
+	defer done()
+	points, err := s.Ledger.Series(r.Context(), &ledger.Query{
+		From: from, To: to, Namespaces: q.namespaces(), Pods: []string{pod},
+		Clusters: []string{ledger.OwnCluster},
+	})
+	if err != nil {
+		return askedBadly(err)
+	}
+	if points, err = ledger.Downsample(points, samples, how); err != nil {
+		return askedBadly(err)
+	}
+	return writeJSON(w, http.StatusOK, PodPower{q.namespace, pod, from, to, some(points)})
+}

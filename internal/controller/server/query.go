@@ -1,0 +1,223 @@
+package server
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+)
+
+// A parameter is one of the query of a route.
+type parameter struct {
+	name, about string
+	many        bool // it may be there more than once
+	kind        string
+	among       []string // what it may be; nil: anything of its kind
+	otherwise   string   // what holds if it is not there, for people
+	example     string
+}
+
+// The kinds of parameters, as OpenAPI names them; instants are texts.
+const (
+	kindText  = "string"
+	kindWhole = "integer"
+	kindFlag  = "boolean"
+	kindTime  = "instant"
+)
+
+// What a query may hold.
+const (
+	maxValues    = 100 // of a parameter
+	maxValueSize = 512
+	maxQuerySize = 16 << 10
+	maxRange     = 800 * 24 * time.Hour
+	maxRows      = 100_000 // of an answer of the ledger
+)
+
+// query is a query that has been read; what is wrong with it is collected.
+type query struct {
+	values    url.Values
+	now       time.Time
+	namespace string // of the path; "": the route has none
+	wrong     []string
+}
+
+// readQuery refuses parameters that the route does not know: a misspelt filter must not give all there is.
+func readQuery(rt *route, r *http.Request, now time.Time) (*query, error) {
+	if len(r.URL.RawQuery) > maxQuerySize {
+		return nil, fail(http.StatusRequestURITooLong, "the query is longer than %d bytes", maxQuerySize)
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fail(http.StatusBadRequest, "the query cannot be read: %.80s", err)
+	}
+	q := &query{values: values, now: now, namespace: r.PathValue("namespace")}
+	if strings.Contains(rt.path, "{namespace}") && !isNamespace(q.namespace) {
+		q.refuse("%.80q is no name of a namespace", q.namespace)
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		q.check(rt, name)
+	}
+	return q, q.err()
+}
+
+func (q *query) check(rt *route, name string) {
+	i := slices.IndexFunc(rt.query, func(p parameter) bool { return p.name == name })
+	if i < 0 {
+		q.refuse("there is no parameter %.40q", name)
+		return
+	}
+	p, given := &rt.query[i], q.values[name]
+	switch {
+	case !p.many && len(given) > 1:
+		q.refuse("%s is there %d times", name, len(given))
+	case len(given) > maxValues:
+		q.refuse("%s is there %d times: at most %d", name, len(given), maxValues)
+	}
+	for _, value := range given {
+		if value == "" || len(value) > maxValueSize || !printable(value) {
+			q.refuse("%s has %d bytes, or holds what is no text: 1 to %d", name, len(value), maxValueSize)
+			return
+		}
+		if p.among != nil && !p.many && !slices.Contains(p.among, value) {
+			q.refuse("%s is %.40q: want %s", name, value, strings.Join(p.among, ", "))
+		}
+	}
+}
+
+// printable reports whether a text of a stranger can be logged, kept and shown.
+func printable(text string) bool { return text == "" || batch.CheckText("", text, len(text)) == nil }
+
+func (q *query) refuse(format string, args ...any) {
+	const most = 8
+	if len(q.wrong) < most {
+		q.wrong = append(q.wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+func (q *query) err() error {
+	if len(q.wrong) == 0 {
+		return nil
+	}
+	return fail(http.StatusBadRequest, "%s", strings.Join(q.wrong, "; "))
+}
+
+func (q *query) text(name string) string { return q.values.Get(name) }
+
+func (q *query) list(name string) []string { return q.values[name] }
+
+// namespaces returns the namespaces that are asked about. A namespace's own route sees that one alone.
+func (q *query) namespaces() []string {
+	if q.namespace != "" {
+		return []string{q.namespace}
+	}
+	return q.list("namespace")
+}
+
+func (q *query) flag(name string) bool {
+	switch v := q.text(name); v {
+	case "", "false":
+		return false
+	case "true":
+		return true
+	default:
+		q.refuse("%s is %.40q: want true or false", name, v)
+		return false
+	}
+}
+
+func (q *query) whole(name string, otherwise, least, most int) int {
+	text := q.text(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		q.refuse("%s is %.40q: want %d to %d", name, text, least, most)
+		return otherwise
+	}
+	return n
+}
+
+// span reads from and to; by default the last day.
+func (q *query) span() (from, to time.Time) {
+	to = q.instant("to", q.now)
+	from = q.instant("from", to.Add(-usualSpan))
+	switch {
+	case len(q.wrong) > 0:
+	case !from.Before(to):
+		q.refuse("from (%s) is not before to (%s)", from.Format(time.RFC3339), to.Format(time.RFC3339))
+	case to.Sub(from) > maxRange:
+		q.refuse("from and to are %v apart: at most %v", to.Sub(from), maxRange)
+	}
+	return from, to
+}
+
+// The clocks of callers may be wrong, and histories long, but not without bounds.
+var (
+	earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	latest   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+func (q *query) instant(name string, otherwise time.Time) time.Time {
+	text := q.text(name)
+	if text == "" {
+		return otherwise.UTC()
+	}
+	t, err := readInstant(text, q.now)
+	if err != nil {
+		q.refuse(
+			"%s is %.40q: want an instant as 2026-11-03T10:15:00Z, a day as 2026-11-03, or how long ago as -24h or -7d",
+			name, text)
+		return otherwise.UTC()
+	}
+	return t
+}
+
+func readInstant(text string, now time.Time) (t time.Time, err error) {
+	ago, isAgo := strings.CutPrefix(text, "-")
+	switch {
+	case text == "now":
+		t = now
+	case isAgo:
+		var d time.Duration
+		d, err = readAgo(ago)
+		t = now.Add(-d)
+	default:
+		text = strings.Replace(text, " ", "+", 1) // a + that was not escaped arrives as a space
+		if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			t, err = time.Parse(time.DateOnly, text)
+		}
+	}
+	if err == nil && (t.Before(earliest) || t.After(latest)) {
+		err = fmt.Errorf("%s is out of range", t.Format(time.RFC3339))
+	}
+	return t.UTC(), err
+}
+
+// readAgo reads a Go duration, or a whole number of days or weeks.
+func readAgo(text string) (time.Duration, error) {
+	const day = 24 * time.Hour
+	for unit, length := range map[string]time.Duration{"d": day, "w": 7 * day} {
+		digits, ok := strings.CutSuffix(text, unit)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseUint(digits, 10, 16)
+		if err != nil {
+			return 0, fmt.Errorf("%q is no number of %s", digits, unit)
+		}
+		return time.Duration(n) * length, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err == nil && d < 0 {
+		return 0, fmt.Errorf("%q has two signs", text)
+	}
+	return d, err
+}

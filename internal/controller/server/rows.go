@@ -1,0 +1,92 @@
+package server
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+var metricsHead = []string{
+	"Timestamp", "Node", "Start", "End", "Kind", "Namespace", "Pod", "Consumer", "Energy_uJ", "Dynamic_uJ", "Idle_uJ",
+	"CPU_ns", "Platform_uJ", "Unknown_uJ", "Unmeasured_ns", "Quality", "Source", "CarbonIntensity_gPerKWh",
+	"Price_perKWh", "PUE", "Agentless",
+}
+
+var scheduleHead = []string{"JobID", "AssignedNode", "Strategy", "CIscore", "Timestamp"}
+
+// metricsRows are a row for a batch, and one for each consumer of it: containers of a pod are one.
+func metricsRows(b *ledger.Booking) [][]string {
+	stamp := b.Received.UTC().Format(time.RFC3339Nano)
+	start, end := b.Batch.Start.UTC().Format(time.RFC3339Nano), b.Batch.End.UTC().Format(time.RFC3339Nano)
+	common := []string{
+		b.Batch.Quality.String(), cell(b.Batch.Source), number(b.Rates.Carbon), number(b.Rates.Price),
+		number(b.Rates.PUE), strconv.FormatBool(b.Agentless),
+	}
+	row := func(kind string, p *ledger.Posting, rest ...string) []string {
+		c, a := &p.Consumer, &p.Amount
+		return slices.Concat([]string{
+			stamp, cell(b.Batch.Stream.Node), start, end, kind, cell(c.Account.Namespace), cell(c.Pod), cell(c.Key),
+			whole(int64(a.Energy())), whole(int64(a.Dynamic)), whole(int64(a.Idle)), whole(int64(a.CPU)),
+		}, rest, common)
+	}
+	node := ledger.Posting{Amount: ledger.Amount{Dynamic: b.Batch.Measured - b.Batch.Idle, Idle: b.Batch.Idle}}
+	all := [][]string{row("node", &node, whole(int64(b.Batch.Platform)), whole(int64(b.Batch.Unknown)),
+		whole(int64(b.Batch.Unmeasured)))}
+	for p := range b.Postings() {
+		switch kind := p.Consumer.Account.Kind; kind {
+		case ledger.Idle, ledger.Asleep, ledger.Booting, ledger.Platform, ledger.Unknown: // of no consumer
+		default:
+			all = append(all, row(kind.String(), p, "", "", ""))
+		}
+	}
+	return all
+}
+
+func whole(n int64) string { return strconv.FormatInt(n, 10) }
+
+// number writes what is known; NaN is not.
+func number(v float64) string {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return ""
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
+// scheduleRows are the pods that were placed.
+func scheduleRows(records []ledger.Record) [][]string {
+	var all [][]string
+	for i := range records {
+		r := &records[i]
+		if r.Action != "place" {
+			continue
+		}
+		score := ""
+		if r.Intensity > 0 {
+			score = number(r.Intensity)
+		}
+		all = append(all, []string{
+			cell(r.Namespace + "/" + r.Owner), cell(r.Node), cell(r.Strategy), score,
+			r.At.UTC().Format(time.RFC3339Nano),
+		})
+	}
+	return all
+}
+
+// cell keeps spreadsheets from taking a text of a stranger for a formula, and lines apart.
+func cell(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, text)
+	trimmed := strings.TrimLeft(text, " ")
+	if trimmed != "" && strings.ContainsRune("=+-@＝＋－＠", []rune(trimmed)[0]) {
+		return "'" + text
+	}
+	return text
+}

@@ -1,0 +1,210 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/controller/access"
+	"github.com/kubenergy/kubenergy/internal/kube/panics"
+)
+
+type server struct {
+	Config
+	mux     *http.ServeMux
+	absent  http.Handler  // answers what there is no route for
+	queries chan struct{} // places
+	callers fairness      // of which each caller has half
+	large   chan struct{} // for answers that may take a hundred megabytes, one at a time
+	audits  chan struct{}
+	cluster clusterCache
+	sidecar *sidecar
+	counted *counted
+	openapi []byte
+}
+
+// New returns the handler of all routes.
+func New(c Config) http.Handler {
+	s := &server{
+		Config: c, mux: http.NewServeMux(), sidecar: &sidecar{
+			began: c.Now(), boot: "sidecar-" + rand.Text(), nodes: map[string]*sidecarNode{},
+		},
+		queries: make(chan struct{}, maxQueries), large: make(chan struct{}, 1), audits: make(chan struct{}, 1),
+		cluster: clusterCache{turn: make(chan struct{}, 1)}, counted: newCounted(c.Registerer), openapi: document(),
+	}
+	all := routes()
+	for i := range all {
+		s.mux.Handle(all[i].method+" "+all[i].path, s.handler(&all[i]))
+	}
+	s.absent = s.Gate.Require(http.HandlerFunc(s.notFound), nothing)
+	s.mux.Handle("/", s.absent)
+	return s
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Strict-Transport-Security", "max-age=31536000")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Vary", "Authorization, X-Kubenergy-Token, Accept")
+	seen := &seen{ResponseWriter: w}
+	defer s.recover(seen, r)
+	// The mux would redirect to the clean path, and tell strangers what there is.
+	if clean(r.URL.Path) != r.URL.Path || r.Method == http.MethodConnect {
+		s.absent.ServeHTTP(seen, r)
+		return
+	}
+	s.mux.ServeHTTP(seen, r)
+}
+
+func clean(p string) string {
+	if p == "" {
+		return "/"
+	}
+	c := path.Clean(p)
+	if strings.HasSuffix(p, "/") && c != "/" {
+		c += "/"
+	}
+	return c
+}
+
+// recover keeps a mistake of ours from ending more than one answer, and from telling about itself.
+func (s *server) recover(w *seen, r *http.Request) {
+	what := recover()
+	if what == nil {
+		return
+	}
+	if err, ok := what.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(what)
+	}
+	panics.Note("api")
+	s.Log.Error("answering a request panicked", "method", r.Method, "path", shortened(r.URL.Path), "panic",
+		fmt.Sprint(what), "stack", string(debug.Stack()))
+	if w.status == 0 {
+		writeError(w, &failure{status: http.StatusInternalServerError, text: "internal error"})
+	}
+}
+
+// shortened bounds what strangers can make us log.
+func shortened(text string) string {
+	const longest = 200
+	if len(text) > longest {
+		return text[:longest] + "…"
+	}
+	return text
+}
+
+// seen remembers what was answered.
+type seen struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *seen) WriteHeader(status int) {
+	w.status = cmp.Or(w.status, status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *seen) Write(data []byte) (int, error) {
+	w.status = cmp.Or(w.status, http.StatusOK)
+	return w.ResponseWriter.Write(data)
+}
+
+// Unwrap serves [http.ResponseController].
+func (w *seen) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// nothing needs no right: a valid token is enough.
+func nothing(*http.Request) []access.Attributes { return nil }
+
+func (s *server) handler(rt *route) http.Handler {
+	if rt.own {
+		return s.counted.of(rt, s.Batches)
+	}
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(rt.timeout, usualPatience))
+		defer cancel()
+		r = r.WithContext(ctx)
+		if rt.body != nil {
+			r.Body = http.MaxBytesReader(w, r.Body, rt.body.most)
+		}
+		q, err := readQuery(rt, r, s.Now())
+		if err == nil {
+			err = rt.serve(s, w, r, q)
+		}
+		if err != nil {
+			s.explain(w, r, rt, err)
+		}
+	})
+	return s.counted.of(rt, s.Gate.Require(answer, rt.may))
+}
+
+// notFound answers, to those who said who they are, what there is no route for.
+func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
+	var allow []string
+	if clean(r.URL.Path) == r.URL.Path {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			if method == r.Method || r.Method == http.MethodHead && method == http.MethodGet {
+				continue
+			}
+			probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
+			if _, pattern := s.mux.Handler(probe); pattern != "/" && pattern != "" {
+				allow = append(allow, method)
+			}
+		}
+	}
+	if len(allow) > 0 {
+		w.Header().Set("Allow", strings.Join(allow, ", "))
+		writeError(w, fail(http.StatusMethodNotAllowed, "there is only %s", strings.Join(allow, " and ")))
+		return
+	}
+	writeError(w, &failure{status: http.StatusNotFound, text: "there is no such route: see /openapi/v3.json"})
+}
+
+// turn waits for a place to ask the ledger, as each query may take a core and much memory: one of several, of which a
+// caller has half at most, and with large also the only one for large answers.
+func (s *server) turn(ctx context.Context, large bool) (done func(), err error) {
+	caller := "" // the controller itself
+	if u := access.UserOf(ctx); u != nil {
+		caller = u.Username
+	}
+	gone, err := s.callers.enter(ctx, caller, maxQueries/2)
+	if err != nil {
+		return nil, err
+	}
+	leave := func() {}
+	if large {
+		if leave, err = enter(ctx, s.large); err != nil {
+			gone()
+			return nil, err
+		}
+	}
+	after, err := enter(ctx, s.queries)
+	if err != nil {
+		leave()
+		gone()
+		return nil, err
+	}
+	return func() { after(); leave(); gone() }, nil
+}
+
+func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	case <-ctx.Done():
+		return nil, &failure{status: http.StatusServiceUnavailable, text: "too many queries at once", retry: busyFor}
+	}
+}
+
+const busyFor = 5 * time.Second

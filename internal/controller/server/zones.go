@@ -1,0 +1,120 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// Zones is the answer of GET /api/v1/zones.
+type Zones struct {
+	Zones []Zone `json:"zones"`
+}
+
+// Zone is a GridZone: what is decided by.
+type Zone struct {
+	Name   string  `json:"name"`
+	Zone   string  `json:"zone"`
+	PUE    float64 `json:"pue,omitempty"`
+	Carbon *Signal `json:"carbon,omitempty"` // gCO2e per kWh; absent if nothing is known
+	Price  *Signal `json:"price,omitempty"`  // money per kWh
+}
+
+// Signal is a quantity of a zone, now and as forecast.
+type Signal struct {
+	Now     *float64       `json:"now,omitempty"` // absent if what is known has ended
+	Fresh   bool           `json:"fresh"`         // young enough to be decided by, as the zone itself says
+	Quality energy.Quality `json:"quality"`
+	AsOf    *time.Time     `json:"asOf,omitempty"` // when it was issued; absent for what does not age
+	// AgeSeconds is how long ago that was.
+	AgeSeconds     *float64  `json:"ageSeconds,omitempty"`
+	Kind           string    `json:"kind,omitempty"` // of carbon intensity: average or marginal
+	Unit           string    `json:"unit,omitempty"`
+	Source         string    `json:"source,omitempty"`
+	ForecastSource string    `json:"forecastSource,omitempty"`
+	Step           string    `json:"step"`
+	Start          time.Time `json:"start"` // of the first value
+	Values         []float64 `json:"values"`
+	Low            []float64 `json:"low,omitempty"` // tenth percentiles
+	High           []float64 `json:"high,omitempty"`
+}
+
+func (s *server) serveZones(w http.ResponseWriter, r *http.Request, q *query) error {
+	described := s.gridZones(r.Context())
+	answer := Zones{Zones: []Zone{}}
+	for _, site := range s.View().Sites() {
+		answer.Zones = append(answer.Zones, zoneOf(site, described[site.Name], q.now))
+	}
+	slices.SortFunc(answer.Zones, func(a, b Zone) int { return strings.Compare(a.Name, b.Name) })
+	return writeJSON(w, http.StatusOK, answer)
+}
+
+// gridZones returns the objects, by name. What cannot be read only describes less.
+func (s *server) gridZones(ctx context.Context) map[string]*v1alpha1.GridZone {
+	byName := map[string]*v1alpha1.GridZone{}
+	const patience = 2 * time.Second // for a cache that has not synced yet
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var list v1alpha1.GridZoneList
+	if err := s.Client.List(ctx, &list); err != nil {
+		s.Log.Warn("listing GridZones", "error", err)
+		return byName
+	}
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	return byName
+}
+
+func zoneOf(site *sched.Site, z *v1alpha1.GridZone, now time.Time) Zone {
+	shown := Zone{
+		Name: site.Name, Zone: string(site.Zone), PUE: site.PUE, Carbon: signalOf(site.Carbon, now),
+		Price: signalOf(site.Price, now),
+	}
+	if z == nil {
+		return shown
+	}
+	describe(shown.Carbon, z.Status.Carbon)
+	describe(shown.Price, z.Status.Price)
+	if shown.Carbon != nil && z.Spec.Carbon != nil {
+		shown.Carbon.Kind = strings.ToLower(cmp.Or(z.Spec.Carbon.Signal, "average"))
+	}
+	return shown
+}
+
+func signalOf(s grid.Signal, now time.Time) *Signal {
+	if s.Series == nil {
+		return nil
+	}
+	shown := &Signal{
+		Fresh: s.Fresh(now, 0), Quality: s.Quality, Step: s.Series.Step().String(), Start: s.Series.Start(),
+		Values: s.Series.Values(0, s.Series.Len()),
+	}
+	if s.Series.Covers(now, now) {
+		shown.Now = new(s.Series.At(now))
+	}
+	if !s.AsOf.IsZero() {
+		shown.AsOf, shown.AgeSeconds = new(s.AsOf.UTC()), new(now.Sub(s.AsOf).Seconds())
+	}
+	return shown
+}
+
+// describe adds what the object says beyond the series. An object that has moved on since the view was made says
+// something else.
+func describe(shown *Signal, s *v1alpha1.SignalStatus) {
+	if shown == nil || s == nil || !s.Start.Time.Equal(shown.Start) || len(s.Values) != len(shown.Values) {
+		return
+	}
+	shown.Unit, shown.Source, shown.ForecastSource = s.Unit, s.Source, s.ForecastSource
+	if len(s.Low) == len(s.Values) && len(s.High) == len(s.Values) {
+		shown.Low, shown.High = s.Low, s.High
+	}
+}

@@ -1,0 +1,63 @@
+package signal
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/controller/dial"
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+// dataFile is a file in the folder of data. What it holds is unpacked if need be.
+type dataFile struct {
+	folder, path string
+	limit        int64 // bytes, unpacked
+
+	changed time.Time
+	size    int64
+}
+
+func newDataFile(folder, path string, limit int64) (dataFile, error) {
+	if folder == "" {
+		return dataFile{}, dial.Refuse(dial.ReasonAddress, "this controller has no folder of data")
+	}
+	return dataFile{folder: folder, path: path, limit: limit}, nil
+}
+
+// read gives use the content if it is another than when use was last content with it, or if anew; it does not leave
+// the folder, through links or otherwise.
+func (d *dataFile) read(anew bool, use func(text []byte) error) error {
+	root, err := os.OpenRoot(d.folder)
+	if err != nil {
+		return dial.Refuse(dial.ReasonAddress, "opening the folder of data: %w", noPath(err))
+	}
+	defer root.Close()
+	info, err := root.Stat(d.path) // before it is opened, which would wait for the writer of a pipe
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return dial.Refuse(dial.ReasonMissing, "there is no file %q in the folder of data", d.path)
+	case err != nil:
+		return dial.Refuse(dial.ReasonAddress, "file %q: %w", d.path, noPath(err))
+	case !info.Mode().IsRegular():
+		return dial.Refuse(dial.ReasonShape, "%q is no file", d.path)
+	case info.Size() > d.limit:
+		return dial.Refuse(dial.ReasonSize, "file %q has %d bytes: want at most %d", d.path, info.Size(), d.limit)
+	case !anew && info.ModTime().Equal(d.changed) && info.Size() == d.size:
+		return nil
+	}
+	f, err := root.Open(d.path)
+	if err != nil {
+		return dial.Refuse(dial.ReasonAddress, "file %q: %w", d.path, noPath(err))
+	}
+	defer f.Close()
+	text, err := grid.ReadText(f, d.limit)
+	if err != nil {
+		return dial.Refuse(dial.ReasonSize, "reading file %q: %w", d.path, noPath(err))
+	}
+	if err := use(text); err != nil {
+		return err
+	}
+	d.changed, d.size = info.ModTime(), info.Size()
+	return nil
+}

@@ -1,0 +1,196 @@
+package signal
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/controller/dial"
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+const electricityMapsURL = "https://api.electricitymaps.com"
+
+// What Electricity Maps knows beside the present changes hourly at most, and is of use for some hours where it cannot
+// be had anew.
+const (
+	electricityMapsSlow = 55 * time.Minute
+	electricityMapsKeep = 4 * time.Hour
+)
+
+// electricityMaps is the API of Electricity Maps, versions 3 and 4. What the provider says of the same hour first
+// counts in this order: latest, history, forecast.
+type electricityMaps struct {
+	spec     *v1alpha1.ElectricityMapsSource
+	fetch    *fetcher
+	zone     grid.Zone
+	quantity quantity
+	currency string // of a price
+
+	history, forecast extra
+}
+
+func newElectricityMaps(w terms, spec *v1alpha1.ElectricityMapsSource, f *fetcher) *electricityMaps {
+	return &electricityMaps{
+		spec: spec, fetch: f, zone: cmp.Or(grid.Zone(spec.Zone), w.zone), quantity: w.quantity, currency: w.currency,
+	}
+}
+
+// Fetch asks for the latest value, and at most hourly for the last day and the forecast; or for the day-ahead prices.
+func (s *electricityMaps) Fetch(ctx context.Context, now time.Time) (Answer, error) {
+	if s.quantity == price {
+		a, err := s.get(ctx, "price-day-ahead/combined", nil)
+		if a.IssuedAt.IsZero() {
+			a.IssuedAt = newest(a.Points, now)
+		}
+		a.Step = minGap(a.Points)
+		return a, err
+	}
+	a, err := s.get(ctx, "carbon-intensity/latest", nil)
+	if err != nil {
+		return Answer{}, err
+	}
+	a.Step, a.IssuedAt = time.Hour, time.Time{}
+	for _, p := range a.Points { // of the hour, not of the text around it, which is new even where the value is old
+		a.IssuedAt = grid.Later(a.IssuedAt, p.Time)
+	}
+	lacks, wrong := s.history.renew(now, electricityMapsSlow, electricityMapsKeep, func() (Answer, error) {
+		return s.get(ctx, "carbon-intensity/history", nil)
+	})
+	if wrong == nil && s.spec.Forecast {
+		var more error
+		more, wrong = s.forecast.renew(now, electricityMapsSlow, electricityMapsKeep, func() (Answer, error) {
+			a, err := s.get(ctx, "carbon-intensity/forecast", url.Values{"horizonHours": {"48"}})
+			return a.estimated(), err
+		})
+		lacks = cmp.Or(more, lacks)
+	}
+	if wrong != nil {
+		return Answer{}, wrong
+	}
+	a.Lacks = lacks
+	a.Points = supplement(supplement(a.Points, s.history.Points), s.forecast.Points)
+	return a, nil
+}
+
+// get asks for one thing.
+func (s *electricityMaps) get(ctx context.Context, path string, query url.Values) (Answer, error) {
+	r := request{
+		url: cmp.Or(s.spec.URL, electricityMapsURL), path: "/" + cmp.Or(s.spec.Version, "v4") + "/" + path,
+		query: url.Values{
+			"zone":                {string(s.zone)},
+			"temporalGranularity": {"hourly"},
+			// Without these two, the newer and the older name of the same, a zone that is not known is answered with
+			// that of the caller's address.
+			"disableCallerLookup":           {"true"},
+			"shouldUseFallbackCallerLookup": {"false"},
+		},
+		key: s.spec.Key, keyHeader: "Auth-Token",
+	}
+	if s.quantity == carbon {
+		r.query.Set("emissionFactorType", s.factors())
+	}
+	maps.Copy(r.query, query)
+	return fetched(ctx, s.fetch, r, s.decode)
+}
+
+func (s *electricityMaps) factors() string {
+	return strings.ToLower(cmp.Or(s.spec.EmissionFactors, "lifecycle"))
+}
+
+// electricityMapsRow is one value; both versions, and all that is asked for, have rows of this shape.
+type electricityMapsRow struct {
+	Zone               string  `json:"zone"`
+	CarbonIntensity    number  `json:"carbonIntensity"`
+	Value              number  `json:"value"`
+	Unit               string  `json:"unit"`
+	Datetime           instant `json:"datetime"`
+	UpdatedAt          instant `json:"updatedAt"`
+	EmissionFactorType string  `json:"emissionFactorType"`
+	IsEstimated        bool    `json:"isEstimated"`
+}
+
+// electricityMapsText is an answer: one row, or rows under one of three names.
+type electricityMapsText struct {
+	electricityMapsRow
+
+	Data     []electricityMapsRow `json:"data"`
+	History  []electricityMapsRow `json:"history"`
+	Forecast []electricityMapsRow `json:"forecast"`
+}
+
+// decode reads an answer, and when it was last updated. Every row must be of the zone that was asked for, and the
+// answer must say so somewhere.
+func (s *electricityMaps) decode(body []byte) (Answer, error) {
+	var text electricityMapsText
+	if err := decode(body, &text); err != nil {
+		return Answer{}, err
+	}
+	rows := slices.Concat(text.Data, text.History, text.Forecast)
+	if len(rows) == 0 {
+		rows = append(rows, text.electricityMapsRow)
+	}
+	a := Answer{IssuedAt: text.UpdatedAt.Time}
+	for _, row := range rows {
+		row.Zone, row.Unit = cmp.Or(row.Zone, text.Zone), cmp.Or(row.Unit, text.Unit)
+		if !strings.EqualFold(row.Zone, string(s.zone)) {
+			return Answer{}, dial.Refuse(dial.ReasonZone, "the answer is of zone %.40q, asked was %s", row.Zone, s.zone)
+		}
+		p, known, err := s.point(row)
+		if err != nil {
+			return Answer{}, err
+		}
+		if !known {
+			continue // a gap
+		}
+		a.IssuedAt = grid.Later(a.IssuedAt, row.UpdatedAt.Time)
+		a.Points = append(a.Points, p)
+	}
+	if len(a.Points) == 0 {
+		return Answer{}, dial.Refuse(dial.ReasonMissing, "the answer has no values, or none but null")
+	}
+	return a, nil
+}
+
+// point converts one row, if it has a value.
+func (s *electricityMaps) point(row electricityMapsRow) (p Point, known bool, err error) {
+	value := row.Value
+	if s.quantity == carbon && row.CarbonIntensity.set {
+		value = row.CarbonIntensity
+	}
+	scale, err := s.scale(row.Unit)
+	switch {
+	case err != nil:
+		return Point{}, false, err
+	case !value.set:
+		return Point{}, false, nil
+	case row.Datetime.IsZero():
+		return Point{}, false, dial.Refuse(dial.ReasonTime, "a value has no datetime")
+	case s.quantity == carbon && row.EmissionFactorType != "" &&
+		!strings.EqualFold(row.EmissionFactorType, s.factors()):
+		return Point{}, false, dial.Refuse(dial.ReasonKind,
+			"the values are of %.20q emission factors, asked was for %s", row.EmissionFactorType, s.factors())
+	}
+	return Point{Time: row.Datetime.Time, Value: value.value * scale, Estimated: row.IsEstimated}, true, nil
+}
+
+// scale reads the unit, which prices have and intensities may have.
+func (s *electricityMaps) scale(unit string) (float64, error) {
+	want := s.currency + "/MWh"
+	switch {
+	case s.quantity == price && unit == want:
+		return 1.0 / 1000, nil
+	case s.quantity == price && unit == s.currency+"/kWh":
+		return 1, nil
+	case s.quantity == carbon:
+		if want = "gCO2eq/kWh"; unit == "" || strings.EqualFold(unit, want) || strings.EqualFold(unit, "gCO2e/kWh") {
+			return 1, nil
+		}
+	}
+	return 0, dial.Refuse(dial.ReasonUnit, "the unit is %.20q: want %s", unit, want)
+}

@@ -1,0 +1,261 @@
+package signal
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/xml"
+	"errors"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/controller/dial"
+)
+
+const (
+	entsoeURL      = "https://web-api.tp.entsoe.eu"
+	entsoePrices   = "A44"
+	entsoeDayAhead = "A01" // kind of contract: day-ahead, as against intraday
+	entsoeOmitting = "A03" // kind of curve: positions are left out where the value stays the same
+	entsoeTime     = "200601021504"
+	maxPeriod      = 31 * 24 * time.Hour
+)
+
+// entsoe is the transparency platform of the European grid operators: the day-ahead prices of a bidding zone.
+type entsoe struct {
+	spec  *v1alpha1.ENTSOESource
+	fetch *fetcher
+}
+
+// Fetch asks for today and tomorrow. The answer has all market days, which begin at midnight in Brussels, that they are
+// part of, and tomorrow's prices from the early afternoon on.
+func (s *entsoe) Fetch(ctx context.Context, now time.Time) (Answer, error) {
+	token, err := s.fetch.keyFor(s.url(), s.spec.Key)
+	if err != nil {
+		return Answer{}, err
+	}
+	today := now.UTC().Truncate(24 * time.Hour)
+	a, err := fetched(ctx, s.fetch, request{
+		url: s.url(), path: "/api",
+		query: url.Values{
+			"documentType": {entsoePrices}, "in_Domain": {s.spec.Domain}, "out_Domain": {s.spec.Domain},
+			"periodStart": {today.Format(entsoeTime)}, "periodEnd": {today.Add(48 * time.Hour).Format(entsoeTime)},
+		},
+		secret: url.Values{"securityToken": {token}},
+		accept: "application/xml",
+	}, s.decode)
+	a.IssuedAt = newest(a.Points, now)
+	return a, err
+}
+
+func (s *entsoe) url() string { return cmp.Or(s.spec.URL, entsoeURL) }
+
+// entsoeDocument is a publication of prices, or the acknowledgement that there is none. Fields are known by their local
+// names: the namespace changes with the version of the schema.
+type entsoeDocument struct {
+	XMLName xml.Name
+	Series  []entsoeSeries `xml:"TimeSeries"`
+	Reason  struct {
+		Code string `xml:"code"`
+		Text string `xml:"text"`
+	} `xml:"Reason"`
+}
+
+type entsoeSeries struct {
+	Contract string `xml:"contract_MarketAgreement.type"`
+	// where a zone has several; the coupled one is the first
+	Auction  int            `xml:"classificationSequence_AttributeInstanceComponent.position"`
+	Domain   string         `xml:"in_Domain.mRID"`
+	Currency string         `xml:"currency_Unit.name"`
+	Unit     string         `xml:"price_Measure_Unit.name"`
+	Curve    string         `xml:"curveType"`
+	Periods  []entsoePeriod `xml:"Period"`
+}
+
+type entsoePeriod struct {
+	Start      string `xml:"timeInterval>start"`
+	End        string `xml:"timeInterval>end"`
+	Resolution string `xml:"resolution"`
+	Points     []struct {
+		Position int    `xml:"position"`
+		Price    string `xml:"price.amount"`
+	} `xml:"Point"`
+}
+
+// entsoeRun is the prices of one period, at regular times.
+type entsoeRun struct {
+	auction int
+	step    time.Duration
+	points  []Point
+}
+
+func (s *entsoe) decode(body []byte) (Answer, error) {
+	doc, err := readENTSOE(body)
+	if err != nil {
+		return Answer{}, err
+	}
+	var runs []entsoeRun
+	var currency string
+	count := 0
+	for _, series := range doc.Series {
+		if series.Contract != "" && series.Contract != entsoeDayAhead {
+			continue
+		}
+		switch {
+		case series.Domain != "" && series.Domain != s.spec.Domain:
+			return Answer{}, dial.Refuse(dial.ReasonZone, "the prices are of domain %.20q, asked was %s", series.Domain,
+				s.spec.Domain)
+		case series.Unit != "MWH":
+			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are per %.20q: want MWH", series.Unit)
+		case series.Currency == "" || currency != "" && series.Currency != currency:
+			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are in %.10q and %.10q: want one currency",
+				currency, series.Currency)
+		}
+		currency = series.Currency
+		for _, period := range series.Periods {
+			run, err := period.run(series.Curve == entsoeOmitting)
+			if err != nil {
+				return Answer{}, err
+			}
+			run.auction = series.Auction
+			runs = append(runs, run)
+			// A few bytes may stand for a month of prices.
+			if count += len(run.points); count > maxPoints {
+				return Answer{}, dial.Refuse(dial.ReasonSize, "the answer has more than %d prices", maxPoints)
+			}
+		}
+	}
+	if len(runs) == 0 {
+		return Answer{}, dial.Refuse(dial.ReasonMissing, "the answer has no day-ahead prices")
+	}
+	a := Answer{Currency: currency}
+	a.Points, a.Step, err = mergeENTSOE(runs)
+	return a, err
+}
+
+// readENTSOE reads the document. An acknowledgement in its place says why there are no data.
+func readENTSOE(body []byte) (entsoeDocument, error) {
+	var doc entsoeDocument
+	d := xml.NewDecoder(bytes.NewReader(body))
+	if err := d.Decode(&doc); err != nil {
+		return doc, dial.Refuse(dial.ReasonShape, "the answer is no XML, or cut off: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) && len(bytes.TrimSpace(body[d.InputOffset():])) > 0 {
+		return doc, dial.Refuse(dial.ReasonShape, "there is something after the end of the document")
+	}
+	switch doc.XMLName.Local {
+	case "Publication_MarketDocument":
+		return doc, nil
+	case "Acknowledgement_MarketDocument":
+		if doc.Reason.Code == "999" {
+			return doc, dial.Refuse(dial.ReasonMissing, "no data: %.200s", strings.TrimSpace(doc.Reason.Text))
+		}
+		return doc, dial.Refuse(dial.ReasonShape, "the platform answers %.10s: %.200s", doc.Reason.Code,
+			strings.TrimSpace(doc.Reason.Text))
+	}
+	return doc, dial.Refuse(dial.ReasonShape, "the answer is a %.40q: want a Publication_MarketDocument",
+		doc.XMLName.Local)
+}
+
+// resolutions are those in which prices are published.
+var resolutions = map[string]time.Duration{
+	"PT15M": 15 * time.Minute, "PT30M": 30 * time.Minute, "PT60M": time.Hour, "PT1H": time.Hour,
+}
+
+// times reads when a period begins, and in how many steps of which length it ends.
+func (p entsoePeriod) times() (start time.Time, step time.Duration, count int, err error) {
+	if start, err = parseTime(p.Start); err != nil {
+		return start, 0, 0, err
+	}
+	end, err := parseTime(p.End)
+	if err != nil {
+		return start, 0, 0, err
+	}
+	step, ok := resolutions[p.Resolution]
+	if !ok {
+		return start, 0, 0, dial.Refuse(dial.ReasonTime, "the resolution is %.10q: want PT15M, PT30M or PT60M",
+			p.Resolution)
+	}
+	span := end.Sub(start)
+	if span <= 0 || span > maxPeriod || span%step != 0 || !start.Equal(start.Truncate(step)) {
+		return start, 0, 0, dial.Refuse(dial.ReasonTime, "a period of steps of %v is from %s to %s", step,
+			start.Format(time.RFC3339), end.Format(time.RFC3339))
+	}
+	return start, step, int(span / step), nil
+}
+
+// run reads the points of a period. Where positions may be omitted, each price holds until the next position, the
+// last one to the end of the period.
+func (p entsoePeriod) run(omitting bool) (entsoeRun, error) {
+	start, step, count, err := p.times()
+	if err != nil {
+		return entsoeRun{}, err
+	}
+	if len(p.Points) == 0 || omitting && p.Points[0].Position != 1 {
+		return entsoeRun{}, dial.Refuse(dial.ReasonShape, "the period from %s does not begin with position 1",
+			start.Format(time.RFC3339))
+	}
+	r := entsoeRun{step: step}
+	last := 0
+	for i, point := range p.Points {
+		if point.Position <= last || point.Position > count {
+			return entsoeRun{}, dial.Refuse(dial.ReasonTime, "the period from %s has position %d after %d, of %d",
+				start.Format(time.RFC3339), point.Position, last, count)
+		}
+		last = point.Position
+		perMWh, err := parseNumber(strings.TrimSpace(point.Price))
+		if err != nil {
+			return entsoeRun{}, err
+		}
+		next := point.Position + 1
+		if omitting {
+			next = count + 1
+			if i+1 < len(p.Points) {
+				next = min(next, p.Points[i+1].Position) // which is checked when its turn comes
+			}
+		}
+		for position := point.Position; position < next; position++ {
+			r.points = append(r.points, Point{Time: start.Add(time.Duration(position-1) * step), Value: perMWh / 1000})
+		}
+	}
+	return r, nil
+}
+
+// mergeENTSOE writes periods that may overlap as points of the finest step among them. Of several prices for a time
+// the one of the first auction holds, and of those the one of the finest step. Two of equal rank that differ are for
+// the caller to refuse, which sees the time twice.
+func mergeENTSOE(runs []entsoeRun) ([]Point, time.Duration, error) {
+	slices.SortStableFunc(runs, func(a, b entsoeRun) int {
+		return cmp.Or(cmp.Compare(a.auction, b.auction), cmp.Compare(a.step, b.step))
+	})
+	step := runs[0].step
+	for _, r := range runs {
+		step = min(step, r.step)
+	}
+	type rank struct {
+		auction int
+		step    time.Duration
+	}
+	taken := map[time.Time]rank{}
+	var points []Point
+	for _, r := range runs {
+		own := rank{r.auction, r.step}
+		for _, p := range r.points {
+			for t := p.Time; t.Before(p.Time.Add(r.step)); t = t.Add(step) {
+				if by, ok := taken[t]; ok && by != own {
+					continue
+				}
+				taken[t] = own
+				points = append(points, Point{Time: t, Value: p.Value})
+			}
+		}
+		if len(points) > maxPoints {
+			return nil, 0, dial.Refuse(dial.ReasonSize, "the answer has more than %d prices", maxPoints)
+		}
+	}
+	return points, step, nil
+}

@@ -1,0 +1,172 @@
+package signal
+
+import (
+	"context"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/controller/dial"
+	"github.com/kubenergy/kubenergy/internal/controller/dial/dialtest"
+)
+
+// However a URL is written, a source leads neither to metadata services nor to this machine, also where private
+// addresses are allowed: it is refused when it would be dialled, and nothing arrives.
+func TestForgedRequests(t *testing.T) {
+	var arrived atomic.Int64
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived.Add(1) }))
+	defer inside.Close()
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(inside.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	payloads, names := dialtest.Payloads(port)
+	if len(payloads) < 30 {
+		t.Fatalf("%d payloads only", len(payloads))
+	}
+	for _, p := range payloads {
+		t.Run(p.Name, func(t *testing.T) {
+			f := newFetcher(Reach{resolver: names.Resolver()}, true)
+			f.pause = nil // it is not tried again
+			if p.Numeric {
+				f.pause = testFetcher(t, inside, nil).pause
+			}
+			s, err := newHTTP("DE", &v1alpha1.HTTPSource{URL: p.URL, Value: "v", AllowPrivateAddress: true}, carbon, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = s.Fetch(t.Context(), time.Now())
+			if err == nil || !p.Numeric && dial.ReasonOf(err) != dial.ReasonAddress {
+				t.Errorf("%s: %v", p.URL, err)
+			}
+		})
+	}
+	if arrived.Load() != 0 {
+		t.Errorf("%d requests arrived inside", arrived.Load())
+	}
+}
+
+// A name that is rebound between two requests is refused at the second: what is checked is what is dialled.
+func TestReboundName(t *testing.T) {
+	p := newProvider(t, says("{}"))
+	u, err := url.Parse(p.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFetcher(Reach{
+		resolver: dialtest.Names{"good.example": {"127.0.0.1", "169.254.169.254"}}.Resolver(), Loopback: true,
+	}, false)
+	f.pause = testFetcher(t, p.Server, nil).pause
+	target := "http://good.example:" + u.Port() + "/"
+	if _, _, err := f.get(t.Context(), request{url: target}); err != nil {
+		t.Fatal(err)
+	}
+	f.HTTP.CloseIdleConnections()
+	if _, _, err := f.get(t.Context(), request{url: target}); dial.ReasonOf(err) != dial.ReasonAddress {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Authors of GridZones name keys and URLs. A key goes to the hosts that its Secret lists, and to its provider where it
+// lists none.
+func TestKeysGoOnlyWhereTheirSecretSays(t *testing.T) {
+	arrived := make(map[string]string) // key by host
+	ask := func(keys folderOfKeys, kind, url string) error {
+		f := (&builder{deps: Deps{Keys: keys, Calls: new(endless), Clock: time.Now, Metrics: NewMetrics(time.Now)}}).
+			fetcher(kind, "account", 100, false)
+		f.plain = true // as allowPrivateAddress has it
+		f.HTTP.Transport = wire(func(r *http.Request) (*http.Response, error) {
+			arrived[r.URL.Host] = r.Header.Get("Auth-Token")
+			return respond(200, "{}")
+		})
+		_, _, err := f.get(t.Context(), request{url: url, key: "em", keyHeader: "Auth-Token"})
+		return err
+	}
+	for _, c := range []struct {
+		name  string
+		hosts string // "": the Secret says nothing
+		kind  string
+		url   string
+		sent  bool
+	}{
+		{"to its provider", "", "electricityMaps", electricityMapsURL, true},
+		{"to another host under its provider's name", "", "electricityMaps", "https://evil.example", false},
+		{"to another port", "", "electricityMaps", electricityMapsURL + ":8443", false},
+		{"to any URL", "", "http", "https://evil.example", false},
+		{"to another provider", "", "http", electricityMapsURL, false},
+		{"where the Secret says", "em.example\nproxy.example:8443\n", "http", "https://PROXY.example:8443", true},
+		{"to another port of what it says", "em.example", "prometheus", "https://em.example:9090", false},
+		{"elsewhere than it says", "em.example", "electricityMaps", electricityMapsURL, false},
+		{"in clear", "em.example", "http", "http://em.example", false},
+		{"in clear, as the Secret says", "em.example:80", "http", "http://em.example", true},
+		{"nowhere", "\n", "electricityMaps", electricityMapsURL, false},
+	} {
+		clear(arrived)
+		keys := folderOfKeys{"em": "sesame"}
+		if c.hosts != "" {
+			keys["em.hosts"] = c.hosts
+		}
+		err := ask(keys, c.kind, c.url)
+		if c.sent && (err != nil || len(arrived) != 1) || !c.sent && (dial.ReasonOf(err) != dial.ReasonAuth ||
+			len(arrived) > 0 || !strings.Contains(err.Error(), "em.hosts") || strings.Contains(err.Error(), "sesame")) {
+			t.Errorf("%s: %v arrived, error %v", c.name, arrived, err)
+		}
+	}
+	// These send it in another way than as a header.
+	for name, fetch := range map[string]func(*fetcher) error{
+		"wattTime": func(f *fetcher) error {
+			_, err := (&wattTime{spec: &v1alpha1.WattTimeSource{URL: "https://evil.example", Key: "em"}, fetch: f}).
+				Fetch(t.Context(), noon)
+			return err
+		},
+		"entsoe": func(f *fetcher) error {
+			_, err := (&entsoe{&v1alpha1.ENTSOESource{URL: "https://evil.example", Key: "em"}, f}).Fetch(t.Context(), noon)
+			return err
+		},
+	} {
+		f := newFetcher(Reach{}, false)
+		f.keys = folderOfKeys{"em": "ali:baba"}
+		f.HTTP.Transport = wire(func(*http.Request) (*http.Response, error) {
+			t.Errorf("%s sent a key to any URL", name)
+			return respond(500, "")
+		})
+		if err := fetch(f); dial.ReasonOf(err) != dial.ReasonAuth {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+type folderOfKeys map[string]string
+
+func (k folderOfKeys) Key(name string) (string, error) {
+	if key, ok := k[name]; ok {
+		return key, nil
+	}
+	return "", fs.ErrNotExist
+}
+
+// Without TLS the network sees keys and can forge signals: allowPrivateAddress permits it inside, not on the internet.
+func TestPlainHTTPStaysInside(t *testing.T) {
+	names := dialtest.Names{"public.example": {"8.8.8.8"}, "inside.example": {"10.0.0.7"}}
+	for host, refused := range map[string]bool{"public.example": true, "inside.example": false, "8.8.8.8": true} {
+		f := newFetcher(Reach{resolver: names.Resolver()}, true)
+		patience := time.Minute
+		if !refused {
+			patience = 50 * time.Millisecond // nobody answers
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		f.pause = func(context.Context, time.Duration) bool { return false }
+		_, _, err := f.get(ctx, request{url: "http://" + host + ":9/"})
+		if (dial.ReasonOf(err) == dial.ReasonAddress && strings.Contains(err.Error(), "want https")) != refused {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package signal
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/controller/dial"
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+// httpJSON is any service that answers in JSON.
+type httpJSON struct {
+	spec     *v1alpha1.HTTPSource
+	fetch    *fetcher
+	zone     grid.Zone
+	scale    float64
+	marginal bool
+}
+
+func newHTTP(zone grid.Zone, spec *v1alpha1.HTTPSource, q quantity, f *fetcher) (Source, error) {
+	scale, err := factor(q, spec.Unit)
+	if err != nil {
+		return nil, err
+	}
+	if (spec.Value == "") == (spec.List == "") {
+		return nil, dial.Refuse(dial.ReasonShape, "want the path of a value or of a list: one of them")
+	}
+	if spec.List != "" && (spec.ListTime == "" || spec.ListValue == "") {
+		return nil, dial.Refuse(dial.ReasonShape, "want listTime and listValue beside list")
+	}
+	return &httpJSON{spec: spec, fetch: f, zone: zone, scale: scale, marginal: spec.Signal == signalMarginal}, nil
+}
+
+func (s *httpJSON) Fetch(ctx context.Context, now time.Time) (Answer, error) {
+	escaped := strings.ReplaceAll(url.QueryEscape(string(s.zone)), "+", "%20") // right in a path and in a query
+	body, header, err := s.fetch.get(ctx, request{
+		url: strings.ReplaceAll(s.spec.URL, "{zone}", escaped), key: s.spec.Key, keyHeader: s.spec.Header,
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	answered := now
+	if date, err := http.ParseTime(header.Get("Date")); err == nil {
+		answered = date.UTC()
+	}
+	return s.decode(body, answered, now)
+}
+
+// decode reads an answer that was given at a moment.
+func (s *httpJSON) decode(body []byte, answered, now time.Time) (Answer, error) {
+	var text any
+	if err := decode(body, &text); err != nil {
+		return Answer{}, err
+	}
+	a := Answer{Marginal: s.marginal}
+	if s.spec.Zone != "" {
+		zone, ok := standing(text, s.spec.Zone).(string)
+		if !ok || zone == "" {
+			return Answer{}, dial.Refuse(dial.ReasonZone, "the answer has no zone at %q", s.spec.Zone)
+		}
+		a.Zone = grid.Zone(zone)
+	}
+	var err error
+	if s.spec.List != "" {
+		if a.Points, err = s.list(text); err != nil {
+			return Answer{}, err
+		}
+		a.Step = minGap(a.Points)
+		a.IssuedAt = newest(a.Points, now)
+	} else {
+		value, err := s.number(standing(text, s.spec.Value), s.spec.Value)
+		if err != nil {
+			return Answer{}, err
+		}
+		a.Points, a.IssuedAt = []Point{{Time: answered, Value: value, Estimated: !s.spec.Measured}}, answered
+	}
+	if s.spec.Time != "" {
+		if a.IssuedAt, err = moment(standing(text, s.spec.Time), s.spec.Time); err != nil {
+			return Answer{}, err
+		}
+		if s.spec.List == "" {
+			a.Points[0].Time = a.IssuedAt
+		}
+	}
+	return a, nil
+}
+
+// list reads the entries of a list. An entry whose value is null is a gap.
+func (s *httpJSON) list(text any) ([]Point, error) {
+	entries, ok := standing(text, s.spec.List).([]any)
+	if !ok {
+		return nil, dial.Refuse(dial.ReasonShape, "there is no list at %q", s.spec.List)
+	}
+	if len(entries) > maxPoints {
+		return nil, dial.Refuse(dial.ReasonSize, "the list has %d entries: want at most %d", len(entries), maxPoints)
+	}
+	var points []Point
+	for _, entry := range entries {
+		t, err := moment(standing(entry, s.spec.ListTime), s.spec.ListTime)
+		if err != nil {
+			return nil, err
+		}
+		found := standing(entry, s.spec.ListValue)
+		if found == nil {
+			continue
+		}
+		value, err := s.number(found, s.spec.ListValue)
+		if err != nil {
+			return nil, err
+		}
+		points = append(points, Point{Time: t, Value: value, Estimated: !s.spec.Measured})
+	}
+	return points, nil
+}
+
+func (s *httpJSON) number(v any, path string) (float64, error) {
+	n, ok := numeral(v)
+	switch {
+	case v == nil:
+		return 0, dial.Refuse(dial.ReasonMissing, "the answer has no value at %q", path)
+	case !ok:
+		return 0, dial.Refuse(dial.ReasonShape, "what stands at %q is no number", path)
+	}
+	return n * s.scale, nil
+}
+
+// moment reads a time as RFC 3339, or as seconds or milliseconds since 1970.
+func moment(v any, path string) (time.Time, error) {
+	if text, ok := v.(string); ok {
+		return parseTime(text)
+	}
+	if n, ok := numeral(v); ok {
+		return unixTime(n)
+	}
+	return time.Time{}, dial.Refuse(dial.ReasonTime, "the answer has no time at %q", path)
+}
+
+// standing returns what stands at a path of names and numbers with dots between them, or nil.
+func standing(v any, path string) any {
+	for name := range strings.SplitSeq(path, ".") {
+		switch in := v.(type) {
+		case map[string]any:
+			v = in[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i < 0 || i >= len(in) {
+				return nil
+			}
+			v = in[i]
+		default:
+			return nil
+		}
+	}
+	return v
+}

@@ -1,0 +1,124 @@
+package signal
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"math"
+	"strconv"
+	"time"
+
+	strictjson "sigs.k8s.io/json"
+
+	"github.com/kubenergy/kubenergy/internal/controller/dial"
+)
+
+// decode reads a whole answer. Names count as they are documented, in their case; text in which one stands twice is
+// refused: either may be meant.
+func decode(body []byte, into any) error {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return dial.Refuse(dial.ReasonShape, "the answer is empty")
+	}
+	twice, err := strictjson.UnmarshalStrict(body, into, strictjson.DisallowDuplicateFields)
+	if err == nil && len(twice) > 0 {
+		return dial.Refuse(dial.ReasonShape, "a name stands twice in the answer: %.80v", twice[0])
+	}
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*dial.Error](err); ok {
+		return err
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return dial.Refuse(dial.ReasonShape, "%s is not as documented: JSON %s", cmp.Or(e.Field, "the answer"), e.Value)
+	}
+	return dial.Refuse(dial.ReasonShape, "the answer is no JSON, or cut off: %w", err)
+}
+
+// numeral returns the number that decode has made of one, where it was not told what to make.
+func numeral(v any) (float64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return float64(v), true
+	case float64:
+		return v, true
+	}
+	return 0, false
+}
+
+// number is a JSON number that may be null or absent.
+type number struct {
+	value float64
+	set   bool
+}
+
+// UnmarshalJSON reads a number and nothing like one: a string is a mistake of the provider.
+func (n *number) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
+	v, err := parseNumber(string(text))
+	if err != nil {
+		return err
+	}
+	*n = number{v, true}
+	return nil
+}
+
+// parseNumber reads the text of a number, NaN and infinities included, which are then out of range.
+func parseNumber(text string) (float64, error) {
+	v, err := strconv.ParseFloat(text, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange) || err == nil && (math.IsNaN(v) || math.IsInf(v, 0)):
+		return 0, dial.Refuse(dial.ReasonRange, "%.20s is no finite number", text)
+	case err != nil:
+		return 0, dial.Refuse(dial.ReasonShape, "%.20q is no number", text)
+	}
+	return v, nil
+}
+
+// instant is a JSON string with a time that may be null or absent.
+type instant struct{ time.Time }
+
+// UnmarshalJSON reads the forms in which providers write time.
+func (i *instant) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
+	var s string
+	if err := json.Unmarshal(text, &s); err != nil {
+		return dial.Refuse(dial.ReasonTime, "%.40s is no time", text)
+	}
+	t, err := parseTime(s)
+	if err != nil {
+		return err
+	}
+	i.Time = t
+	return nil
+}
+
+// parseTime reads RFC 3339, also without seconds.
+func parseTime(text string) (time.Time, error) {
+	for _, layout := range []string{
+		time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05-0700", "2006-01-02 15:04:05-07:00",
+	} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, dial.Refuse(dial.ReasonTime, "%.40q is no time: want 2026-01-31T13:00:00Z", text)
+}
+
+// unixTime reads seconds or milliseconds since 1970.
+func unixTime(v float64) (time.Time, error) {
+	const millisecondsFrom = 1e11 // seconds would be in the year 5138, milliseconds are in 1973
+	if v >= millisecondsFrom {
+		v /= 1000
+	}
+	if !(v > 0 && v < millisecondsFrom) {
+		return time.Time{}, dial.Refuse(dial.ReasonTime, "%v is no Unix time in seconds or milliseconds", v)
+	}
+	whole, part := math.Modf(v)
+	return time.Unix(int64(whole), int64(part*1e9)).UTC(), nil
+}

@@ -1,0 +1,285 @@
+package signal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/controller/dial"
+	"github.com/kubenergy/kubenergy/internal/forecast"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/kube/panics"
+)
+
+// Times of a keeper.
+const (
+	defaultCarbonAge = 2 * time.Hour
+	defaultPriceAge  = 36 * time.Hour
+	firstPollWithin  = 5 * time.Second // of the start, so that replicas and zones do not ask at once
+	firstRetry       = time.Minute     // after a failure; doubled for each further one up to the polling interval
+	hopelessRetry    = 15 * time.Minute
+	idle             = time.Hour
+)
+
+// Keeper keeps one quantity of one zone: it polls a chain of sources, believes the first that has said something good
+// that is not too old, and forecasts.
+type Keeper struct {
+	terms   terms
+	deps    Deps
+	links   []*link
+	typical *forecast.Curve // for the days ahead; nil where there is none
+
+	mu      sync.Mutex // guards what follows, and status, issued and err of links
+	history Track
+}
+
+// link is a source in a chain.
+type link struct {
+	kind   string // as in a GridZone: electricityMaps, static
+	name   string // kind, and a number from the second of a kind on
+	source Source
+	every  time.Duration
+	asks   bool // another program, within its limit of calls
+
+	account string   // of a source that asks: what its requests are counted under
+	fetcher *fetcher // of a source that asks
+
+	// Of the goroutine that polls.
+	next  time.Time
+	asked bool
+	fails int
+	still standstill
+
+	status *v1alpha1.SignalStatus // what is believed since the last good answer, from then on; nil: nothing
+	issued time.Time              // when what it says ahead was forecast
+	err    error                  // of the last poll
+}
+
+// NewCarbonKeeper returns a keeper of a zone's carbon intensity.
+func NewCarbonKeeper(zone grid.Zone, of *v1alpha1.CarbonSpec, d Deps) (*Keeper, error) {
+	var sources []spec
+	for _, s := range of.Sources {
+		sources = append(sources, spec{CarbonSource: s})
+	}
+	k, err := newKeeper(terms{
+		zone: zone, quantity: carbon, marginal: of.Signal == signalMarginal, maxAge: defaultCarbonAge,
+	}, of.MaxAge, d, sources)
+	if err != nil {
+		return nil, fmt.Errorf("carbon intensity of zone %s: %w", zone, err)
+	}
+	if !k.terms.marginal {
+		curve, _ := forecast.TypicalDay(zone)
+		k.typical = &curve
+	}
+	return k, nil
+}
+
+// NewPriceKeeper returns a keeper of a zone's price of electricity.
+func NewPriceKeeper(zone grid.Zone, of *v1alpha1.PriceSpec, d Deps) (*Keeper, error) {
+	var sources []spec
+	for _, s := range of.Sources {
+		sources = append(sources, specOf(s))
+	}
+	k, err := newKeeper(terms{zone: zone, quantity: price, currency: of.Currency, maxAge: defaultPriceAge}, of.MaxAge,
+		d, sources)
+	if err != nil {
+		return nil, fmt.Errorf("price of zone %s: %w", zone, err)
+	}
+	return k, nil
+}
+
+func newKeeper(w terms, maxAge *metav1.Duration, d Deps, sources []spec) (*Keeper, error) {
+	if len(sources) == 0 {
+		return nil, errors.New("want a source")
+	}
+	if maxAge != nil && maxAge.Duration > 0 {
+		w.maxAge = maxAge.Duration
+	}
+	b := builder{terms: w, deps: d.withDefaults(), names: make(map[string]int)}
+	for _, s := range sources {
+		if err := b.add(s); err != nil {
+			return nil, err
+		}
+	}
+	return &Keeper{terms: w, deps: b.deps, links: b.links, history: Track{Span: historySpan}}, nil
+}
+
+// Run polls until the context ends. It calls changed when Look may say something else than before.
+func (k *Keeper) Run(ctx context.Context, changed func()) {
+	k.deps.Metrics.add(k)
+	defer k.deps.Metrics.remove(k)
+	k.start(k.deps.Clock())
+	for {
+		next := k.poll(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		changed()
+		if !kube.Pause(ctx, max(time.Second, next.Sub(k.deps.Clock()))) {
+			return
+		}
+	}
+}
+
+// start plans the first poll of each source: soon, unless an earlier process has left a reading that is still good.
+func (k *Keeper) start(now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, l := range k.links {
+		switch {
+		case !l.asks:
+			l.next = now
+		case !expired(l.status, now, k.terms.maxAge):
+			wait := l.every/2 + rand.N(l.every/2+1)
+			l.next = grid.Earlier(now.Add(wait), end(l.status, k.terms.maxAge))
+		default:
+			l.next = now.Add(rand.N(firstPollWithin))
+		}
+	}
+}
+
+// ask polls one source.
+func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
+	l.asked = true
+	lacks, err := k.fetch(ctx, l, now)
+	if err != nil && ctx.Err() != nil {
+		return // we were stopped: that says nothing about the source
+	}
+	now = k.deps.Clock()
+	k.remember(ctx, l, err, now)
+	err, lacks = l.concealed(err), l.concealed(lacks)
+	log := k.deps.Log.With("zone", k.terms.zone, "quantity", k.terms.quantity, "source", l.name)
+	if err == nil {
+		l.fails = 0
+		l.next = now.Add(jittered(l.every))
+	} else {
+		k.deps.Metrics.rejected.WithLabelValues(string(k.terms.zone), string(k.terms.quantity), l.name,
+			string(dial.ReasonOf(err))).Inc()
+		l.fails++
+		l.next = now.Add(l.pause(err))
+	}
+	said := cmp.Or(err, lacks)
+	k.mu.Lock()
+	changed := told(l.err) != told(said)
+	l.err = said
+	k.mu.Unlock()
+	switch {
+	case !changed:
+	case err != nil:
+		log.Warn("A source of signals failed", "reason", dial.ReasonOf(err), "err", err)
+	case lacks != nil:
+		log.Warn("A source of signals gave less than was asked for", "err", lacks)
+	default:
+		log.Info("A source of signals works")
+	}
+}
+
+// concealed takes the keys of a source out of what it says of a failure: part of that was written by a server, which
+// may repeat what it was asked.
+func (l *link) concealed(err error) error {
+	if err == nil || l.fetcher == nil {
+		return err
+	}
+	text := err.Error()
+	hidden := l.fetcher.Secrets.Conceal(text)
+	if hidden == text {
+		return err
+	}
+	clean := dial.Error{Reason: dial.ReasonOf(err)}
+	if e, ok := errors.AsType[*dial.Error](err); ok {
+		clean = *e
+	}
+	clean.Err = errors.New(hidden)
+	return &clean
+}
+
+// remember has the budget refuse a source for as long as its provider said, or as long as asking again is of no use, so
+// that this holds for a process that starts anew too.
+func (k *Keeper) remember(ctx context.Context, l *link, err error, now time.Time) {
+	e, ok := errors.AsType[*dial.Error](err)
+	if !ok || e.Status == 0 || l.account == "" {
+		return
+	}
+	wait := e.Wait
+	if e.Reason == dial.ReasonAuth {
+		wait = max(wait, l.every, hopelessRetry)
+	}
+	if wait <= maxInPlace {
+		return
+	}
+	if err := k.deps.Calls.Block(ctx, l.account, now.Add(wait), now); err != nil {
+		k.deps.Log.Warn("Could not write down that a source is not to be asked for some time", "source", l.account,
+			"err", err)
+	}
+}
+
+// pause returns how long to wait after a failure.
+func (l *link) pause(err error) time.Duration {
+	wait := min(l.every, firstRetry<<min(l.fails, 10))
+	switch dial.ReasonOf(err) {
+	case dial.ReasonAuth, dial.ReasonKind, dial.ReasonUnit, dial.ReasonAddress:
+		wait = max(l.every, hopelessRetry) // an administrator has to act first
+	case dial.ReasonRate:
+		wait = l.every
+	}
+	if e, ok := errors.AsType[*dial.Error](err); ok {
+		wait = max(wait, e.Wait)
+	}
+	return jittered(wait)
+}
+
+// jittered returns a little more than d, so that those who began together do not go on together.
+func jittered(d time.Duration) time.Duration { return d + rand.N(d/20+1) }
+
+// told is what of an error is worth a line in the log if it was not so before.
+func told(err error) dial.Reason {
+	if err == nil {
+		return ""
+	}
+	return dial.ReasonOf(err)
+}
+
+// fetch asks a source, checks what it says and forecasts from it. A source that panics has failed.
+func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (lacks, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			panics.Note("signal")
+			lacks, err = nil, dial.Refuse(dial.ReasonShape, "reading the answer: %v", p)
+		}
+	}()
+	a, err := l.source.Fetch(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	now = k.deps.Clock() // an answer that took a minute is not from the future
+	present, err := k.terms.check(&a, now)
+	if err != nil {
+		return nil, err
+	}
+	if k.terms.quantity == carbon {
+		if err := l.still.frozen(&a, now); err != nil {
+			return nil, err
+		}
+	}
+	s := k.terms.read(&a, present, now, l.name)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	past := &k.history
+	if a.Ageless { // known already for as long as one likes
+		past = &Track{Span: historySpan}
+	}
+	if l.kind != "typical" { // which is no observation
+		past.add(&a, now)
+	}
+	issued := l.complete(s, past, k.typical, now)
+	l.status, l.issued = s, issued
+	return a.Lacks, nil
+}

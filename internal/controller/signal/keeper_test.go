@@ -1,0 +1,807 @@
+package signal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	prom "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/controller/dial"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
+)
+
+// scripted is a source that says what a test wants it to.
+type scripted struct {
+	name  string
+	fetch func(now time.Time) (Answer, error)
+	asked int
+}
+
+func (s *scripted) Fetch(_ context.Context, now time.Time) (Answer, error) {
+	s.asked++
+	return s.fetch(now)
+}
+
+// hourly is an answer with a value each hour, of which the first is some hours ago.
+func hourly(now time.Time, hoursAgo int, value ...float64) Answer {
+	a := Answer{Step: time.Hour, IssuedAt: now.Truncate(time.Hour)}
+	for i, v := range value {
+		a.Points = append(a.Points, Point{Time: a.IssuedAt.Add(time.Duration(i-hoursAgo) * time.Hour), Value: v})
+	}
+	return a
+}
+
+func staticSource(value float64) v1alpha1.CarbonSource {
+	return v1alpha1.CarbonSource{Static: &v1alpha1.StaticSource{Value: value}}
+}
+
+// chain returns a keeper of scripted sources.
+func chain(t *testing.T, now *time.Time, sources ...*scripted) *Keeper {
+	k := carbonKeeper(t, testDeps(now), staticSource(1))
+	k.links = nil
+	for _, s := range sources {
+		k.links = append(k.links, &link{name: s.name, source: s, every: 15 * time.Minute, asks: true})
+	}
+	return k
+}
+
+// The first source that has said something good is believed until that is too old; then the next one, which is not
+// asked before; and the first again as soon as it recovers.
+func TestFallback(t *testing.T) {
+	now, down := noon, false
+	first := &scripted{name: "first", fetch: func(now time.Time) (Answer, error) {
+		if down {
+			return Answer{}, dial.Refuse(dial.ReasonHTTP, "down")
+		}
+		return hourly(now, 0, 100+float64(now.Hour())/3, 101, 102), nil
+	}}
+	second := &scripted{name: "second", fetch: func(now time.Time) (Answer, error) {
+		return hourly(now, 0, 200+float64(now.Hour())/3, 201, 202), nil
+	}}
+	k := chain(t, &now, first, second)
+	for minute := range 12 * 60 {
+		now = noon.Add(time.Duration(minute) * time.Minute)
+		down = minute >= 60 && minute < 600
+		k.poll(t.Context())
+		want := "first"
+		if minute > 60+100 && minute < 600 { // last good: of 13:00, known at 13:10 or so, too old after 15:00
+			want = "second"
+		}
+		s := k.state(now)
+		if s.Source != want {
+			if minute >= 600 && minute < 620 {
+				continue // the first is polled again within its interval
+			}
+			t.Fatalf("after %d minutes %q is believed (%s), want %q", minute, s.Source, s.LastError, want)
+		}
+		if minute == 100 && (second.asked != 0 || s.Reason != dial.ReasonHTTP || s.LastError != "first: down") {
+			t.Errorf("second was asked %d times; %q", second.asked, s.LastError)
+		}
+		if minute > 630 && s.LastError != "" {
+			t.Fatalf("after %d minutes: %s", minute, s.LastError)
+		}
+	}
+	if second.asked < 20 || second.asked > 35 {
+		t.Errorf("second was asked %d times in 7.5 hours, each quarter of an hour", second.asked)
+	}
+}
+
+// Until the first source has been asked, nobody knows whether the others need to be.
+func TestFirstComesFirst(t *testing.T) {
+	now := noon
+	good := func(now time.Time) (Answer, error) { return hourly(now, 0, 100), nil }
+	for range 20 {
+		now = noon
+		first, second := &scripted{name: "first", fetch: good}, &scripted{name: "second", fetch: good}
+		k := chain(t, &now, first, second)
+		k.start(now)
+		for ; now.Before(noon.Add(2 * firstPollWithin)); now = now.Add(time.Second / 2) {
+			k.poll(t.Context())
+		}
+		if first.asked != 1 || second.asked != 0 {
+			t.Fatalf("the first was asked %d times, the second %d times", first.asked, second.asked)
+		}
+	}
+}
+
+// Nothing that a source does ends the keeper.
+func TestSourcePanics(t *testing.T) {
+	now := noon
+	k := chain(t, &now,
+		&scripted{name: "mad", fetch: func(time.Time) (Answer, error) { panic("mad") }},
+		&scripted{name: "sane", fetch: func(now time.Time) (Answer, error) { return hourly(now, 0, 5), nil }},
+	)
+	k.poll(t.Context())
+	if s := k.state(now); s.Source != "sane" || s.Reason != dial.ReasonShape {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestGoodSignals(t *testing.T) {
+	hour := noon.Truncate(time.Hour)
+	at := func(hours int, v float64) Point {
+		return Point{Time: hour.Add(time.Duration(hours) * time.Hour), Value: v}
+	}
+	answer := func(points ...Point) Answer {
+		return Answer{Step: time.Hour, IssuedAt: newest(points, noon), Points: points}
+	}
+	still := func(v float64, hours int) Answer {
+		var points []Point
+		for i := range hours {
+			points = append(points, at(i-hours+1, v))
+		}
+		return answer(points...)
+	}
+	ahead := still(412, 40) // estimates that are to change are no frozen feed
+	ahead.Points = append(ahead.Points, at(1, 400))
+	for i := range ahead.Points {
+		ahead.Points[i].Estimated = true
+	}
+	estimated := still(412, 24)
+	for i := range estimated.Points {
+		estimated.Points[i].Estimated = true
+	}
+	zone := answer(at(0, 1), at(1, 2))
+	zone.Zone = "de"
+	irregular := Answer{Ageless: true, Points: []Point{at(-5, 1), at(2, 2), at(9, 3)}}
+	for _, c := range []struct {
+		name   string
+		answer Answer
+		first  float64
+		known  int
+	}{
+		{"two hours", answer(at(0, 1), at(1, 2)), 1, 2},
+		{"another case of the zone", zone, 1, 2},
+		{"unsorted", answer(at(2, 3), at(0, 1), at(1, 2)), 1, 3},
+		{"the hour of the clock change twice, alike", answer(at(-1, 5), at(-1, 5), at(0, 1), at(1, 2)), 1, 2},
+		{"a gap in the past", answer(at(-9, 5), at(-3, 6), at(0, 1), at(1, 2)), 1, 2},
+		{"a short gap in the future", answer(at(0, 1), at(1, 2), at(3, 4)), 1, 4},
+		{"a gap of three hours in the future", answer(at(0, 1), at(1, 2), at(5, 4)), 1, 6},
+		{"a longer gap in the future ends what is known", answer(at(0, 1), at(1, 2), at(6, 4)), 1, 2},
+		{"the last hour is not in yet", answer(at(-2, 5), at(-1, 6)), 6, 1},
+		{"constant for less than 6 h", still(412, 6), 412, 1},
+		{"constant, estimated", estimated, 412, 1},
+		{"constant, estimated, with a forecast", ahead, 412, 2},
+		{"constant in whole grams, nearly none", still(24, 30), 24, 1},
+		{"steps that last until the next one", irregular, 1, 16}, // two hours, seven, and seven more
+	} {
+		w := terms{zone: "DE", quantity: carbon, maxAge: 2 * time.Hour}
+		a := c.answer
+		present, err := w.check(&a, noon)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if err := new(standstill).frozen(&a, noon); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		s := w.read(&a, present, noon, "x")
+		if s.Values[0] != c.first || !s.Start.Time.Equal(hour) || s.Step.Duration != time.Hour {
+			t.Errorf("%s: %+v", c.name, s)
+		}
+		if len(s.Values) != c.known {
+			t.Errorf("%s: %d hours are known, want %d", c.name, len(s.Values), c.known)
+		}
+	}
+}
+
+// A feed is seen to stand still over many polls of one value each, and is believed again once it moves. That hour by
+// hour there is a value is part of standing still.
+func TestFrozenOverPolls(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		value     float64
+		every     time.Duration
+		refuse    time.Duration // after; 0: never within three days
+		estimated bool
+	}{
+		{"grams", 412.5, 15 * time.Minute, 6 * time.Hour, false},
+		{"whole grams", 412, 15 * time.Minute, 6 * time.Hour, false},
+		{"few whole grams", 24, 15 * time.Minute, 48 * time.Hour, false},
+		{"few grams", 24.5, 15 * time.Minute, 6 * time.Hour, false},
+		{"nothing", 0, 15 * time.Minute, 6 * time.Hour, false},
+		{"rarely seen", 412, 3 * time.Hour, 0, false},
+		{"estimated grams", 412.5, 15 * time.Minute, 24 * time.Hour, true},
+		{"few whole grams, estimated", 24, 15 * time.Minute, 48 * time.Hour, true},
+		{"estimated, rarely seen", 412, 3 * time.Hour, 0, true},
+	} {
+		var s standstill
+		var refused time.Duration
+		for after := time.Duration(0); after < 72*time.Hour && refused == 0; after += c.every {
+			t0 := noon.Add(after)
+			if s.frozen(&Answer{Points: []Point{{Time: t0, Value: c.value, Estimated: c.estimated}}}, t0) != nil {
+				refused = after
+			}
+		}
+		if refused != c.refuse {
+			t.Errorf("%s: refused after %v, want %v", c.name, refused, c.refuse)
+		}
+		moved := noon.Add(80 * time.Hour)
+		if err := s.frozen(&Answer{Points: []Point{{
+			Time: moved, Value: c.value + 1, Estimated: c.estimated,
+		}}}, moved); err != nil {
+			t.Errorf("%s: moved, but %v", c.name, err)
+		}
+	}
+}
+
+// A feed that stands still from poll to poll is refused by the keeper, and the next source takes over.
+func TestFrozenFeedIsLeft(t *testing.T) {
+	now := noon
+	frozen := &scripted{name: "frozen", fetch: func(now time.Time) (Answer, error) { return hourly(now, 0, 412), nil }}
+	k := chain(t, &now, frozen, &scripted{name: "alive", fetch: func(now time.Time) (Answer, error) {
+		return hourly(now, 0, 300+float64(now.Hour())), nil
+	}})
+	for ; now.Before(noon.Add(9 * time.Hour)); now = now.Add(5 * time.Minute) {
+		k.poll(t.Context())
+		if s := k.state(now); now.Sub(noon) < 5*time.Hour && s.Source != "frozen" {
+			t.Fatalf("after %v: %+v", now.Sub(noon), s)
+		}
+	}
+	if s := k.state(now); s.Source != "alive" || s.Reason != dial.ReasonFrozen {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Without a forecast of the source the typical curve is scaled to the present; with some days of history the best of
+// our models forecasts, with percentiles; a source that forecasts for itself is left alone.
+func TestCompletion(t *testing.T) {
+	now := noon
+	swing := func(t time.Time) float64 { return 300 + 100*float64((t.Hour()+6)%24)/24 + float64(t.YearDay()%3) }
+	days := func(back, ahead int) Answer {
+		var v []float64
+		for h := -back; h <= ahead; h++ {
+			v = append(v, swing(now.Truncate(time.Hour).Add(time.Duration(h)*time.Hour)))
+		}
+		return hourly(now, back, v...)
+	}
+	for _, c := range []struct {
+		name    string
+		answer  Answer
+		model   string // "": one of our models
+		quality energy.Quality
+		ranged  bool
+	}{
+		{"present alone", days(0, 0), "typical", energy.Derived, false},
+		{"with a week of history", days(7*24, 0), "", energy.Derived, true},
+		{"with a week of history and six hours", days(7*24, 6), "src+", energy.Derived, false},
+		{"with its own forecast", days(24, 48), "src", energy.Measured, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := chain(t, &now, &scripted{name: "src", fetch: func(time.Time) (Answer, error) { return c.answer, nil }})
+			k.poll(t.Context())
+			s := k.state(now)
+			if !s.Fresh || s.Quality != c.quality.String() || s.Signal.Series.Len() < 46 ||
+				s.Signal.Series.Value(0) != swing(now) {
+				t.Fatalf("%+v, %d hours", s, s.Signal.Series.Len())
+			}
+			switch {
+			case c.model == "" && (s.ForecastSource == "src" || s.ForecastSource == "typical"):
+				t.Errorf("%q forecast", s.ForecastSource)
+			case c.model == "src+" && !strings.HasPrefix(s.ForecastSource, "src+"), c.model == "src" &&
+				s.ForecastSource != "src":
+				t.Errorf("%q forecast", s.ForecastSource)
+			case c.model == "typical" && !strings.Contains(s.ForecastSource, "typical"):
+				t.Errorf("%q forecast", s.ForecastSource)
+			}
+			if c.ranged && s.Low == nil {
+				t.Error("there are no percentiles")
+			}
+			if c.model == "" {
+				tomorrow := now.Add(24 * time.Hour)
+				if got, want := s.Signal.Series.At(tomorrow), swing(tomorrow); got < want-15 || got > want+15 {
+					t.Errorf("tomorrow is forecast to be %v, want about %v", got, want)
+				}
+			}
+		})
+	}
+}
+
+// What is written down is read again: a restart asks nobody while the last good reading is fresh, and asks soon if not.
+func TestSeed(t *testing.T) {
+	now := noon
+	p := newProvider(t, says("%s", latest("DE", noon.Truncate(time.Hour), "300")))
+	d := testDeps(&now)
+	k := carbonKeeper(t, d, electricityMapsAt(p.URL), staticSource(9))
+	k.start(now)
+	now = now.Add(firstPollWithin)
+	k.poll(t.Context())
+	status, _ := k.Look(now)
+	if status == nil || status.Source != "electricityMaps" || status.Now != 300 || status.Unit != "gCO2e/kWh" ||
+		len(status.Values) < 47 || len(status.Values) > 49 ||
+		!status.Start.Equal(&metav1.Time{Time: noon.Truncate(time.Hour)}) || !status.AsOf.Equal(&status.Start) {
+		t.Fatalf("%+v", status)
+	}
+	given, _ := k.Look(now)
+	given.AsOf.Time = time.Time{} // clients decode answers into what they were given
+	if again, _ := k.Look(now); !again.AsOf.Equal(status.AsOf) {
+		t.Error("what was given is the keeper's own")
+	}
+	asked := p.requests.Load()
+	for i := range 5 {
+		again := carbonKeeper(t, d, electricityMapsAt(p.URL), staticSource(9))
+		again.Seed(status)
+		again.start(now)
+		again.poll(t.Context())
+		written, _ := again.Look(now)
+		if diff := cmp.Diff(status, written); diff != "" {
+			t.Fatalf("restart %d: %s", i, diff)
+		}
+	}
+	if p.requests.Load() != asked {
+		t.Errorf("%d requests after restarts", p.requests.Load()-asked)
+	}
+	now = now.Add(3 * time.Hour)
+	late := carbonKeeper(t, d, electricityMapsAt(p.URL), staticSource(9))
+	late.Seed(status)
+	if late.state(now).Fresh {
+		t.Error("a seed that is too old is believed")
+	}
+	late.start(now)
+	if wait := late.links[0].next.Sub(now); wait > firstPollWithin {
+		t.Errorf("asks after %v", wait)
+	}
+}
+
+// A status is no more trusted than an answer.
+func TestSeedRefuses(t *testing.T) {
+	now := noon
+	hour := metav1.NewTime(noon.Truncate(time.Hour))
+	good := v1alpha1.SignalStatus{
+		Now: 1, Unit: "gCO2e/kWh", Quality: "measured", Source: "electricityMaps", AsOf: &hour, Start: hour,
+		Step: metav1.Duration{Duration: time.Hour}, Values: []float64{1, 2, 3},
+	}
+	for name, spoil := range map[string]func(*v1alpha1.SignalStatus){
+		"": func(*v1alpha1.SignalStatus) {}, "unit": func(s *v1alpha1.SignalStatus) { s.Unit = "EUR/kWh" },
+		"source": func(s *v1alpha1.SignalStatus) { s.Source = "wattTime" }, "negative": func(s *v1alpha1.SignalStatus) {
+			s.Values[1] = -1
+		},
+		"no values": func(s *v1alpha1.SignalStatus) { s.Values = nil }, "no step": func(s *v1alpha1.SignalStatus) {
+			s.Step.Duration = 0
+		},
+		"no step, one value": func(s *v1alpha1.SignalStatus) {
+			s.Step.Duration, s.Values, s.Start.Time = 0, s.Values[:1], noon.Add(time.Minute)
+		},
+		"absurd step": func(s *v1alpha1.SignalStatus) { s.Step.Duration = 1 },
+		"other day":   func(s *v1alpha1.SignalStatus) { s.Start.Time = noon.AddDate(0, 0, -2) },
+		"future":      func(s *v1alpha1.SignalStatus) { s.AsOf = &metav1.Time{Time: noon.Add(time.Hour)} },
+		"ranges":      func(s *v1alpha1.SignalStatus) { s.Low, s.High = []float64{5, 5, 5}, []float64{6, 6, 6} },
+	} {
+		k := carbonKeeper(t, testDeps(&now), electricityMapsAt("https://x.example"))
+		status := good.DeepCopy()
+		spoil(status)
+		k.Seed(status)
+		if got := k.state(now).Fresh; got != (name == "") {
+			t.Errorf("%q: believed is %v", name, got)
+		}
+	}
+	carbonKeeper(t, testDeps(&now), staticSource(1)).Seed(nil)
+}
+
+func TestStatusIsBounded(t *testing.T) {
+	now := noon
+	minutes := Answer{Step: time.Minute, IssuedAt: now}
+	for m := -60; m < 5000; m++ {
+		minutes.Points = append(minutes.Points, Point{
+			Time: now.Add(time.Duration(m) * time.Minute), Value: 100 + float64(m)/7,
+		})
+	}
+	k := chain(t, &now, &scripted{name: "src", fetch: func(time.Time) (Answer, error) { return minutes, nil }})
+	k.poll(t.Context())
+	status, _ := k.Look(now)
+	if len(status.Values) != maxValues || status.Values[8] != 101.1 || status.Now != 100 {
+		t.Errorf("%d values, %v", len(status.Values), status.Values[:9])
+	}
+	if got := rounded(price, []float64{0.123456789, -0.000001}); got[0] != 0.12346 || got[1] != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestPrices(t *testing.T) {
+	now := noon
+	keeper := func(currency string, value float64) *Keeper {
+		k, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{
+			Currency: currency, Sources: []v1alpha1.PriceSource{{Static: &v1alpha1.StaticSource{Value: value}}},
+		}, testDeps(&now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.poll(t.Context())
+		return k
+	}
+	s := keeper("EUR", -0.21).state(now)
+	if s.Unit != "EUR/kWh" || !s.Fresh || s.Signal.Series.At(now) != -0.21 || !s.Signal.AsOf.IsZero() ||
+		s.Quality != energy.Measured.String() || s.Signal.Series.Len() != 48 {
+		t.Errorf("%+v", s)
+	}
+	for currency, fresh := range map[string]bool{"EUR": false, "JPY": true, "HUF": true, "NOK": true} {
+		if s := keeper(currency, 31).state(now); s.Fresh != fresh || !fresh && s.Reason != dial.ReasonRange {
+			t.Errorf("31 %s: %+v", currency, s)
+		}
+	}
+	// Yesterday's auction says nothing about an hour that it has no price for.
+	last := hourly(now, 3, 0.1, 0.2)
+	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(&last,
+		now); err == nil || dial.ReasonOf(err) != dial.ReasonMissing {
+		t.Errorf("a price that has ended: %v", err)
+	}
+	last.Points[1].Time, last.Currency = now.Truncate(time.Hour), "USD"
+	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(&last,
+		now); err == nil || dial.ReasonOf(err) != dial.ReasonUnit {
+		t.Errorf("a price in another currency: %v", err)
+	}
+}
+
+func TestKeeperRefuses(t *testing.T) {
+	now := noon
+	d := testDeps(&now)
+	if _, err := NewCarbonKeeper("DE", new(v1alpha1.CarbonSpec), d); err == nil {
+		t.Error("no source")
+	}
+	if _, err := NewCarbonKeeper("DE", &v1alpha1.CarbonSpec{Sources: []v1alpha1.CarbonSource{{}}}, d); err == nil {
+		t.Error("a source of no kind")
+	}
+	if _, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{Currency: "EUR", Sources: []v1alpha1.PriceSource{{}}},
+		d); err == nil {
+		t.Error("a source of no kind")
+	}
+	d.Calls = nil
+	if _,
+		err := NewCarbonKeeper("DE",
+		&v1alpha1.CarbonSpec{Sources: []v1alpha1.CarbonSource{electricityMapsAt("https://x.example")}}, d); err == nil {
+		t.Error("no budget")
+	}
+}
+
+// ledger is a budget: at most so many requests in any hour.
+type ledger struct {
+	mu      sync.Mutex
+	spent   map[string][]time.Time
+	refused int
+	down    bool
+}
+
+func (*ledger) Block(context.Context, string, time.Time, time.Time) error { return nil }
+
+func (b *ledger) Reserve(_ context.Context, source string, perHour int, now time.Time) (bool, time.Time, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.down {
+		return false, time.Time{}, errors.New("the store is down")
+	}
+	spent := b.spent[source]
+	for len(spent) > 0 && now.Sub(spent[0]) >= time.Hour {
+		spent = spent[1:]
+	}
+	if b.spent[source] = spent; len(spent) >= perHour {
+		b.refused++
+		return false, spent[0].Add(time.Hour), nil
+	}
+	b.spent[source] = append(spent, now)
+	return true, time.Time{}, nil
+}
+
+// wire answers requests without a network, so that time may be virtual.
+type wire func(*http.Request) (*http.Response, error)
+
+func (w wire) RoundTrip(r *http.Request) (*http.Response, error) { return w(r) }
+
+func respond(code int, text string, header ...string) (*http.Response, error) {
+	h := make(http.Header)
+	for i := 0; i+1 < len(header); i += 2 {
+		h.Set(header[i], header[i+1])
+	}
+	return &http.Response{StatusCode: code, Header: h, Body: io.NopCloser(strings.NewReader(text))}, nil
+}
+
+// Ten replicas that crash and start again at random, some with what the last one knew and some without, make no more
+// requests in any hour than the limit allows, with a provider that has them retry.
+func TestCallsPerHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 12
+		var mu sync.Mutex
+		var calls []time.Time
+		dice := rand.New(rand.NewPCG(1, 2))
+		provider := wire(func(r *http.Request) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			calls = append(calls, time.Now())
+			switch n := dice.IntN(10); {
+			case n < 3:
+				return respond(503, "")
+			case n < 4:
+				return respond(429, "", "Retry-After", "5")
+			case n < 5:
+				return nil, errors.New("reset")
+			case !strings.HasSuffix(r.URL.Path, "latest"):
+				return respond(404, "")
+			}
+			return respond(200, latest("DE", time.Now().Truncate(time.Hour), strconv.Itoa(200+dice.IntN(200))))
+		})
+		budget := &ledger{spent: make(map[string][]time.Time)}
+		perHour, every := int32(limit), metav1.Duration{Duration: 5 * time.Minute}
+		source := electricityMapsAt("https://provider.example")
+		source.MaxCallsPerHour, source.Every = &perHour, &every
+		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+		defer cancel()
+		var written *v1alpha1.SignalStatus
+		var replicas sync.WaitGroup
+		for replica := range 10 {
+			own := rand.New(rand.NewPCG(3, uint64(replica)))
+			replicas.Go(func() {
+				for ctx.Err() == nil {
+					d := Deps{Calls: budget, Keys: testKeys{"em": "sesame"}}
+					d.Reach.tweak = func(f *fetcher) { f.HTTP.Transport = provider }
+					k, err := NewCarbonKeeper("DE", &v1alpha1.CarbonSpec{Sources: []v1alpha1.CarbonSource{source}}, d)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if own.IntN(2) == 0 {
+						mu.Lock()
+						k.Seed(written)
+						mu.Unlock()
+					}
+					life, end := context.WithTimeout(ctx, time.Duration(own.IntN(40*60))*time.Second)
+					k.Run(life, func() {
+						mu.Lock()
+						defer mu.Unlock()
+						if status, _ := k.Look(time.Now()); status != nil {
+							written = status
+						}
+					})
+					end()
+				}
+			})
+		}
+		replicas.Wait()
+		for i := range calls {
+			if i >= limit && calls[i].Sub(calls[i-limit]) < time.Hour {
+				t.Fatalf("%d requests within %v", limit+1, calls[i].Sub(calls[i-limit]))
+			}
+		}
+		if len(calls) < 24*limit/2 || budget.refused == 0 || written == nil {
+			t.Errorf("%d requests, %d refused: the limit was not put to a test", len(calls), budget.refused)
+		}
+	})
+}
+
+// Where requests cannot be counted, none is made.
+func TestBudgetDown(t *testing.T) {
+	now := noon
+	p := newProvider(t, says("%s", latest("DE", noon.Truncate(time.Hour), "300")))
+	d := testDeps(&now)
+	budget := &ledger{spent: make(map[string][]time.Time), down: true}
+	d.Calls = budget
+	k := carbonKeeper(t, d, electricityMapsAt(p.URL))
+	k.poll(t.Context())
+	if s := k.state(now); p.requests.Load() != 0 || s.Fresh || s.Reason != dial.ReasonRate {
+		t.Errorf("%d requests, %+v", p.requests.Load(), s)
+	}
+	budget.down = false
+	now = now.Add(time.Hour)
+	p.serve(says("%s", latest("DE", now.Truncate(time.Hour), "300")))
+	if k.poll(t.Context()); !k.state(now).Fresh {
+		t.Errorf("%+v", k.state(now))
+	}
+}
+
+// Run reports what may have changed: the first answer, each new one, and that the last is too old; and it ends when
+// told to.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var value atomic.Int64
+		var down atomic.Bool
+		value.Store(300)
+		d := Deps{Calls: new(endless), Keys: testKeys{"em": "x"}}
+		d.Reach.tweak = func(f *fetcher) {
+			f.HTTP.Transport = wire(func(r *http.Request) (*http.Response, error) {
+				if down.Load() || !strings.HasSuffix(r.URL.Path, "latest") {
+					return respond(503, "")
+				}
+				return respond(200, latest("DE", begin.Truncate(time.Hour), strconv.FormatInt(value.Load(), 10)))
+			})
+		}
+		d.Metrics = NewMetrics(time.Now)
+		k := carbonKeeper(t, d, electricityMapsAt("https://provider.example"))
+		ctx, cancel := context.WithCancel(t.Context())
+		var reports []string
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			k.Run(ctx, func() {
+				s := k.state(time.Now())
+				now := "none"
+				if s.Fresh {
+					now = fmt.Sprint(s.Signal.Series.Value(0))
+				}
+				reports = append(reports, fmt.Sprintf("%v %s %s", time.Since(begin).Round(30*time.Minute), now,
+					s.Reason))
+			})
+		}()
+		bubble.Advance(20 * time.Minute)
+		value.Store(310)
+		bubble.Advance(20 * time.Minute)
+		down.Store(true)
+		bubble.Advance(2 * time.Hour)
+		if n := testutil.CollectAndCount(d.Metrics, "kubenergy_signal_rejected_total"); n != 1 {
+			t.Errorf("%d reasons", n)
+		}
+		cancel()
+		<-done
+		if !slices.Contains(reports, "0s 300 http") || !strings.HasSuffix(reports[len(reports)-1], "none http") {
+			t.Errorf("%q", reports)
+		}
+		if n := testutil.CollectAndCount(d.Metrics, "kubenergy_signal_rejected_total",
+			"kubenergy_signal_age_seconds"); n != 0 {
+			t.Errorf("%d series are left of a keeper that has ended", n)
+		}
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	now := noon
+	d := testDeps(&now)
+	p := newProvider(t, says("%s", latest("DE", noon.Truncate(time.Hour), "300")))
+	k := carbonKeeper(t, d, electricityMapsAt(p.URL))
+	twin := carbonKeeper(t, d, electricityMapsAt(p.URL))
+	paid, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{
+		Currency: "EUR", Sources: []v1alpha1.PriceSource{{Static: &v1alpha1.StaticSource{Value: 0.3}}},
+	}, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []*Keeper{k, twin, paid} {
+		d.Metrics.add(k)
+		k.poll(t.Context())
+	}
+	registry := prom.NewPedanticRegistry()
+	registry.MustRegister(d.Metrics)
+	now = now.Add(10 * time.Second)
+	want := `
+# HELP kubenergy_electricity_price_per_kilowatthour Price of electricity now, in the currency.
+# TYPE kubenergy_electricity_price_per_kilowatthour gauge
+kubenergy_electricity_price_per_kilowatthour{currency="EUR",zone="DE"} 0.3
+# HELP kubenergy_grid_carbon_intensity_grams_per_kilowatthour Carbon intensity of electricity now.
+# TYPE kubenergy_grid_carbon_intensity_grams_per_kilowatthour gauge
+kubenergy_grid_carbon_intensity_grams_per_kilowatthour{quality="derived",signal="average",zone="DE"} 300
+# HELP kubenergy_signal_age_seconds Age of the signal that is believed, by its source's own timestamp; 0 for what does not age.
+# TYPE kubenergy_signal_age_seconds gauge
+kubenergy_signal_age_seconds{quantity="carbon",zone="DE"} 1210
+kubenergy_signal_age_seconds{quantity="price",zone="DE"} 0
+# HELP kubenergy_signal_requests_total Requests made to sources of signals, tries included: ok, or the reason why not.
+# TYPE kubenergy_signal_requests_total counter
+kubenergy_signal_requests_total{outcome="ok",source="electricityMaps"} 4
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil || len(problems) != 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+// A hundred zones with four weeks of hours take little memory.
+func TestMemory(t *testing.T) {
+	now := noon
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	keepers := make([]*Keeper, 100)
+	for i := range keepers {
+		keepers[i] = carbonKeeper(t, testDeps(&now), staticSource(1))
+		src := &scripted{name: "src", fetch: func(time.Time) (Answer, error) {
+			var v []float64
+			for h := range 28 * 24 {
+				v = append(v, 300+100*float64(h%24)/24+float64(h%5))
+			}
+			return hourly(now, len(v)-1, v...), nil
+		}}
+		keepers[i].links[0].source = src
+		keepers[i].poll(t.Context())
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	used := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	if hours := len(keepers[0].history.values) / 12; hours < 28*24-1 || hours > 28*24+1 {
+		t.Errorf("%d hours are remembered", hours)
+	}
+	if used > 10<<20 {
+		t.Errorf("100 zones take %d bytes", used)
+	}
+	t.Logf("100 zones take %d bytes", used)
+	runtime.KeepAlive(keepers)
+}
+
+func TestHistory(t *testing.T) {
+	hour := noon.Truncate(time.Hour)
+	h := Track{Span: historySpan}
+	observe := func(now time.Time, points ...Point) { h.add(&Answer{Points: points, Step: time.Hour}, now) }
+	// Values one by one: the mean of an hour grows with them.
+	for m := 0; m < 180; m += 5 {
+		at := hour.Add(time.Duration(m-180) * time.Minute)
+		observe(at, Point{Time: at, Value: float64(m / 60)})
+	}
+	none := func(time.Time) (float64, bool) { return 0, false }
+	hours := func(s *grid.Series) string {
+		var values []float64
+		for i := range s.Len() {
+			values = append(values, s.Value(i))
+		}
+		return fmt.Sprint(s.Start().Sub(hour), values)
+	}
+	if got := hours(h.hourly(hour, none)); got != "-3h0m0s [0 1 2]" {
+		t.Errorf("one by one: %s", got)
+	}
+	// An answer that begins within an hour says nothing of what was before; what is not past is no history.
+	observe(hour.Add(-time.Minute), Point{Time: hour.Add(-5 * time.Minute), Value: 14},
+		Point{Time: hour.Add(6 * time.Hour), Value: 900})
+	if got := hours(h.hourly(hour.Add(7*time.Hour), none)); got != "-3h0m0s [0 1 3]" {
+		t.Errorf("an answer that begins late: %s", got)
+	}
+	// Short gaps are filled, long ones end what counts, the end is left open, and the future is taken from ahead.
+	h = Track{Span: historySpan}
+	at := func(hours int, v float64) Point {
+		return Point{Time: hour.Add(time.Duration(hours) * time.Hour), Value: v}
+	}
+	observe(hour, at(-20, 1), at(-19, 2), at(-10, 3), at(-7, 4), at(-6, 5))
+	if got := hours(h.hourly(hour, none)); got != "-10h0m0s [3 3 3 4 5]" {
+		t.Errorf("gaps: %s", got)
+	}
+	ahead := func(t time.Time) (float64, bool) { return 7, !t.Before(hour.Add(-2 * time.Hour)) }
+	if got := hours(h.hourly(hour.Add(2*time.Hour), ahead)); got != "-10h0m0s [3 3 3 4 5 5 5 5 7 7 7 7]" {
+		t.Errorf("ahead: %s", got)
+	}
+	// Older ones come later, and the oldest go.
+	observe(hour, at(-30, 8), at(-24*40, 9))
+	observe(hour.Add(27*24*time.Hour), at(24*27, 6))
+	if got := len(h.values); got > int(historySpan/slot) || got < 27*24*12 {
+		t.Errorf("%d values", got)
+	}
+	if new(Track).hourly(hour, none) != nil {
+		t.Error("no history is a series")
+	}
+}
+
+// A century of points takes no longer than what is remembered of it.
+func TestLongHistoriesAreAddedQuickly(t *testing.T) {
+	day := noon.Truncate(24 * time.Hour)
+	a := &Answer{Step: 24 * time.Hour}
+	for i := 36_500; i >= 0; i-- { // the oldest first
+		a.Points = append(a.Points, Point{Time: day.AddDate(0, 0, -i), Value: float64(i)})
+	}
+	machine := kit.WatchMachine(t)
+	h, began := Track{Span: historySpan}, time.Now()
+	h.add(a, noon)
+	if took := time.Since(began); took > 3*time.Second {
+		machine.TooSlow("it took %v", took)
+	}
+	for _, days := range []int{0, 1, 27} {
+		at := noon.AddDate(0, 0, -days)
+		if s := h.During(at, at); s == nil || s.At(at) != float64(days) {
+			t.Errorf("%d days ago: %v", days, s)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package signal
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/forecast"
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+const (
+	horizon    = 48 * time.Hour        // that a signal should be known ahead
+	buildAhead = horizon + 2*time.Hour // so that it still is when the next answer comes
+	nearEnough = horizon - 2*time.Hour // a source that knows as much needs no model of ours
+	maxValues  = 2016                  // of a status
+	tailSpan   = 24 * time.Hour        // for which a forecast is kept where there is no history to make a new one from
+)
+
+// read returns what is believed of a checked answer, as a status from the present on: what the source itself knows
+// ahead, and no more.
+func (w terms) read(a *Answer, present Point, now time.Time, source string) *v1alpha1.SignalStatus {
+	s := &v1alpha1.SignalStatus{
+		Unit: w.unit(), Quality: measured, Source: source, ForecastSource: cmp.Or(a.Model, source),
+	}
+	if !a.Ageless {
+		s.AsOf = &metav1.Time{Time: a.IssuedAt}
+	}
+	if present.Estimated {
+		s.Quality = energy.Estimated.String()
+	}
+	var offset time.Duration   // of the grid from the hour
+	sole := len(a.Points) == 1 // it may be of any moment, and says nothing of the next hour
+	step := a.Step
+	switch {
+	case sole:
+		step = max(step, soleStep)
+	case step == 0:
+		step = commonStep(a.Points)
+	default:
+		offset = time.Duration(a.Points[0].Time.UnixNano() % int64(step))
+	}
+	s.Step.Duration = step
+	s.Start = metav1.NewTime(time.Unix(0, now.UnixNano()-(now.UnixNano()-int64(offset))%int64(step)).UTC())
+	add(s, present)
+	last, ranged := present, true
+	for t := until(s); !sole && t.Before(now.Add(buildAhead)) && len(s.Values) < maxValues; t = t.Add(step) {
+		p, ok := a.at(t)
+		if ok {
+			last = p
+		} else if !a.resumes(t) {
+			break
+		} else {
+			derive(s)
+		}
+		add(s, last)
+		ranged = ranged && last.hasRange()
+	}
+	if !ranged || len(s.Values) == 1 {
+		s.Low, s.High = nil, nil
+	}
+	return s
+}
+
+var measured, derived = energy.Measured.String(), energy.Derived.String()
+
+// derive notes that not all of a status was measured.
+func derive(s *v1alpha1.SignalStatus) {
+	if s.Quality == measured {
+		s.Quality = derived
+	}
+}
+
+// add adds a value, and its percentiles or itself in place of them.
+func add(s *v1alpha1.SignalStatus, p Point) {
+	if !p.hasRange() {
+		p.Low, p.High = p.Value, p.Value
+	}
+	s.Values, s.Low, s.High = append(s.Values, p.Value), append(s.Low, p.Low), append(s.High, p.High)
+}
+
+// until returns the first instant that a status does not know.
+func until(s *v1alpha1.SignalStatus) time.Time {
+	return s.Start.Add(time.Duration(len(s.Values)) * s.Step.Duration)
+}
+
+// index returns the number of the value that holds at t.
+func index(s *v1alpha1.SignalStatus, t time.Time) int {
+	return max(0, int(t.Sub(s.Start.Time)/s.Step.Duration))
+}
+
+// point returns value number i.
+func point(s *v1alpha1.SignalStatus, i int) Point {
+	p := Point{Time: s.Start.Add(time.Duration(i) * s.Step.Duration), Value: s.Values[i]}
+	if s.Low != nil {
+		p.Low, p.High = s.Low[i], s.High[i]
+	}
+	return p
+}
+
+// expired reports whether a status is too old, or says nothing about now.
+func expired(s *v1alpha1.SignalStatus, now time.Time, maxAge time.Duration) bool {
+	return s == nil || now.Before(s.Start.Add(-clockSkew)) || !now.Before(until(s)) ||
+		s.AsOf != nil && now.Sub(s.AsOf.Time) > maxAge
+}
+
+// end returns when a status ceases to be believed.
+func end(s *v1alpha1.SignalStatus, maxAge time.Duration) time.Time {
+	if s.AsOf == nil {
+		return until(s)
+	}
+	return grid.Earlier(until(s), s.AsOf.Add(maxAge))
+}
+
+// resumes reports whether a gap at t is short: a point of the answer begins again within a few steps.
+func (a *Answer) resumes(t time.Time) bool {
+	for range bridged {
+		t = t.Add(a.Step)
+		if _, ok := a.at(t); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// commonStep returns the longest usual step on whose grid all points begin, a minute if there is none.
+func commonStep(points []Point) time.Duration {
+	for _, step := range []time.Duration{time.Hour, 30 * time.Minute, 15 * time.Minute, 5 * time.Minute} {
+		if !slices.ContainsFunc(points, func(p Point) bool { return p.Time.UnixNano()%int64(step) != 0 }) {
+			return step
+		}
+	}
+	return minStep
+}
+
+// complete adds a forecast to a new status of a source where that gave none, or one that is too short, and returns when
+// what is said ahead was forecast. curve is the zone's typical day, or nil.
+func (l *link) complete(s *v1alpha1.SignalStatus, past *Track, curve *forecast.Curve, now time.Time) time.Time {
+	issued := now
+	if s.AsOf != nil {
+		issued = s.AsOf.Time
+	}
+	from, last := until(s), now.Add(buildAhead)
+	if from.Sub(now) >= nearEnough {
+		return issued
+	}
+	next, name, made := l.expected(s, past, curve, now)
+	if next == nil {
+		return issued // nothing is known ahead, and nothing is made up
+	}
+	derive(s)
+	ranged := s.Low != nil
+	if len(s.Values) == 1 {
+		ranged, s.ForecastSource = true, name
+		s.Low, s.High = slices.Clone(s.Values), slices.Clone(s.Values)
+	} else if s.ForecastSource != name {
+		s.ForecastSource += "+" + name
+	}
+	for t := from; t.Before(last) && len(s.Values) < maxValues; t = t.Add(s.Step.Duration) {
+		p, ok := next(t)
+		if !ok {
+			break
+		}
+		ranged = ranged && p.hasRange()
+		add(s, p)
+	}
+	if !ranged {
+		s.Low, s.High = nil, nil
+	}
+	return made
+}
+
+// expected returns what is to be expected after a new status, who says so, and since when: the best of our models on
+// the history; or where that is too short, as it is for a day after a restart, what was expected before, unless that
+// was made long ago or from no more than a typical day; or the typical curve. It is nil if there is nothing of that.
+func (l *link) expected(s *v1alpha1.SignalStatus, past *Track, curve *forecast.Curve,
+	now time.Time,
+) (next func(time.Time) (Point, bool), name string, issued time.Time) {
+	from, last := until(s), now.Add(buildAhead)
+	hours := past.hourly(from, func(t time.Time) (float64, bool) {
+		return s.Values[min(index(s, t), len(s.Values)-1)], !t.Add(time.Hour).Before(s.Start.Time)
+	})
+	if f, err := forecast.Best(hours, from, last.Sub(from)); err == nil {
+		return pointsOf(f), f.Model, now
+	}
+	if before := l.status; before != nil && until(before).After(from) && now.Sub(l.issued) <= tailSpan {
+		name = before.ForecastSource[strings.LastIndexByte(before.ForecastSource, '+')+1:]
+		if name != forecast.TypicalModel {
+			return func(t time.Time) (Point, bool) {
+				if i := index(before, t); !t.Before(before.Start.Time) && i < len(before.Values) {
+					return point(before, i), true
+				}
+				return Point{}, false
+			}, name, l.issued
+		}
+	}
+	if curve == nil {
+		return nil, "", now
+	}
+	known := from.Add(-time.Second) // of the hour of the last known value
+	f, err := forecast.Typical(*curve, s.Values[len(s.Values)-1], known, last.Sub(known))
+	if err != nil {
+		return nil, "", now // its horizon is two days
+	}
+	return pointsOf(f), f.Model, now
+}
+
+// pointsOf returns a forecast point by point.
+func pointsOf(f grid.Forecast) func(time.Time) (Point, bool) {
+	return func(t time.Time) (Point, bool) {
+		p := Point{Time: t, Value: f.Series.At(t)}
+		if f.Low != nil {
+			p.Low, p.High = f.Low.At(t), f.High.At(t)
+		}
+		return p, true
+	}
+}
+
+// rounded keeps as many digits as a value of the quantity has that mean anything.
+func rounded(q quantity, values []float64) []float64 {
+	scale := 10.0
+	if q == price {
+		scale = 1e5
+	}
+	out := make([]float64, len(values))
+	for i, v := range values {
+		out[i] = math.Round(v*scale) / scale
+	}
+	return out
+}

@@ -1,0 +1,132 @@
+package signal
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+// A Track remembers what held, one value for each slot of five minutes: NaN where nothing was known. What is older than
+// Span is forgotten.
+type Track struct {
+	Span time.Duration
+
+	first  int64 // number of the first slot since 1970
+	values []float64
+}
+
+const (
+	// historySpan is what is remembered of a signal to forecast it.
+	historySpan = 28 * 24 * time.Hour
+
+	slot = 5 * time.Minute
+	// bridged is for how many slots, hours of a history or steps of an answer without a value the one before stands in.
+	bridged = 3
+)
+
+func slotOf(t time.Time) int64 { return t.Unix() / int64(slot/time.Second) }
+
+func (t *Track) end() int64 { return t.first + int64(len(t.values)) }
+
+// Note writes down what holds now. A short gap before it is filled: a process that restarts, or a source that pauses
+// for a moment, leaves none.
+func (t *Track) Note(now time.Time, value float64) {
+	at, end := slotOf(now), t.end()
+	if at-end <= bridged && len(t.values) > 0 {
+		for last := t.values[len(t.values)-1]; end < at; end++ {
+			t.set(end, last)
+		}
+	}
+	t.set(at, value)
+}
+
+func (t *Track) set(at int64, value float64) {
+	most := int64(t.Span / slot)
+	switch {
+	case len(t.values) == 0 || at-t.end() >= most:
+		t.first, t.values = at, nil
+	case at < t.end()-most:
+		return
+	case at < t.first:
+		t.values = slices.Concat(slices.Repeat([]float64{math.NaN()}, int(t.first-at)), t.values)
+		t.first = at
+	}
+	for t.end() <= at {
+		t.values = append(t.values, math.NaN())
+	}
+	t.values[at-t.first] = value
+	if over := int64(len(t.values)) - most; over > 0 {
+		t.values = slices.Delete(t.values, 0, int(over))
+		t.first += over
+	}
+}
+
+// During returns what held from one moment to another; nil unless all of it is known.
+func (t *Track) During(start, end time.Time) *grid.Series {
+	from, to := slotOf(start)-t.first, slotOf(end)-t.first
+	if from < 0 || to >= int64(len(t.values)) || to < from {
+		return nil
+	}
+	s, err := grid.NewSeries(time.Unix((t.first+from)*int64(slot/time.Second), 0), slot, t.values[from:to+1])
+	if err != nil { // a series takes no NaN
+		return nil
+	}
+	return s
+}
+
+// add remembers what an answer says of the time up to now.
+func (t *Track) add(a *Answer, now time.Time) {
+	oldest := now.Add(-t.Span)
+	for i, p := range a.Points {
+		for at := grid.Later(p.Time, oldest); !at.After(now) && at.Before(p.Time.Add(a.hold(i))); at = at.Add(slot) {
+			t.set(slotOf(at), p.Value)
+		}
+	}
+}
+
+// hourly returns the mean of each hour from the last long gap on that begins before until; nil if there is none. Hours
+// that were not observed are taken from ahead.
+func (t *Track) hourly(until time.Time, ahead func(time.Time) (float64, bool)) *grid.Series {
+	if len(t.values) == 0 {
+		return nil
+	}
+	var values []float64
+	var start time.Time
+	missing := 0
+	first := time.Unix(t.first*int64(slot/time.Second), 0).UTC()
+	for hour := first.Truncate(time.Hour); hour.Before(until); hour = hour.Add(time.Hour) {
+		value, ok := t.mean(hour)
+		if !ok {
+			value, ok = ahead(hour)
+		}
+		if !ok {
+			missing++
+			continue
+		}
+		if missing > bridged || len(values) == 0 {
+			values, start = values[:0], hour
+		} else if missing > 0 {
+			values = append(values, slices.Repeat(values[len(values)-1:], missing)...)
+		}
+		values, missing = append(values, value), 0
+	}
+	s, err := grid.NewSeries(start, time.Hour, values)
+	if err != nil {
+		return nil // it has no values
+	}
+	return s
+}
+
+// mean returns the mean of what is known of an hour, if anything is.
+func (t *Track) mean(hour time.Time) (float64, bool) {
+	sum, n := 0.0, 0
+	for i := slotOf(hour) - t.first; i < slotOf(hour.Add(time.Hour))-t.first; i++ {
+		if i >= 0 && i < int64(len(t.values)) && !math.IsNaN(t.values[i]) {
+			sum += t.values[i]
+			n++
+		}
+	}
+	return sum / float64(n), n > 0
+}

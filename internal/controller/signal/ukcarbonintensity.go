@@ -1,0 +1,135 @@
+package signal
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/controller/dial"
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+const (
+	ukCarbonIntensityURL  = "https://api.carbonintensity.org.uk"
+	ukCarbonIntensitySlot = 30 * time.Minute
+)
+
+// ukCarbonIntensity is carbonintensity.org.uk: forecasts of half hours, and for the nation, not its regions, what they
+// turned out to be.
+type ukCarbonIntensity struct {
+	spec  *v1alpha1.UKCarbonIntensitySource
+	fetch *fetcher
+
+	past extra
+}
+
+func newUKCarbonIntensity(zone grid.Zone, spec *v1alpha1.UKCarbonIntensitySource, f *fetcher) (Source, error) {
+	if upper := strings.ToUpper(string(zone)); upper != "GB" && upper != "UK" && !strings.HasPrefix(upper, "GB-") &&
+		!strings.HasPrefix(upper, "UK-") {
+		return nil,
+			dial.Refuse(dial.ReasonZone,
+				"the zone is %q: this source knows Great Britain alone, GB or a part of it as in GB-LONDON", zone)
+	}
+	return &ukCarbonIntensity{spec: spec, fetch: f}, nil
+}
+
+// Fetch asks for two days ahead, and at most every two hours for the day past.
+func (s *ukCarbonIntensity) Fetch(ctx context.Context, now time.Time) (Answer, error) {
+	slot := now.Truncate(ukCarbonIntensitySlot)
+	// From the slot before: the service counts the slot in which the moment lies, or the next one.
+	a, err := s.get(ctx, slot.Add(-ukCarbonIntensitySlot), "fw48h")
+	if err != nil {
+		return Answer{}, err
+	}
+	a.Step, a.IssuedAt = ukCarbonIntensitySlot, newest(a.Points, now)
+	var wrong error
+	a.Lacks, wrong = s.past.renew(now, 2*time.Hour, 24*time.Hour, func() (Answer, error) {
+		return s.get(ctx, slot, "pt24h")
+	})
+	a.Points = supplement(a.Points, s.past.Points)
+	return a, wrong
+}
+
+// get asks for the slots before or after a moment.
+func (s *ukCarbonIntensity) get(ctx context.Context, from time.Time, span string) (Answer, error) {
+	path := "/intensity/" + from.UTC().Format("2006-01-02T15:04Z") + "/" + span
+	switch {
+	case s.spec.Postcode != "":
+		path = "/regional" + path + "/postcode/" + s.spec.Postcode
+	case s.spec.RegionID != 0:
+		path = fmt.Sprintf("/regional%s/regionid/%d", path, s.spec.RegionID)
+	}
+	return fetched(ctx, s.fetch, request{url: cmp.Or(s.spec.URL, ukCarbonIntensityURL), path: path}, s.decode)
+}
+
+// ukSlot is a half hour.
+type ukSlot struct {
+	From      instant `json:"from"`
+	To        instant `json:"to"`
+	Intensity struct {
+		Forecast number `json:"forecast"`
+		Actual   number `json:"actual"`
+	} `json:"intensity"`
+}
+
+// ukRegion is what regional answers have around their slots.
+type ukRegion struct {
+	RegionID int32    `json:"regionid"`
+	Postcode string   `json:"postcode"`
+	Data     []ukSlot `json:"data"`
+}
+
+// decode reads an answer: a list of slots for the nation, an object around such a list for a region.
+func (s *ukCarbonIntensity) decode(body []byte) (a Answer, err error) {
+	var text struct {
+		Data json.RawMessage `json:"data"`
+	}
+	if err := decode(body, &text); err != nil {
+		return a, err
+	}
+	if len(text.Data) == 0 {
+		return a, dial.Refuse(dial.ReasonMissing, "the answer has no data")
+	}
+	var region ukRegion
+	if s.spec.Postcode == "" && s.spec.RegionID == 0 {
+		if err := decode(text.Data, &region.Data); err != nil {
+			return a, err
+		}
+	} else if err := s.region(text.Data, &region); err != nil {
+		return a, err
+	}
+	for _, slot := range region.Data {
+		if slot.From.IsZero() || slot.To.Sub(slot.From.Time) != ukCarbonIntensitySlot {
+			return a, dial.Refuse(dial.ReasonTime, "a slot is from %s to %s: want half an hour",
+				slot.From.Format(time.RFC3339), slot.To.Format(time.RFC3339))
+		}
+		value, actual := slot.Intensity.Forecast, slot.Intensity.Actual
+		if actual.set {
+			value = actual
+		}
+		if !value.set {
+			continue // neither is known: a gap
+		}
+		a.Points = append(a.Points, Point{Time: slot.From.Time, Value: value.value, Estimated: !actual.set})
+	}
+	return a, nil
+}
+
+// region reads a regional answer, which must be of the region that was asked for.
+func (s *ukCarbonIntensity) region(data json.RawMessage, into *ukRegion) error {
+	if err := decode(data, into); err != nil {
+		return err
+	}
+	if s.spec.Postcode != "" && !strings.EqualFold(into.Postcode, s.spec.Postcode) {
+		return dial.Refuse(dial.ReasonZone, "the answer is of postcode %.20q, asked was %s", into.Postcode,
+			s.spec.Postcode)
+	}
+	if s.spec.RegionID != 0 && into.RegionID != s.spec.RegionID {
+		return dial.Refuse(dial.ReasonZone, "the answer is of region %d, asked was %d", into.RegionID, s.spec.RegionID)
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package signal
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/controller/dial"
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+const (
+	wattTimeURL    = "https://api.watttime.org"
+	wattTimeSignal = "co2_moer"
+	wattTimeStep   = 5 * time.Minute
+	wattTimeToken  = 25 * time.Minute // tokens hold for 30
+)
+
+// wattTime is WattTime's API v3: the marginal operating emissions rate of a region, as it was and as it is forecast.
+type wattTime struct {
+	spec  *v1alpha1.WattTimeSource
+	fetch *fetcher
+
+	token      string
+	tokenUntil time.Time
+	ahead      extra
+}
+
+// Fetch asks for the day past, which ends at about now, and for two days ahead. Either half of the answer stands alone.
+func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
+	var past extra
+	lacks, wrong := past.renew(now, 0, 0, func() (Answer, error) {
+		return s.get(ctx, now, "/v3/historical", url.Values{
+			"start": {now.Add(-24 * time.Hour).UTC().Format(time.RFC3339)},
+			"end":   {now.UTC().Format(time.RFC3339)},
+		})
+	})
+	if wrong != nil || dial.ReasonOf(lacks) == dial.ReasonAuth && !dial.HasStatus(lacks, http.StatusForbidden) {
+		return Answer{}, cmp.Or(wrong, lacks)
+	}
+	more, wrong := s.ahead.renew(now, 0, 0, func() (Answer, error) {
+		a, err := s.get(ctx, now, "/v3/forecast", url.Values{"horizon_hours": {"48"}})
+		return a.estimated(), err
+	})
+	if more != nil && (lacks != nil || !dial.HasStatus(more, http.StatusForbidden)) {
+		s.ahead.next = now // only a forecast that alone is forbidden is one that the plan does not include
+	}
+	if wrong != nil || len(past.Points)+len(s.ahead.Points) == 0 {
+		return Answer{}, cmp.Or(wrong, more, lacks)
+	}
+	return Answer{
+		Points: supplement(past.Points, s.ahead.Points), Step: wattTimeStep, Marginal: true, Lacks: cmp.Or(more, lacks),
+		IssuedAt: grid.Later(newest(past.Points, now), s.ahead.IssuedAt),
+	}, nil
+}
+
+// get asks once, with a token; and once more with a new one if that is refused.
+func (s *wattTime) get(ctx context.Context, now time.Time, path string, query url.Values) (Answer, error) {
+	query.Set("region", s.spec.Region)
+	query.Set("signal_type", wattTimeSignal)
+	for again := true; ; again = false {
+		if err := s.login(ctx, now); err != nil {
+			return Answer{}, err
+		}
+		a, err := fetched(ctx, s.fetch, request{
+			url: s.url(), path: path, query: query, header: http.Header{"Authorization": {"Bearer " + s.token}},
+		}, s.decode)
+		if !dial.HasStatus(err, http.StatusUnauthorized) {
+			return a, err
+		}
+		if s.token = ""; !again {
+			return Answer{}, err
+		}
+	}
+}
+
+// login gets a token unless there is one.
+func (s *wattTime) login(ctx context.Context, now time.Time) error {
+	if s.token != "" && now.Before(s.tokenUntil) {
+		return nil
+	}
+	key, err := s.fetch.keyFor(s.url(), s.spec.Key)
+	if err != nil {
+		return err
+	}
+	if _, _, ok := strings.Cut(key, ":"); !ok {
+		return dial.Refuse(dial.ReasonAuth, "key %q: want user name and password, separated by a colon", s.spec.Key)
+	}
+	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte(key))
+	var text struct {
+		Token string `json:"token"`
+	}
+	r := request{url: s.url(), path: "/login", header: http.Header{"Authorization": {basic}}}
+	_, err = fetched(ctx, s.fetch, r, func(body []byte) (any, error) { return nil, decode(body, &text) })
+	switch {
+	case err != nil:
+		return err
+	case text.Token == "" || strings.ContainsAny(text.Token, "\r\n"):
+		return dial.Refuse(dial.ReasonAuth, "the login gave no token")
+	}
+	s.token, s.tokenUntil = text.Token, now.Add(wattTimeToken)
+	return nil
+}
+
+func (s *wattTime) url() string { return cmp.Or(s.spec.URL, wattTimeURL) }
+
+// wattTimeText is an answer about a region.
+type wattTimeText struct {
+	Data []struct {
+		PointTime instant `json:"point_time"`
+		Value     number  `json:"value"`
+	} `json:"data"`
+	Meta struct {
+		Region      string  `json:"region"`
+		SignalType  string  `json:"signal_type"`
+		Units       string  `json:"units"`
+		GeneratedAt instant `json:"generated_at"`
+		Seconds     number  `json:"data_point_period_seconds"`
+	} `json:"meta"`
+}
+
+// decode reads an answer, and when a forecast was made.
+func (s *wattTime) decode(body []byte) (Answer, error) {
+	var text wattTimeText
+	if err := decode(body, &text); err != nil {
+		return Answer{}, err
+	}
+	meta := text.Meta
+	var err error
+	switch {
+	case !strings.EqualFold(meta.Region, s.spec.Region):
+		err = dial.Refuse(dial.ReasonZone, "the answer is of region %.40q, asked was %s", meta.Region, s.spec.Region)
+	case meta.SignalType != wattTimeSignal:
+		err = dial.Refuse(dial.ReasonKind, "the answer is of signal %.40q, asked was %s", meta.SignalType,
+			wattTimeSignal)
+	case meta.Units != "lbs_co2_per_mwh":
+		err = dial.Refuse(dial.ReasonUnit, "the unit is %.40q: want lbs_co2_per_mwh", meta.Units)
+	case meta.Seconds.set && meta.Seconds.value != wattTimeStep.Seconds():
+		err = dial.Refuse(dial.ReasonTime, "points are %v seconds apart: want %v", meta.Seconds.value,
+			wattTimeStep.Seconds())
+	case len(text.Data) == 0:
+		err = dial.Refuse(dial.ReasonMissing, "the answer has no values")
+	}
+	if err != nil {
+		return Answer{}, err
+	}
+	a := Answer{IssuedAt: meta.GeneratedAt.Time}
+	for _, p := range text.Data {
+		if p.PointTime.IsZero() {
+			return Answer{}, dial.Refuse(dial.ReasonTime, "a value has no point_time")
+		}
+		if !p.Value.set {
+			return Answer{}, dial.Refuse(dial.ReasonMissing, "the value of %s is null or absent",
+				p.PointTime.Format(time.RFC3339))
+		}
+		a.Points = append(a.Points, Point{Time: p.PointTime.Time, Value: p.Value.value * gramsPerKWhOfPoundsPerMWh})
+	}
+	return a, nil
+}

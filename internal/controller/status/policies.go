@@ -1,0 +1,276 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
+)
+
+// PolicyOptions are what Policies need.
+type PolicyOptions struct {
+	Client   client.Client
+	Defaults policy.Defaults
+	Held     func(namespace string) int // "": in all
+	Shadow   *Shadow
+	Now      func() time.Time
+	Log      *slog.Logger
+}
+
+// Policies fill the status of EnergyPolicies. Admission reads the namespaces in the status of the cluster's policy, so
+// what concerns them is written at once; counts wait.
+type Policies struct {
+	o       PolicyOptions
+	changed atomic.Bool // a spec or a namespace, since the rules were built
+
+	// Of the one goroutine that reconciles.
+	wrote map[types.NamespacedName]time.Time
+	built *rules
+}
+
+// NewPolicies returns a reconciler that has written nothing.
+func NewPolicies(o PolicyOptions) *Policies {
+	return &Policies{o: o, wrote: map[types.NamespacedName]time.Time{}}
+}
+
+// SetUp adds the reconciler to a manager.
+func (p *Policies) SetUp(m manager.Manager) error {
+	spec, whole := p.noticing(predicate.GenerationChangedPredicate{}), p.noticing(predicate.Funcs{})
+	return builder.ControllerManagedBy(m).Named("energypolicy").
+		For(&v1alpha1.EnergyPolicy{}, builder.WithPredicates(spec)).
+		Watches(&v1alpha1.EnergyPolicy{}, handler.EnqueueRequestsFromMapFunc(p.ofPolicy), builder.WithPredicates(spec)).
+		Watches(&v1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofNamespace), builder.WithPredicates(whole)).
+		Complete(p)
+}
+
+// clusterPolicy is the policy of the cluster.
+var clusterPolicy = types.NamespacedName{Namespace: v1alpha1.SystemNamespace, Name: v1alpha1.PolicyName}
+
+// How often counts are looked at, and at most written.
+const (
+	policyLook  = 15 * time.Second
+	policyWrite = 5 * time.Second
+)
+
+// The reasons of the condition Valid.
+const (
+	reasonValid      = "Valid"
+	reasonInvalid    = "Invalid"
+	reasonName       = "Name"                        // of an EnergyPolicy: only one name counts
+	reasonAnnotation = "NamespaceAnnotationsIgnored" // the policy holds, what the namespace says beside it does not
+	reasonNamespaces = "TooManyNamespaces"           // the cluster's policy holds, but admission cannot be told of all
+)
+
+// Reconcile implements [reconcile.Reconciler].
+func (p *Policies) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var own v1alpha1.EnergyPolicy
+	if err := p.o.Client.Get(ctx, request.NamespacedName, &own); err != nil {
+		if apierrors.IsNotFound(err) {
+			delete(p.wrote, request.NamespacedName)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	rules, err := p.rules(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	status := p.status(&own, rules)
+	was := &own.Status
+	urgent := was.ObservedGeneration != status.ObservedGeneration || was.Mode != status.Mode ||
+		!maps.Equal(was.Namespaces, status.Namespaces) || !reflect.DeepEqual(was.Conditions, status.Conditions)
+	if !urgent && was.Held == status.Held && reflect.DeepEqual(was.Shadow, status.Shadow) {
+		return reconcile.Result{RequeueAfter: policyLook}, nil
+	}
+	if wait := p.wrote[request.NamespacedName].Add(policyWrite).Sub(p.o.Now()); wait > 0 && !urgent {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	own.Status = *status
+	again, written, err := Write(ctx, p.o.Client, &own, policyLook)
+	if written {
+		p.wrote[request.NamespacedName] = p.o.Now()
+	}
+	return again, err
+}
+
+// rules are what all policies and namespaces say together.
+type rules struct {
+	view       *kube.View
+	objections map[string]error // what is wrong with what a namespace says beside its policy
+	summary    map[string]v1alpha1.NamespaceSummary
+	untold     int // namespaces that the summary has no room for
+}
+
+// maxNamespaces keeps the status of the cluster's policy, which every write sends whole, from outgrowing an object.
+const maxNamespaces = 2000
+
+// noticing marks the rules as outdated by what it lets pass. Predicates are asked before anything is queued for the
+// same change, so that a policy that is queued for it meets new rules.
+func (p *Policies) noticing(passes predicate.Predicate) predicate.Predicate {
+	return predicate.And(passes, predicate.NewPredicateFuncs(func(client.Object) bool {
+		p.changed.Store(true)
+		return true
+	}))
+}
+
+// rules are built anew only after a change: with a thousand policies that are looked at again and again, it would be
+// all that we do.
+func (p *Policies) rules(ctx context.Context) (*rules, error) {
+	if !p.changed.Swap(false) && p.built != nil {
+		return p.built, nil
+	}
+	built, err := p.build(ctx)
+	if err != nil {
+		p.changed.Store(true)
+		return nil, err
+	}
+	p.built = built
+	return built, nil
+}
+
+func (p *Policies) build(ctx context.Context) (*rules, error) {
+	var all v1alpha1.EnergyPolicyList
+	if err := p.o.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing EnergyPolicies: %w", err)
+	}
+	var namespaces v1.NamespaceList
+	if err := p.o.Client.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	contents := kube.Contents{Defaults: p.o.Defaults}
+	for i := range all.Items {
+		contents.Policies = append(contents.Policies, &all.Items[i])
+	}
+	for i := range namespaces.Items {
+		n := &namespaces.Items[i]
+		contents.Namespaces = append(contents.Namespaces,
+			policy.NamespaceMarks{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
+	}
+	view, err := contents.View()
+	if err != nil {
+		return nil, fmt.Errorf("reading EnergyPolicies: %w", err)
+	}
+	if p.built == nil {
+		p.o.Shadow.inherit(all.Items)
+	}
+	r := &rules{view: view, objections: map[string]error{}}
+	for i := range contents.Namespaces {
+		n := &contents.Namespaces[i]
+		if _, err := policy.ReadNamespace(n); err != nil {
+			r.objections[n.Name] = err
+		}
+	}
+	r.summarise(contents.Namespaces)
+	return r, nil
+}
+
+// status returns what the status of a policy should say now.
+func (p *Policies) status(own *v1alpha1.EnergyPolicy, rules *rules) *v1alpha1.EnergyPolicyStatus {
+	status := &v1alpha1.EnergyPolicyStatus{
+		ObservedGeneration: own.Generation, Conditions: slices.Clone(own.Status.Conditions),
+	}
+	valid := metav1.Condition{
+		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: reasonValid, Message: "the policy holds",
+		ObservedGeneration: own.Generation, LastTransitionTime: metav1.NewTime(p.o.Now()),
+	}
+	if err := policy.ReadPolicy(own); err != nil {
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, reasonInvalid,
+			Bounded("the policy counts as absent: "+err.Error())
+	} else if own.Name != v1alpha1.PolicyName {
+		valid.Status, valid.Reason = metav1.ConditionFalse, reasonName
+		valid.Message = "the policy counts as absent: only the one named " + v1alpha1.PolicyName + " holds"
+	} else if err := rules.objections[own.Namespace]; err != nil {
+		valid.Reason, valid.Message = reasonAnnotation,
+			Bounded("the policy holds; of the namespace's annotations, some do not: "+err.Error())
+	} else if rules.untold > 0 && client.ObjectKeyFromObject(own) == clusterPolicy {
+		valid.Reason = reasonNamespaces
+		valid.Message = fmt.Sprintf("the policy holds; status.namespaces has room for %d namespaces: Jobs of the %d "+
+			"that come last by name are not held",
+			maxNamespaces, rules.untold)
+	}
+	meta.SetStatusCondition(&status.Conditions, valid)
+	if own.Name != v1alpha1.PolicyName {
+		return status
+	}
+	status.Mode, _ = rules.view.Mode(own.Namespace)
+	scope := own.Namespace
+	if client.ObjectKeyFromObject(own) == clusterPolicy {
+		scope = ""
+		status.Namespaces = maps.Clone(rules.summary)
+	}
+	status.Held, status.Shadow = int32(p.o.Held(scope)), p.o.Shadow.status(scope)
+	return status
+}
+
+// summarise collects what admission must know of namespaces: of those that say something, the mode that they name and
+// whether work that says nothing of itself may wait there. The label of the mode alone admission reads itself.
+func (r *rules) summarise(namespaces []policy.NamespaceMarks) {
+	slices.SortFunc(namespaces, func(a, b policy.NamespaceMarks) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range namespaces {
+		n := &namespaces[i]
+		if n.Name == v1alpha1.SystemNamespace {
+			continue
+		}
+		own := r.view.Policies()[n.Name]
+		_, optedIn := r.view.Mode(n.Name)
+		labelled := policy.ModeOf(n.Labels)
+		s := v1alpha1.NamespaceSummary{Mode: labelled, Delays: r.view.Delays(n.Name)}
+		if own != nil {
+			s.Mode = cmp.Or(labelled, own.Spec.Mode)
+		}
+		switch {
+		case !optedIn || own == nil && labelled != "" && !s.Delays:
+		case len(r.summary) >= maxNamespaces:
+			r.untold++
+		default:
+			if r.summary == nil {
+				r.summary = map[string]v1alpha1.NamespaceSummary{}
+			}
+			r.summary[n.Name] = s
+		}
+	}
+}
+
+// ofNamespace returns the policies whose status depends on a namespace: its own, and that of the cluster.
+func ofNamespace(_ context.Context, n client.Object) []reconcile.Request {
+	return []reconcile.Request{
+		{NamespacedName: clusterPolicy},
+		{NamespacedName: types.NamespacedName{Namespace: n.GetName(), Name: v1alpha1.PolicyName}},
+	}
+}
+
+// ofPolicy returns the policies whose status depends on a policy: that of the cluster, and, if it is itself that, all.
+func (p *Policies) ofPolicy(ctx context.Context, own client.Object) []reconcile.Request {
+	if client.ObjectKeyFromObject(own) != clusterPolicy {
+		return []reconcile.Request{{NamespacedName: clusterPolicy}}
+	}
+	var all v1alpha1.EnergyPolicyList
+	if err := p.o.Client.List(ctx, &all); err != nil {
+		p.o.Log.Warn("listing EnergyPolicies: their modes follow that of the cluster later", "error", err)
+	}
+	requests := make([]reconcile.Request, 0, len(all.Items))
+	for i := range all.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+	}
+	return requests
+}

@@ -1,0 +1,192 @@
+package status
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	kit "github.com/kubenergy/kubenergy/internal/controller/controllertest"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
+)
+
+func testShadow(view func() *kube.View, leads func() bool, recorder events.EventRecorder) *Shadow {
+	return NewShadow(ShadowOptions{
+		View: view, Leads: leads, Events: recorder, Signal: func() string { return "average" }, Log: kit.Silent,
+		Registerer: prometheus.NewRegistry(),
+	})
+}
+
+// inShadow runs a test with a shadow that decides, on a fake clock.
+func inShadow(t *testing.T, test func(t *testing.T, s *Shadow, recorder *events.FakeRecorder, leads *bool)) {
+	synctest.Test(t, func(t *testing.T) {
+		view := kit.Valley(t, time.Now())
+		leads := true
+		recorder := events.NewFakeRecorder(100)
+		s := testShadow(func() *kube.View { return view }, func() bool { return leads }, recorder)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			if err := s.Run(ctx); err != nil {
+				t.Error(err)
+			}
+			close(done)
+		}()
+		test(t, s, recorder, &leads)
+		cancel()
+		<-done
+	})
+}
+
+func settle() {
+	bubble.Advance(2 * settleFor)
+}
+
+func TestShadowByMode(t *testing.T) {
+	inShadow(t, func(t *testing.T, s *Shadow, recorder *events.FakeRecorder, _ *bool) {
+		var log strings.Builder
+		s.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		for _, ns := range []string{"off", "shadow", "advise", "enforce", "elsewhere"} {
+			s.Created(kit.Job(ns, "job", time.Now()))
+			s.Created(kit.Pod(ns, "pod", time.Now()))
+		}
+		settle()
+		for ns, want := range map[string]bool{
+			"off": false, "shadow": true, "advise": true, "enforce": false, "elsewhere": false,
+		} {
+			got := s.status(ns)
+			if !want && got != nil {
+				t.Errorf("%s: %+v was counted", ns, got)
+			}
+			if want && (got == nil || got.Decided != 2 || got.Held != 2 || got.SavedGrams <= 0 || got.Last.IsZero()) {
+				t.Errorf("%s: counted %+v, want two", ns, got)
+			}
+		}
+		if all := s.status(""); all.Decided != 4 || all.Held != 4 {
+			t.Errorf("all are %+v", all)
+		}
+		if n := testutil.ToFloat64(s.decisions.WithLabelValues("shadow", "window", outcomeHeld)); n != 2 {
+			t.Errorf("the counter is %v", n)
+		}
+		if !strings.Contains(log.String(), "kind=Pod ") || !strings.Contains(log.String(), "kind=Job ") {
+			t.Errorf("the log names no kinds: %s", &log)
+		}
+		close(recorder.Events)
+		var told []string
+		for e := range recorder.Events {
+			told = append(told, e)
+		}
+		if len(told) != 2 || !strings.Contains(told[0], "would be held until") {
+			t.Errorf("events are %q: want one for each object in mode advise", told)
+		}
+		s.Forget("shadow")
+		if n := testutil.CollectAndCount(s.decisions); n != 1 || s.status("shadow") != nil {
+			t.Errorf("%d series, status %+v after the namespace is gone", n, s.status("shadow"))
+		}
+	})
+}
+
+// Owners are told what they wrote in vain, in any mode: once in a namespace.
+func TestWhatIsWrittenInVainIsToldOnce(t *testing.T) {
+	inShadow(t, func(t *testing.T, s *Shadow, recorder *events.FakeRecorder, _ *bool) {
+		typo := map[string]string{"kubenergy.io/alowed-delay": "6h"}
+		for _, name := range []string{"first", "second"} {
+			j := kit.Job("enforce", name, time.Now())
+			j.Annotations = typo
+			s.Created(j)
+		}
+		template := kit.Job("elsewhere", "template", time.Now())
+		template.Annotations, template.Spec.Template.Annotations = nil, typo
+		s.Created(template)
+		of := kit.Pod("elsewhere", "of", time.Now()) // a Deployment
+		of.Annotations = map[string]string{v1alpha1.AnnotationFinishBy: time.Now().Add(time.Minute).Format(time.RFC3339)}
+		of.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: new(true)}}
+		s.Created(of)
+		nonsense := kit.Job("elsewhere", "nonsense", time.Now())
+		nonsense.Annotations = map[string]string{v1alpha1.AnnotationStrategy: "luck"}
+		s.Created(nonsense)
+		settle()
+		close(recorder.Events)
+		var told []string
+		for e := range recorder.Events {
+			told = append(told, e)
+		}
+		all := strings.Join(told, "\n")
+		if len(told) != 4 || strings.Count(all, "Warning NoEffect") != 4 || !strings.Contains(all, "leaves no time") ||
+			strings.Count(all, "did you mean kubenergy.io/allowed-delay?") != 2 || !strings.Contains(all, `"luck"`) {
+			t.Errorf("told:\n%s", all)
+		}
+	})
+}
+
+func TestShadowLeavesAlone(t *testing.T) {
+	suspended, annotated, urgent := kit.Job("shadow", "suspended", time.Time{}),
+		kit.Job("shadow", "nonsense", time.Time{}), kit.Job("shadow", "urgent", time.Time{})
+	suspended.Spec.Suspend = new(true)
+	annotated.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "soon"}
+	urgent.Annotations = map[string]string{v1alpha1.AnnotationRunNow: "true"}
+	hook, queued := kit.Job("shadow", "hook", time.Time{}), kit.Job("shadow", "queued", time.Time{})
+	hook.Annotations = map[string]string{"helm.sh/hook": "pre-install"}
+	queued.Labels = map[string]string{policy.LabelKueueQueue: "q"}
+	owned := kit.Pod("shadow", "owned", time.Time{})
+	owned.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: new(true)}}
+	inShadow(t, func(t *testing.T, s *Shadow, _ *events.FakeRecorder, leads *bool) {
+		for _, j := range []*batchv1.Job{suspended, annotated, hook, queued, urgent} {
+			j.CreationTimestamp = metav1.Now()
+			s.Created(j)
+		}
+		owned.CreationTimestamp = metav1.Now()
+		s.Created(owned)
+		s.Created(kit.Job("shadow", "older", time.Now().Add(-time.Hour)))
+		s.Created(kit.Job("kube-system", "system", time.Now()))
+		*leads = false
+		s.Created(kit.Job("shadow", "of-the-leader", time.Now()))
+		settle()
+		if got := s.status(""); got == nil || got.Decided != 1 || got.Held != 0 {
+			t.Errorf("counted %+v, want the one that is to run now, as not held", got)
+		}
+	})
+}
+
+// Watches that break bring objects twice, and memory is bounded.
+func TestShadowCountsOnce(t *testing.T) {
+	inShadow(t, func(t *testing.T, s *Shadow, _ *events.FakeRecorder, _ *bool) {
+		j := kit.Job("shadow", "job", time.Now())
+		for range 5 {
+			s.Created(j)
+			settle()
+		}
+		if got := s.status("shadow"); got.Decided != 1 {
+			t.Errorf("counted %+v, want one", got)
+		}
+		bubble.Advance(2 * shadowMemory)
+		s.Created(j)
+		s.Created(kit.Job("shadow", "next", time.Now()))
+		settle()
+		if got := s.status("shadow"); got.Decided != 2 {
+			t.Errorf("counted %+v, want two", got)
+		}
+	})
+}
+
+// New work that finds the queue full is not decided on, and that is counted.
+func TestShadowSaysWhatItLost(t *testing.T) {
+	s := testShadow(func() *kube.View { return &kube.View{} }, func() bool { return true }, nil)
+	for range shadowQueue + 7 {
+		s.Created(kit.Job("shadow", "job", time.Now()))
+	}
+	if n := testutil.ToFloat64(s.missed); n != 7 {
+		t.Errorf("%v were lost, want 7", n)
+	}
+}

@@ -1,0 +1,287 @@
+package zone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	kit "github.com/kubenergy/kubenergy/internal/controller/controllertest"
+)
+
+// oneConfigMap is an API server that holds one object.
+type oneConfigMap struct {
+	client.Client
+	stored *v1.ConfigMap
+}
+
+func (c *oneConfigMap) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if c.stored == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key.Name)
+	}
+	c.stored.DeepCopyInto(into.(*v1.ConfigMap))
+	return nil
+}
+
+func (c *oneConfigMap) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	if c.stored != nil {
+		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "configmaps"}, o.GetName())
+	}
+	o.SetResourceVersion("1")
+	c.stored = o.(*v1.ConfigMap).DeepCopy()
+	return nil
+}
+
+func (c *oneConfigMap) Update(_ context.Context, o client.Object, _ ...client.UpdateOption) error {
+	if o.GetResourceVersion() != c.stored.ResourceVersion {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, o.GetName(), errors.New("changed"))
+	}
+	version, err := strconv.Atoi(o.GetResourceVersion())
+	o.SetResourceVersion(strconv.Itoa(version + 1))
+	c.stored = o.(*v1.ConfigMap).DeepCopy()
+	return err
+}
+
+// Ten replicas that restart all the time, with clocks that are up to half a minute off, make no more calls in any
+// hour than allowed.
+func TestCallsStayWithinTheLimit(t *testing.T) {
+	for _, perHour := range []int{1, 12, 60, 200} {
+		t.Run(strconv.Itoa(perHour), func(t *testing.T) {
+			api := &oneConfigMap{}
+			replicas := make([]*Calls, 10)
+			var granted []time.Time
+			random := rand.New(rand.NewPCG(1, uint64(perHour)))
+			off := make([]time.Duration, len(replicas))
+			for i := range off {
+				off[i] = time.Duration(random.IntN(61)-30) * time.Second
+			}
+			for now := kit.Noon; now.Before(kit.Noon.Add(4 * time.Hour)); now = now.Add(time.Duration(random.IntN(40)) *
+				time.Second) {
+				i := random.IntN(len(replicas))
+				if replicas[i] == nil || random.IntN(5) == 0 {
+					replicas[i] = NewCalls(api, "ns") // restarted
+				}
+				its := now.Add(off[i])
+				ok, next, err := replicas[i].Reserve(t.Context(), "DE/carbon/electricityMaps", perHour, its)
+				switch {
+				case err != nil:
+					t.Fatal(err)
+				case ok:
+					granted = append(granted, now)
+				case !next.After(its) || next.After(its.Add(time.Hour+3*time.Minute)):
+					t.Fatalf("at %v: refused until %v", its, next)
+				}
+			}
+			for i, from := range granted {
+				n := 0
+				for _, at := range granted[i:] {
+					if at.Before(from.Add(time.Hour)) {
+						n++
+					}
+				}
+				if n > perHour {
+					t.Fatalf("%d calls in the hour from %v: want at most %d", n, from, perHour)
+				}
+			}
+			if len(granted) < 3*perHour/2 {
+				t.Errorf("only %d calls in four hours: want about %d", len(granted), 4*perHour)
+			}
+		})
+	}
+}
+
+func TestNoCallThatIsNotWritten(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		funcs interceptor.Funcs
+	}{
+		{"cannot be read", interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey,
+			client.Object, ...client.GetOption,
+		) error {
+			return errors.New("the server is away")
+		}}},
+		{"cannot be created", interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
+			...client.CreateOption,
+		) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, callsName, errors.New("no"))
+		}}},
+		{"another one is always faster", interceptor.Funcs{Create: func(context.Context, client.WithWatch,
+			client.Object, ...client.CreateOption,
+		) error {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, callsName, errors.New("changed"))
+		}}},
+		{"takes too long", interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
+			...client.CreateOption,
+		) error {
+			return context.DeadlineExceeded
+		}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			k := NewCalls(fake.NewClientBuilder().WithInterceptorFuncs(tc.funcs).Build(), "ns")
+			if granted, _, err := k.Reserve(t.Context(), "s", 5, kit.Noon); granted || err == nil {
+				t.Errorf("granted %v, error %v", granted, err)
+			}
+		})
+	}
+}
+
+// Zones that start at once share writes.
+func TestCallsAreWrittenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writes := 0
+		write := func() {
+			time.Sleep(20 * time.Millisecond) // the latency of the fake server
+			writes++
+		}
+		slow := interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				write()
+				return c.Create(ctx, o, opts...)
+			},
+			Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+				write()
+				return c.Update(ctx, o, opts...)
+			},
+		}
+		k := NewCalls(fake.NewClientBuilder().WithInterceptorFuncs(slow).Build(), "ns")
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() {
+				ok, _, err := k.Reserve(t.Context(), fmt.Sprintf("zone-%d/carbon/http", i), 5, kit.Noon)
+				if !ok || err != nil {
+					t.Errorf("zone %d: granted %v, error %v", i, ok, err)
+				}
+			})
+		}
+		all.Wait()
+		if writes > 2 { // that of the first, and one of all that came meanwhile
+			t.Errorf("%d writes for 100 calls", writes)
+		}
+		var m v1.ConfigMap
+		if err := k.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: callsName}, &m); err != nil ||
+			len(m.Data) != 100 {
+			t.Errorf("%d keys, error %v", len(m.Data), err)
+		}
+		// What no longer counts is dropped by the next write.
+		if ok, _, err := k.Reserve(t.Context(), "another", 5, kit.Noon.Add(2*time.Hour)); !ok || err != nil {
+			t.Errorf("granted %v, error %v", ok, err)
+		}
+		if err := k.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: callsName}, &m); err != nil ||
+			len(m.Data) != 1 {
+			t.Errorf("%d keys, error %v", len(m.Data), err)
+		}
+	})
+}
+
+// A leader whose clock runs a day ahead must not silence the source for a day.
+func TestCallsOfAClockThatRanAhead(t *testing.T) {
+	k := NewCalls(fake.NewClientBuilder().Build(), "ns")
+	if ok, _, _ := k.Reserve(t.Context(), "s", 1, kit.Noon.Add(24*time.Hour)); !ok {
+		t.Fatal("the first call was refused")
+	}
+	after := NewCalls(k.client, "ns")
+	if ok, next, err := after.Reserve(t.Context(), "s", 1, kit.Noon); ok || err != nil ||
+		next.After(kit.Noon.Add(time.Hour+2*time.Minute)) {
+		t.Errorf("granted %v until %v, error %v: want a refusal of an hour", ok, next, err)
+	}
+	if ok, _, _ := after.Reserve(t.Context(), "s", 1, kit.Noon.Add(time.Hour+2*time.Minute)); !ok {
+		t.Error("refused an hour later")
+	}
+}
+
+// A replica whose clock is behind leaves what others wrote as it is: moved to its own time, their calls would end to
+// count too early for all.
+func TestCallsOfAClockThatIsBehind(t *testing.T) {
+	api := &oneConfigMap{}
+	ahead, behind := NewCalls(api, "ns"), NewCalls(api, "ns")
+	if ok, _, err := ahead.Reserve(t.Context(), "s", 2, kit.Noon); !ok || err != nil {
+		t.Fatalf("granted %v, error %v", ok, err)
+	}
+	if ok, _, err := behind.Reserve(t.Context(), "s", 2, kit.Noon.Add(-4*time.Minute)); !ok || err != nil {
+		t.Fatalf("granted %v, error %v", ok, err)
+	}
+	if text := api.stored.Data["s"]; !strings.Contains(text, fmt.Sprintf("%d:1", kit.Noon.Unix())) {
+		t.Errorf("the call at kit.Noon is written as %q", text)
+	}
+}
+
+// A pause that a provider asked for outlives the process, takes no call, and ends.
+func TestPausesAreRemembered(t *testing.T) {
+	api := &oneConfigMap{}
+	block := func(until, now time.Time) {
+		t.Helper()
+		if err := NewCalls(api, "ns").Block(t.Context(), "s", until, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(now time.Time, granted bool, until time.Time) {
+		t.Helper()
+		ok, next, err := NewCalls(api, "ns").Reserve(t.Context(), "s", 3, now)
+		if err != nil || ok != granted || !granted && !next.Equal(until) {
+			t.Errorf("at %v: granted %v, next %v, error %v; want %v and %v", now, ok, next, err, granted, until)
+		}
+	}
+	want(kit.Noon, true, time.Time{})
+	block(kit.Noon.Add(2*time.Hour), kit.Noon)
+	want(kit.Noon.Add(time.Minute), false, kit.Noon.Add(2*time.Hour))
+	block(kit.Noon.Add(90*time.Minute+time.Millisecond), kit.Noon.Add(2*time.Minute)) // the last word counts
+	want(kit.Noon.Add(time.Hour), false, kit.Noon.Add(90*time.Minute+time.Second))
+	// Another source's write keeps a pause beside which no call counts any more.
+	if ok, _, err := NewCalls(api, "ns").Reserve(t.Context(), "other", 3, kit.Noon.Add(85*time.Minute)); !ok ||
+		err != nil {
+		t.Errorf("granted %v, error %v", ok, err)
+	}
+	want(kit.Noon.Add(85*time.Minute), false, kit.Noon.Add(90*time.Minute+time.Second))
+	want(kit.Noon.Add(91*time.Minute), true, time.Time{})
+	block(kit.Noon.Add(4*time.Hour), kit.Noon.Add(2*time.Hour))
+	block(time.Time{}, kit.Noon.Add(2*time.Hour))
+	want(kit.Noon.Add(2*time.Hour), true, time.Time{})
+	// By a clock that was ten days ahead.
+	block(kit.Noon.Add(241*time.Hour), kit.Noon.Add(240*time.Hour))
+	want(kit.Noon, false, kit.Noon.Add(24*time.Hour))
+	want(kit.Noon.Add(time.Hour), false, kit.Noon.Add(24*time.Hour))
+	want(kit.Noon.Add(24*time.Hour), true, time.Time{})
+}
+
+func TestCallsKey(t *testing.T) {
+	seen := map[string]string{}
+	for _, name := range []string{
+		"DE/carbon/http", "DE_carbon_http", "DE.carbon.http", "DE/carbon/http-2", strings.Repeat("x", 300),
+		strings.Repeat("x", 301), "ü",
+	} {
+		key := callsKey(name)
+		if other, taken := seen[key]; taken {
+			t.Errorf("%q and %q have the same key", name, other)
+		}
+		seen[key] = name
+		if len(key) > 253 ||
+			strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") != "" {
+			t.Errorf("%q is no key of a ConfigMap", key)
+		}
+	}
+}
+
+func TestCallLogOfStrangers(t *testing.T) {
+	for _, text := range []string{
+		"", "x", "until=", "until=x", "until=5", "1:1", ":", "9999999999999999999:1",
+		fmt.Sprintf("%d:-5", kit.Noon.Unix()),
+		fmt.Sprintf("%d:0", kit.Noon.Unix()),
+	} {
+		if b := readCallLog(text, kit.Noon); b.until != 0 || len(b.calls) != 0 {
+			t.Errorf("%q reads as %v", text, b)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package zone
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	kit "github.com/kubenergy/kubenergy/internal/controller/controllertest"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+func constant(t *testing.T, value float64) grid.Signal {
+	t.Helper()
+	s, err := grid.Constant(kit.Noon.Add(-100*time.Hour), 1000*time.Hour, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return grid.Signal{Series: s}
+}
+
+// When a GridZone asks for another kind of carbon intensity, or another currency, what was recorded is of no use any
+// more, and nothing is recorded until the signals are of that kind.
+func TestHistoryNeverMixesUnits(t *testing.T) {
+	viewOf := func(value float64, units map[string]kube.Units) *kube.View {
+		t.Helper()
+		c := kube.Contents{Units: units}
+		for name := range units {
+			c.Sites = append(c.Sites, &sched.Site{
+				Name: name, Carbon: constant(t, value), Price: constant(t, value),
+			})
+		}
+		v, err := c.View()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	home := func(value float64, is kube.Units) *kube.View { return viewOf(value, map[string]kube.Units{"home": is}) }
+	h := NewHistory(nil)
+	average := kube.Units{Currency: "EUR"}
+	units := average // of the view
+	know := func(from, to time.Time) (carbon, price *grid.Series) {
+		c, p := h.during("home", units, from, to)
+		return c.Series, p.Series
+	}
+	h.Sample(home(100, kube.Units{Currency: "EUR", Behind: true}), kit.Noon.Add(-10*time.Minute))
+	h.Sample(home(100, average), kit.Noon)
+	now := kit.Noon.Add(10 * time.Minute)
+	h.Sample(home(100, average), now)
+	if c, p := know(kit.Noon, now); c == nil || p == nil || Signal(home(100, average)) != "average" {
+		t.Fatal("not recorded")
+	}
+	if c, _ := know(kit.Noon.Add(-10*time.Minute), now); c != nil {
+		t.Error("recorded before it was known of which kind it is")
+	}
+	// The spec has changed otherwise: the signals are of the kind that they were.
+	h.Sample(home(100, kube.Units{Currency: "EUR", Behind: true}), now.Add(5*time.Minute))
+	now = now.Add(5 * time.Minute)
+	if c, _ := know(kit.Noon, now); c == nil {
+		t.Error("not recorded after a change of something else")
+	}
+	marginal := kube.Units{Marginal: true, Currency: "EUR"}
+	units = marginal // between two samples
+	if c, p := know(kit.Noon, now); c != nil || p == nil {
+		t.Error("the average is told as marginal, or prices are forgotten with it")
+	}
+	for range 2 { // the status still has the average
+		h.Sample(home(100, kube.Units{Marginal: true, Currency: "EUR", Behind: true}), now.Add(time.Second))
+	}
+	if c, p := know(now, now.Add(time.Second)); c != nil || p == nil {
+		t.Error("the average was recorded as marginal, or prices were forgotten with it")
+	}
+	now = now.Add(10 * time.Minute)
+	h.Sample(home(700, marginal), now)
+	if c, _ := know(now, now.Add(time.Second)); c == nil || c.At(now) != 700 {
+		t.Error("the marginal intensity is not recorded")
+	}
+	if c, _ := know(kit.Noon, now); c != nil {
+		t.Error("one track holds both")
+	}
+	if got := Signal(viewOf(1, map[string]kube.Units{"home": marginal, "other": average})); got != "mixed" {
+		t.Errorf("together the zones are %s", got)
+	}
+	units = kube.Units{Marginal: true, Currency: "USD"}
+	if _, p := know(now.Add(-10*time.Minute), now); p != nil {
+		t.Error("prices in euros are told as dollars")
+	}
+	h.Sample(home(700, units), now)
+	if _, p := know(now.Add(-10*time.Minute), now); p != nil {
+		t.Error("prices in euros are believed to be dollars")
+	}
+}
+
+func TestHistory(t *testing.T) {
+	track := newTrack()
+	note := func(value float64, now time.Time) { track.Note(now, value) }
+	for i := range 12 {
+		note(float64(i), kit.Noon.Add(time.Duration(i)*5*time.Minute))
+	}
+	got := track.During(kit.Noon.Add(10*time.Minute), kit.Noon.Add(20*time.Minute))
+	if got == nil || got.At(kit.Noon.Add(12*time.Minute)) != 2 || got.At(kit.Noon.Add(19*time.Minute)) != 3 {
+		t.Errorf("known %v", got)
+	}
+	for name, w := range map[string][2]time.Duration{
+		"before": {-time.Hour, time.Minute}, "after": {50 * time.Minute, 2 * time.Hour},
+		"reversed": {time.Minute * 30, time.Minute * 20},
+	} {
+		if track.During(kit.Noon.Add(w[0]), kit.Noon.Add(w[1])) != nil {
+			t.Errorf("%s: known", name)
+		}
+	}
+	// A short gap is bridged, a long one is a gap.
+	note(20, kit.Noon.Add(70*time.Minute))
+	if got := track.During(kit.Noon, kit.Noon.Add(70*time.Minute)); got == nil ||
+		got.At(kit.Noon.Add(65*time.Minute)) != 11 {
+		t.Errorf("after a short gap: known %v", got)
+	}
+	note(30, kit.Noon.Add(3*time.Hour))
+	if track.During(kit.Noon, kit.Noon.Add(3*time.Hour)) != nil {
+		t.Error("a gap of two hours is known")
+	}
+	if track.During(kit.Noon.Add(3*time.Hour), kit.Noon.Add(3*time.Hour+time.Minute)) == nil {
+		t.Error("what follows the gap is not known")
+	}
+	// However long it runs, it remembers no more than three days.
+	start, last := kit.Noon.Add(4*time.Hour), time.Time{}
+	for i := range 3 * int(remembered/time.Minute) / 5 {
+		last = start.Add(time.Duration(i) * 5 * time.Minute)
+		note(1, last)
+	}
+	if from := last.Add(-remembered); track.During(from, last) != nil ||
+		track.During(from.Add(5*time.Minute), last) == nil {
+		t.Error("more or less than three days are remembered")
+	}
+	note(1, kit.Noon.Add(20000*time.Hour))
+	if track.During(last, last) != nil {
+		t.Error("what was years ago is remembered")
+	}
+}
+
+// What is forecast of an hour is held against what it turned out to be: by how far ahead, once for each hour, and only
+// where all of the hour is known.
+func TestErrorsOfForecasts(t *testing.T) {
+	r := prometheus.NewRegistry()
+	h := NewHistory(r)
+	view := func(now time.Time, marginal bool, ahead ...float64) *kube.View { // forecast from now on, one value an hour
+		t.Helper()
+		s, err := grid.NewSeries(now.Truncate(time.Hour), time.Hour, ahead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := kube.Contents{
+			Units: map[string]kube.Units{"home": {Currency: "EUR", Marginal: marginal}},
+			Sites: []*sched.Site{{Name: "home", Zone: "DE", Carbon: grid.Signal{Series: s}}},
+		}
+		v, err := c.View()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	errors := func() map[string][2]float64 {
+		t.Helper()
+		families, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string][2]float64{}
+		for _, f := range families {
+			for _, m := range f.Metric {
+				if m.Label[1].GetValue() != "DE" {
+					t.Errorf("of zone %q", m.Label[1].GetValue())
+				}
+				all[m.Label[0].GetValue()] = [2]float64{
+					float64(m.Summary.GetSampleCount()), math.Round(m.Summary.GetSampleSum()*1e6) / 1e6,
+				}
+			}
+		}
+		return all
+	}
+	pass := func(from time.Time, d time.Duration, v *kube.View) {
+		for now := from; now.Before(from.Add(d)); now = now.Add(time.Minute) {
+			h.Sample(v, now)
+		}
+	}
+	noon := kit.Noon
+	// At noon it is said: 100 now, 300 from 13:00, and 200 from 18:00 for an hour. From 13:00 on 200 holds.
+	pass(noon, time.Hour, view(noon, false, 100, 300, 300, 300, 300, 300, 200))
+	pass(noon.Add(time.Hour), 7*time.Hour, view(noon.Add(time.Hour), false, 200, 200, 200, 200, 200, 200, 200))
+	want := map[string][2]float64{"1h": {6, 0.5}, "6h": {1, 0}} // of 13:00 300 instead of 200; then right
+	if diff := cmp.Diff(want, errors()); diff != "" {
+		t.Errorf("by 20:00 (-want +got):\n%s", diff)
+	}
+	// Signals are away for half of an hour of which something was said: nothing is known of it.
+	pass(noon.Add(8*time.Hour), 30*time.Minute, view(noon.Add(8*time.Hour), false, 200, 400, 400))
+	pass(noon.Add(9*time.Hour+30*time.Minute), 31*time.Minute, view(noon.Add(9*time.Hour), false, 200, 400))
+	if got := errors()["1h"]; got[0] > 7 || got[1] > 0.5 {
+		t.Errorf("with an hour that is not known: %v", got)
+	}
+	// The other kind of intensity is not what was forecast.
+	before := errors()["1h"]
+	pass(noon.Add(10*time.Hour+time.Minute), 2*time.Hour, view(noon.Add(10*time.Hour), true, 700, 700))
+	if got := errors()["1h"]; got[1] != before[1] {
+		t.Errorf("the average was held against the marginal: %v after %v", got, before)
+	}
+	empty, err := (&kube.Contents{}).View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Sample(empty, noon.Add(20*time.Hour))
+	if got := errors(); len(got) > 0 {
+		t.Errorf("the zone is gone, and %v is left", got)
+	}
+}

@@ -1,0 +1,753 @@
+package dashboard_test
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/html"
+
+	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+)
+
+var now = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+
+// demo plays the demo as simulate does, and returns what it writes, and the folder.
+func demo(t *testing.T) (*report.Report, string) {
+	t.Helper()
+	file, err := sim.ReadFile("../../scenarios/demo/scenario.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := file.LoadContext(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results []*sim.Result
+	for _, s := range []*sim.Scenario{s.StayingAwake(), s} {
+		for _, name := range []string{"least-allocated", "energy", "carbon+window"} {
+			strategy, err := sched.ByName(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := sim.Run(t.Context(), s, name, strategy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			results = append(results, r)
+		}
+	}
+	if _, err := sim.Align(results...); err != nil {
+		t.Fatal(err)
+	}
+	summary, dir := report.New(file, results), t.TempDir()
+	if _, err := dashboard.NewResults(summary, results).Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	return summary, dir
+}
+
+// site is a server, and a browser that has opened its address.
+type site struct {
+	t      *testing.T
+	url    string
+	key    string
+	client *http.Client
+}
+
+func serve(t *testing.T, source dashboard.Source) *site {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := dashboard.NewServer(source, listener.Addr(), func() time.Time { return now })
+	server := httptest.NewUnstartedServer(page.Handler())
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(server.Close)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t, server.URL, page.Address(), &http.Client{Jar: jar}}
+	answer, err := s.client.Get(s.key)
+	if err != nil || answer.StatusCode != http.StatusOK || answer.Request.URL.RawQuery != "" {
+		t.Fatalf("%v: %+v, want the page at an address without the secret", err, answer)
+	}
+	_ = answer.Body.Close()
+	return s
+}
+
+func folder(t *testing.T, dir string) *dashboard.Folder {
+	t.Helper()
+	f, err := dashboard.OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (s *site) get(path string) (status int, header http.Header, body string) {
+	s.t.Helper()
+	answer, err := s.client.Get(s.url + path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer.StatusCode, answer.Header, string(data)
+}
+
+// text returns what a person reads on a page, and checks that the page does what its policy allows, and no more.
+func (s *site) text(path string) string {
+	s.t.Helper()
+	status, header, body := s.get(path)
+	if status != http.StatusOK {
+		s.t.Fatalf("%s: %d: %s", path, status, body)
+	}
+	policy := header.Get("Content-Security-Policy")
+	if !strings.HasPrefix(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+		s.t.Errorf("%s: the policy is %q", path, policy)
+	}
+	root, err := html.Parse(strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var b strings.Builder
+	drawn := 0
+	var walk func(n *html.Node, inSVG bool)
+	walk = func(n *html.Node, inSVG bool) {
+		switch n.Type {
+		case html.TextNode:
+			b.WriteString(n.Data)
+		case html.ElementNode:
+			if inSVG {
+				drawn++
+			}
+			s.checkElement(path, n)
+		}
+		for c := n.FirstChild; c != nil; c = c.NextSibling {
+			walk(c, inSVG || n.Data == "svg")
+		}
+		if n.Type == html.ElementNode && !inSVG {
+			b.WriteString(" ")
+		}
+	}
+	walk(root, false)
+	if drawn > 1500 {
+		s.t.Errorf("%s has %d elements of SVG, more than 1500", path, drawn)
+	}
+	return strings.Join(strings.Fields(strings.ReplaceAll(b.String(), "\u00a0", " ")), " ")
+}
+
+// checkElement finds what the policy forbids, and what leads elsewhere.
+func (s *site) checkElement(path string, n *html.Node) {
+	if n.Data == "style" || n.Data == "script" && n.FirstChild != nil {
+		s.t.Errorf("%s has an inline %s", path, n.Data)
+	}
+	for _, a := range n.Attr {
+		local := a.Key == "href" || a.Key == "src" || a.Key == "action"
+		if a.Key == "style" || strings.HasPrefix(a.Key, "on") || local && !regexp.MustCompile(`^[/#?]`).MatchString(a.Val) ||
+			strings.HasPrefix(a.Val, "//") {
+			s.t.Errorf(`%s: <%s %s="%.80s">`, path, n.Data, a.Key, a.Val)
+		}
+	}
+}
+
+// want finds what a page must say.
+func (s *site) want(path string, texts ...string) {
+	s.t.Helper()
+	said := s.text(path)
+	for _, text := range texts {
+		if !strings.Contains(said, text) {
+			s.t.Errorf("%s does not say %q:\n%.3000s", path, text, said)
+		}
+	}
+}
+
+// The page of a folder says what the summary of the same runs says.
+func TestPageOfAFolder(t *testing.T) {
+	summary, dir := demo(t)
+	s := serve(t, folder(t, dir))
+	last := &summary.Runs[5]
+	saved := fmt.Sprintf("%.3f kgCO2e", summary.Runs[0].EmissionsKg-last.EmissionsKg)
+	s.want("/", saved, fmt.Sprintf("%.2f kWh", last.EnergyKWh), "100 % of energy", "91 Jobs were held; 0 starts too late",
+		"SYNTHETIC: lowest 154 at 1 Jun 12:00", "least-allocated, machines stay on would have drawn 27.20 kWh")
+	s.want("/savings", saved, "Sleep", "Placement", "Timing")
+	s.want("/compare", "least-allocated, machines stay on", "carbon+window, machines sleep")
+	if _, _, body := s.get("/decisions?q=demo-005"); !strings.Contains(body, `href="/job?kind=job`) {
+		t.Error("a Job among the decisions is no link")
+	}
+	s.want("/decisions?q=demo-005", "place", "demo-005", "2 decisions, of 371 known")
+	if _, _, body := s.get("/decisions"); strings.Contains(body, "/decision?") {
+		t.Error("decisions of a folder lead to snapshots that are not kept")
+	}
+	if status, _, body := s.get("/?run=9"); status != http.StatusNotFound ||
+		!strings.Contains(body, "there is no run 9: the folder holds 6 runs, the last of which is 5") {
+		t.Errorf("a run that is not there: %d: %s", status, body)
+	}
+	if text := s.text("/decisions?action=hold"); strings.Contains(text, "kWh") || !strings.Contains(text, "start why") {
+		t.Errorf("columns without anything are shown: %.300s", text)
+	}
+	s.want("/how", "One run has no interval", "the scenario's file")
+	s.want("/?run=0", "This run is the baseline")
+	s.want("/?from=2026-06-01T11:00:00Z&to=2026-06-01T14:00:00Z", "show all")
+	for _, path := range []string{
+		"/?run=x", "/?from=yesterday", "/?from=2026-06-02&to=2026-06-01", "/csv?of=x",
+		"/model.json?view=x", "/job?kind=node&name=x", "/decision?id=x&at=x",
+	} {
+		if status, _, body := s.get(path); status != http.StatusBadRequest {
+			t.Errorf("%s: %d: %s", path, status, body)
+		}
+	}
+	if status, _, _ := s.get("/act?do=run-now&kind=job&name=demo-005"); status != http.StatusForbidden {
+		t.Errorf("a folder can be acted on: %d", status)
+	}
+}
+
+// What the band of watts stacks is, over time, what the run used.
+func TestWattsAddUp(t *testing.T) {
+	summary, dir := demo(t)
+	for i := range summary.Runs {
+		m, err := folder(t, dir).Model(t.Context(), dashboard.Query{Run: i})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum, asleep float64
+		for k := range m.Power.Points {
+			w := &m.Power.Points[k]
+			until := m.Power.Until
+			if k+1 < len(m.Power.Points) {
+				until = m.Power.Points[k+1].At
+			}
+			sum += w.Total() * until.Sub(w.At).Hours() / 1000
+			asleep += w.Asleep
+			if w.Dynamic < 0 || w.Idle < 0 || w.Asleep < 0 {
+				t.Fatalf("run %d: %+v", i, w)
+			}
+		}
+		if want := summary.Runs[i].EnergyKWh; math.Abs(sum-want) > 1e-6*want {
+			t.Errorf("%s: the band holds %v kWh, the run used %v", m.Runs[i], sum, want)
+		}
+		if sleeps := summary.Runs[i].EmptyNodes == sim.EmptyNodesSleep; sleeps != (asleep > 0) {
+			t.Errorf("%s: %v W asleep", m.Runs[i], asleep)
+		}
+		steps := 0.0
+		for _, step := range m.Saved.Steps {
+			steps += step.Value
+		}
+		if i > 0 && math.Abs(steps-m.Saved.Emissions.Saved) > 1e-9 {
+			t.Errorf("%s: the steps are %v, saved were %v", m.Runs[i], steps, m.Saved.Emissions.Saved)
+		}
+	}
+}
+
+// A Job's page says when it ran and why not before, and what more time would have brought.
+func TestPageOfAJob(t *testing.T) {
+	_, dir := demo(t)
+	s := serve(t, folder(t, dir))
+	m, err := folder(t, dir).Model(t.Context(), dashboard.Query{Run: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range m.Jobs {
+		j := &m.Jobs[i]
+		if j.PlannedStart == nil {
+			continue
+		}
+		s.want("/job?run=5&kind=job&name="+url.QueryEscape(j.Name), j.Name, "held until", j.Node,
+			"With the allowed delay of", "least-allocated, machines stay on")
+		status, _, body := s.get("/search?run=5&q=" + url.QueryEscape(j.Name))
+		if status != http.StatusOK || !strings.Contains(body, "The start within other allowed delays") {
+			t.Errorf("searching for %s: %d", j.Name, status)
+		}
+		break
+	}
+	if status, _, _ := s.get("/job?kind=job&name=none"); status != http.StatusNotFound {
+		t.Errorf("a job that is not there: %d", status)
+	}
+}
+
+// The server answers only the browser that was given the secret, and a secret is good for once.
+func TestGuard(t *testing.T) {
+	_, dir := demo(t)
+	s := serve(t, folder(t, dir))
+	for name, change := range map[string]func(*http.Request){
+		"no cookie": func(r *http.Request) { r.Header.Del("Cookie") },
+		"another cookie": func(r *http.Request) {
+			name, _, _ := strings.Cut(r.Header.Get("Cookie"), "=")
+			r.Header.Set("Cookie", name+"=x")
+		},
+		"the secret again":    func(r *http.Request) { r.Header.Del("Cookie"); r.URL, _ = url.Parse(s.key) },
+		"a name that rebinds": func(r *http.Request) { r.Host = "evil.example:80" },
+		"another port":        func(r *http.Request) { r.Host = "127.0.0.1:1" },
+		"another origin":      func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") },
+		"no origin to tell":   func(r *http.Request) { r.Header.Set("Origin", "null") },
+		"a foreign script": func(r *http.Request) {
+			r.Header.Set("Sec-Fetch-Site", "cross-site")
+			r.Header.Set("Sec-Fetch-Mode", "no-cors")
+		},
+	} {
+		r, err := http.NewRequest(http.MethodGet, s.url+"/model.json", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range s.client.Jar.Cookies(r.URL) {
+			r.AddCookie(c)
+		}
+		change(r)
+		answer, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusForbidden && answer.StatusCode != http.StatusMisdirectedRequest ||
+			strings.Contains(string(data), "demo") {
+			t.Errorf("%s: %d: %.100s", name, answer.StatusCode, data)
+		}
+	}
+	if status, _, _ := s.get("/model.json"); status != http.StatusOK {
+		t.Errorf("the browser itself: %d", status)
+	}
+}
+
+// fixed is a source of one model.
+type fixed struct{ model dashboard.Model }
+
+func (f *fixed) Origin(context.Context, dashboard.Query, string, string) (*dashboard.Origin, error) {
+	return nil, nil
+}
+
+func (f *fixed) Live() bool { return true }
+
+func (f *fixed) Model(context.Context, dashboard.Query) (*dashboard.Model, error) {
+	return &f.model, nil
+}
+
+func (f *fixed) Job(_ context.Context, _ dashboard.Query, kind, namespace, name string) (*dashboard.JobView, error) {
+	return &dashboard.JobView{Now: now, Explanation: dashboard.Explanation{
+		Object: kind, Namespace: namespace, Name: name, State: "held", Sentence: name, Warnings: []string{name},
+	}}, nil
+}
+
+func (f *fixed) Decision(context.Context, dashboard.Query, *ledger.Record) (*ledger.Record, error) {
+	return nil, nil
+}
+
+// live is a model of a cluster with held Jobs of these names.
+func live(names ...string) *fixed {
+	m := dashboard.Model{
+		Title: "test", Now: now, From: now.Add(-24 * time.Hour), To: now.Add(48 * time.Hour), Mode: "enforce",
+	}
+	for i, name := range names {
+		start, latest := now.Add(time.Duration(1+i%40)*time.Hour), now.Add(time.Duration(3+i%40)*time.Hour)
+		m.Jobs = append(m.Jobs, dashboard.Job{Team: name, Held: dashboard.Held{
+			Namespace: name, Kind: "Job", Name: name, Since: now.Add(-time.Hour), PlannedStart: &start, LatestStart: &latest,
+			Why: name,
+		}})
+	}
+	return &fixed{m}
+}
+
+// Names that are markup, or turn the line around, are text and nothing else.
+func TestHostileNames(t *testing.T) {
+	var names []string
+	for i := range 1000 {
+		names = append(names, strconv.Itoa(i)+[]string{
+			`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`, "\u202eevil\u202c",
+			`javascript:alert(1)`, `{{.}}`, `</svg><style>*{display:none}</style>`, `&lt;script&gt;`, `//evil.example/`,
+			"a\r\nSet-Cookie: x=y",
+		}[i%10])
+	}
+	for _, some := range [][]string{names[:150], names} {
+		f := live(some...)
+		for i, name := range some {
+			f.model.Namespaces = append(f.model.Namespaces, dashboard.Use{Name: name, KWh: 1})
+			f.model.Budgets = append(f.model.Budgets, dashboard.Budget{Namespace: name, Name: name, Period: name})
+			f.model.Unseen = append(f.model.Unseen, name)
+			f.model.Findings = append(f.model.Findings, dashboard.Finding{Check: name, Message: name, Advice: name})
+			f.model.Strategies = append(f.model.Strategies, dashboard.Strategy{Name: name, Kg: float64(i), Best: i < 9})
+			if i < 12 {
+				f.model.Zones = append(f.model.Zones, dashboard.Zone{Name: name, Carbon: &dashboard.Signal{
+					Unit: name, Source: name, Forecast: name, Quality: name, Line: dashboard.Line{
+						Points: []dashboard.Point{{At: now, Value: 1}}, Until: now.Add(time.Hour),
+					},
+				}})
+			}
+		}
+		f.model.Title, f.model.Saved = some[0], &dashboard.Saved{Against: some[1], Method: some[2]}
+		s := serve(t, f)
+		for _, path := range []string{"/", "/decisions", "/savings", "/doctor", "/how"} {
+			s.text(path)
+		}
+		for _, name := range some[:10] {
+			s.want("/job?kind=job&"+url.Values{"namespace": {name}, "name": {name}}.Encode(), strings.Fields(name)[0])
+			if status, header, _ := s.get("/search?q=" + url.QueryEscape(name)); status != 200 || header.Get("Set-Cookie") != "" {
+				t.Errorf("searching for %q: %d", name, status)
+			}
+			s.text("/decisions?q=" + url.QueryEscape(name))
+			status, _, body := s.get("/decision?at=" + url.QueryEscape(name))
+			if status != 400 || !strings.Contains(body, `<html lang="en">`) || strings.Contains(body, "<script>") {
+				t.Errorf("refusing %q: %d: %s", name, status, body)
+			}
+		}
+	}
+}
+
+// Of more Jobs than have room their density is drawn, and the page stays light.
+func TestManyJobs(t *testing.T) {
+	names := make([]string, 10_000)
+	for i := range names {
+		names[i] = fmt.Sprintf("job-%05d", i)
+	}
+	f := live(names...)
+	for i := range f.model.Jobs {
+		f.model.Jobs[i].Team = fmt.Sprintf("team-%d", i%9)
+	}
+	s := serve(t, f)
+	s.want("/", "10000 Jobs are held", "Starts planned in each interval", "others", "And 9500 more.")
+	_, _, body := s.get("/")
+	if _, _, csv := s.get("/csv?of=work"); strings.Count(csv, "\n") != 10_001 {
+		t.Errorf("the CSV has %d lines", strings.Count(csv, "\n"))
+	}
+	if strings.Count(body, `class="job`) > 0 || len(body) > 400_000 {
+		t.Errorf("%d bars, %d bytes", strings.Count(body, `class="job`), len(body))
+	}
+}
+
+// Decisions lead to the pages of Jobs and pods, and of no other owner of a pod, of which there are none.
+func TestOwnersOfDecisions(t *testing.T) {
+	f := live()
+	for _, kind := range []string{"Job", "Pod", "Deployment", "ReplicaSet", ""} {
+		f.model.Decisions = append(f.model.Decisions, ledger.Record{
+			ID: kind, At: now, Action: "place", Namespace: "ns", OwnerKind: kind, Owner: "of-" + kind,
+		})
+	}
+	s := serve(t, f)
+	s.want("/decisions", "of-Deployment", "of-ReplicaSet")
+	_, _, body := s.get("/decisions")
+	if links := strings.Count(body, `href="/job?`); links != 2 || !strings.Contains(body, "kind=job&amp;name=of-Job") ||
+		!strings.Contains(body, "kind=pod&amp;name=of-Pod") {
+		t.Errorf("%d owners have links, want the Job and the pod\n%s", links, body)
+	}
+}
+
+// Empty, stale and shadow are told before all else.
+func TestStates(t *testing.T) {
+	s := serve(t, live())
+	s.want("/", "Nothing is known yet.", "kubenergy doctor", "Nothing is held.", "No node reports what it draws",
+		"There is no EnergyBudget.")
+	f := live("a")
+	f.model.Mode = "shadow"
+	hours := 7200.0
+	f.model.Zones = []dashboard.Zone{{Name: "DE", Carbon: &dashboard.Signal{
+		Unit: "gCO2e/kWh", Quality: "measured", Source: "x", AgeSeconds: &hours, Stale: true, Line: dashboard.Line{
+			Points: []dashboard.Point{{At: now, Value: 300}}, Until: now.Add(time.Hour),
+		},
+	}}}
+	serve(t, f).want("/", "Shadow mode:", "1 too old", "carbon intensity of DE", "STALE: 2 h old, nothing is decided by it")
+}
+
+// A model of a cluster that is saved can be looked at as a folder.
+func TestModelIsOneSchema(t *testing.T) {
+	_, dir := demo(t)
+	s := serve(t, folder(t, dir))
+	var m dashboard.Model
+	_, _, body := s.get("/model.json?run=5")
+	if err := json.Unmarshal([]byte(body), &m); err != nil || m.Kind != dashboard.KindDashboard || len(m.Jobs) != 280 {
+		t.Fatalf("%v: %d jobs", err, len(m.Jobs))
+	}
+	data, err := json.Marshal(&dashboard.Results{Models: []*dashboard.Model{&m}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := t.TempDir()
+	if err := os.WriteFile(filepath.Join(again, dashboard.FileName), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := s.text("/?run=5"), serve(t, folder(t, again)).text("/?run=5"); a != b {
+		t.Errorf("the page of what was saved differs:\n%s\n%s", a, b)
+	}
+	for band, first := range map[string]string{
+		"decisions": "time (UTC),what,work", "grid": `from (UTC),"SYNTHETIC, gCO2e/kWh"`, "power": `from (UTC),"for work, W"`,
+		"work": "Job,team,created",
+	} {
+		if _, _, csv := s.get("/csv?of=" + band); !strings.HasPrefix(csv, first) || strings.Count(csv, "\n") < 10 {
+			t.Errorf("%s: %.200s", band, csv)
+		}
+		if band == "decisions" {
+			continue // it has no picture
+		}
+		if _, header, svg := s.get("/svg?of=" + band); !strings.HasPrefix(svg, "<svg xmlns=") ||
+			!strings.Contains(header.Get("Content-Disposition"), band+".svg") || xml.Unmarshal([]byte(svg), new(any)) != nil ||
+			!regexp.MustCompile(`of demo, 2026-06-01 \d\d:\d\d to .*<rect class="\S+" .*</text></g><svg`).MatchString(svg) {
+			t.Errorf("%s: %.200s", band, svg)
+		}
+	}
+}
+
+func TestComparison(t *testing.T) {
+	dir := t.TempDir()
+	sweep := &report.Sweep{Name: "year", Baseline: "stock", Trials: 12, Strategies: []report.SweepRow{
+		{Strategy: "stock", Trials: 4, Grams: 12000},
+		{Strategy: "carbon+window", Trials: 4, Grams: 8000, MeanWaitHours: 2},
+		{Strategy: "worse", Trials: 4, Grams: 10000, MeanWaitHours: 3},
+	}}
+	data, err := json.Marshal(sweep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "comparison.json"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, folder(t, dir))
+	if _, _, body := s.get("/"); strings.Contains(body, `id="search"`) {
+		t.Error("a comparison has no Jobs to search for")
+	}
+	s.want("/", "Means over 4 trials of each strategy",
+		"at once: stock (3.000 kgCO2e, waits 0 s); carbon+window (2.000 kgCO2e, waits 2h 00m).", "worse 3h 00m 2.500")
+	if _, err := dashboard.OpenFolder(t.TempDir()); err == nil || !strings.Contains(err.Error(), "--out") {
+		t.Errorf("%v, want what to do about a folder without results", err)
+	}
+}
+
+// What a page copies for Prometheus are metrics that there are.
+func TestPromQL(t *testing.T) {
+	known, err := os.ReadFile("../../docs/reference/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, body := serve(t, live("a")).get("/")
+	found := regexp.MustCompile(`kubenergy_\w+`).FindAllString(body, -1)
+	if len(found) == 0 {
+		t.Error("no metric is named")
+	}
+	for _, name := range found {
+		if !strings.Contains(string(known), "`"+name+"`") {
+			t.Errorf("%s is no metric of ours", name)
+		}
+	}
+}
+
+// What a browser loads is small, and its colours are those of all our figures.
+func TestAssets(t *testing.T) {
+	files, err := filepath.Glob("assets/*")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	size := 0
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += len(data)
+		if filepath.Ext(name) != ".css" {
+			continue
+		}
+		for _, c := range report.Palette[:6] {
+			if colour := fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B); !strings.Contains(string(data), colour) {
+				t.Errorf("%s lacks the colour %s", name, colour)
+			}
+		}
+	}
+	if size > 120<<10 {
+		t.Errorf("assets are %d bytes", size)
+	}
+}
+
+// An hour in which nothing was booked is in no sum, no row and no line, and not in the baseline. The tables have what the
+// page is zoomed to, however short that is.
+func TestHoursThatAreNotBooked(t *testing.T) {
+	f := live()
+	price := -12.5
+	f.model.Power = &dashboard.Power{
+		Where: "at the nodes", Until: now, StepSeconds: 3600, Instead: "stock", Nodes: 1, Now: new(150.0),
+		Points: []dashboard.Watts{
+			{At: now.Add(-5 * time.Hour), Dynamic: 150}, {At: now.Add(-1 * time.Hour), Dynamic: 150},
+		},
+	}
+	f.model.Zones = []dashboard.Zone{{Name: "DE", Price: &dashboard.Signal{
+		Unit: "EUR/MWh", Now: &price, Line: dashboard.Line{
+			Points: []dashboard.Point{{At: now.Add(-time.Hour), Value: price}}, Until: now.Add(time.Hour),
+		},
+	}}}
+	s := serve(t, f)
+	s.want("/", "0.300 kWh in the time shown", "DE: -12.5 EUR/MWh now")
+	if _, _, csv := s.get("/csv?of=power"); strings.Count(csv, "\n") != 3 {
+		t.Errorf("watts that were not booked are listed:\n%s", csv)
+	}
+	if _, _, csv := s.get("/csv?of=grid"); !strings.Contains(csv, ",-12.5\n") {
+		t.Errorf("a negative price is no number:\n%s", csv)
+	}
+	_, _, body := s.get("/")
+	if areas := strings.Count(regexp.MustCompile(`class="area dynamic" d="([^"]*)"`).FindString(body), "M"); areas != 2 {
+		t.Errorf("the drawing has %d areas, want 2 with a gap between them", areas)
+	}
+	f.model.From, f.model.To = now.Add(-30*time.Minute), now.Add(-20*time.Minute)
+	s = serve(t, f)
+	if _, _, csv := s.get("/csv?of=power"); strings.Count(csv, "\n") != 11 {
+		t.Errorf("ten minutes:\n%s", csv)
+	}
+	f.model.Power = &dashboard.Power{Nodes: 1, Now: new(150.0), Where: "at the nodes"}
+	serve(t, f).want("/", "150 W now, reported by 1 of 1 node.", "Estimated unknown no energy is known")
+}
+
+// What shadow mode would have saved has no table of what was used, which is not known.
+func TestSavingsOfAShadow(t *testing.T) {
+	f := live()
+	f.model.Saved = &dashboard.Saved{
+		Against: "starting at once", Shadow: true, Jobs: 9, Emissions: &report.Difference{Saved: 1.2},
+	}
+	s := serve(t, f)
+	s.want("/savings", "Would have saved 1.200 kgCO2e against starting at once, over 9 jobs.")
+	if text := s.text("/savings"); strings.Contains(text, "0.000") {
+		t.Errorf("what is not known is 0: %s", text)
+	}
+	few, none := &report.Difference{Used: 2, Baseline: 1.9999, Saved: -0.0001}, report.Difference{Saved: -1e-12}
+	f.model.Saved = &dashboard.Saved{
+		Against: "stock", Jobs: 3, Few: 3, Emissions: few, Energy: &none, Unit: "kgCO2e",
+		Steps: []dashboard.Step{{Name: "Placement", Value: 1e-12}, {Name: "Timing", Value: -0.0001}},
+	}
+	s = serve(t, f)
+	s.want("/savings", "over 3 jobs; too few Jobs (3) for an interval: it takes 10.", "(0 %)")
+	if text := s.text("/savings"); strings.Contains(text, "-0.000 ") || strings.Contains(text, "-0 %") {
+		t.Errorf("nothing is less than nothing: %s", text)
+	}
+	lost := &report.Difference{Used: 3, Baseline: 2, Saved: -1}
+	f.model.Saved = &dashboard.Saved{Against: "stock", Jobs: 1, Energy: lost}
+	serve(t, f).want("/", "50 % more than stock")
+}
+
+// Requests share a model that is being made, however long that takes, and no time is longer than the ledger keeps.
+func TestRequestsShareAModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := 0
+		release := make(chan struct{})
+		var clock atomic.Int64 // each look at the clock is a minute later
+		get := browser(t, &faulty{moves: true, make: func() (*dashboard.Model, error) {
+			made++
+			<-release
+			return &dashboard.Model{Now: now, From: now.Add(-time.Hour), To: now}, nil
+		}}, func() time.Time { return now.Add(time.Duration(clock.Add(1)) * time.Minute) })
+		var asked sync.WaitGroup
+		for range 6 {
+			asked.Go(func() {
+				if w := get("/"); w.Code != http.StatusOK {
+					t.Errorf("%d %s", w.Code, w.Body)
+				}
+			})
+			synctest.Wait() // it waits for the model
+		}
+		close(release)
+		asked.Wait()
+		if made != 1 {
+			t.Errorf("%d models for requests that came while one was made", made)
+		}
+		if w := get("/?from=1950-01-01"); w.Code != http.StatusBadRequest {
+			t.Errorf("76 years: %d", w.Code)
+		}
+	})
+}
+
+// A file that is there and broken is not said to be absent.
+func TestBrokenFolders(t *testing.T) {
+	for name, text := range map[string]string{
+		"comparison.json": `{"strategies": 3}`, dashboard.FileName: `{"models": [null]}`,
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := dashboard.OpenFolder(dir); err == nil || !strings.Contains(err.Error(), "reading ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := dashboard.OpenFolder(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+}
+
+// The best start is the core's, to the second, wherever it is told: not one of the quarters of an hour that are drawn.
+func TestBestStart(t *testing.T) {
+	const length = 47 * time.Minute
+	s, err := grid.NewSeries(now.Add(-13*time.Minute), time.Hour, []float64{300, 200, 100, 100, 50, 300, 300, 300, 300, 300})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &dashboard.JobView{}
+	job := &sched.Job{Submitted: now, Duration: length, AllowedDelay: 3 * time.Hour}
+	best := func(allowed time.Duration) time.Time { return sched.BestStart(s, now, now.Add(allowed), length) }
+	v.Weigh(s, "gCO2e/kWh", job, now, best)
+	i := slices.IndexFunc(v.Delays, func(d dashboard.Delay) bool { return d.Set })
+	if d := v.Delays[i]; !d.Start.Equal(now.Add(107*time.Minute)) || d.Value != 100 || d.Saving != 2./3 {
+		t.Errorf("%+v, want the first start of 100 gCO2e/kWh, at the third step", d)
+	}
+}
+
+// Labels of strategies that lie close together are beside one another, not on one another.
+func TestLabelsOfAComparison(t *testing.T) {
+	f := live()
+	for i := range 8 {
+		f.model.Strategies = append(f.model.Strategies, dashboard.Strategy{
+			Name: fmt.Sprintf("strategy-number-%d", i), WaitHours: 1 + float64(i)/50, Kg: 8 - float64(i)/20, Best: true,
+		})
+	}
+	_, _, body := serve(t, f).get("/compare")
+	labels := regexp.MustCompile(`<text x="([\d.]+)%" y="([\d.]+)%" text-anchor="(start|end)">strategy-number-`).
+		FindAllStringSubmatch(body, -1)
+	if len(labels) < 3 {
+		t.Fatalf("%d labels:\n%s", len(labels), body)
+	}
+	number := func(text string) float64 {
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	left := func(l []string) float64 {
+		if l[3] == "end" {
+			return number(l[1]) - 11
+		}
+		return number(l[1])
+	}
+	for i, a := range labels {
+		for _, b := range labels[:i] {
+			if math.Abs(left(a)-left(b)) < 11 && math.Abs(number(a[2])-number(b[2])) < 4 {
+				t.Errorf("%s and %s cover one another", a[0], b[0])
+			}
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package dashboard
+
+import (
+	"html/template"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+// job fills the page of one Job.
+func (p *page) job(v *JobView) {
+	p.JobView = v
+	p.Heading = pathOf(v.Namespace, v.Name)
+	p.Said, p.Commands = said(v.delaySentence()), said(v.Command)
+	if d := v.Decision; d != nil {
+		p.Said = append(p.Said, "Decided now: "+d.Text+".")
+	}
+	switch {
+	case v.Curve != nil:
+		p.Axis, p.CurvePlot = v.curve()
+	case v.Where != "":
+		p.Said = append(p.Said, "No curve of its starts is drawn: "+v.Where+".")
+	}
+	if len(v.Delays) > 0 {
+		t := &table{ID: "delays", Caption: "The start within other allowed delays", Header: columns(1,
+			"allowed delay", "start (UTC)", v.Unit, "less than at once")}
+		for i, d := range v.Delays {
+			r := row{Cells: []string{
+				report.Rounded(d.Allowed), stamp(d.Start), short(d.Value), percent(d.Saving),
+			}}
+			if d.Set {
+				p.SetDelay, r.Class = i, "set"
+			}
+			t.Rows = append(t.Rows, r)
+		}
+		p.DelayTable, p.LastDelay = t, len(v.Delays)-1
+	}
+	p.show(v.nodes(), v.others(p.Model), v.nowAndThen(), v.settings(), v.signals(), v.events())
+}
+
+// actions are what a page offers: each shows first what it means.
+func (v *JobView) actions() (all []option) {
+	link := func(do, mode string) string {
+		return "/act?" + url.Values{
+			"do": {do}, "mode": {mode}, "kind": {v.Object}, "namespace": {v.Namespace}, "name": {v.Name},
+		}.Encode()
+	}
+	if v.State == "held" {
+		all = append(all, option{"Run now …", link(DoRunNow, ""), "shows first what is lost"})
+	}
+	if v.Object == "job" && v.State != "held" && v.State != "waiting" { // it has run
+		all = append(all, option{"What it used …", originLink("", v.Namespace, "Job/"+v.Name), "by node and hour"})
+	}
+	for _, mode := range []string{"shadow", "enforce"} {
+		if mode != v.Mode {
+			all = append(all, option{
+				"Switch " + v.Namespace + " to " + mode + " …", link(DoMode, mode),
+				"shows first what that means",
+			})
+		}
+	}
+	return all
+}
+
+// curve draws what each start would meet, and marks the one that was planned and the latest.
+func (v *JobView) curve() (axis, plot template.HTML) {
+	first, last := v.Curve.Points[0].At, v.Curve.Until
+	m := &Model{Now: v.Now, From: first, To: last}
+	d := newDrawing(m)
+	d.scale(m, "", nil, report.Each(v.Curve.Points, func(p Point) float64 { return p.Value })...)
+	d.stretched(func() { d.path("line c0", d.steps(v.Curve)) })
+	for i, mark := range []struct {
+		at   *time.Time
+		name string
+	}{{v.HeldUntil, "planned"}, {v.LatestStart, "latest"}} {
+		if mark.at == nil || mark.at.Before(first) || mark.at.After(last) {
+			continue
+		}
+		x, anchor := d.x(*mark.at), "start"
+		if x > 85 {
+			anchor = "end"
+		}
+		d.rule("now", x)
+		svgText(&d.labels, mark.name, `x="%s" dx="%s" y="%d" text-anchor="%s"`, pc(x),
+			map[string]string{"start": "4", "end": "-4"}[anchor], 12+14*i, anchor)
+	}
+	return drawAxis(m), d.picture("curve", "Mean intensity over its run, by start")
+}
+
+func (v *JobView) nodes() *table {
+	t := &table{Header: columns(3, "node", "site", "profile", "rank", "Wh", "gCO2e", "cost")}
+	if v.Placement == nil {
+		return t
+	}
+	t.Caption = "Why this node: nodes by " + v.Placement.Strategy + ", of one pod that starts now, estimated"
+	const most = 20
+	t.Limit = most
+	t.fill(len(v.Placement.Ranked), false, func(i int) row {
+		n, rank := &v.Placement.Ranked[i], "–"
+		if n.Rank > 0 {
+			rank = strconv.Itoa(n.Rank)
+		}
+		return row{Cells: []string{
+			n.Node, n.Site, n.Profile, rank, optional(n.WattHours), optional(n.Grams), optional(n.Cost),
+		}}
+	})
+	if out := report.Each(v.Placement.Out, func(o NodeOut) string { return o.Node + ": " + o.Why }); len(out) > 0 {
+		t.More += " Out: " + report.Few(most, out) + "."
+	}
+	t.More += " " + v.Placement.Note
+	return t
+}
+
+func (v *JobView) others(m *Model) *table {
+	runs := v.Others
+	if v.Job != nil && len(m.Runs) > m.Run && len(runs) > 0 {
+		runs = append([]JobRun{{m.Runs[m.Run] + " (this)", *v.Job}}, runs...)
+	}
+	return listed("The same job in the other runs", columns(3, "run", "started (UTC)", "node", "kWh", "gCO2e"), runs,
+		func(r *JobRun) []string {
+			j := &r.Job
+			return []string{
+				r.Run, stampOf(j.Started), j.Node, expected(j.Energy.KWh()), expected(float64(j.Grams)),
+			}
+		})
+}
+
+func (v *JobView) nowAndThen() *table {
+	return listed("A start now, and then", columns(1, "site", "gCO2e/kWh now", "over its run, now",
+		"over its run, then", "price, now", "price, then"), v.Compare, func(c *Comparison) []string {
+		return []string{
+			c.Site, optional(c.CarbonNow), optional(c.CarbonOver), optional(c.CarbonThen), optional(c.PriceOver),
+			optional(c.PriceThen),
+		}
+	})
+}
+
+func (v *JobView) settings() *table {
+	return listed("Settings", columns(3, "setting", "value", "from"), v.Settings,
+		func(s *Setting) []string { return []string{s.Name, report.Plain(s.Value, v.Now), s.From} })
+}
+
+func (v *JobView) signals() *table {
+	return listed("Signals that this rests on", columns(7, "zone", "quantity", "unit", "age", "source", "forecast by",
+		"quality", "now"), v.Signals, func(s *SignalSource) []string {
+		return []string{
+			s.Zone, s.Quantity, s.Unit, s.Age, s.Source, s.Forecast, s.Quality, report.Significant(s.Now),
+		}
+	})
+}
+
+func (v *JobView) events() *table {
+	return listed("Events", columns(3, "at (UTC)", "event", "says"), v.Events,
+		func(e *Told) []string { return []string{stamp(e.At), e.Reason, report.Plain(e.Text, v.Now)} })
+}
+
+// jobLink is the address of a job's page.
+func jobLink(m *Model, j *Job) string {
+	q := url.Values{"kind": {strings.ToLower(j.Kind)}, "namespace": {j.Namespace}, "name": {j.Name}}
+	return "/job?" + m.ofRun(q)
+}
+
+// ofRun is a query, of the run that is shown where there are several.
+func (m *Model) ofRun(q url.Values) string {
+	if m.Past {
+		q.Set("run", strconv.Itoa(m.Run))
+	}
+	return q.Encode()
+}

@@ -1,0 +1,139 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+)
+
+// whatIf are the allowed delays that a page compares.
+var whatIf = []time.Duration{
+	0, time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 8 * time.Hour, 12 * time.Hour, 18 * time.Hour,
+	24 * time.Hour, 36 * time.Hour, 48 * time.Hour,
+}
+
+// muchMore is how much more time a page speaks of.
+const muchMore = 6 * time.Hour
+
+// Weigh adds what a signal says of every start of a job from an instant on: the mean over the run, and what the start
+// within other allowed delays, which count from submission, would meet. start decides when that is. What the signal
+// does not cover is left out.
+func (v *JobView) Weigh(s *grid.Series, unit string, job *sched.Job, from time.Time,
+	start func(allowed time.Duration) time.Time,
+) {
+	const step = 15 * time.Minute
+	if job.Duration <= 0 {
+		return
+	}
+	mean := func(at time.Time) float64 { return s.Mean(at, at.Add(job.Duration)) }
+	curve := &Line{}
+	until := grid.Later(from.Add(48*time.Hour), job.Submitted.Add(job.AllowedDelay))
+	for t := from; !t.After(until) && s.Covers(t, t.Add(job.Duration)); t = t.Add(step) {
+		curve.Points, curve.Until = append(curve.Points, Point{At: t, Value: mean(t)}), t.Add(step)
+	}
+	if len(curve.Points) == 0 {
+		return
+	}
+	v.Curve, v.Unit, v.Created = curve, unit, job.Submitted
+	first := mean(from)
+	delays := append(slices.Clone(whatIf), job.AllowedDelay, job.AllowedDelay+muchMore)
+	slices.Sort(delays)
+	for _, d := range slices.Compact(delays) {
+		if latest := grid.Later(job.Submitted.Add(d), from); !s.Covers(latest, latest.Add(job.Duration)) {
+			break
+		}
+		at := grid.Later(start(d), from)
+		saving := 0.0
+		if first != 0 {
+			saving = (first - mean(at)) / math.Abs(first)
+		}
+		v.Delays = append(v.Delays, Delay{
+			Allowed: d, Start: at, Value: mean(at), Saving: saving, Set: d == job.AllowedDelay,
+		})
+	}
+}
+
+// Job tells of a job of a run, and of the same job in the others.
+func (f *Folder) Job(_ context.Context, q Query, _, _, name string) (*JobView, error) {
+	m := f.run(q)
+	i := slices.IndexFunc(m.Jobs, func(j Job) bool { return j.Name == name })
+	if i < 0 {
+		return nil, nil
+	}
+	j := &m.Jobs[i]
+	v := &JobView{Job: j, Now: m.Now, Explanation: Explanation{
+		APIVersion: sim.APIVersion, Kind: "Explanation", Object: "job", Name: name, State: "finished",
+		Sentence: j.sentence(m), Node: j.Node, HeldUntil: j.PlannedStart, LatestStart: j.LatestStart,
+		Planned: j.PlannedStart, Started: j.Started,
+	}}
+	if j.Unscheduled {
+		v.State = "never ran"
+	}
+	v.weighIn(m)
+	for k, other := range f.models {
+		if k != m.Run && i < len(other.Jobs) && other.Jobs[i].Name == name {
+			v.Others = append(v.Others, JobRun{m.Runs[k], other.Jobs[i]})
+		}
+	}
+	return v, nil
+}
+
+// weighIn weighs other delays of a job of a run, on the grid of its only site.
+func (v *JobView) weighIn(m *Model) {
+	if len(m.Zones) != 1 {
+		v.Where = "each machine has the grid of its own site"
+		return
+	}
+	z, j := &m.Zones[0], v.Job
+	if v.Where = z.Name; z.Carbon == nil {
+		v.Where += " has no carbon intensity"
+		return
+	}
+	job := &sched.Job{Submitted: j.Since, Duration: j.end().Sub(j.begin())}
+	if j.LatestStart != nil {
+		job.AllowedDelay = j.LatestStart.Sub(j.Since)
+	}
+	const reach = 48*time.Hour + muchMore
+	s, err := z.Carbon.series(j.Since, j.Since.Add(job.AllowedDelay+job.Duration+reach))
+	if err != nil {
+		v.Where += " has no carbon intensity then"
+		return
+	}
+	v.Weigh(s, z.Carbon.Unit, job, j.Since, func(allowed time.Duration) time.Time {
+		return sched.BestStart(s, j.Since, j.Since.Add(allowed), job.Duration)
+	})
+}
+
+// delaySentence says what more time would bring.
+func (v *JobView) delaySentence() string {
+	i := slices.IndexFunc(v.Delays, func(d Delay) bool { return d.Set })
+	if i < 0 {
+		return ""
+	}
+	set := &v.Delays[i]
+	text := fmt.Sprintf("With the allowed delay of %s, counted from its creation, %s, the best start has %s %s over "+
+		"its run, %s less than a start at once.", report.Rounded(set.Allowed), report.Clock(v.Created, v.Now),
+		short(set.Value), v.Unit, percent(set.Saving))
+	if set.Allowed == 0 {
+		text = fmt.Sprintf("No delay is allowed: a start at once has %s %s over its run.", short(set.Value), v.Unit)
+	}
+	if i+1 == len(v.Delays) {
+		return text + " The forecast does not reach further."
+	}
+	d := &v.Delays[len(v.Delays)-1]
+	if k := slices.IndexFunc(v.Delays, func(d Delay) bool { return d.Allowed == set.Allowed+muchMore }); k > 0 {
+		d = &v.Delays[k]
+	}
+	text += " " + report.Rounded(d.Allowed-set.Allowed) + " more would bring "
+	if d.Value >= set.Value {
+		return text + "nothing."
+	}
+	return text + fmt.Sprintf("it to %s %s: %s less than a start at once.", short(d.Value), v.Unit, percent(d.Saving))
+}

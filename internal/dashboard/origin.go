@@ -1,0 +1,85 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+// Origin is what the figures of a namespace, or of one owner there, were added up from.
+type Origin struct {
+	Nodes, Hours []ledger.Row      // keyed by node, and by hour
+	Total        ledger.Row        // of each of them
+	Meters       map[string]string // by node: what tells of it now
+	Command      string
+}
+
+// originLink is the address of the page on which a figure is taken apart.
+func originLink(cluster, namespace, owner string) string {
+	return "/origin?" + url.Values{"cluster": {cluster}, "namespace": {namespace}, "owner": {owner}}.Encode()
+}
+
+// pathOf is a name with that of the cluster or namespace that it is in, if that has one.
+func pathOf(place, name string) string { return strings.TrimPrefix(place+"/"+name, "/") }
+
+// origin fills the page that takes a figure apart: from meters to nodes and hours, and on to grams and money.
+func (p *page) origin(o *Origin, namespace, owner string) {
+	name := pathOf(p.asked.Cluster, cmp.Or(owner, namespace))
+	p.View, p.Heading = "origin", "Where the energy of "+name+" comes from"
+	t := &o.Total
+	kWh, site := t.Energy().Joules().KWh(), t.Facility.Joules().KWh()
+	text := fmt.Sprintf("%s kWh were booked on %s, from %s to %s; %s of it is estimated.", report.Significant(kWh),
+		count(len(o.Nodes), "node"), stamp(t.First), stamp(t.Last), percent(t.EstimatedShare()))
+	if kWh > 0 {
+		text += fmt.Sprintf(" Times PUE, %.3g, they are %s kWh at the sites' meters.", site/kWh,
+			report.Significant(site))
+	}
+	if grams := float64(t.Carbon.Grams()); len(t.Emissions) == 1 && site > 0 {
+		text += fmt.Sprintf(" Window by window, times the carbon intensity there and then, %s gCO2e/kWh in the mean, "+
+			"they caused %s gCO2e.", short(grams/site), report.Significant(grams))
+	}
+	p.Said = []string{text, "A meter's counter gives the joules of an interval. The node's agent divides them by the " +
+		"CPU time of pods, idle energy by what they request, and sends them as a batch; the controller books batches " +
+		"in windows of five minutes. The hours below add up to the total, and so do the nodes."}
+	p.Tables = []*table{
+		p.originTable("By node", "node", o.Nodes, o.Meters), p.originTable("By hour (UTC)", "hour", o.Hours, nil),
+	}
+	p.Commands = []string{o.Command}
+}
+
+func (p *page) originTable(caption, key string, rows []ledger.Row, meters map[string]string) *table {
+	t := &table{Caption: caption, Limit: 200, Header: columns(1, key, "kWh for work", "idle kWh", "PUE",
+		"kWh at the site", "gCO2e/kWh", "gCO2e", "cost", "estimated")}
+	if meters != nil {
+		t.Header = append(t.Header, column{Name: "told now by"})
+	}
+	t.fill(len(rows), p.whole, func(i int) row {
+		r := &rows[i]
+		site, grams := r.Facility.Joules().KWh(), float64(r.Carbon.Grams())
+		cells := []string{
+			r.Key[0], expected(r.Dynamic.Joules().KWh()), expected(r.Idle.Joules().KWh()),
+			ratio(site, r.Energy().Joules().KWh()), expected(site), ratio(grams, site), expected(grams),
+			expected(r.Cost.Money()), percent(r.EstimatedShare()),
+		}
+		if at, err := time.Parse(time.RFC3339, r.Key[0]); err == nil {
+			cells[0] = stamp(at)
+		}
+		if meters != nil {
+			cells = append(cells, cmp.Or(meters[r.Key[0]], "–"))
+		}
+		return row{Cells: cells}
+	})
+	return t
+}
+
+func ratio(a, b float64) string {
+	if b == 0 {
+		return "–"
+	}
+	return short(a / b)
+}

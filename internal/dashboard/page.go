@@ -1,0 +1,466 @@
+package dashboard
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+//go:embed assets
+var assets embed.FS
+
+var pages = template.Must(template.New("").ParseFS(assets, "assets/page.html"))
+
+// page is what the template shows: texts, tables and drawings of a model.
+type page struct {
+	*Model
+	View    View
+	Heading string
+	Theme   string
+	Live    bool
+	Banner  *banner
+	Said    []string
+
+	Tiles   []tile
+	Bands   []band
+	Cards   []card
+	Axis    template.HTML
+	Filter  *filter
+	CSV     string   // of the table
+	Actions []option // of the filter, or what can be done
+
+	Figures  []pageFigure
+	Tables   []*table
+	Sources  []source
+	Commands []string
+
+	JobView             *JobView
+	CurvePlot           template.HTML
+	DelayTable          *table
+	LastDelay, SetDelay int
+
+	Form         *Act
+	CSRF, Button string
+
+	query url.Values // of the address
+	asked Query      // what it says
+	whole bool       // it is made for a download
+}
+
+type banner struct{ Class, Head, Text, Command string }
+
+type tile struct{ Name, Value, Unit, Text, Class, Link string }
+
+type band struct {
+	ID, Name, Sentence, Empty string
+	Keys                      []keyed
+	Notes                     []note
+	Plot, Second              template.HTML
+	Table                     *table
+	CSV, SVG                  string
+	Copies                    []copied
+}
+
+type keyed struct{ Name, Class string }
+
+// copied is a text that a button copies: a command or a query that says the same as a figure.
+type copied struct{ As, Text string }
+
+type note struct {
+	Text  string
+	Stale bool
+}
+
+type card struct {
+	Name, Text, Class string
+	Rows              []cardRow
+}
+
+type cardRow struct {
+	Name, Value, Text, Link string
+	Share                   string
+	Current                 bool
+}
+
+type option struct{ Name, Link, Text string }
+
+type filter struct{ Q, Action string }
+
+type pageFigure struct {
+	Caption, Class string
+	Plot           template.HTML
+}
+
+type source struct {
+	ID, Name string
+	Lines    []string
+	Table    *table
+}
+
+// table is what a screen reader reads, and a spreadsheet.
+type table struct {
+	ID, Caption string
+	Header      []column
+	Rows        []row
+	Limit       int // of rows that a page shows; 0: all
+	Left        int // rows that are in the download alone
+	More        string
+}
+
+// fill makes a row of each of n things: of all in a download, of as many as the limit on a page.
+func (t *table) fill(n int, whole bool, of func(i int) row) {
+	if t.Limit > 0 && n > t.Limit && !whole {
+		n, t.Left = t.Limit, n-t.Limit
+	}
+	for i := range n {
+		t.Rows = append(t.Rows, of(i))
+	}
+}
+
+// compact leaves out columns in which nothing stands.
+func (t *table) compact() {
+	for i := range t.Header {
+		if !slices.ContainsFunc(t.Rows, func(r row) bool { return r.Cells[i] != "" && r.Cells[i] != "–" }) {
+			t.Header[i].Name = ""
+		}
+	}
+}
+
+// Shown reports whether a column is not left out.
+func (t *table) Shown(i int) bool { return i >= len(t.Header) || t.Header[i].Name != "" }
+
+// listed is a table with a row for each of some things.
+func listed[T any](caption string, header []column, all []T, cells func(*T) []string) *table {
+	t := &table{Caption: caption, Header: header}
+	t.fill(len(all), true, func(i int) row { return row{Cells: cells(&all[i])} })
+	return t
+}
+
+type column struct {
+	Name   string
+	Number bool
+}
+
+type row struct {
+	Cells []string
+	Links map[int]string // of cells
+	Class string
+}
+
+// Numbered reports whether a column holds numbers.
+func (t *table) Numbered(i int) bool { return i < len(t.Header) && t.Header[i].Number }
+
+// columns are those of a table: first so many with words, then those with numbers.
+func columns(words int, names ...string) (all []column) {
+	for i, name := range names {
+		all = append(all, column{name, i >= words})
+	}
+	return all
+}
+
+type viewLink struct {
+	Name, Link string
+	Current    bool
+}
+
+var views = []View{Overview, Decisions, Savings, Compare, Doctor}
+
+func viewPath(v View) string { return "/" + strings.TrimPrefix(string(v), string(Overview)) }
+
+// Timeless reports whether a page has no axis of time and no Jobs, as a comparison's.
+func (p *page) Timeless() bool { return p.From.Equal(p.To) }
+
+// Views are the links above each page. A view that a source cannot fill is left out.
+func (p *page) Views() (links []viewLink) {
+	for _, v := range views {
+		if v == Doctor && p.Past || v == Compare && len(p.Strategies) == 0 && p.View != Compare ||
+			p.Timeless() && v != Compare {
+			continue
+		}
+		links = append(links, viewLink{p.titled(v), p.Here(v), v == p.View})
+	}
+	return links
+}
+
+// titled is a view as people are told it.
+func (p *page) titled(v View) string {
+	if v == Overview && !p.Past {
+		return "Now"
+	}
+	return strings.ToUpper(string(v[:1])) + string(v[1:])
+}
+
+// Here is the address of a view, of the same run and time.
+func (p *page) Here(v View) string { return address(viewPath(v), p.query, "run", "from", "to") }
+
+// address is a path with some of a query: keep names what is kept, and name=value adds a value.
+func address(path string, q url.Values, keep ...string) string {
+	kept := url.Values{}
+	for _, name := range keep {
+		if name, value, said := strings.Cut(name, "="); said {
+			kept.Set(name, value)
+		} else if q.Get(name) != "" {
+			kept.Set(name, q.Get(name))
+		}
+	}
+	if len(kept) == 0 {
+		return path
+	}
+	return path + "?" + kept.Encode()
+}
+
+// Zoomed reports whether the time of the page was chosen.
+func (p *page) Zoomed() bool { return p.query.Get("from") != "" || p.query.Get("to") != "" }
+
+// Whole is the address without a chosen time.
+func (p *page) Whole() string { return address(viewPath(p.View), p.query, "run") }
+
+// OtherTheme is the address that changes between light and dark.
+func (p *page) OtherTheme() string {
+	q := maps.Clone(p.query)
+	q.Set("theme", map[bool]string{true: "light", false: "dark"}[p.Theme == "dark"])
+	return "?" + q.Encode()
+}
+
+// show adds the tables in which something stands.
+func (p *page) show(tables ...*table) {
+	p.Tables = append(p.Tables, slices.DeleteFunc(tables, func(t *table) bool { return len(t.Rows) == 0 })...)
+}
+
+// given is a text that holds under a condition; "": it does not.
+func given(holds bool, text string) string {
+	if holds {
+		return text
+	}
+	return ""
+}
+
+// said are the texts that say something.
+func said(texts ...string) []string {
+	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
+}
+
+// overview fills the first screen.
+func (p *page) overview() {
+	m := p.Model
+	p.Axis, p.Banner, p.Tiles = drawAxis(m), m.banner(), p.tiles()
+	p.Bands, p.Cards = []band{m.gridBand(), m.powerBand(), m.workBand(p.whole)}, m.cards()
+	for i := range p.Bands {
+		if b := &p.Bands[i]; b.Table != nil {
+			b.CSV = address("/csv", p.query, "run", "from", "to", "of="+b.ID)
+			b.SVG = address("/svg", p.query, "run", "from", "to", "of="+b.ID)
+		}
+	}
+}
+
+// banner says what a reader has to know before all else.
+func (m *Model) banner() *banner {
+	switch {
+	case !m.Past && len(m.Zones) == 0 && m.Power == nil && len(m.Jobs) == 0:
+		return &banner{
+			"", "Nothing is known yet.", "No GridZone has a signal, no node reports what it draws, and nothing is " +
+				"held. See what is missing:", "kubenergy doctor",
+		}
+	case m.Mode == "shadow" && m.Enforcing == 0:
+		return &banner{
+			"", "Shadow mode:", "decisions are counted, nothing is touched. To let it act on one namespace:",
+			"kubectl label namespace NAME kubenergy.io/mode=enforce",
+		}
+	case len(m.Unseen) > 0:
+		first, _, _ := strings.Cut(m.Unseen[0], ". ") // the first screen has one line for it
+		left := len(m.Unseen) - 1
+		return &banner{"", "Not seen:", first + given(left > 0,
+			fmt.Sprintf(" (and %d more: see where the figures come from)", left)), ""}
+	}
+	return nil
+}
+
+// tiles say plainly what matters most.
+func (p *page) tiles() []tile {
+	tiles := []tile{p.savedTile(), p.waitedTile(), p.estimatedTile(), p.staleTile()}
+	if p.Past {
+		tiles[3] = p.usedTile()
+	}
+	return tiles
+}
+
+// source is where a figure comes from.
+func (p *page) source(id string) string {
+	return address("/how", p.query, "run", "from", "to") + "#" + id
+}
+
+func (p *page) savedTile() tile {
+	t := tile{Name: "Saved", Value: "unknown", Text: "no decision can be compared yet", Link: p.Here(Savings)}
+	s := p.Saved
+	switch {
+	case !s.known():
+		return t
+	case p.Past && p.Run == 0:
+		t.Value, t.Text = "–", p.savedSentence()
+		return t
+	case s.Shadow:
+		t.Name = "Would have saved"
+	}
+	if known := s.differences(); len(known) > 0 {
+		d := known[0]
+		t.Value, t.Unit, t.Text = report.Significant(d.Saved), d.unit+interval(d.Difference), s.brief(d.Difference)
+		t.Class = map[bool]string{true: "good", false: "bad"}[d.Saved >= 0]
+	}
+	return t
+}
+
+func (p *page) waitedTile() tile {
+	t := tile{Name: "Waited", Text: p.heldBriefly(), Link: p.source("waited")}
+	s := p.Saved
+	if s == nil || s.MeanWait == nil {
+		t.Name, t.Value, t.Unit = "Waits now", strconv.Itoa(len(p.heldJobs())), "held"
+		return t
+	}
+	if t.Value, t.Unit = report.Span(*s.MeanWait), "on average"; p.Past && s.Late != nil {
+		t.Text = report.Plural(s.Held, "Job was", "Jobs were") + " held; " + count(*s.Late, "start") + " too late"
+	}
+	return t
+}
+
+func (p *page) estimatedTile() tile {
+	t := tile{Name: "Estimated", Value: "unknown", Text: "no energy is known", Link: p.source("estimated")}
+	if p.Power == nil || len(p.Power.Points) == 0 {
+		return t
+	}
+	t.Value, t.Unit, t.Text = percent(p.Power.Estimated), "of energy", "the rest is measured"
+	if p.Power.Estimated >= 1 {
+		t.Text = "from power profiles, not metered"
+	}
+	return t
+}
+
+func (p *page) staleTile() tile {
+	t := tile{Name: "Stale", Value: "nothing", Text: "all signals are young enough", Link: p.source("stale")}
+	if len(p.Zones) == 0 && p.Power == nil {
+		t.Value, t.Text = "unknown", "no signal is known"
+	}
+	if names := p.stale(); len(names) > 0 {
+		t.Value, t.Unit, t.Class = strconv.Itoa(len(names)), "too old", "bad"
+		if t.Text = report.Few(3, names); p.Power != nil && p.Power.Odd > 0 {
+			t.Unit = "too old or implausible"
+		}
+	}
+	return t
+}
+
+func (p *page) usedTile() tile {
+	t := tile{Name: "Used", Value: "unknown", Text: "at the sites' meters", Link: p.source("estimated")}
+	if p.Saved != nil && p.Saved.Energy != nil {
+		t.Value, t.Unit = report.Significant(p.Saved.Energy.Used), "kWh"
+		if p.Saved.Emissions != nil {
+			t.Text = report.Significant(p.Saved.Emissions.Used) + " kgCO2e, " + t.Text
+		}
+	}
+	return t
+}
+
+// MostNamespaces are shown: more are Grafana's and report's.
+const MostNamespaces = 5
+
+// cards are beside the bands: who used most and which budget ends next, or the runs there are.
+func (m *Model) cards() (all []card) {
+	if len(m.Runs) > 1 {
+		return []card{m.runsCard()}
+	}
+	if m.Past {
+		return nil
+	}
+	used := card{Name: "Used most, last 7 days"}
+	for i := range m.Namespaces[:min(len(m.Namespaces), MostNamespaces)] {
+		u := &m.Namespaces[i]
+		r := cardRow{
+			Name: pathOf(u.Cluster, u.Name), Value: report.Significant(u.KWh) + " kWh",
+			Link:  originLink(u.Cluster, u.Name, ""),
+			Share: pc(100 * u.KWh / max(m.Namespaces[0].KWh, 1e-12)),
+		}
+		if u.Kg != nil {
+			r.Text = report.Significant(*u.Kg) + " kgCO2e"
+		}
+		r.Text += given(u.Estimated > 0, ", "+percent(u.Estimated)+" estimated")
+		used.Rows = append(used.Rows, r)
+	}
+	if len(used.Rows) == 0 {
+		used.Text = "Nothing was booked."
+	}
+	budget := card{Name: "Next budget to end"}
+	if len(m.Budgets) == 0 {
+		budget.Text = "There is no EnergyBudget."
+	} else {
+		b := &m.Budgets[0]
+		r := cardRow{
+			Name: b.Namespace + "/" + b.Name, Value: percent(b.Percent / 100), Share: pc(min(100, b.Percent)),
+			Text: m.budgetSentence(b),
+		}
+		budget.Rows = []cardRow{r}
+		if b.Percent >= 100 {
+			budget.Class = "over"
+		}
+	}
+	return append(all, used, budget, m.nextCard())
+}
+
+// nextCard lists what starts next.
+func (m *Model) nextCard() card {
+	const most = 3
+	c := card{Name: "Starts next", Class: "next"}
+	for _, j := range m.heldJobs() {
+		if len(c.Rows) < most && j.PlannedStart != nil {
+			c.Rows = append(c.Rows, cardRow{Name: j.path(), Link: jobLink(m, j), Text: m.clock(*j.PlannedStart)})
+		}
+	}
+	if len(c.Rows) == 0 {
+		c.Text = "Nothing that is held has a planned start."
+	}
+	return c
+}
+
+func (m *Model) budgetSentence(b *Budget) string {
+	switch {
+	case b.Percent >= 100:
+		text := "used up"
+		if b.Closed != nil {
+			text += "; new work waits until " + m.clock(*b.Closed)
+		}
+		return text + given(b.Suspended > 0, "; "+count(int(b.Suspended), "Job")+" suspended")
+	case b.UsedUp != nil:
+		return "used up " + m.clock(*b.UsedUp) + ", if it goes on like this"
+	case b.Ends != nil:
+		return "lasts until its " + b.Period + " ends, " + m.clock(*b.Ends)
+	}
+	return "for its " + b.Period
+}
+
+func (m *Model) runsCard() card {
+	c := card{Name: "Runs of this folder"}
+	most := 0.0
+	for i := range m.Strategies {
+		most = max(most, m.Strategies[i].Kg, 1e-12)
+	}
+	for i, s := range m.Strategies {
+		text := fmt.Sprintf("%s kWh, waits %s", report.Significant(s.KWh), report.Span(3600*s.WaitHours))
+		name, machines, both := strings.Cut(s.Name, ", ")
+		text = given(both, machines+"; ") + text
+		if i == 0 {
+			text += "; baseline"
+		} else if s.Saving != nil {
+			text += "; saves " + percent(s.Saving.Value)
+		}
+		c.Rows = append(c.Rows, cardRow{
+			Name: name, Value: report.Significant(s.Kg) + " kg", Text: text, Link: "/?run=" + strconv.Itoa(i),
+			Share: pc(100 * s.Kg / most), Current: i == m.Run,
+		})
+	}
+	return c
+}

@@ -1,0 +1,65 @@
+package dashboard
+
+import (
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+// SavedOf tells what a comparison of decisions found, and where it came from: what a job's energy would have caused at
+// its own hours is placement's, the rest of what it saved is timing's, and jobs that lost are counted apart.
+func SavedOf(c *report.Comparison) *Saved {
+	s := &Saved{
+		Against: c.Baseline, Energy: &c.Total.Energy, Jobs: c.Jobs, Held: c.Held, Left: c.Left, Method: c.Method,
+		Unit: "kWh", comparison: c,
+	}
+	signal := most(c.Total.Emissions)
+	if signal != "" {
+		s.Emissions, s.Unit = new(c.Total.Emissions[signal].Difference), "kgCO2e"
+	}
+	if s.Currency = most(c.Total.Costs); s.Currency != "" {
+		s.Cost = new(c.Total.Costs[s.Currency].Difference)
+	}
+	var placed, timed, lost, waited float64
+	for _, j := range c.PerJob {
+		waited += j.Held
+		where, all := j.Energy.Saved, j.Energy.Saved
+		if signal != "" {
+			if j.Emissions == nil || j.Signal != signal || j.Energy.Used <= 0 {
+				continue
+			}
+			where, all = j.Energy.Saved*j.Emissions.Used/j.Energy.Used, j.Emissions.Saved
+		}
+		if all < 0 {
+			lost += all
+			continue
+		}
+		placed, timed = placed+where, timed+all-where
+	}
+	if c.Jobs == 0 {
+		return s
+	}
+	if s.MeanWait = new(waited / float64(c.Jobs)); signal == "" && c.Jobs < report.LeastJobs {
+		s.Few = c.Jobs
+	} else if few := c.Total.Emissions[signal].Jobs; signal != "" && few < report.LeastJobs {
+		s.Few = few
+	}
+	s.Steps = []Step{
+		{"Placement", placed, "another machine, at the intensity of the hours in which the work ran"},
+		{"Timing", timed, "other hours, and other sites"},
+		{"Losses", lost, "jobs for which the baseline would have been better"},
+	}
+	if signal == "" {
+		s.Steps[1] = s.Steps[2]
+		s.Steps = s.Steps[:2]
+	}
+	return s
+}
+
+// most is the signal, or the currency, that most jobs are known by: sums of several are never added.
+func most(totals map[string]report.Totals) (name string) {
+	for candidate, t := range totals {
+		if best := totals[name]; name == "" || t.Jobs > best.Jobs || t.Jobs == best.Jobs && candidate < name {
+			name = candidate
+		}
+	}
+	return name
+}

@@ -1,0 +1,327 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+// clock shows an instant and how far off it is.
+func (m *Model) clock(t time.Time) string {
+	if m.Past {
+		return t.UTC().Format("2 Jan 15:04")
+	}
+	return report.Clock(t, m.Now) + " (" + report.Away(t, m.Now) + ")"
+}
+
+// nominal is what a hold saves by its reason.
+var nominal = regexp.MustCompile(` \([^()]* (k?gCO2e|in money)\)`)
+
+// WithoutGrams is what the scheduler said without what a hold saves in grams and money: its hold loop knows no node,
+// and counts on a nominal power of what is requested.
+func WithoutGrams(text string) string { return nominal.ReplaceAllString(text, "") }
+
+func count(n int, thing string) string { return report.Plural(n, thing, thing+"s") }
+
+func percent(share float64) string {
+	const unit = "\u00a0%" // it is not left alone in the next line
+	if share > 0 && share < 0.001 {
+		return "<0.1" + unit
+	}
+	return strconv.FormatFloat(math.Round(1000*share)/10+0, 'f', -1, 64) + unit // and never -0
+}
+
+// watts shows a power in the unit that fits.
+func watts(w float64) string {
+	switch {
+	case math.Abs(w) >= 1e6:
+		return fmt.Sprintf("%.3g MW", w/1e6)
+	case math.Abs(w) >= 1e3:
+		return fmt.Sprintf("%.3g kW", w/1e3)
+	}
+	return fmt.Sprintf("%.3g W", w)
+}
+
+// quantity is a signal and what it is of.
+type quantity struct {
+	*Signal
+	name string
+}
+
+// signals are those that a zone has.
+func (z *Zone) signals() []quantity {
+	return slices.DeleteFunc([]quantity{{z.Carbon, "carbon intensity"}, {z.Price, "price"}},
+		func(q quantity) bool { return q.Signal == nil })
+}
+
+// gridSentence says what the grid of a zone does.
+func (m *Model) gridSentence(s *Signal) string {
+	var now, extremes string
+	if s.Now != nil {
+		now = fmt.Sprintf("%s %s now", short(*s.Now), s.Unit)
+	}
+	from := m.From
+	if !m.Past { // extremes that are over are of no use
+		from = grid.Later(from, m.Now)
+	}
+	if lowest, at, highest, ok := s.extremes(from, m.To); ok {
+		extremes = fmt.Sprintf("lowest %s at %s, highest %s", short(lowest), m.clock(at), short(highest)) +
+			given(s.Now == nil, " "+s.Unit)
+	}
+	return cmp.Or(strings.Join(said(now, extremes), "; "), "unknown")
+}
+
+func (l *Line) extremes(from, to time.Time) (lowest float64, at time.Time, highest float64, ok bool) {
+	for i, p := range l.Points {
+		if p.Unknown || !l.end(i).After(from) || !p.At.Before(to) {
+			continue
+		}
+		if !ok || p.Value < lowest {
+			lowest, at = p.Value, grid.Later(p.At, from)
+		}
+		if !ok || p.Value > highest {
+			highest = p.Value
+		}
+		ok = true
+	}
+	return lowest, at, highest, ok
+}
+
+func short(v float64) string { return fmt.Sprintf("%.3g", v) }
+
+// provenance says what a signal rests on.
+func (s *Signal) provenance() string {
+	age := ""
+	if s.AgeSeconds != nil {
+		age = given(s.Stale, "STALE: ") + report.Rounded(time.Duration(*s.AgeSeconds*float64(time.Second))) + " old" +
+			given(s.Stale, ", nothing is decided by it")
+	}
+	return strings.Join(said(s.Quality, s.Source, given(s.Forecast != "", "forecast by "+s.Forecast), age), ", ")
+}
+
+// powerSentence says what all machines draw.
+func (m *Model) powerSentence() string {
+	p := m.Power
+	if p == nil || len(p.Points) == 0 && p.Now == nil {
+		return "Unknown: no node reports what it draws, and nothing was booked in this time."
+	}
+	var now, over string
+	if p.Now != nil {
+		now = fmt.Sprintf("%s now, reported by %d of %s", watts(*p.Now), p.Nodes-p.Late, count(p.Nodes, "node")) +
+			given(p.Asleep > 0, fmt.Sprintf(", %d asleep", p.Asleep)) +
+			given(p.Guests > 0, "; power of hosts includes that of "+count(p.Guests, "virtual machine"))
+	}
+	if _, used := p.kWh(m.From, m.To); len(p.Points) > 0 {
+		instead, known := p.Baseline.kWh(m.From, m.To)
+		over = fmt.Sprintf("%s kWh in the time shown, %s", report.Significant(used), p.Where) +
+			given(known, fmt.Sprintf("; %s would have drawn %s kWh", p.Instead, report.Significant(instead)))
+	}
+	nodes := func(n int) string { return report.Plural(n, "node reports", "nodes report") }
+	return strings.Join(said(now, over, given(p.Odd > 0, nodes(p.Odd)+" what their hardware cannot draw"),
+		given(p.Late > 0, nodes(p.Late)+" too late")), ". ") + "."
+}
+
+// kWh is what was drawn in a time, by part and in all.
+func (p *Power) kWh(from, to time.Time) (parted [4]float64, all float64) {
+	for i, w := range p.Points {
+		hours := max(0, grid.Earlier(p.end(i), to).Sub(grid.Later(w.At, from)).Hours())
+		for k, part := range parts {
+			parted[k] += part.of(w) * hours / 1000
+			all += part.of(w) * hours / 1000
+		}
+	}
+	return parted, all
+}
+
+// kWh is what a line of watts comes to in a time, as far as it goes; it is not known where some of it is not.
+func (l *Line) kWh(from, to time.Time) (sum float64, known bool) {
+	if l == nil {
+		return 0, false
+	}
+	for i, p := range l.Points {
+		if hours := grid.Earlier(l.end(i), to).Sub(grid.Later(p.At, from)).Hours(); hours > 0 {
+			if p.Unknown {
+				return 0, false
+			}
+			sum += p.Value * hours / 1000
+		}
+	}
+	return sum, true
+}
+
+// workSentence says what waits.
+func (m *Model) workSentence() string {
+	jobs := m.heldJobs()
+	if m.Past {
+		if len(jobs) == 0 {
+			return "No Job was held."
+		}
+		var wait time.Duration
+		for _, j := range jobs {
+			wait += j.begin().Sub(j.Since)
+		}
+		return fmt.Sprintf("%s held, %s on average.", report.Plural(len(jobs), "Job was", "Jobs were"),
+			report.Rounded(wait/time.Duration(len(jobs))))
+	}
+	if len(jobs) == 0 {
+		return "Nothing is held."
+	}
+	text := report.Plural(len(jobs), "Job is", "Jobs are") + " held"
+	if j := m.next(); j != nil {
+		text += fmt.Sprintf("; %s is to start next, at %s", j.path(), m.clock(*j.PlannedStart))
+	}
+	var last time.Time
+	for _, j := range jobs {
+		last = grid.Later(last, deref(j.LatestStart))
+	}
+	return text + given(!last.IsZero(), "; all start by "+m.clock(last)) + "."
+}
+
+// heldBriefly says what waits now in a few words.
+func (m *Model) heldBriefly() string {
+	jobs := m.heldJobs()
+	if len(jobs) == 0 {
+		return "nothing waits for a better hour"
+	}
+	text := report.Plural(len(jobs), "Job is", "Jobs are") + " held"
+	if j := m.next(); j != nil {
+		text += "; next " + m.clock(*j.PlannedStart)
+	}
+	return text
+}
+
+// next is what is planned to start first; nil: nothing is.
+func (m *Model) next() *Job {
+	for _, j := range m.heldJobs() {
+		if j.PlannedStart != nil {
+			return j
+		}
+	}
+	return nil
+}
+
+// path names a job with its namespace, where it has one.
+func (j *Job) path() string { return pathOf(j.Namespace, j.Name) }
+
+// sentence is what explain says of a job, in one sentence.
+func (j *Job) sentence(m *Model) string {
+	text := fmt.Sprintf("%s, created %s", j.path(), m.clock(j.Since))
+	switch {
+	case j.Unscheduled:
+		return text + ": it never ran, for want of room."
+	case j.Started != nil && j.PlannedStart != nil:
+		text += fmt.Sprintf(": held until %s, started %s", m.clock(*j.PlannedStart), m.clock(*j.Started))
+	case j.Started != nil:
+		text += ": started " + m.clock(*j.Started)
+	case j.PlannedStart != nil:
+		text += ": held until " + m.clock(*j.PlannedStart)
+	default:
+		text += ": held, and the scheduler has not said yet until when"
+	}
+	text += given(j.Node != "", " on "+j.Node)
+	text += given(j.LatestStart != nil, "; latest start "+m.clock(deref(j.LatestStart)))
+	if j.Saving != nil {
+		text += "; saves an estimated " + percent(*j.Saving)
+	}
+	why := report.Plain(Briefly(j.Why), m.Now)
+	return strings.TrimSuffix(text+given(why != "", "; "+why), ".") + "."
+}
+
+// Briefly is what a reason says besides the times, which stand beside it.
+func Briefly(reason string) string {
+	reason, _, _ = strings.Cut(reason, ";")
+	if _, rest, ok := strings.Cut(reason, "Z: "); ok {
+		reason = rest
+	}
+	return WithoutGrams(reason)
+}
+
+func interval(d *report.Difference) string {
+	if d.Low == nil || d.High == nil {
+		return ""
+	}
+	return fmt.Sprintf(" [%s, %s]", report.Significant(*d.Low), report.Significant(*d.High))
+}
+
+// named is a difference of a quantity.
+type named struct {
+	*report.Difference
+	name, unit string
+}
+
+// differences are those that are known.
+func (s *Saved) differences() []named {
+	return slices.DeleteFunc([]named{
+		{s.Emissions, "emissions", "kgCO2e"}, {s.Energy, "energy", "kWh"}, {s.Cost, "cost", s.Currency},
+	}, func(d named) bool { return d.Difference == nil })
+}
+
+// known reports whether there is anything that was compared.
+func (s *Saved) known() bool { return s != nil && (s.Jobs > 0 || s.Shadow) }
+
+// savedSentence says what was saved, and how sure that is.
+func (m *Model) savedSentence() string {
+	s := m.Saved
+	if !s.known() {
+		return "What was saved is unknown: no decision of this time can be compared."
+	}
+	if m.Past && m.Run == 0 {
+		return "This run is the baseline that others are compared with."
+	}
+	verb := "Saved"
+	if s.Shadow {
+		verb = "Would have saved"
+	}
+	var said []string
+	for _, d := range s.differences() {
+		said = append(said, report.Significant(d.Saved)+interval(d.Difference)+" "+d.unit)
+		if d.Difference == s.Emissions && d.Baseline > 0 {
+			said[0] += fmt.Sprintf(" (%s)", percent(d.Saved/d.Baseline))
+		}
+	}
+	text := fmt.Sprintf("%s %s against %s, over %s", verb, strings.Join(said, " and "), s.Against, count(s.Jobs, "job"))
+	return text + given(s.Few > 0, fmt.Sprintf("; too few Jobs (%d) for an interval: it takes %d", s.Few,
+		report.LeastJobs)) + "."
+}
+
+// brief says against what a saving is, and how much of it.
+func (s *Saved) brief(d *report.Difference) string {
+	text, than := "", "less than "
+	if d.Saved < 0 {
+		than = "more than "
+	}
+	if d.Baseline > 0 {
+		text = percent(math.Abs(d.Saved/d.Baseline)) + " "
+	}
+	if s.Energy != nil && d != s.Energy && (s.Energy.Saved < 0) == (d.Saved < 0) {
+		text += "and " + report.Significant(math.Abs(s.Energy.Saved)) + " kWh "
+	}
+	return text + than + s.Against
+}
+
+// stale lists what is too old to be decided by.
+func (m *Model) stale() (names []string) {
+	for i := range m.Zones {
+		for _, s := range m.Zones[i].signals() {
+			if s.Stale {
+				names = append(names, s.name+" of "+m.Zones[i].Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	if m.Power != nil && m.Power.Late > 0 {
+		names = append(names, "power of "+count(m.Power.Late, "node"))
+	}
+	if m.Power != nil && m.Power.Odd > 0 {
+		names = append(names, "implausible power of "+count(m.Power.Odd, "node"))
+	}
+	return names
+}

@@ -1,0 +1,471 @@
+package dashboard
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+const (
+	cookieName = "kubenergy-dashboard"
+	themeName  = "kubenergy-theme"
+	keyName    = "key" // of the address that is opened first
+	policyCSP  = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+	young     = 5 * time.Second  // a model is as good as new for so long: many pages cost what one does
+	looks     = 15 * time.Second // between two looks for changes
+	mostAge   = 60 * time.Second // a page is refreshed at least so often: times on it are relative to now
+	patience  = 30 * time.Second
+	mostQuery = 4096
+	mostSpan  = 800 * 24 * time.Hour // as the ledger's own limit is
+)
+
+// Server serves the page of a source to the person who opened it, on a loopback address. The first address has a secret
+// that is good for once; the cookie that it buys is good for as long as the program runs, for this address alone.
+type Server struct {
+	source  Source
+	host    string // address and port that are listened on
+	csrf    string
+	session string
+
+	now    func() time.Time
+	making singleflight.Group // of models, by request
+
+	mu     sync.Mutex
+	key    string // "": it was used
+	models map[string]kept
+	acts   int // how many were done: each changes what models show
+}
+
+// kept is a model that was made a moment ago.
+type kept struct {
+	made  time.Time
+	model *Model
+}
+
+// NewServer returns a server for what listens on an address of this machine.
+func NewServer(source Source, address net.Addr, now func() time.Time) *Server {
+	return &Server{
+		source: source, host: address.String(), csrf: rand.Text(), session: rand.Text(), key: rand.Text(),
+		models: map[string]kept{}, now: now,
+	}
+}
+
+// Address is what a browser opens first.
+func (s *Server) Address() string {
+	return "http://" + s.host + "/?" + url.Values{keyName: {s.key}}.Encode()
+}
+
+// Handler answers requests that a browser of this machine makes for the person who opened the page.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	handle := func(pattern string, answer func(http.ResponseWriter, *http.Request) error) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := answer(w, r); err != nil {
+				f := fault{http.StatusBadGateway, err}
+				errors.As(err, &f)
+				w.Header().Del("Content-Disposition")
+				refuse(w, f.status, f.Error())
+			}
+		})
+	}
+	filled := func(path string, v View, fill func(*page, *http.Request) error) {
+		handle("GET "+path, func(w http.ResponseWriter, r *http.Request) error {
+			p, err := s.start(w, r, v)
+			if err == nil {
+				err = fill(p, r)
+			}
+			if err != nil {
+				return err
+			}
+			return s.write(w, p)
+		})
+	}
+	filled("/{$}", Overview, viewed)
+	for _, v := range append([]View{"how"}, views[1:]...) {
+		filled("/"+string(v), v, viewed)
+	}
+	filled("/job", Overview, s.job)
+	filled("/decision", "decision", s.decision)
+	filled("/origin", Overview, s.origin)
+	filled("/act", Overview, s.effect)
+	handle("GET /search", s.search)
+	handle("GET /model.json", s.model)
+	handle("GET /csv", s.csv)
+	handle("GET /svg", s.svg)
+	handle("POST /act", s.act)
+	mux.HandleFunc("GET /events", s.events)
+	mux.HandleFunc("GET /assets/{name}", serveAsset)
+	return s.guard(recovering(mux))
+}
+
+// recovering answers a request that panics.
+func recovering(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if what := recover(); what != nil {
+				slog.Error("Panic in a page", "path", r.URL.Path, "panic", what, "stack", string(debug.Stack()))
+				refuse(w, http.StatusInternalServerError, "The page cannot be made: the program panicked. See its log.")
+			}
+		}()
+		h.ServeHTTP(w, r)
+	})
+}
+
+// fault is why a request is refused, with the status that says so. Other errors are those of the source: 502.
+type fault struct {
+	status int
+	error
+}
+
+func wrong(format string, args ...any) error {
+	return fault{http.StatusBadRequest, fmt.Errorf(format, args...)}
+}
+
+func absent(what string) error { return fault{http.StatusNotFound, errors.New("there is no " + what)} }
+
+var errNoActs = fault{http.StatusForbidden, errors.New("nothing can be changed from this page")}
+
+// refuse writes a page that says why there is no other.
+func refuse(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `<!DOCTYPE html><html lang="en"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>%s · KubEnergy</title><link rel="icon" href="/assets/icon.svg"><link rel="stylesheet" href="/assets/style.css">
+<main><h1>%[1]s</h1><p class="lead">%s</p></main></html>`, http.StatusText(status), html.EscapeString(text))
+}
+
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	kind := map[string]string{
+		".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+	}[path.Ext(name)]
+	data, err := assets.ReadFile("assets/" + name)
+	if err != nil || kind == "" {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Cache-Control", "max-age=300")
+	_, _ = w.Write(data)
+}
+
+// query reads which time and run are asked for.
+func (s *Server) query(r *http.Request, v View) (q Query, err error) {
+	values := r.URL.Query()
+	q = Query{View: v, Run: -1}
+	if text := values.Get("run"); text != "" {
+		if q.Run, err = strconv.Atoi(text); err != nil {
+			return q, wrong("run is %.40q: want a whole number", text)
+		}
+	}
+	for name, into := range map[string]*time.Time{"from": &q.From, "to": &q.To} {
+		if text := values.Get(name); text != "" {
+			if *into, err = report.ParseTime(name, text, s.now()); err != nil {
+				return q, wrong("%w", err)
+			}
+		}
+	}
+	end := q.To
+	if end.IsZero() && s.source.Live() {
+		end = s.now()
+	}
+	if !q.From.IsZero() && !end.IsZero() && (q.To.Equal(end) && !q.From.Before(end) || end.Sub(q.From) > mostSpan) {
+		return q, wrong("from is not before to, or more than 800 days before it")
+	}
+	return q, nil
+}
+
+// get returns the model that is asked for. Requests that come close together share one, or the failure to make it.
+func (s *Server) get(ctx context.Context, q Query) (*Model, error) {
+	s.mu.Lock()
+	name := fmt.Sprint(s.acts, q.View, q.From.Unix(), q.To.Unix(), q.Run)
+	old := func(_ string, k kept) bool { return s.now().Sub(k.made) > young }
+	k, known := s.models[name]
+	if s.source.Live() && old(name, k) {
+		known = false
+	}
+	s.mu.Unlock()
+	if !known {
+		made, err, _ := s.making.Do(name, func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+			defer cancel()
+			m, err := s.source.Model(ctx, q)
+			if err != nil {
+				return nil, err
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			maps.DeleteFunc(s.models, old)
+			s.models[name] = kept{s.now(), m}
+			return m, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		k.model = made.(*Model)
+	}
+	m := *k.model // a page puts its findings in order; other pages have the same model
+	m.Findings = slices.Clone(m.Findings)
+	return &m, nil
+}
+
+// start begins a page.
+func (s *Server) start(w http.ResponseWriter, r *http.Request, v View) (*page, error) {
+	q, err := s.query(r, v)
+	if err != nil {
+		return nil, err
+	}
+	if theme := r.URL.Query().Get("theme"); theme == "dark" || theme == "light" {
+		http.SetCookie(w, &http.Cookie{
+			Name: themeName, Value: theme, Path: "/", MaxAge: 365 * 24 * 3600, HttpOnly: true,
+			SameSite: http.SameSiteStrictMode,
+		})
+		r.AddCookie(&http.Cookie{Name: themeName, Value: theme})
+	}
+	m, err := s.get(r.Context(), q)
+	if err != nil {
+		return nil, fmt.Errorf("what the page shows cannot be read: %w", err)
+	}
+	p := &page{Model: m, View: v, Live: s.source.Live(), CSRF: s.csrf, query: r.URL.Query(), asked: q}
+	for _, c := range r.CookiesNamed(themeName) {
+		if c.Value == "dark" || c.Value == "light" {
+			p.Theme = c.Value
+		}
+	}
+	return p, nil
+}
+
+func (s *Server) write(w http.ResponseWriter, p *page) error {
+	var b bytes.Buffer
+	if err := pages.ExecuteTemplate(&b, "page", p); err != nil {
+		return fault{http.StatusInternalServerError, fmt.Errorf("the page cannot be made: %w", err)}
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = b.WriteTo(w)
+	return nil
+}
+
+// viewed fills a view.
+func viewed(p *page, _ *http.Request) error {
+	if p.View == Overview && p.Timeless() {
+		p.View = Compare
+	}
+	p.Heading = p.titled(p.View)
+	map[View]func(){
+		Overview: p.overview, Decisions: p.decisions, Savings: p.savings, Compare: p.compare, Doctor: p.doctor,
+		"how": p.how,
+	}[p.View]()
+	return nil
+}
+
+// job fills the page of one Job or pod.
+func (s *Server) job(p *page, r *http.Request) error {
+	kind, namespace, name := p.query.Get("kind"), p.query.Get("namespace"), p.query.Get("name")
+	if kind != "job" && kind != "pod" {
+		return wrong("kind is %.40q: want job or pod", kind)
+	}
+	v, err := s.source.Job(r.Context(), p.asked, kind, namespace, name)
+	if err != nil {
+		return err
+	}
+	if v == nil {
+		return absent(kind + " of that name")
+	}
+	p.View = "job"
+	p.job(v)
+	if _, may := s.source.(Actor); may {
+		p.Actions = v.actions()
+	}
+	return nil
+}
+
+// decision fills the page of one decision.
+func (s *Server) decision(p *page, r *http.Request) (err error) {
+	asked := &ledger.Record{ID: p.query.Get("id"), UID: p.query.Get("uid"), Namespace: p.query.Get("namespace")}
+	if asked.At, err = time.Parse(time.RFC3339, p.query.Get("at")); err != nil {
+		return wrong("at is %.40q: want RFC 3339", p.query.Get("at"))
+	}
+	d, err := s.source.Decision(r.Context(), p.asked, asked)
+	if err != nil {
+		return err
+	}
+	if d == nil {
+		return absent("such decision, or it is no longer kept")
+	}
+	p.decision(d)
+	return nil
+}
+
+// origin fills the page that takes a figure apart.
+func (s *Server) origin(p *page, r *http.Request) error {
+	namespace, owner := p.query.Get("namespace"), p.query.Get("owner")
+	p.asked.Cluster = p.query.Get("cluster")
+	o, err := s.source.Origin(r.Context(), p.asked, namespace, owner)
+	if err != nil {
+		return err
+	}
+	if o == nil {
+		return absent("booking of that")
+	}
+	p.origin(o, namespace, owner)
+	return nil
+}
+
+// search leads to the Job that a text names, or to the decisions about all that contain it.
+func (s *Server) search(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.start(w, r, Overview)
+	if err != nil {
+		return err
+	}
+	text := strings.TrimSpace(p.query.Get("q"))
+	found := "/decisions?" + p.ofRun(url.Values{"q": {text}})
+	for i := range p.Jobs {
+		if j := &p.Jobs[i]; text != "" && (j.Name == text || j.path() == text) {
+			found = jobLink(p.Model, j)
+			break
+		}
+	}
+	http.Redirect(w, r, found, http.StatusSeeOther)
+	return nil
+}
+
+// model serves what a page shows as JSON.
+func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
+	v := cmp.Or(View(r.URL.Query().Get("view")), Overview)
+	if !slices.Contains(views, v) {
+		return wrong("view is %.40q: want overview, decisions, savings, compare or doctor", v)
+	}
+	p, err := s.start(w, r, v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(w).Encode(p.Model)
+}
+
+// events tells a page when there is something else to see.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	flush, ok := w.(http.Flusher)
+	if !ok || !s.source.Live() {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	forever := http.NewResponseController(w)
+	_, _ = forever.SetReadDeadline(time.Time{}), forever.SetWriteDeadline(time.Time{}) // an error: there is none
+	w.Header().Set("Content-Type", "text/event-stream")
+	fmt.Fprint(w, "retry: 5000\n\n")
+	flush.Flush()
+	last, told := s.digest(r.Context()), s.now()
+	ticks := time.NewTicker(looks)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-ticks.C:
+		}
+		if d := s.digest(r.Context()); d != last || s.now().Sub(told) >= mostAge {
+			last, told = d, s.now()
+			if _, err := fmt.Fprint(w, "event: changed\ndata: \n\n"); err != nil {
+				return
+			}
+			flush.Flush()
+		}
+	}
+}
+
+// digest tells apart what is worth a look: not the time, nor how old something is.
+func (s *Server) digest(ctx context.Context) string {
+	m, err := s.get(ctx, Query{View: Overview, Run: -1})
+	if err != nil {
+		return err.Error()
+	}
+	still := *m
+	still.Now, still.From, still.To, still.Power = time.Time{}, time.Time{}, time.Time{}, nil
+	still.Zones, still.Budgets = nil, slices.Clone(m.Budgets)
+	for i := range still.Budgets {
+		still.Budgets[i].UsedUp = nil // it is reckoned from now on
+	}
+	data, err := json.Marshal(&still)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(data))
+}
+
+func actOf(values url.Values) Act {
+	return Act{
+		Do: values.Get("do"), Kind: values.Get("kind"), Namespace: values.Get("namespace"), Name: values.Get("name"),
+		Mode: values.Get("mode"),
+	}
+}
+
+// effect shows what would come of an act, and asks.
+func (s *Server) effect(p *page, r *http.Request) error {
+	actor, may := s.source.(Actor)
+	if !may {
+		return errNoActs
+	}
+	a := actOf(p.query)
+	effect, command, err := actor.Effect(r.Context(), a)
+	if err != nil {
+		return wrong("%w", err)
+	}
+	p.View, p.Form, p.Said, p.Commands = "act", &a, []string{effect}, []string{command}
+	p.Heading, p.Button = "Switch the mode of "+a.Namespace+" to "+a.Mode+"?", "Switch to "+a.Mode
+	if a.Do == DoRunNow {
+		p.Heading, p.Button = "Run "+a.Namespace+"/"+a.Name+" now?", "Run now"
+	}
+	return nil
+}
+
+// act does what was asked for, with the rights of the user.
+func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
+	actor, may := s.source.(Actor)
+	if !may {
+		return errNoActs
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, mostQuery)
+	if err := r.ParseForm(); err != nil ||
+		subtle.ConstantTimeCompare([]byte(r.PostForm.Get("csrf")), []byte(s.csrf)) != 1 {
+		return fault{http.StatusForbidden, errors.New("the form is not one of this page: reload it")}
+	}
+	result, err := actor.Act(r.Context(), actOf(r.PostForm))
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.acts++
+	s.mu.Unlock()
+	p, err := s.start(w, r, Overview)
+	if err != nil {
+		return err
+	}
+	p.View, p.Heading, p.Said = "act", "Done", []string{result}
+	return s.write(w, p)
+}

@@ -1,0 +1,399 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"html"
+	"html/template"
+	"maps"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+const mostDecisions = 300 // that are shown
+
+// actions that a decision may be.
+var actions = []string{"any", "hold", "release", "place"}
+
+// decisions fills the list of what was decided, the youngest first.
+func (p *page) decisions() {
+	m := p.Model
+	p.Filter = &filter{p.query.Get("q"), p.query.Get("action")}
+	p.Actions = report.Each(actions, func(a string) option { return option{Name: a} })
+	found := m.filtered(p.Filter)
+	p.Said = []string{fmt.Sprintf("%s, of %d known, the youngest first.", count(len(found), "decision"),
+		len(m.Decisions))}
+	t := &table{Caption: "Decisions", Limit: mostDecisions, Header: columns(7, "time (UTC)", "what", "work", "strategy",
+		"node", "start", "why", "kWh", "gCO2e")}
+	t.fill(len(found), p.whole, func(i int) row { return m.decisionRow(found[i]) })
+	p.CSV = address("/csv", p.query, "run", "from", "to", "q", "action", "of=decisions")
+	if p.Tables = []*table{t}; !p.whole {
+		t.compact()
+	}
+	if !m.Past {
+		p.Commands = []string{"kubenergy report --group-by strategy"}
+	}
+}
+
+func (m *Model) decisionRow(d *ledger.Record) row {
+	why := d.Reason
+	if d.Message != "" {
+		why = report.Plain(Briefly(d.Message), m.Now)
+	}
+	work := Job{Held: Held{Namespace: d.Namespace, Kind: d.OwnerKind, Name: d.Owner}}
+	links := map[int]string{}
+	if !m.Past { // of runs no snapshots are kept
+		links[0] = m.decisionLink(d)
+	}
+	if d.OwnerKind == "Job" || d.OwnerKind == "Pod" {
+		links[2] = jobLink(m, &work)
+	}
+	return row{Links: links, Cells: []string{
+		stamp(d.At), d.Action, work.path(), d.Strategy, d.Node, stampOf(&d.Start), why, expected(d.Energy.KWh()),
+		expected(float64(d.Carbon)),
+	}}
+}
+
+// decisionLink is the address of a decision's page.
+func (m *Model) decisionLink(d *ledger.Record) string {
+	q := url.Values{"id": {d.ID}, "uid": {d.UID}, "at": {d.At.UTC().Format(time.RFC3339Nano)}}
+	if d.Namespace != "" {
+		q.Set("namespace", d.Namespace)
+	}
+	return "/decision?" + m.ofRun(q)
+}
+
+func expected(v float64) string {
+	return shown(v, v != 0)
+}
+
+// filtered are the decisions that a filter asks for.
+func (m *Model) filtered(f *filter) (found []*ledger.Record) {
+	q := strings.ToLower(strings.TrimSpace(f.Q))
+	for i := range m.Decisions {
+		d := &m.Decisions[i]
+		if f.Action != "" && f.Action != "any" && f.Action != d.Action {
+			continue
+		}
+		text := strings.ToLower(d.Namespace + "/" + d.Owner + " " + d.Node + " " + d.Strategy + " " + d.Reason)
+		if strings.Contains(text, q) {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// savings fills the page of what was saved, by where that came from.
+func (p *page) savings() {
+	m, s := p.Model, cmp.Or(p.Saved, &Saved{Shadow: true})
+	p.Said, p.Commands = said(m.savedSentence(), s.Method), said(s.Command)
+	if plot := drawSteps(s); plot != "" {
+		p.Figures = []pageFigure{{
+			"From what " + s.Against + " would have caused, in " + s.Unit + ", step by step to what was caused",
+			"steps", plot,
+		}}
+	}
+	t := listed("Where it came from", []column{{"part", false}, {s.Unit, true}, {"because", false}}, s.Steps,
+		func(step *Step) []string { return []string{step.Name, report.Significant(step.Value), step.Why} })
+	all := listed("Used, and what "+s.Against+" would have used", columns(1, "quantity", "used", "baseline", "saved",
+		"95 % from", "to"), s.differences(), func(d *named) []string {
+		return []string{
+			strings.TrimSuffix(d.name+", "+d.unit, ", "), report.Significant(d.Used), report.Significant(d.Baseline),
+			report.Significant(d.Saved), optional(d.Low), optional(d.High),
+		}
+	})
+	all.compact()
+	if !s.Shadow { // what would have been used is not known
+		p.show(all)
+	}
+	p.show(t, listed("Not comparable", columns(1, "because", "jobs"), slices.Sorted(maps.Keys(s.Left)),
+		func(why *string) []string { return []string{*why, strconv.Itoa(s.Left[*why])} }))
+}
+
+func optional(v *float64) string {
+	if v == nil {
+		return shown(0, false)
+	}
+	return shown(*v, true)
+}
+
+// drawSteps draws a waterfall.
+func drawSteps(s *Saved) template.HTML {
+	d := s.Emissions
+	if s.Unit == "kWh" {
+		d = s.Energy
+	}
+	if d == nil || len(s.Steps) == 0 {
+		return ""
+	}
+	top := math.Max(d.Baseline, d.Used)
+	level := d.Baseline
+	for _, step := range s.Steps {
+		level -= step.Value
+		top = max(top, level)
+	}
+	w := &drawing{top: 1.12 * math.Max(top, 1e-12)}
+	width := 100 / float64(len(s.Steps)+2)
+	i := 0
+	bar := func(class, name string, from, to float64, said string) {
+		x, upper, lower := (float64(i)+0.5)*width, math.Max(from, to), math.Min(from, to)
+		fmt.Fprintf(w, `<rect class="bar %s" x="%s" width="%s" y="%s" height="%s" rx="2"><title>%s</title></rect>`,
+			class, pc(x-0.32*width), pc(0.64*width), pc(0.9*w.y(upper)), pc(0.9*(w.y(lower)-w.y(upper))),
+			html.EscapeString(name+": "+said))
+		svgText(w, said, `x="%s" y="%s" dy="-5" text-anchor="middle"`, pc(x), pc(0.9*w.y(upper)))
+		svgText(w, name, `class="tick" x="%s" y="97%%" text-anchor="middle"`, pc(x))
+		i++
+	}
+	bar("whole", "baseline", 0, d.Baseline, report.Significant(d.Baseline))
+	level = d.Baseline
+	for _, step := range s.Steps {
+		class, said := "gain", report.Significant(-step.Value)
+		if step.Value < 0 {
+			class, said = "loss", "+"+said
+		}
+		bar(class, step.Name, level, level-step.Value, said)
+		level -= step.Value
+	}
+	bar("whole", "caused", 0, d.Used, report.Significant(d.Used))
+	return w.picture("steps", "What was saved, step by step: the table has the same figures")
+}
+
+// compare fills the comparison of strategies.
+func (p *page) compare() {
+	if len(p.Strategies) == 0 {
+		p.Said = []string{"No strategies were compared here. On your own trace:"}
+		p.Commands = []string{
+			"kubenergy simulate -f scenario.yaml --out results", "kubenergy dashboard --dir results",
+		}
+		return
+	}
+	p.Said = []string{p.Note, compareSentence(p.Strategies)}
+	p.Figures = []pageFigure{{
+		"Emissions by mean wait. Green: no other strategy emits less without waiting longer. Ring: the baseline. " +
+			"Hover for names; the table has the same figures.",
+		"pareto", drawPareto(p.Strategies),
+	}}
+	t := &table{
+		Caption: "Strategies", Header: columns(1, "strategy", "mean wait", "kgCO2e", "kWh", "saved", "95 % from", "to"),
+	}
+	for _, s := range p.Strategies {
+		r := row{Cells: []string{
+			s.Name, report.Span(3600 * s.WaitHours), report.Significant(s.Kg), report.Significant(s.KWh), "–", "–", "–",
+		}}
+		if s.Saving != nil && !s.Baseline {
+			r.Cells[4] = percent(s.Saving.Value)
+			for k, v := range []*float64{s.Saving.Low, s.Saving.High} {
+				if v != nil {
+					r.Cells[5+k] = percent(*v)
+				}
+			}
+		}
+		r.Class = s.class()
+		t.Rows = append(t.Rows, r)
+	}
+	t.compact()
+	p.Tables = []*table{t}
+}
+
+// front returns the strategies that no other beats in both waits and emissions.
+func front(all []Strategy) []Strategy {
+	return slices.DeleteFunc(slices.Clone(all), func(s Strategy) bool { return !s.Best })
+}
+
+// compareSentence names the strategies that are worth a look.
+func compareSentence(all []Strategy) string {
+	names := report.Each(front(all), func(s Strategy) string { return s.brief() })
+	return "No other strategy beats these in waits and emissions at once: " + strings.Join(names, "; ") + "."
+}
+
+func (s *Strategy) brief() string {
+	return fmt.Sprintf("%s (%s kgCO2e, waits %s)", s.Name, report.Significant(s.Kg), report.Span(3600*s.WaitHours))
+}
+
+func (s *Strategy) class() string {
+	switch {
+	case s.Baseline:
+		return "base"
+	case s.Best:
+		return "best"
+	}
+	return "other"
+}
+
+// drawPareto draws strategies by wait and emissions.
+func drawPareto(all []Strategy) template.HTML {
+	d, longest := &drawing{}, 0.0
+	var kg []float64
+	for i := range all {
+		longest, kg = math.Max(longest, all[i].WaitHours), append(kg, all[i].Kg)
+	}
+	if longest == 0 {
+		longest = 1
+	}
+	d.low, d.top = 0, math.Max(1.08*slices.Max(kg), 1e-12)
+	x := func(wait float64) float64 { return 6 + 88*wait/longest }
+	y := func(v float64) float64 { return 4 + 0.82*d.y(v) }
+	for _, t := range report.NumberTicks(0, slices.Max(kg)) {
+		if t.Value > d.top {
+			continue
+		}
+		fmt.Fprintf(d, `<line class="mark" x1="6%%" x2="100%%" y1="%s" y2="%s"/>`, pc(y(t.Value)), pc(y(t.Value)))
+		svgText(d, t.Label, `class="tick" x="5.4%%" y="%s" dy="4" text-anchor="end"`, pc(y(t.Value)))
+	}
+	for _, t := range report.NumberTicks(0, longest) {
+		if t.Value <= longest*1.01 {
+			svgText(d, t.Label, `class="tick" x="%s" y="93%%" text-anchor="middle"`, pc(x(t.Value)))
+		}
+	}
+	svgText(d, "mean wait, hours", `class="tick" x="50%%" y="99%%" text-anchor="middle"`)
+	svgText(d, "kgCO2e", `class="tick" x="0" y="3%%" dy="6"`)
+	best := front(all)
+	slices.SortFunc(best, func(a, b Strategy) int { return cmp.Compare(a.WaitHours, b.WaitHours) })
+	for i := range max(0, len(best)-1) {
+		a, b := &best[i], &best[i+1]
+		fmt.Fprintf(d, `<line class="front" x1="%s" y1="%s" x2="%s" y2="%s"/>`, pc(x(a.WaitHours)), pc(y(a.Kg)),
+			pc(x(b.WaitHours)), pc(y(b.Kg)))
+	}
+	taken := report.Each(all, func(s Strategy) box { return around(x(s.WaitHours), y(s.Kg)) })
+	for _, s := range all {
+		fmt.Fprintf(d, `<circle class="dot %s" cx="%s" cy="%s" r="6"><title>%s</title></circle>`, s.class(),
+			pc(x(s.WaitHours)), pc(y(s.Kg)), html.EscapeString(s.brief()))
+		if s.Best {
+			taken = d.beside(x(s.WaitHours), y(s.Kg), shortened(s.Name), taken)
+		}
+	}
+	return d.picture("pareto", "Strategies by mean wait and emissions")
+}
+
+// box is what a point or a label takes of a picture, in percent.
+type box struct{ left, top, right, bottom float64 }
+
+func around(x, y float64) box { return box{x - 0.6, y - 2, x + 0.6, y + 2} }
+
+func (b box) meets(o box) bool {
+	return b.left < o.right && o.left < b.right && b.top < o.bottom && o.top < b.bottom
+}
+
+// beside writes a label at the first place beside a point that is not taken; without one, the table alone has the name.
+func (d *drawing) beside(x, y float64, name string, taken []box) []box {
+	const letter, height = 0.66, 4.4
+	width := letter * float64(len([]rune(name)))
+	for _, up := range []float64{2, -6.4, 7, -11} {
+		for _, right := range []bool{true, false} {
+			at, anchor := box{x + 0.7, y - up - height, x + 0.7 + width, y - up}, "start"
+			if !right {
+				at.left, at.right, anchor = x-0.7-width, x-0.7, "end"
+			}
+			if at.left < 0 || at.right > 100 || at.bottom > 87 || slices.ContainsFunc(taken, at.meets) {
+				continue
+			}
+			svgText(&d.labels, name, `x="%s" y="%s" text-anchor="%s"`,
+				pc(map[bool]float64{true: at.left, false: at.right}[right]), pc(at.bottom-1), anchor)
+			return append(taken, at)
+		}
+	}
+	return taken
+}
+
+// doctor fills the findings, what is wrong first.
+func (p *page) doctor() {
+	slices.SortStableFunc(p.Findings, func(a, b Finding) int { return badness(b.Status) - badness(a.Status) })
+	p.Said = []string{Verdict(p.Findings)}
+	p.Commands = []string{"kubenergy doctor"}
+}
+
+// Verdict says in one line what checks have found.
+func Verdict(all []Finding) string {
+	of := map[Status]int{}
+	for i := range all {
+		of[all[i].Status]++
+	}
+	text, warnings := "Works.", count(of[StatusWarn], "warning")
+	switch {
+	case len(all) == 0:
+		return "No checks were run here."
+	case of[StatusFail] > 0:
+		text = fmt.Sprintf("Broken: %d, with %s.", of[StatusFail], warnings)
+	case of[StatusWarn] > 0:
+		text = "Works, with " + warnings + "."
+	}
+	return fmt.Sprintf("%s Of %s, %d found nothing wrong.", text, count(len(all), "check"), of[StatusOK])
+}
+
+func badness(s Status) int { return slices.Index([]Status{StatusOK, StatusWarn, StatusFail}, s) }
+
+// how fills the page that says where figures come from.
+func (p *page) how() {
+	m := p.Model
+	p.Heading = "Where the figures come from"
+	saved := source{ID: "saved", Name: "Saved", Lines: []string{m.savedSentence()}}
+	if m.Saved != nil {
+		saved.Lines = said(m.savedSentence(), m.Saved.Method)
+	}
+	signals := &table{Caption: "Signals", Header: []column{
+		{"zone", false}, {"quantity", false}, {"now", true}, {"unit", false}, {"rests on", false},
+	}}
+	for _, z := range m.Zones {
+		for _, s := range z.signals() {
+			signals.Rows = append(signals.Rows, row{Cells: []string{
+				z.Name, s.name, optional(s.Now), s.Unit, s.provenance(),
+			}})
+		}
+	}
+	stale := "Nothing is too old."
+	if names := m.stale(); len(names) > 0 {
+		stale = "Too old to be decided by: " + strings.Join(names, ", ") + "."
+	}
+	p.Sources = []source{
+		saved,
+		{ID: "waited", Name: "Waited", Lines: []string{
+			m.workSentence(),
+			"From submission to start, of all work; what waits for room counts, too.",
+		}},
+		{ID: "estimated", Name: "Energy", Lines: said(
+			m.powerSentence(), m.meterSentence(),
+			"A meter's counter gives joules of an interval; those are divided among pods by the CPU time of their "+
+				"control groups, and travel as a batch to the ledger's windows of five minutes. Times PUE that is "+
+				"what the site's meter sees; times the carbon intensity of that window, emissions; times its price, "+
+				"cost. Where there is no meter, a power profile estimates, and that share is called estimated.", m.Note,
+		)},
+		{
+			ID: "stale", Name: "Signals", Lines: []string{
+				stale,
+				"Of a forecast, the band is from the tenth to the ninetieth percentile, where its source gives them.",
+			},
+			Table: signals,
+		},
+	}
+	if m.Mode != "" {
+		p.Sources = append(p.Sources, source{ID: "mode", Name: "Mode", Lines: []string{
+			"The mode of the cluster's policy is " + m.Mode + ". In shadow decisions are counted and nothing is " +
+				"touched; in advise they are written on the work; in enforce work is held. A namespace may have its " +
+				"own mode; of those, " + strconv.Itoa(m.Enforcing) + " enforce where the cluster does not.",
+		}})
+	}
+	if len(m.Unseen) > 0 {
+		p.Sources = append(p.Sources, source{ID: "unseen", Name: "Not seen", Lines: m.Unseen})
+	}
+}
+
+// meterSentence says how far what is drawn can be believed.
+func (m *Model) meterSentence() string {
+	p := m.Power
+	if p == nil || len(p.Points) == 0 {
+		return "Nothing was booked in this time."
+	}
+	text := percent(p.Estimated) + " of it is estimated, the rest measured."
+	if !m.Past {
+		text += fmt.Sprintf(" Of %s, the power of %d is too old to be decided by, and that of %d is more or less "+
+			"than their hardware draws.", count(p.Nodes, "node"), p.Late, p.Odd)
+	}
+	return text
+}

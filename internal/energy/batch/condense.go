@@ -1,0 +1,105 @@
+package batch
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// Condense makes room where shares, sorted by ID, are more than limit: no energy is lost, but some of it is counted
+// under a less precise name. It goes only as far as needed:
+//
+//  1. containers that ended are counted to their pods, as pod/UID,
+//  2. all containers are,
+//  3. the consumers that used least are counted to [Others], those that ended first.
+func Condense(shares []energy.Share, limit int) []energy.Share {
+	limit = max(limit, 1)
+	if len(shares) <= limit {
+		return shares
+	}
+	shares = toPods(shares, false)
+	if len(shares) > limit {
+		shares = toPods(shares, true)
+	}
+	if len(shares) > limit {
+		shares = toOthers(shares, limit)
+	}
+	return shares
+}
+
+// Rename counts shares under other names, those that rename returns, and sorts them anew. A consumer has ended when all
+// that is counted to it has.
+func Rename(shares []energy.Share, rename func(*energy.Share) string) []energy.Share {
+	renamed := slices.Clone(shares)
+	for i := range renamed {
+		renamed[i].ID = rename(&renamed[i])
+	}
+	slices.SortStableFunc(renamed, func(a, b energy.Share) int { return strings.Compare(a.ID, b.ID) })
+	n := 0
+	for i := range renamed {
+		if n > 0 && renamed[n-1].ID == renamed[i].ID {
+			ended := renamed[n-1].Ended && renamed[i].Ended
+			add(&renamed[n-1], &renamed[i])
+			renamed[n-1].Ended = ended
+			continue
+		}
+		renamed[n] = renamed[i]
+		n++
+	}
+	return renamed[:n]
+}
+
+func toPods(shares []energy.Share, living bool) []energy.Share {
+	alive := map[string]bool{}
+	for i := range shares {
+		if pod, _, ok := energy.PodOf(shares[i].ID); ok && !shares[i].Ended {
+			alive[pod] = true
+		}
+	}
+	merged := Rename(shares, func(s *energy.Share) string {
+		pod, container, ok := energy.PodOf(s.ID)
+		if !ok || container == "" || !living && !s.Ended {
+			return s.ID
+		}
+		return energy.ContainerID(pod, "")
+	})
+	for i := range merged {
+		if pod, container, ok := energy.PodOf(merged[i].ID); ok && container == "" && alive[pod] {
+			merged[i].Ended = false // a pod whose container ended has not ended with it
+		}
+	}
+	return merged
+}
+
+func toOthers(shares []energy.Share, limit int) []energy.Share {
+	order := make([]*energy.Share, 0, len(shares))
+	surplus := len(shares) - limit + 1 // one place for Others
+	for i := range shares {
+		if shares[i].ID == Others {
+			surplus--
+			continue
+		}
+		order = append(order, &shares[i])
+	}
+	slices.SortFunc(order, func(a, b *energy.Share) int {
+		if a.Ended != b.Ended {
+			if a.Ended {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.Dynamic+a.Idle, b.Dynamic+b.Idle), strings.Compare(a.ID, b.ID))
+	})
+	least := make(map[string]bool, surplus)
+	for _, s := range order[:min(surplus, len(order))] {
+		least[s.ID] = true
+	}
+	return Rename(shares, func(s *energy.Share) string {
+		if least[s.ID] {
+			return Others
+		}
+		return s.ID
+	})
+}

@@ -1,0 +1,85 @@
+package batch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// What an acknowledgement may hold. Names beyond are left out: whether energy was booked does not depend on them.
+const (
+	MaxAckBytes = 1 << 20
+	maxNamed    = 10_000 // pods, and containers of one
+)
+
+// Encode returns b as it travels.
+func Encode(b *Batch) ([]byte, error) {
+	out := *b
+	if out.Shares == nil {
+		out.Shares = []energy.Share{}
+	}
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false) // paths of control groups hold & and <
+	if err := enc.Encode(out); err != nil {
+		return nil, fmt.Errorf("encoding: %w", err)
+	}
+	return buf.Bytes(), nil
+}
+
+// Decode reads a batch and validates it. It is strict: a field that is not known may change the meaning of the others.
+func Decode(data []byte) (*Batch, error) {
+	if len(data) > MaxBytes {
+		return nil, fmt.Errorf("decoding batch: %d bytes: at most %d", len(data), MaxBytes)
+	}
+	b, err := scan(data)
+	if err != nil {
+		return nil, fmt.Errorf("decoding batch: %w", err)
+	}
+	b.Start, b.End = b.Start.UTC(), b.End.UTC()
+	if err := b.Validate(); err != nil {
+		return nil, fmt.Errorf("validating batch: %w", err)
+	}
+	return b, nil
+}
+
+// DecodeAck reads an acknowledgement. Fields that it does not know are left out, so that a central unit may be newer
+// than its agents.
+func DecodeAck(data []byte) (*Ack, error) {
+	if len(data) > MaxAckBytes {
+		return nil, fmt.Errorf("decoding acknowledgement: %d bytes: at most %d", len(data), MaxAckBytes)
+	}
+	a := new(Ack)
+	if err := json.Unmarshal(data, a); err != nil {
+		return nil, fmt.Errorf("decoding acknowledgement: %w", err)
+	}
+	if err := CheckText("epoch", a.Epoch, MaxName); err != nil {
+		return nil, fmt.Errorf("decoding acknowledgement: %w", err)
+	}
+	if len(a.Names) > maxNamed {
+		a.Names = nil
+	}
+	for pod, names := range a.Names {
+		if !names.valid(pod) {
+			delete(a.Names, pod)
+		}
+	}
+	return a, nil
+}
+
+func (n *Names) valid(pod string) bool {
+	if errors.Join(CheckText("pod UID", pod, MaxName), CheckText("namespace", n.Namespace, MaxName),
+		CheckText("pod", n.Pod, MaxName)) != nil ||
+		len(n.Containers) > maxNamed {
+		return false
+	}
+	for id, name := range n.Containers {
+		if errors.Join(CheckText("container ID", id, MaxName), CheckText("container", name, MaxName)) != nil {
+			return false
+		}
+	}
+	return true
+}

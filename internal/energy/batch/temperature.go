@@ -1,0 +1,29 @@
+package batch
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// TemperatureHeader is the header of a batch's request in which an agent tells how hot its node is.
+const TemperatureHeader = "Kubenergy-Temperature"
+
+// EncodeTemperature returns the value of the header; "" for nil.
+func EncodeTemperature(t *energy.Celsius) string {
+	if t == nil {
+		return ""
+	}
+	return strconv.FormatFloat(float64(*t), 'f', 1, 64)
+}
+
+// DecodeTemperature reads the header, which anyone may have written.
+func DecodeTemperature(value string) (*energy.Celsius, error) {
+	const least, most = -60, 200 // that a running machine can have
+	t, err := strconv.ParseFloat(value, 64)
+	if err != nil || !(t >= least && t <= most) {
+		return nil, fmt.Errorf("the temperature is %.20q: want %d to %d degrees Celsius", value, least, most)
+	}
+	return new(energy.Celsius(t)), nil
+}

@@ -1,0 +1,178 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// What a batch may hold. An agent stays far below; a central unit refuses what is above before it costs memory.
+const (
+	MaxBytes  = 16 << 20 // of a batch in JSON, before it is compressed
+	MaxShares = 10_000
+	MaxID     = 1024 // bytes of a consumer's ID
+	MaxName   = 253  // bytes of the name of a node, a boot, an epoch, a host, a virtual machine
+	MaxSource = 256
+)
+
+// Others is the consumer that stands for those who ended, and whose names a batch had no more room for: see [Condense].
+const Others = "others"
+
+// Mixed is the idle policy of a batch folded from batches of different policies.
+const Mixed = "mixed"
+
+// The wall clock of a node may be wrong, but not so wrong that it cannot be written down.
+var (
+	earliest = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)
+	latest   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// SetWall sets Start and End of an interval whose times since boot are set, given what the wall clock showed at its
+// end. Where that cannot be written down, it takes what is nearest: a wrong clock must not cost energy.
+func (b *Batch) SetWall(end time.Time) {
+	length := b.EndSinceBoot - b.StartSinceBoot
+	b.End = end.Round(0).UTC()
+	if first := earliest.Add(length); b.End.Before(first) {
+		b.End = first
+	}
+	if b.End.After(latest) {
+		b.End = latest
+	}
+	b.Start = b.End.Add(-length)
+}
+
+// Validate reports what is wrong with b and trusts no sender: after it returned nil, sums over b's fields cannot
+// overflow, its texts can be printed and its energy is conserved. Whether the numbers are possible on that node is
+// not said.
+func (b *Batch) Validate() error {
+	if b.Version != Version {
+		return fmt.Errorf("version %d: only %d is understood", b.Version, Version)
+	}
+	for _, check := range []func() error{b.checkNames, b.checkInterval, b.checkPolicy, b.checkShares} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	if err := energy.CheckGPU(b.Idle, b.GPUIdle, b.Unknown, b.GPUUnknown); err != nil {
+		return err
+	}
+	return energy.CheckConserved(b.Measured, b.Idle, b.Platform, b.Unknown, b.Shares)
+}
+
+func (b *Batch) checkNames() error {
+	err := errors.Join(b.Stream.check(), CheckText("source", b.Source, MaxSource))
+	if b.Parent == nil {
+		return err
+	}
+	if b.Parent.Host == b.Stream.Node {
+		err = errors.Join(err, fmt.Errorf("parent.host is the node itself, %q", b.Parent.Host))
+	}
+	return errors.Join(err,
+		CheckText("parent.host", b.Parent.Host, MaxName),
+		CheckText("parent.vm", b.Parent.VM, MaxName),
+	)
+}
+
+func (s *Stream) check() error {
+	return errors.Join(
+		CheckText("stream.node", s.Node, MaxName),
+		CheckText("stream.boot", s.Boot, MaxName),
+		CheckText("stream.epoch", s.Epoch, MaxName),
+	)
+}
+
+func (b *Batch) checkInterval() error {
+	length := b.EndSinceBoot - b.StartSinceBoot
+	switch {
+	case b.First == 0 || b.First > b.Last || b.Last == math.MaxUint64:
+		return fmt.Errorf("numbers %d to %d: they begin at 1 and do not fall", b.First, b.Last)
+	case b.StartSinceBoot < 0 || length < 0:
+		return fmt.Errorf("interval of %v to %v since boot", b.StartSinceBoot, b.EndSinceBoot)
+	case b.Start.Before(earliest) || b.End.After(latest):
+		return fmt.Errorf("interval of %v to %v", b.Start, b.End)
+	case b.End.Sub(b.Start) != length:
+		return fmt.Errorf("an interval of %v by the wall clock, of %v since boot", b.End.Sub(b.Start), length)
+	case b.Unmeasured < 0 || b.Unmeasured > length:
+		return fmt.Errorf("%v of %v unmeasured", b.Unmeasured, length)
+	case length == 0 && b.Measured != 0:
+		return fmt.Errorf("%d µJ in no time", int64(b.Measured))
+	}
+	return nil
+}
+
+func (b *Batch) checkPolicy() error {
+	switch b.IdlePolicy {
+	case "apart", "requests", "equal", Mixed:
+	default:
+		return fmt.Errorf("idlePolicy %.40q: have apart, requests, equal and %s", b.IdlePolicy, Mixed)
+	}
+	if b.Quality > energy.Measured {
+		return fmt.Errorf("quality %d", b.Quality)
+	}
+	return nil
+}
+
+func (b *Batch) checkShares() error {
+	if len(b.Shares) > MaxShares {
+		return fmt.Errorf("%d shares: at most %d", len(b.Shares), MaxShares)
+	}
+	for i := range b.Shares {
+		s := &b.Shares[i]
+		if err := CheckConsumer(s.ID); err != nil {
+			return err
+		}
+		if s.CPU < 0 {
+			return fmt.Errorf("CPU time of %s is %v", s.ID, s.CPU)
+		}
+	}
+	return nil
+}
+
+// CheckConsumer reports whether an ID is none that a batch may name.
+func CheckConsumer(id string) error {
+	if id == energy.System || id == Others {
+		return nil
+	}
+	if err := CheckText("consumer", id, MaxID); err != nil {
+		return err
+	}
+	if _, container, ok := energy.PodOf(id); ok {
+		if strings.Contains(container, "/") || strings.HasSuffix(id, "/") {
+			return fmt.Errorf("consumer %.80q: a container has no parts", id)
+		}
+		return nil
+	}
+	_, isVM := energy.VMOf(id)
+	if _, isCgroup := energy.CgroupOf(id); isVM || isCgroup {
+		return nil
+	}
+	return fmt.Errorf("consumer %.80q: have pod/UID, pod/UID/CONTAINER, vm/NAME, cgroup/PATH, %s and %s", id,
+		energy.System, Others)
+}
+
+// CheckText refuses texts that receivers could not print, log or use as a key.
+func CheckText(what, s string, limit int) error {
+	if s == "" || len(s) > limit {
+		return fmt.Errorf("%s has %d bytes: 1 to %d", what, len(s), limit)
+	}
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c >= 0x7f {
+			return checkUnicode(what, s)
+		}
+	}
+	return nil
+}
+
+func checkUnicode(what, s string) error {
+	// Bytes that are no UTF-8 are read as RuneError, too.
+	if strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }) {
+		return fmt.Errorf("%s %.80q holds what is no text", what, s)
+	}
+	return nil
+}

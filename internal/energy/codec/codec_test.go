@@ -1,0 +1,106 @@
+package codec_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubenergy/kubenergy/internal/energy/codec"
+)
+
+type fields struct {
+	One        byte
+	Here, Gone bool
+	Count      uint64
+	Sum        int64
+	Small      uint16
+	Half       float32
+	Whole      float64
+	Name       string
+	State      []byte
+	List       []int64
+}
+
+func (f *fields) code(c *codec.Codec) {
+	c.Byte(&f.One)
+	c.Flags(&f.Here, &f.Gone)
+	codec.Uint(c, &f.Count)
+	codec.Int(c, &f.Sum)
+	codec.Fixed(c, 2, &f.Small)
+	c.Float32(&f.Half)
+	c.Float64(&f.Whole)
+	c.Text(&f.Name)
+	c.Bytes(&f.State)
+	for i := range codec.Elements(c, &f.List, 1) {
+		codec.Int(c, &f.List[i])
+	}
+}
+
+// What was written is read; what is cut off anywhere is not taken for whole.
+func TestCodec(t *testing.T) {
+	for _, want := range []fields{
+		{State: []byte{}, List: []int64{}},
+		{
+			One: 255, Gone: true, Count: math.MaxUint64, Sum: math.MinInt64, Small: 258, Half: 0.5, Whole: -1e300,
+			Name: "pod/a", State: []byte("state"), List: []int64{1, -1},
+		},
+	} {
+		w := codec.Writer([]byte("before"))
+		want.code(&w)
+		data := w.Data()[len("before"):]
+		for i := range data {
+			r := codec.Reader(data[:i])
+			if new(fields).code(&r); !r.Failed() || r.Whole() {
+				t.Errorf("%d bytes of %d were enough", i, len(data))
+			}
+		}
+		var got fields
+		r := codec.Reader(data)
+		if got.code(&r); !r.Whole() {
+			t.Error("not read whole")
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		r = codec.Reader(append(data, 0))
+		if got.code(&r); r.Whole() || r.Failed() {
+			t.Error("a byte too many was not seen")
+		}
+	}
+}
+
+// A length beyond what there is, and a number longer than any, are damage.
+func TestDamage(t *testing.T) {
+	var text string
+	r := codec.Reader([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+	if r.Text(&text); !r.Failed() {
+		t.Error("a number longer than any was read")
+	}
+	r = codec.Reader([]byte{5, 'a'})
+	if r.Text(&text); !r.Failed() || text != "" {
+		t.Errorf("read %q", text)
+	}
+}
+
+// A list longer than what is left, and a truth that is not known, are damage.
+func TestForeign(t *testing.T) {
+	var list []uint64
+	r := codec.Reader([]byte{4, 1, 2, 3})
+	if codec.Elements(&r, &list, 1); !r.Failed() || len(list) != 0 {
+		t.Errorf("%d elements of 3 bytes", len(list))
+	}
+	var flag bool
+	r = codec.Reader([]byte{2})
+	if r.Flags(&flag); !r.Failed() {
+		t.Error("an unknown truth was read")
+	}
+}
+
+// What is wrong while it is written takes nothing from what was written before.
+func TestWriterDoesNotFail(t *testing.T) {
+	w := codec.Writer([]byte("before"))
+	if w.Fail(); w.Failed() || string(w.Data()) != "before" {
+		t.Errorf("failed: %v, %q is left", w.Failed(), w.Data())
+	}
+}

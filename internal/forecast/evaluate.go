@@ -1,0 +1,249 @@
+package forecast
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+// Evaluation is a backtest: models forecast a recorded history again and again, each time knowing only what was before.
+type Evaluation struct {
+	History *grid.Series // positive; hourly, or averaged to hours
+	Weather *Weather     // nil: WithWeather cannot be evaluated
+	Models  []string
+
+	First   time.Time // first moment of a forecast, which covers the hours from then on
+	Windows int
+	Stride  time.Duration // 0: 24 h
+	Horizon time.Duration // 0: 96 h
+
+	Refit     time.Duration // after which models are learnt again; 0: they are learnt once, before First
+	Calibrate bool          // shift the learnt models' forecasts by what their last errors say
+	Seed      uint64
+
+	Now      func() time.Time // to time learning; nil: it is not
+	Progress func(done, total int)
+}
+
+// Accuracy is how well a model did.
+type Accuracy struct {
+	Model   string    `json:"model"`
+	Windows int       `json:"-"`
+	MAPE    float64   `json:"mapePercent"`      // mean absolute percentage error over all hours ahead
+	ByDay   []float64 `json:"mapePercentByDay"` // the same by day ahead
+	Choices []Choice  `json:"cheapestHoursOfTheNext24,omitempty"`
+	// Coverage of the intervals, for the models that have some, by lead group and level.
+	Coverage []Coverage    `json:"intervals,omitempty"`
+	Learning time.Duration `json:"-"` // all of it; 0 for plain models
+}
+
+// Choice is what is lost by running in the hours, of the first 24, that a forecast calls the cheapest.
+type Choice struct {
+	Hours int `json:"hours"`
+	// emissions over those of the truly cheapest hours, in percent more
+	Regret float64 `json:"regretPercent"`
+	// of the saving over the mean of the day that the truly cheapest hours give, in percent
+	Kept float64 `json:"savingKeptPercent"`
+}
+
+// Coverage is how many values fell into an interval, in percent.
+type Coverage struct {
+	From   int     `json:"fromHour"` // ahead
+	Until  int     `json:"untilHour"`
+	Level  int     `json:"levelPercent"` // nominal
+	Inside float64 `json:"coveragePercent"`
+	Width  float64 `json:"widthPercent"` // mean, of the forecast
+}
+
+var (
+	choiceHours = [...]int{1, 4, 8}
+	levels      = [...]int{50, 80, 90, 95}
+)
+
+// Evaluate returns the accuracy of each of the models, in their order.
+func Evaluate(ctx context.Context, e Evaluation) ([]Accuracy, error) {
+	r, origins, horizon, err := e.prepare()
+	if err != nil {
+		return nil, err
+	}
+	results := make([]Accuracy, 0, len(e.Models))
+	var done atomic.Int64
+	total := 0
+	var runs []*issuing
+	for _, name := range e.Models {
+		is := &issuing{
+			record: r, model: name, refit: int(e.Refit / time.Hour), calibrate: e.Calibrate, now: e.Now,
+			training: training{horizon: horizon, daily: e.stride()%day == 0, seed: e.Seed},
+		}
+		if name != WithWeather && r.weather != nil {
+			without := *r
+			without.weather = nil
+			is.record = &without
+		}
+		if name == WithWeather && r.weather == nil {
+			return nil, fmt.Errorf("model %q needs weather", name)
+		}
+		is.progress = func() {
+			if n := int(done.Add(1)); e.Progress != nil {
+				e.Progress(n, total)
+			}
+		}
+		runs = append(runs, is)
+		total += len(is.terms(origins))
+	}
+	for _, is := range runs {
+		values, terms, err := is.issue(ctx, origins)
+		if err != nil {
+			return nil, fmt.Errorf("evaluating %s: %w", is.model, err)
+		}
+		results = append(results, is.judge(origins, values, terms))
+	}
+	return results, nil
+}
+
+func (e *Evaluation) stride() time.Duration { return cmp.Or(e.Stride, day) }
+
+func (e *Evaluation) prepare() (r *record, origins []int, horizon int, err error) {
+	horizon, err = fullHours(e.Horizon)
+	switch {
+	case e.History == nil:
+		return nil, nil, 0, errors.New("no history to evaluate forecasts on")
+	case err != nil:
+		return nil, nil, 0, err
+	case e.stride() < time.Hour || e.stride()%time.Hour != 0:
+		return nil, nil, 0, fmt.Errorf("stride is %v: want full hours", e.Stride)
+	case e.Windows <= 0:
+		return nil, nil, 0, fmt.Errorf("%d windows: want at least one", e.Windows)
+	case e.Refit < 0 || e.Refit%time.Hour != 0:
+		return nil, nil, 0, fmt.Errorf("models are to be learnt again every %v: want full hours", e.Refit)
+	}
+	if r, err = newRecord(e.History, e.Weather, horizon); err != nil {
+		return nil, nil, 0, err
+	}
+	for i := range e.Windows {
+		origins = append(origins, r.hourOf(e.First.Add(time.Duration(i)*e.stride())))
+	}
+	if last := origins[len(origins)-1]; last+horizon > len(r.values) {
+		return nil, nil, 0, fmt.Errorf("the last of %d windows ends at %s, the history at %s", e.Windows,
+			r.timeOf(last+horizon).Format(time.RFC3339), e.History.End().Format(time.RFC3339))
+	}
+	if e.Weather != nil && slices.Contains(e.Models, WithWeather) {
+		err = e.Weather.covers(r.timeOf(0), r.timeOf(origins[len(origins)-1]+horizon))
+	}
+	return r, origins, horizon, err
+}
+
+// judge compares forecasts with what came. Hours without a positive intensity have no percentage error.
+func (is *issuing) judge(origins []int, values []float32, terms []term) Accuracy {
+	a := Accuracy{Model: is.model, Windows: len(origins), ByDay: make([]float64, (is.horizon+23)/24)}
+	sums, counts := make([]float64, len(a.ByDay)), make([]float64, len(a.ByDay))
+	for i, t := range origins {
+		for h := range is.horizon {
+			if y := is.values[t+h]; y > 0 {
+				sums[h/24] += 100 * math.Abs(y-float64(values[i*is.horizon+h])) / y
+				counts[h/24]++
+			}
+		}
+	}
+	all, count := 0.0, 0.0
+	for d := range sums {
+		a.ByDay[d] = sums[d] / max(counts[d], 1)
+		all, count = all+sums[d], count+counts[d]
+	}
+	a.MAPE = all / max(count, 1)
+	if is.horizon >= 24 {
+		for _, k := range choiceHours {
+			a.Choices = append(a.Choices, is.choice(k, origins, values))
+		}
+	}
+	a.Coverage = is.coverage(origins, values, terms)
+	for _, t := range terms {
+		a.Learning += t.learning
+	}
+	return a
+}
+
+// choice judges the k hours of the first 24 that are forecast to be the cheapest; of equal ones the earliest.
+func (is *issuing) choice(k int, origins []int, values []float32) Choice {
+	var chosen, least, mean float64
+	for i, t := range origins {
+		truth := is.values[t : t+24]
+		chosen += cheapest(k, truth, func(h int) float64 { return float64(values[i*is.horizon+h]) })
+		least += cheapest(k, truth, func(h int) float64 { return truth[h] })
+		for _, y := range truth {
+			mean += y * float64(k) / 24
+		}
+	}
+	c := Choice{Hours: k}
+	if least > 0 {
+		c.Regret = 100 * (chosen/least - 1)
+	}
+	if mean > least {
+		c.Kept = 100 * (mean - chosen) / (mean - least)
+	}
+	return c
+}
+
+// cheapest returns what the k hours of a day that seem to cost the least cost in truth.
+func cheapest(k int, truth []float64, cost func(h int) float64) (sum float64) {
+	order := make([]int, len(truth))
+	for h := range order {
+		order[h] = h
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(cost(a), cost(b)) })
+	for _, h := range order[:k] {
+		sum += truth[h]
+	}
+	return sum
+}
+
+// coverage judges the intervals of learnt models.
+func (is *issuing) coverage(origins []int, values []float32, terms []term) []Coverage {
+	if len(terms[0].margins.groups[0]) == 0 {
+		return nil
+	}
+	var result []Coverage
+	for g, from := range groupStarts {
+		until := is.horizon
+		if g+1 < len(groupStarts) {
+			until = min(until, groupStarts[g+1])
+		}
+		if from >= until {
+			break
+		}
+		for _, level := range levels {
+			c := Coverage{From: from, Until: until, Level: level}
+			tail := (1 - float64(level)/100) / 2
+			n := 0.0
+			for _, t := range terms {
+				var low, high [24]float64
+				for hour := range low {
+					low[hour] = math.Exp(t.margins.at(from, hour, tail))
+					high[hour] = math.Exp(t.margins.at(from, hour, 1-tail))
+				}
+				for i := t.first; i < t.end; i++ {
+					for h := from; h < until; h++ {
+						y, p := is.values[origins[i]+h], float64(values[i*is.horizon+h])
+						hour := is.days[origins[i]+h].hour
+						if y >= p*low[hour] && y <= p*high[hour] {
+							c.Inside++
+						}
+						c.Width += high[hour] - low[hour]
+						n++
+					}
+				}
+			}
+			c.Inside *= 100 / n
+			c.Width *= 100 / n
+			result = append(result, c)
+		}
+	}
+	return result
+}

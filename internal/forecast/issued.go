@@ -1,0 +1,253 @@
+package forecast
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+// Issuance says which forecasts to make over a span of a recorded history: one each hour, each knowing only what was
+// before.
+type Issuance struct {
+	History *grid.Series // hourly
+	// for model WithWeather, of all hours of the history up to those that the last forecast looks ahead
+	Weather *Weather
+	Model   string // one of Models
+
+	From, Until time.Time     // span of the moments at which forecasts are asked for
+	Only        []Span        // the parts of it in which they are asked for, by start; none: all of it
+	Horizon     time.Duration // 0: 96 h
+	// Lag is how long after it begins the value of an hour becomes known, in full hours. The hour that a forecast is
+	// asked in is known if it is 0, and is forecast itself if it is an hour.
+	Lag time.Duration
+	// Refit is after how long a learnt model is learnt again. 0: 28 days; less: never, only before Since.
+	Refit time.Duration
+	// Since is from when on models are learnt again every Refit, each from what is known then, whenever From is: what
+	// is forecast at a moment does not depend on what else is asked. Zero: From.
+	Since time.Time
+	Seed  uint64
+}
+
+// Span is a time from From until just before Until.
+type Span struct{ From, Until time.Time }
+
+// Issued are forecasts as they would have been issued over a span. It is immutable, and may be asked from many
+// goroutines.
+type Issued struct {
+	issuedFile
+
+	last atomic.Pointer[issuedSignal]
+}
+
+type issuedSignal struct {
+	origin int
+	signal grid.Signal
+}
+
+// defaultRefit is how often models are learnt again: monthly is enough.
+const defaultRefit = 28 * day
+
+// fullHours returns how many hours ahead to look; 0: as many as learnt models do at most.
+func fullHours(horizon time.Duration) (int, error) {
+	if horizon < 0 || horizon > LearntHorizon || horizon%time.Hour != 0 {
+		return 0, fmt.Errorf("horizon is %v: want full hours, at most %v", horizon, LearntHorizon)
+	}
+	return int(cmp.Or(horizon, LearntHorizon) / time.Hour), nil
+}
+
+// check says what is wrong with the inputs.
+func (o *Issuance) check() error {
+	_, err := fullHours(o.Horizon)
+	switch {
+	case o.History == nil:
+		return errors.New("no history to forecast from")
+	case o.History.Step() != time.Hour || o.History.Start().UnixNano()%int64(time.Hour) != 0:
+		return fmt.Errorf("history has a step of %v from %s: want full hours", o.History.Step(),
+			o.History.Start().Format(time.RFC3339))
+	case err != nil:
+		return err
+	case !o.Until.After(o.From):
+		return fmt.Errorf("span from %s until %s is empty", o.From.Format(time.RFC3339), o.Until.Format(time.RFC3339))
+	case !o.History.Covers(o.From, o.Until):
+		return fmt.Errorf("history, from %s until %s, does not cover %s to %s", o.History.Start().Format(time.RFC3339),
+			o.History.End().Format(time.RFC3339), o.From.Format(time.RFC3339), o.Until.Format(time.RFC3339))
+	case o.Model == WithWeather && o.Weather == nil:
+		return fmt.Errorf("model %q needs weather", o.Model)
+	}
+	return errors.Join(o.checkTimes(), o.checkWeather())
+}
+
+// checkWeather refuses weather that lacks hours of the training or of forecasts: the end of a file is no weather.
+func (o *Issuance) checkWeather() error {
+	if o.Model != WithWeather {
+		return nil
+	}
+	// What comes after the last hour that is known cannot be compared with anything.
+	until := grid.Earlier(o.Until.Add(o.length()), o.History.End())
+	return o.Weather.covers(o.History.Start(), until)
+}
+
+func (o *Issuance) checkTimes() error {
+	for i, s := range o.Only {
+		if s.From.Before(o.From) || s.Until.After(o.Until) || !s.Until.After(s.From) ||
+			i > 0 && s.From.Before(o.Only[i-1].From) {
+			return fmt.Errorf("part from %s until %s is empty, not in order or outside of the span",
+				s.From.Format(time.RFC3339), s.Until.Format(time.RFC3339))
+		}
+	}
+	switch {
+	case o.Since.After(o.From):
+		return fmt.Errorf("models are learnt since %s only, and asked from %s on", o.Since.Format(time.RFC3339),
+			o.From.Format(time.RFC3339))
+	case o.Lag < 0 || o.Lag%time.Hour != 0 || o.Lag > day:
+		return fmt.Errorf("lag is %v: want full hours, at most a day", o.Lag)
+	case o.Refit > 0 && o.Refit < time.Hour:
+		return fmt.Errorf("models are to be learnt again every %v: want an hour or more", o.Refit)
+	}
+	return nil
+}
+
+func (o *Issuance) length() time.Duration { return cmp.Or(o.Horizon, LearntHorizon) }
+
+// origin is the hour, since the epoch, from which what is asked at a moment was forecast.
+func (o *Issuance) origin(at time.Time) int64 {
+	return at.Truncate(time.Hour).Unix()/3600 + 1 - int64(o.Lag/time.Hour)
+}
+
+// origins returns the origins of an issuance, as hours since the epoch.
+func (o *Issuance) origins() (hours []int64) {
+	only := o.Only
+	if len(only) == 0 {
+		only = []Span{{o.From, o.Until}}
+	}
+	for _, s := range only {
+		from := o.origin(s.From)
+		if n := len(hours); n > 0 {
+			from = max(from, hours[n-1]+1) // parts may overlap
+		}
+		for h := from; h <= o.origin(s.Until.Add(-1)); h++ {
+			hours = append(hours, h)
+		}
+	}
+	return hours
+}
+
+// anchor is the hour, since the epoch, in which models are learnt first.
+func (o *Issuance) anchor() int64 {
+	if o.Since.IsZero() {
+		return o.origin(o.From)
+	}
+	return o.origin(o.Since)
+}
+
+// Issue makes the forecasts, on all processors; the result does not depend on how many there are. A learnt model is
+// learnt again every Refit, from all that was known then; where there was less than LeastHistory, Best takes its place.
+func Issue(ctx context.Context, o Issuance) (*Issued, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	hours := o.origins()
+	if o.Model != WithWeather {
+		o.Weather = nil
+	}
+	horizon := int(o.length() / time.Hour)
+	r, err := newRecord(o.History, o.Weather, horizon+1)
+	if err != nil {
+		return nil, err
+	}
+	refit := cmp.Or(o.Refit, defaultRefit)
+	is := &issuing{
+		record: r, training: training{horizon: horizon, seed: o.Seed}, model: o.Model,
+		refit: max(0, int(refit/time.Hour)), anchor: new(int(o.anchor() - r.start)), progress: func() {},
+	}
+	f := &Issued{issuedFile: issuedFile{
+		Key: o.key(), Name: o.Model, Hours: hours, Horizon: horizon, Lag: int(o.Lag / time.Hour),
+		Known: make([]float64, len(hours)),
+	}}
+	origins := make([]int, len(hours))
+	for i, hour := range hours {
+		origins[i] = int(hour - r.start)
+		if origins[i] >= 1 {
+			f.Known[i] = r.values[origins[i]-1]
+		}
+	}
+	if f.Values, _, err = is.issue(ctx, origins); err != nil {
+		return nil, fmt.Errorf("issuing forecasts with %s: %w", o.Model, err)
+	}
+	return f, nil
+}
+
+// key is a digest of all that the forecasts depend on.
+func (o *Issuance) key() (key [sha256.Size]byte) {
+	h := sha256.New()
+	put := func(values ...any) {
+		for _, v := range values {
+			if err := binary.Write(h, binary.LittleEndian, v); err != nil {
+				panic(err) // a type of ours that has no fixed size
+			}
+		}
+	}
+	put([]byte(fmt.Sprintf("%d %s", methodVersion, o.Model)), o.origins(), o.anchor(), int64(o.length()), int64(o.Lag),
+		int64(cmp.Or(o.Refit, defaultRefit)), o.Seed)
+	put(o.History.Start().Unix(), int64(o.History.Step()))
+	put(o.History.Values(0, o.History.Len()))
+	if o.Weather != nil && o.Model == WithWeather {
+		put(o.Weather.start)
+		for _, v := range o.Weather.values {
+			put(v)
+		}
+	}
+	h.Sum(key[:0])
+	return key
+}
+
+// Model returns the name of the model.
+func (f *Issued) Model() string { return f.Name }
+
+// hourAsked is when the first question is asked that an origin answers.
+func (f *Issued) hourAsked(origin int64) time.Time {
+	return time.Unix((origin-1+int64(f.Lag))*3600, 0).UTC()
+}
+
+// Start returns the first hour of the span.
+func (f *Issued) Start() time.Time { return f.hourAsked(f.Hours[0]) }
+
+// End returns the first hour after the span.
+func (f *Issued) End() time.Time { return f.hourAsked(f.Hours[len(f.Hours)-1] + 1) }
+
+// At returns what is known at now: the value of the present hour, unless it comes too late, and then what is
+// forecast. It is absent before the span; after a part of Only it is what was known at its end.
+func (f *Issued) At(now time.Time) grid.Signal {
+	next, _ := slices.BinarySearch(f.Hours, now.Unix()/3600+2-int64(f.Lag)) // the first that is issued later
+	i := next - 1
+	if i < 0 {
+		return grid.Signal{}
+	}
+	if last := f.last.Load(); last != nil && last.origin == i {
+		return last.signal
+	}
+	start := f.Hours[i]
+	values := make([]float64, 0, f.Horizon+1)
+	if f.Lag == 0 {
+		values = append(values, f.Known[i])
+		start--
+	}
+	for _, v := range f.Values[i*f.Horizon : (i+1)*f.Horizon] {
+		values = append(values, float64(v))
+	}
+	s, err := grid.NewSeries(time.Unix(start*3600, 0).UTC(), time.Hour, values)
+	if err != nil {
+		return grid.Signal{} // a history that is not finite was refused
+	}
+	signal := grid.Signal{Series: s}
+	f.last.Store(&issuedSignal{origin: i, signal: signal})
+	return signal
+}

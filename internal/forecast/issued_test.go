@@ -1,0 +1,306 @@
+package forecast_test
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/forecast"
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+// TestIssuedAtAllHours measures forecasts that are issued every hour, over the days of EnsembleCI's protocol.
+func TestIssuedAtAllHours(t *testing.T) {
+	long(t)
+	for _, zone := range []string{"DE"} {
+		s, w := ensemble(t, zone)
+		from := ensembleFirst(s)
+		until := from.Add(56 * 24 * time.Hour)
+		for _, model := range []string{forecast.History} {
+			begin := time.Now()
+			f, err := forecast.Issue(t.Context(), forecast.Issuance{
+				History: s, Weather: w, Model: model, From: from, Until: until,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			took := time.Since(begin)
+			var byDay [4]float64
+			var byHour [24]float64
+			n := 0.0
+			for now := from; now.Add(97*time.Hour).Before(s.End()) && now.Before(until); now = now.Add(time.Hour) {
+				known := f.At(now).Series
+				if known.Start() != now || known.Len() != 97 || known.Value(0) != s.At(now) {
+					t.Fatalf("at %s: %d values from %s", now, known.Len(), known.Start())
+				}
+				for h := range 96 {
+					y := s.At(now.Add(time.Duration(h+1) * time.Hour))
+					e := 100 * math.Abs(y-known.Value(h+1)) / y / 24
+					byDay[h/24] += e
+					if h < 24 {
+						byHour[now.Hour()] += e * 24
+					}
+				}
+				n++
+			}
+			mean := 0.0
+			for d := range byDay {
+				byDay[d] /= n
+				mean += byDay[d] / 4
+			}
+			for h := range byHour {
+				byHour[h] /= n
+			}
+			t.Logf("%-5s %-20s %.2f, by day %.2f, first day by hour %.1f (%.0f s)", zone, model, mean, byDay, byHour,
+				took.Seconds())
+		}
+	}
+}
+
+func issuance(t testing.TB, model string) forecast.Issuance {
+	s, text := windy(t, learntDays, t0)
+	o := forecast.Issuance{
+		History: s, Model: model, From: t0.Add(65 * 24 * time.Hour), Until: t0.Add(67*24*time.Hour + time.Hour),
+		Horizon: ahead * time.Hour, Refit: 36 * time.Hour,
+	}
+	if model == forecast.WithWeather {
+		o.Weather = weather(t, text)
+	}
+	return o
+}
+
+func issue(t testing.TB, o forecast.Issuance) *forecast.Issued {
+	t.Helper()
+	f, err := forecast.Issue(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// values returns what a signal holds.
+func values(s grid.Signal) []float64 {
+	var v []float64
+	for i := range s.Series.Len() {
+		v = append(v, s.Series.Value(i))
+	}
+	return v
+}
+
+func TestIssuedIsWhatWouldHaveBeenLearnt(t *testing.T) {
+	o := issuance(t, forecast.WithWeather)
+	f := issue(t, o)
+	// Two hours into the second term of a day and a half: learnt from what was known at its beginning.
+	now := o.From.Add(38*time.Hour + 20*time.Minute)
+	alone := o
+	alone.From, alone.Until, alone.Since = now, now.Add(time.Hour), o.From.Add(36*time.Hour)
+	alone.Refit = -1
+	want := issue(t, alone).At(now).Series
+	got := f.At(now).Series
+	if !got.Start().Equal(o.From.Add(38*time.Hour)) || got.Len() != ahead+1 || got.Value(0) != o.History.At(now) {
+		t.Fatalf("%d values from %s, the first %v", got.Len(), got.Start(), got.Value(0))
+	}
+	for h := range ahead {
+		if math.Abs(got.Value(h+1)/want.Value(h+1)-1) > 1e-6 {
+			t.Fatalf("hour %d: %v, want %v", h, got.Value(h+1), want.Value(h+1))
+		}
+	}
+}
+
+func TestIssuedDoesNotPeek(t *testing.T) {
+	for _, model := range []string{forecast.Persistence, forecast.Yesterday, forecast.Chosen, forecast.History} {
+		o := issuance(t, model)
+		all := issue(t, o)
+		now := o.From.Add(30 * time.Hour)
+		changed := made(t, time.Hour, o.History.Len(), func(i int) float64 {
+			if at := t0.Add(time.Duration(i) * time.Hour); at.After(now) {
+				return 5 + float64(i%7)
+			}
+			return o.History.Value(i)
+		})
+		o.History = changed
+		if !slices.Equal(values(all.At(now)), values(issue(t, o).At(now))) {
+			t.Errorf("%s: what comes after changes the forecast", model)
+		}
+	}
+}
+
+func TestIssuedOnAnyNumberOfProcessors(t *testing.T) {
+	o := issuance(t, forecast.History)
+	before := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(before)
+	one, err := issue(t, o).MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.GOMAXPROCS(4)
+	four, err := issue(t, o).MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(one, four) {
+		t.Error("one processor and four give different forecasts")
+	}
+}
+
+// What is forecast at a moment does not depend on which other moments are asked about, and what is learnt is learnt
+// in the same hours.
+func TestIssuedInParts(t *testing.T) {
+	for _, model := range forecast.Models() {
+		if raced && model == forecast.WithWeather {
+			continue // it takes long, and does nothing that the others do not
+		}
+		o := issuance(t, model)
+		whole := issue(t, o)
+		// The first term is of 36 hours; nobody asks in the hours before the ninth, and between the fourteenth and
+		// the fortieth.
+		begin := o.From
+		from := func(hours int) time.Time { return begin.Add(time.Duration(hours) * time.Hour) }
+		o.Since = o.From
+		o.Only = []forecast.Span{{from(9), from(12)}, {from(10), from(14)}, {from(40), from(43)}}
+		parts := issue(t, o)
+		o.From, o.Only = from(40), nil
+		last := issue(t, o)
+		for _, h := range []int{9, 11, 13, 40, 42} {
+			if !slices.Equal(values(parts.At(from(h))), values(whole.At(from(h)))) {
+				t.Errorf("%s: hour %d is forecast otherwise where fewer hours are asked about", model, h)
+			}
+			if h >= 40 && !slices.Equal(values(last.At(from(h))), values(whole.At(from(h)))) {
+				t.Errorf("%s: hour %d is forecast otherwise where it is among the first", model, h)
+			}
+		}
+		if parts.At(from(8)).Series != nil {
+			t.Errorf("%s: there is a forecast before the first part", model)
+		}
+		if stale := parts.At(from(30)).Series; stale == nil || !stale.Start().Equal(from(13)) {
+			t.Errorf("%s: after a part its last forecast does not stay", model)
+		}
+		data, err := parts.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := &forecast.Issued{}
+		if err := again.UnmarshalBinary(data); err != nil ||
+			!slices.Equal(values(again.At(from(41))), values(parts.At(from(41)))) || !again.End().Equal(parts.End()) {
+			t.Errorf("%s: %v, or read again another forecast", model, err)
+		}
+	}
+}
+
+func TestIssueNeedsAllTheWeather(t *testing.T) {
+	o := issuance(t, forecast.WithWeather)
+	_, text := windy(t, learntDays, t0)
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for name, kept := range map[string][]string{
+		"the training": append([]string{lines[0]}, lines[2:]...),
+		"the forecast": lines[:1+int(o.Until.Sub(t0)/time.Hour)],
+	} {
+		o.Weather = weather(t, strings.Join(kept, "\n")+"\n")
+		if _, err := forecast.Issue(t.Context(), o); err == nil ||
+			!strings.Contains(err.Error(), "the weather is known from") {
+			t.Errorf("weather that lacks hours of %s: %v", name, err)
+		}
+		e := forecast.Evaluation{
+			History: o.History, Weather: o.Weather, Models: []string{forecast.WithWeather}, First: o.Until, Windows: 1,
+			Horizon: o.Horizon,
+		}
+		if _, err := forecast.Evaluate(t.Context(), e); err == nil ||
+			!strings.Contains(err.Error(), "the weather is known from") {
+			t.Errorf("evaluated with weather that lacks hours of %s: %v", name, err)
+		}
+	}
+}
+
+func TestIssuedLagAndEnds(t *testing.T) {
+	o := issuance(t, forecast.Yesterday)
+	o.Lag = time.Hour
+	f := issue(t, o)
+	if !f.Start().Equal(o.From) || !f.End().Equal(o.Until) {
+		t.Errorf("from %s until %s, want %s until %s", f.Start(), f.End(), o.From, o.Until)
+	}
+	late := f.At(o.From).Series
+	if !late.Start().Equal(o.From) || late.Len() != ahead ||
+		late.Value(0) != float64(float32(o.History.At(o.From.Add(-24*time.Hour)))) {
+		t.Errorf("with a lag: %d values from %s", late.Len(), late.Start())
+	}
+	if before := f.At(o.From.Add(-time.Minute)); before.Series != nil {
+		t.Error("before the span there is a forecast")
+	}
+	if after := f.At(o.Until.Add(90 * 24 * time.Hour)).Series; after == nil ||
+		!after.Start().Equal(o.Until.Add(-time.Hour)) {
+		t.Error("after the span the last forecast does not stay")
+	}
+}
+
+func TestIssuedOfShortHistories(t *testing.T) {
+	o := issuance(t, forecast.History)
+	o.From = t0.Add(30 * 24 * time.Hour)
+	o.Until = o.From.Add(24 * time.Hour)
+	plain := o
+	plain.Model = forecast.Chosen
+	if !slices.Equal(values(issue(t, o).At(o.From)), values(issue(t, plain).At(o.From))) {
+		t.Error("where there is too little to learn from, the best plain model does not take its place")
+	}
+}
+
+func TestIssueCached(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "cache")
+	o := issuance(t, forecast.Blend)
+	first, err := forecast.IssueCached(t.Context(), folder, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(folder, "*"))
+	if len(files) != 1 {
+		t.Fatalf("%d files", len(files))
+	}
+	again, err := forecast.IssueCached(t.Context(), folder, o)
+	if err != nil || again.Model() != forecast.Blend ||
+		!slices.Equal(values(first.At(o.From)), values(again.At(o.From))) {
+		t.Errorf("read again: %v, or another forecast", err)
+	}
+	if err := os.WriteFile(files[0], []byte("half a file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again, err = forecast.IssueCached(t.Context(), folder, o); err != nil ||
+		!slices.Equal(values(first.At(o.From)), values(again.At(o.From))) {
+		t.Errorf("after damage: %v, or another forecast", err)
+	}
+	o.Seed++
+	if _, err = forecast.IssueCached(t.Context(), folder, o); err != nil {
+		t.Fatal(err)
+	}
+	if files, _ = filepath.Glob(filepath.Join(folder, "*")); len(files) != 2 {
+		t.Errorf("another seed: %d files, want 2", len(files))
+	}
+}
+
+func TestIssueRefuses(t *testing.T) {
+	for name, change := range map[string]func(*forecast.Issuance){
+		"is empty":                func(o *forecast.Issuance) { o.Until = o.From },
+		"does not cover":          func(o *forecast.Issuance) { o.Until = t0.Add(100 * 24 * time.Hour) },
+		"needs weather":           func(o *forecast.Issuance) { o.Model = forecast.WithWeather },
+		"no model":                func(o *forecast.Issuance) { o.Model = "crystal ball" },
+		"want full hours":         func(o *forecast.Issuance) { o.Lag = time.Minute },
+		"at most 96h":             func(o *forecast.Issuance) { o.Horizon = 97 * time.Hour },
+		"no history":              func(o *forecast.Issuance) { o.History = nil },
+		"at least 24h of history": func(o *forecast.Issuance) { o.From = t0.Add(2 * time.Hour) },
+		"want an hour or more":    func(o *forecast.Issuance) { o.Refit = time.Minute },
+		"are learnt since":        func(o *forecast.Issuance) { o.Since = o.From.Add(time.Hour) },
+		"outside of the span": func(o *forecast.Issuance) {
+			o.Only = []forecast.Span{{o.From, o.Until.Add(time.Hour)}}
+		},
+	} {
+		o := issuance(t, forecast.History)
+		change(&o)
+		if _, err := forecast.Issue(t.Context(), o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want %q", err, name)
+		}
+	}
+}

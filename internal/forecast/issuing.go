@@ -1,0 +1,165 @@
+package forecast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+// Chosen is the model of Best, which chooses among the plain ones.
+const Chosen = "best"
+
+// Models are the names of all models that can be issued and evaluated, plain ones first.
+func Models() []string {
+	return []string{Persistence, Yesterday, WeekMean, Blend, Chosen, History, WithWeather}
+}
+
+// LeastBefore is how much of a history there must be before the first forecast.
+const LeastBefore = day
+
+// issuing is how a model is made to forecast from many origins, knowing at each only what was before.
+type issuing struct {
+	*record
+	training
+	model string
+	refit int // hours after which it is learnt again; 0: never
+	// hour in which it is learnt first, from when on refits are counted; nil: at the first origin of a term
+	anchor    *int
+	calibrate bool
+	now       func() time.Time // nil: learning is not timed
+	progress  func()           // called after each term
+}
+
+// term is a time for which one model, once learnt, serves.
+type term struct {
+	first, end int // of the origins, by their place among them
+	learnt     int // hour at which it is learnt
+	margins    margins
+	prior      []prior // by day ahead
+	learning   time.Duration
+}
+
+// issue returns the forecasts of all origins, which are in order, one after the other, and the terms.
+func (is *issuing) issue(ctx context.Context, origins []int) ([]float32, []term, error) {
+	if len(origins) == 0 {
+		return nil, nil, errors.New("no moment to forecast from")
+	}
+	if first := origins[0]; first < int(LeastBefore/time.Hour) {
+		return nil, nil, fmt.Errorf("first forecast at %s: want at least 24h of history before",
+			is.timeOf(first).Format(time.RFC3339))
+	}
+	values := make([]float32, len(origins)*is.horizon)
+	terms := is.terms(origins)
+	err := inParallel(len(terms), func(i int) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		defer is.progress()
+		t := &terms[i]
+		return is.serve(t, origins[t.first:t.end], values[t.first*is.horizon:t.end*is.horizon])
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if is.calibrate && is.learns() {
+		is.calibrateAll(origins, values, terms)
+	}
+	return values, terms, nil
+}
+
+func (is *issuing) learns() bool { return is.model == History || is.model == WithWeather }
+
+// terms divides the origins. Terms without an origin are left out.
+func (is *issuing) terms(origins []int) []term {
+	anchor := origins[0]
+	if is.anchor != nil {
+		anchor = *is.anchor
+	}
+	if !is.learns() || is.refit <= 0 {
+		return []term{{end: len(origins), learnt: anchor}}
+	}
+	var terms []term
+	for i, t := range origins {
+		number := (t - anchor) / is.refit
+		if i == 0 || number != (origins[i-1]-anchor)/is.refit {
+			terms = append(terms, term{first: i, learnt: t})
+			if is.anchor != nil {
+				terms[len(terms)-1].learnt = anchor + number*is.refit
+			}
+		}
+		terms[len(terms)-1].end = i + 1
+	}
+	return terms
+}
+
+// serve makes the forecasts of one term.
+func (is *issuing) serve(t *term, origins []int, into []float32) error {
+	switch {
+	case !is.learns():
+		return is.plain(is.model, origins, into)
+	case t.learnt < int(LeastHistory/time.Hour):
+		return is.plain(Chosen, origins, into)
+	}
+	var begin time.Time
+	if is.now != nil {
+		begin = is.now()
+	}
+	l, err := learn(is.record, t.learnt, is.training)
+	if err != nil {
+		return err
+	}
+	if is.now != nil {
+		t.learning = is.now().Sub(begin)
+	}
+	t.margins, t.prior = l.leads.margins, l.leads.priors
+	known := *is.record
+	last := origins[len(origins)-1]
+	known.values, known.days = is.values[:last], is.days[:last+is.horizon]
+	v := newView(&known, l.shape)
+	return inParallel(len(origins), func(i int) error {
+		x := make([]float64, v.width+1)
+		for h := range is.horizon {
+			into[i*is.horizon+h] = float32(l.at(v, x, origins[i], h))
+		}
+		return nil
+	})
+}
+
+// plain makes the forecasts of a plain model.
+func (is *issuing) plain(name string, origins []int, into []float32) error {
+	last := origins[len(origins)-1]
+	series, err := grid.NewSeries(is.timeOf(0), time.Hour, is.values[:last])
+	if err != nil {
+		return err
+	}
+	if name == Chosen {
+		return inParallel(len(origins), func(i int) error {
+			f, err := Best(series, is.timeOf(origins[i]), time.Duration(is.horizon)*time.Hour)
+			if err != nil {
+				return err
+			}
+			for h := range is.horizon {
+				into[i*is.horizon+h] = float32(f.Series.Value(h))
+			}
+			return nil
+		})
+	}
+	m := slices.Index(names[:], name)
+	if m < 0 {
+		return fmt.Errorf("no model %q", name)
+	}
+	p, err := newPast(series, series.End(), series.End().Sub(series.Start()))
+	if err != nil {
+		return err
+	}
+	for i, t := range origins {
+		for h := range is.horizon {
+			into[i*is.horizon+h] = float32(p.at(model(m), t, h))
+		}
+	}
+	return nil
+}

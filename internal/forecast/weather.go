@@ -1,0 +1,133 @@
+package forecast
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+// Weather is what was forecast of the weather of a zone, hour by hour: means over the zone, weighted by where its power
+// plants stand. It is immutable.
+type Weather struct {
+	start  int64 // hours since the epoch
+	values [variables][]float64
+}
+
+// The variables of a weather forecast, in the order in which the files have them.
+const (
+	wind          = iota // m/s
+	temperature          // K
+	dewPoint             // K
+	radiation            // downward short wave, W/m²
+	precipitation        // kg/m²
+	variables
+)
+
+// freezing is below any temperature on Earth, in kelvin: what is colder was not measured.
+const freezing = 100
+
+// ReadWeather reads a file of hourly weather, CSV, gzip or not: time (UTC where it has no offset), wind speed,
+// temperature, dew point, downward short-wave radiation and precipitation, with a header. Hours must follow each
+// other without a gap. Rows without weather, which such files write as all zeros, get the values of a day before.
+func ReadWeather(path string) (*Weather, error) {
+	text, err := grid.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWeather(path, text)
+}
+
+// ParseWeather is [ReadWeather] for a text that was read before; errors call it by the name given.
+func ParseWeather(name string, text []byte) (*Weather, error) {
+	rows := csv.NewReader(bytes.NewReader(text))
+	rows.ReuseRecord, rows.FieldsPerRecord = true, 1+variables
+	w := &Weather{}
+	for {
+		row, err := rows.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil { // which names the line
+			return nil, &grid.RowError{File: name, Err: fmt.Errorf("want a time and %d values: %w", variables, err)}
+		}
+		line, _ := rows.FieldPos(0)
+		if line == 1 {
+			continue
+		}
+		if err := w.add(row); err != nil {
+			return nil, &grid.RowError{File: name, Line: line, Err: err}
+		}
+	}
+	if len(w.values[wind]) == 0 {
+		return nil, &grid.RowError{File: name, Err: errors.New("the file has no values")}
+	}
+	return w, nil
+}
+
+func (w *Weather) add(row []string) error {
+	t, err := grid.ParseTime(row[0])
+	if err != nil {
+		return err
+	}
+	n := len(w.values[wind])
+	hour := t.Unix() / 3600
+	if n == 0 {
+		w.start = hour
+	}
+	if want := w.start + int64(n); hour != want || t.Unix()%3600 != 0 {
+		return fmt.Errorf("%s does not follow the row before: want %s", row[0],
+			time.Unix(want*3600, 0).UTC().Format(time.DateTime))
+	}
+	var values [variables]float64
+	for v := range values {
+		if values[v], err = strconv.ParseFloat(strings.TrimSpace(row[1+v]), 64); err != nil || math.IsNaN(values[v]) ||
+			math.IsInf(values[v], 0) {
+			return fmt.Errorf("%q is no number", row[1+v])
+		}
+	}
+	if values[temperature] < freezing {
+		if n < 24 {
+			return errors.New("no weather, and none of a day before to take its place")
+		}
+		for v := range values {
+			values[v] = w.values[v][n-24]
+		}
+	}
+	for v := range values {
+		w.values[v] = append(w.values[v], values[v])
+	}
+	return nil
+}
+
+// Start returns the first hour with a value.
+func (w *Weather) Start() time.Time { return time.Unix(w.start*3600, 0).UTC() }
+
+// End returns the first hour without a value.
+func (w *Weather) End() time.Time {
+	return time.Unix((w.start+int64(len(w.values[wind])))*3600, 0).UTC()
+}
+
+// covers refuses a time that is not known; some hours more may be looked at, those next to it are taken for them.
+func (w *Weather) covers(from, until time.Time) error {
+	if from.Before(w.Start()) || until.After(w.End()) {
+		return fmt.Errorf("the weather is known from %s until %s, and does not cover %s to %s: what is learnt from "+
+			"and the hours that are forecast",
+			w.Start().Format(time.RFC3339), w.End().Format(time.RFC3339), from.UTC().Format(time.RFC3339),
+			until.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// at returns a variable in an hour since the epoch, that of the nearest hour known where it is not.
+func (w *Weather) at(variable int, hour int64) float64 {
+	values := w.values[variable]
+	return values[min(max(hour-w.start, 0), int64(len(values)-1))]
+}

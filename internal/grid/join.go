@@ -1,0 +1,94 @@
+package grid
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// ReadFiles is [ReadCSV] for files of one zone that follow each other in time. A name may be a pattern, as
+// DE_202?.csv.
+func ReadFiles(o CSVOptions, names ...string) (Signal, Zone, error) {
+	var parts []part
+	var zone Zone
+	for _, path := range Files(names...) {
+		signal, z, err := ReadCSV(path, o)
+		if err != nil {
+			return Signal{}, "", err
+		}
+		if len(parts) > 0 && z != zone {
+			return Signal{}, "", fmt.Errorf("%s is of zone %q, %s of %q", path, z, parts[0].path, zone)
+		}
+		zone = z
+		parts = append(parts, part{path, signal})
+	}
+	slices.SortStableFunc(parts, func(a, b part) int { return a.Series.Start().Compare(b.Series.Start()) })
+	signal, err := join(o, parts)
+	return signal, zone, err
+}
+
+// Files returns the names of files that names and patterns stand for. The name of a file that there is stands for that
+// one, whatever else it would match. What matches nothing stands for itself, so that reading it says why it cannot be
+// read.
+func Files(names ...string) (paths []string) {
+	for _, name := range names {
+		found, _ := filepath.Glob(name)
+		if _, err := os.Lstat(name); err == nil || len(found) == 0 {
+			found = []string{name}
+		}
+		paths = append(paths, found...)
+	}
+	return paths
+}
+
+// FilledNote says that so many values of a file were filled in.
+func FilledNote(name string, values int, fill time.Duration) string {
+	if values == 1 {
+		return fmt.Sprintf("%s: filled in 1 missing value, in gaps of up to %v; it is estimated from those beside it",
+			name, fill)
+	}
+	return fmt.Sprintf("%s: filled in %d missing values, in gaps of up to %v; they are estimated from those beside "+
+		"them", name, values, fill)
+}
+
+// part is one of several files.
+type part struct {
+	path string
+	Signal
+}
+
+// join makes one signal of parts that are in order.
+func join(o CSVOptions, parts []part) (Signal, error) {
+	joined := parts[0].Signal
+	if len(parts) == 1 {
+		return joined, nil
+	}
+	step := joined.Series.Step()
+	values := slices.Clone(joined.Series.values)
+	for i, p := range parts[1:] {
+		before := parts[i]
+		gap := p.Series.Start().Sub(before.Series.End())
+		if p.Series.Step() != step || gap != 0 && !o.fills(gap, step) {
+			err := &RowError{File: p.path, Err: fmt.Errorf("from %s every %v, it does not follow %s, until %s every %v",
+				p.Series.Start().Format(time.RFC3339), p.Series.Step(), before.path,
+				before.Series.End().Format(time.RFC3339), step)}
+			if p.Series.Step() == step && gap > 0 {
+				err.Option = OptionFill
+			}
+			return Signal{}, err
+		}
+		joined.Quality = min(joined.Quality, p.Quality)
+		if gap > 0 {
+			values = append(values, o.between(values[len(values)-1], p.Series.Value(0), int(gap/step))...)
+			joined.Quality = energy.Estimated
+		}
+		values = append(values, p.Series.values...)
+	}
+	series, err := NewSeries(parts[0].Series.Start(), step, values)
+	joined.Series = series
+	return joined, err
+}

@@ -1,0 +1,92 @@
+package hardware
+
+import (
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"sync"
+
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed hardware.yaml
+var written []byte
+
+//go:embed tables.json
+var generated []byte
+
+// Default returns the bundled catalogue: CPUs of servers and PCs, current GPUs, memory, and the instance types of AWS,
+// Google Cloud and Azure. It is parsed when it is first asked for.
+func Default() *Catalog { return bundled() }
+
+var bundled = sync.OnceValue(func() *Catalog {
+	t := new(Tables)
+	err := json.Unmarshal(generated, t)
+	var c *Catalog
+	if err == nil {
+		c, err = t.Catalog(written)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("the bundled hardware catalogue is broken: %v", err)) // a test reads it
+	}
+	return c
+})
+
+// Tables are what hack/hardware writes of the bundled catalogue: CPUs and instance types as users' files have them,
+// and what these cannot say.
+type Tables struct {
+	Attribution string                         `json:"attribution"`
+	Errors      []*Errors                      `json:"errors"`
+	Generations []Generation                   `json:"generations"`
+	CPUs        map[string]TableCPU            `json:"cpuProfiles"`
+	Instances   map[string]map[string]Instance `json:"cloudInstanceMapping"`
+}
+
+// A Generation names the architecture, a key of CPUs, of models that have no profile of their own.
+type Generation struct {
+	Models       string `json:"models"` // a pattern of whole names, as [Spell] has them
+	Architecture string `json:"architecture"`
+
+	names *regexp.Regexp
+}
+
+// TableCPU is a CPU with what its profile rests on.
+type TableCPU struct {
+	CPU
+	Basis string `json:"basis"`
+}
+
+// Catalog returns the catalogue of tables and of a file that is written by hand.
+func (t *Tables) Catalog(file []byte) (*Catalog, error) {
+	c := &Catalog{Instances: t.Instances, generations: t.Generations, errors: map[string]*Errors{}}
+	if err := yaml.UnmarshalStrict(file, c); err != nil {
+		return nil, err
+	}
+	for model, gpu := range c.GPUs {
+		if gpu.WorkloadTypes == nil {
+			gpu.WorkloadTypes = typicalClasses
+		}
+		gpu.Source = cmp.Or(gpu.Source, "board power of the data sheet") + "; idle power is an estimate"
+		c.GPUs[model] = gpu
+	}
+	for _, e := range t.Errors {
+		c.errors[e.Basis] = e
+	}
+	for model, cpu := range t.CPUs {
+		cpu.basis = cpu.Basis
+		c.CPUs[model] = cpu.CPU
+	}
+	for i := range c.generations {
+		var err error
+		if c.generations[i].names, err = regexp.Compile("^(?:" + c.generations[i].Models + ")$"); err != nil {
+			return nil, err
+		}
+	}
+	return c, c.finish()
+}
+
+// typicalClasses are the shares of full power that Compute Gardener documents for an A100, and, for rendering, one
+// between. They are estimates for every other board.
+var typicalClasses = map[string]float64{"inference": 0.6, "rendering": 0.8, "training": 1}

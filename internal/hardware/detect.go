@@ -1,0 +1,415 @@
+package hardware
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+const gardener = "compute-gardener-scheduler.kubernetes.io/"
+
+// Annotations of nodes that Compute Gardener's tools write. They come before the labels below.
+const (
+	// name: the CPU
+	annotationCPUModel = gardener + "cpu-model"
+	// GHz: the highest frequency that its CPUs are allowed
+	annotationCPUMaxGHz = gardener + "cpu-max-frequency"
+	// names with commas, or `none`: the GPUs
+	annotationGPUModel = gardener + "gpu-model"
+	// number: how many GPUs it has
+	annotationGPUCount = gardener + "gpu-count"
+	// watts: what all its GPUs draw at most
+	annotationGPUPower = gardener + "gpu-total-power"
+	// number, 1 or more: energy of the facility per energy of the node
+	annotationPUE = gardener + "pue"
+	// number, 1 or more: the same for its GPUs; it needs the annotation above
+	annotationGPUPUE = gardener + "gpu-pue"
+)
+
+// Labels of nodes that name their hardware. The instance type comes before what is read from the CPU. cpu-model and
+// gpu-model may be annotations, too.
+const (
+	// name: the CPU
+	labelCPUModel = "node.kubernetes.io/cpu-model"
+	// name: the GPUs
+	labelGPUModel = "node.kubernetes.io/gpu-model"
+	// name: the instance type of a cloud
+	labelInstance = "node.kubernetes.io/instance-type"
+	// name, vendor, family and model of the CPU: written by Node Feature Discovery
+	labelNFD = "feature.node.kubernetes.io/cpu-model."
+	// product, count and replicas of the GPUs: written by NVIDIA's feature discovery
+	labelNVIDIA = "nvidia.com/gpu."
+	// name: the GPUs, written by AMD's labeller
+	labelAMDProduct = "amd.com/gpu.product-name"
+	// name: the GPUs, written by GKE, with their number in `gke-accelerator-count`
+	labelGKEProduct = "cloud.google.com/gke-accelerator"
+)
+
+// withoutEffect are annotations that people may have, and that say nothing about power that we could use.
+var withoutEffect = []string{"cpu-base-frequency", "cpu-min-frequency", "cpu-dynamic-frequency-enabled"}
+
+// Kind says what a node was recognised as, and by what.
+type Kind struct {
+	Name       string     `json:"name,omitempty"` // of the profile; "" if there is none
+	Components Components `json:"components"`
+	CPUFrom    string     `json:"cpuFrom,omitempty"` // what the CPU was recognised by; "" if it was not
+	GPUFrom    string     `json:"gpuFrom,omitempty"`
+	// Fallback says that the profile is a stand-in: the vendor is known, the hardware is not.
+	Fallback bool `json:"fallback,omitempty"`
+	// Error of profiles of this kind, as measured; nil: it is not known.
+	Error *Errors `json:"error,omitempty"`
+	// PUE of the node; 0: nothing is said about it, so that of the site holds.
+	PUE     float64 `json:"pue,omitempty"`
+	PUEFrom string  `json:"pueFrom,omitempty"`
+	// Notes say what was not recognised, and what has no effect.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// String describes k in one line.
+func (k Kind) String() string {
+	var parts []string
+	if k.CPUFrom != "" {
+		what := k.Components.CPUModel
+		if k.Components.Instance != "" {
+			what = k.Components.Provider + " " + k.Components.Instance
+		}
+		if k.Fallback {
+			what += ", a stand-in"
+		}
+		parts = append(parts, what+" by "+k.CPUFrom)
+	} else {
+		parts = append(parts, "unknown CPU")
+	}
+	if k.GPUFrom != "" && k.GPUFrom != k.CPUFrom {
+		parts = append(parts, fmt.Sprintf("%d × %s by %s", k.Components.GPUs, k.Components.GPUModel, k.GPUFrom))
+	}
+	return strings.Join(append(parts, k.Notes...), "; ")
+}
+
+func (k *Kind) note(format string, args ...any) {
+	k.Notes = append(k.Notes, fmt.Sprintf(format, args...))
+}
+
+// Detect recognises a node by its labels and annotations, spec.providerID, and its capacity: logical CPUs, bytes of
+// memory, GPUs. It returns the profile of its hardware, and false where hardware is not known: no profile rather than
+// that of other hardware, or of one half of it. The profile is shared: read only.
+//
+// The CPU is that of Compute Gardener's annotation, else of the annotation or label node.kubernetes.io/cpu-model, else
+// of the instance type, else the model name of Node Feature Discovery, then of the node's agent, else family and model,
+// or, as a fallback, the family alone. The instance type comes before what is read from the CPU, because it says which
+// part of a server the node is, and because CPUs of several generations share one family and model. GPUs are those of
+// the annotation, else of the annotation or label node.kubernetes.io/gpu-model, else of the labels
+// nvidia.com/gpu.product, amd.com/gpu.product-name and cloud.google.com/gke-accelerator, else of the instance type, or
+// those that the node's agent tells. What is written but unknown is noted, and the next one is asked.
+func (c *Catalog) Detect(labels, annotations map[string]string, providerID string, cpus, memory,
+	gpus int64,
+) (*energy.Profile, Kind, bool) {
+	d := detection{catalog: c, labels: labels, annotations: annotations, cpus: cpus, memory: memory, gpus: gpus}
+	d.place(providerID)
+	cpuKnown := d.cpu()
+	gpuKnown := d.gpu()
+	d.pue()
+	d.limits()
+	if !cpuKnown || !gpuKnown {
+		return nil, d.kind, false
+	}
+	p, err := c.Profile(d.kind.Components)
+	if err != nil {
+		d.kind.note("%v", err)
+		return nil, d.kind, false
+	}
+	d.kind.Name, d.kind.Error = p.Name, c.errorsOf(d.kind.Components)
+	return p, d.kind, true
+}
+
+// detection is one question.
+type detection struct {
+	catalog             *Catalog
+	labels, annotations map[string]string
+	cpus, memory, gpus  int64
+
+	kind     Kind
+	instance Components // of the instance type, if it is known
+	typed    bool       // it is
+	typeName string     // as the label has it
+	typeFrom string     // the label
+}
+
+// place looks the instance type up.
+func (d *detection) place(providerID string) {
+	provider, _, _ := strings.Cut(providerID, "://")
+	if provider == "gce" {
+		provider = "gcp"
+	}
+	d.typeName, d.typeFrom = d.labels[labelInstance], labelInstance
+	if d.typeName == "" && d.labels[v1alpha1.LabelInstanceType] != "" {
+		d.typeName, d.typeFrom = d.labels[v1alpha1.LabelInstanceType], v1alpha1.LabelInstanceType
+	}
+	if _, known := d.catalog.Instances[provider]; !known { // such as k3s://
+		provider = cmp.Or(d.labels[v1alpha1.LabelCloud], provider)
+	}
+	if provider == "" && d.typeName != "" {
+		provider = d.catalog.providerOf(d.typeName)
+	}
+	if _, known := d.catalog.Instances[provider]; !known {
+		return // not a cloud that we know, such as k3s://
+	}
+	d.kind.Components.Provider = provider
+	if name, ok := d.catalog.instances[provider][strings.ToLower(d.typeName)]; ok {
+		d.instance, d.typed = d.catalog.instanceComponents(provider, name)
+	}
+}
+
+// providerOf returns the provider that alone has an instance type of a name, or "".
+func (c *Catalog) providerOf(instance string) (provider string) {
+	for p, types := range c.instances {
+		if _, ok := types[strings.ToLower(instance)]; ok {
+			if provider != "" {
+				return ""
+			}
+			provider = p
+		}
+	}
+	return provider
+}
+
+// instanceComponents returns what an instance type is made of.
+func (c *Catalog) instanceComponents(provider, name string) (Components, bool) {
+	i, ok := c.Instances[provider][name]
+	if !ok {
+		return Components{}, false
+	}
+	k := Components{
+		Provider: provider, Instance: name, CPUModel: c.mapped(i.CPUModel), CPUs: cmp.Or(i.NumCPUs, i.NumCores),
+		GPUModel: i.GPUModel, GPUs: i.NumGPUs, Memory: i.TotalMemory << 20, MemType: i.MemoryType,
+	}
+	if !c.knows(k.CPUModel) {
+		k.TDP = i.CPUTDPWatts
+	}
+	if k.GPUModel != "" && k.GPUs == 0 {
+		k.GPUs = 1
+	}
+	if spelling, _, _ := readGPU(k.GPUModel); c.gpus[spelling] != "" {
+		k.GPUModel = c.gpus[spelling]
+	}
+	return k, true
+}
+
+// cpu finds out which CPU the node has, and how much of it.
+func (d *detection) cpu() bool {
+	k := &d.kind.Components
+	model, from := d.named("annotation", d.annotations, annotationCPUModel, labelCPUModel)
+	if model == "" {
+		model, from = d.named("label", d.labels, labelCPUModel)
+	}
+	switch {
+	case model != "":
+	case d.typed && (d.catalog.knows(d.instance.CPUModel) || d.instance.TDP > 0):
+		d.kind.CPUFrom = "label " + d.typeFrom
+		k.Instance, k.CPUModel, k.TDP = d.instance.Instance, d.instance.CPUModel, d.instance.TDP
+		k.CPUs, k.Memory = cmp.Or(d.instance.CPUs, d.cpus), cmp.Or(d.instance.Memory, installed(d.memory))
+		k.MemType = d.instance.MemType
+		d.kind.Fallback = d.catalog.CPUs[k.CPUModel].Generic
+		return true
+	default:
+		if model, from = d.discovered(); model == "" {
+			switch {
+			case d.typed:
+				d.kind.note("the CPU of instance type %s, %s, is not in the catalogue", quoted(d.typeName),
+					quoted(d.instance.CPUModel))
+			case d.typeName != "":
+				d.kind.note("instance type %s is not in the catalogue", quoted(d.typeName))
+			}
+			if len(d.kind.Notes) == 0 {
+				d.kind.note("no annotation, instance type, Node Feature Discovery or agent says what the node is")
+			}
+			return false
+		}
+	}
+	d.kind.CPUFrom, k.CPUModel = from, model
+	d.kind.Fallback = d.kind.Fallback || d.catalog.CPUs[model].Generic
+	k.CPUs, k.Memory = d.cpus, installed(d.memory)
+	d.sockets()
+	return true
+}
+
+// sockets takes the number of sockets that the node's agent tells, where threads would let us guess another one.
+func (d *detection) sockets() {
+	const most = 64
+	k := &d.kind.Components
+	told, err := strconv.ParseInt(d.labels[v1alpha1.LabelCPUSockets], 10, 64)
+	if err != nil || told < 1 || told > most || k.Provider != "" {
+		return
+	}
+	if guessed, err := socketsOf(d.catalog.CPUs[k.CPUModel], *k); err != nil || guessed != energy.Watts(told) {
+		k.Sockets = told
+	}
+}
+
+// named returns the CPU model that annotations or labels name, from the first key whose value is in the catalogue.
+func (d *detection) named(what string, texts map[string]string, keys ...string) (model, from string) {
+	for _, key := range keys {
+		name := texts[key]
+		if name == "" || strings.EqualFold(name, "unknown") {
+			continue
+		}
+		if model = d.catalog.mapped(name); d.catalog.knows(model) {
+			return model, what + " " + key
+		}
+		d.kind.note("%s %s names %s, which is not in the catalogue", what, key, quoted(name))
+	}
+	return "", ""
+}
+
+// discovered goes by what Node Feature Discovery read from the CPU.
+func (d *detection) discovered() (model, from string) {
+	if model, from = d.named("label", d.labels, labelNFD+"name", v1alpha1.LabelCPUModel); model != "" {
+		return model, from
+	}
+	vendor, family, id := d.labels[labelNFD+"vendor_id"], d.labels[labelNFD+"family"], d.labels[labelNFD+"id"]
+	if vendor == "" || family == "" {
+		return "", ""
+	}
+	models := d.catalog.CPUModels[vendor]
+	if model = models[family+"-"+id]; id != "" && model != "" {
+		return d.catalog.mapped(model), "labels " + labelNFD + "*"
+	}
+	if model = models[family]; model != "" {
+		d.kind.Fallback = true
+		return d.catalog.mapped(model), "the CPU family alone, in labels " + labelNFD + "*"
+	}
+	d.kind.note("%s CPU of family %s, model %s is not in the catalogue", quoted(vendor), quoted(family), quoted(id))
+	return "", ""
+}
+
+// knows reports whether there is a profile of a CPU.
+func (c *Catalog) knows(model string) bool {
+	_, ok := c.CPUs[model]
+	return ok
+}
+
+// mapped returns the key of a CPU of any spelling, or the name itself if there is none.
+func (c *Catalog) mapped(model string) string {
+	if c.knows(model) {
+		return model
+	}
+	for _, s := range cpuSpellings(model) {
+		if known := c.cpus[s]; known != "" {
+			return known
+		}
+	}
+	for _, g := range c.generations {
+		if g.names.MatchString(Spell(model)) {
+			return g.Architecture
+		}
+	}
+	return model
+}
+
+// installed is the memory of a machine of which the kernel shows memory: it keeps one or two per cent, and modules have
+// round sizes. Nodes of one kind whose kernels differ get the same profile.
+func installed(memory int64) int64 {
+	if memory <= 0 {
+		return 0
+	}
+	gb := float64(memory) / gib
+	step := max(1, math.Exp2(math.Floor(math.Log2(gb)))/16)
+	return int64(math.Ceil(gb/step)*step) * gib
+}
+
+// pue takes the node's PUE, and folds that of its GPUs into their watts.
+func (d *detection) pue() {
+	node, nodeFrom := d.readPUE(annotationPUE, d.catalog.DefaultPUE, "defaultPUE")
+	gpus, _ := d.readPUE(annotationGPUPUE, d.catalog.DefaultGPUPUE, "defaultGPUPUE")
+	d.kind.PUE, d.kind.PUEFrom = node, nodeFrom
+	switch {
+	case gpus == 0 || d.kind.Components.GPUs == 0 || gpus == node:
+	case node == 0:
+		d.kind.note("annotation %s has no effect without %s", annotationGPUPUE, annotationPUE)
+	default:
+		d.kind.Components.GPUPUE = rounded(gpus/node, 1e4)
+	}
+}
+
+// AnnotatedPUE returns the PUE that is written on a node, or 0. It holds whatever tells the node's watts.
+func AnnotatedPUE(annotations map[string]string) float64 {
+	if pue, err := strconv.ParseFloat(strings.TrimSpace(annotations[annotationPUE]), 64); err == nil && validPUE(pue) {
+		return pue
+	}
+	return 0
+}
+
+func (d *detection) readPUE(annotation string, otherwise float64, name string) (float64, string) {
+	if pue := d.annotated(annotation, fmt.Sprint("1 to ", maxPUE), validPUE); pue > 0 {
+		return pue, "annotation " + annotation
+	}
+	if otherwise > 0 {
+		return otherwise, name + " of the hardware profiles"
+	}
+	return 0, ""
+}
+
+// annotated returns the number that an annotation says, 0 if it says none. One that is not valid is noted.
+func (d *detection) annotated(key, want string, valid func(float64) bool) float64 {
+	text := d.annotations[key]
+	v, err := strconv.ParseFloat(text, 64)
+	if text == "" || err == nil && valid(v) {
+		return v
+	}
+	d.kind.note("annotation %s is %s: want %s", key, quoted(text), want)
+	return 0
+}
+
+// limits takes the cap of the clock, and notes what has no effect.
+func (d *detection) limits() {
+	ghz := d.annotated(annotationCPUMaxGHz, "GHz", func(v float64) bool { return v > 0 && v <= maxGHz })
+	top := d.catalog.CPUs[d.kind.Components.CPUModel].FrequencyRangeGHz.Max
+	switch {
+	case ghz > 0 && top == 0:
+		d.kind.note("annotation %s has no effect: the frequency range of the CPU is not known", annotationCPUMaxGHz)
+	case ghz > 0 && ghz < top:
+		d.kind.Components.MaxGHz = ghz
+	}
+	for _, key := range withoutEffect {
+		if d.annotations[gardener+key] != "" {
+			d.kind.note("annotation %s%s has no effect", gardener, key)
+		}
+	}
+}
+
+// quoted shows a value that strangers wrote, without letting it fill a log.
+func quoted(value string) string {
+	const most = 63
+	if len(value) > most {
+		return strconv.Quote(value[:most]) + "…"
+	}
+	return strconv.Quote(value)
+}
+
+// recognised returns the keys of the GPUs of a list with commas, and what is not among them.
+func (c *Catalog) recognised(list string) (models []string, sevenths int, shared bool, unknown string) {
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		if name == "" {
+			continue
+		}
+		spelling, parts, inTime := readGPU(name)
+		model := c.gpus[spelling]
+		if _, exact := c.GPUs[name]; exact {
+			model = name
+		}
+		if model == "" {
+			return nil, 0, false, name
+		}
+		models = append(models, model)
+		sevenths, shared = max(sevenths, parts), shared || inTime
+	}
+	slices.Sort(models)
+	return models, sevenths, shared, ""
+}

@@ -1,0 +1,134 @@
+package hardware
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// found is what one place says about the GPUs of a node.
+type found struct {
+	from   string
+	models []string // keys of the catalogue, sorted, with repetitions
+	count  int64    // of what Kubernetes counts; 0: not said
+	share  float64  // of a board in each of them
+}
+
+// gpu finds out which GPUs the node has. It reports false if it has some, and they are not known.
+func (d *detection) gpu() bool {
+	if model := d.annotations[annotationGPUModel]; strings.EqualFold(strings.TrimSpace(model), "none") {
+		return d.noGPU()
+	}
+	f, unknown := d.findGPU()
+	total := energy.Watts(d.annotated(annotationGPUPower, "watts, more than 0",
+		func(w float64) bool { return w > 0 && w <= maxWatts }))
+	const most = 1024
+	annotated := d.annotated(annotationGPUCount, fmt.Sprint("0 to ", most),
+		func(n float64) bool { return n >= 0 && n <= most && n == math.Trunc(n) })
+	// What Kubernetes counts is what jobs are charged for.
+	count := cmp.Or(d.gpus, int64(annotated), max(f.count, int64(len(f.models))))
+	k := &d.kind.Components
+	switch {
+	case len(f.models) == 0 && count == 0 && !unknown:
+		return true // it has none
+	case len(f.models) == 0 && total > 0 && count > 0:
+		k.GPUModel, d.kind.GPUFrom = "GPU of unknown model", "annotation "+annotationGPUPower
+		d.kind.Fallback = true
+	case len(f.models) == 0:
+		if !unknown {
+			d.kind.note("of which model its %d GPUs are is not said", count)
+		}
+		return false
+	default:
+		k.GPUModel, d.kind.GPUFrom = joined(f.models), f.from
+		if f.share != 1 {
+			k.GPUShare = f.share
+		}
+	}
+	k.GPUs = count
+	if total > 0 {
+		k.GPUPower = cents(total / energy.Watts(count))
+	}
+	return true
+}
+
+// noGPU believes that a node has none, unless Kubernetes counts some.
+func (d *detection) noGPU() bool {
+	d.kind.GPUFrom = "annotation " + annotationGPUModel
+	if d.gpus > 0 {
+		d.kind.note("%s says none, but the node has %d GPUs", d.kind.GPUFrom, d.gpus)
+	}
+	return d.gpus == 0
+}
+
+// joined names the boards of a sorted list. Of unlike ones, the mean depends on how many there are of each.
+func joined(models []string) string {
+	if models[0] == models[len(models)-1] {
+		return models[0]
+	}
+	return strings.Join(models, mix)
+}
+
+// findGPU asks everything that may name GPUs, in order. unknown reports that one did, and that the catalogue does not
+// have what it named.
+func (d *detection) findGPU() (f found, unknown bool) {
+	for _, place := range []struct{ from, value, count string }{
+		{"annotation " + annotationGPUModel, d.annotations[annotationGPUModel], ""},
+		{"annotation " + labelGPUModel, d.annotations[labelGPUModel], ""},
+		{"label " + labelGPUModel, d.labels[labelGPUModel], ""},
+		{"label " + labelNVIDIA + "product", d.labels[labelNVIDIA+"product"], d.labels[labelNVIDIA+"count"]},
+		{"label " + labelAMDProduct, d.labels[labelAMDProduct], ""},
+		{"label " + labelGKEProduct, d.labels[labelGKEProduct], d.labels[labelGKEProduct+"-count"]},
+	} {
+		if place.value == "" || strings.EqualFold(place.value, "unknown") {
+			continue
+		}
+		models, sevenths, shared, strange := d.catalog.recognised(place.value)
+		if strange != "" {
+			d.kind.note("%s names %s, which is not in the catalogue", place.from, quoted(strange))
+			unknown = true
+			continue
+		}
+		f = found{from: place.from, models: models, share: 1}
+		f.count, _ = strconv.ParseInt(place.count, 10, 64)
+		if sevenths > 0 {
+			f.share = rounded(float64(sevenths)/7, 1e4)
+		}
+		if shared {
+			if n, err := strconv.ParseInt(d.labels[labelNVIDIA+"replicas"], 10, 64); err == nil && n > 1 {
+				f.share = rounded(f.share/float64(n), 1e4)
+				f.count *= n
+			}
+		}
+		return f, false
+	}
+	return d.otherGPU(unknown)
+}
+
+// otherGPU returns the GPUs of the instance type, else those that the node's agent tells.
+func (d *detection) otherGPU(unknown bool) (f found, still bool) {
+	from, named, count := "label "+d.typeFrom, d.instance.GPUModel, d.instance.GPUs
+	if !d.typed || named == "" {
+		from, named = "label "+v1alpha1.LabelGPUModel, d.labels[v1alpha1.LabelGPUModel]
+		count, _ = strconv.ParseInt(d.labels[v1alpha1.LabelGPUCount], 10, 64)
+	}
+	models, _, _, strange := d.catalog.recognised(named)
+	if len(models) > 0 {
+		f = found{from: from, models: models, count: count, share: 1}
+		if d.gpus > f.count && f.count > 0 {
+			f.share = rounded(float64(f.count)/float64(d.gpus), 1e4) // boards are partitioned, whatever the way
+		}
+		return f, false
+	}
+	if strange != "" {
+		d.kind.note("%s stands for GPUs, %s, that are not in the catalogue", from, quoted(strange))
+		// What an agent sees, and Kubernetes does not count, may be for a screen.
+		unknown = unknown || d.typed && d.instance.GPUModel != "" || d.gpus > 0
+	}
+	return found{}, unknown
+}

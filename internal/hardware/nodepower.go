@@ -1,0 +1,24 @@
+package hardware
+
+import (
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// ParseNodePower reads the idle and full power of one node as Compute Gardener's environment NODE_POWER_CONFIG_<node>
+// has it: "idle:50,max:300", in watts.
+func ParseNodePower(text string) (idle, full energy.Watts, err error) {
+	var p struct{ Idle, Max *energy.Watts }
+	err = yaml.UnmarshalStrict([]byte("{"+strings.ReplaceAll(text, ":", ": ")+"}"), &p)
+	if err != nil || p.Idle == nil || p.Max == nil || *p.Max <= 0 {
+		return 0, 0, fmt.Errorf("node power %s: want idle:watts,max:watts, and more than 0 as max", quoted(text))
+	}
+	if err := checkPower(*p.Idle, *p.Max); err != nil {
+		return 0, 0, fmt.Errorf("node power %s: %w", quoted(text), err)
+	}
+	return *p.Idle, *p.Max, nil
+}

@@ -1,0 +1,87 @@
+package hardware
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+)
+
+// ToldLabels are the labels of a node that its agent's word stands in, and nothing else.
+var ToldLabels = []string{
+	v1alpha1.LabelCPUModel, v1alpha1.LabelCPUSockets, v1alpha1.LabelCPUCores, v1alpha1.LabelGPUModel,
+	v1alpha1.LabelGPUCount, v1alpha1.LabelMachine, v1alpha1.LabelCloud, v1alpha1.LabelInstanceType,
+}
+
+// Labels returns the labels of a node whose agent tells h, which may be anything. What cannot be a label, or a number
+// of processors and boards, is left out.
+func Labels(h *batch.Hardware) map[string]string {
+	labels := map[string]string{}
+	name := func(key, value string) {
+		if value = labelValue(value); value != "" {
+			labels[key] = value
+		}
+	}
+	number := func(key string, value int) {
+		if value > 0 && value <= 1<<16 {
+			labels[key] = strconv.Itoa(value)
+		}
+	}
+	name(v1alpha1.LabelCPUModel, h.CPU)
+	name(v1alpha1.LabelMachine, h.Vendor+" "+h.Product)
+	name(v1alpha1.LabelCloud, h.Cloud)
+	name(v1alpha1.LabelInstanceType, h.Instance)
+	if !h.Virtual {
+		number(v1alpha1.LabelCPUSockets, h.Sockets)
+		number(v1alpha1.LabelCPUCores, h.Cores)
+	}
+	boards := 0
+	for model, count := range h.GPUs {
+		boards += count
+		if len(h.GPUs) == 1 {
+			name(v1alpha1.LabelGPUModel, model)
+		}
+	}
+	number(v1alpha1.LabelGPUCount, boards)
+	return labels
+}
+
+// labelValue is a name with dashes in the place of what no label's value can have: of "Intel(R) Xeon(R) Gold 6148 CPU @
+// 2.40GHz" it is Intel-R-Xeon-R-Gold-6148-CPU-2.40GHz, which names the same CPU.
+func labelValue(name string) string {
+	const longest = 63
+	parts := strings.FieldsFunc(name, func(c rune) bool {
+		return !alphanumeric(c) && (c < 'A' || c > 'Z') && c != '.' && c != '_' && c != '+'
+	})
+	value := strings.ReplaceAll(strings.Join(parts, "-"), "+", "-"+plus)
+	return strings.Trim(value[:min(len(value), longest)], "-._")
+}
+
+// Untold returns the labels of a node without those that its agent's word stands in.
+func Untold(labels map[string]string) map[string]string {
+	labels = maps.Clone(labels)
+	for _, key := range ToldLabels {
+		delete(labels, key)
+	}
+	return labels
+}
+
+// Guess says for people what a node is taken to draw, and how far profiles of its kind were off; "" where nothing is
+// known.
+func Guess(p *energy.Profile, k Kind) string {
+	if p == nil {
+		return ""
+	}
+	boards := energy.Watts(k.Components.GPUs)
+	text := fmt.Sprintf("%.0f W idle, %.0f W at full load, %v", float64(p.Idle+boards*p.GPUIdle),
+		float64(p.Max+boards*p.GPUMax), p.Quality)
+	if k.Error != nil {
+		text += fmt.Sprintf(" by %s: half of such guesses were within %.0f %% and %.0f %%", k.Error.Basis,
+			100*k.Error.IdleMedian, 100*k.Error.FullMedian)
+	}
+	return text
+}

@@ -1,0 +1,337 @@
+package karmada
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/daemon"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/kube/panics"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// The estimator's protocol, as karmada-scheduler speaks it: pkg/estimator/pb/estimator.proto of Karmada. Messages are
+// read as far as they are needed, and handed on as they are: to the library all that they hold is unknown.
+const (
+	estimatorService = "/github.com.karmada_io.karmada.pkg.estimator.service.Estimator/"
+	maxReplicas      = estimatorService + "MaxAvailableReplicas"
+	noOpinion        = -1
+	patience         = time.Minute     // that a binding waits for the clusters that we like best
+	remembered       = 2 * time.Second // an answer: karmada-scheduler asks for each cluster at once
+	mostWaiting      = 8               // bindings that one answer is about
+	mostTold         = 10_000
+	looks            = 10
+	glance           = 30 * time.Millisecond
+
+	// Clients reconnect by themselves when a connection ends, and what they sent before is still answered.
+	maxIdle = 5 * time.Minute
+	maxAge  = 30 * time.Minute // also ends connections whose requests never become complete
+	minPing = 10 * time.Second // the least that grpc-go's clients allow
+)
+
+// estimator answers for all clusters how many replicas they have room for: those that work should go to as many as the
+// official estimator says, the others none. Where we have no opinion it is the official answer alone.
+type estimator struct {
+	*Driver
+
+	mu    sync.Mutex
+	known map[string]*opinion         // by requirements, and what waits with them
+	told  *cache.LRUExpireCache       // of bindings, by UID: what was recorded last
+	conns map[string]*grpc.ClientConn // to official estimators, by address
+
+	complains rate.Sometimes
+}
+
+func newEstimator(d *Driver) *estimator {
+	return &estimator{
+		Driver: d, known: map[string]*opinion{}, told: cache.NewLRUExpireCache(mostTold),
+		conns: map[string]*grpc.ClientConn{}, complains: rate.Sometimes{Interval: time.Minute},
+	}
+}
+
+type opinion struct {
+	once    sync.Once
+	at      time.Time
+	targets map[string]bool // clusters; nil: none is meant
+	why     string          // none is meant
+}
+
+// serve answers until ctx ends.
+func (e *estimator) serve(ctx context.Context) error {
+	options := []grpc.ServerOption{
+		grpc.UnknownServiceHandler(e.handle), grpc.MaxRecvMsgSize(1 << 20),
+		grpc.MaxConcurrentStreams(daemon.MaxStreams), grpc.ConnectionTimeout(daemon.HandshakeTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: maxIdle, MaxConnectionAge: maxAge, MaxConnectionAgeGrace: time.Minute, Time: time.Minute,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+	}
+	if e.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(e.TLS)))
+	}
+	server := grpc.NewServer(options...)
+	stop := context.AfterFunc(ctx, server.Stop)
+	defer stop()
+	return server.Serve(e.Estimator)
+}
+
+// handle answers one request.
+func (e *estimator) handle(_ any, stream grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(stream)
+	if !strings.HasPrefix(method, estimatorService) {
+		return status.Errorf(codes.Unimplemented, "%.80q is no method of an estimator", method)
+	}
+	var request emptypb.Empty
+	if err := stream.RecvMsg(&request); err != nil {
+		return err
+	}
+	answer, err := e.answer(stream.Context(), method, &request)
+	if err != nil {
+		return err
+	}
+	return stream.SendMsg(answer)
+}
+
+// answer asks the official estimator, and takes what it says for the clusters that are not to have the work as none.
+// Where it fails, the others count by what karmada-scheduler itself knows of them.
+func (e *estimator) answer(ctx context.Context, method string, request *emptypb.Empty) (proto.Message, error) {
+	cluster, needs, err := readRequest(request.ProtoReflect().GetUnknown())
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if e.cluster(cluster) == nil {
+		return nil, status.Errorf(codes.NotFound, "cluster %.80q is not a member", cluster)
+	}
+	official, err := e.official(ctx, cluster, method, request)
+	if method != maxReplicas {
+		return official, err
+	}
+	if err != nil {
+		e.complains.Do(func() { e.Log.Warn("asking the official estimator", "cluster", cluster, "error", err) })
+		official = wrapperspb.Int32(noOpinion)
+	}
+	why, targets := "it panicked", map[string]bool(nil)
+	panics.Survive(e.Log, "karmada", "answering karmada-scheduler", func() {
+		targets, why = e.opinion(ctx, policy.ResourcesOf(needs))
+	})
+	switch {
+	case targets == nil:
+	case targets[cluster]:
+		why = "meant"
+	default:
+		why, official = "not meant", wrapperspb.Int32(0)
+	}
+	answers.WithLabelValues(why).Inc()
+	return official, nil
+}
+
+// official is the answer of the official estimator; without one there is no opinion.
+func (e *estimator) official(ctx context.Context, cluster, method string, request proto.Message) (
+	proto.Message, error,
+) {
+	if e.Upstream == "" {
+		return wrapperspb.Int32(noOpinion), nil
+	}
+	conn, err := e.dial(strings.ReplaceAll(e.Upstream, "{cluster}", cluster))
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	answer := new(emptypb.Empty)
+	return answer, conn.Invoke(ctx, method, request, answer)
+}
+
+func (e *estimator) dial(address string) (*grpc.ClientConn, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if conn := e.conns[address]; conn != nil {
+		return conn, nil
+	}
+	// No authority that all know signs the certificates of estimators, and their answers only limit replicas.
+	config := &tls.Config{
+		InsecureSkipVerify: true, //nolint:gosec // see above
+		MinVersion:         tls.VersionTLS12,
+	}
+	if e.TLS != nil {
+		config.Certificates = e.TLS.Certificates // official estimators ask for one
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	if err == nil {
+		e.conns[address] = conn
+	}
+	return conn, err
+}
+
+// opinion returns the clusters that the bindings which wait with these needs should go to, or nil and why. A question
+// does not say which of them it is about.
+func (e *estimator) opinion(ctx context.Context, request sched.Resources) (targets map[string]bool, why string) {
+	waiting, known, others := e.waiting(request)
+	for range looks { // karmada-scheduler may have seen it before we did
+		if known || !kube.Pause(ctx, glance) {
+			break
+		}
+		waiting, known, others = e.waiting(request)
+	}
+	switch {
+	case others:
+		return nil, "others like it wait"
+	case len(waiting) == 0 && known:
+		return nil, "it has waited for long"
+	case len(waiting) == 0:
+		return nil, "nothing waits"
+	}
+	uids := make([]types.UID, len(waiting))
+	for i, b := range waiting {
+		uids[i] = b.UID
+	}
+	key := fmt.Sprint(request, uids)
+	now := e.Clock()
+	e.mu.Lock()
+	maps.DeleteFunc(e.known, func(_ string, old *opinion) bool { return now.Sub(old.at) > remembered })
+	o := e.known[key]
+	if o == nil {
+		o = &opinion{at: now}
+		e.known[key] = o
+	}
+	e.mu.Unlock()
+	o.once.Do(func() {
+		o.why = "it panicked" // unless it goes on
+		for _, b := range waiting {
+			var advised []target
+			kept := e.kept(b)
+			advised, o.why = e.advise(ctx, b, kept)
+			for _, t := range advised {
+				if o.targets == nil {
+					o.targets = map[string]bool{}
+				}
+				if t.Replicas > replicas(kept, t.Name) {
+					o.targets[t.Name] = true
+				}
+			}
+		}
+	})
+	return o.targets, o.why
+}
+
+// advise returns where a binding that keeps some clusters should go; nil: anywhere, and why.
+func (e *estimator) advise(ctx context.Context, b *binding, kept []target) (targets []target, why string) {
+	a, err := e.Driver.answer(ctx, b, kept, "")
+	switch {
+	case errors.Is(err, errNoOpinion):
+		return nil, "no signals"
+	case errors.Is(err, errUnread):
+		return nil, "the workload cannot be read"
+	case err != nil:
+		return nil, "no room"
+	case a.on == nil:
+		return nil, "no replica is new"
+	}
+	last, _ := e.told.Get(b.UID)
+	if e.told.Add(b.UID, a.record.Message, time.Hour); last != a.record.Message {
+		e.Record(a.record, a.on)
+	}
+	return a.targets, ""
+}
+
+// waiting are a few of the bindings that wait for karmada-scheduler, and not for long, with these needs, where the
+// mode is to enforce; known says whether any waits with these needs, and others whether one waits about which we have
+// no opinion, which the question may be about.
+func (e *estimator) waiting(request sched.Resources) (some []*binding, known, others bool) {
+	for _, b := range bindings(e.bound.GetStore().List()) {
+		if b.Spec.SchedulerName == SchedulerName || b.suspended() || b.duplicated() || !b.waits(e.gone) ||
+			b.needs() != request {
+			continue
+		}
+		known = true
+		if !e.enforces(b) || b.unsupported() != nil {
+			others = true
+		} else if len(some) < mostWaiting && e.Clock().Sub(b.since()).Abs() < patience {
+			some = append(some, b)
+		}
+	}
+	return some, known, others
+}
+
+// enforces reports whether the namespace of a binding lets us act.
+func (d *Driver) enforces(b *binding) bool {
+	mode, _ := d.View().Mode(b.Spec.Resource.Namespace)
+	return mode == v1alpha1.ModeEnforce
+}
+
+// since returns the time since when a binding waits: it was let go, placed anew, or created. It can be in the future,
+// because every user who may change the binding can write its annotation.
+func (b *binding) since() time.Time {
+	since := b.CreationTimestamp.Time
+	if at := b.Spec.RescheduleTriggeredAt; at != nil {
+		since = at.Time
+	}
+	if at, _ := time.Parse(time.RFC3339, b.Annotations[v1alpha1.AnnotationReleasedAt]); at.After(since) {
+		since = at
+	}
+	return since
+}
+
+// readRequest reads the cluster (field 1) and the resources of a replica (field 2, in it field 5: a map of names, field
+// 1, to quantities, field 2, which are a text, field 1).
+func readRequest(request []byte) (cluster string, needs v1.ResourceList, err error) {
+	var r reader
+	needs = v1.ResourceList{}
+	for _, entry := range r.all(r.last(request, 2), 5) {
+		name, text := string(r.last(entry, 1)), string(r.last(r.last(entry, 2), 1))
+		if needs[v1.ResourceName(name)], err = kube.ParseQuantity(text); err != nil {
+			return "", nil, err
+		}
+	}
+	return string(r.last(request, 1)), needs, r.err
+}
+
+// reader reads messages, and remembers that one could not be read.
+type reader struct{ err error }
+
+// all returns what a field of bytes holds, each time that it is in a message.
+func (r *reader) all(message []byte, field protowire.Number) (values [][]byte) {
+	for len(message) > 0 {
+		number, kind, n := protowire.ConsumeField(message)
+		if n < 0 {
+			r.err = protowire.ParseError(n)
+			return nil
+		}
+		if number == field && kind == protowire.BytesType {
+			_, _, tag := protowire.ConsumeTag(message)
+			value, _ := protowire.ConsumeBytes(message[tag:])
+			values = append(values, value)
+		}
+		message = message[n:]
+	}
+	return values
+}
+
+// last returns what counts of them.
+func (r *reader) last(message []byte, field protowire.Number) []byte {
+	values := r.all(message, field)
+	if len(values) == 0 {
+		return nil
+	}
+	return values[len(values)-1]
+}

@@ -1,0 +1,185 @@
+package karmada
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// needs is what a replica requests, as Karmada has read it.
+func (b *binding) needs() sched.Resources {
+	if b.Spec.ReplicaRequirements == nil {
+		return sched.Resources{}
+	}
+	return policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest)
+}
+
+// mostReplicas are all that one binding may have: each is placed by itself.
+const mostReplicas = 10_000
+
+// unsupported says what of a binding only Karmada's own scheduler can do.
+func (b *binding) unsupported() error {
+	p := b.Spec.Placement
+	switch {
+	case p == nil:
+		return errors.New("it has no placement")
+	case len(p.ClusterAffinities) > 0:
+		return errors.New("spec.placement.clusterAffinities are not supported: use clusterAffinity")
+	case len(p.WorkloadAffinity) > 0 || len(b.Spec.WorkloadAffinityGroups) > 0:
+		return errors.New("workload affinity is not supported")
+	case len(b.Spec.Components) > 0:
+		return errors.New("workloads of several components are not supported")
+	case p.ReplicaScheduling != nil && len(p.ReplicaScheduling.WeightPreference.StaticWeightList) > 0:
+		return errors.New("spec.placement.replicaScheduling.weightPreference.staticWeightList is not supported: use " +
+			"dynamicWeight")
+	case b.Spec.Replicas < 0 || b.Spec.Replicas > mostReplicas:
+		return fmt.Errorf("spec.replicas is %d: want 0 to %d", b.Spec.Replicas, mostReplicas)
+	}
+	for _, s := range p.SpreadConstraints {
+		if s.ByLabel != "" || s.ByField != "" && s.ByField != "cluster" {
+			return fmt.Errorf("spread constraints by %s are not supported: only by cluster", s.ByField+s.ByLabel)
+		}
+		if s.MinGroups > 1 {
+			return errors.New("spread constraints with minGroups above 1 are not supported")
+		}
+	}
+	return nil
+}
+
+// most is to how many clusters a binding may go; 0: to any number.
+func (b *binding) most() (groups int) {
+	for _, s := range b.Spec.Placement.SpreadConstraints {
+		if s.MaxGroups > 0 && (groups == 0 || s.MaxGroups < groups) {
+			groups = s.MaxGroups
+		}
+	}
+	return groups
+}
+
+// duplicated reports whether each cluster gets all replicas, as Karmada does where nothing else is said. Bindings of
+// what other work depends on have no placement.
+func (b *binding) duplicated() bool {
+	p := b.Spec.Placement
+	return p == nil || p.ReplicaScheduling == nil || p.ReplicaScheduling.Type != "Divided" || b.Spec.Replicas == 0
+}
+
+// clusters are the names of those that it was sent to.
+func (b *binding) clusters() (names []string) {
+	for _, t := range b.Spec.Clusters {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// replicas is how many a cluster was given.
+func replicas(targets []target, cluster string) (n int32) {
+	for _, t := range targets {
+		if t.Name == cluster {
+			n += t.Replicas
+		}
+	}
+	return n
+}
+
+// few returns as many of some targets as a binding may have, first those where it has most already.
+func (b *binding) few(targets []target) []target {
+	most, has := b.most(), b.clusters()
+	if most == 0 || len(targets) <= most {
+		return targets
+	}
+	rank := func(t target) int32 {
+		if !slices.Contains(has, t.Name) {
+			return -1
+		}
+		return replicas(b.Spec.Clusters, t.Name)
+	}
+	slices.SortStableFunc(targets, func(x, y target) int { return cmp.Compare(rank(y), rank(x)) })
+	return targets[:most]
+}
+
+// refuses returns why a binding may not go to a cluster, in the order in which karmada-scheduler's plugins filter.
+// Clusters that have it already keep it: eviction is Karmada's.
+func (b *binding) refuses(c *cluster) string {
+	has := slices.Contains(b.clusters(), c.Name)
+	_, repelled := kube.Repels(c.Spec.Taints, b.Spec.Placement.ClusterTolerations)
+	switch {
+	case c.DeletionTimestamp != nil:
+		return "it is being deleted"
+	case !has && !c.serves(b.Spec.Resource.APIVersion, b.Spec.Resource.Kind):
+		return "it does not serve " + b.Spec.Resource.APIVersion + " " + b.Spec.Resource.Kind
+	case !has && repelled:
+		return "it has a taint that is not tolerated"
+	case b.Spec.Placement.ClusterAffinity != nil && !b.Spec.Placement.ClusterAffinity.matches(c):
+		return "the cluster affinity does not match"
+	case slices.Contains(b.Spec.GracefulEvictionTasks, evictionTask{c.Name}):
+		return "it is evicted from there"
+	}
+	return ""
+}
+
+func (c *cluster) serves(version, kind string) bool {
+	for _, api := range c.Status.APIEnablements {
+		if api.GroupVersion != version {
+			continue
+		}
+		for _, r := range api.Resources {
+			if r.Kind == kind {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// pod is what is known of a replica that nodes are chosen by.
+func (b *binding) pod() *v1.Pod {
+	p := &v1.Pod{}
+	if r := b.Spec.ReplicaRequirements; r != nil && r.NodeClaim != nil {
+		p.Spec.NodeSelector, p.Spec.Tolerations = r.NodeClaim.NodeSelector, r.NodeClaim.Tolerations
+		p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: r.NodeClaim.HardNodeAffinity,
+		}}
+	}
+	return p
+}
+
+// ready reports whether Karmada reaches a cluster.
+func (c *cluster) ready() bool { return meta.IsStatusConditionTrue(c.Status.Conditions, "Ready") }
+
+// matches follows karmada-scheduler: all that is said must match.
+func (a *affinity) matches(c *cluster) bool {
+	if slices.Contains(a.Exclude, c.Name) || len(a.ClusterNames) > 0 && !slices.Contains(a.ClusterNames, c.Name) {
+		return false
+	}
+	if a.LabelSelector != nil {
+		s, err := metav1.LabelSelectorAsSelector(a.LabelSelector)
+		if err != nil || !s.Matches(labels.Set(c.Labels)) {
+			return false
+		}
+	}
+	return a.FieldSelector == nil || c.hasFields(a.FieldSelector.MatchExpressions)
+}
+
+// hasFields reports whether provider, region and zones of a cluster meet all that is required. Karmada lets policies
+// ask for them by In and NotIn alone.
+func (c *cluster) hasFields(required []v1.NodeSelectorRequirement) bool {
+	has := map[string][]string{"provider": {c.Spec.Provider}, "region": {c.Spec.Region}, "zone": c.Spec.Zones}
+	for _, r := range required {
+		one := slices.ContainsFunc(r.Values, func(value string) bool { return slices.Contains(has[r.Key], value) })
+		wanted := r.Operator == v1.NodeSelectorOpIn
+		if one != wanted || !wanted && r.Operator != v1.NodeSelectorOpNotIn {
+			return false
+		}
+	}
+	return true
+}

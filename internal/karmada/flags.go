@@ -1,0 +1,98 @@
+package karmada
+
+import (
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/daemon"
+)
+
+// Open connections. karmada-scheduler keeps one for each cluster.
+const (
+	maxEstimates, maxEstimatesPerPeer = 2048, 1024
+	maxScrapes, maxScrapesPerPeer     = 512, 32
+)
+
+// Flags are those of kubenergy-karmada.
+type Flags struct {
+	listen, cert, key, clientCA, upstream, metrics string
+	anonymous                                      bool
+	moves                                          float64
+	Records                                        central.Options // of the federation's controller
+}
+
+// Add adds the flags.
+func (f *Flags) Add(set *flag.FlagSet) {
+	set.StringVar(&f.listen, "estimator-bind-address", ":10352", "`address` on which karmada-scheduler asks how much "+
+		"room a cluster has; empty: it is not answered")
+	set.StringVar(&f.metrics, "metrics-bind-address", ":8080", "`address` on which /metrics and /healthz are served, "+
+		"without TLS; empty: they are not")
+	set.StringVar(&f.cert, "tls-cert-file", "", "`file` with the estimator's certificate; without one it answers "+
+		"without TLS")
+	set.StringVar(&f.key, "tls-private-key-file", "", "`file` with its key")
+	set.StringVar(&f.clientCA, "estimator-client-ca-file", "", "`file` with the certificates of authorities: clients "+
+		"of the estimator need a certificate of one of them; required unless it listens on a loopback address")
+	set.BoolVar(&f.anonymous, "estimator-allow-anonymous", false, "answer any client that can reach the estimator, "+
+		"without a certificate: clients learn how full each cluster is, and can load kubenergy-karmada with requests")
+	set.StringVar(&f.upstream, "official-estimator", "", "`address` of the official estimator of a cluster, in which "+
+		"{cluster} stands for its name; empty: there is none")
+	set.Float64Var(&f.moves, "moves-per-hour", 60, "`number` of running Jobs, of those with the label "+
+		"kubenergy.io/interruptible=true, that are moved to another cluster in an hour at most; 0: none")
+	set.StringVar(&f.Records.URL, "kubenergy-record-url", "", "`URL` of the federation's controller that decisions "+
+		"are told to, with what they depended on; empty: none is told")
+	set.StringVar(&f.Records.TokenFile, "kubenergy-record-token-file", "", "`file` with the token for it")
+	set.StringVar(&f.Records.CAFile, "kubenergy-record-ca-file", "", "`file` with certificates to trust for it")
+}
+
+// Options reads the flags.
+func (f *Flags) Options(config *rest.Config, log *slog.Logger) (o Options, err error) {
+	o = Options{Config: config, Log: log, Clock: time.Now, Moves: f.moves, Upstream: f.upstream}
+	if f.moves < 0 {
+		return o, errors.New("--moves-per-hour: want a number that is not negative")
+	}
+	if f.upstream != "" && !strings.Contains(f.upstream, "{cluster}") {
+		return o, fmt.Errorf("--official-estimator is %q: put {cluster} where the name of the cluster stands, as in "+
+			"karmada-scheduler-estimator-{cluster}:10352", f.upstream)
+	}
+	if f.cert != "" || f.key != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return o, fmt.Errorf("--tls-cert-file: %w", err)
+		}
+		o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	if f.clientCA != "" {
+		pool, err := certutil.NewPool(f.clientCA)
+		if err != nil {
+			return o, fmt.Errorf("--estimator-client-ca-file: %w", err)
+		}
+		if o.TLS == nil {
+			return o, errors.New("--estimator-client-ca-file: also set --tls-cert-file and --tls-private-key-file")
+		}
+		o.TLS.ClientCAs, o.TLS.ClientAuth = pool, tls.RequireAndVerifyClientCert
+	}
+	if f.listen != "" {
+		if f.clientCA == "" && !f.anonymous && !daemon.Loopback(f.listen) {
+			return o, fmt.Errorf("--estimator-bind-address is %q without --estimator-client-ca-file, so any client "+
+				"could query it: set that flag, or listen on loopback, or set --estimator-allow-anonymous", f.listen)
+		}
+		if o.Estimator, err = daemon.Listen(f.listen, maxEstimates, maxEstimatesPerPeer); err != nil {
+			return o, fmt.Errorf("--estimator-bind-address: %w", err)
+		}
+	}
+	if f.metrics != "" {
+		if o.Metrics, err = daemon.Listen(f.metrics, maxScrapes, maxScrapesPerPeer); err != nil {
+			return o, fmt.Errorf("--metrics-bind-address: %w", err)
+		}
+	}
+	return o, nil
+}

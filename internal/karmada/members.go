@@ -1,0 +1,254 @@
+package karmada
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// believed is how long work of ours may find no node in a member whose nodes seem to have room. After that the room is
+// not believed, until the work has found one.
+const believed = time.Minute
+
+// lookEvery is how old a look at a member may be.
+const lookEvery = time.Second
+
+// members are the clusters of the federation, and what is known of their room.
+type members struct {
+	config *rest.Config // of Karmada's API server, through which members are reached
+	view   func() *kube.View
+
+	mu sync.Mutex
+	of map[string]*member
+}
+
+// member is one cluster. The lock of members guards which it is, and its own what is seen of it. Its nodes and pods are
+// watched through Karmada's proxy, with the rights that our account has there.
+type member struct {
+	cluster     *cluster
+	nodes, pods cache.SharedIndexInformer
+	stop        context.CancelFunc
+
+	mu    sync.Mutex
+	waits map[types.UID]time.Time // since when pods were seen to find no node
+	look  *look
+}
+
+// look is what was seen of a member. It is not changed.
+type look struct {
+	at      time.Time
+	cluster *cluster
+	view    *kube.View
+	located map[*v1.Node]*v1.Node // nodes as the federation sees them
+	nodes   []place
+	pods    map[string]int32 // of each Job, by namespace/name
+	waiting []*v1.Pod        // that have found no node for a minute
+}
+
+// place is a node for work.
+type place struct {
+	node  *v1.Node
+	sched *sched.Node
+}
+
+// saw takes note of a cluster, and begins to watch it. It reports whether what may go there has changed.
+func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.of[c.Name]; known != nil && known.cluster.UID == c.UID {
+		was := known.cluster
+		known.cluster = c
+		return was.Generation != c.Generation || !maps.Equal(was.Labels, c.Labels) || was.ready() != c.ready() ||
+			!reflect.DeepEqual(was.Status.APIEnablements, c.Status.APIEnablements), nil
+	}
+	config := rest.CopyConfig(m.config)
+	config.Host = fmt.Sprintf("%s/apis/%s/clusters/%s/proxy", strings.TrimSuffix(config.Host, "/"),
+		clusterResource.GroupVersion(), c.Name)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return limited{next, maxListedBytes} })
+	config.APIPath, config.GroupVersion = "/api", &v1.SchemeGroupVersion
+	config.NegotiatedSerializer = kube.CheckedJSON{NegotiatedSerializer: scheme.Codecs.WithoutConversion()}
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return true, fmt.Errorf("reaching cluster %s: %w", c.Name, err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	if old := m.of[c.Name]; old != nil {
+		old.stop()
+	}
+	follow := func(resource string, kind runtime.Object) cache.SharedIndexInformer {
+		i := cache.NewSharedIndexInformer(&bounded{ListWatch: cache.NewListWatchFromClient(client, resource,
+			v1.NamespaceAll, fields.Everything())}, kind, 0, cache.Indexers{})
+		_ = i.SetTransform(kube.Trim) // it has not begun
+		go i.RunWithContext(ctx)
+		return i
+	}
+	m.of[c.Name] = &member{
+		cluster: c, stop: stop, waits: map[types.UID]time.Time{},
+		nodes: follow("nodes", &v1.Node{}), pods: follow("pods", &v1.Pod{}),
+	}
+	return true, nil
+}
+
+// mostListed are all nodes, or pods, that a member may have: more than Kubernetes is made for.
+const mostListed = 200_000
+
+// maxListedBytes is the maximum size of a member's response to a list request: tens of thousands of pods.
+const maxListedBytes = 256 << 20
+
+// limited fails responses of more than limit bytes, except watches: the client limits each of their events.
+type limited struct {
+	next  http.RoundTripper
+	limit int64
+}
+
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := l.next.RoundTrip(r)
+	if err == nil && !r.URL.Query().Has("watch") {
+		response.Body = http.MaxBytesReader(nil, response.Body, l.limit)
+	}
+	return response, err
+}
+
+// bounded fails where a member lists more than mostListed: it is left out then, and the log says why.
+type bounded struct {
+	*cache.ListWatch
+	listed int // on pages that belong together
+}
+
+// IsWatchListSemanticsUnSupported has objects listed, not streamed.
+func (*bounded) IsWatchListSemanticsUnSupported() bool { return true }
+
+// ListWithContext implements [cache.ListerWatcherWithContext].
+func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	page, err := b.ListWatch.ListWithContext(ctx, o)
+	if o.Continue == "" {
+		b.listed = 0
+	}
+	if b.listed += meta.LenList(page); err == nil && b.listed > mostListed {
+		return nil, fmt.Errorf("it lists more than %d: this cluster is left out", mostListed)
+	}
+	return page, err
+}
+
+// lost forgets a cluster.
+func (m *members) lost(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.of[name]; known != nil {
+		known.stop()
+		delete(m.of, name)
+	}
+}
+
+// look returns what is seen of a cluster, or why nothing is.
+func (m *members) look(name string, now time.Time) (*look, string) {
+	view := m.view()
+	m.mu.Lock()
+	known, c := m.of[name], (*cluster)(nil)
+	if known != nil {
+		c = known.cluster
+	}
+	m.mu.Unlock()
+	switch {
+	case known == nil:
+		return nil, "it is not known"
+	case !c.ready():
+		return nil, "Karmada does not reach it"
+	case !known.nodes.HasSynced() || !known.pods.HasSynced():
+		return nil, "its nodes and pods are not known yet"
+	}
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	if l := known.look; l == nil || l.cluster != c || l.view != view || now.Sub(l.at) >= lookEvery {
+		known.see(c, view, now)
+	}
+	return known.look, ""
+}
+
+// see looks at the nodes and pods of a member.
+func (m *member) see(c *cluster, view *kube.View, now time.Time) {
+	l := &look{at: now, cluster: c, view: view, located: map[*v1.Node]*v1.Node{}, pods: map[string]int32{}}
+	loads, waits := map[string]kube.Load{}, map[types.UID]time.Time{}
+	for _, o := range m.pods.GetStore().List() {
+		p := o.(*v1.Pod)
+		if job := p.Labels[batchv1.JobNameLabel]; job != "" {
+			l.pods[p.Namespace+"/"+job]++
+		}
+		if p.Spec.NodeName != "" {
+			load := loads[p.Spec.NodeName]
+			load.Add(p)
+			loads[p.Spec.NodeName] = load
+		} else if p.DeletionTimestamp == nil && p.Status.Phase == v1.PodPending &&
+			policy.Scheduled(p).Reason != v1.PodReasonSchedulingGated { // as what is held there
+			since, seen := m.waits[p.UID] // by our own clock: a member's may say anything
+			if !seen {
+				since = now
+			}
+			if waits[p.UID] = since; now.Sub(since) > believed {
+				l.waiting = append(l.waiting, p)
+			}
+		}
+	}
+	m.waits = waits
+	for _, o := range m.nodes.GetStore().List() {
+		n := o.(*v1.Node)
+		if n.Spec.Unschedulable {
+			continue
+		}
+		located := (*v1.Node)(nil)
+		if m.look != nil && m.look.cluster == c {
+			located = m.look.located[n] // a view remembers what it knows of a very object
+		}
+		if located == nil {
+			located = c.locate(n)
+		}
+		l.located[n] = located
+		load := loads[n.Name]
+		node, _ := load.Node(view, located)
+		l.nodes = append(l.nodes, place{located, &node})
+	}
+	slices.SortFunc(l.nodes, func(a, b place) int { return strings.Compare(a.sched.Name, b.sched.Name) })
+	m.look = l
+}
+
+// locate returns a node of a cluster as one of the federation: named after its cluster, and on the grid that the
+// Cluster says, whatever the node says of itself.
+func (c *cluster) locate(n *v1.Node) *v1.Node {
+	located := &v1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: c.Name + "/" + n.Name, Labels: maps.Clone(n.Labels), Annotations: n.Annotations,
+	}, Spec: n.Spec, Status: n.Status}
+	if located.Labels == nil {
+		located.Labels = map[string]string{}
+	}
+	for key, value := range map[string]string{
+		v1alpha1.LabelSite: c.Labels[v1alpha1.LabelSite], v1.LabelTopologyZone: c.Spec.Zone,
+		v1.LabelTopologyRegion: c.Spec.Region,
+	} {
+		if delete(located.Labels, key); value != "" {
+			located.Labels[key] = value
+		}
+	}
+	return located
+}

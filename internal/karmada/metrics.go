@@ -1,0 +1,39 @@
+package karmada
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/kubenergy/kubenergy/internal/daemon"
+)
+
+var (
+	with    = promauto.With(legacyregistry.Registerer()) // where the hold loop has its own
+	answers = with.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubenergy_karmada_answers_total", Help: "Answers to karmada-scheduler, by our opinion of the cluster.",
+	}, []string{"opinion"})
+	placements = with.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubenergy_karmada_placements_total",
+		Help: "Bindings with schedulerName: kubenergy that were to be placed, by the reason of their condition.",
+	}, []string{"reason"})
+	moves = with.NewCounter(prometheus.CounterOpts{
+		Name: "kubenergy_karmada_moves_total", Help: "Running Jobs that Karmada was asked to move.",
+	})
+	frees = with.NewCounter(prometheus.CounterOpts{
+		Name: "kubenergy_karmada_frees_total", Help: "Suspended bindings that were let go.",
+	})
+)
+
+// serveMetrics serves /metrics and /healthz until ctx ends.
+func serveMetrics(ctx context.Context, l net.Listener, healthz http.Handler, log *slog.Logger) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", legacyregistry.Handler())
+	mux.Handle("GET /healthz", healthz)
+	return daemon.Serve(ctx, l, daemon.NewServer(mux, log))
+}

@@ -1,0 +1,361 @@
+package karmada
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	resources "k8s.io/component-helpers/resource"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// SchedulerName is what a PropagationPolicy says to have its bindings scheduled here.
+const SchedulerName = "kubenergy"
+
+const appliedPlacement = "policy.karmada.io/applied-placement" // what the clusters of a binding were chosen for
+
+// due reports whether a binding is to be placed now, by the rules of karmada-scheduler.
+func (d *Driver) due(b *binding) bool {
+	return b.waits(d.gone) || b.duplicated() && b.Spec.Placement != nil && !alike(b.Spec.Clusters, d.everywhere(b))
+}
+
+func alike(a, b []target) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(t target) bool { return !slices.Contains(b, t) })
+}
+
+// triggered reports whether a binding is to be placed afresh.
+func (b *binding) triggered() bool {
+	at, last := b.Spec.RescheduleTriggeredAt, b.Status.LastScheduledTime
+	return at != nil && last != nil && at.After(last.Time)
+}
+
+// waits reports whether a binding has no clusters for what it says now: it was not placed, or for another placement, or
+// not for as many replicas, or it was asked for again, or a cluster of it is gone.
+func (b *binding) waits(gone func(cluster string) bool) bool {
+	switch {
+	case !b.applied, len(b.Spec.Clusters) == 0, b.triggered():
+		return true
+	case slices.ContainsFunc(b.Spec.Clusters, func(t target) bool { return gone(t.Name) }):
+		return true
+	}
+	sum := int32(0)
+	for _, t := range b.Spec.Clusters {
+		if sum += t.Replicas; b.duplicated() && t.Replicas != b.Spec.Replicas {
+			return true
+		}
+	}
+	return !b.duplicated() && sum != b.Spec.Replicas
+}
+
+// place chooses the clusters of a binding and writes them, with what karmada-scheduler would say of it.
+func (d *Driver) place(ctx context.Context, b *binding) error {
+	a, err := d.choose(ctx, b)
+	generation := b.Generation
+	if errors.Is(err, errUnread) {
+		return err // an API server that fails says nothing about where the work fits
+	}
+	if err == nil || errors.Is(err, errNoFit) { // as karmada-scheduler takes back what fits nowhere any more
+		written, errPatch := d.patch(ctx, b, map[string]any{
+			"metadata": map[string]any{
+				"resourceVersion": b.ResourceVersion,
+				"annotations":     map[string]string{appliedPlacement: string(b.Spec.Placement.written)},
+			},
+			"spec": map[string]any{"clusters": a.targets},
+		})
+		if errPatch != nil {
+			return errPatch // nor does a write that conflicts
+		}
+		generation = written.GetGeneration()
+	}
+	status, condition := map[string]any{}, d.condition(err)
+	switch {
+	case err == nil:
+		status["schedulerObservedGeneration"], status["lastScheduledTime"] = generation, metav1.NewTime(d.Clock())
+		if a.on != nil {
+			d.Record(a.record, a.on)
+		}
+	case condition.Reason != unschedulable:
+		err = nil // until the binding or a cluster changes
+	}
+	placements.WithLabelValues(condition.Reason).Inc()
+	conditions := slices.Clone(b.Status.Conditions)
+	if meta.SetStatusCondition(&conditions, condition) || len(status) > 0 {
+		status["conditions"] = conditions
+		_, errPatch := d.patch(ctx, b, map[string]any{"status": status}, "status")
+		err = errors.Join(err, errPatch)
+	}
+	if err == nil && status["lastScheduledTime"] != nil {
+		d.awaitPlaced(ctx, b)
+	}
+	return err
+}
+
+// awaitPlaced waits a moment until the informer knows that a binding was placed, for the next one is to know of it.
+func (d *Driver) awaitPlaced(ctx context.Context, b *binding) {
+	const look = lookEvery / 100
+	_ = wait.PollUntilContextTimeout(ctx, look, looks*look, true, func(context.Context) (bool, error) {
+		is := d.binding(b.key())
+		return is == nil || is.ResourceVersion != b.ResourceVersion && is.Status.LastScheduledTime != nil, nil
+	})
+}
+
+// condition is what karmada-scheduler would say of a binding.
+func (d *Driver) condition(err error) metav1.Condition {
+	c := metav1.Condition{
+		Type: "Scheduled", Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(d.Clock()),
+	}
+	switch {
+	case err == nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Success", "Binding has been scheduled successfully."
+		return c
+	case errors.Is(err, errUnsupported):
+		c.Reason = "SchedulerError"
+	case errors.Is(err, errNoFit):
+		c.Reason = noClusterFit
+	default:
+		c.Reason = unschedulable
+	}
+	c.Message = err.Error()
+	return c
+}
+
+var errUnread = errors.New("the workload cannot be read")
+
+var errUnsupported = errors.New("schedulerName: kubenergy cannot place this")
+
+var errNoFit = errors.New("no cluster fits")
+
+// choose returns where a binding goes. What is to be everywhere needs no opinion.
+func (d *Driver) choose(ctx context.Context, b *binding) (a answer, err error) {
+	if err := b.unsupported(); err != nil {
+		return a, fmt.Errorf("%w: %w", errUnsupported, err)
+	}
+	var refused []string
+	for _, c := range d.clusters() {
+		if why := b.refuses(c); why != "" {
+			refused = append(refused, c.Name+": "+why)
+		}
+	}
+	if len(refused) == len(d.clusters()) {
+		return a, fmt.Errorf("%w: %s", errNoFit, strings.Join(refused, "; "))
+	}
+	if b.duplicated() {
+		return answer{targets: d.everywhere(b)}, nil
+	}
+	kept := d.kept(b)
+	if a, err = d.answer(ctx, b, kept, ""); errors.Is(err, errNoOpinion) { // for want of signals, mostly
+		return d.answer(ctx, b, kept, stock)
+	}
+	return a, err
+}
+
+// everywhere returns all clusters where a binding may go, or as many as it may have.
+func (d *Driver) everywhere(b *binding) (targets []target) {
+	for _, c := range d.clusters() {
+		if b.refuses(c) == "" {
+			targets = append(targets, target{c.Name, b.Spec.Replicas})
+		}
+	}
+	return b.few(targets)
+}
+
+// kept returns what stays of the clusters of a binding: those where it may go still, unless it is placed afresh.
+func (d *Driver) kept(b *binding) (kept []target) {
+	for _, t := range b.Spec.Clusters {
+		if c := d.cluster(t.Name); c != nil && b.refuses(c) == "" && !b.triggered() {
+			kept = append(kept, t)
+		}
+	}
+	return b.few(kept)
+}
+
+// fewer takes replicas from the clusters where one emits most, first from those that cannot be looked at.
+func (d *Driver) fewer(q *sched.Snapshot, kept []target, surplus int32) []target {
+	emits := map[string]energy.Grams{}
+	for _, t := range kept {
+		emits[t.Name] = energy.Grams(math.Inf(1))
+		if least, _, ok := d.least(q, t.Name, q.Now); ok {
+			emits[t.Name] = least
+		}
+	}
+	slices.SortStableFunc(kept, func(a, b target) int { return cmp.Compare(emits[b.Name], emits[a.Name]) })
+	for i := range kept {
+		taken := min(surplus, kept[i].Replicas)
+		kept[i].Replicas, surplus = kept[i].Replicas-taken, surplus-taken
+	}
+	return slices.DeleteFunc(kept, func(t target) bool { return t.Replicas == 0 })
+}
+
+// answer asks the core where a binding goes by a strategy, "" being its own, if it keeps some clusters.
+func (d *Driver) answer(ctx context.Context, b *binding, kept []target, where string) (a answer, err error) {
+	missing := b.Spec.Replicas
+	for _, t := range kept {
+		missing -= t.Replicas
+	}
+	if missing == 0 {
+		return answer{targets: kept}, nil
+	}
+	job, settings, err := d.about(ctx, b)
+	if err != nil {
+		return a, err
+	}
+	q := ask(b, job, &settings, d.View(), d.clusters(), func(c *cluster) ([]*sched.Node, string) {
+		return d.room(b, c.Name)
+	}, d.Clock())
+	q.kept, q.strategy = kept, cmp.Or(where, q.strategy)
+	if missing < 0 {
+		return answer{targets: d.fewer(q.Snapshot, kept, -missing)}, nil
+	}
+	if a, err = q.answer(missing); err != nil {
+		return a, err
+	}
+	r := &b.Spec.Resource
+	a.record = ledger.Record{
+		At: q.Now, Action: "place", Namespace: r.Namespace, OwnerKind: r.Kind, Owner: r.Name, UID: r.UID,
+		Strategy: q.strategy, Node: a.first.Node, Start: q.Now, Reason: a.first.Reason.Kind.String(),
+		Message: "replicas by cluster: " + written(a.targets),
+	}
+	return a, nil
+}
+
+// written shows people where replicas go.
+func written(targets []target) string {
+	var all []string
+	for _, t := range targets {
+		all = append(all, fmt.Sprintf("%s %d", t.Name, t.Replicas))
+	}
+	return strings.Join(all, ", ")
+}
+
+// about reads what a binding is about. Of what is no Job, only what a replica requests is known.
+func (d *Driver) about(ctx context.Context, b *binding) (sched.Job, policy.Settings, error) {
+	r := &b.Spec.Resource
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
+	if r.APIVersion == "batch/v1" && r.Kind == "Job" {
+		var err error
+		if j, err = d.client.BatchV1().Jobs(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{}); err != nil {
+			return sched.Job{}, policy.Settings{}, fmt.Errorf("%w: Job %s/%s: %w", errUnread, r.Namespace, r.Name, err)
+		}
+	}
+	work, err := policy.ReadJob(j)
+	if err != nil {
+		d.Log.Warn("reading annotations", "namespace", r.Namespace, "name", r.Name, "error", err)
+	}
+	job, settings := d.View().Settle(&work)
+	job.Request = b.needs()
+	return job, settings, nil
+}
+
+func (d *Driver) patch(ctx context.Context, b *binding, patch any, sub ...string) (*unstructured.Unstructured, error) {
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return nil, err
+	}
+	return d.dynamic.Resource(kube.Bindings).Namespace(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, data,
+		metav1.PatchOptions{}, sub...)
+}
+
+// room returns the nodes of a cluster that a binding may use, with what is free once all that was sent there has come;
+// or why there are none.
+func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string) {
+	l, why := d.members.look(name, d.Clock())
+	there := d.sent(name)
+	if why == "" {
+		why = disproved(l, b, there)
+	}
+	if why != "" {
+		return nil, why
+	}
+	admission := kube.AdmissionOf(b.pod())
+	for _, p := range l.nodes {
+		if admission.Admits(p.node) {
+			nodes = append(nodes, p.sched)
+		}
+	}
+	for _, sent := range there {
+		last := sent.Status.LastScheduledTime
+		if last == nil || l.at.Sub(last.Time) > arrival {
+			continue
+		}
+		request, r := sent.needs(), &sent.Spec.Resource
+		comes := int64(replicas(sent.Spec.Clusters, name) - l.pods[r.Namespace+"/"+r.Name])
+		for i, n := range nodes {
+			if here := min(comes, request.CountIn(n.Free)); here > 0 {
+				taken := n.Place(policy.Times(request, here))
+				nodes[i], comes = &taken, comes-here
+			}
+		}
+	}
+	return nodes, ""
+}
+
+// arrival is how long what was sent counts as there, seen or not.
+const arrival = 30 * time.Second
+
+// disproved returns why the room that a member claims is not believed for a binding. A pod that has found no node for a
+// minute although there seems to be one disproves it: for all work, if the member's scheduler says nothing or that room
+// is short; for the work of its own namespace if there is another reason, which may be the pod's fault. So does a Job
+// of which the member says nothing, for the work of its namespace: quotas look like that.
+func disproved(l *look, b *binding, there []*binding) string {
+	namespace := b.Spec.Resource.Namespace
+	for _, p := range l.waiting {
+		admission, request := kube.AdmissionOf(p), policy.PodRequest(p)
+		seemsRoom := func(n place) bool { return request.Within(n.sched.Free) && admission.Admits(n.node) }
+		if (p.Namespace == namespace || lacksRoom(p)) && slices.ContainsFunc(l.nodes, seemsRoom) {
+			return fmt.Sprintf("pod %s/%s has found no node there for a minute", p.Namespace, p.Name)
+		}
+	}
+	for _, sent := range there {
+		r, last := &sent.Spec.Resource, sent.Status.LastScheduledTime
+		if r.Namespace == namespace && r.Kind == "Job" && last != nil && l.at.Sub(last.Time) > believed &&
+			!sent.heardOf(l.cluster.Name) {
+			return fmt.Sprintf("Job %s/%s was sent there and has not begun", r.Namespace, r.Name)
+		}
+	}
+	return ""
+}
+
+// lacksRoom reports whether a scheduler found too little room for a pod and nothing else, or has not looked at it. One
+// that is not the default may not run there. A pod that requests what we do not count says nothing of other work.
+func lacksRoom(p *v1.Pod) bool {
+	for name, q := range resources.PodRequests(p, resources.PodResourcesOptions{}) {
+		if !q.IsZero() && policy.ResourcesOf(v1.ResourceList{name: q}) == (sched.Resources{}) {
+			return false
+		}
+	}
+	said := policy.Scheduled(p)
+	says := func(why string) bool { return strings.Contains(said.Message, why) }
+	if said.Type != "" {
+		return slices.ContainsFunc([]string{"Insufficient cpu", "Insufficient memory", "Too many pods"}, says) &&
+			!slices.ContainsFunc([]string{"affinity rules", "topology spread", "volume", "free ports", "claim"}, says)
+	}
+	return p.Spec.SchedulerName == v1.DefaultSchedulerName
+}
+
+// heardOf reports whether a cluster tells anything of a Job.
+func (b *binding) heardOf(cluster string) bool {
+	for _, s := range b.Status.AggregatedStatus {
+		if s.ClusterName == cluster {
+			return s.Status.Active+s.Status.Succeeded+s.Status.Failed > 0 || len(s.Status.Conditions) > 0
+		}
+	}
+	return false
+}

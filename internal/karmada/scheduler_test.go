@@ -1,0 +1,199 @@
+package karmada
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/kubenergy/kubenergy/internal/kube"
+)
+
+// A pod that has found no node for a minute disproves the room that a member claims: for all, for its own namespace, or,
+// where it is meant to wait, for none.
+func TestDisproved(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod         string
+		others, own string
+	}{
+		"room is short": {`"status": {"conditions": [{"type": "PodScheduled", "message": "0/1 nodes are available: 1 Insufficient cpu."}]}`, "c001", "c001"},
+		"an unknown resource": {`"spec": {"containers": [{"resources": {"requests": {"example.com/foo": "1"}}}]},
+			"status": {"conditions": [{"type": "PodScheduled", "message": "0/1 nodes are available: 1 Insufficient ` +
+			`example.com/foo, 1 Insufficient cpu."}]}`, "c000", "c001"},
+		"too many pods":     {`"status": {"conditions": [{"type": "PodScheduled", "message": "1 Too many pods."}]}`, "c001", "c001"},
+		"another reason":    {`"status": {"conditions": [{"type": "PodScheduled", "message": "0/1 nodes are available: 1 of no volume."}]}`, "c000", "c001"},
+		"nothing is said":   {`"spec": {"schedulerName": "default-scheduler"}`, "c001", "c001"},
+		"no such scheduler": {`"spec": {"schedulerName": "absent"}`, "c000", "c001"},
+		"held":              {`"status": {"conditions": [{"type": "PodScheduled", "reason": "SchedulingGated", "message": "held"}]}`, "c000", "c000"},
+		"fits nowhere":      {`"spec": {"nodeSelector": {"no": "node"}}`, "c000", "c000"},
+		"ends":              {`"metadata": {"namespace": "team", "name": "p", "deletionTimestamp": "2026-06-01T12:00:00Z"}`, "c000", "c000"},
+	} {
+		now := noon
+		d := federated(t, 2, 1, func() time.Time { return now })
+		p := parsed[v1.Pod](t, `{"metadata": {"namespace": "team", "name": "p", "uid": "u"}, "status": {"phase": "Pending"}}`)
+		if err := json.Unmarshal([]byte("{"+c.pod+"}"), p); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.members.of["c000"].pods.GetStore().Add(p); err != nil {
+			t.Fatal(err)
+		}
+		goes := func(namespace, want string) {
+			t.Helper()
+			b := divided(t, "b", 1)
+			b.Spec.Resource.Namespace = namespace
+			if a, err := d.answer(t.Context(), b, nil, ""); err != nil || a.targets[0].Name != want {
+				t.Errorf("%s: work of %s goes to %v (%v), want %s", name, namespace, a.targets, err, want)
+			}
+		}
+		goes("team", "c000")
+		now = now.Add(believed)
+		goes("team", "c000")
+		now = now.Add(lookEvery)
+		goes("team", c.own)
+		goes("others", c.others)
+	}
+}
+
+// Where writing fails, as when the binding has changed meanwhile, nothing is said of the binding: it is placed again.
+func TestPlaceSaysNothingOfConflicts(t *testing.T) {
+	d := federated(t, 1, 1, func() time.Time { return noon })
+	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+	d.dynamic = client
+	client.PrependReactor("patch", kube.Bindings.Resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if a.GetSubresource() == "" {
+			return true, nil, apierrors.NewConflict(kube.Bindings.GroupResource(), "b", errors.New("it has changed"))
+		}
+		t.Errorf("it said %s", a.(clienttesting.PatchAction).GetPatch())
+		return true, nil, nil
+	})
+	if err := d.place(t.Context(), divided(t, "b", 1)); !apierrors.IsConflict(err) {
+		t.Error(err)
+	}
+}
+
+// What runs in a cluster stays there while the cluster is known to Karmada, though no handler has looked at it yet.
+func TestNothingIsMovedFromClustersThatAreNotLookedAtYet(t *testing.T) {
+	d := federated(t, 2, 1, func() time.Time { return noon })
+	b := divided(t, "b", 1)
+	b.applied = true
+	d.settled(t, b, []target{{"c001", 1}})
+	delete(d.members.of, "c001")
+	if b.waits(d.gone) {
+		t.Error("its cluster counts as gone though Karmada has it")
+	}
+	leaving := *d.cluster("c001")
+	leaving.DeletionTimestamp = new(metav1.NewTime(noon))
+	if err := d.joined.GetStore().Update(&leaving); err != nil {
+		t.Fatal(err)
+	}
+	if !b.waits(d.gone) {
+		t.Error("its cluster is being deleted, and it stays")
+	}
+}
+
+// What runs stays where it may: a change of replicas or of the policy places the difference alone, and only a trigger
+// places all anew.
+func TestWhatRunsStays(t *testing.T) {
+	for name, c := range map[string]struct {
+		replicas  int
+		has       []target
+		spec      string
+		placement string
+		want      string
+	}{
+		"more":                     {5, []target{{"c001", 3}}, ``, ``, "[{c000 2} {c001 3}]"},
+		"as many, another policy":  {3, []target{{"c001", 3}}, ``, ``, "[{c001 3}]"},
+		"fewer":                    {3, []target{{"c000", 2}, {"c001", 3}}, ``, ``, "[{c001 1} {c000 2}]"},
+		"a cluster is refused":     {4, []target{{"c001", 2}, {"c002", 2}}, ``, `, "clusterAffinity": {"exclude": ["c002"]}`, "[{c000 2} {c001 2}]"},
+		"a cluster is gone":        {4, []target{{"c001", 2}, {"absent", 2}}, ``, ``, "[{c000 2} {c001 2}]"},
+		"more in one cluster":      {4, []target{{"c001", 3}}, ``, `, "spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 1}]`, "[{c001 4}]"},
+		"in two clusters":          {6, []target{{"c001", 3}}, ``, `, "spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 2}]`, "[{c000 3} {c001 3}]"},
+		"too many clusters":        {4, []target{{"c001", 1}, {"c002", 3}}, ``, `, "spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 1}]`, "[{c002 4}]"},
+		"it is triggered":          {3, []target{{"c001", 3}}, `"rescheduleTriggeredAt": "2026-06-01T12:00:01Z"`, ``, "[{c000 3}]"},
+		"it was triggered earlier": {3, []target{{"c001", 3}}, `"rescheduleTriggeredAt": "2026-06-01T11:00:00Z"`, ``, "[{c001 3}]"},
+	} {
+		d := federated(t, 3, 1, func() time.Time { return noon })
+		b := divided(t, "b", c.replicas)
+		if err := json.Unmarshal([]byte(`{`+c.spec+`}`), &b.Spec); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(`{"replicaScheduling": {"replicaSchedulingType": "Divided"}`+c.placement+`}`),
+			b.Spec.Placement); err != nil {
+			t.Fatal(err)
+		}
+		d.settled(t, b, c.has)
+		if a, err := d.choose(t.Context(), b); err != nil || fmt.Sprint(a.targets) != c.want {
+			t.Errorf("%s: %v, %v, want %s", name, a.targets, err, c.want)
+		}
+	}
+}
+
+// What is to be everywhere goes to clusters that join, to no more than its policy allows, and from where nothing fits.
+func TestDuplicated(t *testing.T) {
+	d := federated(t, 3, 1, func() time.Time { return noon })
+	b := divided(t, "b", 2)
+	b.Spec.Placement.ReplicaScheduling.Type, b.applied = "Duplicated", true
+	d.settled(t, b, []target{{"c001", 2}, {"c002", 2}})
+	if !d.due(b) {
+		t.Error("it is not due, though a cluster has joined")
+	}
+	b.Spec.Placement.SpreadConstraints = []spread{{ByField: "cluster", MaxGroups: 2}}
+	if a, err := d.choose(t.Context(), b); err != nil || fmt.Sprint(a.targets) != "[{c001 2} {c002 2}]" || d.due(b) {
+		t.Errorf("in two clusters: %v, %v, due %v", a.targets, err, d.due(b))
+	}
+	b.Spec.Placement.ClusterAffinity = &affinity{ClusterNames: []string{"absent"}}
+	if a, err := d.choose(t.Context(), b); !errors.Is(err, errNoFit) {
+		t.Errorf("where nothing fits: %v, %v", a.targets, err)
+	}
+}
+
+// What karmada-scheduler would write about a binding, we write: its clusters are taken back where none fits any more,
+// and its generation is observed though nothing is to be placed.
+func TestSettleWrites(t *testing.T) {
+	for name, c := range map[string]struct {
+		clusters string
+		want     []string
+	}{
+		"no cluster fits": {`["absent"]`, []string{`"clusters":null`, `"reason":"NoClusterFit"`}},
+		"nothing is due":  {`["c000"]`, []string{`{"status":{"schedulerObservedGeneration":7}}`}},
+	} {
+		d := federated(t, 1, 1, func() time.Time { return noon })
+		client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+		d.dynamic = client
+		d.term.Store(new(t.Context()))
+		var wrote []string
+		client.PrependReactor("patch", kube.Bindings.Resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
+			wrote = append(wrote, string(a.(clienttesting.PatchAction).GetPatch()))
+			return true, &unstructured.Unstructured{Object: map[string]any{}}, nil
+		})
+		b := divided(t, "b", 1)
+		b.Generation, b.applied = 7, true
+		if err := json.Unmarshal([]byte(`{"clusterAffinity": {"clusterNames": `+c.clusters+`}}`), b.Spec.Placement); err != nil {
+			t.Fatal(err)
+		}
+		d.settled(t, b, []target{{"c000", 1}})
+		b.applied = name == "nothing is due"
+		if err := d.settle(t.Context(), b); err != nil {
+			t.Error(err)
+		}
+		if len(wrote) != len(c.want) {
+			t.Errorf("%s: %q", name, wrote)
+			continue
+		}
+		for i, want := range c.want {
+			if !strings.Contains(wrote[i], want) {
+				t.Errorf("%s: %s, want %s", name, wrote[i], want)
+			}
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package kube
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/kubenergy/kubenergy/internal/kube/panics"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
+)
+
+const goodSignals = `
+apiVersion: kubenergy.io/v1alpha1
+kind: Signals
+sites:
+- name: home
+  zone: DE
+  pue: 1.2
+  carbon:
+    start: 2026-06-01T12:00:00Z
+    step: 1h
+    values: [300, 200.5, 100]
+    asOf: "2026-06-01T11:55:00Z"
+    quality: measured
+- name: north
+  zone: "NO"
+`
+
+const goodProfiles = `
+apiVersion: kubenergy.io/v1alpha1
+kind: PowerProfiles
+default: server
+profiles:
+- name: server
+  idleWatts: 100
+  maxWatts: 300
+  quality: estimated
+`
+
+// write replaces a file as its writers must: by rename.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	next := path + ".next"
+	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A file that makes its reader panic counts as one that cannot be read, once, and what was read of it before holds.
+func TestAFileThatPanics(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	path := filepath.Join(t.TempDir(), "file")
+	write(t, path, "good")
+	f, log := readFile[string]{}, slog.New(slog.DiscardHandler)
+	read := func(data []byte) (string, error) {
+		if string(data) != "good" {
+			panic("planted")
+		}
+		return string(data), nil
+	}
+	f.poll(path, read, log)
+	write(t, path, "bad")
+	for range 2 {
+		if f.poll(path, read, log); f.err == nil || f.content != "good" {
+			t.Errorf("content %q, error %v", f.content, f.err)
+		}
+	}
+	if again := panics.Note("files"); again != 2 {
+		t.Errorf("%d panics are counted", again-1)
+	}
+}
+
+func TestFilesFailOpen(t *testing.T) {
+	var log bytes.Buffer
+	folder := t.TempDir()
+	f := &Files{
+		SignalsFile:  filepath.Join(folder, "signals.yaml"),
+		ProfilesFile: filepath.Join(folder, "profiles.yaml"),
+		Log:          slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	if v := f.View(); v == nil || len(v.Sites()) != 0 {
+		t.Fatalf("before the first look the view is %+v", v)
+	}
+	state := func() string {
+		log.Reset()
+		f.Refresh()
+		f.Refresh() // nothing new: nothing is logged again
+		v, parts := f.View(), []string{}
+		for _, s := range v.Sites() {
+			if s.Carbon.Series != nil {
+				parts = append(parts, s.Name+" with a signal")
+			} else {
+				parts = append(parts, s.Name)
+			}
+		}
+		if v.Profile("server") != nil {
+			parts = append(parts, "server")
+		}
+		return strings.Join(parts, ", ")
+	}
+	warnings := func() int { return strings.Count(log.String(), "level=WARN") }
+
+	steps := []struct {
+		name         string
+		do           func()
+		want         string
+		wantWarnings int
+	}{
+		{"no files", func() {}, "", 2},
+		{"profiles only", func() { write(t, f.ProfilesFile, goodProfiles) }, "server", 0},
+		{"both", func() { write(t, f.SignalsFile, goodSignals) }, "home with a signal, north, server", 0},
+		{"garbage", func() { write(t, f.SignalsFile, "sites: [") }, "home, north, server", 1},
+		{"deleted", func() { os.Remove(f.SignalsFile) }, "home, north, server", 1},
+		{"back", func() { write(t, f.SignalsFile, goodSignals) }, "home with a signal, north, server", 0},
+		{"half written", func() { write(t, f.SignalsFile, goodSignals[:150]) }, "home, north, server", 1},
+		{"profiles gone", func() { os.Remove(f.ProfilesFile) }, "home, north", 1},
+	}
+	for _, s := range steps {
+		s.do()
+		if got := state(); got != s.want {
+			t.Errorf("%s: got %q, want %q", s.name, got, s.want)
+		}
+		if got := warnings(); got != s.wantWarnings {
+			t.Errorf("%s: %d warnings, want %d:\n%s", s.name, got, s.wantWarnings, &log)
+		}
+	}
+}
+
+func TestFilesRefuse(t *testing.T) {
+	replace := func(old, with string) string {
+		if !strings.Contains(goodSignals, old) {
+			t.Fatalf("the good file has no %q", old)
+		}
+		return strings.Replace(goodSignals, old, with, 1)
+	}
+	for _, tc := range []struct{ name, text, want string }{
+		{"NaN", replace("200.5", ".nan"), "NaN"},
+		{"infinite", replace("200.5", ".inf"), "Inf"},
+		{"negative", replace("200.5", "-200"), "want 0 to 10000"},
+		{"another unit", replace("200.5", "200500"), "want 0 to 10000"},
+		{"text", replace("200.5", "many"), "json"},
+		{"unknown field", replace("zone: DE", "zon: DE"), "unknown field"},
+		{"unknown field of a signal", replace("quality:", "qualty:"), "unknown field"},
+		{"field twice", replace("zone: DE", "zone: DE\n  zone: FR"), "already set"},
+		{"kind", replace("kind: Signals", "kind: PowerProfiles"), `"PowerProfiles"`},
+		{"version", replace("v1alpha1", "v2"), "v2"},
+		{"empty site", replace("- name: north\n  zone: \"NO\"", "- null"), "site 1 is empty"},
+		{"no values", replace("[300, 200.5, 100]", "[]"), "no values"},
+		{"step", replace("1h", "0s"), "step"},
+		{"empty", "", "want"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var log bytes.Buffer
+			f := &Files{
+				SignalsFile: filepath.Join(t.TempDir(), "signals.yaml"), Log: slog.New(slog.NewTextHandler(&log, nil)),
+			}
+			write(t, f.SignalsFile, tc.text)
+			f.Refresh()
+			if n := len(f.View().Sites()); n != 0 {
+				t.Errorf("%d sites came of it", n)
+			}
+			if !strings.Contains(log.String(), "cannot be used") ||
+				!strings.Contains(log.String(), strings.ReplaceAll(tc.want, `"`, `\"`)) {
+				t.Errorf("log does not say %q: %s", tc.want, &log)
+			}
+		})
+	}
+}
+
+func TestFilesRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &Files{SignalsFile: filepath.Join(t.TempDir(), "signals.yaml"), Log: slog.New(slog.DiscardHandler)}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- f.Run(ctx) }()
+		synctest.Wait()
+		if f.View().Site("home") != nil {
+			t.Error("a site is known without a file")
+		}
+		write(t, f.SignalsFile, goodSignals)
+		bubble.Advance(pollInterval)
+		if site := f.View().Site("home"); site == nil {
+			t.Error("the file is not read")
+		} else if got := site.Carbon.Series.Value(1); got != 200.5 {
+			t.Errorf("second value is %v", got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package kube
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// A program runs if a pod of it is ready, whatever Leases say, or if a process elsewhere holds its Lease.
+func TestAbsent(t *testing.T) {
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	lease := func(name, holder string, age time.Duration) runtime.Object {
+		return &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ours", Name: name},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: &holder, LeaseDurationSeconds: new(int32(20)),
+				RenewTime: new(metav1.NewMicroTime(now.Add(-age))),
+			},
+		}
+	}
+	pod := func(program string, ready v1.ConditionStatus, deleted *metav1.Time) runtime.Object {
+		return &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ours", Name: "p", Labels: map[string]string{labelName: program}, DeletionTimestamp: deleted,
+			},
+			Status: v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: ready}}},
+		}
+	}
+	stopping := &metav1.Time{Time: now}
+	const ended, nobody = "no pod of kubenergy-scheduler is ready", "its Lease is not held"
+	for name, c := range map[string]struct {
+		objects []runtime.Object
+		refused string
+		want    string
+		fails   bool
+	}{
+		"nothing":                    {nil, "", ended, false},
+		"a pod that is ready":        {[]runtime.Object{pod(Scheduler, v1.ConditionTrue, nil)}, "", "", false},
+		"a pod that is not":          {[]runtime.Object{pod(Scheduler, v1.ConditionFalse, nil)}, "", ended, false},
+		"a pod that ends":            {[]runtime.Object{pod(Scheduler, v1.ConditionTrue, stopping)}, "", ended, false},
+		"a pod of another program":   {[]runtime.Object{pod("x", v1.ConditionTrue, nil)}, "", ended, false},
+		"a Lease left behind":        {[]runtime.Object{lease(HoldLease, Scheduler+"-1_x", 0)}, "", ended, false},
+		"a process elsewhere":        {[]runtime.Object{lease(HoldLease, "machine_x", 0)}, "", "", false},
+		"a process of the scheduler": {[]runtime.Object{lease(Scheduler, "machine_x", 0)}, "", "", false},
+		"an expired Lease":           {[]runtime.Object{lease(HoldLease, "machine_x", time.Minute)}, "", ended, false},
+		"a Lease that was given up":  {[]runtime.Object{lease(HoldLease, "", 0)}, "", ended, false},
+		"no right on pods":           {[]runtime.Object{lease(HoldLease, Scheduler+"-1_x", 0)}, "pods", "", false},
+		"neither pods nor a Lease":   {nil, "pods", nobody, false},
+		"no right on Leases":         {nil, "leases", "", true},
+		"no right, and a ready pod":  {[]runtime.Object{pod(Scheduler, v1.ConditionTrue, nil)}, "leases", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset(c.objects...)
+			client.PrependReactor("*", c.refused, func(clienttesting.Action) (bool, runtime.Object, error) {
+				return c.refused != "", nil, errors.New("forbidden")
+			})
+			why, err := Absent(t.Context(), client, "ours", Scheduler, now)
+			if why != c.want || (err != nil) != c.fails {
+				t.Errorf("%q, %v; want %q", why, err, c.want)
+			}
+		})
+	}
+}
+
+// A Job without a CronJob, and one whose CronJob is not known, have their own deadline. No deadline is before its Job.
+func TestDeadline(t *testing.T) {
+	created := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	run, hourly := &Run{"c", created}, "0 * * * *"
+	for _, c := range []struct {
+		delay, duration, want time.Duration
+		run                   *Run
+		schedule              string
+		concurrency           batchv1.ConcurrencyPolicy
+		fails                 bool
+	}{
+		{delay: time.Hour, want: time.Hour},
+		{delay: time.Hour, want: time.Hour, run: run},
+		{delay: 9 * time.Hour, want: 9 * time.Hour, run: run, schedule: hourly, concurrency: batchv1.AllowConcurrent},
+		{
+			delay: 9 * time.Hour, duration: time.Minute, want: 59*time.Minute - tickMargin, run: run, schedule: hourly,
+			concurrency: batchv1.ForbidConcurrent,
+		},
+		{delay: time.Minute, want: time.Minute, run: run, schedule: hourly, concurrency: batchv1.ForbidConcurrent},
+		{delay: 9 * time.Hour, duration: 2 * time.Hour, run: run, schedule: hourly, concurrency: batchv1.ReplaceConcurrent},
+		{delay: time.Hour, run: run, schedule: "never", concurrency: batchv1.ForbidConcurrent, fails: true},
+	} {
+		var cron *batchv1.CronJob
+		if c.schedule != "" {
+			cron = &batchv1.CronJob{Spec: batchv1.CronJobSpec{Schedule: c.schedule, ConcurrencyPolicy: c.concurrency}}
+		}
+		job := &sched.Job{Submitted: created, AllowedDelay: c.delay, Duration: c.duration}
+		got, err := Deadline(job, c.run, cron)
+		if (err != nil) != c.fails || err == nil && got.Sub(created) != c.want {
+			t.Errorf("%+v: %v, %v", c, got.Sub(created), err)
+		}
+	}
+}

@@ -1,0 +1,574 @@
+package standalone
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json" // integers stay integers
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kubenergy/kubenergy/internal/kube"
+)
+
+// Options are what a [Server] is made of.
+type Options struct {
+	Folder string       // of YAML files with our kinds
+	State  string       // file in which statuses and ConfigMaps are kept
+	Token  string       // who shows it may do everything
+	Reader string       // who shows it may read what jobs used; "": there is none
+	API    http.Handler // answers what is asked through the proxy of the controller's service
+	Log    *slog.Logger
+	// Write replaces State durably; nil: the server's own. [ErrUncertain] means that State may have been replaced.
+	Write func(file string, data []byte) error
+}
+
+// Server is a http.Handler. Make it with [New], and [Server.Run] it.
+type Server struct {
+	o Options
+
+	// writing is held during each change, from reading the previous object to publishing the new one, and while State
+	// is written. It is locked before mu.
+	writing      sync.Mutex
+	issued       int64  // highest version that was ever assigned: versions of failed writes are not reused
+	dirty        bool   // State lacks a published change
+	uncertain    bool   // State may hold a change that failed and was not published
+	lost         error  // why State could not be read; nothing is written over it
+	read, failed string // what the files were when they were read last, and why they were not
+
+	// mu guards the published state, which changes only while writing is held as well.
+	mu      sync.Mutex
+	objects map[schema.GroupVersionKind]map[string]*object // by namespace/name; an object is replaced, never changed
+	version int64
+	past    []event       // the youngest, the oldest of them first
+	dropped int64         // version of the youngest that is not in past
+	news    chan struct{} // closed at the next change
+}
+
+type object = unstructured.Unstructured
+
+// event is a change of an object.
+type event struct {
+	kind    schema.GroupVersionKind
+	key     string
+	what    watch.EventType
+	version int64
+	is      *object
+}
+
+const (
+	mostPast = 8192
+	mostBody = 8 << 20
+)
+
+// New returns a server that has read its files. An error in the folder at the start is returned; an unreadable State
+// is logged, and [Server.Writable] returns it.
+func New(o Options) (*Server, error) {
+	if o.Write == nil {
+		o.Write = replaceFile
+	}
+	s := &Server{o: o, objects: map[schema.GroupVersionKind]map[string]*object{}, news: make(chan struct{})}
+	for _, kind := range kinds {
+		s.objects[kind] = map[string]*object{}
+	}
+	s.restore()
+	s.issued = max(s.issued, time.Now().UnixMilli()) // versions of an earlier process are older
+	s.version, s.dropped = s.issued, s.issued
+	return s, s.load()
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	given := []byte(r.Header.Get("Authorization"))
+	if subtle.ConstantTimeCompare(given, []byte("Bearer "+s.o.Token)) != 1 {
+		answer(w, nil, apierrors.NewUnauthorized("want the token of the state folder"))
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+	const proxy = "/services/https:kubenergy-controller:api/proxy"
+	_, behind, proxied := strings.Cut(r.URL.Path, proxy)
+	t, known := targetOf(r.URL.Path)
+	switch {
+	case proxied:
+		r.URL.Path, r.URL.RawPath = behind, ""
+		s.o.API.ServeHTTP(w, r)
+	case r.Method == http.MethodPost && s.review(w, r):
+	case known && r.Method == http.MethodGet && t.name == "":
+		s.list(w, r, t)
+	case known:
+		o, err := s.one(r, t)
+		if errors.Is(err, ErrUncertain) {
+			panic(http.ErrAbortHandler) // an error response would promise that the request has no effect
+		}
+		answer(w, o, err)
+	case r.URL.Path == "/version":
+		write(w, http.StatusOK, version.Info{GitVersion: "v0.0.0-standalone", Major: "0", Minor: "0"})
+	default:
+		answer(w, nil, apierrors.NewNotFound(schema.GroupResource{Resource: r.URL.Path}, ""))
+	}
+}
+
+// one serves a request for one object.
+func (s *Server) one(r *http.Request, t target) (*object, error) {
+	body, err := bodyOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if r.Method != http.MethodGet {
+		s.writing.Lock()
+		defer s.writing.Unlock()
+	}
+	if r.Method == http.MethodPost {
+		return s.create(t, body)
+	}
+	was := s.Object(t.kind, t.namespace, t.name)
+	if was == nil {
+		return nil, apierrors.NewNotFound(t.resource.GroupResource(), t.name)
+	}
+	switch r.Method {
+	case http.MethodGet:
+		return was, nil
+	case http.MethodDelete:
+		_, err := s.commit(t.kind, t.key(), nil)
+		return was, err
+	case http.MethodPut:
+		return s.update(t, was, body)
+	case http.MethodPatch:
+		if body, err = patched(r.Header.Get("Content-Type"), was, body); err != nil {
+			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch",
+				t.resource.GroupResource(), t.name, err.Error(), 0, false)
+		}
+		return s.update(t, was, body)
+	}
+	return nil, apierrors.NewMethodNotSupported(t.resource.GroupResource(), r.Method)
+}
+
+// bodyOf returns the body as JSON: clients with types prefer protobuf.
+func bodyOf(r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(r.Body)
+	if err == nil && r.Header.Get("Content-Type") == runtime.ContentTypeProtobuf {
+		var o runtime.Object
+		if o, _, err = clientgoscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
+			body, err = stdjson.Marshal(o)
+		}
+	}
+	if err != nil {
+		return nil, apierrors.NewBadRequest("reading the body: " + err.Error())
+	}
+	return body, nil
+}
+
+// patched returns an object with a patch applied.
+func patched(media string, was *object, patch []byte) ([]byte, error) {
+	is, err := was.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	switch types.PatchType(media) {
+	case types.JSONPatchType:
+		ops, err := jsonpatch.DecodePatch(patch)
+		if err != nil {
+			return nil, err
+		}
+		return ops.Apply(is)
+	case types.MergePatchType:
+		return jsonpatch.MergePatch(is, patch)
+	}
+	return nil, fmt.Errorf("patches of type %s are not known here", media)
+}
+
+func parse(t target, body []byte) (*object, error) {
+	o := &object{}
+	err := kube.CheckQuantities(body) // clients parse them
+	if err == nil {
+		err = json.Unmarshal(body, &o.Object)
+	}
+	if err != nil || o.Object == nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("want an object: %v", err))
+	}
+	o.SetGroupVersionKind(t.kind)
+	o.SetNamespace(t.namespace)
+	return o, nil
+}
+
+// create adds an object. The caller must hold writing.
+func (s *Server) create(t target, body []byte) (*object, error) {
+	o, err := parse(t, body)
+	if err != nil {
+		return nil, err
+	}
+	t.name = o.GetName()
+	switch {
+	case t.name == "":
+		return nil, apierrors.NewBadRequest("metadata.name is missing")
+	case s.objects[t.kind][t.key()] != nil:
+		return nil, apierrors.NewAlreadyExists(t.resource.GroupResource(), t.name)
+	}
+	return s.commit(t.kind, t.key(), o)
+}
+
+// update replaces an object but for its status, or its status alone. The caller must hold writing. Controllers compute
+// a status anew after a restart, so it is written within [look], and a full disk does not stop it.
+func (s *Server) update(t target, was *object, body []byte) (*object, error) {
+	o, err := parse(t, body)
+	if err != nil {
+		return nil, err
+	}
+	if v := o.GetResourceVersion(); v != "" && v != was.GetResourceVersion() {
+		return nil, apierrors.NewConflict(t.resource.GroupResource(), t.name, errors.New("it has changed since"))
+	}
+	if t.status {
+		status := o.Object["status"]
+		o = was.DeepCopy()
+		o.Object["status"] = status
+		return s.set(t.kind, t.key(), o), nil
+	}
+	keepStatus(o, was)
+	o.SetName(t.name)
+	return s.commit(t.kind, t.key(), o)
+}
+
+func keepStatus(o, was *object) {
+	if delete(o.Object, "status"); was.Object["status"] != nil {
+		o.Object["status"] = was.Object["status"]
+	}
+}
+
+// commit makes a change durable if its kind is kept, then publishes it. If it returns an error, nothing has changed,
+// neither here nor, unless the error is [ErrUncertain], in State. The caller must hold writing.
+func (s *Server) commit(k schema.GroupVersionKind, key string, o *object) (*object, error) {
+	if !kept(k) || s.lost != nil && k.Kind != "Job" { // other kinds are computed again if State was lost
+		return s.set(k, key, o), nil
+	}
+	if err := s.repair(); err != nil {
+		return nil, err
+	}
+	e := s.prepare(k, key, o)
+	if e == nil {
+		return s.objects[k][key], nil
+	}
+	if err := s.write(e); err != nil {
+		if s.uncertain && s.repair() == nil {
+			err = errors.New(err.Error() + "; the previous state was restored") // no longer an ErrUncertain
+		}
+		return nil, err
+	}
+	s.publish(e)
+	return o, nil
+}
+
+// set publishes a change, which [Server.keep] makes durable later. The caller must hold writing.
+func (s *Server) set(k schema.GroupVersionKind, key string, o *object) *object {
+	e := s.prepare(k, key, o)
+	if e == nil {
+		return s.objects[k][key]
+	}
+	s.publish(e)
+	s.dirty = s.dirty || kept(k)
+	return o
+}
+
+// prepare returns the event that stores an object, nil to delete it, and completes its metadata; nil if nothing would
+// change. The caller must hold writing.
+func (s *Server) prepare(k schema.GroupVersionKind, key string, o *object) *event {
+	was := s.objects[k][key]
+	e := &event{kind: k, key: key, what: watch.Modified, is: o}
+	switch {
+	case o == was:
+		return nil
+	case o == nil:
+		e.what, e.is = watch.Deleted, was.DeepCopy()
+	case was == nil:
+		e.what = watch.Added
+		o.SetGeneration(1)
+		o.SetUID(uuid.NewUUID())
+		if made := o.GetCreationTimestamp(); made.IsZero() {
+			o.SetCreationTimestamp(metav1.Now())
+		}
+	default:
+		o.SetUID(was.GetUID())
+		o.SetCreationTimestamp(was.GetCreationTimestamp())
+		o.SetGeneration(was.GetGeneration())
+		o.SetResourceVersion(was.GetResourceVersion())
+		if reflect.DeepEqual(o.Object, was.Object) {
+			return nil
+		}
+		if !reflect.DeepEqual(o.Object["spec"], was.Object["spec"]) {
+			o.SetGeneration(was.GetGeneration() + 1)
+		}
+	}
+	s.issued++
+	e.version = s.issued
+	e.is.SetResourceVersion(strconv.FormatInt(e.version, 10))
+	return e
+}
+
+// publish applies an event to the objects and sends it to watches. The caller must hold writing.
+func (s *Server) publish(e *event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.apply(s.objects[e.kind])
+	s.version = e.version
+	s.past = append(s.past, *e)
+	if over := len(s.past) - mostPast; over > 0 {
+		s.dropped = s.past[over-1].version
+		s.past = slices.Delete(s.past, 0, over)
+	}
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+func (e *event) apply(objects map[string]*object) {
+	if objects[e.key] = e.is; e.what == watch.Deleted {
+		delete(objects, e.key)
+	}
+}
+
+// Replace replaces all objects of a kind that no file has, except those for which stays returns true. keep copies the
+// fields to preserve from an object into its replacement. The caller can repeat the call after a restart, so State is
+// written up to [look] later.
+func (s *Server) Replace(k schema.GroupVersionKind, all []*object, stays func(metav1.Object) bool,
+	keep func(o, was *object),
+) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	byKey := map[string]*object{}
+	for key, was := range s.objects[k] {
+		if stays(was) {
+			byKey[key] = was
+		}
+	}
+	for _, o := range all {
+		byKey[o.GetNamespace()+"/"+o.GetName()] = o
+	}
+	s.replace(k, byKey, keep)
+}
+
+// expire drops events after an hour, as an API server does.
+func (s *Server) expire() {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	for k, objects := range s.objects {
+		for key, o := range objects {
+			if made := o.GetCreationTimestamp(); k.Kind == "Event" && time.Since(made.Time) > time.Hour {
+				s.set(k, key, nil)
+			}
+		}
+	}
+}
+
+// replace replaces all objects of a kind. keep copies fields from an object into another one that replaces it.
+func (s *Server) replace(k schema.GroupVersionKind, all map[string]*object, keep func(o, was *object)) {
+	for key := range s.objects[k] {
+		if all[key] == nil {
+			s.set(k, key, nil)
+		}
+	}
+	for key, o := range all {
+		if was := s.objects[k][key]; was != nil && was != o {
+			keep(o, was)
+		}
+		s.set(k, key, o)
+	}
+}
+
+// Put stores an object, on disk first. One that was read must not have changed since. If it returns an error, nothing
+// has changed.
+func (s *Server) Put(k schema.GroupVersionKind, o *object) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	key, version := o.GetNamespace()+"/"+o.GetName(), o.GetResourceVersion()
+	if was := s.objects[k][key]; version != "" && (was == nil || was.GetResourceVersion() != version) {
+		return errors.New("it has changed since it was read")
+	}
+	_, err := s.commit(k, key, o)
+	return err
+}
+
+// Drop deletes an object, on disk first. If it returns an error, the object is still there.
+func (s *Server) Drop(k schema.GroupVersionKind, namespace, name string) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	_, err := s.commit(k, namespace+"/"+name, nil)
+	return err
+}
+
+// Writable returns an error if State differs from the published objects and cannot be written. Until it returns nil,
+// the caller must not act on stored objects.
+func (s *Server) Writable() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.repair()
+}
+
+// All returns the objects of a kind. Read only.
+func (s *Server) All(k schema.GroupVersionKind) []*object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all(k, func(*object) bool { return true })
+}
+
+// Object returns an object; nil: there is none. Read only.
+func (s *Server) Object(k schema.GroupVersionKind, namespace, name string) *object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.objects[k][namespace+"/"+name]
+}
+
+// selection reads what a request selects.
+func selection(r *http.Request, t target) (match func(*object) bool, err error) {
+	byLabel, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	byField, errField := fields.ParseSelector(r.URL.Query().Get("fieldSelector"))
+	if err = errors.Join(err, errField); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return func(o *object) bool {
+		return (t.namespace == "" || o.GetNamespace() == t.namespace) &&
+			byLabel.Matches(labels.Set(o.GetLabels())) && byField.Matches(fields.Set{
+			"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace(),
+		})
+	}, nil
+}
+
+// all returns the objects of a kind that match, by namespace and name. The lock is held.
+func (s *Server) all(k schema.GroupVersionKind, match func(*object) bool) (all []*object) {
+	for _, key := range slices.Sorted(maps.Keys(s.objects[k])) {
+		if o := s.objects[k][key]; match(o) {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+func (s *Server) list(w http.ResponseWriter, r *http.Request, t target) {
+	match, err := selection(r, t)
+	if err != nil {
+		answer(w, nil, err)
+		return
+	}
+	s.mu.Lock()
+	found, since := s.all(t.kind, match), s.version
+	s.mu.Unlock()
+	q := r.URL.Query()
+	if watching, _ := strconv.ParseBool(q.Get("watch")); !watching {
+		all := unstructured.UnstructuredList{Object: map[string]any{}}
+		all.SetAPIVersion(t.kind.GroupVersion().String())
+		all.SetKind(t.kind.Kind + "List")
+		all.SetResourceVersion(strconv.FormatInt(since, 10))
+		for _, o := range found {
+			all.Items = append(all.Items, *o)
+		}
+		write(w, http.StatusOK, &all)
+		return
+	}
+	tell := stdjson.NewEncoder(w)
+	w.Header().Set("Content-Type", "application/json")
+	if from, _ := strconv.ParseInt(q.Get("resourceVersion"), 10, 64); from > 0 && q.Get("sendInitialEvents") != "true" {
+		s.watch(w, r, t, match, from)
+		return
+	}
+	for _, o := range found {
+		_ = tell.Encode(change{watch.Added, o}) // who asked may have gone: watch sees it
+	}
+	if end := (&object{Object: map[string]any{}}); q.Get("sendInitialEvents") == "true" {
+		end.SetGroupVersionKind(t.kind)
+		end.SetResourceVersion(strconv.FormatInt(since, 10))
+		end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		_ = tell.Encode(change{watch.Bookmark, end})
+	}
+	s.watch(w, r, t, match, since)
+}
+
+// change is an event as it is sent.
+type change struct {
+	Type   watch.EventType `json:"type"`
+	Object any             `json:"object"`
+}
+
+// watch tells of changes from a version on until the client or its time ends.
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, match func(*object) bool, since int64) {
+	seconds, _ := strconv.Atoi(r.URL.Query().Get("timeoutSeconds"))
+	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(cmp.Or(seconds, 3600))*time.Second)
+	defer cancel()
+	tell := stdjson.NewEncoder(w)
+	for {
+		s.mu.Lock()
+		news, lost := s.news, since < s.dropped
+		first, _ := slices.BinarySearchFunc(s.past, since+1,
+			func(e event, v int64) int { return cmp.Compare(e.version, v) })
+		events := slices.Clone(s.past[first:])
+		s.mu.Unlock()
+		if lost {
+			_ = tell.Encode(change{watch.Error, statusOf(apierrors.NewResourceExpired("too old"))}) // it is the last
+			return
+		}
+		for _, e := range events {
+			since = e.version
+			if e.kind != t.kind {
+				continue
+			}
+			if !match(e.is) { // what matched before does not any more; of what never did, the client knows nothing
+				e.what = watch.Deleted
+			}
+			if tell.Encode(change{e.what, e.is}) != nil {
+				return
+			}
+		}
+		if http.NewResponseController(w).Flush() != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-news:
+		}
+	}
+}
+
+func answer(w http.ResponseWriter, o *object, err error) {
+	if err == nil {
+		write(w, http.StatusOK, o)
+		return
+	}
+	status := statusOf(err)
+	write(w, int(status.Code), status)
+}
+
+func statusOf(err error) metav1.Status {
+	var known apierrors.APIStatus = apierrors.NewInternalError(err)
+	errors.As(err, &known)
+	status := known.Status()
+	status.APIVersion, status.Kind = "v1", "Status"
+	return status
+}
+
+func write(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = stdjson.NewEncoder(w).Encode(body) // who asked has gone
+}

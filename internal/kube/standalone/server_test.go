@@ -1,0 +1,382 @@
+package standalone_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/kube/standalone"
+)
+
+const zone = `apiVersion: kubenergy.io/v1alpha1
+kind: GridZone
+metadata: {name: de}
+spec: {zone: DE, default: true, carbon: {sources: [{typical: {}}]}}
+`
+
+// world is a server with its folder.
+type world struct {
+	folder, state string
+	log           strings.Builder
+	server        *standalone.Server
+	config        *rest.Config
+	end           func() // waits until what was written is kept
+}
+
+func begin(t *testing.T, folder, state string) *world {
+	t.Helper()
+	w := &world{folder: folder, state: state}
+	var err error
+	if w.server, err = standalone.New(standalone.Options{
+		Folder: folder, State: state, Token: "secret", Reader: "reader", Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.server.Run(ctx) }()
+	w.config = &rest.Config{BearerToken: "secret", QPS: -1, Transport: inProcess{w.server}}
+	w.end = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	return w
+}
+
+// inProcess serves requests without a network, so that tests can use it where time is simulated.
+type inProcess struct{ handler http.Handler }
+
+func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	p.handler.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// onNetwork is begin with a real connection, for watches.
+func onNetwork(t *testing.T) *world {
+	t.Helper()
+	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
+	server := httptest.NewServer(w.server)
+	t.Cleanup(server.Close)
+	w.config = &rest.Config{Host: server.URL, BearerToken: "secret"}
+	return w
+}
+func file(t *testing.T, folder, name, text string) {
+	t.Helper()
+	draft := filepath.Join(folder, "."+name)
+	if err := os.WriteFile(draft, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(draft, filepath.Join(folder, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) zones(t *testing.T) dynamic.ResourceInterface {
+	t.Helper()
+	c, err := dynamic.NewForConfig(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Resource(v1alpha1.GroupVersion.WithResource("gridzones"))
+}
+
+func TestFilesAndStatuses(t *testing.T) { synctest.Test(t, testFilesAndStatuses) }
+
+func testFilesAndStatuses(t *testing.T) {
+	folder, state := t.TempDir(), filepath.Join(t.TempDir(), "objects.json")
+	file(t, folder, "zone.yaml", zone)
+	w := begin(t, folder, state)
+	patch := `{"spec":{"zone":"FR"},"status":{"nodes":7}}`
+	o, err := w.zones(t).Patch(t.Context(), "de", types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is, _, _ := unstructured.NestedString(o.Object, "spec", "zone"); is != "DE" || o.GetGeneration() != 1 {
+		t.Errorf("a patch of the status has changed the spec to %s", is)
+	}
+	uid := o.GetUID()
+	w.end()
+	file(t, folder, "zone.yaml", strings.Replace(zone, "DE", "FR", 1))
+	w = begin(t, folder, state)
+	defer w.end()
+	if o, err = w.zones(t).Get(t.Context(), "de", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	is, _, _ := unstructured.NestedString(o.Object, "spec", "zone")
+	nodes, _, _ := unstructured.NestedInt64(o.Object, "status", "nodes")
+	if is != "FR" || nodes != 7 || o.GetUID() != uid || o.GetGeneration() != 2 {
+		t.Errorf("after a restart: zone %s, %d nodes, generation %d", is, nodes, o.GetGeneration())
+	}
+	stale := o.DeepCopy()
+	stale.SetResourceVersion("1")
+	if _, err := w.zones(t).Update(t.Context(), stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("an update of an older version: %v", err)
+	}
+	if err := os.Remove(filepath.Join(folder, "zone.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(looks)
+	if _, err = w.zones(t).Get(t.Context(), "de", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the zone of a deleted file: %v", err)
+	}
+}
+
+// looks is more than the time between two looks at the files; it passes in tests with simulated time.
+const looks = 3 * time.Second
+
+func TestBrokenFile(t *testing.T) { synctest.Test(t, testBrokenFile) }
+
+func testBrokenFile(t *testing.T) {
+	folder, state := t.TempDir(), filepath.Join(t.TempDir(), "objects.json")
+	broken := strings.Replace(zone, "zone: DE", "zon: DE", 1)
+	file(t, folder, "zone.yaml", broken)
+	_, err := standalone.New(standalone.Options{Folder: folder, State: state})
+	if err == nil || !strings.Contains(err.Error(), "zone.yaml") || !strings.Contains(err.Error(), `"zon"`) {
+		t.Errorf("begins with a broken file: %v", err)
+	}
+	file(t, folder, "zone.yaml", zone)
+	w := begin(t, folder, state)
+	defer w.end()
+	file(t, folder, "zone.yaml", broken)
+	file(t, folder, "other.yaml", strings.Replace(zone, "{name: de}", "{name: fr}", 1))
+	time.Sleep(looks)
+	if _, err := w.zones(t).Get(t.Context(), "de", metav1.GetOptions{}); err != nil {
+		t.Errorf("what the file said before does not count: %v", err)
+	}
+	if _, err := w.zones(t).Get(t.Context(), "fr", metav1.GetOptions{}); err == nil {
+		t.Error("half of the folder counts")
+	}
+	file(t, folder, "zone.yaml", zone)
+	time.Sleep(looks)
+	if _, err := w.zones(t).Get(t.Context(), "fr", metav1.GetOptions{}); err != nil {
+		t.Errorf("the mended folder is not read: %v", err)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	w := onNetwork(t)
+	defer w.end()
+	client, err := kubernetes.NewForConfig(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps := client.CoreV1().ConfigMaps("team")
+	add := func(name, label string) *v1.ConfigMap {
+		t.Helper()
+		m, err := maps.Create(t.Context(), &v1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"is": label}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	first := add("first", "wanted")
+	add("second", "other")
+	list, err := maps.List(t.Context(), metav1.ListOptions{LabelSelector: "is=wanted"})
+	if err != nil || len(list.Items) != 1 {
+		t.Fatalf("listed %d: %v", len(list.Items), err)
+	}
+	third := add("third", "wanted") // between the list and the watch
+	events, err := maps.Watch(t.Context(), metav1.ListOptions{
+		LabelSelector: "is=wanted", ResourceVersion: list.ResourceVersion,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	first.Labels["is"] = "other"
+	if _, err := maps.Update(t.Context(), first, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := maps.Delete(t.Context(), third.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []struct {
+		what watch.EventType
+		name string
+	}{{watch.Added, "third"}, {watch.Deleted, "first"}, {watch.Deleted, "third"}} {
+		e, ok := <-events.ResultChan()
+		if m, _ := e.Object.(*v1.ConfigMap); !ok || e.Type != want.what || m == nil || m.Name != want.name {
+			t.Fatalf("told %v %v, want %v", e.Type, e.Object, want)
+		}
+	}
+	old, err := maps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "5"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Stop()
+	if e := <-old.ResultChan(); e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
+		t.Errorf("a watch from before the first change is told %v %v", e.Type, e.Object)
+	}
+}
+
+// Events go after an hour, however many there are.
+func TestEventsExpire(t *testing.T) { synctest.Test(t, testEventsExpire) }
+
+func testEventsExpire(t *testing.T) {
+	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
+	defer w.end()
+	client, err := kubernetes.NewForConfig(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := client.CoreV1().Events("team")
+	for name, age := range map[string]time.Duration{"old": 2 * time.Hour, "young": time.Minute} {
+		made := metav1.NewTime(time.Now().Add(-age))
+		_, err := events.Create(t.Context(), &v1.Event{
+			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: made},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(looks)
+	list, err := events.List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "young" {
+		t.Fatalf("there are %d events: %v", len(list.Items), err)
+	}
+}
+
+// What is kept of an object that is replaced is what it has at that moment.
+func TestReplace(t *testing.T) {
+	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
+	defer w.end()
+	kind := v1.SchemeGroupVersion.WithKind("ConfigMap")
+	show := func(value string) {
+		o := &unstructured.Unstructured{}
+		o.SetGroupVersionKind(kind)
+		o.SetNamespace("team")
+		o.SetName("one")
+		o.SetLabels(map[string]string{"shown": value})
+		none := func(metav1.Object) bool { return false }
+		w.server.Replace(kind, []*unstructured.Unstructured{o}, none, func(o, was *unstructured.Unstructured) {
+			o.SetAnnotations(was.GetAnnotations())
+		})
+	}
+	show("first")
+	client, err := kubernetes.NewForConfig(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.CoreV1().ConfigMaps("team").Patch(t.Context(), "one", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"asked":"true"}}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	show("second")
+	o := w.server.Object(kind, "team", "one")
+	if o == nil || o.GetLabels()["shown"] != "second" || o.GetAnnotations()["asked"] != "true" {
+		t.Errorf("it is %v", o)
+	}
+}
+
+func TestToken(t *testing.T) {
+	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
+	defer w.end()
+	for _, token := range []string{"", "Secret", "secret2"} {
+		w.config.BearerToken = token
+		_, err := w.zones(t).List(t.Context(), metav1.ListOptions{})
+		if !apierrors.IsUnauthorized(err) {
+			t.Errorf("with token %q: %v", token, err)
+		}
+	}
+}
+
+// The reader's token is good for what jobs used, and for nothing else.
+func TestReader(t *testing.T) {
+	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
+	defer w.end()
+	client, err := kubernetes.NewForConfig(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]string{
+		"reader": "kubenergy-reader", "secret": "kubenergy-operator", "": "", "x": "",
+	} {
+		review, err := client.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{
+			Spec: authenticationv1.TokenReviewSpec{Token: token},
+		}, metav1.CreateOptions{})
+		is := review.Status
+		if err != nil || is.User.Username != want || is.Authenticated != (want != "") {
+			t.Errorf("%q is that of %q, %v: %v", token, is.User.Username, is.Authenticated, err)
+		}
+	}
+	for _, c := range []struct {
+		user, verb, resource string
+		want                 bool
+	}{
+		{"kubenergy-reader", "list", "energy", true},
+		{"kubenergy-reader", "list", "nodeenergy", false},
+		{"kubenergy-reader", "create", "records", false},
+		{"kubenergy-operator", "create", "records", true},
+		{"", "list", "energy", false},
+	} {
+		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(),
+			&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: c.user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: c.verb, Resource: c.resource},
+			}}, metav1.CreateOptions{})
+		if err != nil || review.Status.Allowed != c.want {
+			t.Errorf("%+v: %v, %v", c, review.Status.Allowed, err)
+		}
+	}
+	w.config.BearerToken = "reader"
+	if _, err := w.zones(t).List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+		t.Errorf("the reader lists objects: %v", err)
+	}
+}
+
+// What was read and has changed since, or is gone, is not put back.
+func TestPutOfWhatHasChanged(t *testing.T) {
+	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
+	defer w.end()
+	kind := batchv1.SchemeGroupVersion.WithKind("Job")
+	job := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job"}}
+	job.SetName("a")
+	job.SetNamespace("physics")
+	if err := w.server.Put(kind, job); err != nil {
+		t.Fatal(err)
+	}
+	read, later := job.DeepCopy(), job.DeepCopy()
+	later.SetAnnotations(map[string]string{v1alpha1.AnnotationRunNow: "true"})
+	if err := w.server.Put(kind, later); err != nil {
+		t.Fatal(err)
+	}
+	read.SetAnnotations(map[string]string{v1alpha1.AnnotationRunsOn: "slurm/1"})
+	if err := w.server.Put(kind, read); err == nil {
+		t.Error("it replaces what was put since it was read")
+	}
+	if err := w.server.Drop(kind, "physics", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.server.Put(kind, later); err == nil {
+		t.Error("it comes back after it was deleted")
+	}
+}

@@ -1,0 +1,203 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/lab/kubelet"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/scenarios"
+)
+
+// usageError is a mistake of the user; the exit code for it is 2.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Main runs one command line of kubenergy-lab, which has the given commands besides its own, and returns the exit code
+// of the process.
+func Main(ctx context.Context, args []string, stdout, stderr io.Writer, more ...*cobra.Command) int {
+	root := &cobra.Command{
+		Use:           "kubenergy-lab",
+		Short:         "A real Kubernetes control plane with simulated nodes and KubEnergy's scheduler, in one process",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				meant := strings.Join(cmd.SuggestionsFor(args[0]), " or ")
+				if meant != "" {
+					meant = " (did you mean " + meant + "?)"
+				}
+				return usageError{fmt.Errorf("unknown command %q%s (see kubenergy-lab --help)", args[0], meant)}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SuggestionsMinimumDistance = 2 // letters
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		meant := ""
+		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+			var names []string
+			cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+			meant = sched.DidYouMean("--"+unknown.GetSpecifiedName(), names)
+		}
+		return usageError{fmt.Errorf("%w%s (see %s --help)", err, meant, cmd.CommandPath())}
+	})
+	root.AddCommand(newUp(), newEnv(), newRun(), newDemo())
+	root.AddCommand(more...)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(stderr, "kubenergy-lab:", err)
+	if _, ok := errors.AsType[usageError](err); ok {
+		return 2
+	}
+	return 1
+}
+
+// commandFlags are the flags that the commands share.
+type commandFlags struct {
+	file            string
+	over            sim.Overrides
+	dir             string
+	jobs            int
+	hours           float64
+	minutes, factor float64
+	output          string
+	shows           bool // the page of the results, to a person at the terminal
+}
+
+func (o *commandFlags) inputFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.over.Workload, "workload", "", "trace of jobs, gzip or not")
+	f.StringVar(&o.over.Format, "format", "", "format of the trace (default: by its content)")
+	f.StringVar(&o.over.Nodes, "nodes", "", "file of nodes, or a preset")
+	f.StringVar(&o.over.Grid, "grid", "", "carbon intensity over time, CSV, gzip or not")
+	f.StringVar(&o.over.Column, "column", "", "column of the grid file")
+	f.StringVar(&o.over.Zone, "zone", "", "grid zone, where the grid file has several")
+	f.StringVar(&o.over.Start, "start", "", "when the trace starts (default: the start of the grid file)")
+	f.StringVar(&o.over.MaxDelay, "max-delay", "", "longest allowed delay; also that of jobs whose trace gives none")
+	f.StringVar(&o.dir, "dir", "", "folder for everything that is written")
+}
+
+// scenario merges a scenario file and the flags.
+func (o *commandFlags) scenario(file *sim.File) (*sim.Scenario, error) {
+	if err := file.Override(o.over); err != nil {
+		return nil, err
+	}
+	return file.Load()
+}
+
+// bundled reads the bundled scenario below dir. Where its grid is replaced, so are the zone and the start, which only
+// make sense with it.
+func (o *commandFlags) bundled(dir string) (*sim.File, error) {
+	input, err := scenarios.WriteDemo(filepath.Join(dir, "input"))
+	if err != nil {
+		return nil, err
+	}
+	file, err := sim.ReadFile(input)
+	if err != nil {
+		return nil, err
+	}
+	if o.over.Grid != "" {
+		file.Start = ""
+		for i := range file.Sites {
+			file.Sites[i].Zone = ""
+		}
+	}
+	return file, nil
+}
+
+// makeRoom removes what an earlier cluster left in its folder, and nothing else: neither a folder
+// with other content, nor one that a cluster is running in.
+func makeRoom(home string) error {
+	if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(home, "etcd")); err != nil {
+		return fmt.Errorf("%s exists and holds no earlier cluster: remove it or choose another folder", home)
+	}
+	if IsRunning(home) {
+		return fmt.Errorf("a cluster is running in %s: stop it or choose another folder", home)
+	}
+	return os.RemoveAll(home)
+}
+
+// IsRunning reports whether a cluster runs in its folder.
+func IsRunning(home string) bool {
+	c, err := net.Dial("unix", filepath.Join(home, "etcd.sock"))
+	if err != nil {
+		return false
+	}
+	_ = c.Close() // nothing was sent
+	return true
+}
+
+// withCluster runs f on a fresh cluster below dir and stops it afterwards.
+func withCluster(cmd *cobra.Command, dir string, processes kubelet.Programs,
+	f func(context.Context, *Cluster) error,
+) (err error) {
+	home := filepath.Join(dir, clusterName)
+	if err := makeRoom(home); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	began := time.Now()
+	fmt.Fprintln(cmd.ErrOrStderr(), "starting the control plane …")
+	// The controllers' own limits and periods are those of a cluster where a day takes a day.
+	quiet := sayThatItLives(cmd.ErrOrStderr(), "the control plane is starting")
+	c, err := Start(ctx, Options{
+		Dir: home, Processes: processes,
+		ControllerManagerArgs: []string{
+			"--kube-api-qps=1000", "--kube-api-burst=2000", "--node-monitor-period=500ms",
+		},
+	})
+	quiet()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		defer sayThatItLives(cmd.ErrOrStderr(), "the control plane is stopping")()
+		err = errors.Join(err, c.Stop())
+	}()
+	fmt.Fprintf(cmd.ErrOrStderr(), "control plane ready after %.1f s\n", time.Since(began).Seconds())
+	return f(ctx, c)
+}
+
+// silence is how long nothing is printed at most while something is waited for.
+const silence = 5 * time.Second
+
+// sayThatItLives prints a line after each silence until quiet is called. Nothing else is written to w meanwhile.
+func sayThatItLives(w io.Writer, what string) (quiet func()) {
+	began := time.Now()
+	ctx, stop := context.WithCancel(context.Background())
+	var saying sync.WaitGroup
+	saying.Go(func() {
+		for kube.Pause(ctx, silence) {
+			fmt.Fprintf(w, "%s, for %.0f s now\n", what, time.Since(began).Seconds())
+		}
+	})
+	return func() {
+		stop()
+		saying.Wait()
+	}
+}

@@ -1,0 +1,76 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/internal/kube"
+)
+
+// Where kubenergy-lab up keeps its cluster: below the folder that it is given, which is defaultDir if none is.
+const (
+	defaultDir     = "out/lab"
+	clusterName    = "cluster"
+	kubeconfigName = "kubeconfig"
+	readyName      = "ready" // an empty file: all of the cluster has started
+)
+
+func newEnv() *cobra.Command {
+	var dir string
+	var patience time.Duration
+	cmd := &cobra.Command{
+		Use:   "env",
+		Short: "Print shell lines after which kubectl, helm and kubenergy use the running cluster",
+		Long: `Print shell lines that set KUBECONFIG to that of the cluster which kubenergy-lab up keeps, and put
+the folder of this program first in PATH: make build tools puts kubectl, helm and kubenergy there. No port and no token
+is needed: the API server's proxy reaches the controller.`,
+		Example: "  eval \"$(bin/kubenergy-lab env)\"\n" +
+			"  bin/kubenergy-lab up --stock &\n  eval \"$(bin/kubenergy-lab env --wait 5m)\"",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			home, err := filepath.Abs(filepath.Join(dir, clusterName))
+			if err != nil {
+				return err
+			}
+			if !waitReady(cmd.Context(), home, patience) {
+				return usageError{fmt.Errorf("no lab is ready in %s: start one with kubenergy-lab up, give --wait "+
+					"where it is starting, or name its folder with --dir", dir)}
+			}
+			binary, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			fmt.Fprintf(out, "export KUBECONFIG=%s\n", quote(filepath.Join(home, kubeconfigName)))
+			if bin := filepath.Dir(binary); !strings.HasPrefix(os.Getenv("PATH")+":", bin+":") {
+				fmt.Fprintf(out, "export PATH=%s:\"$PATH\"\n", quote(bin))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", defaultDir, "folder that kubenergy-lab up was given")
+	cmd.Flags().DurationVar(&patience, "wait", 0, "how long to wait for a cluster that is starting")
+	return cmd
+}
+
+// waitReady reports whether a cluster is ready in its folder, or becomes so in time.
+func waitReady(ctx context.Context, home string, patience time.Duration) bool {
+	until := time.Now().Add(patience)
+	for {
+		if _, err := os.Stat(filepath.Join(home, readyName)); err == nil && IsRunning(home) {
+			return true
+		}
+		if !time.Now().Before(until) || !kube.Pause(ctx, 10*pollInterval) {
+			return false
+		}
+	}
+}
+
+// quote makes one word of a text, for a shell.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

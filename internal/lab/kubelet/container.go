@@ -1,0 +1,151 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/utils/ptr"
+
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/kube/child"
+)
+
+// Restarts come after a pause that doubles, as a kubelet's, but short: a lab's user does not wait for minutes.
+const (
+	firstPause = 500 * time.Millisecond
+	lastPause  = 10 * time.Second
+	// steady is how long a process must have run for its next restart to come soon again.
+	steady = 30 * time.Second
+)
+
+type container struct {
+	pod  *pod
+	spec *corev1.Container
+	init bool
+}
+
+// supervise runs the container as often as its restart policy wants. It returns whether it has ended well.
+func (c *container) supervise(ctx context.Context) bool {
+	pause := firstPause
+	for {
+		cmd, ok := c.command(ctx)
+		if !ok {
+			return false
+		}
+		began := time.Now()
+		code := c.runOnce(cmd)
+		if c.pod.term.Err() != nil || !c.again(code) {
+			return code == 0
+		}
+		if time.Since(began) > steady {
+			pause = firstPause
+		}
+		c.set(func(s *containerState) {
+			s.wait("CrashLoopBackOff", fmt.Sprintf("ended with code %d; restart in %v", code, pause))
+		})
+		kube.Pause(c.pod.term, pause)
+		pause = min(2*pause, lastPause)
+	}
+}
+
+func (c *container) again(code int) bool {
+	return (!c.init || code != 0) && podutil.ContainerShouldRestart(*c.spec, c.pod.object().Spec, int32(code))
+}
+
+// command waits until all that the process needs is there. It returns false if the pod must end.
+func (c *container) command(ctx context.Context) (cmd *exec.Cmd, ok bool) {
+	say := func(s *state, reason, message string) { s.containers[c.spec.Name].wait(reason, message) }
+	ok = c.pod.retry(say, func() (reason string, err error) {
+		program, err := c.program()
+		if err != nil {
+			return "ErrImagePull", err
+		}
+		cmd, err = c.pod.command(ctx, c.spec, program)
+		return "CreateContainerConfigError", err
+	})
+	return cmd, ok
+}
+
+// program is the path of the binary that stands for the container's image and command.
+func (c *container) program() (string, error) {
+	name := imageName(c.spec.Image)
+	if len(c.spec.Command) > 0 {
+		name = filepath.Base(c.spec.Command[0])
+	}
+	k := c.pod.kubelet
+	if !slices.Contains(k.Images, name) {
+		return "", fmt.Errorf("the lab has no program for image %q with command %q: it runs %q", c.spec.Image,
+			c.spec.Command, k.Images)
+	}
+	path := filepath.Join(k.Binaries, name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("no program for image %q: build it with go build -o %s ./cmd/%s", c.spec.Image, path,
+			name)
+	}
+	return path, nil
+}
+
+// runOnce runs the process to its end and returns its exit code.
+func (c *container) runOnce(cmd *exec.Cmd) int {
+	p, err := child.Start(cmd, c.pod.kubelet.logPath(c.pod.object(), c.spec.Name))
+	if err != nil {
+		c.set(func(s *containerState) { s.end(time.Now(), 128, "StartError", err.Error()) })
+		return 128
+	}
+	c.set(func(s *containerState) {
+		s.run(p.Cmd.Process.Pid, c.spec.StartupProbe == nil, c.spec.ReadinessProbe == nil)
+	})
+	watch, stopWatch := context.WithCancel(c.pod.term)
+	var probing sync.WaitGroup
+	unhealthy := make(chan struct{})
+	probing.Go(func() { c.probe(watch, unhealthy) })
+	c.await(p, unhealthy)
+	stopWatch()
+	probing.Wait()
+	reason := "Completed"
+	if p.Code != 0 {
+		reason = "Error"
+	}
+	c.set(func(s *containerState) { s.end(time.Now(), p.Code, reason, "") })
+	return p.Code
+}
+
+// await returns when the process has ended: by itself, or because it was told to.
+func (c *container) await(p *child.Process, unhealthy <-chan struct{}) {
+	kill := c.pod.kill
+	select {
+	case <-p.Done:
+		return
+	case <-unhealthy:
+		grace, cancel := context.WithTimeout(kill, c.grace())
+		defer cancel()
+		kill = grace
+	case <-c.pod.term.Done():
+	}
+	p.Signal(syscall.SIGTERM)
+	select {
+	case <-p.Done:
+		return
+	case <-kill.Done():
+	}
+	p.Signal(syscall.SIGKILL)
+	<-p.Done
+}
+
+func (c *container) grace() time.Duration {
+	s := ptr.Deref(c.pod.object().Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
+	return time.Duration(s) * time.Second
+}
+
+func (c *container) set(change func(*containerState)) {
+	c.pod.set(func(s *state) { change(s.containers[c.spec.Name]) })
+}

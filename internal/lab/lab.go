@@ -1,0 +1,210 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubenergy/kubenergy/internal/daemon"
+	"github.com/kubenergy/kubenergy/internal/lab/kubelet"
+)
+
+var (
+	// ErrStarted is returned by a second Start in one process; see the package comment.
+	ErrStarted = errors.New("this process has already started a lab cluster")
+
+	errEnded   = errors.New("ended without being asked to")
+	errStopped = errors.New("the cluster is stopped")
+)
+
+const (
+	pollInterval = 20 * time.Millisecond
+	// readyTimeout bounds each component's start. Alone on two cores the slowest takes some ten seconds; beside
+	// compilers it was seen to take more than two minutes.
+	readyTimeout = 5 * time.Minute
+)
+
+// Options says what a Cluster runs.
+type Options struct {
+	// Dir is where everything is written: etcd's data, keys, kubeconfig, logs. It is made if it does
+	// not exist, closed to other users, and must not hold an earlier cluster. It is not removed by
+	// Stop. Keep it short: etcd's socket is in it.
+	Dir string
+	// Address is where kube-apiserver listens; by default 127.0.0.1. Nodes of other network namespaces need another.
+	Address string
+	// APIServerArgs are further flags of kube-apiserver.
+	APIServerArgs []string
+	// ControllerManagerArgs are further flags of kube-controller-manager, such as
+	// --kube-api-qps=1000 --kube-api-burst=1000; its own defaults (20 and 30) are what limits bursts
+	// of Jobs.
+	ControllerManagerArgs []string
+	// ControlPlaneOnly leaves out kube-controller-manager and the simulation of nodes: objects stay as they were
+	// created, and no component asks the API server anything.
+	ControlPlaneOnly bool
+	// Processes, if there are any, are pods that run as processes of this machine; all others are simulated.
+	Processes kubelet.Programs
+}
+
+// Cluster is a running control plane with simulated nodes. Its methods may be called concurrently.
+type Cluster struct {
+	dir    string
+	creds  *credentials
+	config *rest.Config
+	client kubernetes.Interface
+	logs   *sink
+
+	network kubelet.Network // of pods that run as processes
+
+	parts []*component // in order of their start
+	done  chan struct{}
+	end   func() // closes done, once
+
+	mu         sync.Mutex
+	schedulers []*component
+	stopped    bool
+	stopErr    error
+}
+
+var started atomic.Bool
+
+// Start runs a cluster and returns when all of it is ready: the API server's /readyz, the default
+// service account and the node simulation. ctx bounds the start only. When Start
+// fails, nothing keeps running.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	if o.Dir == "" {
+		return nil, errors.New("starting the lab: no folder given")
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "etcd")); err == nil {
+		return nil, fmt.Errorf("starting the lab: %s holds an earlier cluster; remove it or choose another folder", dir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("starting the lab: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil { // it may have existed, open to all
+		return nil, fmt.Errorf("starting the lab: %w", err)
+	}
+	if started.Swap(true) {
+		return nil, ErrStarted
+	}
+	c := &Cluster{dir: dir, done: make(chan struct{})}
+	c.end = sync.OnceFunc(func() { close(c.done) })
+	if c.logs, err = newSink(dir); err != nil {
+		return nil, fmt.Errorf("opening the log: %w", err)
+	}
+	c.logs.captureLogs()
+	if err := c.start(ctx, o); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w (log: %s)", err, filepath.Join(dir, logName)), c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context, o Options) error {
+	var err error
+	if c.creds, err = newCredentials(c.dir, o.Address); err != nil {
+		return fmt.Errorf("making credentials: %w", err)
+	}
+	etcd, endpoint, err := startEtcd(ctx, c.dir, c.logs)
+	if err := c.add(etcd, err); err != nil {
+		return fmt.Errorf("starting etcd: %w", err)
+	}
+	if err := c.startAPIServer(ctx, endpoint, o); err != nil {
+		return fmt.Errorf("starting kube-apiserver: %w", err)
+	}
+	if o.ControlPlaneOnly {
+		return nil
+	}
+	manager, err := startControllerManager(ctx, c.client, c.creds, o.ControllerManagerArgs)
+	if err := c.add(manager, err); err != nil {
+		return fmt.Errorf("starting kube-controller-manager: %w", err)
+	}
+	nodes, err := startKwok(ctx, c.creds.kubeconfig, c.logs, o.Processes)
+	if err := c.add(nodes, err); err != nil {
+		return fmt.Errorf("starting kwok: %w", err)
+	}
+	if len(o.Processes.Images) > 0 {
+		pods := startComponent(ctx, "kubelet",
+			func(ctx context.Context) error { return kubelet.Run(ctx, *c.kubelet(o.Processes)) })
+		if err := c.add(pods, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxConnections of a listener of the lab, whose clients all share an address.
+const maxConnections = 20_000
+
+func (c *Cluster) startAPIServer(ctx context.Context, etcd string, o Options) error {
+	// Bound here, not in the options, so that the port is known and cannot be taken in between.
+	l, err := daemon.Listen(cmp.Or(o.Address, "127.0.0.1")+":0", maxConnections, maxConnections)
+	if err != nil {
+		return err
+	}
+	if c.config, err = c.creds.writeKubeconfig("https://" + l.Addr().String()); err == nil {
+		c.client, err = kubernetes.NewForConfig(c.config)
+	}
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	server, err := runAPIServer(ctx, l, etcd, c.creds, c.network.DialContext, o.APIServerArgs)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return c.add(server, server.wait(ctx, apiReady(c.client)))
+}
+
+// add makes c the owner of a part, be it ready or not, and watches it.
+func (c *Cluster) add(p *component, err error) error {
+	if p == nil {
+		return err
+	}
+	c.parts = append(c.parts, p)
+	go func() { // ends with the part, which Stop waits for
+		<-p.done
+		c.end()
+	}()
+	return err
+}
+
+// Done is closed when a part of the control plane, schedulers not counted, has ended: by Stop, or on its
+// own, and then Stop tells why.
+func (c *Cluster) Done() <-chan struct{} { return c.done }
+
+// Config returns a copy of the administrator's client configuration, without client-side rate limit.
+func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// Kubeconfig returns the path of the administrator's kubeconfig, for kubectl.
+func (c *Cluster) Kubeconfig() string { return c.creds.kubeconfig }
+
+// Stop ends the schedulers, the pods that are processes, the nodes, the controllers, the API server and etcd, in this
+// order, and waits for each. It returns the errors of those that had ended before they were told to. Further calls
+// return the same.
+func (c *Cluster) Stop() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return c.stopErr
+	}
+	c.stopped = true
+	var errs []error
+	for _, p := range slices.Backward(slices.Concat(c.parts, c.schedulers)) {
+		errs = append(errs, p.stop())
+	}
+	errs = append(errs, c.logs.close())
+	c.stopErr = errors.Join(errs...)
+	return c.stopErr
+}

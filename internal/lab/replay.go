@@ -1,0 +1,354 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+)
+
+// Stock is the name of the trial that runs under kube-scheduler's own default profile.
+const Stock = "stock"
+
+// Trial is one strategy of a replay. All trials of a replay run at the same time, each on nodes and in a namespace of
+// its own: a trace then lasts as long for three strategies as for one, and may be compressed less.
+type Trial struct {
+	Strategy string // Stock, or a name that sched.New accepts
+	Sleeps   bool   // its machines are sent to sleep and woken; else they stay on
+
+	namespace string // also the prefix of its nodes and the value of their label
+	holds     bool
+	machines  *Machines
+}
+
+// labelTrial keeps the pods of a trial on its own nodes.
+const labelTrial = "kubenergy.io/lab-trial"
+
+// annotationJob is the index of the pod's job in the scenario.
+const annotationJob = "kubenergy.io/lab-job"
+
+// Replay plays a scenario as Kubernetes Jobs against the real scheduler of a cluster.
+type Replay struct {
+	Cluster  *Cluster
+	Scenario *sim.Scenario
+	Factor   float64
+	Trials   []Trial
+	Progress func(Progress) // called about once a second; may be nil
+
+	client     kubernetes.Interface
+	clock      Clock
+	scheduling *Scheduling
+}
+
+// Progress is how far a replay is.
+type Progress struct {
+	Trace  time.Time // the present instant of the trace
+	Trials []TrialProgress
+}
+
+// TrialProgress counts the jobs of a trial.
+type TrialProgress struct {
+	Strategy                         string
+	Held, Pending, Running, Finished int
+}
+
+// Trials parses the names of strategies. If machines sleep, a trial of the first strategy on machines that stay on is
+// what the others are compared with.
+func Trials(names []string, sleep bool) ([]Trial, error) {
+	if sleep && len(names) > 0 {
+		names = slices.Insert(slices.Clone(names), 0, names[0])
+	}
+	var trials []Trial
+	for i, name := range names {
+		t := Trial{Strategy: name, Sleeps: sleep && i > 0, namespace: fmt.Sprintf("trial-%d", i)}
+		if name != Stock {
+			strategy, err := sched.New(name)
+			if err != nil {
+				return nil, fmt.Errorf("%w; the lab also has %q", err, Stock)
+			}
+			t.holds = strategy.Holds()
+			if when := sched.When(name); t.holds && when != HoldRule && when != planRule {
+				return nil, fmt.Errorf("strategy %q: the lab's hold loop follows the rules %q and %q", name, HoldRule,
+					planRule)
+			}
+		}
+		trials = append(trials, t)
+	}
+	return trials, nil
+}
+
+// Prepare adds the nodes and the namespaces of all trials. It comes before the scheduler starts.
+func (r *Replay) Prepare(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(r.Cluster.Config())
+	if err != nil {
+		return err
+	}
+	r.client = client
+	for _, t := range r.Trials {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}}
+		if _, err := r.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating the namespace of %s: %w", t.Strategy, err)
+		}
+	}
+	if err := r.addNodes(ctx); err != nil {
+		return err
+	}
+	return r.waitForServiceAccounts(ctx)
+}
+
+// addNodes adds the scenario's nodes, once for each trial.
+func (r *Replay) addNodes(ctx context.Context) error {
+	var specs []NodeSpec
+	for _, t := range r.Trials {
+		for i := range r.Scenario.Nodes {
+			spec := NodeSpecOf(&r.Scenario.Nodes[i])
+			spec.Name = t.node(spec.Name)
+			spec.Labels[labelTrial] = t.namespace
+			if t.Sleeps {
+				spec.Labels[v1alpha1.LabelMaySleep] = "true"
+			}
+			specs = append(specs, spec)
+		}
+	}
+	return r.Cluster.AddNodes(ctx, specs)
+}
+
+// NodeSpecOf returns a node of the core as a simulated node, with labels for its site and its power profile.
+func NodeSpecOf(n *sched.Node) NodeSpec {
+	labels := map[string]string{v1alpha1.LabelPowerProfile: n.Profile.Name, v1alpha1.LabelSite: n.Site.Name}
+	maps.Copy(labels, n.Labels)
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(n.Capacity.MilliCPU, resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(n.Capacity.Memory, resource.BinarySI),
+		corev1.ResourcePods:   *resource.NewQuantity(1000, resource.DecimalSI), // the model knows no limit of pods
+	}
+	if n.Capacity.GPU > 0 {
+		capacity["nvidia.com/gpu"] = *resource.NewQuantity(n.Capacity.GPU, resource.DecimalSI)
+	}
+	return NodeSpec{Name: n.Name, Labels: labels, Capacity: capacity}
+}
+
+func (r *Replay) waitForServiceAccounts(ctx context.Context) error {
+	for _, t := range r.Trials {
+		err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true,
+			func(ctx context.Context) (bool, error) {
+				_, err := r.client.CoreV1().ServiceAccounts(t.namespace).Get(ctx, "default", metav1.GetOptions{})
+				if apierrors.IsNotFound(err) {
+					return false, nil
+				}
+				return err == nil, err
+			})
+		if err != nil {
+			return fmt.Errorf("waiting for the service account of %s: %w", t.Strategy, err)
+		}
+	}
+	return nil
+}
+
+// Run submits every job when it is due and waits until all have finished. It returns a result per trial, accounted by
+// the simulator's model from the placements and the starts that were observed.
+func (r *Replay) Run(ctx context.Context, clock Clock) ([]*sim.Result, error) {
+	r.clock = clock
+	watch, err := newWatch(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer watch.stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, groupCtx := errgroup.WithContext(ctx)
+	for k := range r.Trials {
+		if t := &r.Trials[k]; t.Sleeps {
+			group.Go(func() error { return r.sleep(groupCtx, t) })
+		}
+	}
+	group.Go(func() error { return r.submit(groupCtx) })
+	group.Go(func() error {
+		defer cancel()
+		return r.wait(groupCtx, watch)
+	})
+	if err := group.Wait(); err != nil {
+		return nil, fmt.Errorf("replaying the trace: %w", err)
+	}
+	watch.stop() // nothing is noted any more
+	return r.results(watch)
+}
+
+// submit creates the Jobs of all trials when they are due.
+func (r *Replay) submit(ctx context.Context) error {
+	order := make([]int, len(r.Scenario.Jobs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return r.Scenario.Jobs[a].Submitted.Compare(r.Scenario.Jobs[b].Submitted)
+	})
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	for _, i := range order {
+		select {
+		case <-groupCtx.Done():
+			return group.Wait()
+		case <-time.After(time.Until(r.clock.ToWall(r.Scenario.Jobs[i].Submitted))):
+		}
+		for k := range r.Trials {
+			group.Go(func() error {
+				job := r.kubeJob(&r.Trials[k], i)
+				_, err := r.client.BatchV1().Jobs(job.Namespace).Create(groupCtx, job, metav1.CreateOptions{})
+				return err
+			})
+		}
+	}
+	return group.Wait()
+}
+
+// kubeJob is a job of the trace as a Kubernetes Job of a trial.
+func (r *Replay) kubeJob(t *Trial, i int) *batchv1.Job {
+	j := &r.Scenario.Jobs[i]
+	job := kube.TraceJob(fmt.Sprintf("job-%04d", i), j, r.clock.Shrink)
+	job.Namespace = t.namespace
+	job.Annotations[annotationJob] = strconv.Itoa(i)
+	if t.holds && j.AllowedDelay > 0 {
+		job.Annotations[v1alpha1.AnnotationAllowedDelay] = r.clock.Shrink(j.AllowedDelay).String()
+		if sched.When(t.Strategy) == planRule {
+			job.Annotations[v1alpha1.AnnotationStrategy] = t.Strategy
+		}
+		if !j.FinishBy.IsZero() {
+			job.Annotations[v1alpha1.AnnotationFinishBy] = r.clock.ToWall(j.FinishBy).Format(time.RFC3339)
+		}
+	}
+	pod := &job.Spec.Template
+	pod.Annotations[annotationJob] = strconv.Itoa(i)
+	pod.Annotations[v1alpha1.AnnotationLabRunSeconds] = RunSeconds(r.clock.Shrink(j.Duration))
+	pod.Spec.SchedulerName = t.profile()
+	pod.Spec.NodeSelector = map[string]string{labelTrial: t.namespace}
+	maps.Copy(pod.Spec.NodeSelector, j.Selector)
+	pod.Spec.Containers[0].Image = "simulated"
+	return job
+}
+
+// node is what a node of the scenario is called in the trial.
+func (t *Trial) node(name string) string { return t.namespace + "-" + name }
+
+// String names the trial.
+func (t *Trial) String() string {
+	if t.Sleeps {
+		return t.Strategy + " with sleep"
+	}
+	return t.Strategy
+}
+
+// profile is the schedulerName of the trial's pods.
+func (t *Trial) profile() string {
+	if t.Strategy == Stock {
+		return corev1.DefaultSchedulerName
+	}
+	return "kubenergy-" + t.namespace
+}
+
+// wait reports progress until every job of every trial has finished.
+func (r *Replay) wait(ctx context.Context, w *watch) error {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		progress, finished := w.progress()
+		if r.Progress != nil {
+			r.Progress(progress)
+		}
+		if finished {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for jobs, %s: %w", progress, context.Cause(ctx))
+		case <-r.Cluster.Done():
+			return fmt.Errorf("a part of the control plane ended, %s", progress)
+		case <-ticker.C:
+		}
+	}
+}
+
+// String renders the progress in one line.
+func (p Progress) String() string {
+	var b strings.Builder
+	b.WriteString(p.Trace.Format("Jan 02 15:04"))
+	for _, t := range p.Trials {
+		fmt.Fprintf(&b, " | %s: %d held, %d pending, %d running, %d done", t.Strategy, t.Held, t.Pending, t.Running,
+			t.Finished)
+	}
+	return b.String()
+}
+
+// results accounts what was observed. Start and node are what Kubernetes did; the run time is the trace's, since the
+// latencies of a compressed control plane would otherwise be booked as hours of work.
+func (r *Replay) results(w *watch) ([]*sim.Result, error) {
+	var results []*sim.Result
+	for k := range r.Trials {
+		t, scenario := &r.Trials[k], r.Scenario.StayingAwake()
+		var power []sim.PowerChange
+		if m := t.machines; m != nil {
+			scenario = r.Scenario
+			if m.Forced+m.Killed > 0 {
+				return nil, fmt.Errorf("%s: %d machines were forced off, and %d pods ended with their machine", t,
+					m.Forced, m.Killed)
+			}
+			for _, c := range m.Changes {
+				c.Node, c.At = strings.TrimPrefix(c.Node, t.node("")), r.clock.ToTrace(c.At)
+				power = append(power, c)
+			}
+		}
+		byName := make(map[string]*sched.Node, len(r.Scenario.Nodes))
+		for i := range r.Scenario.Nodes {
+			byName[r.Scenario.Nodes[i].Name] = &r.Scenario.Nodes[i]
+		}
+		var placements []sim.Placement
+		for i, seen := range w.trials[t.namespace] {
+			j := &r.Scenario.Jobs[i]
+			name := strings.TrimPrefix(seen.node, t.node(""))
+			n := byName[name]
+			if seen.lost {
+				return nil, fmt.Errorf("a pod of job %s of %s failed or was evicted", j.ID, t)
+			}
+			if n == nil {
+				return nil, fmt.Errorf("job %s of %s ran on %q, which is none of its nodes", j.ID, t.Strategy,
+					seen.node)
+			}
+			p := sim.Placement{Job: i, Node: name, Start: grid.Later(r.clock.ToTrace(seen.bound), j.Submitted)}
+			p.Released, p.Finish = j.Submitted, p.Start.Add(n.Runtime(j))
+			if !seen.released.IsZero() {
+				p.Released = grid.Later(r.clock.ToTrace(seen.released), j.Submitted)
+			}
+			if seen.planned { // others were suspended just until the loop had seen them
+				p.Hold = p.Released
+			}
+			placements = append(placements, p)
+		}
+		result, err := sim.Replay(scenario, t.Strategy, placements, power)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, result)
+	}
+	if _, err := sim.Align(results...); err != nil {
+		return nil, err
+	}
+	return results, nil
+}

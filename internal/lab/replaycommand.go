@@ -1,0 +1,296 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/lab/kubelet"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/scenarios"
+)
+
+func (o *commandFlags) replayFlags(cmd *cobra.Command, minutes float64) {
+	f := cmd.Flags()
+	f.StringSliceVar(&o.over.Strategies, "strategy", nil,
+		"strategies to compare, stock among them; the first one is the baseline")
+	f.StringVar(&o.over.EmptyNodes, "empty-nodes", "", "what machines without jobs do: sleep, compared with the first "+
+		"strategy on ones that stay on, or idle (default sleep)")
+	f.IntVar(&o.jobs, "jobs", 300, "replay at most so many jobs, evenly spaced over the trace")
+	f.Float64Var(&o.hours, "hours", 12, "replay jobs of the first hours of the trace")
+	f.Float64Var(&o.minutes, "minutes", minutes, "how long the replay may take, if there is room for every job")
+	f.Float64Var(&o.factor, "factor", 0, "how much faster than the trace the clock runs (default: from --minutes)")
+	f.StringVarP(&o.output, "output", "o", "table", "table, json or csv")
+}
+
+func newRun() *cobra.Command {
+	var o commandFlags
+	cmd := &cobra.Command{
+		Use:     "run -f scenario.yaml",
+		Short:   "Replay a scenario as Kubernetes Jobs against the real scheduler and compare strategies",
+		Example: "  kubenergy-lab run -f scenarios/demo/scenario.yaml --strategy stock,carbon+window --minutes 5",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.file == "" {
+				return usageError{errors.New("no scenario: give -f FILE")}
+			}
+			file, err := sim.ReadFile(o.file)
+			if err != nil {
+				return usageError{err}
+			}
+			o.dir = cmp.Or(o.dir, filepath.Join("out", "run"))
+			return o.replay(cmd, file, "")
+		},
+	}
+	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "scenario file")
+	o.inputFlags(cmd)
+	o.replayFlags(cmd, 10)
+	return cmd
+}
+
+func newDemo() *cobra.Command {
+	var o commandFlags
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Replay the bundled trace under stock kube-scheduler, energy and carbon+window, on machines that sleep",
+		Example: `  kubenergy-lab demo
+  kubenergy-lab demo --workload jobs.csv --grid DE_2022.csv.gz --zone DE`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.dir, o.shows = cmp.Or(o.dir, filepath.Join("out", "demo")), true
+			file, err := o.bundled(o.dir)
+			if err != nil {
+				return err
+			}
+			note := ""
+			if o.over.Workload == "" || o.over.Grid == "" {
+				note = scenarios.DemoNote
+			}
+			file.Strategies = []string{Stock, "energy", "carbon+" + HoldRule}
+			if o.over.Workload != "" && o.over.MaxDelay == "" {
+				o.over.MaxDelay = "6h" // traces of others seldom say how long their jobs may wait
+			}
+			return o.replay(cmd, file, note)
+		},
+	}
+	o.inputFlags(cmd)
+	o.replayFlags(cmd, 2.5)
+	return cmd
+}
+
+// check finds wrong values of flags.
+func (o *commandFlags) check() error {
+	if !(o.minutes > 0) || !(o.hours > 0) || o.jobs <= 0 || !(o.factor >= 0) {
+		return errors.New("--minutes, --hours and --jobs want more than 0, --factor 0 or more")
+	}
+	if formats := []string{"table", "json", "csv"}; !slices.Contains(formats, o.output) {
+		return fmt.Errorf("-o: unknown output format %q: want one of %s", o.output, strings.Join(formats, ", "))
+	}
+	return nil
+}
+
+// replay says the note, if there is one, once all of the input is read.
+func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) error {
+	stderr := cmd.ErrOrStderr()
+	if err := o.check(); err != nil {
+		return usageError{err}
+	}
+	if len(file.Strategies) == 0 {
+		file.Strategies = []string{Stock, "energy", "carbon+" + HoldRule}
+	}
+	scenario, err := o.scenario(file)
+	if err != nil {
+		return usageError{err}
+	}
+	// A real scheduler is told the true series here, whatever the file says, and pods of simulated nodes have no
+	// meters.
+	scenario.Foresight, scenario.Power, scenario.Use = nil, nil, nil
+	trials, err := Trials(file.Strategies, sleeps(scenario))
+	if err != nil {
+		return usageError{fmt.Errorf("%s: %w", file.Called("strategies"), err)}
+	}
+	if note != "" {
+		fmt.Fprintln(stderr, note)
+	}
+	thin(scenario, o.jobs, time.Duration(o.hours*float64(time.Hour)), stderr)
+	if len(scenario.Jobs) == 0 {
+		return usageError{errors.New("no job is left to replay")}
+	}
+	if err := rehearse(cmd.Context(), scenario); err != nil {
+		return usageError{err}
+	}
+	factor := o.factor
+	if factor <= 0 {
+		factor = max(1, span(scenario).Minutes()/o.minutes)
+	}
+	// A release counts as late beyond one second of the wall, which is what the scheduler promises.
+	scenario.Slack = time.Duration(factor * float64(time.Second))
+	var results []*sim.Result
+	err = withCluster(cmd, o.dir, kubelet.Programs{}, func(ctx context.Context, c *Cluster) error {
+		r := &Replay{
+			Cluster: c, Scenario: scenario, Factor: factor, Trials: trials,
+			Progress: progressTo(stderr, len(scenario.Jobs)),
+		}
+		results, err = r.play(ctx, o.dir, stderr)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	summary := report.New(file, results)
+	summary.Kind = "LabReport"
+	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; waits, and the "+
+		"time until machines sleep, hold Kubernetes' latencies so many times over. Energy is modelled from the "+
+		"placements, not metered.",
+		KubernetesVersion, factor)
+	folder := filepath.Join(o.dir, "report")
+	written, err := report.WriteDir(folder, summary, results)
+	if err != nil {
+		return err
+	}
+	page, err := dashboard.NewResults(summary, results).Write(folder)
+	if err != nil {
+		return err
+	}
+	written = append(written, page)
+	if err := report.Write(cmd.OutOrStdout(), summary, o.output, false); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "wrote %s\n", strings.Join(written, "\n      "))
+	if plan(trials) {
+		if err := plansAgain(o.dir, stderr); err != nil {
+			return err
+		}
+	}
+	return o.show(cmd, folder)
+}
+
+// show serves the page of the results to a person at the terminal, until it is interrupted.
+func (o *commandFlags) show(cmd *cobra.Command, folder string) error {
+	if !o.shows || os.Getenv("CI") != "" || !isTerminal(os.Stdin) || !isTerminal(cmd.OutOrStdout()) {
+		return nil
+	}
+	results, err := dashboard.OpenFolder(folder)
+	if err != nil {
+		return err
+	}
+	return dashboard.Serve(cmd.Context(), results, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, true, cmd.OutOrStdout(),
+		cmd.ErrOrStderr())
+}
+
+// play starts our scheduler beside the stock one and replays the trace under both.
+func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim.Result, error) {
+	quiet := sayThatItLives(stderr, "nodes are being added")
+	err := r.Prepare(ctx)
+	quiet()
+	if err != nil {
+		return nil, err
+	}
+	const settle = 3 * time.Second // for the scheduler to start before the first job is due
+	clock := Clock{Trace: r.Scenario.Start, Wall: time.Now().Add(settle), Factor: r.Factor}
+	quiet = sayThatItLives(stderr, "the schedulers are starting")
+	stop, err := r.startScheduling(ctx, dir, clock)
+	quiet()
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	names := report.Each(r.Trials, func(t Trial) string { return t.String() })
+	length := clock.Shrink(span(r.Scenario))
+	fmt.Fprintf(stderr,
+		"replaying %d jobs on %d nodes under each of %s, %.0f times faster than the trace, about %.0f s\n",
+		len(r.Scenario.Jobs), len(r.Scenario.Nodes), strings.Join(names, ", "), r.Factor, length.Seconds())
+	// Room may be lacking and the machine slow, but a demo ends by itself.
+	limit := 3*length + 2*time.Minute
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("not all jobs have finished after %v", limit.Round(time.Second)))
+	defer cancel()
+	return r.Run(ctx, clock)
+}
+
+// startScheduling starts our scheduler. Its plans are recorded until it is stopped.
+func (r *Replay) startScheduling(ctx context.Context, dir string, clock Clock) (stop func(), err error) {
+	if r.scheduling, err = newScheduling(r.Cluster, dir, r.Scenario, clock, r.Trials); err != nil {
+		return nil, err
+	}
+	plans, err := r.scheduling.recordPlans(r.Trials)
+	if err != nil {
+		return nil, err
+	}
+	end, err := r.scheduling.Start(ctx, r.Cluster)
+	if err != nil {
+		_ = plans.close()
+		return nil, err
+	}
+	return func() { end(); _ = plans.close() }, nil
+}
+
+// rehearse simulates the scenario, which finds in a blink what a replay would only find at its end, such as a grid that
+// ends before the last job does.
+func rehearse(ctx context.Context, s *sim.Scenario) error {
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Speed != 0 && n.Speed != 1 {
+			return fmt.Errorf(
+				"node %s has speed %v: Kubernetes' nodes have none, so the lab replays nodes of speed 1 only", n.Name,
+				n.Speed)
+		}
+	}
+	profiles := map[string]*energy.Profile{}
+	for i := range s.Nodes {
+		p := s.Nodes[i].Profile
+		if known := profiles[p.Name]; known != nil && !reflect.DeepEqual(known, p) {
+			return fmt.Errorf("two power profiles are called %q: Kubernetes' nodes refer to them by name", p.Name)
+		}
+		profiles[p.Name] = p
+	}
+	strategy, err := sched.New("carbon+" + HoldRule)
+	if err != nil {
+		return err
+	}
+	_, err = sim.Run(ctx, s, "the rehearsal", strategy)
+	return err
+}
+
+// isTerminal reports whether a person reads or writes here.
+func isTerminal(at any) bool {
+	file, ok := at.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// progressTo prints a line that overwrites itself on a terminal, and one now and then elsewhere.
+func progressTo(w io.Writer, jobs int) func(Progress) {
+	terminal := isTerminal(w)
+	var last time.Time
+	return func(p Progress) {
+		done := true
+		for _, t := range p.Trials {
+			done = done && t.Finished == jobs
+		}
+		switch {
+		case terminal:
+			fmt.Fprintf(w, "\r\033[K%s", p)
+			if done {
+				fmt.Fprintln(w)
+			}
+		case done || time.Since(last) >= silence:
+			last = time.Now()
+			fmt.Fprintln(w, p)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package ledger
+
+import (
+	"cmp"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// rest is what the row of all that a limit left out is called.
+const rest = "(rest)"
+
+// A column is one of a table of rows.
+type column struct {
+	name string
+	cell func(*Row) string
+}
+
+// WriteCSV writes an answer as a table: what it is grouped by, then sums, with units in the names of the columns.
+// Emissions have a column for each signal, costs one for each currency. Numbers are exact. The total is not in it.
+func (a *Answer) WriteCSV(w io.Writer) error {
+	columns := a.columns()
+	cells := make([]string, len(columns))
+	for i, c := range columns {
+		cells[i] = quoted(c.name)
+	}
+	out := csv.NewWriter(w)
+	_ = out.Write(cells) // an error stays: see below
+	for i := range a.Rows {
+		for k, c := range columns {
+			cells[k] = c.cell(&a.Rows[i])
+		}
+		_ = out.Write(cells)
+	}
+	out.Flush()
+	if err := out.Error(); err != nil {
+		return fmt.Errorf("writing a table: %w", err)
+	}
+	return nil
+}
+
+func (a *Answer) columns() (all []column) {
+	add := func(name string, cell func(*Row) string) { all = append(all, column{name, cell}) }
+	joules := func(name string, of func(*Row) energy.Microjoules) {
+		add(name+"_joules", func(r *Row) string { return decimal(int64(of(r)), microPlaces) })
+	}
+	seconds := func(name string, of func(*Row) time.Duration) {
+		add(name+"_seconds", func(r *Row) string { return decimal(int64(of(r)), nanoPlaces) })
+	}
+	for i, by := range a.GroupBy {
+		add(string(by), func(r *Row) string {
+			switch {
+			case r.Key != nil:
+				return quoted(r.Key[i])
+			case i == 0:
+				return rest
+			}
+			return ""
+		})
+	}
+	joules("energy", func(r *Row) energy.Microjoules { return r.Energy() })
+	add("energy_kwh", func(r *Row) string { return kWh(r.Energy()) })
+	joules("dynamic", func(r *Row) energy.Microjoules { return r.Dynamic })
+	joules("idle", func(r *Row) energy.Microjoules { return r.Idle })
+	joules("gpu", func(r *Row) energy.Microjoules { return r.GPU })
+	seconds("cpu", func(r *Row) time.Duration { return r.CPU })
+	joules("facility", func(r *Row) energy.Microjoules { return r.Facility })
+	for _, signal := range names(a.Rows, func(r *Row) map[string]Micrograms { return r.Emissions }) {
+		add("carbon_grams_"+orUnknown(signal), func(r *Row) string { return told(r.Emissions, signal, microPlaces) })
+	}
+	for _, currency := range names(a.Rows, func(r *Row) map[string]Nanos { return r.Costs }) {
+		add("cost_"+orUnknown(currency), func(r *Row) string { return told(r.Costs, currency, nanoPlaces) })
+	}
+	joules("estimated", func(r *Row) energy.Microjoules { return r.Estimated })
+	add("estimated_share", func(r *Row) string { return short(r.EstimatedShare()) })
+	joules("uncharted", func(r *Row) energy.Microjoules { return r.Uncharted })
+	joules("unpriced", func(r *Row) energy.Microjoules { return r.Unpriced })
+	seconds("unmeasured", func(r *Row) time.Duration { return r.Unmeasured })
+	add("quality", func(r *Row) string { return r.Quality().String() })
+	add("first", func(r *Row) string { return instant(r.First) })
+	add("last", func(r *Row) string { return instant(r.Last) })
+	return all
+}
+
+// names returns what the sums of all rows are by, sorted.
+func names[N any](rows []Row, sums func(*Row) map[string]N) []string {
+	all := map[string]N{}
+	for i := range rows {
+		maps.Copy(all, sums(&rows[i]))
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// told writes one of some sums; nothing where there is none.
+func told[N ~int64](sums map[string]N, name string, places int) string {
+	if sum, ok := sums[name]; ok {
+		return decimal(int64(sum), places)
+	}
+	return ""
+}
+
+func orUnknown(name string) string { return cmp.Or(name, "unknown") }
+
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// quoted keeps spreadsheets from taking names for formulas.
+func quoted(cell string) string {
+	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+		return "'" + cell
+	}
+	return cell
+}

@@ -1,0 +1,75 @@
+package postgres_test
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/ledger/ledgertest"
+	"github.com/kubenergy/kubenergy/internal/ledger/postgres/pgtest"
+	"github.com/kubenergy/kubenergy/internal/ledger/sqlite"
+)
+
+// How many rows a second are booked and folded, by both stores on this machine: a row is what one container used in
+// 15 s. All rounds of a quarter of an hour are booked, one transaction a second or so, and folded once a minute, as
+// the central unit does.
+func TestRowsPerSecond(t *testing.T) {
+	const perMinute = 4
+	nodes, containers, rounds := 50, 20, 12
+	if os.Getenv("KUBENERGY_LONG") != "" {
+		nodes, containers, rounds = 400, 100, 60
+	}
+	file, err := sqlite.Open(t.Context(), t.TempDir()+"/ledger.db", sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, to := range []struct {
+		name  string
+		store ledger.Store
+	}{{"SQLite", file}, {"PostgreSQL", open(t, pgtest.Start(t))}} {
+		world := ledgertest.World{Nodes: nodes, Pods: containers, Epoch: "speed"}
+		var booking, folding time.Duration
+		used := cpu(t)
+		for round := range rounds {
+			all := make([]*ledger.Booking, nodes)
+			for node := range all {
+				all[node] = world.Booking(node, uint64(round+1))
+			}
+			began := time.Now()
+			for part := 0; part < nodes; part += 50 {
+				if _, _, err := to.store.Book(t.Context(), all[part:min(part+50, nodes)]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			booking += time.Since(began)
+			if round%perMinute == perMinute-1 || round == rounds-1 {
+				began = time.Now()
+				foldAll(t, to.store)
+				folding += time.Since(began)
+			}
+		}
+		stats, err := to.store.Statistics(t.Context())
+		if err != nil || stats.Journal != 0 {
+			t.Fatal(stats, err)
+		}
+		rows := float64(nodes * containers * rounds)
+		t.Logf("%s: %.0f rows/s booked and folded (%.0f booked, %.0f folded), %.1f µs of this process's CPU time a "+
+			"row, %d bytes on disk",
+			to.name, rows/(booking+folding).Seconds(), rows/booking.Seconds(), rows/folding.Seconds(),
+			float64((cpu(t)-used).Microseconds())/rows, stats.Bytes)
+		audited(t, to.store)
+	}
+}
+
+// cpu is the time that this process has computed.
+func cpu(t testing.TB) time.Duration {
+	t.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}

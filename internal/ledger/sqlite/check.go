@@ -1,0 +1,144 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/ledger/sqlstore"
+)
+
+// A larger file is not read as a whole before it is used: only Audit does.
+const checkedBytes = 1 << 30
+
+// mostProblems is how many are told of.
+const mostProblems = 20
+
+// isDamage reports if SQLite, or a sum of ours, found bytes that were not written so.
+func isDamage(err error) bool {
+	if errors.Is(err, ledger.ErrDamaged) {
+		return true
+	}
+	e := new(sqlite.Error)
+	if !errors.As(err, &e) {
+		return false
+	}
+	const primary = 0xff
+	return e.Code()&primary == lib.SQLITE_CORRUPT || e.Code()&primary == lib.SQLITE_NOTADB
+}
+
+// damage marks errors that come from damage.
+func damage(err error) error {
+	if err == nil || !isDamage(err) || errors.Is(err, ledger.ErrDamaged) {
+		return err
+	}
+	return fmt.Errorf("%w: %w: put back a backup", ledger.ErrDamaged, err)
+}
+
+// check looks for damage before anything is written.
+func (s *Store) check(ctx context.Context, writes *sql.DB) error {
+	info, err := os.Stat(s.path)
+	if err != nil {
+		return err
+	}
+	if info.Size() > checkedBytes {
+		return nil
+	}
+	problems, err := integrity(ctx, writes, "quick_check")
+	if err != nil {
+		return damage(err)
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("%w: %s: put back a backup", ledger.ErrDamaged, strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// integrity runs one of SQLite's checks.
+func integrity(ctx context.Context, db *sql.DB, pragma string) ([]string, error) {
+	lines, err := texts(ctx, db, fmt.Sprintf("PRAGMA %s(%d)", pragma, mostProblems))
+	problems := slices.DeleteFunc(lines, func(line string) bool { return line == "ok" })
+	if isDamage(err) {
+		return append(problems, err.Error()), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("checking the ledger: %w", err)
+	}
+	return problems, nil
+}
+
+// texts returns the only column of a statement; what was read before an error, too.
+func texts(ctx context.Context, db *sql.DB, query string) (all []string, err error) {
+	rows, err := db.QueryContext(ctx, query)
+	err = sqlstore.ForEach(rows, err, func(rows *sql.Rows) error {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return err
+		}
+		all = append(all, text)
+		return nil
+	})
+	return all, err
+}
+
+// checkContent looks at what has sums of its own and is relied on at once.
+func (s *Store) checkContent(ctx context.Context) error {
+	if err := s.checkTables(ctx); err != nil {
+		return damage(err)
+	}
+	return damage(s.Checked(ctx))
+}
+
+// checkTables compares the definitions of the tables with those of a new ledger: nothing else says if a byte in one has
+// changed. A newer version's are not known.
+func (s *Store) checkTables(ctx context.Context) error {
+	have, err := definitions(ctx, s.reads)
+	if err != nil {
+		return err
+	}
+	var version string
+	if err := s.reads.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'schema'").Scan(&version); err != nil {
+		return err
+	}
+	if version != strconv.Itoa(sqlstore.Schema()) {
+		return nil
+	}
+	empty, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		return err
+	}
+	empty.SetMaxOpenConns(1)
+	defer empty.Close()
+	for _, statement := range sqlstore.Statements(s.dialect()) {
+		if _, err := empty.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	want, err := definitions(ctx, empty)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(have, want) {
+		return fmt.Errorf("%w: the definitions of its tables are not those of version %s: put back a backup",
+			ledger.ErrDamaged, version)
+	}
+	return nil
+}
+
+func definitions(ctx context.Context, db *sql.DB) ([]string, error) {
+	all, err := texts(ctx, db, "SELECT type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, '') "+
+		"FROM sqlite_master ORDER BY type, name")
+	for i := range all {
+		all[i] = strings.Join(strings.Fields(all[i]), " ")
+	}
+	return all, err
+}

@@ -1,0 +1,346 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// mostProblems is how many an audit tells; the rest it counts.
+const mostProblems = 1000
+
+// Audit checks the sums of bytes of all names and of what was booked from an instant on, that accounts and nodes
+// balance in every hour and day, that days are the sum of their hours, and hours that of their windows.
+func (d *DB) Audit(ctx context.Context, from time.Time) (*ledger.Findings, error) {
+	a := &auditor{found: &ledger.Findings{}, rows: map[dictionaryRow]bool{}}
+	since := floorTo(from.Unix(), aDay)
+	if from.Year() < 1 || from.IsZero() {
+		since = -1 << 60 // from the beginning
+	}
+	var days []int64
+	audit := func(what string, do func() error) error {
+		err := d.read(ctx, func(r *reading) error {
+			a.reading = r
+			return do()
+		})
+		if err != nil {
+			return fmt.Errorf("auditing %s: %w", what, err)
+		}
+		return nil
+	}
+	err := audit("names, the journal and records", func() (err error) {
+		days, err = a.days(since)
+		return errors.Join(err, a.names(), a.journal(), a.records(from))
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, day := range days { // each in a transaction of its own: they may take long
+		if err := audit(stamp(day), func() error { return a.day(day) }); err != nil {
+			return nil, err
+		}
+	}
+	if a.more > 0 {
+		a.found.Problems = append(a.found.Problems, fmt.Sprintf("and %d more", a.more))
+	}
+	return a.found, nil
+}
+
+type auditor struct {
+	*reading
+
+	found *ledger.Findings
+	more  int
+	rows  map[dictionaryRow]bool // of dictionaries, by table and number; false: looked for and not there
+}
+
+func (a *auditor) problem(format string, args ...any) {
+	if len(a.found.Problems) >= mostProblems {
+		a.more++
+		return
+	}
+	a.found.Problems = append(a.found.Problems, fmt.Sprintf(format, args...))
+}
+
+// checked counts a row. What is damaged is a problem; other errors are returned.
+func (a *auditor) checked(err error) error {
+	a.found.Checked++
+	if errors.Is(err, ledger.ErrDamaged) {
+		a.problem("%v", err)
+		return nil
+	}
+	return err
+}
+
+// A dictionaryRow is a row of nodes, accounts or consumers.
+type dictionaryRow struct {
+	table string
+	id    int64
+}
+
+// names checks the sums of bytes of dictionaries, streams and times of boots.
+func (a *auditor) names() error {
+	for _, t := range []struct {
+		table, what, columns string
+		own                  int // columns before those that the sum of bytes is of
+	}{
+		{"nodes", "node", "id, name", 1},
+		{"accounts", "account", "id, " + accountColumns, 1},
+		{"consumers", "consumer", "id, node, key, pod, namespace", 1},
+		{"streams", "stream of node", "node, boot, epoch, acked, gaps, seen", 0},
+		{"spans", "time of a boot of node", "node, boot, first, last, seen", 0},
+	} {
+		values := make([]any, strings.Count(t.columns, ",")+1)
+		var crc int64
+		into := []any{}
+		for i := range values {
+			into = append(into, &values[i])
+		}
+		err := a.each(func(rows *sql.Rows) error {
+			err := rows.Scan(append(into, &crc)...)
+			if id, ok := values[0].(int64); ok && t.own > 0 {
+				a.rows[dictionaryRow{t.table, id}] = true
+			}
+			if err == nil && crc != rowCRC(values[t.own:]...) {
+				err = fmt.Errorf("%w: %s %v: its sum of bytes is wrong", ledger.ErrDamaged, t.what, values[0])
+			}
+			return a.checked(err)
+		}, "SELECT "+t.columns+", crc FROM "+t.table)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// journal checks what is not folded, a part at a time.
+func (a *auditor) journal() error {
+	const atOnce = 1000
+	for after := int64(-1 << 62); ; { // before all
+		var entries []*entry
+		n := 0
+		err := a.each(func(rows *sql.Rows) error {
+			id, e, err := scanEntry(rows)
+			n, after = n+1, id
+			if err == nil {
+				entries = append(entries, e)
+			}
+			return a.checked(err)
+		}, fmt.Sprintf("%s WHERE id > $1 ORDER BY id LIMIT %d", selectEntries, atOnce), after)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			names := []dictionaryRow{{"nodes", e.Node}, {"accounts", e.Base}}
+			for _, p := range append(e.Postings, e.Guest) {
+				if p.Account != 0 { // the node is a guest
+					names = append(names, dictionaryRow{"accounts", p.Account}, dictionaryRow{"consumers", p.Consumer})
+				}
+			}
+			if err := a.there(fmt.Sprintf("booking %d", e.ID), names...); err != nil {
+				return err
+			}
+		}
+		if n < atOnce {
+			return nil
+		}
+	}
+}
+
+// there looks for rows that something names. Each one that is missing is told of once.
+func (a *auditor) there(what string, names ...dictionaryRow) error {
+	for _, name := range names {
+		if _, known := a.rows[name]; known {
+			continue
+		}
+		found, err := a.numbers("SELECT id FROM "+name.table+" WHERE id = $1", name.id)
+		if err != nil {
+			return err
+		}
+		a.rows[name] = len(found) > 0
+		if len(found) == 0 {
+			a.problem("%s names row %d of %s, which is not there", what, name.id, name.table)
+		}
+	}
+	return nil
+}
+
+func (a *auditor) records(from time.Time) error {
+	var since int64
+	if !from.IsZero() {
+		since = from.UnixMilli()
+	}
+	return a.each(func(rows *sql.Rows) error {
+		_, err := scanRecord(rows)
+		return a.checked(err)
+	}, "SELECT "+strings.Join(recordColumns, ", ")+" FROM records WHERE at >= $1", since)
+}
+
+// days returns the days that have anything.
+func (a *auditor) days(since int64) ([]int64, error) {
+	const dayOf = "start - ((start % 86400) + 86400) % 86400"
+	var of []string
+	for _, table := range []string{"account_days", "node_days", "account_hours", "node_hours", "windows"} {
+		of = append(of, fmt.Sprintf("SELECT %s AS day FROM %s WHERE start >= %d", dayOf, table, since))
+	}
+	return a.numbers("SELECT DISTINCT day FROM (" + strings.Join(of, " UNION ") + ") AS d ORDER BY day")
+}
+
+func (a *auditor) day(day int64) error {
+	all := newBooks()
+	for at := day; at < day+aDay; at += anHour {
+		hour, err := a.held("hour", false, at)
+		if err != nil {
+			return err
+		}
+		if at >= a.windowsFrom {
+			windows, err := a.windows(at)
+			if err != nil {
+				return err
+			}
+			if err := a.compare(windows, hour, "the windows of the hour", "the hour"); err != nil {
+				return err
+			}
+		}
+		include(all.accounts, hour.accounts, aDay)
+		include(all.nodes, hour.nodes, aDay)
+	}
+	days, err := a.held("day", true, day)
+	if err != nil || day < a.hoursFrom {
+		return err
+	}
+	return a.compare(all, days, "the hours of the day", "the day")
+}
+
+// held reads the sums of an hour or a day, and compares the sum of all accounts, but for what is transferred, with that
+// of all nodes.
+func (a *auditor) held(what string, days bool, start int64) (books, error) {
+	b := newBooks()
+	for _, t := range []*sumTable{sumsOf(false, days), sumsOf(true, days)} {
+		err := a.each(func(rows *sql.Rows) error {
+			k, s, err := t.scan(rows)
+			if err == nil || errors.Is(err, ledger.ErrDamaged) {
+				at(b.of(t), k).merge(&s)
+			}
+			return a.checked(err)
+		}, t.selected()+" WHERE start = $1", start)
+		if err != nil {
+			return b, err
+		}
+	}
+	var accounts, nodes sum
+	for k, s := range b.accounts {
+		of, err := a.account(k.id)
+		if err != nil {
+			if err := a.checked(err); err != nil {
+				return b, err
+			}
+		} else if of.Kind != ledger.Transfer {
+			accounts.Saturate(&s.Amount)
+		}
+	}
+	for _, s := range b.nodes {
+		nodes.Saturate(&s.Amount)
+	}
+	nodes.Unmeasured = 0
+	a.found.Checked++
+	for i, of := range nodes.figures() {
+		if held := accounts.figures()[i]; held != of {
+			a.problem("%s %s: accounts hold %d %s, nodes %d", what, stamp(start), held, figureNames[i], of)
+		}
+	}
+	return b, nil
+}
+
+// figureNames are what audits call the fields of an amount, and what follows them in a sum.
+var figureNames = [...]string{
+	"µJ of energy", "µJ of idle shares", "ns of CPU time", "µJ at the site", "µgCO2e", "thousand-millionths of cost",
+	"µJ estimated", "µJ without carbon intensity", "µJ without price", "ns unmeasured", "µJ of GPUs",
+	"µJ of own idle energy", "µJ of the platform", "µJ unknown",
+}
+
+// figures returns the numbers that audits compare.
+func (s *sum) figures() (all [len(figureNames)]int64) {
+	for i, field := range s.Fields() {
+		all[i] = *field
+	}
+	all[dynamic] = int64(s.Energy())
+	all[fields], all[fields+1], all[fields+2] = int64(s.ownIdle), int64(s.platform), int64(s.unknown)
+	return all
+}
+
+// windows adds up the windows that begin in an hour.
+func (a *auditor) windows(hour int64) (books, error) {
+	b := newBooks()
+	for start := hour; start < hour+anHour; start += windowSeconds {
+		var all []*window
+		err := a.each(func(rows *sql.Rows) error {
+			_, _, w, err := scanWindow(rows)
+			if err == nil {
+				all = append(all, w)
+			}
+			return a.checked(err)
+		}, selectWindows+" WHERE start = $1", start)
+		if err != nil {
+			return b, err
+		}
+		for _, w := range all {
+			names := []dictionaryRow{{"nodes", w.Node}}
+			for _, base := range w.Bases {
+				names = append(names, dictionaryRow{"accounts", base.Account})
+			}
+			for i := range w.Postings {
+				p := &w.Postings[i]
+				names = append(names, dictionaryRow{"accounts", p.Account}, dictionaryRow{"consumers", p.Consumer})
+			}
+			if err := a.there(fmt.Sprintf("window %s of node %d", stamp(w.Start), w.Node), names...); err != nil {
+				return b, err
+			}
+			if err := b.add(w, a.account); err != nil {
+				if err := a.checked(err); err != nil {
+					return b, err
+				}
+			}
+		}
+	}
+	return b, nil
+}
+
+// compare compares sums, account by account and node by node.
+func (a *auditor) compare(fine, coarse books, ofFine, ofCoarse string) error {
+	for _, t := range sumTables[:2] {
+		x, y := fine.of(t), coarse.of(t)
+		all := maps.Clone(x)
+		maps.Copy(all, y)
+		for _, k := range slices.SortedFunc(maps.Keys(all), sumKey.compare) {
+			a.found.Checked++
+			held, of := at(x, k).figures(), at(y, k).figures()
+			for i := range held {
+				if held[i] != of[i] {
+					a.problem("%s at %s: %s hold %d %s, %s %d", a.name(t, k.id), stamp(k.start), ofFine, held[i],
+						figureNames[i], ofCoarse, of[i])
+				}
+			}
+		}
+	}
+	return a.ctx.Err()
+}
+
+// name is what a problem calls an account or a node.
+func (a *auditor) name(t *sumTable, id int64) string {
+	if t.nodes {
+		if name, err := a.node(id); err == nil {
+			return "node " + name
+		}
+	} else if of, err := a.account(id); err == nil {
+		return fmt.Sprintf("account %d (%s %s/%s)", id, of.Kind, of.Namespace, of.OwnerName())
+	}
+	return fmt.Sprintf("%s %d", t.keys[1], id)
+}

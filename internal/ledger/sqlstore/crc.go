@@ -1,0 +1,64 @@
+package sqlstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Rows carry a sum of what they say, as databases do not notice all bytes that changed on a disk.
+
+// rowCRC returns the sum of a row's columns: texts, bytes and whole numbers.
+func rowCRC(columns ...any) int64 {
+	b := make([]byte, 0, 256) //nolint:mnd // most rows are shorter
+	for _, column := range columns {
+		switch v := column.(type) {
+		case string:
+			b = append(binary.AppendUvarint(b, uint64(len(v))), v...)
+		case []byte:
+			b = append(binary.AppendUvarint(b, uint64(len(v))), v...)
+		case int64:
+			b = binary.LittleEndian.AppendUint64(b, uint64(v))
+		default:
+			b = fmt.Appendf(b, "%T %v", column, column) // no column of ours: damage
+		}
+	}
+	return int64(crc32.Checksum(b, castagnoli))
+}
+
+// sealed appends the sum of a row to its columns.
+func sealed(row []any) []any { return append(row, rowCRC(row...)) }
+
+const sumBytes = 4
+
+// sealBlob appends the sum of what was written and of the row's key, so that bytes in the wrong row are noticed as
+// well.
+func sealBlob(b []byte, key ...int64) []byte {
+	return binary.LittleEndian.AppendUint32(b, blobSum(b, key))
+}
+
+// openBlob returns what was sealed.
+func openBlob(b []byte, key ...int64) ([]byte, error) {
+	if len(b) < sumBytes {
+		return nil, fmt.Errorf("%w: %d bytes", ledger.ErrDamaged, len(b))
+	}
+	body := b[:len(b)-sumBytes]
+	if blobSum(body, key) != binary.LittleEndian.Uint32(b[len(body):]) {
+		return nil, fmt.Errorf("%w: a sum of bytes is wrong", ledger.ErrDamaged)
+	}
+	return body, nil
+}
+
+func blobSum(b []byte, key []int64) uint32 {
+	var k [8]byte
+	sum := uint32(0)
+	for _, v := range key {
+		binary.LittleEndian.PutUint64(k[:], uint64(v))
+		sum = crc32.Update(sum, castagnoli, k[:])
+	}
+	return crc32.Update(sum, castagnoli, b)
+}

@@ -1,0 +1,112 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/energy/codec"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// An entry is a row of the journal: a booking whose names are numbers of rows.
+type entry struct {
+	ID         int64 // 0 until it is written
+	Node       int64
+	Start, End time.Time
+	Agentless  bool
+	Estimated  bool
+	Unmeasured time.Duration
+	Measured   energy.Microjoules // sum of the postings
+	Rates      ledger.Rates       // without texts: they are in the accounts
+	Base       int64              // account of the node's unknown energy
+	Guest      posting            // who takes from the host; its Account is 0 if the node is no guest
+	Postings   []posting          // not priced; their energy, that of GPUs and CPU time alone are written
+}
+
+const (
+	entryVersion  = 1
+	leastUnpriced = 5 // bytes
+)
+
+// encode returns the payload of the entry's row.
+func (e *entry) encode() []byte {
+	const most, head = 24, 96
+	c := codec.Writer(make([]byte, 0, head+most*len(e.Postings)))
+	e.code(&c)
+	return sealBlob(c.Data(), e.key()...)
+}
+
+// code writes or reads the entry.
+func (e *entry) code(c *codec.Codec) {
+	c.Version(entryVersion)
+	guest, gpus := e.Guest.Account != 0, e.gpus()
+	c.Flags(&e.Agentless, &e.Estimated, &guest, &gpus)
+	start, end, from := e.Start.UnixNano(), e.End.UnixNano(), int64(0)
+	step(c, &from, &start)
+	step(c, &from, &end)
+	e.Start, e.End = time.Unix(0, start).UTC(), time.Unix(0, end).UTC()
+	codec.Int(c, &e.Unmeasured)
+	codec.Int(c, &e.Measured)
+	for _, rate := range []*float64{&e.Rates.PUE, &e.Rates.Carbon, &e.Rates.Price} {
+		c.Float64(rate)
+	}
+	codec.Int(c, &e.Base)
+	if guest {
+		codec.Int(c, &e.Guest.Consumer, &e.Guest.Account)
+	}
+	consumer, account := int64(0), e.Base
+	for i := range codec.Elements(c, &e.Postings, leastUnpriced) {
+		p := &e.Postings[i]
+		step(c, &consumer, &p.Consumer)
+		step(c, &account, &p.Account)
+		codec.Int(c, &p.Dynamic, &p.Idle)
+		codec.Int(c, &p.CPU)
+		if gpus {
+			codec.Int(c, &p.GPU)
+		}
+	}
+}
+
+// gpus reports whether GPUs used some of the energy.
+func (e *entry) gpus() bool {
+	return slices.ContainsFunc(e.Postings, func(p posting) bool { return p.GPU != 0 })
+}
+
+// key is what the columns of the row say.
+func (e *entry) key() []int64 { return []int64{e.Node, e.Start.UnixMilli(), e.End.UnixMilli()} }
+
+const selectEntries = "SELECT id, node, start, finish, payload FROM journal"
+
+// scanEntry reads a row of the journal. Its number is right even where the rest is damaged.
+func scanEntry(rows *sql.Rows) (id int64, e *entry, err error) {
+	var node, start, finish int64
+	var payload []byte
+	if err := rows.Scan(&id, &node, &start, &finish, &payload); err != nil {
+		return 0, nil, err
+	}
+	e, err = decodeEntry(id, node, start, finish, payload)
+	return id, e, err
+}
+
+// decodeEntry reads the payload of a row of the journal. It fails if a bit of it has changed.
+func decodeEntry(id, node, start, finish int64, payload []byte) (*entry, error) {
+	body, err := openBlob(payload, node, start, finish)
+	if err != nil {
+		return nil, fmt.Errorf("booking %d: %w", id, err)
+	}
+	e := &entry{ID: id, Node: node}
+	c := codec.Reader(body)
+	e.code(&c)
+	sum := energy.Microjoules(0)
+	for i := range e.Postings {
+		sum += e.Postings[i].Energy()
+	}
+	uncharged := e.Guest.Account == 0 && e.Guest.Consumer != 0 // a guest without the account that pays for it
+	if !c.Whole() || e.End.Before(e.Start) || sum != e.Measured || uncharged {
+		return nil, fmt.Errorf("booking %d: %w: it cannot be read", id, ledger.ErrDamaged)
+	}
+	return e, nil
+}

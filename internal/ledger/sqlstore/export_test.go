@@ -1,0 +1,50 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// A Sum is a row of sums by account, for tests that need many.
+type Sum struct {
+	Start   int64
+	Account ledger.Account
+	Amount  ledger.Amount
+}
+
+// PutSums writes sums as if they had been booked.
+func (d *DB) PutSums(ctx context.Context, table string, sums []Sum) error {
+	return d.update(ctx, func(ctx context.Context, s *session) error {
+		x := d.interning(s)
+		t := sumsOf(false, false) // days have the same columns
+		var rows [][]any
+		touched := map[int64]bool{}
+		for i := range sums {
+			id, err := x.account(ctx, &sums[i].Account)
+			if err != nil {
+				return err
+			}
+			k := sumKey{start: sums[i].Start, id: id}
+			row := t.row(&k, &sum{Amount: sums[i].Amount, first: k.start, last: k.start + anHour})
+			rows = append(rows, append(row, sumCRC(row)))
+			touched[floorTo(k.start, aDay)] = true
+		}
+		for at := range touched {
+			if err := d.touch(ctx, s, at); err != nil {
+				return err
+			}
+		}
+		return s.insert(ctx, table, t.columns, rows, "")
+	})
+}
+
+// Update runs a transaction of a test's.
+func (d *DB) Update(ctx context.Context, do func(ctx context.Context) error) error {
+	return d.update(ctx, func(ctx context.Context, s *session) error {
+		if _, err := s.exec(ctx, "INSERT INTO meta (key, value) VALUES ('test', 'x')"); err != nil {
+			return err
+		}
+		return do(ctx)
+	})
+}

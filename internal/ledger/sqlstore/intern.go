@@ -1,0 +1,258 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// names remembers which rows nodes, accounts and consumers have.
+type names struct {
+	mu        sync.Mutex
+	forgotten int // how often
+	remembered
+}
+
+type remembered struct {
+	nodes     generations[string, mention]
+	accounts  generations[ledger.Account, mention]
+	consumers generations[consumerKey, mention]
+	nodeOf    generations[int64, string]
+	accountOf generations[int64, *ledger.Account]
+}
+
+// How many rows are remembered: of the last 500,000 pods all, about 100 MB.
+const (
+	mostNodes     = 20_000
+	mostAccounts  = 100_000
+	mostConsumers = 500_000
+)
+
+// forgetNames forgets which rows have which names.
+func (d *DB) forgetNames() {
+	d.names.mu.Lock()
+	defer d.names.mu.Unlock()
+	d.names.forgotten++
+	d.names.remembered = remembered{
+		generations[string, mention]{most: mostNodes},
+		generations[ledger.Account, mention]{most: mostAccounts},
+		generations[consumerKey, mention]{most: mostConsumers},
+		generations[int64, string]{most: mostNodes},
+		generations[int64, *ledger.Account]{most: mostAccounts},
+	}
+}
+
+type consumerKey struct {
+	node int64
+	key  string
+}
+
+// A mention is the number of a row, and the last time at which its use was written down.
+type mention struct {
+	id    int64
+	seen  int64 // Unix seconds
+	named bool  // of consumers: the name is known
+}
+
+// generations is a map that forgets what was not asked for lately: it holds between most and twice as many. A list of
+// what was used last would hold one size only, and take more memory for each of a million consumers.
+type generations[K comparable, V any] struct {
+	most       int
+	young, old map[K]V
+}
+
+func (g *generations[K, V]) get(k K) (V, bool) {
+	if v, ok := g.young[k]; ok {
+		return v, true
+	}
+	v, ok := g.old[k]
+	if ok {
+		g.put(k, v)
+	}
+	return v, ok
+}
+
+func (g *generations[K, V]) put(k K, v V) {
+	if g.young == nil || len(g.young) >= g.most {
+		g.young, g.old = map[K]V{}, g.young
+	}
+	g.young[k] = v
+}
+
+// Use is written down once a day, at different times for different rows, so that Keep can drop what was not used for
+// long.
+const (
+	seenAtLeast = int64(12 * time.Hour / time.Second)
+	seenSpread  = int64(12 * time.Hour / time.Second)
+)
+
+func (m mention) fresh(now int64) bool {
+	const odd = 7919 // spreads numbers that follow each other
+	return now-m.seen < seenAtLeast+m.id*odd%seenSpread
+}
+
+// An interning finds or makes rows within a transaction. What it finds is remembered at once: names are forgotten when
+// a transaction fails.
+type interning struct {
+	d   *DB
+	s   *session
+	now int64
+	of  int // how often names had been forgotten when it began
+}
+
+func (d *DB) interning(s *session) *interning {
+	d.names.mu.Lock()
+	defer d.names.mu.Unlock()
+	return &interning{d: d, s: s, now: d.now().Unix(), of: d.names.forgotten}
+}
+
+// A naming says how the row of a name is found or made.
+type naming struct {
+	table, what string
+	keys, more  []string // columns: those by which it is found, and what else is said of it when it is made
+	row         []any    // the columns
+	returns     string   // its number, its sum of bytes, when its use was written down, and whether the name is known
+	sum         int64
+	lock        string // what is run before; "": nothing
+}
+
+// use returns the row of a name, which it makes if there is none, and writes down from time to time that it is used.
+func use[K comparable](
+	ctx context.Context, x *interning, rows *generations[K, mention], k *K, name func() naming,
+) (mention, error) {
+	x.d.names.mu.Lock()
+	m, ok := rows.get(*k)
+	x.d.names.mu.Unlock()
+	if ok && m.fresh(x.now) {
+		return m, nil
+	}
+	n := name()
+	if n.lock != "" {
+		if _, err := x.s.exec(ctx, n.lock); err != nil {
+			return m, err
+		}
+	}
+	var err error
+	if ok {
+		ok, err = x.refresh(ctx, n.table, &m)
+	}
+	if err == nil && !ok {
+		if m, err = x.row(ctx, &n); err == nil {
+			_, err = x.refresh(ctx, n.table, &m)
+		}
+	}
+	if err == nil {
+		remember(x, rows, k, m)
+	}
+	return m, err
+}
+
+// remember keeps what was found, unless names were forgotten meanwhile: it may be of another server.
+func remember[K comparable](x *interning, rows *generations[K, mention], k *K, m mention) {
+	x.d.names.mu.Lock()
+	defer x.d.names.mu.Unlock()
+	if x.of == x.d.names.forgotten {
+		rows.put(*k, m)
+	}
+}
+
+// row finds or makes the row of a name.
+func (x *interning) row(ctx context.Context, n *naming) (m mention, err error) {
+	var sum int64
+	find := "SELECT " + n.returns + " FROM " + n.table + whereAll(n.keys)
+	add := insertText(n.table, slices.Concat(n.keys, n.more), 1, "ON CONFLICT DO NOTHING RETURNING "+n.returns)
+	for range 2 {
+		ok, err := x.s.one(ctx, find, n.row[:len(n.keys)], &m.id, &sum, &m.seen, &m.named)
+		if err == nil && !ok {
+			ok, err = x.s.one(ctx, add, n.row, &m.id, &sum, &m.seen, &m.named)
+		}
+		switch {
+		case err != nil:
+			return m, err
+		case ok && sum != n.sum:
+			return m, fmt.Errorf("%w: the row of %s", ledger.ErrDamaged, n.what)
+		case ok:
+			return m, nil
+		} // another process made it just now
+	}
+	return m, fmt.Errorf("the row of %s is neither there nor can be made", n.what)
+}
+
+// refresh writes down from time to time that a row is used. It is false if the row is gone.
+func (x *interning) refresh(ctx context.Context, table string, m *mention) (bool, error) {
+	if m.fresh(x.now) {
+		return true, nil
+	}
+	result, err := x.s.exec(ctx, "UPDATE "+table+" SET seen = $1 WHERE id = $2", x.now, m.id)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	m.seen = x.now
+	return n > 0, err
+}
+
+const (
+	accountColumns = "kind, namespace, owner_kind, owner, parent, team, strategy, host, site, signal, currency"
+	nameConsumer   = "UPDATE consumers SET pod = $1, namespace = $2, crc = $3 WHERE id = $4"
+)
+
+// node returns the row of a node. Its use is not written down.
+func (x *interning) node(ctx context.Context, name string) (int64, error) {
+	m, err := use(ctx, x, &x.d.names.nodes, &name, func() naming {
+		sum := rowCRC(name)
+		return naming{
+			table: "nodes", what: "node " + name, keys: []string{"name"}, more: []string{"crc"},
+			row: []any{name, sum}, returns: "id, crc, 1000000000000000000, 1 = 1", sum: sum,
+		}
+	})
+	return m.id, err
+}
+
+// account returns the row of an account.
+func (x *interning) account(ctx context.Context, a *ledger.Account) (int64, error) {
+	m, err := use(ctx, x, &x.d.names.accounts, a, func() naming {
+		row := accountRow(a)
+		sum := rowCRC(row...)
+		what := fmt.Sprintf("account %s %s/%s", a.Kind, a.Namespace, a.Owner)
+		return naming{
+			table: "accounts", what: what, keys: strings.Split(accountColumns, ", "), more: []string{"seen", "crc"},
+			row: append(row, x.now, sum), returns: "id, crc, seen, 1 = 1", sum: sum, lock: x.d.dialect.LockAccounts,
+		}
+	})
+	return m.id, err
+}
+
+// accountRow returns the columns of an account.
+func accountRow(a *ledger.Account) []any {
+	return []any{
+		int64(a.Kind), a.Namespace, a.OwnerKind, a.Owner, a.Parent, a.Team, a.Strategy, a.Host, a.Site, a.Signal,
+		a.Currency,
+	}
+}
+
+// consumer returns the row of a consumer of a node. The name of a pod is added when it is known.
+func (x *interning) consumer(ctx context.Context, node int64, c *ledger.Consumer) (int64, error) {
+	key := consumerKey{node, c.Key}
+	m, err := use(ctx, x, &x.d.names.consumers, &key, func() naming {
+		row := []any{node, c.Key, c.Pod, c.Account.Namespace, x.now, rowCRC(node, c.Key, c.Pod, c.Account.Namespace)}
+		// Its name may be another by now, so its sum is not compared.
+		return naming{
+			table: "consumers", what: "consumer " + c.Key, keys: []string{"node", "key"},
+			more: []string{"pod", "namespace", "seen", "crc"}, row: row, returns: "id, 0, seen, pod <> ''",
+		}
+	})
+	if err != nil || m.named || c.Pod == "" {
+		return m.id, err
+	}
+	sum := rowCRC(node, c.Key, c.Pod, c.Account.Namespace)
+	_, err = x.s.exec(ctx, nameConsumer, c.Pod, c.Account.Namespace, sum, m.id)
+	m.named = true
+	remember(x, &x.d.names.consumers, &key, m)
+	return m.id, err
+}

@@ -1,0 +1,109 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// Schema is the version of the tables that this program writes.
+func Schema() int { return len(migrations) }
+
+// migrate brings the database to the version of the last of the migrations, all in one transaction. A database of a
+// newer version is used as it is if that says that it can be.
+func (d *DB) migrate(ctx context.Context, migrations []migration) error {
+	return d.update(ctx, func(ctx context.Context, s *session) error {
+		if d.dialect.Lock != "" {
+			if _, err := s.conn.ExecContext(ctx, d.dialect.Lock); err != nil {
+				return err
+			}
+		}
+		have, oldest, err := d.versions(ctx, s)
+		if err != nil {
+			return err
+		}
+		if oldest > len(migrations) {
+			return refused{fmt.Errorf(
+				"the store is of version %d, which programs that know version %d can use; this one knows %d: a newer "+
+					"program is needed",
+				have, oldest, len(migrations))}
+		}
+		if have >= len(migrations) {
+			return nil
+		}
+		for i, m := range migrations[have:] {
+			version := have + i + 1
+			for _, statement := range d.dialect.statements(m.text) {
+				if _, err := s.conn.ExecContext(ctx, statement); err != nil {
+					return fmt.Errorf("migrating to version %d: %w", version, err)
+				}
+			}
+			if !m.additive {
+				oldest = version
+			}
+		}
+		if err := s.setMeta(ctx, "oldest", strconv.Itoa(oldest)); err != nil {
+			return err
+		}
+		return s.setMeta(ctx, "schema", strconv.Itoa(len(migrations)))
+	})
+}
+
+// versions returns the version of the database, 0 if it is empty, and the oldest that programs must know to use it.
+func (d *DB) versions(ctx context.Context, s *session) (schema, oldest int, err error) {
+	var tables int
+	if _, err := s.one(ctx, d.dialect.Tables, []any{"meta"}, &tables); err != nil || tables == 0 {
+		return 0, 0, err
+	}
+	for key, into := range map[string]*int{"schema": &schema, "oldest": &oldest} {
+		var value string
+		found, err := s.one(ctx, "SELECT value FROM meta WHERE key = $1", []any{key}, &value)
+		if err != nil {
+			return 0, 0, err
+		}
+		*into, err = strconv.Atoi(value)
+		if !found || err != nil || *into < 1 {
+			return 0, 0,
+				refused{fmt.Errorf("%w: it does not say of what version it is, or it is another program's: %s is %q",
+					ledger.ErrDamaged, key, value)}
+		}
+	}
+	return schema, oldest, nil
+}
+
+// Statements are those that make an empty store of the current version.
+func Statements(d Dialect) []string {
+	var all []string
+	for _, m := range migrations {
+		all = append(all, d.statements(m.text)...)
+	}
+	return all
+}
+
+var created = regexp.MustCompile(`CREATE TABLE (\w+)`)
+
+// Tables are the names of the tables of the current version, and of those before it.
+func Tables() []string {
+	var all []string
+	for _, m := range migrations {
+		for _, found := range created.FindAllStringSubmatch(m.text, -1) {
+			all = append(all, found[1])
+		}
+	}
+	return all
+}
+
+func (d *Dialect) statements(text string) []string {
+	text = strings.NewReplacer("{blob}", d.Blob, "{serial}", d.Serial).Replace(text)
+	var all []string
+	for statement := range strings.SplitSeq(text, ";\n") {
+		if strings.TrimSpace(statement) != "" {
+			all = append(all, statement)
+		}
+	}
+	return all
+}

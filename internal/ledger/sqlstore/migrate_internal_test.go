@@ -1,0 +1,292 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+var plain = Dialect{
+	Blob: "BLOB", Serial: "INTEGER PRIMARY KEY AUTOINCREMENT", Begin: "BEGIN IMMEDIATE",
+	Tables: "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = $1", Writers: 1, Prepare: true,
+	Bytes: func(context.Context, *sql.DB) (int64, error) { return 0, nil },
+}
+
+func openPlain(t *testing.T, now func() time.Time) *DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "ledger.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Open(t.Context(), Options{
+		Dialect: plain, Writes: db, Reads: db, Now: now, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+func (d *DB) metaNow(t *testing.T, key string) string {
+	t.Helper()
+	var value string
+	if err := d.reads.QueryRowContext(t.Context(), "SELECT value FROM meta WHERE key = $1",
+		key).Scan(&value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// A program N is replaced by N+1, which only adds, put back, and replaced by N+2, which changes what N+1 relies on.
+func TestMigrations(t *testing.T) {
+	d := openPlain(t, nil)
+	n := migrations
+	added := append(slices.Clip(n), migration{
+		text: "ALTER TABLE streams ADD COLUMN agent TEXT NOT NULL DEFAULT '';\n", additive: true,
+	})
+	changed := append(slices.Clip(added), migration{text: "CREATE TABLE other (a TEXT);\nDROP TABLE records;\n"})
+	broken := append(slices.Clip(changed), migration{text: "CREATE TABLE third (a TEXT);\nnonsense;\n"})
+	now, next, last := strconv.Itoa(len(n)), strconv.Itoa(len(added)), strconv.Itoa(len(changed))
+	oldest := "" // program that can use what n makes
+	for i, m := range n {
+		if !m.additive {
+			oldest = strconv.Itoa(i + 1)
+		}
+	}
+	for i, step := range []struct {
+		migrations     []migration
+		schema, oldest string
+		err            string
+	}{
+		{n, now, oldest, ""},
+		{added, next, oldest, ""},
+		{n, next, oldest, ""},
+		{added, next, oldest, ""},
+		{changed, last, last, ""},
+		{added, last, last, "a newer program is needed"},
+		{n, last, last, "a newer program is needed"},
+		{broken, last, last, "migrating to version " + strconv.Itoa(len(broken))},
+		{changed, last, last, ""},
+	} {
+		err := d.migrate(t.Context(), step.migrations)
+		if (step.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), step.err) {
+			t.Errorf("step %d: %v, want %q", i, err, step.err)
+		}
+		if schema, oldest := d.metaNow(t, "schema"), d.metaNow(t, "oldest"); schema != step.schema ||
+			oldest != step.oldest {
+			t.Errorf("step %d: version %s, oldest %s", i, schema, oldest)
+		}
+		if step.schema == last {
+			continue // there are no records any more that could be counted
+		}
+		if told, err := d.Statistics(t.Context()); err != nil || strconv.Itoa(told.Schema) != step.schema {
+			t.Errorf("step %d: it says that it is of version %d, %v", i, told.Schema, err)
+		}
+	}
+	var tables int
+	if err := d.reads.QueryRowContext(t.Context(), plain.Tables, "third").Scan(&tables); err != nil || tables != 0 {
+		t.Error("half a migration stayed:", tables, err)
+	}
+}
+
+// What bookings reach over stood in meta before it had a table.
+func TestReachesOfVersion1(t *testing.T) {
+	d := openPlain(t, nil)
+	for _, statement := range []string{
+		"DROP TABLE reaches", "DROP TABLE outbox", "DROP TABLE temperatures",
+		"UPDATE meta SET value = '1' WHERE key IN ('schema', 'oldest')",
+		"INSERT INTO meta (key, value) VALUES ('long/17/1793000000', '1793099999'), ('long/4/-600', '-1')",
+	} {
+		if _, err := d.writes.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, table := range sumTables {
+		if _, err := d.writes.ExecContext(t.Context(), "ALTER TABLE "+table.name+" DROP COLUMN gpu"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.migrate(t.Context(), migrations); err != nil {
+		t.Fatal(err)
+	}
+	var have [][3]int64
+	err := d.read(t.Context(), func(r *reading) error {
+		return r.each(func(rows *sql.Rows) error {
+			var one [3]int64
+			err := rows.Scan(&one[0], &one[1], &one[2])
+			have = append(have, one)
+			return err
+		}, "SELECT node, start, last FROM reaches ORDER BY node")
+	})
+	want := [][3]int64{{4, -600, -1}, {17, 1793000000, 1793099999}}
+	if err != nil || !slices.Equal(have, want) {
+		t.Errorf("have %v, %v, want %v", have, err, want)
+	}
+}
+
+// Programs of before GPUs were metered use a store until something was booked for one.
+func TestGPUsDemandAVersion(t *testing.T) {
+	d := openPlain(t, nil)
+	for number, c := range []struct {
+		gpu  energy.Microjoules
+		want string
+	}{{0, "2"}, {3, "4"}, {0, "4"}} {
+		b := &batch.Batch{
+			Version: batch.Version, Stream: batch.Stream{Node: "n", Boot: "b", Epoch: "e"},
+			First: uint64(number + 1), Last: uint64(number + 1),
+			Start: time.Unix(int64(number), 0), End: time.Unix(int64(number+1), 0),
+			StartSinceBoot: time.Duration(number) * time.Second, EndSinceBoot: time.Duration(number+1) * time.Second,
+			Measured: 5, Idle: 5, GPUIdle: c.gpu,
+		}
+		if _, _, err := d.Book(t.Context(), []*ledger.Booking{{Batch: b, Received: b.End}}); err != nil {
+			t.Fatal(err)
+		}
+		if oldest := d.metaNow(t, "oldest"); oldest != c.want {
+			t.Errorf("after %d µJ of GPUs, programs must know version %s, want %s", c.gpu, oldest, c.want)
+		}
+	}
+}
+
+// What is used is said from time to time; what is gone, as Keep dropped it, is made again.
+func TestInterning(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	d := openPlain(t, func() time.Time { return now })
+	c := ledger.Consumer{Key: "pod/a", Account: ledger.Account{Namespace: "ns"}}
+	use := func() (consumer, account int64) {
+		t.Helper()
+		err := d.update(t.Context(), func(ctx context.Context, s *session) (err error) {
+			x := d.interning(s)
+			if consumer, err = x.consumer(ctx, 1, &c); err != nil {
+				return err
+			}
+			account, err = x.account(ctx, &c.Account)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return consumer, account
+	}
+	count := func(what string) (n int64) {
+		t.Helper()
+		if err := d.reads.QueryRowContext(t.Context(), "SELECT "+what).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	consumer, account := use()
+	c.Pod = "a-0"
+	for range 3 {
+		if again, same := use(); again != consumer || same != account {
+			t.Fatalf("%d and %d became %d and %d", consumer, account, again, same)
+		}
+	}
+	if n := count("count(*) FROM consumers WHERE pod = 'a-0' AND namespace = 'ns'"); n != 1 {
+		t.Error("the pod's name was not learned")
+	}
+	now = now.Add(25 * time.Hour)
+	use()
+	for _, table := range []string{"consumers", "accounts"} {
+		if seen := count("seen FROM " + table); seen != now.Unix() {
+			t.Errorf("%s: seen at %d", table, seen)
+		}
+		if _, err := d.reads.ExecContext(t.Context(), "DELETE FROM "+table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now = now.Add(25 * time.Hour)
+	if again, other := use(); again == consumer || other == account || count("count(*) FROM consumers") != 1 ||
+		count("count(*) FROM accounts") != 1 {
+		t.Errorf("%d and %d, which are gone, became %d and %d", consumer, account, again, other)
+	}
+	// a transaction that is not committed leaves nothing behind
+	stop := errors.New("stop")
+	err := d.update(t.Context(), func(ctx context.Context, s *session) error {
+		c := ledger.Consumer{Key: "pod/b"}
+		if _, err := d.interning(s).consumer(ctx, 1, &c); err != nil {
+			return err
+		}
+		return refused{stop}
+	})
+	if !errors.Is(err, stop) || count("count(*) FROM consumers") != 1 {
+		t.Error(err)
+	}
+	if _, ok := d.names.consumers.get(consumerKey{1, "pod/b"}); ok {
+		t.Error("a row is remembered that is not there")
+	}
+}
+
+// Names are forgotten whenever something could not be written, and somebody may be reading just then.
+func TestForgottenWhileRead(t *testing.T) {
+	d := openPlain(t, time.Now)
+	var id int64
+	if err := d.update(t.Context(), func(ctx context.Context, s *session) (err error) {
+		id, err = d.interning(s).account(ctx, &ledger.Account{Namespace: "ns"})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var forgetting sync.WaitGroup
+	forgetting.Go(func() {
+		for ctx.Err() == nil {
+			d.forgetNames()
+		}
+	})
+	for range 300 {
+		if err := d.read(t.Context(), func(r *reading) error {
+			_, err := r.account(id)
+			return err
+		}); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	stop()
+	forgetting.Wait()
+}
+
+func TestGenerations(t *testing.T) {
+	g := generations[int, int]{most: 10}
+	for i := range 1000 {
+		g.put(i, i)
+		if v, ok := g.get(0); !ok || v != 0 {
+			t.Fatal("what is used was forgotten")
+		}
+		if len(g.young)+len(g.old) > 20 {
+			t.Fatal("too much is kept")
+		}
+	}
+	if _, ok := g.get(500); ok {
+		t.Error("what was not used is kept")
+	}
+}
+
+func TestUnnumbered(t *testing.T) {
+	for query, want := range map[string]string{
+		"a = $1 AND b = $2": "a = ? AND b = ?",
+		"a = $2 AND b = $1": "a = $2 AND b = $1",
+		"a = $1 OR b = $1":  "a = $1 OR b = $1",
+		insertText("t", []string{"a", "b"}, 2,
+			"ON CONFLICT DO NOTHING"): "INSERT INTO t (a, b) VALUES (?, ?), (?, ?) ON CONFLICT DO NOTHING",
+	} {
+		if have := unnumbered(query); have != want {
+			t.Errorf("%s became %s", query, have)
+		}
+	}
+}

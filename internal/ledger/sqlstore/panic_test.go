@@ -1,0 +1,34 @@
+package sqlstore_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/ledger/ledgertest"
+	"github.com/kubenergy/kubenergy/internal/ledger/sqlite"
+)
+
+// A panic in a transaction costs that transaction: the next one books at once, in this process and in another.
+func TestPanicInATransaction(t *testing.T) {
+	file := t.TempDir() + "/ledger.db"
+	s, err := sqlite.Open(t.Context(), file, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	for n := range 3 {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			_ = s.Update(t.Context(), func(context.Context) error { panic("planted") })
+		}()
+		b := ledgertest.World{Nodes: 1, Pods: 2}.Booking(0, uint64(n+1))
+		if r, errs, err := s.Book(t.Context(), []*ledger.Booking{b}); err != nil || errs[0] != nil || !r[0].Booked {
+			t.Fatalf("after a panic: %v, %v, %v", r, errs, err)
+		}
+	}
+}

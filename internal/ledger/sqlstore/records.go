@@ -1,0 +1,144 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+var recordColumns = []string{
+	"id", "at", "namespace", "owner_kind", "owner", "uid", "strategy", "record", "snapshot", "crc",
+}
+
+// Record keeps decisions; one that is there stays as it is.
+func (d *DB) Record(ctx context.Context, records []ledger.Record) error {
+	rows := make([][]any, 0, len(records))
+	for i := range records {
+		row, err := recordRow(&records[i])
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row)
+	}
+	// All processes in the same order: then none waits for another that waits for it.
+	slices.SortFunc(rows, func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) })
+	rows = slices.CompactFunc(rows, func(a, b []any) bool { return a[0] == b[0] })
+	err := d.update(ctx, func(ctx context.Context, s *session) error {
+		return s.insert(ctx, "records", recordColumns, rows, "ON CONFLICT (id) DO NOTHING")
+	})
+	if err != nil {
+		return fmt.Errorf("recording decisions: %w", err)
+	}
+	return nil
+}
+
+func recordRow(r *ledger.Record) ([]any, error) {
+	if err := r.Validate(); err != nil {
+		return nil, fmt.Errorf("recording a decision: %w", err)
+	}
+	k := r.Kept()
+	snapshot := k.Snapshot
+	k.Snapshot = nil
+	data, err := json.Marshal(&k)
+	if err != nil {
+		return nil, fmt.Errorf("recording a decision: %w", err)
+	}
+	at := k.At.UnixMilli()
+	var blob any
+	if snapshot != nil {
+		blob = sealBlob(slices.Clone(snapshot), at)
+	}
+	row := []any{k.ID, at, k.Namespace, k.OwnerKind, k.Owner, k.UID, k.Strategy, data}
+	return append(row, blob, rowCRC(row...)), nil
+}
+
+// mostNames is how many values a filter of records may list.
+const mostNames = 1000
+
+// Records returns decisions, the youngest first.
+func (d *DB) Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Record, error) {
+	if len(q.Namespaces) > mostNames || len(q.Strategies) > mostNames {
+		return nil, fmt.Errorf("%w: %w: more than %d names in a filter", ledger.ErrQuery, ledger.ErrTooLarge, mostNames)
+	}
+	where, args := []string{"1 = 1"}, []any{}
+	add := func(condition string, values ...any) { // $ stands for each of the values
+		places := make([]string, len(values))
+		for i, v := range values {
+			args = append(args, v)
+			places[i] = fmt.Sprintf("$%d", len(args))
+		}
+		where = append(where, strings.Replace(condition, "$", strings.Join(places, ", "), 1))
+	}
+	if !q.From.IsZero() {
+		add("at >= $", q.From.UnixMilli())
+	}
+	if !q.To.IsZero() {
+		add("at < $", q.To.UnixMilli())
+	}
+	if len(q.Namespaces) > 0 {
+		add("namespace IN ($)", anys(q.Namespaces)...)
+	}
+	if len(q.Strategies) > 0 {
+		add("strategy IN ($)", anys(q.Strategies)...)
+	}
+	if q.UID != "" {
+		add("uid = $", q.UID)
+	}
+	if kind, owner, ok := strings.Cut(q.Owner, "/"); ok {
+		add("owner_kind = $", kind)
+		add("owner = $", owner)
+	} else if q.Owner != "" {
+		return []ledger.Record{}, nil
+	}
+	snapshot := "NULL"
+	if q.Snapshots {
+		snapshot = "snapshot"
+	}
+	out := []ledger.Record{}
+	err := d.read(ctx, func(r *reading) error {
+		return r.each(func(rows *sql.Rows) error {
+			record, err := scanRecord(rows)
+			out = append(out, record)
+			return err
+		}, fmt.Sprintf("SELECT id, at, namespace, owner_kind, owner, uid, strategy, record, %s, crc FROM records "+
+			"WHERE %s ORDER BY at DESC, id LIMIT %d",
+			snapshot, strings.Join(where, " AND "), q.Rows()), args...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading decisions: %w", err)
+	}
+	return out, nil
+}
+
+func anys(texts []string) (all []any) {
+	for _, text := range texts {
+		all = append(all, text)
+	}
+	return all
+}
+
+func scanRecord(rows *sql.Rows) (record ledger.Record, err error) {
+	var id, namespace, ownerKind, owner, uid, strategy string
+	var at, crc int64
+	var data, snapshot []byte
+	if err := rows.Scan(&id, &at, &namespace, &ownerKind, &owner, &uid, &strategy, &data, &snapshot, &crc); err != nil {
+		return record, err
+	}
+	if crc != rowCRC(id, at, namespace, ownerKind, owner, uid, strategy, data) {
+		return record, fmt.Errorf("%w: record %q", ledger.ErrDamaged, id)
+	}
+	if err := json.Unmarshal(data, &record); err != nil {
+		return record, fmt.Errorf("record %q: %w", id, err)
+	}
+	if snapshot != nil {
+		if record.Snapshot, err = openBlob(snapshot, at); err != nil {
+			return record, fmt.Errorf("the snapshot of record %q: %w", id, err)
+		}
+	}
+	return record, nil
+}

@@ -1,0 +1,222 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// sumWindows adds up windows.
+func (r *reading) sumWindows(t *table) error {
+	where, err := r.windowsOf(t)
+	if err != nil || where == "" {
+		return err
+	}
+	parts, err := r.slices(where)
+	if err != nil {
+		return err
+	}
+	s := &scan{t: t, consumers: map[int64]*ledger.Consumer{}}
+	for _, part := range parts {
+		held, err := r.windows(fmt.Sprintf("%s AND start >= %d AND start <= %d", where, part[0], part[1]))
+		if err == nil {
+			err = s.add(held)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// windowsAtOnce is how many windows are in memory, about 20 MB.
+const windowsAtOnce = 2000
+
+// slices cuts windows by their beginnings into pieces of about as many. It fails if they are too many.
+func (r *reading) slices(where string) (out [][2]int64, err error) {
+	n, all := 0, 0
+	err = r.each(func(rows *sql.Rows) error {
+		var start int64
+		var count int
+		if err := rows.Scan(&start, &count); err != nil {
+			return err
+		}
+		if all += count; all > mostWindows {
+			return fmt.Errorf("%w: %w: more than %d windows of nodes: ask for less time, for some nodes, or without "+
+				"pods and windows", ledger.ErrQuery, ledger.ErrTooLarge, mostWindows)
+		}
+		if n == 0 || n+count > windowsAtOnce {
+			out, n = append(out, [2]int64{start, start}), 0
+		}
+		out[len(out)-1][1] = start
+		n += count
+		return nil
+	}, fmt.Sprintf("SELECT start, COUNT(*) FROM (SELECT start FROM windows WHERE %s ORDER BY start LIMIT %d) AS w "+
+		"GROUP BY start ORDER BY start", where, mostWindows+1))
+	if err != nil {
+		return nil, fmt.Errorf("looking for windows: %w", err)
+	}
+	return out, nil
+}
+
+func (r *reading) windows(where string) (held []*window, err error) {
+	err = r.each(func(rows *sql.Rows) error {
+		_, _, w, err := scanWindow(rows)
+		held = append(held, w)
+		return err
+	}, selectWindows+" WHERE "+where+" ORDER BY start, node")
+	if err != nil {
+		return nil, fmt.Errorf("reading windows: %w", err)
+	}
+	return held, nil
+}
+
+// windowsOf says which windows a query needs; "": none.
+func (r *reading) windowsOf(t *table) (where string, err error) {
+	where = fmt.Sprintf("start >= %d AND start < %d", t.plan.From.Unix(), t.plan.To.Unix())
+	if len(t.q.Nodes) == 0 {
+		return where, nil
+	}
+	nodes, err := r.nodeIDs(t.q.Nodes)
+	if err != nil {
+		return "", err
+	}
+	needed := slices.Collect(maps.Values(nodes))
+	// What is taken from a host stands in the windows of its guests.
+	for _, host := range t.q.Nodes {
+		guests, err := r.numbers("SELECT DISTINCT node FROM node_days WHERE start >= $1 AND start < $2 AND host = $3",
+			floorTo(t.plan.From.Unix(), aDay), t.plan.To.Unix(), host)
+		if err != nil {
+			return "", fmt.Errorf("looking for the guests of %s: %w", host, err)
+		}
+		needed = append(needed, guests...)
+	}
+	slices.Sort(needed)
+	needed = slices.Compact(needed)
+	if len(needed) == 0 {
+		return "", nil
+	}
+	return where + " AND node IN (" + ids(needed) + ")", nil
+}
+
+// A scan adds windows to a table.
+type scan struct {
+	t         *table
+	consumers map[int64]*ledger.Consumer // those seen so far: their keys and names
+}
+
+func (s *scan) add(held []*window) error {
+	if err := s.name(held); err != nil {
+		return err
+	}
+	for _, w := range held {
+		if err := s.addWindow(w); err != nil {
+			return err
+		}
+	}
+	return s.t.r.ctx.Err()
+}
+
+func (s *scan) addWindow(w *window) error {
+	t := s.t
+	t.begin(w.Start)
+	if t.plan.Nodes { // windows of nodes as a whole
+		for _, b := range w.Bases {
+			s.part(w, 0, b.Account).add(&ledger.Amount{Unmeasured: b.Unmeasured}, w.First, w.Last)
+		}
+	}
+	for i := range w.Postings {
+		p := &w.Postings[i]
+		a, err := t.r.account(p.Account)
+		if err != nil {
+			return err
+		}
+		first, last := w.First, w.Last
+		if a.Kind == ledger.Transfer {
+			counts, err := t.r.counts(a, w.Start)
+			if err != nil {
+				return err
+			}
+			if !counts {
+				continue
+			}
+			first, last = 0, 0
+		}
+		s.part(w, p.Consumer, p.Account).add(&p.Amount, first, last)
+	}
+	return t.err
+}
+
+// part returns where what a consumer used belongs. Consumer 0 is the node as a whole.
+func (s *scan) part(w *window, consumer, account int64) *part {
+	t := s.t
+	m := memo{account: account}
+	if t.nodes {
+		m.node = w.Node
+	}
+	if t.pods {
+		m.consumer = consumer
+	}
+	return t.part(m, func() (*groupValues, bool, error) {
+		a, err := t.r.account(account)
+		if err != nil {
+			return nil, false, err
+		}
+		v := &groupValues{account: a}
+		if t.pods && consumer != 0 {
+			if s.consumers[consumer] == nil {
+				return nil, false, fmt.Errorf("%w: consumer %d is not there", ledger.ErrDamaged, consumer)
+			}
+			v.consumer = *s.consumers[consumer]
+		}
+		if t.nodes {
+			v.node = a.Host
+			if a.Kind != ledger.Transfer {
+				if v.node, err = t.r.node(w.Node); err != nil {
+					return nil, false, err
+				}
+			}
+		}
+		return v, t.q.Selects(a) && t.selectsNode(v.node) && t.q.SelectsPod(&v.consumer), nil
+	})
+}
+
+// name reads the names of the consumers of windows, if they are asked for.
+func (s *scan) name(held []*window) error {
+	if !s.t.pods {
+		return nil
+	}
+	missing := map[int64]bool{}
+	for _, w := range held {
+		for i := range w.Postings {
+			if id := w.Postings[i].Consumer; s.consumers[id] == nil {
+				missing[id] = true
+			}
+		}
+	}
+	if len(s.consumers)+len(missing) > mostNamed {
+		return fmt.Errorf("%w: %w: more than %d consumers: ask for less time, or for some namespaces or nodes",
+			ledger.ErrQuery, ledger.ErrTooLarge, mostNamed)
+	}
+	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(missing)), listed) {
+		err := s.t.r.each(func(rows *sql.Rows) error {
+			var id, node, crc int64
+			c := new(ledger.Consumer)
+			if err := rows.Scan(&id, &node, &c.Key, &c.Pod, &c.Account.Namespace, &crc); err != nil {
+				return err
+			}
+			if crc != rowCRC(node, c.Key, c.Pod, c.Account.Namespace) {
+				return fmt.Errorf("%w: the row of consumer %d", ledger.ErrDamaged, id)
+			}
+			s.consumers[id] = c
+			return nil
+		}, "SELECT id, node, key, pod, namespace, crc FROM consumers WHERE id IN ("+ids(chunk)+")")
+		if err != nil {
+			return fmt.Errorf("reading consumers: %w", err)
+		}
+	}
+	return nil
+}

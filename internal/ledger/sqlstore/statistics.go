@@ -1,0 +1,50 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// Statistics counts what is in the store.
+func (d *DB) Statistics(ctx context.Context) (ledger.Statistics, error) {
+	s, err := d.Gauges(ctx)
+	if err != nil {
+		return s, err
+	}
+	err = d.read(ctx, func(r *reading) error {
+		var oldest, unsent sql.NullInt64
+		// A newer program may have been here: the version is the store's, not ours.
+		err := r.tx.QueryRowContext(ctx, `SELECT (SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'schema'),
+			(SELECT MIN(start) FROM journal), (SELECT COUNT(*) FROM windows), (SELECT COUNT(*) FROM accounts),
+			(SELECT COUNT(*) FROM consumers), (SELECT COUNT(*) FROM records),
+			(SELECT at FROM outbox ORDER BY id LIMIT 1)`).Scan(&s.Schema, &oldest, &s.Windows, &s.Accounts,
+			&s.Consumers, &s.Records, &unsent)
+		if oldest.Valid {
+			s.Oldest = time.UnixMilli(oldest.Int64).UTC()
+		}
+		if unsent.Valid {
+			s.Unsent = time.Unix(unsent.Int64, 0).UTC()
+		}
+		return err
+	})
+	if err != nil {
+		return ledger.Statistics{}, fmt.Errorf("counting what is in the ledger: %w", err)
+	}
+	return s, nil
+}
+
+// Gauges implements [ledger.Store].
+func (d *DB) Gauges(ctx context.Context) (g ledger.Statistics, err error) {
+	err = d.reads.QueryRowContext(ctx, "SELECT COUNT(*) FROM journal").Scan(&g.Journal)
+	if err == nil {
+		g.Bytes, err = d.dialect.Bytes(ctx, d.reads)
+	}
+	if err != nil {
+		return ledger.Statistics{}, fmt.Errorf("looking how full the ledger is: %w", err)
+	}
+	return g, nil
+}

@@ -1,0 +1,225 @@
+package sqlstore
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unique"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// A table adds up rows of an answer.
+type table struct {
+	r      *reading
+	q      *ledger.Query
+	plan   ledger.Plan
+	byHour bool
+	byTime bool
+	nodes  bool // nodes are asked for
+	pods   bool // pods are
+
+	now    int64 // beginning of what is added
+	groups map[string]*group
+	known  map[memo]*part // nil: it is not asked for
+	err    error
+}
+
+// A group is a row that is being added up.
+type group struct {
+	key   []string
+	parts []*part
+}
+
+// A part is what a group holds by one signal and in one currency.
+type part struct {
+	signal, currency string
+	sum              ledger.Amount
+	tooLarge         bool
+	first, last      int64
+}
+
+// A memo is what decides on the group.
+type memo struct {
+	account, consumer, node int64
+	at                      unique.Handle[place]
+	transfer                bool
+}
+
+func newTable(r *reading, q *ledger.Query, plan ledger.Plan) *table {
+	t := &table{r: r, q: q, plan: plan, groups: map[string]*group{}, known: map[memo]*part{}, byHour: byHour(q)}
+	t.byTime = t.byHour || slices.Contains(q.GroupBy, ledger.ByDay) || slices.Contains(q.GroupBy, ledger.ByWindow)
+	t.nodes = len(q.Nodes) > 0 || slices.Contains(q.GroupBy, ledger.ByNode)
+	t.pods = len(q.Pods) > 0 || slices.Contains(q.GroupBy, ledger.ByPod) || slices.Contains(q.GroupBy, ledger.ByUID)
+	return t
+}
+
+// begin says when what is added next was used.
+func (t *table) begin(at int64) {
+	if t.byTime && at != t.now {
+		clear(t.known)
+	}
+	t.now = at
+}
+
+// groupValues are all that a key may tell.
+type groupValues struct {
+	account  *ledger.Account
+	node     string
+	consumer ledger.Consumer // its key, and its name, which may have come later than its energy
+}
+
+func (t *table) key(v *groupValues) []string {
+	out := make([]string, len(t.q.GroupBy))
+	for i, by := range t.q.GroupBy {
+		switch by {
+		case ledger.ByNode:
+			out[i] = v.node
+		case ledger.ByPod:
+			out[i] = v.consumer.PodName()
+		case ledger.ByUID:
+			out[i] = v.consumer.UID()
+		case ledger.ByWindow:
+			out[i] = stamp(floorTo(t.now, windowSeconds))
+		case ledger.ByHour:
+			out[i] = stamp(floorTo(t.now, anHour))
+		case ledger.ByDay:
+			out[i] = stamp(floorTo(t.now, aDay))
+		default:
+			out[i] = t.q.Key(v.account, by)
+		}
+	}
+	return out
+}
+
+// part returns the part that something is added to; nil: it is not asked for.
+func (t *table) part(m memo, find func() (*groupValues, bool, error)) *part {
+	if found, ok := t.known[m]; ok {
+		return found
+	}
+	t.known[m] = nil
+	v, asked, err := find()
+	if err != nil || !asked {
+		t.fail(err)
+		return nil
+	}
+	key := t.key(v)
+	id := strings.Join(key, "\x00")
+	g := t.groups[id]
+	if g == nil {
+		if len(t.groups) >= mostRows {
+			t.fail(fmt.Errorf("%w: %w: more than %d rows: group by less, or ask for less", ledger.ErrQuery,
+				ledger.ErrTooLarge, mostRows))
+			return nil
+		}
+		g = &group{key: key}
+		t.groups[id] = g
+	}
+	i := slices.IndexFunc(g.parts, func(p *part) bool {
+		return p.signal == v.account.Signal && p.currency == v.account.Currency
+	})
+	if i < 0 {
+		i = len(g.parts)
+		g.parts = append(g.parts, &part{
+			signal: v.account.Signal, currency: v.account.Currency, first: math.MaxInt64, last: math.MinInt64,
+		})
+	}
+	t.known[m] = g.parts[i]
+	return g.parts[i]
+}
+
+func (t *table) fail(err error) {
+	if t.err == nil {
+		t.err = err
+	}
+}
+
+// ofAccount returns where the sums of an account belong. What is transferred belongs to the host.
+func (t *table) ofAccount(row *sumRow, transfer bool) *part {
+	return t.part(memo{account: row.id, transfer: transfer}, func() (*groupValues, bool, error) {
+		a, err := t.r.account(row.id)
+		if err != nil {
+			return nil, false, err
+		}
+		v := &groupValues{account: a}
+		if transfer {
+			v.node = a.Host
+		}
+		return v, t.q.Selects(a) && t.selectsNode(v.node), nil
+	})
+}
+
+// ofNode returns where the sums of a node belong.
+func (t *table) ofNode(row *sumRow) *part {
+	m := memo{at: row.at}
+	if t.nodes {
+		m.node = row.id
+	}
+	return t.part(m, func() (v *groupValues, selected bool, err error) {
+		at := row.at.Value()
+		v = &groupValues{account: &ledger.Account{
+			Site: at.site, Signal: at.signal, Currency: at.currency, Host: at.host,
+		}}
+		if t.nodes {
+			v.node, err = t.r.node(row.id)
+		}
+		return v, t.q.Selects(v.account) && t.selectsNode(v.node), err
+	})
+}
+
+func (t *table) selectsNode(name string) bool {
+	return len(t.q.Nodes) == 0 || slices.Contains(t.q.Nodes, name)
+}
+
+// add adds an amount. What is transferred has no first and last.
+func (p *part) add(a *ledger.Amount, first, last int64) {
+	if p == nil {
+		return
+	}
+	if !p.sum.Saturate(a) {
+		p.tooLarge = true
+	}
+	if first != 0 || last != 0 {
+		p.first, p.last = min(p.first, first), max(p.last, last)
+	}
+}
+
+// row returns the group's sums. Those of energy, emissions and money that are more than can be told are an error;
+// times stay at what can be.
+func (g *group) row() (ledger.Row, error) {
+	rows := make([]ledger.Row, len(g.parts))
+	for i, p := range g.parts {
+		if p.tooLarge {
+			return ledger.Row{}, ledger.ErrSum
+		}
+		r := &rows[i]
+		r.Amount = p.sum
+		r.Emit(p.signal, p.sum.Carbon)
+		r.Charge(p.currency, p.sum.Cost)
+		if p.first <= p.last {
+			r.First, r.Last = time.Unix(p.first, 0).UTC(), time.Unix(p.last, 0).UTC()
+		}
+	}
+	sum := ledger.Row{Key: g.key}
+	err := sum.IncludeAll(rows)
+	return sum, err
+}
+
+// rows returns the rows of the answer, sorted, and their total.
+func (t *table) rows() (rows []ledger.Row, total ledger.Row, err error) {
+	rows = make([]ledger.Row, 0, len(t.groups))
+	for _, g := range t.groups {
+		r, err := g.row()
+		if err != nil {
+			return nil, total, err
+		}
+		if !r.Empty() {
+			rows = append(rows, r)
+		}
+	}
+	slices.SortFunc(rows, func(a, b ledger.Row) int { return slices.Compare(a.Key, b.Key) })
+	err = total.IncludeAll(rows)
+	return rows, total, err
+}

@@ -1,0 +1,154 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// told is what meta and spans hold of the time that a node's agent has told of. In meta, under told/NODE, are since
+// and dropped.
+type told struct {
+	since   int64 // when the node came to be, in Unix seconds
+	dropped int64 // nanoseconds of spans that are not kept any more
+	spans   int64 // nanoseconds of those that are
+}
+
+const (
+	unknownBacklog = 7 * 24 * time.Hour
+
+	toldKey  = "told/"
+	toldText = "%d %d"
+	seenKey  = "seen/"
+	seenText = "%d %d %d %d" // as [ledger.Seen]
+	seenOf   = "SELECT value FROM meta WHERE key = $1"
+	toldOf   = "SELECT COALESCE((SELECT value FROM meta WHERE key = $1), ''), " + lengths +
+		" FROM spans WHERE node = $2"
+	lengths = "COALESCE(CAST(SUM(last - first) AS BIGINT), 0)" // of spans
+)
+
+func (t *told) meta(node string) (key, value string) {
+	return toldKey + node, fmt.Sprintf(toldText, t.since, t.dropped)
+}
+
+// read takes what [toldOf] has found. In a store of before, meta says nothing of a node: it came to be when it
+// must have if it has told of all the time since, and some time before, of which it may tell yet.
+func (t *told) read(node, meta string, now time.Time) error {
+	if meta == "" {
+		t.since = now.Unix()
+		if t.spans > 0 {
+			t.since = now.Add(-time.Duration(t.spans) - unknownBacklog).Unix()
+		}
+		return nil
+	}
+	if _, err := fmt.Sscanf(meta, toldText, &t.since, &t.dropped); err != nil {
+		return fmt.Errorf("%w: how much time node %s has told of", ledger.ErrDamaged, node)
+	}
+	return nil
+}
+
+// Told implements [ledger.Store].
+func (d *DB) Told(ctx context.Context, node string) (ledger.Told, error) {
+	var t told
+	var meta string
+	err := d.reads.QueryRowContext(ctx, toldOf, toldKey+node, node).Scan(&meta, &t.spans)
+	if err == nil {
+		err = t.read(node, meta, d.now())
+	}
+	switch {
+	case err != nil:
+		return ledger.Told{}, fmt.Errorf("reading how much time a node has told of: %w", err)
+	case meta == "" && t.spans == 0:
+		return ledger.Told{}, nil
+	}
+	all := ledger.Told{Time: time.Duration(t.spans + t.dropped), Since: time.Unix(t.since, 0)}
+	switch err = d.reads.QueryRowContext(ctx, seenOf, seenKey+node).Scan(&meta); {
+	case errors.Is(err, sql.ErrNoRows):
+		return all, nil
+	case err != nil:
+		return ledger.Told{}, fmt.Errorf("reading what a node has: %w", err)
+	}
+	all.Seen, err = readSeen(node, meta)
+	return all, err
+}
+
+// readSeen reads what stands in meta under seen/NODE.
+func readSeen(node, meta string) (s ledger.Seen, err error) {
+	if _, err := fmt.Sscanf(meta, seenText, &s.Made, &s.Cores, &s.GPUs, &s.Bytes); err != nil {
+		return s, fmt.Errorf("%w: what node %s has", ledger.ErrDamaged, node)
+	}
+	return s, nil
+}
+
+// sees adds to what is known of a node. Another controller may have written more of it than this one knew.
+func (b *booker) sees(ctx context.Context, node string, news *ledger.Seen) error {
+	var meta string
+	found, err := b.s.one(ctx, seenOf, []any{seenKey + node}, &meta)
+	if err != nil {
+		return err
+	}
+	s := *news
+	if found {
+		if s, err = readSeen(node, meta); err != nil {
+			return err
+		}
+		s = s.Add(*news)
+	}
+	return b.s.setMeta(ctx, seenKey+node, fmt.Sprintf(seenText, s.Made, s.Cores, s.GPUs, s.Bytes))
+}
+
+func (s *session) told(ctx context.Context, node string, now time.Time) (t told, err error) {
+	var meta string
+	if _, err = s.one(ctx, toldOf, []any{toldKey + node, node}, &meta, &t.spans); err != nil {
+		return t, err
+	}
+	return t, t.read(node, meta, now)
+}
+
+// hears writes down when a node came to be, before the time of its first booking is.
+func (b *booker) hears(ctx context.Context, booking *ledger.Booking) error {
+	node := booking.Batch.Stream.Node
+	t, err := b.s.told(ctx, node, booking.Received)
+	if err != nil {
+		return err
+	}
+	t.since = min(t.since, booking.CameToBe().Unix())
+	key, value := t.meta(node)
+	return b.s.insert(ctx, "meta", []string{"key", "value"}, [][]any{{key, value}}, "ON CONFLICT (key) DO NOTHING")
+}
+
+// spans drops what is known of the time of boots, when nothing more can come of them; how long it was is kept.
+func (k *keeper) spans(before int64) error {
+	const old = ` FROM spans WHERE seen < $1 AND EXISTS (SELECT 1 FROM spans AS other
+		WHERE other.node = spans.node AND other.boot <> spans.boot AND other.seen > spans.seen)`
+	return k.update(func(ctx context.Context, s *session) error {
+		lost := map[string]int64{}
+		err := s.each(ctx, func(rows *sql.Rows) error {
+			var node string
+			var length int64
+			err := rows.Scan(&node, &length)
+			lost[node] = length
+			return err
+		}, "SELECT node, "+lengths+old+" GROUP BY node", before)
+		if err != nil {
+			return err
+		}
+		for node, length := range lost {
+			t, err := s.told(ctx, node, k.d.now())
+			if err != nil {
+				return err
+			}
+			t.dropped += length
+			key, value := t.meta(node)
+			if err := s.setMeta(ctx, key, value); err != nil {
+				return err
+			}
+		}
+		_, err = s.exec(ctx, "DELETE"+old, before)
+		return err
+	})
+}

@@ -1,0 +1,155 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// transfers returns what is taken from hosts on a day, by hour and account, as far as it counts: as something was
+// booked for the host in that hour. Where hours are no longer kept, sums of the day hold only what counts: see Keep.
+func (r *reading) transfers(day int64) (*block, error) {
+	late := day < r.hoursFrom
+	b, err := r.cached(blockKey{start: day, late: late}, func(b *block) error {
+		if late {
+			return r.load(b, sumsOf(false, true), fmt.Sprintf("start = %d AND account IN (%s)", day, transferAccounts))
+		}
+		t, err := r.transferred(day)
+		if err != nil {
+			return err
+		}
+		b.hosts = t.hosts
+		for i := range t.all {
+			if t.counts(&t.all[i], false) {
+				b.rows = append(b.rows, t.all[i])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading what was transferred on %s: %w", stamp(day), err)
+	}
+	return b, nil
+}
+
+// A transferred is all that guests told of a day, by hour, whether it counts or not.
+type transferred struct {
+	all   []sumRow
+	host  map[int64]string // of accounts
+	hosts map[string]hours // that are booked
+}
+
+// counts reports whether a row counts; late: where hosts' hours are no longer known.
+func (t *transferred) counts(row *sumRow, late bool) bool {
+	host := t.host[row.id]
+	return t.hosts[host].has(row.start) || late && t.hosts[host]>>dayBit&1 != 0
+}
+
+func (r *reading) transferred(day int64) (*transferred, error) {
+	where := fmt.Sprintf("start IN (%s) AND account IN (SELECT account FROM account_days WHERE start = %d AND "+
+		"account IN (%s))", ids(hoursOf(day)), day, transferAccounts)
+	if r.mostTransferred > 0 {
+		where += fmt.Sprintf(" LIMIT %d", r.mostTransferred+1)
+	}
+	all := &block{}
+	if err := r.load(all, sumsOf(false, false), where); err != nil {
+		return nil, err
+	}
+	if r.mostTransferred > 0 && len(all.rows) > r.mostTransferred {
+		return nil, fmt.Errorf("%w: %w: virtual machines took more than %d sums from their hosts on %s: ask for "+
+			"times without that day", ledger.ErrQuery, ledger.ErrTooLarge, r.mostTransferred, stamp(day))
+	}
+	t := &transferred{all: all.rows, host: map[int64]string{}}
+	names := map[string]bool{}
+	for i := range all.rows {
+		a, err := r.account(all.rows[i].id)
+		if err != nil {
+			return nil, err
+		}
+		t.host[all.rows[i].id] = a.Host
+		names[a.Host] = true
+	}
+	var err error
+	t.hosts, err = r.hosts(day, slices.Sorted(maps.Keys(names)))
+	return t, err
+}
+
+func hoursOf(day int64) (all []int64) {
+	for hour := day; hour < day+aDay; hour += anHour {
+		all = append(all, hour)
+	}
+	return all
+}
+
+// hosts returns when something is booked for hosts on a day. Machines that name each other as their hosts are none on
+// that day: too much energy is seen and looked into, energy that is nowhere is not.
+func (r *reading) hosts(day int64, names []string) (map[string]hours, error) {
+	booked := map[string]hours{}
+	byName, err := r.nodeIDs(names)
+	if err != nil || len(byName) == 0 {
+		return booked, err
+	}
+	above, err := r.above(day)
+	if err != nil {
+		return nil, err
+	}
+	name := map[int64]string{}
+	for host, id := range byName {
+		if !circles(above, host, host, map[string]bool{}) {
+			name[id] = host
+		}
+	}
+	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(name)), listed) {
+		err := r.each(func(rows *sql.Rows) error {
+			var bit, node int64
+			err := rows.Scan(&bit, &node)
+			booked[name[node]] |= 1 << bit
+			return err
+		}, fmt.Sprintf(`SELECT (start - %[1]d) / %[2]d, node FROM node_hours WHERE start IN (%[3]s) AND node IN (%[4]s)
+			UNION SELECT %[5]d, node FROM node_days WHERE start = %[1]d AND node IN (%[4]s)`,
+			day, anHour, ids(hoursOf(day)), ids(chunk), dayBit))
+		if err != nil {
+			return nil, err
+		}
+	}
+	return booked, nil
+}
+
+// above returns the hosts that nodes named on a day.
+func (r *reading) above(day int64) (map[string][]string, error) {
+	above := map[string][]string{}
+	err := r.each(func(rows *sql.Rows) error {
+		var id, crc int64
+		var node, host string
+		err := rows.Scan(&id, &host, &node, &crc)
+		if err == nil && crc != rowCRC(node) {
+			err = fmt.Errorf("%w: the row of node %d", ledger.ErrDamaged, id)
+		}
+		above[node] = append(above[node], host)
+		return err
+	}, `SELECT DISTINCT node_days.node, node_days.host, COALESCE(nodes.name, ''), COALESCE(nodes.crc, -1)
+		FROM node_days LEFT JOIN nodes ON nodes.id = node_days.node
+		WHERE node_days.start = $1 AND node_days.host <> ''`, day)
+	return above, err
+}
+
+// circles reports whether a way up from a node leads to a target.
+func circles(above map[string][]string, from, target string, seen map[string]bool) bool {
+	return slices.ContainsFunc(above[from], func(host string) bool {
+		before := seen[host]
+		seen[host] = true
+		return host == target || !before && circles(above, host, target, seen)
+	})
+}
+
+// counts reports whether what an account transfers in a window counts.
+func (r *reading) counts(a *ledger.Account, at int64) (bool, error) {
+	b, err := r.transfers(floorTo(at, aDay))
+	if err != nil {
+		return false, err
+	}
+	return b.hosts[a.Host].has(at), nil
+}

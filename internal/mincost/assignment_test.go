@@ -1,0 +1,181 @@
+package mincost_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/kubenergy/kubenergy/internal/mincost"
+)
+
+// drawMatrix draws a matrix of any shape with missing edges and many equal costs.
+func drawMatrix(t *rapid.T, most int) mincost.Matrix {
+	m := mincost.NewMatrix(rapid.IntRange(0, most).Draw(t, "rows"), rapid.IntRange(0, most).Draw(t, "cols"))
+	span := rapid.SampledFrom([]int64{1, 3, 1000, mincost.MaxCost}).Draw(t, "span")
+	share := rapid.Float64Range(0, 1).Draw(t, "share")
+	for i := range m.Cost {
+		if rapid.Float64Range(0, 1).Draw(t, "exists") <= share {
+			m.Cost[i] = rapid.Int64Range(-span, span).Draw(t, "cost")
+		}
+	}
+	return m
+}
+
+// best tries every matching: greatest size first, then least cost.
+func best(m mincost.Matrix, row int, used []bool) (size int, cost int64) {
+	if row == m.Rows {
+		return 0, 0
+	}
+	size, cost = best(m, row+1, used)
+	for col := range m.Cols {
+		c := m.Cost[row*m.Cols+col]
+		if used[col] || c == mincost.Missing {
+			continue
+		}
+		used[col] = true
+		n, rest := best(m, row+1, used)
+		used[col] = false
+		if n+1 > size || n+1 == size && rest+c < cost {
+			size, cost = n+1, rest+c
+		}
+	}
+	return size, cost
+}
+
+func assign(t rapid.TB, m mincost.Matrix) *mincost.Assignment {
+	t.Helper()
+	a, err := mincost.Assign(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Certify(m); err != nil {
+		t.Fatalf("%v\n%+v\n%+v", err, m, a)
+	}
+	return a
+}
+
+func TestAssignIsOptimal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawMatrix(t, 6)
+		a := assign(t, m)
+		size, cost := best(m, 0, make([]bool, m.Cols))
+		if a.Size != size || a.Total != cost {
+			t.Fatalf("%d edges at %d, best are %d at %d: %+v", a.Size, a.Total, size, cost, m)
+		}
+	})
+}
+
+// Seven by seven, full: the largest that brute force still does.
+func TestAssignSevenBySeven(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	for range 40 {
+		m := mincost.NewMatrix(7, 7)
+		for i := range m.Cost {
+			if random.IntN(5) > 0 {
+				m.Cost[i] = random.Int64N(41) - 20
+			}
+		}
+		a := assign(t, m)
+		if size, cost := best(m, 0, make([]bool, 7)); a.Size != size || a.Total != cost {
+			t.Fatalf("%d edges at %d, best are %d at %d", a.Size, a.Total, size, cost)
+		}
+	}
+}
+
+// Large ones cannot be tried out, but their certificates can be checked; and what depends on no order does not.
+func TestAssignLarge(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, shape := range [][2]int{{100, 50}, {50, 100}, {120, 120}, {1, 300}, {300, 1}} {
+		m := mincost.NewMatrix(shape[0], shape[1])
+		for i := range m.Cost {
+			if random.IntN(3) > 0 {
+				m.Cost[i] = random.Int64N(2*mincost.MaxCost) - mincost.MaxCost
+			}
+		}
+		a := assign(t, m)
+		turned := mincost.NewMatrix(m.Cols, m.Rows)
+		for row := range m.Rows {
+			for col := range m.Cols {
+				turned.Set(m.Cols-1-col, m.Rows-1-row, m.Cost[row*m.Cols+col])
+			}
+		}
+		if b := assign(t, turned); a.Size != b.Size || a.Total != b.Total {
+			t.Errorf("%v: %d edges at %d, turned %d at %d", shape, a.Size, a.Total, b.Size, b.Total)
+		}
+	}
+}
+
+func TestCertifyRefuses(t *testing.T) {
+	m := mincost.NewMatrix(2, 2)
+	m.Set(0, 0, 1)
+	m.Set(0, 1, 2)
+	m.Set(1, 0, 1)
+	a := assign(t, m)
+	if !slices.Equal(a.Cols, []int{1, 0}) || a.Total != 3 {
+		t.Fatalf("%+v", a)
+	}
+	for name, spoil := range map[string]func(a *mincost.Assignment, m *mincost.Matrix){
+		"an edge less":        func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0] = -1 },
+		"a column twice":      func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0] = 0 },
+		"no such column":      func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[1] = 2 },
+		"no edge":             func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0], a.Cols[1] = 0, 1 },
+		"another cost":        func(_ *mincost.Assignment, m *mincost.Matrix) { m.Set(0, 1, 1) },
+		"a cheaper edge":      func(_ *mincost.Assignment, m *mincost.Matrix) { m.Set(1, 1, -2) },
+		"another total":       func(a *mincost.Assignment, _ *mincost.Matrix) { a.Total-- },
+		"a matrix of another": func(_ *mincost.Assignment, m *mincost.Matrix) { *m = mincost.NewMatrix(3, 2) },
+	} {
+		other := m
+		other.Cost = slices.Clone(m.Cost)
+		spoilt := *assign(t, m)
+		spoil(&spoilt, &other)
+		if err := spoilt.Certify(other); err == nil {
+			t.Errorf("%s: certified", name)
+		}
+	}
+}
+
+func TestAssignRefuses(t *testing.T) {
+	over := mincost.NewMatrix(1, 1)
+	over.Set(0, 0, mincost.MaxCost+1)
+	for _, m := range []mincost.Matrix{
+		over, {Rows: 1, Cols: 2, Cost: make([]int64, 3)}, {Rows: -1, Cols: -1, Cost: make([]int64, 1)},
+	} {
+		if _, err := mincost.Assign(m); err == nil {
+			t.Errorf("%+v was solved", m)
+		}
+	}
+}
+
+func BenchmarkAssign(b *testing.B) {
+	for _, shape := range [][2]int{{100, 50}, {100, 1000}, {300, 300}} {
+		random := rand.New(rand.NewPCG(3, 4))
+		m := mincost.NewMatrix(shape[0], shape[1])
+		for i := range m.Cost {
+			m.Cost[i] = random.Int64N(1 << 30)
+		}
+		b.Run(fmt.Sprint(shape[0], "x", shape[1]), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := mincost.Assign(m); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func ExampleAssign() {
+	m := mincost.NewMatrix(2, 3)
+	m.Set(0, 0, 4)
+	m.Set(0, 1, 1)
+	m.Set(1, 1, 2)
+	m.Set(1, 2, 7)
+	a, err := mincost.Assign(m)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(a.Cols, a.Total)
+	// Output: [0 1] 6
+}

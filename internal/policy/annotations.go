@@ -1,0 +1,238 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// Marks are what the annotations of one object say, ours and those that stand for ours: its terms, and what no other
+// level can say.
+type Marks struct {
+	Terms
+
+	FinishBy       time.Time // zero: none
+	RunNow         bool
+	Skip           bool
+	ReleasedBefore bool
+	PUE            float64 // 0: not said
+	Performance    float64
+	HasPerformance bool
+
+	BudgetKWh  float64             // that the workload has for itself; 0: none
+	BudgetDeed v1alpha1.BudgetDeed // what happens when it is used up; "": not said
+
+	Gardener bool // a mark of Compute Gardener asks for a hold: what that system does by default is expected
+}
+
+// annotation is one that people may write on a pod, on a Job or on its pod template.
+type annotation struct {
+	key       string
+	alias     string                             // of another system, which stands for it; "": there is none
+	translate func(value string) (string, error) // from the form of the alias; nil: it has ours
+	holds     bool                               // the alias asks for a hold
+	marks     bool                               // either makes a pod ours
+	sets      term                               // that the annotation sets, if it sets one
+	read      func(m *Marks, value string) error
+}
+
+// annotations are all that people may write.
+var annotations = slices.Concat(budgetAnnotations, []annotation{
+	{
+		key: v1alpha1.AnnotationAllowedDelay, alias: gardener + "max-scheduling-delay", holds: true, marks: true,
+		sets: termDelay, // also 0: "not at all"
+		read: keep(readDuration, func(m *Marks) *time.Duration { return &m.AllowedDelay }),
+	},
+	{key: v1alpha1.AnnotationFinishBy, read: keep(readTime, func(m *Marks) *time.Time { return &m.FinishBy })},
+	{
+		key: v1alpha1.AnnotationExpectedDuration, alias: gardener + "estimated-runtime-hours", translate: hours,
+		sets: termDuration,
+		read: keep(positive(readDuration), func(m *Marks) *time.Duration { return &m.ExpectedDuration }),
+	},
+	{key: v1alpha1.AnnotationRunNow, read: keep(readBool, func(m *Marks) *bool { return &m.RunNow })},
+	{
+		key: v1alpha1.AnnotationSkip, alias: gardener + "skip",
+		read: keep(readBool, func(m *Marks) *bool { return &m.Skip }),
+	},
+	// Not parsed: that we wrote it is what counts, and a forged one asks for less than run-now.
+	{key: v1alpha1.AnnotationReleasedAt, read: func(m *Marks, _ string) error {
+		m.ReleasedBefore = true
+		return nil
+	}},
+	{
+		key: v1alpha1.AnnotationCarbonThreshold, alias: gardener + "carbon-intensity-threshold", holds: true,
+		marks: true, sets: termCarbon,
+		read: keep(positive(between[grid.Intensity](0, maxIntensity)),
+			func(m *Marks) *grid.Intensity { return &m.Limits.Carbon }),
+	},
+	{
+		key: v1alpha1.AnnotationCarbonPercentile, marks: true, sets: termPercentile,
+		read: func(m *Marks, value string) error {
+			v, err := readNumber(value, 1, 99)
+			m.Limits.Percentile = v / 100
+			return err
+		},
+	},
+	{
+		key: v1alpha1.AnnotationPriceThreshold, alias: gardener + "price-threshold", holds: true, marks: true,
+		sets: termPrice,
+		read: func(m *Marks, value string) error {
+			v, err := readNumber(value, -maxPrice, maxPrice)
+			m.Limits.Price, m.Limits.HasPrice = grid.Price(v), true
+			return err
+		},
+	},
+	{
+		key: v1alpha1.AnnotationCarbonCounts, alias: gardener + "carbon-enabled", holds: true, marks: true,
+		sets: termCarbonCounts, read: keep(readNot, func(m *Marks) *bool { return &m.Limits.NoCarbon }),
+	},
+	{key: v1alpha1.AnnotationStrategy, marks: true, sets: termStrategy, read: func(m *Marks, value string) error {
+		if len(value) > maxValue {
+			return errors.New("no strategy has so long a name")
+		}
+		var both bool
+		if m.Where, _, both = strings.Cut(value, "+"); both {
+			m.When, m.said = sched.When(value), m.said|termRule
+		}
+		_, err := sched.New(value)
+		return err
+	}},
+	{
+		key: v1alpha1.AnnotationMaxPower, alias: gardener + "max-power-watts", marks: true, sets: termMaxPower,
+		read: keep(between[energy.Watts](1, 1e6), func(m *Marks) *energy.Watts { return &m.MaxPower }),
+	},
+	{
+		key: v1alpha1.AnnotationMinEfficiency, alias: gardener + "min-efficiency", marks: true,
+		read: func(m *Marks, value string) (err error) {
+			if m.MinEfficiency, err = readNumber(value, 0, 1e6); m.MinEfficiency > 0 {
+				m.said |= termMinEfficiency
+			}
+			return err
+		},
+	},
+	{
+		key: v1alpha1.AnnotationGPUWorkloadType, alias: gardener + "gpu-workload-type", sets: termGPUClass,
+		read: keep(readGPUClass, func(m *Marks) *string { return &m.GPUClass }),
+	},
+	{
+		key: v1alpha1.AnnotationPUE, alias: gardener + "pue",
+		read: keep(between[float64](1, maxPUE), func(m *Marks) *float64 { return &m.PUE }),
+	},
+	{
+		// the hybrid scheduler's
+		key: v1alpha1.AnnotationPerformanceWeight, alias: "scheduler.policy/performance-weight",
+		read: func(m *Marks, value string) (err error) {
+			m.Performance, err = readNumber(value, 0, 1)
+			m.HasPerformance = true
+			return err
+		},
+	},
+})
+
+func readGPUClass(value string) (string, error) {
+	classes := []string{"inference", "training", "rendering", "generic"}
+	if !slices.Contains(classes, value) {
+		return "", fmt.Errorf("want one of %s", strings.Join(classes, ", "))
+	}
+	return value, nil
+}
+
+// in finds the annotation, or the alias that stands for it.
+func (a *annotation) in(m map[string]string) (key, value string, ok bool) {
+	if value, ok = m[a.key]; ok {
+		return a.key, value, true
+	}
+	if a.alias != "" {
+		value, ok = m[a.alias]
+	}
+	return a.alias, value, ok
+}
+
+// ReadMarks reads annotations. Where several maps have a key, the first one wins: those of a Job come before those of
+// its pod template. Within a map, our own key comes before those of other systems. On any value that makes no sense the
+// error names the annotation, and the Marks are empty.
+func ReadMarks(from ...map[string]string) (Marks, error) {
+	if !slices.ContainsFunc(from, func(a map[string]string) bool { return len(a) > 0 }) {
+		return Marks{}, nil // as for most pods of a cluster, at no cost
+	}
+	m := new(Marks)
+	if err := m.read(annotations, from); err != nil {
+		return Marks{}, err
+	}
+	m.setRule()
+	return *m, nil
+}
+
+func (m *Marks) read(all []annotation, from []map[string]string) error {
+	var errs []error
+	for i := range all {
+		for _, a := range from {
+			key, value, ok := all[i].in(a)
+			if !ok {
+				continue
+			}
+			if err := m.readOne(&all[i], key, value); err != nil {
+				errs = append(errs, fmt.Errorf("annotation %s is %s: %w", key, excerpt(value), err))
+			}
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Marks) readOne(a *annotation, key, value string) (err error) {
+	if key != a.key {
+		m.Gardener = m.Gardener || a.holds
+		if a.translate != nil {
+			if value, err = a.translate(value); err != nil {
+				return err
+			}
+		}
+	}
+	m.said |= a.sets
+	return a.read(m, value)
+}
+
+// marked reports whether the pod itself asks us to deal with it. Its annotations may still turn out to be nonsense.
+// It is asked about every pod of the cluster, most of which have annotations of others only.
+func marked(pod *v1.Pod) bool {
+	for key := range pod.Annotations {
+		if (strings.HasPrefix(key, v1alpha1.Prefix) || strings.HasPrefix(key, gardener)) && marking[key] {
+			return true
+		}
+	}
+	return false
+}
+
+// marking are the keys that make a pod ours; known are those of our own that people or we ourselves write, and those of
+// other systems that we read.
+var marking, known = indexKeys()
+
+func indexKeys() (marking, known map[string]bool) {
+	marking, known = map[string]bool{}, map[string]bool{
+		GardenerBudgetExceeded: true, GardenerBudgetExceededBy: true,
+		v1alpha1.AnnotationBudgetExceeded: true, v1alpha1.AnnotationBudgetExceededBy: true,
+		v1alpha1.AnnotationBudgetActions: true, v1alpha1.AnnotationBudgetSuspendedTill: true,
+		v1alpha1.AnnotationBudgetReleased: true, v1alpha1.AnnotationHeldUntil: true,
+		v1alpha1.AnnotationHeldReason: true, v1alpha1.AnnotationLatestStart: true,
+		v1alpha1.AnnotationSubmittedBy: true, v1alpha1.AnnotationLabRunSeconds: true,
+		v1alpha1.AnnotationLabPorts: true, v1alpha1.AnnotationBackend: true, v1alpha1.AnnotationRunsOn: true,
+		v1alpha1.AnnotationNextStep: true, v1alpha1.AnnotationMoved: true,
+	}
+	for _, a := range annotations {
+		known[a.key], known[a.alias] = true, true
+		if a.marks {
+			marking[a.key], marking[a.alias] = true, true
+		}
+	}
+	return marking, known
+}

@@ -1,0 +1,227 @@
+package policy
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+// What KubEnergy also writes when a budget in Compute Gardener's words is used up.
+const (
+	// `"true"`, an annotation or a label: the budget is used up
+	GardenerBudgetExceeded = gardener + "energy-budget-exceeded"
+	// kWh: by how much
+	GardenerBudgetExceededBy = gardener + "energy-budget-exceeded-by"
+)
+
+// TeamOf returns the team that these labels of a pod name; [Rules.TeamOf] says whether it is charged.
+func TeamOf(labels map[string]string) string {
+	return cmp.Or(labels[v1alpha1.LabelTeam], labels[v1alpha1.LabelPartOf])
+}
+
+// OwnBudget stands for a budget that a Job has for itself. No object can have this name.
+const OwnBudget = "Own"
+
+// BudgetLabel is how a budget is called in a label, whose values are shorter than names.
+func BudgetLabel(name string) string {
+	const longest, kept = 63, 50
+	if len(name) <= longest {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return strings.TrimRight(name[:kept], "-.") + "-" + hex.EncodeToString(sum[:4])
+}
+
+// ownDeeds are what a budget of one workload can ask for, as Compute Gardener calls it.
+var ownDeeds = map[string]v1alpha1.BudgetDeed{
+	"log": v1alpha1.DeedLog, "notify": v1alpha1.DeedNotify, "annotate": v1alpha1.DeedAnnotate,
+	"label": v1alpha1.DeedLabel,
+	"event": v1alpha1.DeedEvent, "suspend": v1alpha1.DeedSuspend,
+}
+
+// maxBudget is more than a country uses in a day.
+const maxBudget = 1e9 // kWh
+
+// budgetAnnotations give a workload a budget of its own.
+var budgetAnnotations = []annotation{
+	{
+		key: v1alpha1.AnnotationBudgetKWh, alias: gardener + "energy-budget-kwh",
+		read: keep(positive(between[float64](0, maxBudget)), func(m *Marks) *float64 { return &m.BudgetKWh }),
+	},
+	{
+		key: v1alpha1.AnnotationBudgetAction, alias: gardener + "energy-budget-action",
+		read: keep(readDeed, func(m *Marks) *v1alpha1.BudgetDeed { return &m.BudgetDeed }),
+	},
+}
+
+func readDeed(value string) (v1alpha1.BudgetDeed, error) {
+	deed, ok := ownDeeds[value]
+	switch {
+	case value == "hold":
+		return "", errors.New("new work is held by an EnergyBudget; want suspend, or one of those that only tell")
+	case !ok:
+		return "", fmt.Errorf("want one of %s", strings.Join(slices.Sorted(maps.Keys(ownDeeds)), ", "))
+	}
+	return deed, nil
+}
+
+// Allowance is the energy that one workload may use over its lifetime.
+type Allowance struct {
+	KWh      float64
+	Deed     v1alpha1.BudgetDeed
+	Gardener bool // it was said in the words of Compute Gardener, whose keys are then written too
+}
+
+// ReadAllowance returns what annotations say of a workload's own budget: those of the Job before those of its pods.
+// What the namespace says comes last; nil: nothing. ok is false if none of them gives a budget.
+func ReadAllowance(n *NamespaceMarks, workloadType string,
+	from ...map[string]string,
+) (a Allowance, ok bool, err error) {
+	if n != nil && gardenerNamespace(n.Labels) {
+		byType := gardenerKeys(n.Annotations)
+		from = append(slices.Clone(from), byType[workloadType], byType[""])
+	}
+	var m Marks
+	if err := m.read(budgetAnnotations, from); err != nil || m.BudgetKWh == 0 {
+		return Allowance{}, false, err
+	}
+	a = Allowance{KWh: m.BudgetKWh, Deed: cmp.Or(m.BudgetDeed, v1alpha1.DeedLog)}
+	for _, m := range from {
+		if key, _, found := budgetAnnotations[0].in(m); found {
+			a.Gardener = key != v1alpha1.AnnotationBudgetKWh
+			break
+		}
+	}
+	return a, true, nil
+}
+
+// MayHaveAllowance reports, at the price of two look-ups, whether annotations speak of a budget.
+func MayHaveAllowance(annotations map[string]string) bool {
+	_, _, ok := budgetAnnotations[0].in(annotations)
+	return ok
+}
+
+// Owners are charged for the energy of a workload. The ledger has the same names.
+type Owners struct {
+	Owner  string // kind/name
+	Parent string // what made it, as a CronJob; "": nothing did
+	Team   string
+}
+
+// JobOwners returns the owners of a Job's pods.
+func JobOwners(j *batchv1.Job) Owners {
+	o := Owners{Owner: "Job/" + j.Name, Team: TeamOf(j.Spec.Template.Labels)}
+	if c := metav1.GetControllerOfNoCopy(j); c != nil {
+		o.Parent = c.Kind + "/" + c.Name
+	}
+	return o
+}
+
+// PodOwners returns which owners a pod's energy is charged to, as far as the pod itself says so: a
+// ReplicaSet's name is that of its Deployment and a hash.
+func PodOwners(p *v1.Pod) Owners {
+	kind, name := OwnerOf(p)
+	return Owners{Owner: kind + "/" + name, Team: TeamOf(p.Labels)}
+}
+
+// InScope reports whether a budget counts what is charged to these.
+func (o *Owners) InScope(s *v1alpha1.BudgetScope) bool {
+	return (len(s.Owners) == 0 || slices.Contains(s.Owners, o.Owner) ||
+		o.Parent != "" && slices.Contains(s.Owners, o.Parent)) &&
+		(len(s.Teams) == 0 || slices.Contains(s.Teams, o.Team))
+}
+
+// NotSuspended reports why a running Job must not be suspended by a budget; "" if it may be. It is the list of what
+// is never held.
+func NotSuspended(j *batchv1.Job) string {
+	if j.Spec.Suspend != nil && *j.Spec.Suspend {
+		return "it is suspended"
+	}
+	if Ended(j) {
+		return "it has ended"
+	}
+	why, _ := NeverHeldJob(j)
+	return why
+}
+
+// Ended reports whether a Job is complete or has failed.
+func Ended(j *batchv1.Job) bool {
+	return slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == v1.ConditionTrue
+	})
+}
+
+// closing is a budget that is used up and holds new work.
+type closing struct {
+	name  string
+	scope v1alpha1.BudgetScope
+	until time.Time // endOfTime: for good
+	asOf  time.Time // when that was known
+}
+
+// budgetBelief is for how long a budget's status counts: when the controller is dead, no work is held for what it last
+// said.
+const budgetBelief = 6 * time.Minute
+
+// BudgetClosed returns the end of the longest time for which budgets that are used up keep new work of these owners
+// from starting, and the name of that budget.
+func (r *Rules) BudgetClosed(now time.Time, namespace string, o Owners) (until time.Time, budget string, closed bool) {
+	for i := range r.closings[namespace] {
+		c := &r.closings[namespace][i]
+		if now.Sub(c.asOf).Abs() <= budgetBelief && c.until.After(now) && c.until.After(until) && o.InScope(&c.scope) {
+			until, budget, closed = c.until, c.name, true
+		}
+	}
+	return until, budget, closed
+}
+
+// endOfTime is later than any latest start.
+var endOfTime = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Closes reports whether a budget's status says that new work has to wait. Most say nothing of the kind.
+func Closes(b *v1alpha1.EnergyBudget) bool {
+	s := &b.Status
+	holds := slices.ContainsFunc(b.Spec.Actions, func(a v1alpha1.BudgetAction) bool {
+		return a.Do == v1alpha1.DeedHoldNewWork
+	})
+	return s.ClosedUntil != nil && s.AsOf != nil && holds && s.ObservedGeneration == b.Generation &&
+		b.DeletionTimestamp == nil
+}
+
+func closings(budgets []*v1alpha1.EnergyBudget) map[string][]closing {
+	all := map[string][]closing{}
+	for _, b := range budgets {
+		if !Closes(b) {
+			continue
+		}
+		until := grid.Earlier(b.Status.ClosedUntil.Time, endOfTime)
+		all[b.Namespace] = append(all[b.Namespace], closing{b.Name, b.Spec.Scope, until, b.Status.AsOf.Time})
+	}
+	return all
+}
+
+// GivesAllowance reports whether a namespace gives each workload a budget, in the words of Compute Gardener.
+func (n *NamespaceMarks) GivesAllowance() bool {
+	if !gardenerNamespace(n.Labels) {
+		return false
+	}
+	for key := range n.Annotations {
+		if strings.HasPrefix(key, gardener) && strings.HasSuffix(key, "policy-energy-budget-kwh") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,274 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// A Finding is something that a user wrote and that is not, or not quite, obeyed. Events, kubenergy explain and
+// kubenergy doctor show it.
+type Finding struct {
+	Said string // what stands there, and what comes of it
+	Mend string // what to write instead; "": that depends
+}
+
+func (f Finding) String() string {
+	if f.Mend == "" {
+		return f.Said
+	}
+	return f.Said + ": " + f.Mend
+}
+
+// What our keys are written on.
+const (
+	onWork       = "pods and Jobs"
+	onNamespaces = "namespaces"
+	onNodes      = "nodes"
+)
+
+// labelsOf are our labels, and those of Compute Gardener, by what they are written on.
+var labelsOf = map[string][]string{
+	onWork: {
+		v1alpha1.LabelHeld, v1alpha1.LabelWorkloadType, v1alpha1.LabelWorkloadClass, v1alpha1.LabelTeam,
+		v1alpha1.LabelInterruptible, v1alpha1.LabelBudgetSuspended, v1alpha1.AnnotationBudgetExceeded,
+		gardenerWorkloadType, GardenerBudgetExceeded,
+	},
+	onNamespaces: {v1alpha1.LabelMode, v1alpha1.LabelTeam, gardenerPolicies},
+	onNodes:      {v1alpha1.LabelPowerProfile, v1alpha1.LabelSite},
+}
+
+// FindKeys returns a finding for each key of our prefix, or of Compute Gardener's, that has no effect on a pod, a Job
+// or a template of pods: those that there are not, labels that are annotations, and the other way round.
+func FindKeys(labels map[string]string, annotations ...map[string]string) (all []Finding) {
+	for _, key := range ours(annotations...) {
+		all = append(all, findKey("annotation", key, onWork)...)
+	}
+	for _, key := range ours(labels) {
+		all = append(all, findKey("label", key, onWork)...)
+	}
+	if value, said := labels[v1alpha1.LabelInterruptible]; said && value != "true" && value != "false" {
+		all = append(all, Finding{
+			fmt.Sprintf("label %s is %s, and has no effect", v1alpha1.LabelInterruptible, excerpt(value)),
+			"want true or false",
+		})
+	}
+	return all
+}
+
+// FindAbove returns a finding for each key of ours on an object of a kind, as a CronJob, that has an effect only on the
+// template in it. What stands there as well is left out. path is where the template has its metadata.
+func FindAbove(kind, path string, o, template metav1.Object) (all []Finding) {
+	find := func(what string, on, below map[string]string) {
+		for _, key := range ours(on) {
+			if _, both := below[key]; both {
+				continue
+			}
+			f := Finding{what + " " + key + " of a " + kind + " has no effect", "write it in " + path}
+			if found := findKey(what, key, onWork); len(found) > 0 {
+				f.Mend = found[0].Mend
+			}
+			all = append(all, f)
+		}
+	}
+	find("annotation", o.GetAnnotations(), template.GetAnnotations())
+	find("label", o.GetLabels(), template.GetLabels())
+	return all
+}
+
+// findKey returns a finding if a key has no effect as it stands: what is "label" or "annotation".
+func findKey(what, key, on string) []Finding {
+	holder, said := holderOf(key, on), what+" "+key
+	if on == onNamespaces {
+		said += " of a namespace"
+	}
+	mend := "there is none of that name" + sched.DidYouMean(key, allKeys())
+	switch {
+	case what == "label" && holder == on, what == "annotation" && known[key] && on == onWork:
+		return nil
+	case holder != "":
+		mend = "it is a label of " + holder
+	case known[key] && on == onNamespaces:
+		mend = "it is an annotation of " + onWork + "; an EnergyPolicy says what holds in a namespace"
+	case known[key]:
+		mend = "it is an annotation"
+	}
+	return []Finding{{said + " has no effect", mend}}
+}
+
+// allKeys are all that have an effect somewhere.
+func allKeys() []string {
+	return slices.Concat(slices.Collect(maps.Keys(known)), labelsOf[onWork], labelsOf[onNamespaces], labelsOf[onNodes])
+}
+
+// Mentions reports whether an object, or a Job's template, has a key of ours or of Compute Gardener.
+func Mentions(o metav1.Object) bool {
+	if job, ok := o.(*batchv1.Job); ok && len(ours(job.Spec.Template.Annotations)) > 0 {
+		return true
+	}
+	return len(ours(o.GetLabels(), o.GetAnnotations())) > 0
+}
+
+// ours returns the keys of our prefix and of Compute Gardener's, in order.
+func ours(from ...map[string]string) (keys []string) {
+	for _, m := range from {
+		for key := range m {
+			if strings.HasPrefix(key, v1alpha1.Prefix) || strings.HasPrefix(key, gardener) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// holderOf says on what a label of ours is written, on this if it may be; "": it is none.
+func holderOf(key, on string) string {
+	for _, on := range [...]string{on, onWork, onNamespaces, onNodes} {
+		if slices.Contains(labelsOf[on], key) {
+			return on
+		}
+	}
+	return ""
+}
+
+// FindNamespace returns what a namespace's labels and annotations say to us in vain.
+func FindNamespace(o metav1.Object) (all []Finding) {
+	labels := o.GetLabels()
+	if mode := labels[v1alpha1.LabelMode]; mode != "" && ModeOf(labels) == "" {
+		var names []string
+		for _, m := range modes {
+			names = append(names, string(m))
+		}
+		all = append(all, Finding{
+			fmt.Sprintf("label %s is %s, which is no mode", v1alpha1.LabelMode, excerpt(mode)),
+			"want one of " + strings.Join(names, ", ") + sched.DidYouMean(mode, names),
+		})
+	}
+	for _, key := range ours(labels) {
+		all = append(all, findKey("label", key, onNamespaces)...)
+	}
+	for _, key := range ours(o.GetAnnotations()) {
+		found := findKey("annotation", key, onNamespaces)
+		if _, name, ok := gardenerKey(key); ok && gardenerNamespace(labels) {
+			if as := findKey("annotation", gardener+name, onWork); len(as) > 0 {
+				found[0].Mend = as[0].Mend
+			} else {
+				found = nil
+			}
+		} else if ok {
+			found[0].Mend = "also label the namespace " + gardenerPolicies + "=enabled"
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
+// Find returns what the marks of a workload say in vain under these rules. now is when it is looked at.
+func (r *Rules) Find(now time.Time, w *Work) []Finding {
+	job, s := r.Settle(w)
+	return append(r.findDelay(now, w, &job, &s), r.findRule(w, &s)...)
+}
+
+// findDelay tells of delays and finishes that do not count.
+func (r *Rules) findDelay(now time.Time, w *Work, job *sched.Job, s *Settings) (all []Finding) {
+	m := &w.Marks
+	if m.said&termDelay != 0 && s.MaxDelay > 0 && m.AllowedDelay > s.MaxDelay {
+		all = append(all, Finding{Said: fmt.Sprintf("%s is %v: no more than %v is allowed here (maxDelay)",
+			v1alpha1.AnnotationAllowedDelay, m.AllowedDelay, s.MaxDelay)})
+	}
+	if m.said&termDelay != 0 && m.AllowedDelay > 0 && r.of(w.Namespace).never {
+		all = append(all, Finding{Said: v1alpha1.AnnotationAllowedDelay +
+			" has no effect: nothing is held here, since maxDelay is 0"})
+	}
+	switch why := NoTime(now, job); {
+	case m.FinishBy.IsZero():
+	case why != "":
+		all = append(all, Finding{Said: why})
+	case s.AllowedDelay <= 0:
+		all = append(all, Finding{
+			v1alpha1.AnnotationFinishBy + " alone holds nothing", "also say " + v1alpha1.AnnotationAllowedDelay,
+		})
+	}
+	return all
+}
+
+// findRule tells of strategies and thresholds that do nothing where they stand.
+func (r *Rules) findRule(w *Work, s *Settings) (all []Finding) {
+	m := &w.Marks
+	if strategy := strategies()[s.Strategy()]; strategy != nil && strategy.Interrupts() && m.said&termRule != 0 {
+		all = append(all, Finding{Said: "strategy " + s.Strategy() +
+			" suspends what runs in simulations alone: here it starts once, and runs to its end"})
+	}
+	limits := m.said & (termCarbon | termPercentile | termPrice)
+	if limits != 0 && s.When != "threshold" {
+		all = append(all, Finding{
+			"thresholds have no effect with the strategy " + s.Strategy(), "leave the + away, or say +threshold",
+		})
+	}
+	if m.said&(termPrice|termCarbonCounts) != 0 && (m.Limits.HasPrice || m.Limits.NoCarbon) && !r.priced() {
+		all = append(all, Finding{
+			"no grid zone has prices: a price threshold, and price alone, hold nothing", "give a GridZone prices",
+		})
+	}
+	return all
+}
+
+// NoTime says why the deadline of a job's finish leaves it no time to wait; "": it leaves some, or there is none.
+func NoTime(now time.Time, job *sched.Job) string {
+	text := v1alpha1.AnnotationFinishBy + " " + job.FinishBy.UTC().Format(time.RFC3339)
+	switch {
+	case job.FinishBy.IsZero() || job.FinishBy.Add(-job.Duration).After(now):
+		return ""
+	case !job.FinishBy.After(now):
+		return text + " is past: started at once"
+	}
+	return fmt.Sprintf("%s leaves no time to wait: started at once, since it runs for %v", text, job.Duration)
+}
+
+// FindOwner returns a finding if a workload asks to wait and is never held, because its owner decides when it runs.
+func FindOwner(o metav1.Object, w *Work) []Finding {
+	owner := metav1.GetControllerOfNoCopy(o)
+	if owner == nil || owner.Kind == "Job" || !w.mayWait() { // what stands on the pods of a Job was read with the Job
+		return nil
+	}
+	why, never := NeverHeld(o)
+	if !never {
+		return nil
+	}
+	return []Finding{{"its annotations ask to wait, and it is never held", why}}
+}
+
+// FindPolicy returns a finding for each allowed delay of a namespace's policy that is cut.
+func (r *Rules) FindPolicy(namespace string) (all []Finding) {
+	p, most := r.policies[namespace], r.of(namespace).maxDelay
+	if p == nil {
+		return nil
+	}
+	check := func(field string, d *metav1.Duration) {
+		if d != nil && most > 0 && d.Duration > most {
+			all = append(all, Finding{
+				fmt.Sprintf("%s is %v: it is cut to %v", field, d.Duration, most),
+				"set maxDelay, for the namespace or the cluster",
+			})
+		}
+	}
+	check("allowedDelay", p.Spec.AllowedDelay)
+	for _, t := range slices.Sorted(maps.Keys(p.Spec.WorkloadTypes)) {
+		check("workloadTypes."+t+".allowedDelay", p.Spec.WorkloadTypes[t].AllowedDelay)
+	}
+	return all
+}
+
+// priced reports whether any site has prices.
+func (r *Rules) priced() bool {
+	return slices.ContainsFunc(r.sites, func(site *sched.Site) bool { return site.Price.Series != nil })
+}

@@ -1,0 +1,376 @@
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// strategies are all that there are, by their full names.
+var strategies = sync.OnceValue(func() map[string]*sched.Greedy {
+	wheres, whens := sched.Names()
+	all := make(map[string]*sched.Greedy, len(wheres)*len(whens))
+	for _, where := range wheres {
+		for _, when := range whens {
+			name := where + "+" + when
+			if strategy, err := sched.New(name); err == nil {
+				all[name] = strategy
+			}
+		}
+	}
+	return all
+})
+
+// NamespaceMarks is what a namespace says of itself.
+type NamespaceMarks struct {
+	Name                string
+	Labels, Annotations map[string]string
+}
+
+// Rules say who may wait for what in a cluster. They never change. The zero Rules are those that are built in.
+type Rules struct {
+	policies   map[string]*v1alpha1.EnergyPolicy // those that count, by namespace
+	namespaces map[string]*namespaceRules        // of namespaces that say something
+	elsewhere  *namespaceRules                   // of all others
+	closings   map[string][]closing              // budgets that hold new work, by namespace
+	sites      []*sched.Site                     // whose signals count for holds
+	classes    map[string]bool                   // of benchmarks
+	teams      map[string]string                 // by namespace, of those whose label names one
+	claimed    map[string]bool                   // teams that a namespace's label names
+}
+
+// Sources are what Rules are made of.
+type Sources struct {
+	Defaults   Defaults
+	Policies   []*v1alpha1.EnergyPolicy // of any name and validity: what cannot be used is left out
+	Namespaces []NamespaceMarks
+	Budgets    []*v1alpha1.EnergyBudget // those that are used up keep new work from starting
+	Sites      []*sched.Site            // whose signals count for holds
+	Classes    map[string]bool          // of benchmarks
+}
+
+// Rules returns the rules that follow from everything.
+func (c *Sources) Rules() Rules {
+	book := &ruleBook{defaults: c.Defaults, policies: map[string]*v1alpha1.EnergyPolicy{}}
+	for _, p := range c.Policies {
+		if p.Name == v1alpha1.PolicyName && ReadPolicy(p) == nil {
+			book.policies[p.Namespace] = p
+		}
+	}
+	r := Rules{
+		policies: book.policies, elsewhere: book.of("", nil, nil),
+		namespaces: make(map[string]*namespaceRules, len(c.Namespaces)+len(book.policies)),
+		closings:   closings(c.Budgets), sites: c.Sites, classes: c.Classes,
+		teams: map[string]string{}, claimed: map[string]bool{},
+	}
+	// Namespaces that say the same have the same rules: of ten thousand that have opted in, most have nothing but the
+	// label.
+	type words struct {
+		marks  string // of the namespace, printed
+		policy *v1alpha1.EnergyPolicy
+	}
+	shared := map[words]*namespaceRules{}
+	for i := range c.Namespaces {
+		n, ok := c.Namespaces[i].ours()
+		if team := n.Labels[v1alpha1.LabelTeam]; team != "" {
+			r.teams[n.Name], r.claimed[team] = team, true
+			delete(n.Labels, v1alpha1.LabelTeam) // no rule
+			ok = len(n.Labels) > 0
+		}
+		if !ok {
+			continue
+		}
+		said := words{fmt.Sprintf("%q %q", n.Labels, n.Annotations), book.policies[n.Name]} // maps print sorted
+		if shared[said] == nil {
+			// what makes no sense there counts as not written; the policy's conditions say so
+			own, _ := ReadNamespace(&n)
+			shared[said] = book.of(n.Name, &n, own)
+		}
+		r.namespaces[n.Name] = shared[said]
+	}
+	for namespace := range book.policies {
+		if r.namespaces[namespace] == nil {
+			r.namespaces[namespace] = book.of(namespace, nil, nil)
+		}
+	}
+	return r
+}
+
+// of returns the rules of a namespace; those of the cluster if it says nothing itself.
+func (r *Rules) of(namespace string) *namespaceRules {
+	if rules, ok := r.namespaces[namespace]; ok {
+		return rules
+	}
+	return cmp.Or(r.elsewhere, builtIn())
+}
+
+// TeamOf returns the team that is charged with what runs in a namespace under a team's label of its own, as [TeamOf]
+// reads it. Users write the labels of pods, administrators those of namespaces: a namespace's kubenergy.io/team
+// decides, and no other namespace can charge that team.
+func (r *Rules) TeamOf(namespace, own string) string {
+	if team := r.teams[namespace]; team != "" {
+		return team
+	}
+	if r.claimed[own] {
+		return ""
+	}
+	return own
+}
+
+// Policies returns the EnergyPolicies that count, by namespace. Read only.
+func (r *Rules) Policies() map[string]*v1alpha1.EnergyPolicy { return r.policies }
+
+// Mode returns the mode that holds in a namespace, and whether it has opted in.
+func (r *Rules) Mode(namespace string) (mode v1alpha1.Mode, optedIn bool) {
+	rules := r.of(namespace)
+	return rules.mode, rules.optedIn
+}
+
+// Delays reports whether a Job of a namespace that says nothing of itself may wait there.
+func (r *Rules) Delays(namespace string) bool {
+	rules := r.of(namespace)
+	s := rules.settings(typeBatch, "")
+	s.limitDelay(rules, true)
+	return rules.optedIn && s.AllowedDelay > 0
+}
+
+// Concerns reports, at the price of a few map lookups, whether a pod may be ours: it is marked, its namespace has
+// opted in, or its scheduler's users expect it.
+func (r *Rules) Concerns(pod *v1.Pod) bool {
+	if rules, ok := r.namespaces[pod.Namespace]; ok && rules.optedIn {
+		return true
+	}
+	return pod.Spec.SchedulerName == GardenerSchedulerName || pod.Spec.SchedulerName == HybridSchedulerName ||
+		marked(pod)
+}
+
+// MarksOfNamespace returns what a namespace says to us, and nothing else that stands on it. ok is false if that is
+// nothing.
+func MarksOfNamespace(n *v1.Namespace) (marks NamespaceMarks, ok bool) {
+	return (&NamespaceMarks{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations}).ours()
+}
+
+// ours returns n without what others say.
+func (n *NamespaceMarks) ours() (marks NamespaceMarks, ok bool) {
+	marks = NamespaceMarks{Name: n.Name, Labels: map[string]string{}}
+	for _, key := range [...]string{v1alpha1.LabelMode, v1alpha1.LabelTeam} {
+		if value := n.Labels[key]; value != "" {
+			marks.Labels[key] = value
+		}
+	}
+	if gardenerNamespace(n.Labels) {
+		marks.Labels[gardenerPolicies] = n.Labels[gardenerPolicies]
+		marks.Annotations = maps.Clone(n.Annotations)
+		maps.DeleteFunc(marks.Annotations, func(key, _ string) bool { return !strings.HasPrefix(key, gardener) })
+		return marks, true
+	}
+	return marks, ModeOf(n.Labels) != "" || marks.Labels[v1alpha1.LabelTeam] != ""
+}
+
+// namespaceRules are what holds in a namespace.
+type namespaceRules struct {
+	mode     v1alpha1.Mode
+	modeFrom string
+	optedIn  bool
+	maxDelay time.Duration // 0: no limit
+	maxFrom  string
+	never    bool // a limit of 0: nothing is held
+
+	base Settings // built in
+	// Layers by workload type, the lowest first: those of the cluster, then that of a scheduler's name, then those of
+	// the namespace.
+	cluster, own map[string][]layer
+	schedulers   map[string]layer
+	// ready are the settings that the layers give, by workload type and scheduler name.
+	ready map[[2]string]Settings
+}
+
+// layer is what one level says.
+type layer struct {
+	from string
+	Terms
+}
+
+// settings returns what holds for a workload type and a scheduler name, before the workload itself has spoken.
+func (r *namespaceRules) settings(workloadType, scheduler string) Settings {
+	if s, ok := r.ready[[2]string{workloadType, scheduler}]; ok {
+		return s
+	}
+	return r.ready[[2]string{workloadType}]
+}
+
+func (r *namespaceRules) layers(workloadType, scheduler string) []layer {
+	layers := slices.Clone(r.cluster[workloadType])
+	if l, known := r.schedulers[scheduler]; known {
+		layers = append(layers, l)
+	}
+	return append(layers, r.own[workloadType]...)
+}
+
+// settle computes the settings that schedulers ask for again and again.
+func (r *namespaceRules) settle() {
+	r.ready = map[[2]string]Settings{}
+	for _, t := range workloadTypes {
+		for _, scheduler := range append(slices.Collect(maps.Keys(r.schedulers)), "") {
+			s := r.base
+			s.MaxDelay = r.maxDelay
+			for _, l := range r.layers(t, scheduler) {
+				s.apply(&l.Terms)
+			}
+			r.ready[[2]string{t, scheduler}] = s
+		}
+	}
+}
+
+// ReadPolicy reports what is wrong with an EnergyPolicy beyond what its schema says.
+func ReadPolicy(p *v1alpha1.EnergyPolicy) error {
+	var errs []error
+	check := func(field string, d *metav1.Duration) {
+		if d != nil && (d.Duration < 0 || d.Duration > longest) {
+			errs = append(errs, fmt.Errorf("%s is %v: want 0 to %v", field, d.Duration, longest))
+		}
+	}
+	check("maxDelay", p.Spec.MaxDelay)
+	check("allowedDelay", p.Spec.AllowedDelay)
+	check("expectedDuration", p.Spec.ExpectedDuration)
+	for _, t := range slices.Sorted(maps.Keys(p.Spec.WorkloadTypes)) {
+		says := p.Spec.WorkloadTypes[t]
+		if !slices.Contains(workloadTypes, t) {
+			errs = append(errs, fmt.Errorf("workload type %q: want one of %s", t, strings.Join(workloadTypes, ", ")))
+		}
+		check("workloadTypes."+t+".allowedDelay", says.AllowedDelay)
+		check("workloadTypes."+t+".expectedDuration", says.ExpectedDuration)
+	}
+	if p.Spec.Mode != "" && !slices.Contains(modes, p.Spec.Mode) {
+		errs = append(errs, fmt.Errorf("mode is %q: want off, shadow, advise or enforce", p.Spec.Mode))
+	}
+	return errors.Join(errs...)
+}
+
+// ReadNamespace reads the policies of Compute Gardener from a namespace, as terms for all types ("") and by type.
+func ReadNamespace(n *NamespaceMarks) (map[string]Terms, error) {
+	if !gardenerNamespace(n.Labels) {
+		return nil, nil
+	}
+	byType := map[string]Terms{}
+	var errs []error
+	for t, annotations := range gardenerKeys(n.Annotations) {
+		if t != "" && !slices.Contains(workloadTypes, t) {
+			errs = append(errs, fmt.Errorf("annotations %s%s%s…: there is no workload type %q", gardenerWorkload, t,
+				gardenerWorkloadPolicy, t))
+			continue
+		}
+		good := map[string]string{} // one value that makes no sense must not silence the others
+		for key, value := range annotations {
+			if _, err := ReadMarks(map[string]string{key: value}); err != nil {
+				errs = append(errs, err)
+			} else {
+				good[key] = value
+			}
+		}
+		marks, err := ReadMarks(good)
+		byType[t], errs = marks.Terms, append(errs, err)
+	}
+	return byType, errors.Join(errs...)
+}
+
+var modes = []v1alpha1.Mode{v1alpha1.ModeOff, v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce}
+
+// ModeOf returns the mode that a namespace's label names, or "".
+func ModeOf(labels map[string]string) v1alpha1.Mode {
+	if m := v1alpha1.Mode(labels[v1alpha1.LabelMode]); slices.Contains(modes, m) {
+		return m
+	}
+	return ""
+}
+
+// ruleBook builds the rules of all namespaces.
+type ruleBook struct {
+	defaults Defaults
+	policies map[string]*v1alpha1.EnergyPolicy // by namespace, valid ones only
+}
+
+// builtIn are the rules of every namespace in the zero Rules.
+var builtIn = sync.OnceValue(func() *namespaceRules { return new(ruleBook).of("", nil, nil) })
+
+// of returns the rules of one namespace: those of the cluster, and what the namespace adds.
+func (b *ruleBook) of(namespace string, marks *NamespaceMarks, annotated map[string]Terms) *namespaceRules {
+	r := &namespaceRules{
+		mode: cmp.Or(b.defaults.Mode, v1alpha1.ModeEnforce), modeFrom: "built in",
+		base: b.defaults.settings(), maxDelay: b.defaults.MaxDelay, maxFrom: "built in",
+		schedulers: map[string]layer{},
+	}
+	for name, terms := range b.defaults.Schedulers {
+		r.schedulers[name] = layer{"scheduler " + name, terms}
+	}
+	cluster, own := b.policies[v1alpha1.SystemNamespace], b.policies[namespace]
+	if cluster != nil {
+		r.setMode(cluster.Spec.Mode, "cluster")
+		if limit := cluster.Spec.MaxDelay; limit != nil {
+			// in place of what is built in
+			r.maxDelay, r.never, r.maxFrom = limit.Duration, limit.Duration <= 0, "cluster"
+		}
+	}
+	if namespace == v1alpha1.SystemNamespace {
+		own = nil
+	}
+	if own != nil {
+		r.optedIn = true
+		r.setMode(own.Spec.Mode, "namespace")
+		r.clamp(own.Spec.MaxDelay, "namespace")
+	}
+	if marks != nil {
+		r.optedIn = r.optedIn || gardenerNamespace(marks.Labels)
+		if mode := ModeOf(marks.Labels); mode != "" {
+			r.optedIn = true
+			r.setMode(mode, "namespace label")
+		}
+	}
+	r.cluster, r.own = layersOf(cluster, "cluster", nil), layersOf(own, "namespace", annotated)
+	r.settle()
+	return r
+}
+
+func (r *namespaceRules) setMode(mode v1alpha1.Mode, from string) {
+	if mode != "" {
+		r.mode, r.modeFrom = mode, from
+	}
+}
+
+func (r *namespaceRules) clamp(limit *metav1.Duration, from string) {
+	if limit == nil {
+		return
+	}
+	if r.never = r.never || limit.Duration <= 0; r.maxDelay == 0 || limit.Duration < r.maxDelay {
+		r.maxDelay, r.maxFrom = limit.Duration, from
+	}
+}
+
+// layersOf returns by workload type what a policy, and annotations beside it, say: for all types first.
+func layersOf(p *v1alpha1.EnergyPolicy, from string, annotated map[string]Terms) map[string][]layer {
+	all := map[string][]layer{}
+	if p == nil {
+		p = &v1alpha1.EnergyPolicy{} // sets nothing
+	}
+	for _, t := range workloadTypes {
+		says := p.Spec.WorkloadTypes[t]
+		all[t] = slices.DeleteFunc([]layer{
+			{from + " annotation", annotated[""]},
+			{from, termsOf(&p.Spec.WorkloadSettings)},
+			{from + " annotation, workload type " + t, annotated[t]},
+			{from + ", workload type " + t, termsOf(&says)},
+		}, func(l layer) bool { return l.said == 0 })
+	}
+	return all
+}

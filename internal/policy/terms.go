@@ -1,0 +1,160 @@
+package policy
+
+import (
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// Terms are what every level may set for a workload: its own annotations, an EnergyPolicy, the scheduler that it names
+// and the defaults of the cluster.
+type Terms struct {
+	said term // those that are set; the others are zero
+
+	AllowedDelay     time.Duration
+	ExpectedDuration time.Duration
+	Where, When      string // of the strategy
+	Limits           sched.Limits
+	Weights          sched.Weights
+	MinSaving        float64 // share that a hold must save
+	MinSavingPerHour float64 // share that each hour of waiting must save
+	MinSavingGrams   energy.Grams
+	MaxPower         energy.Watts // 0: any
+	MinEfficiency    float64      // 0: any
+	GPUClass         string
+}
+
+// term is a set of Terms.
+type term uint16
+
+const (
+	termDelay term = 1 << iota
+	termDuration
+	termStrategy
+	termRule
+	termCarbon
+	termPercentile
+	termPrice
+	termCarbonCounts
+	termWeights
+	termMinSaving
+	termMinSavingPerHour
+	termMinSavingGrams
+	termMaxPower
+	termMinEfficiency
+	termGPUClass
+)
+
+// entries are the terms by the names that EnergyPolicies give them, with their values for people.
+var entries = [...]struct {
+	term  term
+	name  string
+	value func(*Terms) any
+}{
+	{termDelay, "allowedDelay", func(t *Terms) any { return t.AllowedDelay }},
+	{termDuration, "expectedDuration", func(t *Terms) any { return t.ExpectedDuration }},
+	{termStrategy, "strategy", func(t *Terms) any { return t.Where }},
+	{termRule, "hold.rule", func(t *Terms) any { return t.When }},
+	{termCarbon, "hold.carbonThreshold", func(t *Terms) any { return float64(t.Limits.Carbon) }},
+	{termPercentile, "hold.carbonPercentile", func(t *Terms) any { return 100 * t.Limits.Percentile }},
+	{termPrice, "hold.priceThreshold", func(t *Terms) any { return float64(t.Limits.Price) }},
+	{termCarbonCounts, "hold.carbon", func(t *Terms) any { return !t.Limits.NoCarbon }},
+	{termWeights, "weights", func(t *Terms) any { return t.Weights }},
+	{termMinSaving, "hold.minSaving", func(t *Terms) any { return t.MinSaving }},
+	{termMinSavingPerHour, "hold.minSavingPerHour", func(t *Terms) any { return t.MinSavingPerHour }},
+	{termMinSavingGrams, "hold.minSavingGrams", func(t *Terms) any { return float64(t.MinSavingGrams) }},
+	{termMaxPower, "maxPowerWatts", func(t *Terms) any { return float64(t.MaxPower) }},
+	{termMinEfficiency, "minEfficiency", func(t *Terms) any { return t.MinEfficiency }},
+	{termGPUClass, "gpuWorkloadType", func(t *Terms) any { return t.GPUClass }},
+}
+
+// apply lets a level speak over those below it. It runs for every pod that is scheduled, and allocates nothing.
+func (t *Terms) apply(above *Terms) {
+	said := above.said
+	if said == 0 {
+		return
+	}
+	t.said |= said
+	overwrite(said&termDelay, &t.AllowedDelay, &above.AllowedDelay)
+	overwrite(said&termDuration, &t.ExpectedDuration, &above.ExpectedDuration)
+	overwrite(said&termStrategy, &t.Where, &above.Where)
+	overwrite(said&termRule, &t.When, &above.When)
+	// An absolute limit of carbon intensity replaces a relative one, and the other way round.
+	overwrite(said&(termCarbon|termPercentile), &t.Limits.Carbon, &above.Limits.Carbon)
+	overwrite(said&(termCarbon|termPercentile), &t.Limits.Percentile, &above.Limits.Percentile)
+	overwrite(said&termPrice, &t.Limits.Price, &above.Limits.Price)
+	overwrite(said&termPrice, &t.Limits.HasPrice, &above.Limits.HasPrice)
+	overwrite(said&termCarbonCounts, &t.Limits.NoCarbon, &above.Limits.NoCarbon)
+	overwrite(said&termWeights, &t.Weights, &above.Weights)
+	overwrite(said&termMinSaving, &t.MinSaving, &above.MinSaving)
+	overwrite(said&termMinSavingPerHour, &t.MinSavingPerHour, &above.MinSavingPerHour)
+	overwrite(said&termMinSavingGrams, &t.MinSavingGrams, &above.MinSavingGrams)
+	overwrite(said&termMaxPower, &t.MaxPower, &above.MaxPower)
+	overwrite(said&termMinEfficiency, &t.MinEfficiency, &above.MinEfficiency)
+	overwrite(said&termGPUClass, &t.GPUClass, &above.GPUClass)
+}
+
+func overwrite[T any](said term, to, from *T) {
+	if said != 0 {
+		*to = *from
+	}
+}
+
+// setRule finishes terms: a level that names a threshold wants it to count, unless it also names another rule.
+func (t *Terms) setRule() {
+	if t.said&termRule == 0 && t.said&(termCarbon|termPercentile|termPrice) != 0 {
+		t.When, t.said = "threshold", t.said|termRule
+	}
+}
+
+// set takes a number of an EnergyPolicy, if it is there.
+func set[T ~float64](t *Terms, which term, field *T, number *float64) {
+	if number != nil {
+		*field = T(*number)
+		t.said |= which
+	}
+}
+
+// termsOf returns what an EnergyPolicy sets.
+func termsOf(w *v1alpha1.WorkloadSettings) (t Terms) {
+	if w.AllowedDelay != nil {
+		t.AllowedDelay, t.said = w.AllowedDelay.Duration, t.said|termDelay
+	}
+	if w.ExpectedDuration != nil {
+		t.ExpectedDuration, t.said = w.ExpectedDuration.Duration, t.said|termDuration
+	}
+	if w.Weights != nil {
+		t.Weights, t.said = sched.Weights(*w.Weights), t.said|termWeights
+	}
+	if w.Strategy != "" {
+		t.Where, t.said = w.Strategy, t.said|termStrategy
+	}
+	if w.GPUWorkloadType != "" {
+		t.GPUClass, t.said = w.GPUWorkloadType, t.said|termGPUClass
+	}
+	set(&t, termMaxPower, &t.MaxPower, w.MaxPowerWatts)
+	set(&t, termMinEfficiency, &t.MinEfficiency, w.MinEfficiency)
+	h := w.Hold
+	if h == nil {
+		return t
+	}
+	set(&t, termCarbon, &t.Limits.Carbon, h.CarbonThreshold)
+	set(&t, termPercentile, &t.Limits.Percentile, h.CarbonPercentile)
+	t.Limits.Percentile /= 100
+	set(&t, termPrice, &t.Limits.Price, h.PriceThreshold)
+	t.Limits.HasPrice = h.PriceThreshold != nil
+	set(&t, termMinSaving, &t.MinSaving, h.MinSaving)
+	set(&t, termMinSavingPerHour, &t.MinSavingPerHour, h.MinSavingPerHour)
+	set(&t, termMinSavingGrams, &t.MinSavingGrams, h.MinSavingGrams)
+	if h.Carbon != nil {
+		t.Limits.NoCarbon, t.said = !*h.Carbon, t.said|termCarbonCounts
+	}
+	if h.Rule != "" {
+		t.When, t.said = strings.ToLower(h.Rule), t.said|termRule
+	}
+	t.setRule()
+	return t
+}

@@ -1,0 +1,405 @@
+package predict_test
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/predict"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+var t0 = time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC)
+
+type running struct {
+	job sched.Job
+	ran time.Duration
+}
+
+func stillRunning(all ...running) iter.Seq2[*sched.Job, time.Duration] {
+	return func(yield func(*sched.Job, time.Duration) bool) {
+		for i := range all {
+			if !yield(&all[i].job, all[i].ran) {
+				return
+			}
+		}
+	}
+}
+
+// survivalByHand is the estimate written down as it stands in the documentation, for one class.
+func survivalByHand(ended, going []time.Duration, upTo time.Duration) float64 {
+	const step, n0 = 3 * time.Minute, 5.0
+	prior := func(d time.Duration) float64 {
+		return min(1, max(0, 1-math.Log(d.Minutes())/math.Log(72*60)))
+	}
+	within := func(all []time.Duration, b int) (n float64) {
+		for _, d := range all {
+			if int(d/step) == b {
+				n++
+			}
+		}
+		return n
+	}
+	s, risk := 1.0, float64(len(ended)+len(going))
+	for b := range int(upTo / step) {
+		e, c := within(ended, b), within(going, b)
+		p, next := prior(time.Duration(b)*step), prior(time.Duration(b+1)*step)
+		s *= 1 - (e+n0*(p-next))/(risk-c/2+n0*p)
+		risk -= e + c
+	}
+	return s
+}
+
+func TestSurvival(t *testing.T) {
+	ended := []time.Duration{2 * time.Minute, 10 * time.Minute, 10 * time.Minute, time.Hour, 30 * time.Hour}
+	going := []time.Duration{0, 7 * time.Minute, 3 * time.Hour, 40 * time.Hour}
+	s := predict.NewSurvival()
+	job := sched.Job{Queue: "short"}
+	for _, d := range ended {
+		s.Ended(&job, d)
+	}
+	before := job
+	s.Expect(&before)
+	var all []running
+	for _, d := range going {
+		all = append(all, running{job, d})
+	}
+	s.Refresh(t0, stillRunning(all...))
+	s.Expect(&job)
+	for _, at := range []time.Duration{
+		3 * time.Minute, 12 * time.Minute, time.Hour, 5 * time.Hour, 39 * time.Hour, 60 * time.Hour,
+	} {
+		if got, want := job.Runtimes.Longer(at), survivalByHand(ended, going, at); math.Abs(got-want) > 1e-12 {
+			t.Errorf("a share of %v runs for longer than %v, want %v", got, at, want)
+		}
+	}
+	if job.Duration != job.Runtimes.Mean() || job.Duration < time.Hour {
+		t.Errorf("expected to run for %v", job.Duration)
+	}
+	other := sched.Job{Queue: "long"}
+	s.Expect(&other)
+	if before.Runtimes != other.Runtimes || before.Runtimes == job.Runtimes {
+		t.Error("what ended counts from the next Refresh on, and only for its own class")
+	}
+	again := sched.Job{Queue: "short"}
+	if s.Expect(&again); again.Runtimes != job.Runtimes {
+		t.Error("two jobs of a class do not share their run times")
+	}
+	s.Refresh(t0.Add(time.Hour), stillRunning())
+	s.Expect(&again)
+	if got, want := again.Runtimes.Longer(5*time.Hour),
+		survivalByHand(ended, nil, 5*time.Hour); math.Abs(got-want) > 1e-12 {
+		t.Errorf("once nothing runs, a share of %v runs for longer than 5 h, want %v", got, want)
+	}
+}
+
+// Of many jobs the estimate comes to be what they ran, whether or not some are cut off; and jobs that are cut off
+// never make it shorter.
+func TestSurvivalConverges(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	s, job := predict.NewSurvival(), sched.Job{}
+	var all []running
+	for range 4000 {
+		length, cut := time.Duration(random.ExpFloat64()*float64(4*time.Hour)),
+			time.Duration(random.ExpFloat64()*float64(24*time.Hour))
+		if length <= cut {
+			s.Ended(&job, length)
+		} else {
+			all = append(all, running{job, cut})
+		}
+	}
+	s.Refresh(t0, stillRunning(all...))
+	s.Expect(&job)
+	if got := job.Duration.Hours(); math.Abs(got-4) > 0.25 {
+		t.Errorf("jobs of 4 h on average, a sixth of them cut off, are expected to run for %.2f h", got)
+	}
+	finished := predict.NewSurvival()
+	finished.Ended(&job, time.Hour)
+	finished.Refresh(t0, stillRunning())
+	alone := sched.Job{}
+	finished.Expect(&alone)
+	finished.Refresh(t0, stillRunning(running{sched.Job{}, 100 * time.Hour}))
+	with := sched.Job{}
+	if finished.Expect(&with); with.Duration <= alone.Duration {
+		t.Errorf("one that still runs after 100 h makes it %v, not more than %v", with.Duration, alone.Duration)
+	}
+}
+
+func TestMean(t *testing.T) {
+	m := predict.NewMean()
+	small, large := sched.Job{Request: sched.Resources{MilliCPU: 1000}},
+		sched.Job{Request: sched.Resources{MilliCPU: 8000}}
+	expect := func(j sched.Job, want float64) {
+		t.Helper()
+		if m.Expect(&j); math.Abs(j.Duration.Seconds()-want) > 1e-6 || j.Runtimes != nil {
+			t.Errorf("%v expected to run for %v s, want %v", j.Request, j.Duration.Seconds(), want)
+		}
+	}
+	expect(small, 300)
+	m.Ended(&small, 100*time.Second)
+	m.Ended(&small, 200*time.Second)
+	g := (300 + 5*300.0) / (2 + 5)
+	expect(small, (300+2*g)/(2+2))
+	expect(large, g)
+	m.Refresh(t0, stillRunning(running{large, 1000 * time.Second}, running{small, 0}))
+	g = (1300 + 5*300.0) / (2 + 5)
+	expect(small, (300+2*g)/(2+2))
+	expect(large, (1000+2*g)/(0+2))
+	m.Refresh(t0, stillRunning())
+	m.Ended(&large, 1200*time.Second)
+	g = (1500 + 5*300.0) / (3 + 5)
+	expect(large, (1200+2*g)/(1+2))
+}
+
+func TestBaselines(t *testing.T) {
+	ann, bob := sched.Job{Owner: "ann", Queue: "a"}, sched.Job{Owner: "bob", Queue: "b"}
+	for name, c := range map[string]struct {
+		learner  predict.Learner
+		ann, bob float64 // bob's have not been seen
+	}{
+		"last-2":     {predict.NewLastTwo(), 250, (600 + 1500) / 8.0},
+		"EWMA":       {predict.NewMoving(0.5), 225, (600 + 1500) / 8.0},
+		"mean":       {predict.NewAverage(), 200, 200},
+		"queue mean": {predict.NewQueueAverage(), 200, (600 + 1500) / 8.0},
+	} {
+		for _, s := range []time.Duration{100, 200, 300} {
+			c.learner.Ended(&ann, s*time.Second)
+		}
+		for _, j := range []struct {
+			job  sched.Job
+			want float64
+		}{{ann, c.ann}, {bob, c.bob}} {
+			c.learner.Expect(&j.job)
+			if got := j.job.Duration.Seconds(); math.Abs(got-j.want) > 1e-6 {
+				t.Errorf("%s expects %v s of a job of %s, want %v", name, got, j.job.Owner, j.want)
+			}
+		}
+	}
+}
+
+// Users who each do their own thing: groups know it, and say how sure they are.
+func manyUsers(seed uint64, n int) []sched.Job {
+	random := rand.New(rand.NewPCG(seed, 0))
+	jobs := make([]sched.Job, n)
+	for i := range jobs {
+		user := random.IntN(20)
+		scale := math.Exp(float64(user)/3) * 60
+		jobs[i] = sched.Job{
+			ID: strconv.Itoa(i), Owner: fmt.Sprint("user-", user),
+			Submitted: t0.Add(time.Duration(i) * 10 * time.Minute),
+			Duration:  time.Duration(scale * math.Exp(0.8*random.NormFloat64()) * float64(time.Second)),
+			Request:   sched.Resources{MilliCPU: int64(1+user%4) * 1000},
+		}
+	}
+	return jobs
+}
+
+func TestGroupsBeatLastTwo(t *testing.T) {
+	jobs := manyUsers(1, 2000)
+	groups := predict.Backtest(jobs, predict.NewGroups(), quantiles, 500)
+	last := predict.Backtest(jobs, predict.NewLastTwo(), quantiles, 500)
+	if groups.MeanPinball() > 0.8*last.MeanPinball() {
+		t.Errorf("pinball loss %.0f s, of last-2 %.0f s: want a fifth less", groups.MeanPinball(), last.MeanPinball())
+	}
+	for k, p := range quantiles {
+		if math.Abs(groups.Coverage[k]-p) > 0.025 {
+			t.Errorf("%.1f %% end within the quantile of %.0f %%", 100*groups.Coverage[k], 100*p)
+		}
+	}
+	if again := predict.Backtest(jobs, predict.NewGroups(), quantiles, 500); !reflect.DeepEqual(again, groups) {
+		t.Errorf("the same jobs score differently: %+v and %+v", again, groups)
+	}
+}
+
+// What a group has seen little of is close to the wider one, and what it has seen a lot of is its own.
+func TestGroupsShrink(t *testing.T) {
+	g := predict.NewGroups()
+	ann, bob := sched.Job{ID: "1", Owner: "ann"}, sched.Job{ID: "2", Owner: "bob"}
+	for range 200 {
+		g.Ended(&ann, time.Hour)
+	}
+	if stranger := g.Quantile(&bob, 0.5); stranger < 50*time.Minute || stranger > 70*time.Minute {
+		t.Errorf("of an owner not seen yet half are within %v, when all others ran for an hour", stranger)
+	}
+	for range 50 {
+		g.Ended(&bob, time.Minute)
+	}
+	g.Refresh(t0, stillRunning())
+	g.Expect(&bob)
+	if own := g.Quantile(&bob, 0.5); own > 2*time.Minute {
+		t.Errorf("half of those that ran for a minute 50 times are within %v", own)
+	}
+	if g.Expect(&ann); ann.Duration < bob.Duration {
+		t.Errorf("an hour is expected to be %v, a minute %v", ann.Duration, bob.Duration)
+	}
+}
+
+// Quantiles rise with their probability, and run times are what quantiles say.
+func TestGroupsAreDistributions(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := predict.NewGroups()
+		owners := rapid.SampledFrom([]string{"", "ann", "bob"})
+		for i := range rapid.IntRange(0, 60).Draw(t, "jobs") {
+			j := sched.Job{
+				ID: strconv.Itoa(i), Owner: owners.Draw(t, "owner"),
+				Queue: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "queue"),
+			}
+			if rapid.Bool().Draw(t, "asked") {
+				g.Expect(&j)
+			}
+			g.Ended(&j, time.Duration(rapid.Float64Range(0, 1e6).Draw(t, "ran")*float64(time.Second)))
+		}
+		j := sched.Job{Owner: owners.Draw(t, "owner")}
+		g.Expect(&j)
+		last := time.Duration(0)
+		for _, p := range []float64{0, 0.1, 0.5, 0.9, 0.99, 1} {
+			q := g.Quantile(&j, p)
+			if q < last {
+				t.Fatalf("the quantile of %v is %v, that of less %v", p, q, last)
+			}
+			last = q
+			if longer := j.Runtimes.Longer(q); q > time.Hour && q < 129*time.Hour && math.Abs(1-longer-p) > 0.1 {
+				t.Fatalf("a share of %v runs for longer than the quantile of %v, %v", longer, p, q)
+			}
+		}
+	})
+}
+
+// witness notes all that a learner says of one job, whatever its length is.
+type witness struct {
+	predict.Learner
+	of   string
+	said []time.Duration
+}
+
+func (w *witness) Expect(j *sched.Job) {
+	w.Learner.Expect(j)
+	if j.ID != w.of {
+		return
+	}
+	w.said = append(w.said, j.Duration)
+	if q, ok := w.Learner.(predict.Quantiler); ok {
+		for _, p := range quantiles {
+			w.said = append(w.said, q.Quantile(j, p))
+		}
+	}
+	if j.Runtimes != nil {
+		for ran := time.Duration(0); ran < 130*time.Hour; ran += time.Hour {
+			w.said = append(w.said, time.Duration(j.Runtimes.Executed(ran)*float64(time.Second)))
+		}
+	}
+}
+
+// cheat knows the trace that it is asked about: the length of the job itself, or of one that still runs.
+type cheat struct {
+	predict.Learner
+	length map[string]time.Duration
+	peeks  string // instead of the job itself; "": at it
+}
+
+func (c cheat) Expect(j *sched.Job) {
+	c.Learner.Expect(j)
+	name := j.ID
+	if c.peeks != "" {
+		name = c.peeks
+	}
+	j.Duration = c.length[name]
+}
+
+// heedless says of a job what it is told of it.
+type heedless struct{ predict.Learner }
+
+func (heedless) Expect(*sched.Job) {}
+
+// No learner can see the future: what is expected of a job does not depend on how long it runs, nor on how long those
+// run that have not ended when it comes.
+func TestLearnersKnowOnlyThePast(t *testing.T) {
+	const asked = 200
+	jobs := manyUsers(2, asked+1)
+	changed, running := slices.Clone(jobs), ""
+	for i := range changed {
+		if changed[i].Submitted.Add(changed[i].Duration).After(jobs[asked].Submitted) {
+			changed[i].Duration += 9 * time.Hour
+			if running == "" {
+				running = changed[i].ID
+			}
+		}
+	}
+	lookAhead := func(build func(of []sched.Job) predict.Learner) bool {
+		var said [2][]time.Duration
+		for k, history := range [][]sched.Job{jobs, changed} {
+			w := &witness{Learner: build(history), of: jobs[asked].ID}
+			predict.Backtest(history, w, quantiles, asked)
+			if said[k] = w.said; len(w.said) == 0 {
+				t.Fatal("the job in question was not asked about")
+			}
+		}
+		return !slices.Equal(said[0], said[1])
+	}
+	lengths := func(of []sched.Job) map[string]time.Duration {
+		all := map[string]time.Duration{}
+		for i := range of {
+			all[of[i].ID] = of[i].Duration
+		}
+		return all
+	}
+	honest := append(learners(), namedLearner{"siblings", func() predict.Learner { return predict.NewSiblings() }},
+		namedLearner{"what it is told", func() predict.Learner { return heedless{predict.NewAverage()} }})
+	for _, l := range honest {
+		if lookAhead(func([]sched.Job) predict.Learner { return l.new() }) {
+			t.Errorf("%s expects something else where what ends later runs for longer", l.name)
+		}
+	}
+	for _, at := range []string{"", running} {
+		if !lookAhead(func(of []sched.Job) predict.Learner { return cheat{predict.NewAverage(), lengths(of), at} }) {
+			t.Errorf("a learner that looks at the length of job %q goes unnoticed", at)
+		}
+	}
+}
+
+func TestPower(t *testing.T) {
+	p := predict.NewPower()
+	ann := sched.Job{Owner: "ann", Request: sched.Resources{MilliCPU: 2000}}
+	if p.Expect(&ann); ann.HasExpected {
+		t.Error("something is expected of what was never measured")
+	}
+	random := rand.New(rand.NewPCG(3, 3))
+	for i := range 100 {
+		p.Measured(&ann, energy.Watts(30+2*random.NormFloat64()), 5*time.Minute, t0.Add(time.Duration(i)*time.Hour/2))
+	}
+	if p.Expect(&ann); !ann.HasExpected || math.Abs(float64(ann.Expected)-30) > 1 {
+		t.Errorf("%v W, known: %v, of jobs that draw 30 W ± 2", ann.Expected, ann.HasExpected)
+	}
+	big := sched.Job{Owner: "bob", Request: sched.Resources{MilliCPU: 8000}}
+	if p.Expect(&big); !big.HasExpected || math.Abs(float64(big.Expected)-120) > 6 {
+		t.Errorf("%v W, known: %v, of a stranger's job of four times the size, want about 120", big.Expected,
+			big.HasExpected)
+	}
+	p.Measured(&big, energy.Watts(math.NaN()), time.Minute, t0.Add(60*time.Hour))
+	if p.Expect(&big); math.IsNaN(float64(big.Expected)) {
+		t.Error("one absurd measurement spoils all")
+	}
+}
+
+// The light form of the table in docs/measurements/prediction.md.
+func TestPublishedTraceIsPredicted(t *testing.T) {
+	jobs := published(t, "swf/hpc2n_first3171.swf.gz")
+	groups := predict.Backtest(jobs, predict.NewGroups(), quantiles, 100)
+	last := predict.Backtest(jobs, predict.NewLastTwo(), quantiles, 100)
+	if groups.MeanPinball() > 0.8*last.MeanPinball() || groups.Accuracy < last.Accuracy {
+		t.Errorf("pinball loss %.0f s and accuracy %.3f, of last-2 %.0f s and %.3f", groups.MeanPinball(),
+			groups.Accuracy, last.MeanPinball(), last.Accuracy)
+	}
+	if c := groups.Coverage[4]; c < 0.87 || c > 0.92 {
+		t.Errorf("%.1f %% end within the quantile of 90 %%", 100*c)
+	}
+}

@@ -1,0 +1,140 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// The actions of records that are looked at.
+const (
+	actionPlace = "place"
+	actionHold  = "hold"
+)
+
+// job is all that was decided about one owner of pods.
+type job struct {
+	key      ownerKey
+	kind     string           // of the owner
+	strategy string           // of its first placement
+	first    *ledger.Record   // placement
+	places   []*ledger.Record // the last one of each pod
+	holds    []*ledger.Record
+}
+
+// short reports whether the work begins and ends: what was charged to it is then what its placements used.
+func (j *job) short() bool { return j.kind == "Job" || j.kind == "Pod" }
+
+// held returns the first decision to hold the work: when it would have started otherwise. Of a name that was used
+// again, only the holds of the last object before the placement count.
+func (j *job) held(place *ledger.Record) *ledger.Record {
+	var first *ledger.Record
+	for _, h := range j.holds { // in the order of time
+		if h.At.After(place.At) {
+			break
+		}
+		if first == nil || h.UID != first.UID {
+			first = h
+		}
+	}
+	return first
+}
+
+// lastOfEach leaves the last placement of each pod, of those in the order of time. A pod runs once: where it was
+// placed before, its binding failed.
+func lastOfEach(places []*ledger.Record) []*ledger.Record {
+	seen := make(map[string]bool, len(places))
+	var last []*ledger.Record
+	for _, p := range slices.Backward(places) {
+		if p.UID == "" || !seen[p.UID] {
+			seen[p.UID] = true
+			last = append(last, p)
+		}
+	}
+	slices.Reverse(last)
+	return last
+}
+
+// group sorts records by the work that they are about. Jobs without a placement are left out: they have not run.
+func group(records []ledger.Record) []*job {
+	byKey := map[ownerKey]*job{}
+	sorted := make([]*ledger.Record, 0, len(records))
+	for i := range records {
+		sorted = append(sorted, &records[i])
+	}
+	slices.SortFunc(sorted, func(a, b *ledger.Record) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
+	})
+	seen := map[string]bool{}
+	for _, r := range sorted {
+		if seen[r.ID] {
+			continue
+		}
+		seen[r.ID] = true
+		key := ownerKey{r.Namespace, r.OwnerName()}
+		j := byKey[key]
+		if j == nil {
+			j = &job{key: key, kind: r.OwnerKind}
+			byKey[key] = j
+		}
+		switch r.Action {
+		case actionPlace:
+			j.places = append(j.places, r)
+		case actionHold:
+			j.holds = append(j.holds, r)
+		}
+	}
+	var jobs []*job
+	for _, j := range byKey {
+		if len(j.places) == 0 {
+			continue
+		}
+		j.first, j.places = j.places[0], lastOfEach(j.places)
+		j.strategy = j.places[0].Strategy
+		jobs = append(jobs, j)
+	}
+	slices.SortFunc(jobs, func(a, b *job) int {
+		return cmp.Or(strings.Compare(a.key.namespace, b.key.namespace), strings.Compare(a.key.owner, b.key.owner))
+	})
+	return jobs
+}
+
+// turnaround returns the time from a job's creation to the end of the energy that was booked for it. ok is false
+// while it may still run, and for what is not meant to end.
+func (j *job) turnaround(f *found) (took time.Duration, ended time.Time, ok bool) {
+	row, known := f.measured(j)
+	if !known || !j.short() || f.asOf.Sub(row.Last) < stillRuns {
+		return 0, time.Time{}, false
+	}
+	created := j.first.At
+	for _, r := range append([]*ledger.Record{j.first}, j.holds...) {
+		created = grid.Earlier(created, r.At)
+		if len(r.Snapshot) == 0 {
+			continue
+		}
+		if s, err := ReadSnapshot(r); err == nil && s.Queue[0].Submitted.Before(created) &&
+			!s.Queue[0].Submitted.IsZero() {
+			created = s.Queue[0].Submitted
+		}
+	}
+	if !row.Last.After(created) {
+		return 0, time.Time{}, false
+	}
+	return row.Last.Sub(created), row.Last, true
+}
+
+// stillRuns is for how long after its last energy a job may still run: a few batches and a window.
+const stillRuns = 10 * time.Minute
+
+// nodeNamed returns a node of a snapshot.
+func nodeNamed(s *sched.Snapshot, name string) *sched.Node {
+	if i := slices.IndexFunc(s.Nodes, func(n *sched.Node) bool { return n.Name == name }); i >= 0 {
+		return s.Nodes[i]
+	}
+	return nil
+}

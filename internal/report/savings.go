@@ -1,0 +1,428 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// DefaultBaseline is a model of what stock kube-scheduler would have done.
+const DefaultBaseline = "least-allocated"
+
+// Comparison is what decisions have saved against a baseline: the same work, decided by another strategy on the
+// recorded snapshot. docs/reference/reports.md has the formulas. Negative savings are losses.
+type Comparison struct {
+	Baseline string `json:"baseline"`
+	Method   string `json:"method"`
+	Jobs     int    `json:"jobs"` // compared
+	Held     int    `json:"held"` // of them
+	// of them: some intensity or price of the baseline is a forecast: none was booked
+	Forecast   int                `json:"forecast"`
+	NoCarbon   int                `json:"noCarbon"`   // of them: without a comparison of emissions
+	NoCost     int                `json:"noCost"`     // of them: without one of costs
+	Left       map[string]int     `json:"left"`       // jobs that are not compared, by why
+	Total      Saved              `json:"total"`      // of all jobs that are compared
+	ByStrategy map[string]*Saved  `json:"byStrategy"` // by the strategy that placed them
+	PerJob     []JobSavings       `json:"perJob"`     // by namespace and owner
+	Quality    energy.Quality     `json:"quality"`
+	Ratio      map[string]float64 `json:"measuredByEstimated,omitempty"` // its quantiles: p2.5, p50, p97.5
+}
+
+// Saved is what was used, what the baseline would have used, and the difference.
+type Saved struct {
+	Jobs      int               `json:"jobs"`
+	Energy    Difference        `json:"energyKWh"`             // at the site's meter
+	Emissions map[string]Totals `json:"emissionsKg,omitempty"` // by signal
+	Costs     map[string]Totals `json:"costs,omitempty"`       // by currency
+	jobs      []*JobSavings     // whose sum it is
+}
+
+// Totals is a difference and of how many jobs it is.
+type Totals struct {
+	Jobs int `json:"jobs"`
+	Difference
+}
+
+// Difference is a saving with its interval of 95 %.
+type Difference struct {
+	Used     float64  `json:"used"`
+	Baseline float64  `json:"baseline"`
+	Saved    float64  `json:"saved"`
+	Low      *float64 `json:"low,omitempty"` // absent of fewer than LeastJobs
+	High     *float64 `json:"high,omitempty"`
+}
+
+// JobSavings is what one job saved.
+type JobSavings struct {
+	Namespace string      `json:"namespace"`
+	Owner     string      `json:"owner"`
+	Strategy  string      `json:"strategy"`
+	At        time.Time   `json:"at"` // of its first placement
+	Held      float64     `json:"heldSeconds,omitempty"`
+	Nodes     []string    `json:"nodes"`
+	Instead   []string    `json:"baselineNodes"`
+	Ratio     float64     `json:"measuredByEstimated"`
+	Energy    Difference  `json:"energyKWh"`
+	Signal    string      `json:"signal,omitempty"`
+	Emissions *Difference `json:"emissionsKg,omitempty"`
+	Currency  string      `json:"currency,omitempty"`
+	Cost      *Difference `json:"cost,omitempty"`
+	Forecast  bool        `json:"forecast,omitempty"` // see Comparison
+
+	carbonRate, priceRate float64 // of the baseline, per kWh
+	alike                 bool    // baseline and choice use the same energy, whatever the ratio is
+	moves                 []move
+}
+
+// move is energy at a node over some time; negative: what the baseline would not have used then.
+type move struct {
+	sched.Window
+	joules float64
+}
+
+// Why jobs are not compared.
+const (
+	leftNoSnapshot = "no snapshot was recorded"
+	leftDamaged    = "the snapshot is damaged"
+	leftUnmeasured = "no energy was booked yet"
+	leftNoEstimate = "no power profile was known"
+	leftNoChoice   = "the baseline has no node for it"
+)
+
+const savingsMethod = "What was used is as it was booked. The baseline decides once more on what was recorded of " +
+	"each decision; what it would have used is estimated, corrected by how far the job's own estimate was off, and " +
+	"priced at the carbon intensities and prices that were booked at that site and time. Intervals are of 95 %: of a " +
+	"sum by drawing its jobs again and again, of a job from how far estimates were off."
+
+// Compare computes savings against a baseline. Jobs that cannot be compared are counted, not guessed.
+func Compare(e *Evidence, baseline string, from time.Time, seed uint64) (*Comparison, error) {
+	where, _, _ := strings.Cut(baseline, "+")
+	b := comparison{found: e.index()}
+	for _, name := range [...]struct {
+		text string
+		into **sched.Greedy
+	}{{baseline, &b.whole}, {where, &b.where}, {DefaultBaseline, &b.stock}} {
+		var err error
+		if *name.into, err = sched.New(name.text); err != nil {
+			return nil, err
+		}
+	}
+	s := &Comparison{
+		Baseline: baseline, Method: savingsMethod, Left: map[string]int{}, ByStrategy: map[string]*Saved{},
+		Quality: energy.Estimated,
+	}
+	for _, j := range group(e.Records) {
+		if j.places = slices.DeleteFunc(j.places, func(r *ledger.Record) bool {
+			return r.At.Before(from)
+		}); len(j.places) == 0 {
+			continue
+		}
+		saved, why := b.compare(j)
+		if why != "" {
+			s.Left[why]++
+			continue
+		}
+		s.PerJob = append(s.PerJob, *saved)
+	}
+	s.sum(seed)
+	return s, nil
+}
+
+// comparison is the baseline and what is known.
+type comparison struct {
+	*found
+	whole, where, stock *sched.Greedy
+}
+
+// option is one pod's energy under the choice and under the baseline, as estimated when it was decided.
+type option struct {
+	chosen, instead  *sched.Node
+	energy, baseline float64 // J at the site's meter
+	ran, window      sched.Window
+	held             time.Duration
+	forecast         *sched.Site // with the signals that were known when it would have started
+}
+
+func (b *comparison) compare(j *job) (*JobSavings, string) {
+	var options []option
+	for _, p := range j.places {
+		o, why := b.option(j, p)
+		if why != "" {
+			return nil, why
+		}
+		options = append(options, o)
+	}
+	row, ok := b.measured(j)
+	if !ok || row.Facility <= 0 {
+		return nil, leftUnmeasured
+	}
+	var chosen, instead float64
+	s := &JobSavings{Namespace: j.key.namespace, Owner: j.key.owner, Strategy: j.strategy, At: j.places[0].At}
+	for _, o := range options {
+		chosen += o.energy
+		instead += o.baseline
+		s.Held = max(s.Held, o.held.Seconds())
+		s.Nodes, s.Instead = append(s.Nodes, o.chosen.Name), append(s.Instead, o.instead.Name)
+	}
+	slices.Sort(s.Nodes)
+	slices.Sort(s.Instead)
+	s.Nodes, s.Instead = slices.Compact(s.Nodes), slices.Compact(s.Instead)
+	if !(chosen > 0) || !(instead >= 0) {
+		return nil, leftNoEstimate
+	}
+	used := kWh(row.Facility)
+	s.Ratio = used * energy.JoulesPerKWh / chosen
+	s.alike = chosen == instead
+	booked := float64(row.Energy().Joules()) / chosen
+	for _, o := range options {
+		s.moves = append(s.moves, move{o.ran, -booked * o.energy}, move{o.window, booked * o.baseline})
+	}
+	s.Energy = DifferenceOf(used, used*instead/chosen)
+	s.Signal, s.carbonRate, s.Emissions = b.price(s, &row, options, row.Signals(), row.Uncharted, 1000,
+		func(signal string) float64 { return row.Emissions[signal].Grams().Kg() },
+		func(site *sched.Site) *grid.Series { return site.Carbon.Series })
+	s.Currency, s.priceRate, s.Cost = b.price(s, &row, options, row.Currencies(), row.Unpriced, 1,
+		func(currency string) float64 { return row.Costs[currency].Money() },
+		func(site *sched.Site) *grid.Series { return site.Price.Series })
+	return s, ""
+}
+
+// DifferenceOf returns the difference between used and baseline, without an interval.
+func DifferenceOf(used, baseline float64) Difference {
+	return Difference{Used: used, Baseline: baseline, Saved: baseline - used}
+}
+
+// option decides once more about one pod.
+func (b *comparison) option(j *job, place *ledger.Record) (o option, why string) {
+	if len(place.Snapshot) == 0 {
+		return o, leftNoSnapshot
+	}
+	s, err := ReadSnapshot(place)
+	if err != nil {
+		return o, leftDamaged
+	}
+	job := &s.Queue[0]
+	o.chosen = nodeNamed(s, place.Node)
+	if o.chosen == nil {
+		return o, leftDamaged
+	}
+	if o.instead = b.node(s); o.instead == nil {
+		return o, leftNoChoice
+	}
+	if o.chosen.Profile == nil || o.instead.Profile == nil {
+		return o, leftNoEstimate
+	}
+	start, forecasts := s.Now, s
+	if hold := j.held(place); hold != nil {
+		start = hold.At
+		if known, err := ReadSnapshot(hold); err == nil {
+			forecasts = known
+			if d := b.whole.Plan(known)[0]; d.Held(known.Now) {
+				start = d.Window.Start // the baseline would have held it, too
+			}
+		}
+		o.held = place.At.Sub(hold.At)
+	} else if d := b.whole.Plan(s)[0]; d.Held(s.Now) {
+		start = d.Window.Start
+	}
+	runtime := o.instead.Runtime(job)
+	o.window = sched.Window{Start: start, End: start.Add(runtime)}
+	o.ran = sched.Window{Start: s.Now, End: s.Now.Add(o.chosen.Runtime(job))}
+	o.energy = float64(s.Estimate(job, o.chosen, o.ran).Energy)
+	o.baseline = float64(s.Estimate(job, o.instead, o.window).Energy)
+	o.forecast = o.instead.Site
+	for _, site := range forecasts.Sites {
+		if site.Name == o.instead.Site.Name {
+			o.forecast = site
+		}
+	}
+	return o, ""
+}
+
+// node returns where the baseline would have placed the job; where it has no opinion, stock decides.
+func (b *comparison) node(s *sched.Snapshot) *sched.Node {
+	// What the baseline waits for is not asked here: were it held, it would be placed later.
+	open := *s
+	open.Queue = []sched.Job{s.Queue[0]}
+	open.Queue[0].Released = true
+	for _, g := range [...]*sched.Greedy{b.where, b.stock} {
+		if d := g.Plan(&open)[0]; d.Node != "" {
+			return nodeNamed(s, d.Node)
+		}
+	}
+	return nil
+}
+
+// unknownShare is how much of a job's energy may be without an intensity or a price.
+const unknownShare = 0.01
+
+// price compares what energy causes: emissions, or costs. Each is of a signal or of a currency; where a job has
+// several, it is not known what part of the energy each of them is about. used is in kg or money, forecast is
+// rates per kWh in units of which scale make one of those: 1000 grams, or 1. It returns nil where too little is
+// known.
+func (b *comparison) price(s *JobSavings, row *ledger.Row, options []option, of []string, unknown energy.Microjoules,
+	scale float64, used func(of string) float64, forecast func(*sched.Site) *grid.Series,
+) (name string, perKWh float64, d *Difference) {
+	if len(of) != 1 || float64(unknown) > unknownShare*float64(row.Facility) {
+		return "", 0, nil
+	}
+	spent, sameSite, guessed := used(of[0]), true, false
+	var instead, value float64
+	for i := range options {
+		instead += options[i].baseline
+		sameSite = sameSite && options[i].chosen.Site.Name == options[0].chosen.Site.Name
+	}
+	for _, o := range options {
+		rate := scale * spent / s.Energy.Used // where choice and baseline run at one site and time
+		if !sameSite || o.held != 0 || o.chosen.Site.Name != o.instead.Site.Name {
+			var booked bool
+			if rate, booked = bookedMean(b.rates, o.instead.Site.Name, of[0], o.window); !booked {
+				series := forecast(o.forecast)
+				if series == nil || !series.Covers(o.window.Start, o.window.Start) {
+					return "", 0, nil
+				}
+				rate, guessed = series.Mean(o.window.Start, o.window.End), true
+			}
+		}
+		share := 1 / float64(len(options))
+		if instead > 0 {
+			share = o.baseline / instead
+		}
+		value += rate * share
+	}
+	s.Forecast = s.Forecast || guessed
+	perKWh = value / scale
+	return of[0], perKWh, new(DifferenceOf(spent, s.Energy.Baseline*perKWh))
+}
+
+// Moved returns how many watts more nodes would have drawn under the baseline than they did, for the jobs that are
+// compared: the mean of each hour from an instant on. Each job's energy is spread over its run.
+func (s *Comparison) Moved(from time.Time, hours int) []float64 {
+	watts := make([]float64, hours)
+	for i := range s.PerJob {
+		for _, m := range s.PerJob[i].moves {
+			first, last := int(m.Start.Sub(from)/time.Hour), int(m.End.Sub(from)/time.Hour)
+			for h := max(0, first); h <= min(last, hours-1); h++ {
+				start := from.Add(time.Duration(h) * time.Hour)
+				within := grid.Earlier(m.End, start.Add(time.Hour)).Sub(grid.Later(m.Start, start))
+				if within > 0 {
+					watts[h] += m.joules * within.Seconds() / m.End.Sub(m.Start).Seconds() / time.Hour.Seconds()
+				}
+			}
+		}
+	}
+	return watts
+}
+
+// Since is when the first of the jobs that are compared ran, or would have under the baseline; zero: there are none.
+func (s *Comparison) Since() (first time.Time) {
+	for i := range s.PerJob {
+		for _, m := range s.PerJob[i].moves {
+			if first.IsZero() || m.Start.Before(first) {
+				first = m.Start
+			}
+		}
+	}
+	return first
+}
+
+// sum adds the jobs up and gives everything its interval.
+func (s *Comparison) sum(seed uint64) {
+	s.Jobs = len(s.PerJob)
+	s.spread()
+	for i := range s.PerJob {
+		j := &s.PerJob[i]
+		s.Total.jobs = append(s.Total.jobs, j)
+		if s.ByStrategy[j.Strategy] == nil {
+			s.ByStrategy[j.Strategy] = &Saved{}
+		}
+		one := s.ByStrategy[j.Strategy]
+		one.jobs = append(one.jobs, j)
+		if j.Held > 0 {
+			s.Held++
+		}
+		if j.Forecast {
+			s.Forecast++
+		}
+		if j.Emissions == nil {
+			s.NoCarbon++
+		}
+		if j.Cost == nil {
+			s.NoCost++
+		}
+	}
+	s.Total.total(seed)
+	for _, name := range slices.Sorted(maps.Keys(s.ByStrategy)) {
+		s.ByStrategy[name].total(seed)
+	}
+}
+
+func (t *Saved) total(seed uint64) {
+	t.Jobs = len(t.jobs)
+	t.Energy = total(Each(t.jobs, func(j *JobSavings) Difference { return j.Energy }), seed)
+	totals := func(of func(*JobSavings) (string, *Difference)) map[string]Totals {
+		known := map[string][]Difference{}
+		for _, j := range t.jobs {
+			if name, d := of(j); d != nil {
+				known[name] = append(known[name], *d)
+			}
+		}
+		sums := map[string]Totals{}
+		for name, all := range known {
+			sums[name] = Totals{len(all), total(all, seed)}
+		}
+		return sums
+	}
+	t.Emissions = totals(func(j *JobSavings) (string, *Difference) { return j.Signal, j.Emissions })
+	t.Costs = totals(func(j *JobSavings) (string, *Difference) { return j.Currency, j.Cost })
+}
+
+// spread gives each job its interval: as far as measured by estimated energy is from its median over all jobs, so far
+// may it be off for the baseline's node.
+func (s *Comparison) spread() {
+	if len(s.PerJob) < LeastJobs {
+		return
+	}
+	ratios := Each(s.PerJob, func(j JobSavings) float64 { return j.Ratio })
+	slices.Sort(ratios)
+	low, median, high := between(ratios, lowTail), between(ratios, 0.5), between(ratios, highTail)
+	s.Ratio = map[string]float64{"p2.5": low, "p50": median, "p97.5": high}
+	if !(median > 0) {
+		return
+	}
+	for i := range s.PerJob {
+		j := &s.PerJob[i]
+		worst, best := low/median, high/median
+		if j.alike {
+			worst, best = 1, 1
+		}
+		j.Energy.within(j.Energy.Baseline*worst, j.Energy.Baseline*best)
+		if j.Emissions != nil {
+			j.Emissions.within(j.Energy.Baseline*worst*j.carbonRate, j.Energy.Baseline*best*j.carbonRate)
+		}
+		if j.Cost != nil {
+			j.Cost.within(j.Energy.Baseline*worst*j.priceRate, j.Energy.Baseline*best*j.priceRate)
+		}
+	}
+}
+
+// within sets the interval from that of the baseline; prices, and hence its ends, may be negative.
+func (d *Difference) within(a, b float64) {
+	d.Low, d.High = new(math.Min(a, b)-d.Used), new(math.Max(a, b)-d.Used)
+}
+
+// String renders a difference with its interval, in a unit that the reader knows.
+func (d *Difference) String() string {
+	if d.Low == nil || d.High == nil {
+		return Significant(d.Saved)
+	}
+	return fmt.Sprintf("%s (%s to %s)", Significant(d.Saved), Significant(*d.Low), Significant(*d.High))
+}

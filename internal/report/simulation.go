@@ -1,0 +1,323 @@
+// Package report turns results of the simulator and of the lab into figures that people and programs read: tables,
+// JSON, CSV and plots. Every figure of energy is modelled and says so; savings name their baseline.
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+)
+
+// Report compares runs of one scenario.
+type Report struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Scenario   Scenario `json:"scenario"`
+	Baseline   string   `json:"baseline"` // the strategy that savings refer to
+	Note       string   `json:"note"`     // where the figures come from
+	Runs       []Run    `json:"runs"`
+}
+
+// Scenario says what was run.
+type Scenario struct {
+	Name       string    `json:"name,omitempty"`
+	Workload   string    `json:"workload"`
+	Jobs       int       `json:"jobs"`
+	MayWait    int       `json:"mayWait"`              // jobs whose start may be put off
+	FitNowhere int       `json:"fitNowhere,omitempty"` // jobs that fit on no node even when all are empty
+	Nodes      int       `json:"nodes"`
+	Sites      []Site    `json:"sites"`
+	Start      time.Time `json:"start"`
+	Accounted  time.Time `json:"accountedUntil"` // for all runs: also for one that has finished before
+	MaxDelay   string    `json:"maxDelay,omitempty"`
+	// what strategies knew of the intensity to come: "perfect", or a model
+	Forecast string `json:"forecast"`
+	Learner  string `json:"learner,omitempty"` // and of run times; "": the truth
+	Power    string `json:"power,omitempty"`   // and of the power of jobs; "": the power profiles of nodes
+	Seed     uint64 `json:"seed"`
+
+	Notes []string `json:"notes,omitempty"` // on the files: what was left out, and what was filled in
+}
+
+// Site is a site of the scenario.
+type Site struct {
+	Name    string         `json:"name"`
+	Zone    string         `json:"zone"`
+	PUE     float64        `json:"pue"`
+	Quality energy.Quality `json:"carbonQuality"`
+}
+
+// Run is one strategy's figures. Energy is counted at the sites' meters, PUE included.
+type Run struct {
+	Strategy    string  `json:"strategy"`
+	EmptyNodes  string  `json:"emptyNodes"`      // what machines without jobs do
+	Sleep       *Sleep  `json:"sleep,omitempty"` // nil: they stay on
+	Jobs        int     `json:"jobs"`
+	EnergyKWh   float64 `json:"energyKWh"`
+	EmissionsKg float64 `json:"emissionsKg"`
+	Cost        float64 `json:"cost"`
+	// false: no site has a price, and the cost of 0 says nothing
+	Priced                bool     `json:"priced"`
+	AdjustedCost          *float64 `json:"adjustedCost,omitempty"` // CI-adjusted, where carbon has a price
+	MeanWaitSeconds       float64  `json:"meanWaitSeconds"`        // between submission and finish without running
+	P95WaitSeconds        float64  `json:"p95WaitSeconds"`
+	MeanCompletionSeconds float64  `json:"meanCompletionSeconds"` // from submission to finish
+	// that time over the time it ran, in the mean, of at least ten seconds
+	MeanBoundedSlowdown float64 `json:"meanBoundedSlowdown"`
+	MakespanSeconds     float64 `json:"makespanSeconds"`
+	Utilisation         float64 `json:"utilisation"` // of the CPU of all nodes over the makespan
+	// jobs that holds and suspensions, not lack of room, kept from useful work for longer than allowed
+	DelayViolations int `json:"delayViolations"`
+	// jobs that only the work done again after their last suspension kept for longer, which are not counted above
+	Tolerated   int `json:"tolerated"`
+	Suspensions int `json:"suspensions"`
+	// jobs that started past their allowed delay, for whatever reason
+	LateStarts      int     `json:"lateStarts"`
+	MissedDeadlines int     `json:"missedDeadlines"` // of the finish
+	HeldJobs        int     `json:"heldJobs"`
+	MeanHoldSeconds float64 `json:"meanHoldSeconds"` // of the held jobs
+	// that never ran: those that fit nowhere, and those for which there never was room; not counted in the means
+	UnplacedJobs       int            `json:"unplacedJobs"`
+	Decisions          int            `json:"decisions"`
+	DecisionsPerSecond float64        `json:"decisionsPerSecond"` // of wall clock, all work of the run included
+	Savings            Savings        `json:"savings"`
+	Quality            energy.Quality `json:"quality"`
+}
+
+// Sleep is how machines slept.
+type Sleep struct {
+	Boots         int     `json:"boots"`       // of machines that were asleep
+	FailedBoots   int     `json:"failedBoots"` // of them
+	BootHours     float64 `json:"bootHours"`   // that they took, of all machines together
+	BootEnergyKWh float64 `json:"bootEnergyKWh"`
+	AsleepHours   float64 `json:"asleepHours"` // of machines that take time to boot
+	MostCycles    int     `json:"mostCycles"`  // of one such machine within 24 hours
+}
+
+// Savings are shares of the baseline's figures; negative where the baseline did better.
+type Savings struct {
+	Energy    float64 `json:"energy"`
+	Emissions float64 `json:"emissions"`
+	Cost      float64 `json:"cost"`
+}
+
+// simulated is the note on results of the simulator.
+const simulated = "Simulated; energy is modelled from power profiles, not metered."
+
+// New compares results; the first one is the baseline. file is what the scenario was loaded from.
+func New(file *sim.File, results []*sim.Result) *Report {
+	s := results[0].Scenario
+	r := &Report{
+		APIVersion: sim.APIVersion, Kind: "SimulationReport", Baseline: results[0].Strategy, Note: simulated,
+		Scenario: Scenario{
+			Name: s.Name, Workload: file.Workload.File, Jobs: len(s.Jobs), Nodes: len(s.Nodes),
+			Start: s.Start, Accounted: results[0].Accounted, MaxDelay: file.MaxDelay,
+			Forecast: forecastOf(file, s),
+			Learner:  file.Learner, Power: file.Power, Seed: s.Policy.Seed,
+			Notes: append(bootNotes(s), s.Notes...),
+		},
+	}
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.LatestStart().After(j.Submitted) {
+			r.Scenario.MayWait++
+		}
+	}
+	r.Scenario.FitNowhere = fitNowhere(results[0])
+	for _, site := range s.Sites {
+		r.Scenario.Sites = append(r.Scenario.Sites,
+			Site{Name: site.Name, Zone: string(site.Zone), PUE: cmp.Or(site.PUE, 1), Quality: site.Carbon.Quality})
+	}
+	for _, result := range results {
+		run := summarise(result)
+		if len(r.Runs) > 0 {
+			base := &r.Runs[0]
+			run.Savings = Savings{
+				Energy:    saving(base.EnergyKWh, run.EnergyKWh),
+				Emissions: saving(base.EmissionsKg, run.EmissionsKg),
+				Cost:      saving(base.Cost, run.Cost),
+			}
+		}
+		r.Runs = append(r.Runs, run)
+	}
+	return r
+}
+
+// StartsOnly notes that no job may be suspended, where some of the strategies would suspend jobs: of a plan, starts are
+// what it is mostly for. mend is what to set.
+func StartsOnly(strategies []string, mend string) []string {
+	names := slices.DeleteFunc(slices.Clone(strategies), func(name string) bool {
+		return !sched.Interrupts(name) || sched.When(name) == "plan"
+	})
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{"No job may be suspended, so " + Listed(names, "and") + " only chose starts: set " + mend + "."}
+}
+
+// fitNowhere counts the jobs that fit on no empty node. No run places them, so it is enough to look at what one has
+// left.
+func fitNowhere(r *sim.Result) (count int) {
+	for i := range r.Outcomes {
+		// The scenario's nodes are empty, see [sim.Scenario].
+		fits := func(n sched.Node) bool { return r.Scenario.Jobs[i].Fits(&n) }
+		if r.Outcomes[i].Placed.Node == "" && !slices.ContainsFunc(r.Scenario.Nodes, fits) {
+			count++
+		}
+	}
+	return count
+}
+
+// forecastOf names what strategies knew of the intensity to come, site by site where that differs.
+func forecastOf(file *sim.File, s *sim.Scenario) string {
+	var models []string
+	for i := range s.Sites {
+		model := "perfect"
+		if i < len(s.Foresight) && s.Foresight[i] != nil {
+			model = "imperfect" // no file says more
+			if i < len(file.Sites) {
+				model = cmp.Or(file.Sites[i].Forecast.Model, model)
+			}
+		}
+		models = append(models, model)
+	}
+	if len(slices.Compact(slices.Clone(models))) == 1 {
+		return models[0]
+	}
+	for i := range models {
+		models[i] += " (" + s.Sites[i].Name + ")"
+	}
+	return strings.Join(models, ", ")
+}
+
+// bootNotes tell of power profiles whose boots cost less than any machine's do.
+func bootNotes(s *sim.Scenario) (notes []string) {
+	if !s.Sleeps() {
+		return nil
+	}
+	known := map[*energy.Profile]bool{}
+	for i := range s.Nodes {
+		p := s.Nodes[i].Profile
+		if p == nil || known[p] || !p.Sleeps() {
+			continue
+		}
+		known[p] = true
+		switch {
+		case p.BootSeconds == 0:
+			notes = append(notes, fmt.Sprintf("Profile %s has no bootSeconds: its machines go to sleep at once and "+
+				"wake in no time. On a cluster they never sleep.", p.Name))
+		case p.Booting() < p.Power(0):
+			notes = append(notes, fmt.Sprintf("Profile %s draws %s W while it boots, less than idle: wakeUpJoules is "+
+				"what the whole boot takes beyond sleepWatts.", p.Name, Significant(float64(p.Booting()))))
+		}
+	}
+	return notes
+}
+
+// adjustedCost is the CI-adjusted cost: that of electricity and of emissions at the price of a tonne, Σ E·(p + c·CI),
+// over nodes and time, as in Hao et al., Joint optimization of operational cost and carbon emission in multiple data
+// center micro-grids, Front. Energy Res. 12 (2024), whose operational cost includes a carbon tax. Without a price of
+// carbon there is none.
+func adjustedCost(cost, grams, carbonPrice float64) *float64 {
+	if carbonPrice == 0 {
+		return nil
+	}
+	return new(cost + carbonPrice*grams/1e6)
+}
+
+func saving(base, v float64) float64 {
+	if base == 0 {
+		return 0
+	}
+	return (base - v) / math.Abs(base) // where prices are negative, earning less is no saving
+}
+
+func summarise(r *sim.Result) Run {
+	s := r.Scenario
+	run := Run{
+		Strategy: r.Strategy, EmptyNodes: emptyNodes(r), Jobs: len(r.Outcomes),
+		EnergyKWh: r.Energy.KWh(), EmissionsKg: r.Carbon.Kg(), Cost: float64(r.Cost),
+		MakespanSeconds: r.End.Sub(s.Start).Seconds(), Decisions: r.Decisions, Quality: energy.Estimated,
+	}
+	run.AdjustedCost = adjustedCost(run.Cost, float64(r.Carbon), s.CarbonPrice)
+	if s.Sleeps() {
+		run.Sleep = &Sleep{
+			r.Sleep.Boots, r.Sleep.FailedBoots, r.Sleep.BootTime.Hours(), r.Sleep.BootEnergy.KWh(),
+			r.Sleep.Asleep.Hours(), r.Sleep.MostCycles,
+		}
+	}
+	run.Priced = slices.ContainsFunc(s.Sites, func(site *sched.Site) bool { return site.Price.Series != nil })
+	var waits []float64
+	var completion, held, slowdown float64
+	for i := range r.Outcomes {
+		o, j := &r.Outcomes[i], &s.Jobs[i]
+		if o.Held() {
+			run.HeldJobs++
+			held += o.Released.Sub(j.Submitted).Seconds()
+		}
+		run.Suspensions += o.Suspensions
+		switch late := o.Overdue(j); { // for how long decisions kept it from useful work beyond what it allows
+		case late <= s.Slack: // a release may be observed so late
+		case o.Suspensions > 0 && late-s.Slack <= o.Redone:
+			run.Tolerated++ // only by the work that is done once more after its last suspension
+		default:
+			run.DelayViolations++
+		}
+		if o.Placed.Node == "" {
+			run.UnplacedJobs++
+			continue
+		}
+		waits = append(waits, o.Idle(j).Seconds())
+		if o.Start.After(j.LatestStart().Add(s.Slack)) && j.AllowedDelay > 0 {
+			run.LateStarts++
+		}
+		if !j.FinishBy.IsZero() && o.Finish.After(j.FinishBy.Add(s.Slack)) {
+			run.MissedDeadlines++
+		}
+		completion += o.Finish.Sub(j.Submitted).Seconds()
+		slowdown += sim.BoundedSlowdown(j, o)
+	}
+	var capacity int64
+	for i := range s.Nodes {
+		capacity += s.Nodes[i].Capacity.MilliCPU
+	}
+	run.MeanWaitSeconds, run.P95WaitSeconds = mean(waits), Quantile(waits, 0.95)
+	run.MeanCompletionSeconds = over(completion, float64(len(waits)))
+	run.MeanBoundedSlowdown = over(slowdown, float64(len(waits)))
+	run.MeanHoldSeconds = over(held, float64(run.HeldJobs))
+	run.Utilisation = over(r.BusyCPU, float64(capacity)/1000*run.MakespanSeconds)
+	run.DecisionsPerSecond = over(float64(r.Decisions), r.Elapsed.Seconds())
+	return run
+}
+
+// over divides, and is 0 where there is nothing to divide by: JSON knows no NaN.
+func over(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+func mean(values []float64) float64 {
+	var sum float64
+	for _, v := range values {
+		sum += v
+	}
+	return over(sum, float64(len(values)))
+}
+
+// Quantile is the smallest value that at least the share q of all values does not exceed.
+func Quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+}

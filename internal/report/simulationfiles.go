@@ -1,0 +1,120 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+)
+
+// WriteDir writes the figures as SVG and PNG, what they are drawn from, and summary.json into dir, and returns the
+// paths. Everything is made before the first file is touched, and each file is replaced by rename, so that an error
+// leaves nothing half-written.
+func WriteDir(dir string, r *Report, results []*sim.Result) (paths []string, err error) {
+	figures, err := plots(results)
+	if err != nil {
+		return nil, fmt.Errorf("drawing plots: %w", err)
+	}
+	files, err := drawAll(figures)
+	if err != nil {
+		return nil, err
+	}
+	return writeAll(dir, files, map[string]func(io.Writer) error{
+		"summary.json":  func(w io.Writer) error { return WriteJSON(w, r) },
+		"summary.csv":   r.Sheet().CSV,
+		"decisions.csv": decisions(results).CSV,
+		"timeline.csv":  timeline(results).CSV,
+		"nodes.csv":     cellTable(results).CSV,
+		"holds.csv":     holdTable(results).CSV,
+	})
+}
+
+// writeAll writes files, and others that are yet to be made.
+func writeAll(dir string, files map[string][]byte, more map[string]func(io.Writer) error) (paths []string, err error) {
+	for name, write := range more {
+		var b bytes.Buffer
+		if err := write(&b); err != nil {
+			return nil, fmt.Errorf("writing %s: %w", name, err)
+		}
+		files[name] = b.Bytes()
+	}
+	return replaceAll(dir, files)
+}
+
+// replaceAll writes all files beside their final names first, so that a full disk leaves no mixture of two reports.
+func replaceAll(dir string, files map[string][]byte) (paths []string, err error) {
+	defer func() {
+		if err != nil {
+			paths, err = nil, fmt.Errorf("writing results: %w", err)
+		}
+	}()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	var staged []*renameio.PendingFile
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			return nil, fmt.Errorf("%s is a directory", path)
+		}
+		f, err := renameio.NewPendingFile(path, renameio.WithStaticPermissions(0o644), renameio.WithTempDir(dir))
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Cleanup() }() // it is gone already if all went well
+		if _, err := f.Write(files[name]); err != nil {
+			return nil, err
+		}
+		staged, paths = append(staged, f), append(paths, path)
+	}
+	for _, f := range staged {
+		if err := f.CloseAtomicallyReplace(); err != nil {
+			return nil, err
+		}
+	}
+	return paths, nil
+}
+
+// DecisionsID is the first column of decisions.csv, which no other table has.
+const DecisionsID = "JobID"
+
+// decisions lists every job of every run. Energy and emissions are what the job was estimated to add when it was
+// placed; the idle power of nodes that were awake anyway belongs to no job, so the sums are below the totals.
+func decisions(results []*sim.Result) *Table {
+	t := Sheet(DecisionsID, "Strategy", "Submitted", "HeldUntil", "Released", "Started", "Finished", "AssignedNode",
+		"MarginalEnergyJ", "MarginalEmissionsG", "Reason", "EmptyNodes")
+	t.Columns[8].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
+	t.Columns[9].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
+	for _, r := range results {
+		for i := range r.Outcomes {
+			o, j := &r.Outcomes[i], &r.Scenario.Jobs[i]
+			reason := o.Placed.Reason
+			if o.Held() {
+				reason = o.Hold.Reason.Kind
+			}
+			why := reason.String()
+			if reason == sched.NoOpinion { // observed elsewhere: the reason is not known here
+				why = ""
+			}
+			t.Add(j.ID, r.Strategy, j.Submitted, o.HeldUntil(), o.Released, o.Start, o.Finish, o.Placed.Node,
+				float64(o.Placed.Cost.Energy), float64(o.Placed.Cost.Carbon), why, emptyNodes(r))
+		}
+	}
+	return t
+}
+
+func emptyNodes(r *sim.Result) string {
+	if r.Scenario.Sleeps() {
+		return sim.EmptyNodesSleep
+	}
+	return sim.EmptyNodesIdle
+}

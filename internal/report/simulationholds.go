@@ -1,0 +1,128 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"image/color"
+	"slices"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/kubenergy/kubenergy/internal/sim"
+)
+
+// mostHolds is how many held jobs are drawn above each other, and leastHolds how many of each run.
+const mostHolds, leastHolds = 60, 10
+
+// holds returns the jobs of a run that were held and then started, by index: those held longest come first.
+func holds(r *sim.Result) (jobs []int) {
+	for i := range r.Outcomes {
+		if o := &r.Outcomes[i]; o.Held() && o.Placed.Node != "" {
+			jobs = append(jobs, i)
+		}
+	}
+	slices.SortStableFunc(jobs, func(a, b int) int { return cmp.Compare(heldFor(r, b), heldFor(r, a)) })
+	return jobs
+}
+
+// heldFor is for how long a job was held.
+func heldFor(r *sim.Result, job int) time.Duration {
+	return r.Outcomes[job].Released.Sub(r.Scenario.Jobs[job].Submitted)
+}
+
+// holdTable lists the held jobs of each run, those held longest first.
+func holdTable(results []*sim.Result) *Table {
+	t := Sheet("strategy", "emptyNodes", "job", "submitted", "released", "started", "finished", "latestStart",
+		"finishBy",
+		"heldSeconds")
+	for _, r := range results {
+		for _, i := range holds(r) {
+			j, o := &r.Scenario.Jobs[i], &r.Outcomes[i]
+			t.Add(r.Strategy, emptyNodes(r), j.ID, j.Submitted, o.Released, o.Start, o.Finish, j.LatestStart(),
+				j.FinishBy, heldFor(r, i).Seconds())
+		}
+	}
+	return t
+}
+
+// What a hold consists of, as it is drawn: in the colour of its strategy, which is paler while the job is held.
+var (
+	waitStyle   = draw.LineStyle{Color: color.Gray{Y: 0x50}, Width: 0.8}
+	latestStyle = draw.LineStyle{Color: color.Black, Width: 1.4}
+	black       = color.RGBA{A: 0xFF}
+)
+
+const paler = 0.68
+
+// upright is a line that stands, as it is drawn in a legend.
+type upright draw.LineStyle
+
+// Thumbnail implements [plot.Thumbnailer].
+func (u upright) Thumbnail(c *draw.Canvas) {
+	x := c.Center().X
+	c.StrokeLine2(draw.LineStyle(u), x, c.Min.Y, x, c.Max.Y)
+}
+
+// holdsPlot draws a row for each of the jobs.
+func holdsPlot(r *sim.Result, jobs []int, title string, columns int, start time.Time, colour color.RGBA) *plot.Plot {
+	var held, runs []plotter.XYs
+	waits, latest := strokes{LineStyle: waitStyle}, strokes{LineStyle: latestStyle}
+	at := func(t time.Time, y float64) plotter.XY { return plotter.XY{X: t.Sub(start).Seconds(), Y: y} }
+	names := make([]string, len(jobs))
+	for row, i := range jobs {
+		j, o, y := &r.Scenario.Jobs[i], &r.Outcomes[i], -float64(row)
+		names[row] = j.ID
+		held = append(held, box(at(j.Submitted, y).X, at(o.Released, y).X, y, 0.34))
+		waits.XYs = append(waits.XYs, at(o.Released, y), at(o.Start, y))
+		for _, w := range o.Windows() {
+			runs = append(runs, box(at(w.Start, y).X, at(w.End, y).X, y, 0.34))
+		}
+		latest.XYs = append(latest.XYs, at(j.LatestStart(), y-0.46), at(j.LatestStart(), y+0.46))
+	}
+	p := rowPlot(title, "Job", names, columns)
+	p.Add(&plotter.Polygon{XYs: held, Color: blend(colour, 0xFF, paler)}, &plotter.Polygon{XYs: runs, Color: colour},
+		waits, latest)
+	return p
+}
+
+// holdsFigure draws when jobs were held and when they ran, in a panel for each run that held any.
+func holdsFigure(results []*sim.Result) (figure, error) {
+	start, end := period(results)
+	span := end.Sub(start).Seconds()
+	names := runNames(results)
+	held, panelled := Each(results, holds), 0
+	for _, jobs := range held {
+		panelled += min(1, len(jobs))
+	}
+	columns := min(2, max(1, panelled))
+	limit := max(leastHolds, mostHolds/max(1, (panelled+1)/2))
+	var plots []*plot.Plot
+	var most, left int
+	for i, r := range results {
+		if len(held[i]) == 0 {
+			continue
+		}
+		jobs := held[i][:min(len(held[i]), limit)]
+		left, most = left+len(held[i])-len(jobs), max(most, len(jobs))
+		slices.SortFunc(jobs, func(a, b int) int {
+			return cmp.Or(r.Scenario.Jobs[a].Submitted.Compare(r.Scenario.Jobs[b].Submitted), a-b)
+		})
+		plots = append(plots, holdsPlot(r, jobs, names[i], columns, start, runStyle(results, i).Color.(color.RGBA)))
+	}
+	title := "Jobs that were held, in the order of their submission"
+	if len(plots) == 0 {
+		plots, most = []*plot.Plot{rowPlot("", "Job", []string{"no job was held"}, columns)}, 1
+	} else if left > 0 {
+		title = fmt.Sprintf("The jobs held longest, in the order of their submission; %d more are in holds.csv", left)
+	}
+	keys := []key{
+		{"held", &plotter.Polygon{Color: blend(black, 0xFF, paler)}},
+		{"released, no room yet", &plotter.Line{LineStyle: waitStyle}},
+		{"runs", &plotter.Polygon{Color: blend(black, 0xFF, paler/3)}},
+		{"latest start", upright(latestStyle)},
+	}
+	return panelFigure(title, keys, most, panels(start, span, columns, plots)), nil
+}

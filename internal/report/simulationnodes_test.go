@@ -1,0 +1,167 @@
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+)
+
+// rowsOf returns the rows of a table's CSV, by the names of its columns, numbers as such.
+func rowsOf(t *testing.T, table *Table) (rows []map[string]any) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := table.CSV(&b); err != nil {
+		t.Fatal(err)
+	}
+	all, err := csv.NewReader(&b).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cells := range all[1:] {
+		row := map[string]any{}
+		for i, cell := range cells {
+			row[all[0][i]] = cell
+			if v, err := strconv.ParseFloat(cell, 64); err == nil {
+				row[all[0][i]] = v
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// oneNode has a node of 10 cores and 100 to 300 W, 10 W asleep, under a PUE of 1.2, at 300 g and 0.25 a kWh; a tonne
+// costs 100.
+func oneNode(t *testing.T, values ...float64) *sim.Scenario {
+	t.Helper()
+	start := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	carbon, err := grid.NewSeries(start, 10*time.Minute, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	price, err := grid.Constant(start, 24*time.Hour, 0.25)
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := &sched.Site{
+		Name: "home", Zone: "DE", PUE: 1.2, Carbon: grid.Signal{Series: carbon}, Price: grid.Signal{Series: price},
+	}
+	capacity := sched.Resources{MilliCPU: 10000, Memory: 1 << 30}
+	return &sim.Scenario{Start: start, Sites: []*sched.Site{site}, CarbonPrice: 100, Nodes: []sched.Node{{
+		Name: "n", Site: site, Capacity: capacity, Free: capacity, Profile: &energy.Profile{Idle: 100, Max: 300, Sleep: 10},
+	}}}
+}
+
+func add(s *sim.Scenario, id string, after, duration, delay time.Duration) {
+	s.Jobs = append(s.Jobs, sched.Job{
+		ID: id, Submitted: s.Start.Add(after), Duration: duration, AllowedDelay: delay,
+		Request: sched.Resources{MilliCPU: 5000},
+	})
+}
+
+var nearly = cmpopts.EquateApprox(1e-9, 1e-12)
+
+// The node sleeps for five minutes at 12 W, and runs a job for ten at 240 W, PUE included.
+func TestCellsByHand(t *testing.T) {
+	s := oneNode(t, 300, 300, 300)
+	add(s, "a", 5*time.Minute, 10*time.Minute, 0)
+	row := func(from, until string, watts, kWh, kg, cost, adjusted, used, asleep float64) map[string]any {
+		return map[string]any{
+			"strategy": "energy", "emptyNodes": "sleep", "node": "n", "nodes": 1., "from": "2026-06-01T00:" + from + "Z",
+			"until": "2026-06-01T00:" + until + "Z", "watts": watts, "energyKWh": kWh, "emissionsKg": kg, "cost": cost,
+			"adjustedCost": adjusted, "utilisation": used, "asleep": asleep,
+		}
+	}
+	want := []map[string]any{
+		row("00:00", "05:00", 12, 0.001, 0.0003, 0.00025, 0.00028, 0, 1),
+		row("05:00", "10:00", 240, 0.02, 0.006, 0.005, 0.0056, 0.5, 0),
+		row("10:00", "15:00", 240, 0.02, 0.006, 0.005, 0.0056, 0.5, 0),
+	}
+	if diff := cmp.Diff(want, rowsOf(t, cellTable(plotRuns(t, s, "energy"))), nearly); diff != "" {
+		t.Errorf("nodes.csv (-want +got):\n%s", diff)
+	}
+}
+
+// Whatever is drawn of nodes, node by node, by kind, or kinds that are too many, sums to what the run came to.
+func TestCellsSumToTheRun(t *testing.T) {
+	for _, sites := range []string{"a", "abcd", "abcde"} {
+		var all []*sched.Site
+		for _, name := range sites {
+			all = append(all, &sched.Site{Name: string(name), Zone: "DE", PUE: 1.3})
+		}
+		s := plotScenario(t, 300, all...)
+		s.CarbonPrice = 80
+		if sites == "abcde" {
+			s.Nodes[0].Profile.Name = "kind"
+			s.Nodes[49].Profile = s.Nodes[0].Profile
+		}
+		for _, r := range plotRuns(t, s, "least-allocated", "carbon+window") {
+			sums, names := map[string]float64{}, map[string]bool{}
+			var busy float64
+			for _, row := range rowsOf(t, cellTable([]*sim.Result{r})) {
+				for _, name := range []string{"energyKWh", "emissionsKg", "cost", "adjustedCost"} {
+					sums[name] += row[name].(float64)
+				}
+				names[row["node"].(string)] = true
+				from, _ := time.Parse(time.RFC3339, row["from"].(string))
+				until, _ := time.Parse(time.RFC3339, row["until"].(string))
+				busy += row["utilisation"].(float64) * until.Sub(from).Seconds() * 16 * row["nodes"].(float64)
+			}
+			run := summarise(r)
+			want := map[string]float64{
+				"energyKWh": run.EnergyKWh, "emissionsKg": run.EmissionsKg, "cost": 0, "adjustedCost": *run.AdjustedCost,
+			}
+			if diff := cmp.Diff(want, sums, nearly); diff != "" {
+				t.Errorf("%s at %s (-run +sums of cells):\n%s", r.Strategy, sites, diff)
+			}
+			if math.Abs(busy-r.BusyCPU) > 1e-6*busy {
+				t.Errorf("%s at %s: cells have %v core-seconds, the run %v", r.Strategy, sites, busy, r.BusyCPU)
+			}
+			if want := map[string]int{"a": 10, "abcd": 40, "abcde": 41}[sites]; len(names) != want {
+				t.Errorf("%s at %s: %d rows are drawn, want %d", r.Strategy, sites, len(names), want)
+			}
+		}
+	}
+}
+
+// The grid is clean from the tenth minute on: what may wait is held until then.
+func TestHoldsByHand(t *testing.T) {
+	s := oneNode(t, 500, 100, 100, 100, 600, 600, 600, 600, 600)
+	add(s, "waits", time.Minute, 20*time.Minute, 30*time.Minute)
+	add(s, "urgent", 0, 5*time.Minute, 0)
+	want := []map[string]any{{
+		"strategy": "energy+window", "emptyNodes": "sleep", "job": "waits", "submitted": "2026-06-01T00:01:00Z",
+		"released": "2026-06-01T00:10:00Z", "started": "2026-06-01T00:10:00Z", "finished": "2026-06-01T00:30:00Z",
+		"latestStart": "2026-06-01T00:31:00Z", "finishBy": "", "heldSeconds": 540.,
+	}}
+	results := plotRuns(t, s, "energy", "energy+window")
+	if diff := cmp.Diff(want, rowsOf(t, holdTable(results))); diff != "" {
+		t.Errorf("holds.csv (-want +got):\n%s", diff)
+	}
+	for i := range 80 {
+		add(s, "w"+strconv.Itoa(i), time.Duration(i)*time.Second, time.Minute, 20*time.Minute)
+	}
+	for strategy, want := range map[string]string{
+		"energy": "no job was held", "energy+window": "21 more are in holds.csv",
+	} {
+		files, err := svgs(plotRuns(t, s, strategy))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(files["holds.svg"]), want) {
+			t.Errorf("%s: holds.svg lacks %q", strategy, want)
+		}
+	}
+}

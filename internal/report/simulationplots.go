@@ -1,0 +1,320 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+)
+
+// plots prepares what compares the runs. The same results give the same bytes.
+func plots(results []*sim.Result) (all []namedFigure, err error) {
+	if len(results) == 0 {
+		return nil, errors.New("there are no results to draw")
+	}
+	for _, file := range []struct {
+		name    string
+		prepare func([]*sim.Result) (figure, error)
+	}{
+		{"timeline", timelineFigure},
+		{"bars", barsFigure},
+		{"waits", waitsFigure},
+		{"nodes", nodesFigure},
+		{"holds", holdsFigure},
+	} {
+		f, err := file.prepare(results)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file.name, err)
+		}
+		all = append(all, namedFigure{name: file.name, figure: f})
+	}
+	return all, nil
+}
+
+// timelineFigure stacks power, the grids' carbon intensity and running jobs over one axis of time.
+func timelineFigure(results []*sim.Result) (figure, error) {
+	start, end := period(results)
+	span := end.Sub(start).Seconds()
+	sites := results[0].Scenario.Sites
+	most := resolution(2*len(results) + len(sites))
+	power := newPlot("", "Facility power,\nestimated (kW)", faint)
+	carbon := newPlot("", "Carbon intensity\n(gCO2e/kWh)", faint)
+	running := newPlot("Time (UTC)", "Running jobs", faint)
+	running.Y.Tick.Marker = plot.TickerFunc(wholeTicks)
+	for i, r := range results {
+		watts, jobs := make([]level, len(r.Timeline)), make([]level, len(r.Timeline))
+		for k, s := range r.Timeline {
+			if !finite(float64(s.Power)) {
+				return figure{}, fmt.Errorf("strategy %s: the power at %s is %v", r.Strategy,
+					s.Time.Format(time.RFC3339), float64(s.Power))
+			}
+			at := s.Time.Sub(start).Seconds()
+			watts[k], jobs[k] = level{at, float64(s.Power) / 1000}, level{at, float64(s.Running)}
+		}
+		until, style := r.Accounted.Sub(start).Seconds(), runStyle(results, i)
+		addLine(power, style, staircase(watts, until, most))
+		addLine(running, style, staircase(jobs, until, most))
+	}
+	plots, siteKeys := []*plot.Plot{power, running}, []key(nil)
+	for _, site := range sites {
+		if site.Carbon.Series == nil {
+			continue
+		}
+		label := "grid " + string(site.Zone)
+		if site.Name != string(site.Zone) {
+			label = fmt.Sprintf("grid of %s (%s)", site.Name, site.Zone)
+		}
+		line := addLine(carbon, siteStyle(len(siteKeys)), seriesSteps(site.Carbon.Series, start, span, most))
+		siteKeys = append(siteKeys, key{label, line})
+		plots = []*plot.Plot{power, carbon, running}
+	}
+	return figure{
+		figureWidth, 6.5 * vg.Inch, [][]key{strategyKeys(results), siteKeys}, overTime(start, span, plots...),
+	}, nil
+}
+
+// waitsFigure draws which share of the jobs has started by how long after submission. Jobs that never start count:
+// their curve ends below 100 %.
+func waitsFigure(results []*sim.Result) (figure, error) {
+	var longest, shortest float64
+	all := make([][]float64, len(results))
+	for i, r := range results {
+		for k := range r.Outcomes {
+			if o := &r.Outcomes[k]; o.Placed.Node != "" {
+				all[i] = append(all[i], o.Idle(&r.Scenario.Jobs[k]).Hours())
+			}
+		}
+		slices.Sort(all[i])
+		if n := len(all[i]); n > 0 {
+			shortest, longest = min(shortest, all[i][0]), max(longest, all[i][n-1])
+		}
+	}
+	if longest == shortest {
+		longest++ // no job waited: any axis will do
+	}
+	p := newPlot("Wait from submission to start (h)", "Jobs started (% of all)", faint)
+	p.Y.Max = 100
+	none := true
+	for i, r := range results {
+		points := distribution(all[i], len(r.Outcomes), shortest, longest, resolution(len(results)))
+		addLine(p, runStyle(results, i), points)
+		none = none && len(points) == 0
+	}
+	if none {
+		middle := lettering
+		middle.XAlign = draw.XCenter
+		p.Add(&plotter.Labels{
+			XYs: plotter.XYs{{X: longest / 2, Y: 50}}, Labels: []string{"no job started"},
+			TextStyle: []text.Style{middle},
+		})
+		p.X.Max = longest
+	}
+	return figure{figureWidth, 5 * vg.Inch, [][]key{strategyKeys(results)}, [][]*plot.Plot{{p}}}, nil
+}
+
+// adjustedLabel names the CI-adjusted cost, as tables do, at a price of carbon.
+const adjustedLabel = "Cost with carbon, estimated\n(CO2e at %g a tonne)"
+
+// barsFigure draws the totals of every run side by side. What no site has a signal for is left out: its total of 0 says
+// nothing.
+func barsFigure(results []*sim.Result) (figure, error) {
+	sites := results[0].Scenario.Sites
+	charts := []chart{{"Energy, estimated (kWh)", Each(results, func(r *sim.Result) float64 { return r.Energy.KWh() })}}
+	if slices.ContainsFunc(sites, func(site *sched.Site) bool { return site.Carbon.Series != nil }) {
+		charts = append(charts, chart{
+			"Emissions, estimated (kgCO2e)", Each(results, func(r *sim.Result) float64 { return r.Carbon.Kg() }),
+		})
+	}
+	if slices.ContainsFunc(sites, func(site *sched.Site) bool { return site.Price.Series != nil }) {
+		charts = append(charts, chart{
+			"Cost, estimated (in the prices' currency)",
+			Each(results, func(r *sim.Result) float64 { return float64(r.Cost) }),
+		})
+	}
+	if price := results[0].Scenario.CarbonPrice; price > 0 {
+		charts = append(charts, chart{fmt.Sprintf(adjustedLabel, price), Each(results, func(r *sim.Result) float64 {
+			return *adjustedCost(float64(r.Cost), float64(r.Carbon), price)
+		})})
+	}
+	for _, c := range charts {
+		for i, v := range c.values {
+			if !finite(v) {
+				return figure{}, fmt.Errorf("strategy %s: %s is %v", results[i].Strategy, c.label, v)
+			}
+		}
+	}
+	colours := make([]color.Color, len(results))
+	for i := range colours {
+		colours[i] = runStyle(results, i).Color
+	}
+	return barCharts(charts, runNames(results), colours), nil
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// period is what the runs took together. It is never empty, even where no job ever ran.
+func period(results []*sim.Result) (start, end time.Time) {
+	start, end = results[0].Scenario.Start, results[0].Accounted
+	for _, r := range results {
+		start = grid.Earlier(start, r.Scenario.Start)
+		end = grid.Later(end, r.Accounted)
+	}
+	end = grid.Later(end, start.Add(time.Minute))
+	return start.UTC(), end.UTC()
+}
+
+// resolution is how many steps a line may have if there are n of them: finer than the eye sees, and few enough that the
+// file stays below half a megabyte.
+func resolution(n int) int { return min(600, max(40, 14000/n)) }
+
+// seriesSteps draws a series over span seconds from start, as far as it is known.
+func seriesSteps(s *grid.Series, start time.Time, span float64, most int) plotter.XYs {
+	var levels []level
+	for i := range s.Len() {
+		from := s.Start().Add(time.Duration(i) * s.Step()).Sub(start).Seconds()
+		if from < span && from+s.Step().Seconds() > 0 {
+			levels = append(levels, level{max(0, from), s.Value(i)})
+		}
+	}
+	return staircase(levels, min(span, s.End().Sub(start).Seconds()), most)
+}
+
+// level is a value that holds from a time, in seconds on the axis, until the next level.
+type level struct{ from, value float64 }
+
+// staircase draws levels, the last one up to end. If there are more than most, neighbours give way to their mean over
+// time.
+func staircase(levels []level, end float64, most int) plotter.XYs {
+	var stairs plotter.XYs
+	group := (len(levels) + most - 1) / most
+	for i := 0; i < len(levels); i += group {
+		next, until := min(i+group, len(levels)), end
+		if next < len(levels) {
+			until = levels[next].from
+		}
+		from, value := levels[i].from, average(levels[i:next], until)
+		if n := len(stairs); n > 0 {
+			if stairs[n-1].Y == value {
+				continue
+			}
+			stairs = append(stairs, plotter.XY{X: from, Y: stairs[n-1].Y})
+		}
+		stairs = append(stairs, plotter.XY{X: from, Y: value})
+	}
+	if n := len(stairs); n > 0 {
+		stairs = append(stairs, plotter.XY{X: max(end, stairs[n-1].X), Y: stairs[n-1].Y})
+	}
+	return stairs
+}
+
+func average(levels []level, until float64) float64 {
+	from := levels[0].from
+	if len(levels) == 1 || until <= from {
+		return levels[0].value
+	}
+	var sum float64
+	for i, l := range levels {
+		next := until
+		if i+1 < len(levels) {
+			next = levels[i+1].from
+		}
+		sum += l.value * (next - l.from)
+	}
+	return sum / (until - from)
+}
+
+// distribution draws the share, in percent of all, of values that are at most x, between the ends of an axis. Steps
+// that are smaller than the resolution in both directions are drawn together.
+func distribution(sorted []float64, all int, from, to float64, most int) plotter.XYs {
+	var stairs plotter.XYs
+	var at, share float64 // of the last step drawn
+	for i, v := range sorted {
+		reached := 100 * float64(i+1) / float64(all)
+		if i+1 < len(sorted) && (sorted[i+1] == v || v-at < (to-from)/float64(most) &&
+			reached-share < 100/float64(most)) {
+			continue
+		}
+		stairs = append(stairs, plotter.XY{X: v, Y: share}, plotter.XY{X: v, Y: reached})
+		at, share = v, reached
+	}
+	if len(stairs) > 0 {
+		stairs = append(stairs, plotter.XY{X: to, Y: share})
+	}
+	return stairs
+}
+
+func strategyKeys(results []*sim.Result) []key {
+	keys := make([]key, len(results))
+	for i, name := range runNames(results) {
+		keys[i] = key{name, &plotter.Line{LineStyle: runStyle(results, i)}}
+	}
+	return keys
+}
+
+// runNames says of which strategy each run is, and what machines do where that differs between runs.
+func runNames(results []*sim.Result) []string {
+	if sleepAndStay(results) {
+		return Each(results, func(r *sim.Result) string { return r.Strategy + ", " + machinesDo[emptyNodes(r)] })
+	}
+	return Each(results, func(r *sim.Result) string { return r.Strategy })
+}
+
+// sleepAndStay reports whether empty machines sleep in some runs and stay on in others.
+func sleepAndStay(results []*sim.Result) bool {
+	return slices.ContainsFunc(results, func(r *sim.Result) bool { return emptyNodes(r) != emptyNodes(results[0]) })
+}
+
+// runStyle is the line of a run. A strategy has one colour; where machines stay on in some runs and sleep in others,
+// those that stay on are dashed.
+func runStyle(results []*sim.Result, i int) draw.LineStyle {
+	strategies := Distinct(Each(results, func(r *sim.Result) string { return r.Strategy }))
+	style := strategyStyle(slices.Index(strategies, results[i].Strategy), len(strategies))
+	if sleepAndStay(results) && !results[i].Scenario.Sleeps() {
+		style.Dashes = dashes[2]
+	}
+	return style
+}
+
+// Palette is Okabe and Ito's, whose colours people with any kind of colour vision can tell apart. Its yellow is left
+// out: it is too pale for a line on white.
+var Palette = [...]color.RGBA{
+	{0x00, 0x72, 0xB2, 0xFF}, // blue
+	{0xE6, 0x9F, 0x00, 0xFF}, // orange
+	{0x00, 0x9E, 0x73, 0xFF}, // bluish green
+	{0xD5, 0x5E, 0x00, 0xFF}, // vermilion
+	{0xCC, 0x79, 0xA7, 0xFF}, // reddish purple
+	{0x56, 0xB4, 0xE9, 0xFF}, // sky blue
+	{0x00, 0x00, 0x00, 0xFF},
+}
+
+// dashes tell lines of one colour apart.
+var dashes = [...][]vg.Length{nil, {6, 3}, {2, 2}, {9, 2, 2, 2}}
+
+// strategyStyle is the line of run i of n, in all figures. Runs that do the same hide each other, so a later line is
+// thinner: the earlier one shows as its rim.
+func strategyStyle(i, n int) draw.LineStyle {
+	return draw.LineStyle{
+		Color:  Palette[i%len(Palette)],
+		Width:  vg.Points(1.3 + min(0.8, 2/float64(n))*float64(n-1-i)),
+		Dashes: dashes[i/len(Palette)%len(dashes)],
+	}
+}
+
+// siteStyle is grey: colours are the strategies'.
+func siteStyle(i int) draw.LineStyle {
+	return draw.LineStyle{
+		Color: color.Gray{Y: uint8(0x30 + 0x58*(i/len(dashes)%2))}, Width: 1.4, Dashes: dashes[i%len(dashes)],
+	}
+}

@@ -1,0 +1,173 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+)
+
+// Text shows the runs as a table. Columns of zeros cost the width that a terminal does not have.
+func (r *Report) Text(wide, colours bool) string {
+	t := Heads(2, "strategy", "empty\nmachines", "energy\nkWh", "energy\nsaved %", "emissions\nkgCO2e",
+		"CO2e\nsaved %", "cost\n", "cost\nsaved %", "cost with\ncarbon",
+		"mean wait\n", "p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "held\njobs", "delay\nviolations",
+		"late\nstarts", "missed\ndeadlines", "suspen-\nsions", "tolerated\n", "unplaced\njobs",
+		"boots\n", "boots\nfailed", "decisions\nper s")
+	const rare = 8
+	for i := range t.Columns[len(t.Columns)-rare:] {
+		c := &t.Columns[len(t.Columns)-rare+i]
+		c.Rare, c.Show = true, func(v float64) string { return fmt.Sprintf("%.0f", v) }
+	}
+	t.widen("p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "decisions\nper s")
+	for i, run := range r.Runs {
+		slept := cmp.Or(run.Sleep, &Sleep{})
+		share := func(v float64) string {
+			if i == 0 {
+				return "–"
+			}
+			return fixed(100*v, 1)
+		}
+		var adjusted any
+		if run.AdjustedCost != nil {
+			adjusted = Significant(*run.AdjustedCost)
+		}
+		t.Add(run.Strategy, machinesDo[run.EmptyNodes], Significant(run.EnergyKWh), share(run.Savings.Energy),
+			Significant(run.EmissionsKg), share(run.Savings.Emissions), only(run.Priced, Significant(run.Cost)),
+			only(run.Priced, share(run.Savings.Cost)), adjusted, Span(run.MeanWaitSeconds), Span(run.P95WaitSeconds),
+			Span(run.MeanCompletionSeconds), Span(run.MakespanSeconds), fmt.Sprintf("%.1f", 100*run.Utilisation),
+			strconv.Itoa(run.HeldJobs), strconv.Itoa(run.DelayViolations), run.LateStarts, run.MissedDeadlines,
+			run.Suspensions, run.Tolerated, run.UnplacedJobs, slept.Boots, slept.FailedBoots, run.DecisionsPerSecond)
+	}
+	return fmt.Sprintf("%s\n%s\n%s\n", title(r), t.Framed(wide, colours), strings.Join(footnotes(r), "\n"))
+}
+
+// machinesDo says what empty machines do.
+var machinesDo = map[string]string{sim.EmptyNodesSleep: "sleep", sim.EmptyNodesIdle: "stay on"}
+
+// Sheet has a row for each run.
+func (r *Report) Sheet() *Table {
+	t := Sheet("strategy", "jobs", "energyKWh", "emissionsKg", "cost", "priced", "meanWaitSeconds", "p95WaitSeconds",
+		"meanCompletionSeconds", "makespanSeconds", "utilisation", "delayViolations", "lateStarts", "missedDeadlines",
+		"heldJobs", "meanHoldSeconds", "unplacedJobs", "decisions", "decisionsPerSecond", "energySavings",
+		"emissionsSavings", "costSavings", "baseline", "quality", "tolerated", "suspensions",
+		"emptyNodes", "boots", "failedBoots", "bootHours", "bootEnergyKWh", "asleepHours", "mostCycles", "adjustedCost",
+		"meanBoundedSlowdown")
+	for _, run := range r.Runs {
+		slept := cmp.Or(run.Sleep, &Sleep{})
+		t.Add(run.Strategy, run.Jobs, run.EnergyKWh, run.EmissionsKg, run.Cost, run.Priced, run.MeanWaitSeconds,
+			run.P95WaitSeconds, run.MeanCompletionSeconds, run.MakespanSeconds, run.Utilisation, run.DelayViolations,
+			run.LateStarts, run.MissedDeadlines, run.HeldJobs, run.MeanHoldSeconds, run.UnplacedJobs, run.Decisions,
+			run.DecisionsPerSecond, run.Savings.Energy, run.Savings.Emissions, run.Savings.Cost, r.Baseline,
+			run.Quality, run.Tolerated, run.Suspensions, run.EmptyNodes, slept.Boots, slept.FailedBoots,
+			slept.BootHours, slept.BootEnergyKWh, slept.AsleepHours, slept.MostCycles, run.AdjustedCost,
+			run.MeanBoundedSlowdown)
+	}
+	return t
+}
+
+func title(r *Report) string {
+	var sites []string
+	for _, s := range r.Scenario.Sites {
+		label := s.Zone
+		if s.Name != s.Zone {
+			label = s.Name + " (" + s.Zone + ")"
+		}
+		sites = append(sites, fmt.Sprintf("%s, PUE %.3g", label, s.PUE))
+	}
+	return fmt.Sprintf("%s on %s from %s; grid %s", Plural(r.Scenario.Jobs, "job", "jobs"),
+		Plural(r.Scenario.Nodes, "node", "nodes"),
+		r.Scenario.Start.Format("2006-01-02 15:04 MST"), strings.Join(sites, "; "))
+}
+
+func footnotes(r *Report) []string {
+	saved := "Saved: compared with " + r.Baseline
+	if r.both() {
+		saved += " on machines that " + machinesDo[r.Runs[0].EmptyNodes]
+	}
+	if !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Strategy != r.Baseline }) {
+		saved = "Nothing saved is shown: name the baseline first, as in --strategy least-allocated," + r.Baseline
+		if r.Baseline == "least-allocated" {
+			saved = "Nothing saved is shown: name another strategy too, as in --strategy least-allocated,energy"
+		}
+	}
+	notes := []string{
+		r.Note + " " + r.emptyNote(),
+		fmt.Sprintf("%s. All runs are accounted until %s. Forecast: %s.", saved,
+			r.Scenario.Accounted.Format("2006-01-02 15:04 MST"), r.Scenario.Forecast),
+	}
+	if r.Scenario.Learner != "" {
+		notes[1] += " Run times: " + r.Scenario.Learner + "."
+	}
+	if r.Scenario.Power != "" {
+		notes[1] += " Power of jobs: " + r.Scenario.Power + "."
+	}
+	holds := slices.ContainsFunc(r.Runs, func(run Run) bool { return sched.Holds(run.Strategy) })
+	if holds && r.Scenario.MayWait == 0 {
+		notes = append(notes, "No job may wait, so nothing was put off: give jobs an allowed delay, or --max-delay.")
+	}
+	notes = append(notes, unplacedNotes(r)...)
+	notes = append(notes, r.Scenario.Notes...)
+	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.LateStarts > 0 }) {
+		notes = append(notes, "Late starts are past the allowed delay for whatever reason; delay violations only "+
+			"where holds and suspensions, not lack of room, are to blame.")
+	}
+	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Tolerated > 0 }) {
+		notes = append(notes,
+			"Tolerated: only what jobs did once more after their last suspension kept them for longer than allowed.")
+	}
+	if len(r.Runs) > 0 && !r.Runs[0].Priced {
+		note := "No price was given, so there is no cost."
+		if r.Runs[0].AdjustedCost != nil {
+			note = "No price was given: the cost with carbon is that of emissions alone."
+		}
+		notes = append(notes, note)
+	}
+	return notes
+}
+
+// both reports whether there are runs of machines that sleep and of ones that do not.
+func (r *Report) both() bool {
+	return slices.ContainsFunc(r.Runs, func(run Run) bool { return run.EmptyNodes != r.Runs[0].EmptyNodes })
+}
+
+// emptyNote says what empty machines do, and what their boots cost.
+func (r *Report) emptyNote() string {
+	var sum Sleep
+	for i := range r.Runs {
+		if s := r.Runs[i].Sleep; s != nil {
+			sum.Boots += s.Boots
+			sum.BootHours += s.BootHours
+			sum.BootEnergyKWh += s.BootEnergyKWh
+			sum.AsleepHours += s.AsleepHours
+		}
+	}
+	if !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Sleep != nil }) {
+		return "Empty machines stay on."
+	}
+	return fmt.Sprintf("Machines that sleep draw what their power profile says; those that take time to boot slept "+
+		"for %s of machine time in all runs; the %s took %s kWh and %s, which the figures include.",
+		Span(3600*sum.AsleepHours), Plural(sum.Boots, "boot", "boots"), Significant(sum.BootEnergyKWh),
+		Span(3600*sum.BootHours))
+}
+
+// unplacedNotes tell what no node is large enough for from what only found no room: energy is lower for either.
+func unplacedNotes(r *Report) (notes []string) {
+	unfit := r.Scenario.FitNowhere
+	if unfit > 0 {
+		notes = append(notes, Plural(unfit, "job fits", "jobs fit")+
+			" on no node even when all are empty, by request or selector. What never runs uses no energy in any row.")
+	}
+	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.UnplacedJobs > unfit }) {
+		which := "Unplaced jobs"
+		if unfit > 0 {
+			which = "Other unplaced jobs"
+		}
+		notes = append(notes, which+" fit on an empty node, but never got one; they never ran.")
+	}
+	return notes
+}

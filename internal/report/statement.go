@@ -1,0 +1,218 @@
+package report
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// Statement is what the ledger holds for some time, for people: energy, emissions and costs by what they asked for, how
+// fast jobs were done, and what decisions saved.
+type Statement struct {
+	APIVersion string              `json:"apiVersion"`
+	Kind       string              `json:"kind"`
+	From       time.Time           `json:"from"`
+	To         time.Time           `json:"to"`
+	AsOf       time.Time           `json:"asOf,omitzero"` // end of what was booked when it was asked
+	Resolution float64             `json:"resolutionSeconds"`
+	GroupBy    []string            `json:"groupBy"`
+	Filters    map[string][]string `json:"filters,omitempty"`
+	Rows       []StatementRow      `json:"rows"`
+	Total      StatementRow        `json:"total"`
+	Savings    *Comparison         `json:"savings,omitempty"`
+	Notes      []string            `json:"notes"`
+}
+
+// StatementRow is one line of a statement.
+type StatementRow struct {
+	Key         []string `json:"key"` // null: the total, or what a limit left out
+	EnergyKWh   float64  `json:"energyKWh"`
+	FacilityKWh float64  `json:"facilityKWh"`      // at the site's meter: with PUE
+	GPUKWh      float64  `json:"gpuKWh,omitempty"` // of the energy: what GPUs used
+	// mean over the facility's energy of which it is known
+	Intensity       *float64           `json:"gramsPerKWh,omitempty"`
+	EmissionsKg     map[string]float64 `json:"emissionsKg,omitempty"` // by signal
+	Costs           map[string]float64 `json:"costs,omitempty"`       // by currency
+	CPUHours        float64            `json:"cpuHours"`              //
+	EstimatedShare  float64            `json:"estimatedShare"`        // of energy
+	UnchartedShare  float64            `json:"unchartedShare"`        // of facility energy: without an intensity
+	UnpricedShare   float64            `json:"unpricedShare"`         // of facility energy: without a price
+	Unmeasured      float64            `json:"unmeasuredSeconds"`     // of nodes
+	Jobs            int                `json:"jobs"`                  // that we placed and that have ended
+	TurnaroundHours *float64           `json:"turnaroundHours,omitempty"`
+	Saved           *Saved             `json:"saved,omitempty"`
+	Quality         energy.Quality     `json:"quality"`
+	First           time.Time          `json:"first,omitzero"`
+	Last            time.Time          `json:"last,omitzero"`
+}
+
+// NewStatement turns an answer of the ledger into a statement. Evidence and savings may be nil: then it says nothing
+// about them.
+func NewStatement(a *ledger.Answer, e *Evidence, savings *Comparison) *Statement {
+	s := &Statement{
+		APIVersion: "kubenergy.io/v1alpha1", Kind: "EnergyReport", From: a.From, To: a.To, AsOf: a.AsOf,
+		Resolution: a.Resolution.Seconds(), Savings: savings,
+		GroupBy: Each(a.GroupBy, func(d ledger.Dimension) string { return string(d) }),
+		Rows:    Each(a.Rows, statementRow), Total: statementRow(a.Total),
+	}
+	s.Total.Key = nil
+	if e != nil {
+		s.turnarounds(e)
+	}
+	if savings != nil {
+		s.save(savings)
+	}
+	s.explain()
+	return s
+}
+
+func statementRow(r ledger.Row) StatementRow {
+	out := StatementRow{
+		Key: r.Key, EnergyKWh: kWh(r.Energy()), FacilityKWh: kWh(r.Facility), GPUKWh: kWh(r.GPU),
+		CPUHours:       r.CPU.Hours(),
+		EstimatedShare: r.EstimatedShare(),
+		UnchartedShare: over(float64(r.Uncharted), float64(r.Facility)),
+		UnpricedShare:  over(float64(r.Unpriced), float64(r.Facility)),
+		Unmeasured:     r.Unmeasured.Seconds(),
+		Quality:        r.Quality(), First: r.First, Last: r.Last,
+		EmissionsKg: map[string]float64{}, Costs: map[string]float64{},
+	}
+	for signal, carbon := range r.Emissions {
+		out.EmissionsKg[signal] = carbon.Grams().Kg()
+	}
+	for currency, cost := range r.Costs {
+		out.Costs[currency] = cost.Money()
+	}
+	// What part of the energy each of several signals is about is not known.
+	if signals := r.Signals(); len(signals) == 1 && r.Facility > r.Uncharted {
+		out.Intensity = new(float64(r.Emissions[signals[0]].Grams()) / kWh(r.Facility-r.Uncharted))
+	}
+	return out
+}
+
+// keys are what is known of a job by each dimension. Others are not told of jobs.
+var jobKeys = map[string]func(*job, time.Time) string{
+	string(ledger.ByNamespace): func(j *job, _ time.Time) string { return j.key.namespace },
+	string(ledger.ByOwner):     func(j *job, _ time.Time) string { return j.key.owner },
+	string(ledger.ByStrategy):  func(j *job, _ time.Time) string { return j.strategy },
+	string(ledger.ByNode):      func(j *job, _ time.Time) string { return j.places[len(j.places)-1].Node },
+	string(ledger.ByHour):      func(_ *job, t time.Time) string { return stamp(t.UTC().Truncate(time.Hour)) },
+	string(ledger.ByDay):       func(_ *job, t time.Time) string { return stamp(t.UTC().Truncate(24 * time.Hour)) },
+}
+
+// turnarounds adds how long jobs took from their creation to their end, on average.
+func (s *Statement) turnarounds(e *Evidence) {
+	f := e.index()
+	rows := map[string]*StatementRow{}
+	for i := range s.Rows {
+		if s.Rows[i].Key != nil {
+			rows[joinKey(s.Rows[i].Key...)] = &s.Rows[i]
+		}
+	}
+	sums := map[*StatementRow]time.Duration{}
+	for _, j := range group(e.Records) {
+		took, ended, ok := j.turnaround(f)
+		if !ok || ended.Before(s.From) {
+			continue
+		}
+		sums[&s.Total] += took
+		s.Total.Jobs++
+		if row := rows[s.keyOf(j, ended)]; row != nil {
+			sums[row] += took
+			row.Jobs++
+		}
+	}
+	for row, sum := range sums {
+		row.TurnaroundHours = new(sum.Hours() / float64(row.Jobs))
+	}
+}
+
+// keyOf returns the row that a job belongs to; "" if that is not known.
+func (s *Statement) keyOf(j *job, ended time.Time) string {
+	key := make([]string, 0, len(s.GroupBy))
+	for _, d := range s.GroupBy {
+		of := jobKeys[d]
+		if of == nil {
+			return ""
+		}
+		key = append(key, of(j, ended))
+	}
+	return joinKey(key...)
+}
+
+func joinKey(key ...string) string {
+	var b []byte
+	for _, k := range key {
+		b = append(append(b, k...), 0)
+	}
+	return string(b)
+}
+
+// save puts savings beside the strategies, where that is the only thing that was grouped by.
+func (s *Statement) save(c *Comparison) {
+	s.Total.Saved = &c.Total
+	if !slices.Equal(s.GroupBy, []string{string(ledger.ByStrategy)}) {
+		return
+	}
+	for i := range s.Rows {
+		if row := &s.Rows[i]; len(row.Key) == 1 {
+			row.Saved = c.ByStrategy[row.Key[0]]
+		}
+	}
+}
+
+// explain says what figures mean, and what is missing.
+func (s *Statement) explain() {
+	note := func(text string) { s.Notes = append(s.Notes, text) }
+	note("Energy is at the nodes; intensity, emissions and cost are of the energy at the site's meter, with PUE. " +
+		"Shares of a node are derived from what its meter read; est. is the share of energy that comes from a model.")
+	if slices.ContainsFunc(s.Rows, func(r StatementRow) bool { return slices.Contains(r.Key, "") }) {
+		note("– stands where there is no such value, as for idle nodes, systems and energy of unknown origin, of " +
+			"no pod; or of pods without that label.")
+	}
+	if s.Total.UnchartedShare > 0 {
+		note(percent(s.Total.UnchartedShare) + " of the energy has no carbon intensity: its emissions are not in here.")
+	}
+	if s.Total.UnpricedShare > 0 && len(s.Total.Costs) > 0 {
+		note(percent(s.Total.UnpricedShare) + " of the energy has no price: its cost is not in here.")
+	}
+	if len(s.Total.EmissionsKg) > 1 {
+		note("Average and marginal emissions are different things and are not added.")
+	}
+	if s.Total.Unmeasured > 0 {
+		note("Meters gave no value for " + Span(s.Total.Unmeasured) + " of the nodes' time.")
+	}
+	if s.Total.Jobs > 0 {
+		note("Turnaround is from a job's creation to the end of its energy, for jobs that were placed by us and have " +
+			"ended; derived.")
+	}
+	if s.Savings != nil {
+		s.Notes = append(s.Notes, s.Savings.notes()...)
+	}
+}
+
+// notes say what savings are of.
+func (c *Comparison) notes() []string {
+	notes := []string{"Saved: against " + c.Baseline +
+		" on the recorded snapshots, corrected with measured energy; estimated; negative is a loss. " +
+		"In brackets the 95 % interval. " + Plural(c.Jobs, "job is", "jobs are") + " compared, " +
+		Plural(c.Held, "was held", "were held") + "."}
+	for _, why := range slices.Sorted(maps.Keys(c.Left)) {
+		notes = append(notes, Plural(c.Left[why], "job is", "jobs are")+" not compared: "+why+".")
+	}
+	if c.Forecast > 0 {
+		notes = append(notes, "Of "+Plural(c.Forecast, "job",
+			"jobs")+" the baseline is priced with forecasts: no energy was booked at that site and time.")
+	}
+	if c.NoCarbon > 0 {
+		notes = append(notes, "Of "+Plural(c.NoCarbon, "job",
+			"jobs")+" emissions are not compared: some intensity is not known.")
+	}
+	if c.Jobs > 0 && c.Jobs < LeastJobs {
+		notes = append(notes, "Of fewer than 10 jobs no interval is given.")
+	}
+	return notes
+}

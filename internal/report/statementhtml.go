@@ -1,0 +1,143 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// What is shown of a long report; CSV and JSON have everything.
+const (
+	mostBars = 30
+	mostJobs = 500
+	// of hours or days in a heat map; of more, some are drawn as one
+	mostHeatSlots = 200
+	barStep       = 22.0
+	barRoom       = 420.0
+)
+
+// HTML writes a page.
+func (s *Statement) HTML(w io.Writer) error {
+	t := s.Sheet().shown(true)
+	t.Title = "Energy, emissions and cost"
+	if len(s.GroupBy) == 0 {
+		t.Total = nil
+	}
+	p := page{Title: s.title(), Tables: []*shown{t}, Units: true, Notes: s.Notes, Bars: s.bars(t)}
+	if m, start, span := s.heatmap(); m != nil {
+		f := heatFigure(m.title, "nothing was booked", start, span.Seconds(), 1,
+			[]heatmap{{"", m.what, m.rows, m.slot}})
+		svg, err := f.svg()
+		if err != nil {
+			return err
+		}
+		p.Bars, p.Figures = nil, []pageFigure{{m.title + ".", inPage(svg)}}
+	}
+	if c := s.Savings; c != nil {
+		t.Title += "; saved against " + c.Baseline + ", estimated"
+		p.Notes = append(slices.Clone(s.Notes), c.Method)
+		if len(c.PerJob) > 0 {
+			p.Tables = append(p.Tables, c.jobs())
+		}
+	}
+	return pageTemplate.Execute(w, &p)
+}
+
+// heatmap is the power of nodes, or of what else rows are of, by hour or day; nil: rows are not of just these two.
+func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) {
+	slots := map[string]time.Duration{string(ledger.ByHour): time.Hour, string(ledger.ByDay): 24 * time.Hour}
+	when := slices.IndexFunc(s.GroupBy, func(d string) bool { return slots[d] > 0 })
+	if len(s.GroupBy) != 2 || when < 0 || slots[s.GroupBy[1-when]] > 0 || len(s.Rows) == 0 {
+		return nil, start, 0
+	}
+	slot, what := slots[s.GroupBy[when]], s.GroupBy[1-when]
+	end := s.To
+	if !s.AsOf.IsZero() {
+		end = grid.Earlier(end, s.AsOf) // the last slot may not be over
+	}
+	start = s.From.UTC().Truncate(slot)
+	span = max(slot/60, end.Sub(start))
+	group := time.Duration(max(1, math.Ceil(float64(span)/float64(slot)/mostHeatSlots)))
+	n, sums, cells := int((span+group*slot-1)/(group*slot)), map[string]float64{}, map[string][]heat{}
+	for _, row := range s.Rows {
+		if row.Key == nil {
+			continue // what a limit left out is of no time
+		}
+		name, at := cmp.Or(row.Key[1-when], "–"), row.Key[when]
+		t, err := time.Parse(time.RFC3339, at)
+		if k := int(t.Sub(start) / (group * slot)); err == nil && k >= 0 && k < n {
+			if cells[name] == nil {
+				cells[name] = slices.Repeat([]heat{{marked: true}}, n)
+			}
+			begins := start.Add(time.Duration(k) * group * slot) // the first slot may begin before the statement does
+			length := max(slot/60, grid.Earlier(begins.Add(group*slot), end).Sub(grid.Later(begins, s.From)))
+			cells[name][k] = heat{value: cells[name][k].value + 1000*row.EnergyKWh/length.Hours()}
+			sums[name] += row.EnergyKWh
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(sums), func(a, b string) int {
+		return cmp.Or(cmp.Compare(sums[b], sums[a]), strings.Compare(a, b))
+	})
+	m = &heatmap{title: fmt.Sprintf("Mean power by %s (W)", what), what: what, slot: (group * slot).Seconds()}
+	for _, name := range names[:min(len(names), mostNodes)] {
+		m.rows = append(m.rows, heatRow{name, cells[name]})
+	}
+	if left := len(names) - mostNodes; left > 0 {
+		m.title += fmt.Sprintf(", of the %d with the most energy; %d more are in the table", mostNodes, left)
+	}
+	return m, start, span
+}
+
+// bars draws the energy of the first rows of a table.
+func (s *Statement) bars(t *shown) *bars {
+	most := 0.0
+	for i := range s.Rows {
+		most = max(most, s.Rows[i].EnergyKWh)
+	}
+	if len(s.GroupBy) == 0 || most == 0 {
+		return nil
+	}
+	n := min(len(s.Rows), mostBars)
+	b := &bars{Height: float64(n)*barStep + 4, Left: len(s.Rows) - n}
+	for i := range s.Rows[:n] {
+		row := &s.Rows[i]
+		b.All = append(b.All, bar{
+			Name: Shortened(strings.Join(t.Rows[i][:t.Words], " · "), 40),
+			Text: Significant(row.EnergyKWh) + " kWh, " + row.Quality.String(), Y: float64(i) * barStep,
+			Width: math.Max(0, row.EnergyKWh/most*barRoom),
+		})
+	}
+	return b
+}
+
+// jobs are a table of what each job saved.
+func (c *Comparison) jobs() *shown {
+	n := min(len(c.PerJob), mostJobs)
+	t := Heads(4, "job", "strategy", "ran on", "baseline", "held", "saved\nkWh", "saved\nkgCO2e", "saved\nmoney")
+	t.Title = fmt.Sprintf("Saved by each job against %s, estimated; 95 %% interval in brackets; %d of %d jobs",
+		c.Baseline, n, c.Jobs)
+	for i := range c.PerJob[:n] {
+		j := &c.PerJob[i]
+		var held, emissions, cost string
+		if j.Held > 0 {
+			held = Span(j.Held)
+		}
+		if j.Emissions != nil {
+			emissions = j.Emissions.String() + " (" + j.Signal + ")"
+		}
+		if j.Cost != nil {
+			cost = j.Cost.String() + " " + j.Currency
+		}
+		t.Add(j.Namespace+"/"+j.Owner, j.Strategy, Few(3, j.Nodes), Few(3, j.Instead), held, j.Energy.String(),
+			emissions, cost)
+	}
+	return t.shown(true)
+}

@@ -1,0 +1,419 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/sim"
+)
+
+// Sweep compares strategies over zones, starts and seeds. docs/how-to/comparisons.md has the formulas.
+type Sweep struct {
+	APIVersion  string      `json:"apiVersion"`
+	Kind        string      `json:"kind"`
+	Name        string      `json:"name,omitempty"`
+	Baseline    string      `json:"baseline"`
+	Trials      int         `json:"trials"`
+	Zones       []string    `json:"zones"`
+	Starts      int         `json:"starts"` // of each zone
+	Quoted      string      `json:"quoted"` // which starts the figures are of: all, even or odd
+	Resamples   int         `json:"resamples"`
+	Varied      string      `json:"varied"`                // what intervals tell the influence of: starts, or seeds
+	Seed        uint64      `json:"seed"`                  // of the resamples
+	CarbonPrice float64     `json:"carbonPrice,omitempty"` // per tonne, of adjusted costs
+	Strategies  []SweepRow  `json:"strategies"`
+	Published   []Published `json:"published,omitempty"`
+	Notes       []string    `json:"notes"`
+
+	days []Trial // that are drawn
+}
+
+// Published is a figure that others have published, or that was measured before, and what it answers to.
+type Published struct {
+	Strategy string  `json:"strategy"`
+	Forecast string  `json:"forecast,omitempty"`
+	Restart  string  `json:"restartCost,omitempty"` // as 5m; "": nothing
+	Figure   string  `json:"figure"`                // eta, etaInterruptible, saving or meanWaitHours
+	Value    float64 `json:"value"`
+	Source   string  `json:"source"`
+	Measured float64 `json:"measured"` // the same figure here
+}
+
+// SweepRow is a strategy under a forecast and a restart cost, over all zones and the quoted starts.
+type SweepRow struct {
+	Strategy    string        `json:"strategy"`
+	Forecast    string        `json:"forecast,omitempty"`
+	RestartCost time.Duration `json:"restartCost,omitempty"`
+	Family      string        `json:"family"`
+	Trials      int           `json:"trials"`
+
+	Grams         float64 `json:"gramsCO2e"`
+	BaselineGrams float64 `json:"baselineGramsCO2e"`
+	// mean over trials of the share of the baseline's emissions
+	Saving Interval `json:"saving"`
+	// ratio of sums of savings, each as a share of its trial's baseline
+	Eta      *Interval `json:"eta,omitempty"`
+	EtaGrams *Interval `json:"etaGrams,omitempty"` // ratio of sums of savings in grams
+	// mean of the η of the zones in which something can be saved
+	EtaMean *Interval `json:"etaMean,omitempty"`
+	// of strategies that do not suspend: what others publish
+	EtaInterruptible *Interval `json:"etaInterruptible,omitempty"`
+	// η on the starts that are not quoted, where parameters may be chosen
+	EtaOther  *float64 `json:"etaOther,omitempty"`
+	WorstZone string   `json:"worstZone,omitempty"` // of least η
+	WorstEta  *float64 `json:"worstEta,omitempty"`
+
+	StayOn          bool     `json:"stayOn,omitempty"` // machines that could sleep did not
+	Boots           int      `json:"boots,omitempty"`
+	FailedBoots     int      `json:"failedBoots,omitempty"`
+	BootEnergyKWh   float64  `json:"bootEnergyKWh,omitempty"`
+	EnergyKWh       float64  `json:"energyKWh"`
+	Cost            float64  `json:"cost"`
+	Priced          bool     `json:"priced"`
+	AdjustedCost    *float64 `json:"adjustedCost,omitempty"` // CI-adjusted, where carbon has a price
+	MeanWaitHours   float64  `json:"meanWaitHours"`
+	P95WaitHours    float64  `json:"p95WaitHours"` // mean over trials
+	TurnaroundHours float64  `json:"meanTurnaroundHours"`
+	Suspensions     float64  `json:"suspensionsPerJob"`
+	LostHours       float64  `json:"lostHours"`
+	Violations      int      `json:"delayViolations"`
+	Tolerated       int      `json:"tolerated"` // jobs that were late by no more than one restart
+	Unplaced        int      `json:"unplacedJobs"`
+
+	ByZone     []ZoneRow          `json:"byZone"`
+	NodeEnergy map[string]float64 `json:"nodeEnergyKWh"` // by power profile
+}
+
+// ZoneRow is a row's figures in one zone.
+type ZoneRow struct {
+	Zone          string    `json:"zone"`
+	Grams         float64   `json:"gramsCO2e"`
+	BaselineGrams float64   `json:"baselineGramsCO2e"`
+	Saving        Interval  `json:"saving"`
+	OptimumSaving *float64  `json:"optimumSaving,omitempty"` // what the optimum of the family saves
+	Eta           *Interval `json:"eta,omitempty"`
+	MeanWaitHours float64   `json:"meanWaitHours"`
+}
+
+// Interval is a value with its interval of 95 %, which is absent where there are too few starts to tell.
+type Interval struct {
+	Value float64  `json:"value"`
+	Low   *float64 `json:"low,omitempty"`
+	High  *float64 `json:"high,omitempty"`
+}
+
+// SweepOptions say how trials are summed up.
+type SweepOptions struct {
+	Name        string
+	Baseline    string
+	Quote       string  // even or odd starts; all or "": all
+	CarbonPrice float64 // per tonne; 0: none
+	Seed        uint64
+	Strategies  []string // in the order in which they are shown
+	Published   []Published
+	Notes       []string // on the inputs
+}
+
+// Which starts are quoted. The first start has the index 0.
+const (
+	QuoteAll  = "all"
+	QuoteEven = "even"
+	QuoteOdd  = "odd"
+)
+
+// Quotes reports whether figures are of the start of an index.
+func (o *SweepOptions) Quotes(index int) bool {
+	if o.Quote != QuoteEven && o.Quote != QuoteOdd {
+		return true
+	}
+	return (index%2 == 0) == (o.Quote == QuoteEven)
+}
+
+// trialKey is what a trial and its baseline have in common.
+type trialKey struct {
+	zone   string
+	index  int
+	seed   uint64
+	stayOn bool
+}
+
+func (t *Trial) key() trialKey { return trialKey{t.Zone, t.StartIndex, t.Seed, t.StayOn} }
+
+// rowKey tells rows apart.
+type rowKey struct {
+	strategy, forecast string
+	restart            time.Duration
+	stayOn             bool
+}
+
+// leastStarts is from how many starts on there is an interval.
+const leastStarts = 3
+
+// NewSweep sums trials up. Their order does not matter.
+func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
+	if len(trials) == 0 {
+		return nil, errors.New("there are no trials to compare")
+	}
+	trials = slices.Clone(trials)
+	slices.SortStableFunc(trials, func(a, b Trial) int {
+		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.StartIndex, b.StartIndex), cmp.Compare(a.Seed, b.Seed))
+	})
+	c, err := newSweeper(trials, &o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sweep{
+		APIVersion: sim.APIVersion, Kind: "ComparisonReport", Name: o.Name, Baseline: o.Baseline, Trials: len(trials),
+		Zones: c.zones, Starts: c.starts,
+		Quoted: cmp.Or(o.Quote, QuoteAll), Seed: o.Seed, CarbonPrice: o.CarbonPrice,
+	}
+	c.resample()
+	s.Resamples, s.Varied = len(c.drawn), "starts"
+	if c.seeds != nil {
+		s.Varied = "seeds"
+	}
+	s.Strategies = Each(c.order(), func(key rowKey) SweepRow { return *c.row(key) })
+	s.days = slices.DeleteFunc(slices.Clone(trials), func(t Trial) bool { return t.Day == nil })
+	s.Notes = append(s.notes(), o.Notes...)
+	s.answer(o.Published)
+	return s, nil
+}
+
+// CheckSweep reports what would keep [NewSweep] from summing up trials of which only the names are known, as before any
+// of them has run.
+func CheckSweep(trials []Trial, o SweepOptions) error {
+	_, err := newSweeper(trials, &o)
+	return err
+}
+
+func newSweeper(trials []Trial, o *SweepOptions) (*sweeper, error) {
+	for i := range o.Published {
+		if _, err := o.Published[i].check(); err != nil {
+			return nil, err
+		}
+	}
+	c := &sweeper{options: o, baselines: map[trialKey][]*Trial{}, rows: map[rowKey][]*Trial{}}
+	for i := range trials {
+		c.take(&trials[i])
+	}
+	for i := range trials {
+		if _, err := c.baseline(&trials[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.checkQuoted(); err != nil {
+		return nil, err
+	}
+	c.sampleSeeds(trials)
+	return c, nil
+}
+
+// sampleSeeds has intervals tell how figures vary with the seed, where there is but one start.
+func (c *sweeper) sampleSeeds(trials []Trial) {
+	seeds := Each(trials, func(t Trial) uint64 { return t.Seed })
+	slices.Sort(seeds)
+	if seeds = slices.Compact(seeds); c.starts > 1 || len(seeds) < leastStarts {
+		return
+	}
+	c.seeds, c.quoted = seeds, nil
+	for i := range seeds {
+		c.quoted = append(c.quoted, i)
+	}
+}
+
+// sample returns which of the starts, or seeds, a trial belongs to.
+func (c *sweeper) sample(t *Trial) int {
+	if c.seeds == nil {
+		return t.StartIndex
+	}
+	return slices.Index(c.seeds, t.Seed)
+}
+
+func (s *Sweep) notes() []string {
+	compared := fmt.Sprintf("Savings are compared with %s on the same jobs, zone, start and seed.", s.Baseline)
+	if !slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Strategy != s.Baseline }) {
+		compared = fmt.Sprintf("Only the baseline, %s, was run: name another strategy to see what it "+
+			"saves.", s.Baseline)
+	}
+	if s.sleeps() {
+		compared += " Rows of machines that stay on are compared with " + s.Baseline +
+			" on machines that stay on; where machines sleep, boots and those that failed count."
+	}
+	rated := "No optimum is known for these nodes, so there is no η: it takes one node whose power is proportional " +
+		"to the cores in use."
+	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil }) {
+		rated = "η is what was saved over what the clairvoyant optimum of the family saves; figures are ratios of " +
+			"sums over zones and starts, each trial's saving being a share of its baseline."
+	}
+	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil && r.Family != NonPreemptive }) {
+		rated += " Where jobs may be in each other's way, the optimum of families that suspend is a bound, so that η " +
+			"is what it is at least."
+	}
+	notes := []string{
+		simulated,
+		compared,
+		rated,
+		"Intervals: 95 %, by bootstrap over " + s.Varied + ", the same resample in every zone.",
+		"Emissions, energy, cost and boots are means of the trials of a strategy; delay violations are of all of them.",
+	}
+	if s.Quoted != QuoteAll {
+		notes = append(notes,
+			"Figures are of the starts of "+s.Quoted+" index alone, counted from 0; parameters may be chosen on the "+
+				"others.")
+	}
+	return notes
+}
+
+// answer looks up what published figures answer to.
+func (s *Sweep) answer(published []Published) {
+	for _, p := range published {
+		restart, _ := p.check() // a wrong one was refused
+		i := slices.IndexFunc(s.Strategies, func(r SweepRow) bool {
+			return r.Strategy == p.Strategy && r.Forecast == p.Forecast && r.RestartCost == restart
+		})
+		if i < 0 {
+			continue // this comparison leaves it out
+		}
+		row := &s.Strategies[i]
+		if v := publishedFigures[p.Figure](row); v != nil { // else there is nothing to save, or no optimum
+			p.Measured = *v
+			s.Published = append(s.Published, p)
+		}
+	}
+}
+
+// publishedFigures are what can be published of a row; nil where the row has none.
+var publishedFigures = map[string]func(*SweepRow) *float64{
+	"eta":              func(r *SweepRow) *float64 { return r.Eta.value() },
+	"etaInterruptible": func(r *SweepRow) *float64 { return r.EtaInterruptible.value() },
+	"saving":           func(r *SweepRow) *float64 { return &r.Saving.Value },
+	"meanWaitHours":    func(r *SweepRow) *float64 { return &r.MeanWaitHours },
+}
+
+func (i *Interval) value() *float64 {
+	if i == nil {
+		return nil
+	}
+	return &i.Value
+}
+
+// check returns the restart cost that the figure is of.
+func (p *Published) check() (restart time.Duration, err error) {
+	if publishedFigures[p.Figure] == nil {
+		return 0, fmt.Errorf("published figure %q of %s: want %s", p.Figure, p.Strategy,
+			strings.Join(slices.Sorted(maps.Keys(publishedFigures)), ", "))
+	}
+	if p.Restart == "" {
+		return 0, nil
+	}
+	if restart, err = time.ParseDuration(p.Restart); err != nil || restart < 0 {
+		return 0, fmt.Errorf("published figure of %s: restartCost %q is no duration: want 5m", p.Strategy, p.Restart)
+	}
+	return restart, nil
+}
+
+// sweeper sums trials up.
+type sweeper struct {
+	options   *SweepOptions
+	baselines map[trialKey][]*Trial // under all its forecasts and restart costs
+	rows      map[rowKey][]*Trial
+	zones     []string
+	starts    int
+	seeds     []uint64 // of a comparison from one start: what figures vary with; nil: they vary with starts
+	quoted    []int    // indices of starts, or of seeds
+	drawn     [][]int  // resamples of them
+}
+
+func (c *sweeper) take(t *Trial) {
+	key := rowKey{t.Strategy, t.Forecast, t.RestartCost, t.StayOn}
+	c.rows[key] = append(c.rows[key], t)
+	if t.Strategy == c.options.Baseline {
+		c.baselines[t.key()] = append(c.baselines[t.key()], t)
+	}
+	if !slices.Contains(c.zones, t.Zone) {
+		c.zones = append(c.zones, t.Zone)
+	}
+	c.starts = max(c.starts, t.StartIndex+1)
+	if c.options.Quotes(t.StartIndex) && !slices.Contains(c.quoted, t.StartIndex) {
+		c.quoted = append(c.quoted, t.StartIndex)
+		slices.Sort(c.quoted)
+	}
+}
+
+// baseline returns what a trial is compared with. A baseline that looks at no forecast, or suspends nothing, serves
+// for all forecasts or restart costs; else it is the one under the trial's own.
+func (c *sweeper) baseline(t *Trial) (*Trial, error) {
+	all := c.baselines[t.key()]
+	if len(all) == 0 {
+		return nil, fmt.Errorf("there is no trial of the baseline %s for %s", c.options.Baseline, t.ID())
+	}
+	forecasts := slices.ContainsFunc(all, func(b *Trial) bool { return b.Forecast != all[0].Forecast })
+	restarts := slices.ContainsFunc(all, func(b *Trial) bool { return b.RestartCost != all[0].RestartCost })
+	for _, b := range all {
+		if (!forecasts || b.Forecast == t.Forecast) && (!restarts || b.RestartCost == t.RestartCost) {
+			return b, nil
+		}
+	}
+	return nil, fmt.Errorf("the baseline %s comes under several forecasts or restart costs, and none of them is that "+
+		"of %s: choose a baseline "+
+		"that neither holds nor suspends, or compare under one forecast and one restart cost", c.options.Baseline,
+		t.ID())
+}
+
+// checkQuoted refuses rows without any trial whose start is quoted.
+func (c *sweeper) checkQuoted() error {
+	for _, key := range c.order() {
+		for _, zone := range c.zones {
+			if !slices.ContainsFunc(c.rows[key], func(t *Trial) bool {
+				return t.Zone == zone && c.options.Quotes(t.StartIndex)
+			}) {
+				return fmt.Errorf("there is no trial of %s in %s whose start is quoted: figures are of %s starts",
+					key.strategy, zone, cmp.Or(c.options.Quote, QuoteAll))
+			}
+		}
+	}
+	return nil
+}
+
+// resample draws starts with replacement, the same ones for all rows and zones.
+func (c *sweeper) resample() {
+	if len(c.quoted) < leastStarts {
+		return
+	}
+	r := rand.New(rand.NewPCG(c.options.Seed, uint64(len(c.quoted))))
+	c.drawn = make([][]int, mostResamples)
+	for i := range c.drawn {
+		c.drawn[i] = make([]int, len(c.quoted))
+		for k := range c.drawn[i] {
+			c.drawn[i][k] = c.quoted[r.IntN(len(c.quoted))]
+		}
+	}
+}
+
+// order is that of the rows: as strategies were given, then by forecast and restart cost.
+func (c *sweeper) order() []rowKey {
+	at := func(name string) int {
+		if i := slices.Index(c.options.Strategies, name); i >= 0 {
+			return i
+		}
+		return len(c.options.Strategies)
+	}
+	return slices.SortedFunc(maps.Keys(c.rows), func(a, b rowKey) int {
+		if a.stayOn != b.stayOn {
+			return map[bool]int{true: -1, false: 1}[a.stayOn]
+		}
+		return cmp.Or(cmp.Compare(at(a.strategy), at(b.strategy)), cmp.Compare(a.strategy, b.strategy),
+			cmp.Compare(a.forecast, b.forecast), cmp.Compare(a.restart, b.restart))
+	})
+}
+
+// sleeps reports whether machines sleep in some trials: then there are the same on machines that stay on.
+func (s *Sweep) sleeps() bool {
+	return slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.StayOn })
+}

@@ -1,0 +1,203 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+)
+
+// The families of strategies. What may suspend running jobs can save more, so it is measured against another optimum.
+const (
+	NonPreemptive = "non-preemptive"
+	Interruptible = "interruptible"
+	Elastic       = "elastic" // and may choose the replicas of elastic jobs
+)
+
+// Trial is one run of a comparison: one strategy in one zone from one start. It is what a folder of results holds,
+// one in a line, so that everything a report says follows from its trials.
+type Trial struct {
+	TrialName
+
+	Accounted  time.Time `json:"accounted"` // up to when figures are of; see [Trial.Extend]
+	Jobs       int       `json:"jobs"`
+	EnergyKWh  float64   `json:"energyKWh"`
+	Grams      float64   `json:"gramsCO2e"`
+	Cost       float64   `json:"cost"`
+	Priced     bool      `json:"priced"`
+	MeanWait   float64   `json:"meanWaitSeconds"` // between submission and finish without running
+	P95Wait    float64   `json:"p95WaitSeconds"`
+	Turnaround float64   `json:"meanTurnaroundSeconds"`
+	// The least that any schedule of a family could emit, by family; absent: not known here.
+	Optima map[string]float64 `json:"optimumGramsCO2e,omitempty"`
+
+	Suspensions int           `json:"suspensions"`
+	Lost        time.Duration `json:"lost"` // nanoseconds of work that was done again
+	// jobs that holds, suspensions and work done again kept from useful work for longer than allowed
+	Violations int `json:"delayViolations"`
+	// jobs that only the work done again after their last suspension kept for longer, which are not counted above
+	Tolerated int `json:"tolerated"`
+	Unplaced  int `json:"unplacedJobs"`
+	// of machines that sleep
+	Boots         int     `json:"boots,omitempty"`
+	FailedBoots   int     `json:"failedBoots,omitempty"`
+	BootEnergyKWh float64 `json:"bootEnergyKWh,omitempty"`
+
+	NodeEnergy map[string]float64 `json:"nodeEnergyKWh"` // by power profile
+	Day        *Day               `json:"day,omitempty"` // of the trials that are drawn
+}
+
+// TrialName is what names a trial: what it is a run of, and not what came of it.
+type TrialName struct {
+	Zone       string    `json:"zone"`
+	Start      time.Time `json:"start"`
+	StartIndex int       `json:"startIndex"`
+	Seed       uint64    `json:"seed"`
+	Strategy   string    `json:"strategy"`
+	Forecast   string    `json:"forecast,omitempty"` // "": the strategy looks at none
+	// nanoseconds of work that are done once more at each resume
+	RestartCost time.Duration `json:"restartCost,omitempty"`
+	Family      string        `json:"family"`
+	StayOn      bool          `json:"stayOn,omitempty"` // machines that could sleep did not
+}
+
+// Day is one day of a trial, in equal steps.
+type Day struct {
+	Start     time.Time     `json:"start"`
+	Step      time.Duration `json:"step"`
+	Intensity []float64     `json:"carbonIntensity"` // gCO2e/kWh
+	Cores     []float64     `json:"cores"`           // of running jobs
+}
+
+// Name returns what names the trial alone, without any figure.
+func (t *Trial) Name() Trial { return Trial{TrialName: t.TrialName} }
+
+// TakeFigures takes over what was measured in a run of the same inputs, which may have had another name: another place
+// among the starts, or another short name of its strategy.
+func (t *Trial) TakeFigures(of *Trial) {
+	name := t.TrialName
+	*t = *of
+	t.TrialName = name
+}
+
+// Tail is what empty nodes draw between the end of a trial and that of the longest one of the same zone, start and
+// seed.
+type Tail struct {
+	EnergyKWh  float64            `json:"energyKWh"`
+	Grams      float64            `json:"gramsCO2e"`
+	Cost       float64            `json:"cost"`
+	NodeEnergy map[string]float64 `json:"nodeEnergyKWh"` // by power profile
+}
+
+// NewTail returns what nodes without jobs come to from one time until another.
+func NewTail(nodes []sched.Node, from, until time.Time) (*Tail, error) {
+	t := &Tail{NodeEnergy: map[string]float64{}}
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Profile.Sleep == 0 {
+			continue
+		}
+		for _, signal := range [...]*grid.Series{n.Site.Carbon.Series, n.Site.Price.Series} {
+			if signal != nil && !signal.Covers(from, until) {
+				return nil, fmt.Errorf("site %s: no signal covers %s to %s", n.Site.Name, from.Format(time.RFC3339),
+					until.Format(time.RFC3339))
+			}
+		}
+		e := n.Site.Account(n.Profile.Sleep, 0, sched.Window{Start: from, End: until})
+		t.EnergyKWh += e.Energy.KWh()
+		t.Grams += float64(e.Carbon)
+		t.Cost += float64(e.Cost)
+		t.NodeEnergy[profileName(n)] += e.Energy.KWh()
+	}
+	return t, nil
+}
+
+// Extend adds what empty nodes draw after the trial, so that no trial of a cell is charged for more hours of them than
+// another.
+func (t *Trial) Extend(tail *Tail) {
+	t.EnergyKWh += tail.EnergyKWh
+	t.Grams += tail.Grams
+	t.Cost += tail.Cost
+	t.NodeEnergy = maps.Clone(t.NodeEnergy) // it may be shared with what is kept
+	for name, kWh := range tail.NodeEnergy {
+		t.NodeEnergy[name] += kWh
+	}
+}
+
+func profileName(n *sched.Node) string { return cmp.Or(n.Profile.Name, n.Name) }
+
+// ID is how people call the trial.
+func (t *Trial) ID() string {
+	id := fmt.Sprintf("%s in %s from %s", t.Strategy, t.Zone, t.Start.UTC().Format(time.RFC3339))
+	if t.Forecast != "" {
+		id += ", forecast " + t.Forecast
+	}
+	if t.RestartCost > 0 {
+		id += fmt.Sprintf(", restart cost %v", t.RestartCost)
+	}
+	if t.StayOn {
+		id += ", machines stay on"
+	}
+	return id
+}
+
+// Measure fills in what a run came to. What names the trial is the caller's.
+func (t *Trial) Measure(r *sim.Result) {
+	run := summarise(r)
+	t.Accounted = r.Accounted.UTC()
+	t.Jobs, t.EnergyKWh, t.Grams, t.Cost, t.Priced = run.Jobs, run.EnergyKWh, float64(r.Carbon), run.Cost, run.Priced
+	t.MeanWait, t.P95Wait, t.Turnaround = run.MeanWaitSeconds, run.P95WaitSeconds, run.MeanCompletionSeconds
+	t.Suspensions, t.Violations, t.Tolerated = run.Suspensions, run.DelayViolations, run.Tolerated
+	t.Unplaced = run.UnplacedJobs
+	t.Boots, t.FailedBoots, t.BootEnergyKWh = r.Sleep.Boots, r.Sleep.FailedBoots, r.Sleep.BootEnergy.KWh()
+	for i := range r.Outcomes {
+		t.Lost += r.Outcomes[i].Lost
+	}
+	t.NodeEnergy = map[string]float64{}
+	for i := range r.Scenario.Nodes {
+		t.NodeEnergy[profileName(&r.Scenario.Nodes[i])] += r.NodeEnergy[i].KWh()
+	}
+}
+
+// NewDay looks at one day of a run, from a time on, whose carbon intensity is known.
+func NewDay(r *sim.Result, from time.Time) *Day {
+	const step, steps = 15 * time.Minute, 96
+	series := r.Scenario.Sites[0].Carbon.Series
+	d := &Day{Start: from.UTC(), Step: step, Intensity: make([]float64, steps), Cores: make([]float64, steps)}
+	for k := range d.Intensity {
+		begin := from.Add(time.Duration(k) * step)
+		d.Intensity[k] = series.Mean(begin, begin.Add(step))
+	}
+	for i := range r.Outcomes {
+		o := &r.Outcomes[i]
+		if o.Placed.Node == "" {
+			continue
+		}
+		j := &r.Scenario.Jobs[i]
+		for k, w := range o.Windows() {
+			sized := *j
+			if o.Replicas != nil {
+				sized = j.On(o.Replicas[k])
+			}
+			d.add(w, float64(sized.Request.MilliCPU)/1000)
+		}
+	}
+	return d
+}
+
+// add counts cores that are busy during a window.
+func (d *Day) add(w sched.Window, cores float64) {
+	first := max(0, int(w.Start.Sub(d.Start)/d.Step))
+	for k := first; k < len(d.Cores); k++ {
+		begin := d.Start.Add(time.Duration(k) * d.Step)
+		if !w.End.After(begin) {
+			return
+		}
+		shared := min(w.End.Sub(begin), d.Step) - max(0, w.Start.Sub(begin))
+		d.Cores[k] += cores * max(0, shared).Seconds() / d.Step.Seconds()
+	}
+}

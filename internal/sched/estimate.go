@@ -1,0 +1,102 @@
+package sched
+
+import (
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+// Window is the half-open interval [Start, End).
+type Window struct{ Start, End time.Time }
+
+// Estimate is what running a job is predicted to add: energy at the site's meter (PUE included), emissions, cost, and
+// when it ends. It is always of quality estimated.
+type Estimate struct {
+	Energy energy.Joules
+	Carbon energy.Grams
+	Cost   grid.Money
+	Finish time.Time
+}
+
+// Estimate predicts what j adds when it runs on n during w: the power that the node draws more, times the time, plus
+// the wake-up of an empty node. It is the only place that knows physics and tariffs. Emissions and cost are zero
+// where the site has no such signal or the node no site, and everything is where the node has no power profile;
+// strategies that need one ask for it first.
+func (s *Snapshot) Estimate(j *Job, n *Node, w Window) Estimate {
+	if n.Profile == nil {
+		return Estimate{Finish: w.End}
+	}
+	power, wakeUp := n.marginal(j)
+	r := n.Site.rates(w, n.pue(j))
+	return r.of(power, wakeUp)
+}
+
+// Account prices power drawn at nodes of the site during w, and a burst of energy at its start, at the site's meter.
+func (s *Site) Account(power energy.Watts, burst energy.Joules, w Window) Estimate {
+	if burst == 0 { // as it mostly is
+		r := s.steadyRates(w, s.pue())
+		return r.of(power, 0)
+	}
+	r := s.rates(w, s.pue())
+	return r.of(power, burst)
+}
+
+// rates are what one watt over a window, and one joule at its start, add at a site's meter. Many nodes share them, if
+// their PUE is the same.
+type rates struct {
+	watt, joule perUnit
+	end         time.Time
+}
+
+// perUnit is what one unit adds.
+type perUnit struct{ energy, carbon, cost float64 }
+
+func (s *Site) rates(w Window, pue float64) rates {
+	r := s.steadyRates(w, pue)
+	r.joule.energy = pue
+	if s == nil {
+		return r
+	}
+	if carbon := s.Carbon.Series; carbon != nil {
+		r.joule.carbon = pue * carbon.At(w.Start) / energy.JoulesPerKWh
+	}
+	if price := s.Price.Series; price != nil {
+		r.joule.cost = pue * price.At(w.Start) / energy.JoulesPerKWh
+	}
+	return r
+}
+
+// steadyRates are the rates of a watt alone, for who wakes nothing.
+func (s *Site) steadyRates(w Window, pue float64) (r rates) {
+	r.end = w.End
+	r.watt.energy = pue * w.End.Sub(w.Start).Seconds()
+	if s == nil { // the site of the node is unknown
+		return r
+	}
+	if carbon := s.Carbon.Series; carbon != nil {
+		r.watt.carbon = pue * carbon.Integral(w.Start, w.End) / energy.JoulesPerKWh
+	}
+	if price := s.Price.Series; price != nil {
+		r.watt.cost = pue * price.Integral(w.Start, w.End) / energy.JoulesPerKWh
+	}
+	return r
+}
+
+func (r *rates) energy(power energy.Watts, burst energy.Joules) energy.Joules {
+	return energy.Joules(float64(power)*r.watt.energy + float64(burst)*r.joule.energy)
+}
+
+func (r *rates) carbon(power energy.Watts, burst energy.Joules) energy.Grams {
+	return energy.Grams(float64(power)*r.watt.carbon + float64(burst)*r.joule.carbon)
+}
+
+func (r *rates) cost(power energy.Watts, burst energy.Joules) grid.Money {
+	return grid.Money(float64(power)*r.watt.cost + float64(burst)*r.joule.cost)
+}
+
+func (r *rates) of(power energy.Watts, burst energy.Joules) Estimate {
+	return Estimate{
+		Energy: r.energy(power, burst), Carbon: r.carbon(power, burst), Cost: r.cost(power, burst), Finish: r.end,
+	}
+}

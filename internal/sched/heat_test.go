@@ -1,0 +1,50 @@
+package sched_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+func TestHeat(t *testing.T) {
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	var h sched.Heat
+	for i, step := range []struct {
+		after          time.Duration
+		celsius, limit energy.Celsius
+		refuses        bool
+	}{
+		{0, 80, 80, false},
+		{time.Minute, 80.5, 80, true},
+		{time.Minute, 76, 80, true}, // it is not well below
+		{time.Minute, 75, 80, false},
+		{time.Minute, 79, 80, false}, // nor was it above since
+		{time.Minute, 99, 0, false},  // the limit was taken away
+		{time.Minute, 99, 80, true},
+		{time.Minute, 99, 103, true}, // it was raised, but not by enough
+		{time.Minute, 99, 104, false},
+		{time.Minute, 99, 80, true},
+		{4 * time.Minute, 79, 80, false}, // what was known before is too long ago
+	} {
+		now = now.Add(step.after)
+		h = h.Next(step.celsius, step.limit, now)
+		why, refuses := h.Refuses(now)
+		if refuses != step.refuses || refuses && !strings.Contains(why, "°C") {
+			t.Errorf("step %d: %v, %q", i, refuses, why)
+		}
+	}
+	h = h.Next(90, 80, now)
+	if why, refuses := h.Refuses(now.Add(3 * time.Minute)); !refuses ||
+		why != "is too hot, 90 °C: the limit is 80 °C, and it takes pods again at 75 °C" {
+		t.Errorf("after 3 minutes: %v, %q", refuses, why)
+	}
+	if why, refuses := h.Refuses(now.Add(3*time.Minute + time.Second)); refuses || why != "" {
+		t.Errorf("a reading of long ago refuses: %q", why)
+	}
+	if _, refuses := (sched.Heat{}).Refuses(now); refuses {
+		t.Error("a node of unknown temperature refuses")
+	}
+}

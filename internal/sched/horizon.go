@@ -1,0 +1,66 @@
+package sched
+
+import (
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+// horizon returns the latest instant that a decision may look at.
+func (s *Snapshot) horizon() time.Time {
+	until := s.Now
+	slowest := s.slowest()
+	slot := s.longestSlot()
+	for i := range s.Queue {
+		j := &s.Queue[i]
+		latest := grid.Later(s.Policy.latestStart(j), s.Now)
+		length := max(j.Duration, j.remaining())
+		longest := time.Duration(min(float64(length)/slowest, float64(maxDuration)))
+		for _, t := range [...]time.Time{
+			// what a percentile looks at, and what makes an outlook long
+			latest.Add(length), s.latest(j).Add(length), s.Now.Add(longest), s.Now.Add(aDay),
+			s.latest(j).Add(j.planned(slot)),
+		} {
+			until = grid.Later(until, t)
+		}
+	}
+	return until
+}
+
+// slowest returns the speed of the slowest node, at most 1.
+func (s *Snapshot) slowest() float64 {
+	slowest := 1.0
+	for _, n := range s.Nodes {
+		if n.Speed > 0 {
+			slowest = min(slowest, n.Speed)
+		}
+	}
+	return slowest
+}
+
+// longestSlot returns the length of the longest slots that plans use.
+func (s *Snapshot) longestSlot() time.Duration {
+	longest := slotLength
+	for _, site := range s.Sites {
+		if site.Carbon.Series != nil {
+			longest = max(longest, slotOf(site.Carbon.Series.Step()))
+		}
+		if site.Price.Series != nil {
+			longest = max(longest, slotOf(site.Price.Series.Step()))
+		}
+	}
+	return longest
+}
+
+// planned is how far strategies look beyond the end of the slack: as long as the job may run, rounded up to whole
+// slots at both ends, and its mean.
+func (j *Job) planned(slot time.Duration) time.Duration {
+	const bothEnds = 4
+	life := j.lifetime(slot)
+	var work [mostRunSlots + 1]float64
+	span := time.Duration(len(life.work(work[:0], j.Done, slot))+bothEnds) * slot
+	if j.Runtimes != nil {
+		span = max(span, j.Runtimes.Mean())
+	}
+	return span
+}

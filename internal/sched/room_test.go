@@ -1,0 +1,95 @@
+package sched_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// Where others have queued, what may wait starts at once unless they queue now: then it lets them pass, but for the last
+// quarter of its delay.
+func TestRoomHeedsTheQueue(t *testing.T) {
+	noon := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	job := sched.Job{
+		ID: "j", Submitted: noon, AllowedDelay: 4 * time.Hour, Duration: time.Hour,
+		Request: sched.Resources{MilliCPU: 4000},
+	}
+	window := func(from, to time.Duration) []sched.Window {
+		return []sched.Window{{Start: noon.Add(from), End: noon.Add(to)}}
+	}
+	now := window(0, 0)
+	type queue struct {
+		ago      time.Duration
+		milliCPU int64
+	}
+	for name, c := range map[string]struct {
+		queue []queue
+		taken int64
+		want  []sched.Window
+	}{
+		"no queue was ever seen":                          {nil, 0, nil},
+		"none queues":                                     {[]queue{{time.Hour, 0}}, 0, nil},
+		"none queues, and others have taken room":         {[]queue{{time.Hour, 0}}, 5000, now},
+		"others queue":                                    {[]queue{{time.Hour, 0}, {0, 2000}}, 8000, window(0, 3*time.Hour)},
+		"others have queued for long":                     {[]queue{{2 * time.Hour, 8000}, {time.Hour, 0}}, 0, now},
+		"others have queued for a moment":                 {[]queue{{time.Hour, 2000}, {59 * time.Minute, 0}}, 0, nil},
+		"others have queued once":                         {[]queue{{48 * time.Hour, 0}, {6 * time.Hour, 8000}, {4 * time.Hour, 0}}, 0, nil},
+		"they began to queue at this instant and stopped": {[]queue{{0, 8000}, {0, 0}}, 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := sched.Room{MilliCPU: 8000}
+			for _, q := range c.queue {
+				r.Waits(q.milliCPU, noon.Add(-q.ago))
+			}
+			if c.taken > 0 {
+				r.Stay(1, c.taken, noon)
+			}
+			if diff := cmp.Diff(c.want, r.Openings(2, &job, noon)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// What was waited for long ago fades, however often it is looked at.
+func TestQueuesFade(t *testing.T) {
+	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	day := func(n int) time.Time { return start.Add(time.Duration(n) * 24 * time.Hour) }
+	for _, every := range []time.Duration{time.Minute, 6 * time.Hour} {
+		r := sched.Room{MilliCPU: 1000}
+		job := sched.Job{AllowedDelay: 24 * time.Hour, Request: sched.Resources{MilliCPU: 1000}}
+		ended, free := 0, time.Time{}
+		for now := start; now.Before(day(40)) && free.IsZero(); now = now.Add(every) {
+			queued := int64(0)
+			if now.Before(day(1)) {
+				queued = 5000
+			}
+			if r.Waits(queued, now) {
+				ended++
+			}
+			job.Submitted = now
+			if queued == 0 && r.Openings(1, &job, now) == nil {
+				free = now
+			}
+		}
+		if ended != 1 || free.Before(day(14)) || free.After(day(22)) {
+			t.Errorf("every %v: it ended %d times, and is forgotten at %v", every, ended, free)
+		}
+	}
+}
+
+// A clock that is set back changes nothing that was seen.
+func TestQueueOfAClockThatIsSetBack(t *testing.T) {
+	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	r := sched.Room{MilliCPU: 1000}
+	r.Waits(1000, start)
+	r.Waits(0, start.Add(time.Hour))
+	before := r.Queue.Share
+	r.Waits(0, start)
+	if r.Queue.Share != before || before != 1 {
+		t.Errorf("%v, and %v before", r.Queue.Share, before)
+	}
+}

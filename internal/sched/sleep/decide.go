@@ -1,0 +1,393 @@
+package sleep
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// Decide says which machines are to sleep and which to wake.
+func Decide(s *Snapshot) Plan {
+	d := newDecision(s)
+	d.serve()
+	d.wakeForBound()
+	d.count()
+	d.wakeForHeadroom()
+	d.rest()
+	d.limitWakes()
+	return d.plan
+}
+
+// decision is a Plan in the making.
+type decision struct {
+	*Snapshot
+	plan  Plan
+	nodes []sched.Node // machines with what is planned on them
+	up    []bool       // awake and going to stay so, booting, or woken by the plan
+	taken []bool       // planned or waiting work has it
+	awake map[string]int
+	best  []int // all machines, those first that draw least per core
+	woken []int // by the plan, in the order of its steps
+	ahead int   // machines asleep that needs were given to: so many wake-ups precede the next one
+
+	free, used sched.Resources // of the machines that are up
+	largest    sched.Resources // Snapshot.Largest, if any machine is so large
+	roomy      int             // how many machines that are up have room for it
+}
+
+func newDecision(s *Snapshot) *decision {
+	n := len(s.Machines)
+	d := &decision{
+		Snapshot: s, plan: Plan{Verdicts: make([]Verdict, n)}, nodes: make([]sched.Node, n), up: make([]bool, n),
+		taken: make([]bool, n), awake: map[string]int{}, best: make([]int, n),
+	}
+	for i := range s.Machines {
+		m := &s.Machines[i]
+		d.best[i] = i
+		d.up[i] = m.State == Awake || m.State == Booting && m.Failed == 0
+		d.nodes[i] = sched.Node{
+			Name: m.Name, Labels: m.Labels, Capacity: m.Capacity, Free: m.Capacity, Profile: m.Profile, Speed: m.Speed,
+			PUE: m.PUE, Awake: d.up[i],
+		}
+		if m.State == Awake {
+			d.nodes[i].Free, d.nodes[i].Jobs = m.Free, m.Jobs
+			if !m.Closed {
+				d.awake[m.Zone]++
+			}
+		}
+		if !m.Closed && s.Largest.Within(m.Capacity) {
+			d.largest = s.Largest
+		}
+		d.plan.Verdicts[i].Reason = first(m)
+	}
+	slices.SortStableFunc(d.best, func(a, b int) int {
+		return cmp.Compare(s.Machines[a].perCore(), s.Machines[b].perCore())
+	})
+	return d
+}
+
+// first is the reason that stands unless a better one is found.
+func first(m *Machine) Reason {
+	switch {
+	case m.State == Asleep:
+		return Spare
+	case m.State != Awake:
+		return Changing
+	case m.Jobs > 0:
+		return Works
+	}
+	return JustEmptied
+}
+
+// askAgain notes when a decision may change by itself.
+func (d *decision) askAgain(at time.Time) {
+	if at.After(d.Now) && (d.plan.Next.IsZero() || at.Before(d.plan.Next)) {
+		d.plan.Next = at
+	}
+}
+
+// serve finds a machine for each need, in the order in which they come: those that wait first, then what is planned.
+func (d *decision) serve() {
+	needs := slices.Clone(d.Needs)
+	slices.SortStableFunc(needs, func(a, b Need) int { return a.At.Compare(b.At) })
+	for k := range needs {
+		need := &needs[k]
+		waits := !need.At.After(d.Now)
+		i := d.cheapest(need, func(i int) bool {
+			return d.up[i] && (!waits || d.Machines[i].State != Awake) // where it fits on those, it does not wait long
+		})
+		if i < 0 && waits {
+			i = d.cheapest(need, func(i int) bool { return d.Machines[i].State == Awake && d.Machines[i].Jobs == 0 })
+		}
+		if i >= 0 {
+			d.give(i, need, waits)
+		} else if !d.rouse(need, waits) {
+			d.plan.Unmet = append(d.plan.Unmet, need.Job)
+		}
+	}
+}
+
+const (
+	// tries is how many machines boot at most for one need, beside one that failed just now.
+	tries = 4
+	// lately is for how long after a failed boot the next one is not relied on alone.
+	lately = time.Minute
+)
+
+// rouse wakes the machine for a need on which it adds the least energy. Where that one's last boot failed another is
+// woken beside it, and right after a boot has failed that the need waits for, several are: the next failure would come
+// too late. It reports whether any machine would have room.
+func (d *decision) rouse(need *Need, waits bool) (met bool) {
+	woken, alone := d.tried(need)
+	for met = woken > 0; woken < tries; {
+		i := d.sleeper(need)
+		if i < 0 {
+			return met
+		}
+		met = true
+		if d.give(i, need, waits); d.plan.Verdicts[i].Do != Wake {
+			return met
+		}
+		if woken++; !waits || alone && d.Machines[i].Failed == 0 {
+			return met
+		}
+	}
+	return met
+}
+
+// tried returns how many machines boot for a need that are not relied on, and whether one more may be: none has failed
+// just now.
+func (d *decision) tried(need *Need) (boot int, alone bool) {
+	alone = true
+	for i := range d.nodes {
+		m := &d.Machines[i]
+		if m.Failed == 0 || !d.suits(i, need) {
+			continue
+		}
+		late := m.State == Booting && d.Now.After(m.Since.Add(m.BootTime()))
+		if late || m.State == Asleep && d.Now.Before(m.Since.Add(lately)) {
+			alone = false
+		} else if m.State == Booting {
+			boot++
+		}
+	}
+	return boot, alone
+}
+
+// sleeper returns the machine to wake for a need, -1 if none would have room. One that is still going down comes after
+// those that are asleep, and one whose boot failed shortly before after all others.
+func (d *decision) sleeper(need *Need) int {
+	i := d.cheapest(need, func(i int) bool { return d.sleeps(i) && !d.Now.Before(d.Machines[i].retry()) })
+	if i < 0 {
+		i = d.cheapest(need, func(i int) bool { return d.Machines[i].State == Stopping })
+	}
+	if i < 0 {
+		i = d.cheapest(need, d.sleeps)
+	}
+	return i
+}
+
+// sleeps reports whether a machine is asleep and not to be woken yet.
+func (d *decision) sleeps(i int) bool {
+	return d.Machines[i].State == Asleep && d.plan.Verdicts[i].Do != Wake
+}
+
+// suits reports whether a machine is one of those that a need may have.
+func (d *decision) suits(i int, need *Need) bool {
+	if len(need.Machines) > 0 {
+		if _, ok := slices.BinarySearch(need.Machines, d.Machines[i].Name); !ok {
+			return false
+		}
+	}
+	job := sched.Job{Request: need.Request, Selector: need.Selector}
+	return job.Fits(&d.nodes[i])
+}
+
+// retry returns when a machine whose boots failed is to be tried again while there are others: after twice its boot
+// time, four times, and so on.
+func (m *Machine) retry() time.Time {
+	if m.Failed <= 0 {
+		return time.Time{}
+	}
+	const doublings = 6
+	return m.Since.Add(m.BootTime() << min(m.Failed, doublings))
+}
+
+// cheapest returns the machine on which a need adds the least energy, of those that may be taken and have room for it;
+// -1 if there is none.
+func (d *decision) cheapest(need *Need, may func(i int) bool) int {
+	job := sched.Job{Request: need.Request, Duration: max(need.Duration, time.Minute)}
+	var s sched.Snapshot
+	best, least := -1, energy.Joules(0)
+	for i := range d.nodes {
+		n := &d.nodes[i]
+		if !may(i) || !d.suits(i, need) {
+			continue
+		}
+		e := s.Estimate(&job, n, sched.Window{Start: d.Now, End: d.Now.Add(n.Runtime(&job))}).Energy
+		if best < 0 || e < least {
+			best, least = i, e
+		}
+	}
+	return best
+}
+
+// give puts a need on a machine, which wakes in time for it.
+func (d *decision) give(i int, need *Need, waits bool) {
+	m, v := &d.Machines[i], &d.plan.Verdicts[i]
+	if !waits && need.At.After(d.Now.Add(m.Horizon(&d.Policy))) {
+		return // so far ahead that it may sleep before
+	}
+	d.nodes[i] = d.nodes[i].Place(need.Request)
+	reason := ForPlanned
+	if waits {
+		reason = ForWaiting
+	}
+	if !d.taken[i] && v.Reason != Works {
+		v.Reason, v.For, v.Owner = reason, need.Job, need.Owner
+	}
+	if !d.taken[i] && m.State == Asleep {
+		d.ahead++
+	}
+	d.taken[i] = true
+	if d.up[i] || m.State != Asleep {
+		return
+	}
+	at := need.At.Add(-m.BootTime() - d.Policy.Lead - time.Duration((d.ahead-1)/d.Policy.MaxWakes())*rampWindow)
+	switch {
+	case waits || !at.After(d.Now):
+		if !waits || !d.Now.Before(m.retry()) {
+			d.wake(i)
+			return
+		}
+		v.Reason, v.Until = BootFailed, m.retry()
+		d.askAgain(m.retry())
+	default:
+		d.askAgain(at)
+	}
+}
+
+// wake wakes a machine. One whose last boot failed is not relied on.
+func (d *decision) wake(i int) {
+	if d.plan.Verdicts[i].Do != Wake {
+		d.woken = append(d.woken, i)
+	}
+	d.plan.Verdicts[i].Do = Wake
+	d.up[i] = d.Machines[i].Failed == 0
+	d.nodes[i].Awake = true
+}
+
+// wakeForBound wakes machines that work was bound to while they went to sleep.
+func (d *decision) wakeForBound() {
+	for i := range d.Machines {
+		m := &d.Machines[i]
+		switch {
+		case m.Jobs == 0 || m.State != Asleep:
+		case d.Now.Before(m.retry()):
+			d.askAgain(m.retry())
+		default:
+			d.plan.Verdicts[i].Reason = Works
+			d.plan.Verdicts[i].Owner = cmp.Or(d.plan.Verdicts[i].Owner, m.Owner)
+			d.wake(i)
+		}
+	}
+}
+
+// count sums up what is free and in use.
+func (d *decision) count() {
+	for i := range d.nodes {
+		if d.up[i] {
+			d.used = d.used.Add(d.nodes[i].Capacity.Sub(d.nodes[i].Free))
+			d.rises(i, 1)
+		}
+	}
+}
+
+// rises counts the free room of a machine that comes up, or with by = -1 of one that goes down.
+func (d *decision) rises(i, by int) {
+	if d.Machines[i].Closed {
+		return
+	}
+	if free := d.nodes[i].Free; by > 0 {
+		d.free = d.free.Add(free)
+	} else {
+		d.free = d.free.Sub(free)
+	}
+	if d.largest.Within(d.nodes[i].Free) {
+		d.roomy += by
+	}
+}
+
+// wakeForHeadroom wakes the machines that draw least per core until there is room for what may come next.
+func (d *decision) wakeForHeadroom() {
+	for _, i := range d.best {
+		m := &d.Machines[i]
+		lacks, cramped := d.lacks()
+		switch {
+		case lacks == (sched.Resources{}) && !cramped:
+			return
+		case m.Closed, !d.sleeps(i), d.Now.Before(m.retry()),
+			!d.helps(i, lacks) && (!cramped || !d.largest.Within(m.Capacity)):
+			continue
+		}
+		d.plan.Verdicts[i].Reason, d.plan.Verdicts[i].For = ForHeadroom, ""
+		if d.wake(i); d.up[i] {
+			d.rises(i, 1)
+		}
+	}
+}
+
+// helps reports whether a machine has something of what headroom lacks.
+func (d *decision) helps(i int, lacks sched.Resources) bool {
+	has := d.Machines[i].Capacity
+	return lacks.MilliCPU > 0 && has.MilliCPU > 0 || lacks.Memory > 0 && has.Memory > 0 || lacks.GPU > 0 && has.GPU > 0
+}
+
+// lacks returns how much headroom is missing on the machines that are up, and whether none has room for the largest
+// job.
+func (d *decision) lacks() (lack sched.Resources, cramped bool) {
+	if d.Policy.Headroom <= 0 {
+		return sched.Resources{}, false
+	}
+	share := func(of int64) int64 { return int64(d.Policy.Headroom * float64(of)) }
+	want := sched.Resources{MilliCPU: share(d.used.MilliCPU), Memory: share(d.used.Memory), GPU: share(d.used.GPU)}
+	return want.Sub(d.free).Max(sched.Resources{}), d.roomy == 0 && d.largest != (sched.Resources{})
+}
+
+// rest sends machines to sleep that nothing needs, those first that draw most per core. What is yet to come up does not
+// stand in for them.
+func (d *decision) rest() {
+	for i := range d.up {
+		if d.up[i] && d.Machines[i].State != Awake {
+			d.rises(i, -1)
+		}
+	}
+	for _, i := range slices.Backward(d.best) {
+		m, v := &d.Machines[i], &d.plan.Verdicts[i]
+		if m.State != Awake || m.Jobs > 0 || d.taken[i] {
+			continue
+		}
+		if v.Reason, v.Until = d.keeps(i); v.Reason == Refused {
+			v.For = m.Keep
+		}
+		if v.Reason == JustEmptied {
+			d.askAgain(v.Until)
+		}
+		if v.Reason == Spare {
+			v.Do, d.up[i] = Sleep, false
+			if d.rises(i, -1); !m.Closed {
+				d.awake[m.Zone]--
+			}
+		}
+	}
+}
+
+// keeps returns why an empty machine is kept awake, [Spare] if nothing keeps it.
+func (d *decision) keeps(i int) (why Reason, until time.Time) {
+	m := &d.Machines[i]
+	breakEven, saves := m.BreakEven()
+	ripe := m.Since.Add(max(breakEven, d.Policy.After))
+	switch {
+	case m.Keep != "":
+		return Refused, time.Time{}
+	case !saves:
+		return SavesNone, time.Time{}
+	case d.Now.Before(ripe):
+		return JustEmptied, ripe
+	case d.Policy.MaxCycles > 0 && m.Sleeps >= d.Policy.MaxCycles:
+		return Cycled, time.Time{}
+	case m.Closed:
+		return Spare, time.Time{}
+	case d.awake[m.Zone] <= d.Policy.MinAwake:
+		return LeastAwake, time.Time{}
+	}
+	d.rises(i, -1)
+	defer d.rises(i, 1)
+	if lacks, cramped := d.lacks(); lacks != (sched.Resources{}) || cramped {
+		return ForHeadroom, time.Time{}
+	}
+	return Spare, time.Time{}
+}

@@ -1,0 +1,37 @@
+package hold
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubenergy/kubenergy/internal/kube"
+)
+
+// keepTime compares the clock with the API server's now and then, and at once when the local wall clock was set or the
+// machine was suspended, in which time its monotonic clock stood still.
+func (l *Loop) keepTime(ctx context.Context) {
+	const (
+		look      = 5 * time.Second
+		regularly = 10 * time.Minute
+		tolerable = time.Second
+	)
+	logger := klog.FromContext(ctx)
+	var compared time.Duration // the drift of the last comparison
+	for waited := regularly; ; waited += look {
+		drift := l.clock.Drift()
+		if waited >= regularly || (drift-compared).Abs() > tolerable {
+			switch correction, err := l.clock.Compare(ctx); {
+			case err != nil:
+				logger.V(2).Info("The API server did not tell its time", "error", err)
+			case correction != 0:
+				logger.Info("Following the API server's clock", "correctionSeconds", correction.Seconds())
+			}
+			waited, compared = 0, drift
+		}
+		if !kube.Pause(ctx, look) {
+			return
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package hold
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubenergy/kubenergy/internal/kube"
+)
+
+// A clock that is set back by an hour does not make the loop wait for an hour: what does not start is given up as
+// before, and others get their turn.
+func TestClockIsSetBack(t *testing.T) {
+	l := New(Config{View: kube.Unsettled})
+	f := l.jobs.congestion
+	turn := func(ahead time.Duration) time.Time {
+		l.clock = clockAhead(ahead)
+		l.turn(klog.Background())
+		return l.clock.Now()
+	}
+	now := turn(time.Hour)
+	f.byRate = true
+	for i := range 8 {
+		h := heldUntil(string(rune('a'+i)), 0, time.Hour)
+		h.queue = l.jobs
+		l.awaitStart(h, now, true)
+	}
+	turn(0)
+	now = turn(2 * f.patience())
+	if f.inFlight != 0 || !f.mayRelease(now, 0) {
+		t.Errorf("%d are waited for, which have not started for long", f.inFlight)
+	}
+	if next := f.nextRelease(now); next.After(now) {
+		t.Errorf("the next goes in %v", next.Sub(now))
+	}
+}
+
+// What waits for room tells nothing about how soon released work starts.
+func TestStartsThatWaitForRoom(t *testing.T) {
+	l := New(Config{View: kube.Unsettled})
+	at := time.Duration(0)
+	turn := func(wait time.Duration) time.Time {
+		at += wait
+		l.clock = clockAhead(at)
+		l.turn(klog.Background())
+		return l.clock.Now()
+	}
+	for i := range 2 * paceEnough {
+		h := heldUntil(string(rune('A'+i)), 0, time.Hour)
+		h.queue = l.jobs
+		l.awaitStart(h, turn(10*time.Second), true)
+		if i%10 == 0 {
+			turn(100 * time.Millisecond)
+			l.Started(h.UID, false)
+			turn(8 * time.Second)
+		}
+		turn(100 * time.Millisecond)
+		l.Started(h.UID, true)
+	}
+	turn(time.Second)
+	if lead := l.jobs.pace.lead(); lead > time.Second {
+		t.Errorf("Jobs are let go %v before their windows, though those with room start in a tenth of a second", lead)
+	}
+}

@@ -1,0 +1,132 @@
+package hold
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/kube/panics"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/scheduler/record"
+)
+
+// What has waited for its turn until its deadline comes before what may go at any time.
+func TestDeadlinesCallFirst(t *testing.T) {
+	b := newBench(t, "j", marked(3*time.Hour))
+	b.view = forecastOf(t, steps(12, 100))
+	b.turn(epoch)
+	b.loop.jobs.congestion.inFlight = 1000
+	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened {
+		t.Fatalf("it is in state %d: want it to wait for its turn", b.h.state)
+	}
+	b.loop.leads = true
+	b.loop.goes = func(func(context.Context)) {}
+	b.loop.calls.running = parallelCalls
+	b.loop.releaseDueJobs(klog.Background(), epoch.Add(3*time.Hour))
+	if len(b.loop.calls.waiting[0]) != 1 {
+		t.Error("its deadline waits behind others")
+	}
+}
+
+// Policies hold for what waits for its turn as well: a shorter delay is a nearer deadline.
+func TestLimitsChangeWhileATurnIsAwaited(t *testing.T) {
+	b := newBench(t, "j", marked(10*time.Hour))
+	b.view = forecastOf(t, steps(12, 100))
+	b.turn(epoch)
+	b.loop.jobs.congestion.inFlight = 1000
+	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened {
+		t.Fatalf("it is in state %d: want it to wait for its turn", b.h.state)
+	}
+	was := b.h.start
+	b.view = forecastOf(t, steps(40, 1))
+	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened || !b.h.start.Equal(was) {
+		t.Error("a forecast closes a window that has opened")
+	}
+	limited, err := (&kube.Contents{Defaults: policy.Defaults{
+		Terms:    policy.Terms{ExpectedDuration: 10 * time.Minute},
+		MaxDelay: 3 * time.Hour,
+	}}).View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.view = limited
+	b.turn(epoch.Add(2 * time.Hour))
+	if want := epoch.Add(3 * time.Hour); b.h.latest.After(want) {
+		t.Errorf("it may be held until %v: want %v", b.h.latest, want)
+	}
+}
+
+// A standby that comes to lead in the middle of a release goes on with it, whatever is forecast by then.
+func TestWindowsStayOpenUnderANewLeader(t *testing.T) {
+	b := newBench(t, "j", marked(10*time.Hour))
+	b.view = forecastOf(t, steps(12, 100))
+	standby := func(now time.Time) {
+		for b.loop.planAll(klog.Background(), now) {
+		}
+		b.loop.jobs.due(now, false)
+	}
+	standby(epoch)
+	standby(epoch.Add(2 * time.Hour))
+	b.view = forecastOf(t, steps(40, 1))
+	standby(epoch.Add(2*time.Hour + time.Minute))
+	if !b.turn(epoch.Add(2*time.Hour + 2*time.Minute)) {
+		t.Errorf("it is held until %v, although its window had opened at %v", b.h.start, epoch.Add(2*time.Hour))
+	}
+}
+
+// What a rush puts off is told in the order in which it was decided.
+func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	b := newBench(t, "j0", marked(3*time.Hour))
+	names := []types.UID{"j0"}
+	for i := range 20 {
+		name := fmt.Sprint("j", i+1)
+		b.saw(name, marked(3*time.Hour))
+		names = append(names, types.UID(name))
+	}
+	b.view = forecastOf(t, steps(12, 100))
+	fails := false
+	b.loop.c.Record = func(*record.Entry) {
+		if fails {
+			panic("nowhere to write")
+		}
+	}
+	b.turn(epoch)
+	b.loop.leads, b.loop.notes = true, make(chan note, 4)
+	for range 3 {
+		b.loop.notes <- nil
+	}
+	for _, name := range names {
+		b.loop.explain(b.loop.jobs.byUID[name])
+	}
+	for range 3 {
+		<-b.loop.notes
+	}
+	b.loop.flushNotes()
+	told := func(before int) {
+		t.Helper()
+		for i, name := range names {
+			if told := !b.loop.jobs.byUID[name].told.IsZero(); told != (i < before) {
+				t.Errorf("%s is told: %v", name, told)
+			}
+		}
+	}
+	told(2)
+	// A panic costs the one note.
+	fails = true
+	for before := 3; before < 6; before++ {
+		for len(b.loop.notes) > 0 {
+			<-b.loop.notes
+		}
+		func() {
+			defer func() { _ = recover() }()
+			b.loop.flushNotes()
+		}()
+		told(before)
+	}
+}

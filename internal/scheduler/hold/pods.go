@@ -1,0 +1,237 @@
+package hold
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/scheduler/record"
+)
+
+// podCache is where the present state of a pod can be looked up.
+type podCache struct {
+	indexer cache.Indexer
+	synced  func() bool
+}
+
+// get returns the pod if it still exists and waits for a node. Before the cache has synced nothing is known to be gone.
+func (c *podCache) get(t *ticket) (pod *v1.Pod, waits bool) {
+	obj, exists, err := c.indexer.GetByKey(t.pod.Namespace + "/" + t.pod.Name)
+	if err != nil || !c.synced() {
+		return t.pod, true
+	}
+	pod, ok := obj.(*v1.Pod)
+	return pod, exists && ok && pod.UID == t.pod.UID && pod.Spec.NodeName == ""
+}
+
+// WatchPods makes the loop follow the pods of the scheduler's informer, from the first hold on: each event of each pod
+// would cost two more wake-ups, and where nothing is held none matters.
+func (l *Loop) WatchPods(informer cache.SharedIndexInformer) {
+	l.podCache.Store(&podCache{informer.GetIndexer(), informer.HasSynced})
+	l.followPods = sync.OnceFunc(func() {
+		if err := l.follow(informer); err != nil {
+			klog.Background().Error(err, "Pods cannot be followed")
+		}
+	})
+}
+
+// follow sees every pod of the cluster, so it first asks whether a pod matters, without a lock.
+func (l *Loop) follow(informer cache.SharedIndexInformer) error {
+	log := slog.New(logr.ToSlogHandler(klog.Background()))
+	_, err := informer.AddEventHandler(kube.Surviving(log, cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if pod := obj.(*v1.Pod); pod.Spec.NodeName != "" {
+				l.bound(pod)
+			}
+		},
+		UpdateFunc: func(old, obj any) {
+			before, pod := old.(*v1.Pod), obj.(*v1.Pod)
+			if before.Spec.NodeName == "" && pod.Spec.NodeName != "" {
+				l.bound(pod)
+			} else {
+				l.changed(before, pod)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			if pod, ok := obj.(*v1.Pod); ok {
+				if _, ours := l.gate.ticket(pod.UID); ours {
+					l.post(func() { l.lostPod(pod.UID) })
+				}
+			}
+		},
+	}))
+	return err
+}
+
+// Started tells that what was released has started or, without room, that it waits for room, where its pods are not
+// seen: in a federation. Any goroutine may call it, more than once.
+func (l *Loop) Started(uid types.UID, room bool) {
+	if _, awaited := l.starts.Load(uid); !awaited {
+		return
+	}
+	at := l.clock.Now()
+	l.post(func() {
+		if room {
+			l.sawStart(uid, at)
+		} else {
+			l.cancelStart(uid) // how long it takes tells nothing about releases
+		}
+	})
+}
+
+// bound is called for every pod that got a node.
+func (l *Loop) bound(pod *v1.Pod) {
+	at, uid := l.clock.Now(), pod.UID
+	if start, ok := l.awaited(pod); ok {
+		l.post(func() { l.sawStart(start, at) })
+	}
+	if _, ours := l.gate.ticket(uid); ours {
+		l.post(func() { l.lostPod(uid) })
+	}
+}
+
+// awaited returns the UID under which the start of a pod is awaited, if it is: its own, or that of its released Job.
+func (l *Loop) awaited(pod *v1.Pod) (uid types.UID, ok bool) {
+	if _, ok := l.starts.Load(pod.UID); ok {
+		return pod.UID, true
+	}
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return "", false
+	}
+	_, ok = l.starts.Load(owner.UID)
+	return owner.UID, ok
+}
+
+// changed is called for every change to a pod that has no node.
+func (l *Loop) changed(before, pod *v1.Pod) {
+	if policy.Scheduled(pod).Reason == v1.PodReasonUnschedulable &&
+		policy.Scheduled(before).Reason != v1.PodReasonUnschedulable {
+		if start, ok := l.awaited(pod); ok {
+			l.post(func() { l.cancelStart(start) }) // how long it takes tells nothing about releases
+		}
+	}
+	if t, ours := l.gate.ticket(pod.UID); ours && !t.released.Load() {
+		l.post(func() { l.sawPod(pod, refusal{}) })
+	}
+}
+
+// sawPod takes in a pod that the gate holds or refuses to hold, or what has changed on it. One that cannot be taken in
+// is let go.
+func (l *Loop) sawPod(pod *v1.Pod, no refusal) {
+	if t, ok := l.gate.ticket(pod.UID); !safely(klog.Background(), func() { l.takePod(pod, no) }) && ok {
+		h := &hold{HeldJob: kube.HeldJob{UID: pod.UID}, latest: time.Unix(0, t.latest.Load())}
+		h.remember(policy.Work{Namespace: pod.Namespace, Name: pod.Name, Submitted: pod.CreationTimestamp.Time})
+		l.pods.letGo(h)
+	}
+}
+
+func (l *Loop) takePod(pod *v1.Pod, no refusal) {
+	if no != (refusal{}) {
+		l.queueEvent(l.pods.object(pod.UID, pod.Namespace, pod.Name), v1.EventTypeWarning, no.reason, no.text)
+		if l.leads {
+			record.Decided(record.Refuse, "", no.reason)
+		}
+		return
+	}
+	t, ok := l.gate.ticket(pod.UID)
+	if !ok || t.released.Load() {
+		return
+	}
+	work, err := policy.ReadPod(pod)
+	h := l.pods.byUID[pod.UID]
+	first := h == nil
+	if first {
+		h = &hold{
+			HeldJob: kube.HeldJob{UID: pod.UID}, rank: rankOf(work.Submitted, ptr.Deref(pod.Spec.Priority, 0)),
+			latest: time.Unix(0, t.latest.Load()).UTC(),
+		}
+		h.start = h.latest
+		if heldBefore(pod) {
+			h.told = h.latest // its event was written by an earlier process or another replica
+		}
+	}
+	h.Version = pod.ResourceVersion
+	h.remember(work)
+	if first {
+		l.pods.add(h)
+	}
+	if why, never := policy.NeverHeldPod(pod); never || err != nil {
+		if err != nil {
+			why = err.Error()
+		}
+		l.pods.free(h, why)
+		return
+	}
+	if view := l.known(); view.Settled() {
+		l.settle(h, view)
+	}
+}
+
+func (l *Loop) lostPod(uid types.UID) {
+	l.gate.forget(uid)
+	l.cancelStart(uid)
+	if h := l.pods.byUID[uid]; h != nil {
+		l.pods.remove(h)
+	}
+}
+
+// releaseDuePods activates what is due in this process's own queue.
+func (l *Loop) releaseDuePods(logger klog.Logger, now time.Time) {
+	activate := l.activator.Load()
+	if activate == nil {
+		return
+	}
+	due := l.pods.due(now, true)
+	batch := l.unactivated
+	if l.unactivated = nil; len(due)+len(batch) == 0 {
+		return
+	}
+	if batch == nil {
+		batch = make(map[string]*v1.Pod, len(due))
+	}
+	left := due[:0]
+	for _, h := range due {
+		if t, ok := l.gate.ticket(h.UID); ok && l.gate.release(h.UID) {
+			batch[t.pod.Namespace+"/"+t.pod.Name] = t.pod
+			left = append(left, h)
+			// the gate has let it go: it must be activated
+			safely(logger, func() { l.awaitStart(h, now, l.leads) })
+		}
+		l.pods.remove(h)
+	}
+	if !safely(logger, func() { (*activate)(batch) }) {
+		l.unactivated = batch
+	}
+	for _, h := range left { // after that, since recording may panic
+		safely(logger, func() { l.released(h, now, l.leads) })
+	}
+}
+
+// sweep forgets pods whose end went unnoticed: the scheduler may ask about one after it was deleted.
+func (l *Loop) sweep(now time.Time) {
+	const every = time.Minute
+	pods := l.podCache.Load()
+	if pods == nil || now.Sub(l.swept) < every {
+		return
+	}
+	l.swept = now
+	for uid, t := range l.gate.tickets.Range {
+		if _, waits := pods.get(t.(*ticket)); !waits {
+			l.lostPod(uid.(types.UID))
+		}
+	}
+}

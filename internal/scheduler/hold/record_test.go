@@ -1,0 +1,146 @@
+package hold
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/scheduler/record"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
+)
+
+func TestHoldsAndReleasesAreRecorded(t *testing.T) {
+	var mu sync.Mutex
+	var recorded []record.Entry
+	listen := func(_ *world, c *Config) {
+		recorded = nil
+		c.Record = func(e *record.Entry) {
+			mu.Lock()
+			defer mu.Unlock()
+			recorded = append(recorded, *e)
+		}
+	}
+	during(t, listen, func(w *world) {
+		began := time.Now()
+		w.green(time.Hour)
+		w.job("j", marked(3*time.Hour))
+		w.job("at-once", marked(time.Minute)) // the window is beyond its delay
+		bubble.Advance(2 * time.Hour)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(recorded) != 2 {
+			t.Fatalf("recorded %d times: %+v", len(recorded), recorded)
+		}
+		held, released := recorded[0], recorded[1]
+		if held.Action != record.Hold || held.OwnerKind != "Job" || held.Namespace != "default" || held.Owner != "j" ||
+			held.UID == "" ||
+			held.Reason != "CheaperLater" || held.Saving <= 0 || held.Saving > 1 || held.Saved <= 0 {
+			t.Errorf("recorded of the hold: %+v", held)
+		}
+		if until := held.Start.Sub(began); until < 59*time.Minute || until > 61*time.Minute ||
+			held.At.Sub(began) > time.Minute {
+			t.Errorf("held after %v until %v", held.At.Sub(began), until)
+		}
+		strategy, err := sched.New(held.Strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := strategy.Plan(held.Question)[0]; !d.Window.Start.Equal(held.Start) ||
+			d.Reason.Kind.String() != held.Reason {
+			t.Errorf("decided again it is %+v", d)
+		}
+		if released.Action != record.Release || released.UID != held.UID || released.Reason != reasonReleased ||
+			released.At.Before(held.Start.Add(-time.Minute)) {
+			t.Errorf("recorded of the release: %+v", released)
+		}
+	})
+}
+
+// The same hold is recorded again when its window moves, and not when it does not.
+func TestMovedHoldsAreRecordedAgain(t *testing.T) {
+	var mu sync.Mutex
+	var starts []time.Time
+	listen := func(_ *world, c *Config) {
+		c.Record = func(e *record.Entry) {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.Action == record.Hold {
+				starts = append(starts, e.Start)
+			}
+		}
+	}
+	during(t, listen, func(w *world) {
+		began := time.Now()
+		for _, after := range []time.Duration{time.Hour, time.Hour, 2 * time.Hour} {
+			w.green(after - time.Since(began).Truncate(time.Minute))
+			if after == time.Hour && len(starts) == 0 {
+				w.job("j", marked(3*time.Hour))
+			}
+			bubble.Advance(2 * time.Minute)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(starts) != 2 || starts[1].Sub(starts[0]) < 50*time.Minute {
+			t.Errorf("recorded of starts at %v", starts)
+		}
+	})
+}
+
+// Decisions are counted by strategy and reason, recorded or not, and so is how late releases are.
+func TestDecisionsAreCounted(t *testing.T) {
+	during(t, nil, func(w *world) {
+		const strategy = "carbon+window"
+		count := func(action, reason string) float64 {
+			t.Helper()
+			of, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer,
+				"kubenergy_decisions_total", map[string]string{"action": action, "strategy": strategy}, "reason")
+			if err != nil {
+				return 0 // nothing was counted yet
+			}
+			return of[reason]
+		}
+		late := func() (n uint64, sum float64) {
+			all, err := testutil.GetHistogramVecFromGatherer(legacyregistry.DefaultGatherer,
+				"kubenergy_release_lateness_seconds", map[string]string{"kind": kindJob})
+			if err != nil {
+				return 0, 0
+			}
+			return all.GetAggregatedSampleCount(), all.GetAggregatedSampleSum()
+		}
+		wants := [][2]string{
+			{record.Hold, "CheaperLater"},
+			{record.Release, reasonReleased},
+			{record.Refuse, "NothingToSave"},
+			{record.Refuse, reasonNoEffect},
+		}
+		var before []float64
+		for _, w := range wants {
+			before = append(before, count(w[0], w[1]))
+		}
+		releasedBefore, sumBefore := late()
+		w.green(time.Hour)
+		w.job("j", marked(3*time.Hour))
+		w.job("at-once", marked(time.Minute)) // the window is beyond its delay
+		w.job("wrong", map[string]string{v1alpha1.AnnotationAllowedDelay: "soon"})
+		others := count(record.Refuse, reasonNotHeld)
+		w.job("resumed", marked(3*time.Hour), func(j *batchv1.Job) { j.Spec.Suspend = new(false) }) // by its owner
+		bubble.Advance(2 * time.Hour)
+		if got := count(record.Refuse, reasonNotHeld) - others; got != 0 {
+			t.Errorf("%v refusals are counted of a Job that its owner resumed", got)
+		}
+		for i, w := range wants {
+			if got := count(w[0], w[1]) - before[i]; got != 1 {
+				t.Errorf("%v was counted %v times", w, got)
+			}
+		}
+		if n, sum := late(); n != releasedBefore+1 || sum-sumBefore > 60 {
+			t.Errorf("lateness of %d releases is %v s together, before of %d %v s", n, sum, releasedBefore, sumBefore)
+		}
+	})
+}

@@ -1,0 +1,286 @@
+package hold
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unique"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/kube/panics"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/scheduler/record"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
+)
+
+// oneMachine is a cluster that has room for one Job of four cores at a time, and runs those that were let go for half an
+// hour.
+func (w *world) oneMachine(names ...string) func(*kube.View, time.Time) []sched.Node {
+	ends := map[string]time.Time{}
+	return func(view *kube.View, now time.Time) []sched.Node {
+		room := sched.Resources{MilliCPU: 4000, Memory: 1 << 34}
+		n := sched.Node{
+			Name: "n1", Site: view.DefaultSite(), Capacity: room, Free: room, Awake: true,
+			Profile: &energy.Profile{Idle: 50, Max: 150, Sleep: 50, Quality: energy.Estimated},
+		}
+		for _, name := range names {
+			if end, runs := ends[name]; !runs && !w.suspended(name) {
+				ends[name] = now.Add(30 * time.Minute)
+			} else if runs && end.After(now) {
+				asks := sched.Resources{MilliCPU: 4000}
+				n = n.Place(asks)
+				n.Ends = append(n.Ends, sched.End{At: end, Request: asks})
+			}
+		}
+		return []sched.Node{n}
+	}
+}
+
+// anHourFromNow makes carbon cheap for an hour, an hour from now.
+func (w *world) anHourFromNow() {
+	w.t.Helper()
+	values := []float64{500, 100, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500}
+	series, err := grid.NewSeries(time.Now(), time.Hour, values)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.know(kube.Contents{Sites: []*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}}})
+}
+
+// planned is a Job of four cores and half an hour under the rule "plan".
+func (w *world) planned(name string, delay time.Duration) {
+	w.t.Helper()
+	w.asks(name, "4", delay)
+}
+
+// asks is the same of so many cores.
+func (w *world) asks(name, cores string, delay time.Duration) {
+	w.t.Helper()
+	w.job(name, map[string]string{
+		v1alpha1.AnnotationAllowedDelay: delay.String(), v1alpha1.AnnotationExpectedDuration: "30m",
+		v1alpha1.AnnotationStrategy: "carbon+plan",
+	}, func(j *batchv1.Job) {
+		j.Spec.Template.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
+			Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cores)},
+		}}}
+	})
+}
+
+// starts waits for some Jobs to be released, and returns after how many minutes each was.
+func (w *world) starts(most time.Duration, names ...string) []int {
+	w.t.Helper()
+	began, after := time.Now(), make([]int, len(names))
+	for time.Since(began) < most {
+		bubble.Advance(time.Minute)
+		for i, name := range names {
+			if after[i] == 0 && !w.suspended(name) {
+				after[i] = int(time.Since(began) / time.Minute)
+			}
+		}
+	}
+	return after
+}
+
+// Two Jobs that each fill the cluster get half of the clean hour each.
+func TestTheCleanHourIsShared(t *testing.T) {
+	during(t, func(w *world, _ *Config) { w.anHourFromNow() }, func(w *world) {
+		w.planned("a", 4*time.Hour)
+		w.planned("b", 4*time.Hour)
+		w.loop.Nodes(w.oneMachine("a", "b"))
+		bubble.Advance(time.Minute)
+		if why := w.read("b").Annotations[v1alpha1.AnnotationHeldReason]; !strings.Contains(why, "together") {
+			t.Errorf("b is held because %q", why)
+		}
+		got := w.starts(3*time.Hour, "a", "b")
+		first, second := min(got[0], got[1]), max(got[0], got[1])
+		if first < 55 || first > 66 || second < 82 || second > 96 {
+			t.Errorf("they start after %v minutes, want about 60 and 90", got)
+		}
+	})
+}
+
+// TestNamespacesShareAPlan checks that a namespace with many holds, early deadlines and a policy of its own displaces
+// no other from the plan, nor has it made under its policy.
+func TestNamespacesShareAPlan(t *testing.T) {
+	during(t, func(w *world, _ *Config) { w.anHourFromNow() }, func(w *world) {
+		w.loop.post(func() { w.loop.together.most = 8 })
+		w.loop.Nodes(w.oneMachine())
+		in := func(namespace, name, strategy string, delay time.Duration) {
+			w.job(name, map[string]string{
+				v1alpha1.AnnotationAllowedDelay: delay.String(), v1alpha1.AnnotationExpectedDuration: "30m",
+				v1alpha1.AnnotationStrategy: strategy,
+			}, func(j *batchv1.Job) {
+				j.Namespace = namespace
+				j.Spec.Template.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
+					Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")},
+				}}}
+			})
+		}
+		for i := range 20 {
+			in("greedy", fmt.Sprint("g", i), "carbon+plan", 3*time.Hour)
+		}
+		for _, namespace := range []string{"a", "b"} {
+			for i := range 2 {
+				in(namespace, fmt.Sprint(namespace, i), "carbon+plan", 4*time.Hour)
+			}
+		}
+		bubble.Advance(2 * planEvery)
+		type result struct{ planned, apart []string }
+		got := make(chan result)
+		w.loop.post(func() {
+			var r result
+			for uid := range w.loop.together.of {
+				r.planned = append(r.planned, string(uid))
+			}
+			for uid := range w.loop.together.apart {
+				r.apart = append(r.apart, string(uid))
+			}
+			slices.Sort(r.planned)
+			got <- r
+		})
+		r := <-got
+		if want := []string{"a0", "a1", "b0", "b1"}; len(r.planned) != 8 || !slices.Equal(r.planned[:4], want) ||
+			len(r.apart) != 16 {
+			t.Errorf("planned: %v, alone: %v; want all of a and b, and four of the greedy one", r.planned, r.apart)
+		}
+	})
+}
+
+// TestPolicyOfAPlan checks whose policy a plan has.
+func TestPolicyOfAPlan(t *testing.T) {
+	of := func(namespace string, p sched.Policy) planned {
+		return planned{candidate: candidate{hold: &hold{alike: unique.Make(policy.Work{Namespace: namespace})}}, policy: p}
+	}
+	one, other := sched.Policy{MaxSignalAge: time.Hour}, sched.Policy{MaxSignalAge: time.Minute}
+	for name, c := range map[string]struct {
+		all  []planned
+		want sched.Policy
+	}{
+		"none":               {nil, sched.Policy{}},
+		"one namespace":      {[]planned{of("a", one), of("a", other), of("a", other)}, other},
+		"equal":              {[]planned{of("a", one), of("a", other)}, one},
+		"more of fewer":      {[]planned{of("g", other), of("g", other), of("g", other), of("a", one), of("b", one)}, one},
+		"as many namespaces": {[]planned{of("a", one), of("b", other), of("b", other)}, other},
+	} {
+		if got := mainPolicy(c.all); got != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// What no machine is large enough for is planned alone.
+func TestWhatNoMachineHoldsIsPlannedAlone(t *testing.T) {
+	during(t, func(w *world, _ *Config) { w.anHourFromNow() }, func(w *world) {
+		w.planned("a", 4*time.Hour)
+		w.asks("large", "8", 4*time.Hour)
+		w.loop.Nodes(w.oneMachine("a"))
+		if got := w.starts(3*time.Hour, "a", "large"); got[1] < 55 || got[1] > 66 {
+			t.Errorf("they start after %v minutes, want about 60", got)
+		}
+	})
+}
+
+// Where no plan can be made, each Job is planned alone; deadlines are kept even where making one never ends.
+func TestWithoutAPlanEachIsPlannedAlone(t *testing.T) {
+	for name, nodes := range map[string]func(*kube.View, time.Time) []sched.Node{
+		"unknown": nil,
+		"panics":  func(*kube.View, time.Time) []sched.Node { panic("planted") },
+		"hangs":   func(*kube.View, time.Time) []sched.Node { time.Sleep(6 * time.Hour); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			during(t, func(w *world, _ *Config) { w.anHourFromNow() }, func(w *world) {
+				w.loop.Nodes(nodes)
+				w.planned("a", 4*time.Hour)
+				w.planned("b", 4*time.Hour)
+				w.planned("soon", 30*time.Second)
+				got := w.starts(3*time.Hour, "a", "b", "soon")
+				if got[0] < 55 || got[0] > 66 || got[1] < 55 || got[1] > 66 || got[2] > 1 {
+					t.Errorf("they start after %v minutes, want about 60, 60 and 1", got)
+				}
+				if nodes != nil {
+					bubble.Advance(4 * time.Hour) // what hangs ends
+				}
+			})
+		})
+	}
+}
+
+// recordings are the plans and the holds that a loop has recorded.
+type recordings struct {
+	mu       sync.Mutex
+	plans    bytes.Buffer
+	messages []string // of holds
+}
+
+func (r *recordings) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.plans.Write(line)
+}
+
+func (r *recordings) hold(e *record.Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.Action == record.Hold {
+		r.messages = append(r.messages, e.Message)
+	}
+}
+
+// What a loop records of its plans makes the same plans again. The record of a hold says what it leaves out.
+func TestRecordedPlansAreMadeAgain(t *testing.T) {
+	var r recordings
+	listen := func(w *world, c *Config) {
+		w.anHourFromNow()
+		c.Record = r.hold
+		c.RecordPlan = policy.RecordPlans(&r, slog.New(slog.DiscardHandler))
+	}
+	during(t, listen, func(w *world) {
+		for _, name := range []string{"a", "b", "c"} {
+			w.planned(name, 4*time.Hour)
+		}
+		w.loop.Nodes(w.oneMachine("a", "b", "c"))
+		w.starts(3*time.Hour, "a", "b", "c")
+	})
+	lines := bytes.Count(r.plans.Bytes(), []byte("\n"))
+	same, err := policy.ReplayPlans(&r.plans)
+	if err != nil || same != lines || lines < 3 || lines > 20 { // of hundreds that are made
+		t.Errorf("of %d plans %d are the same: %v", lines, same, err)
+	}
+	const want = "; one of 3 that are planned together: alone it is decided as by window"
+	if !slices.ContainsFunc(r.messages, func(m string) bool { return strings.HasSuffix(m, want) }) {
+		t.Errorf("the records of holds say %q, want one that ends with %q", r.messages, want)
+	}
+}
+
+// A plan that cannot be recorded is carried out all the same.
+func TestPlansStandWhileTheirRecorderPanics(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	var told atomic.Int64
+	prepare := func(w *world, c *Config) {
+		w.anHourFromNow()
+		c.RecordPlan = func(*sched.Snapshot, sched.Plan, int) { told.Add(1); panic("nowhere to write") }
+	}
+	during(t, prepare, func(w *world) {
+		w.planned("a", 4*time.Hour)
+		w.planned("b", 4*time.Hour)
+		w.loop.Nodes(w.oneMachine("a", "b"))
+		got := w.starts(3*time.Hour, "a", "b")
+		if second := max(got[0], got[1]); second < 82 || second > 96 || told.Load() == 0 {
+			t.Errorf("they start after %v minutes, want about 60 and 90; %d plans were told", got, told.Load())
+		}
+	})
+}

@@ -1,0 +1,79 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/central"
+)
+
+const mostBody = 32 << 20
+
+// route is one thing to ask for.
+type route struct {
+	name    string // in metrics and logs
+	path    string
+	etag    string // of the last answer that was understood
+	failing bool   // the last request did, which was logged
+}
+
+// get asks, and reads the answer into a value. skew is how far our clock is ahead of the central unit's; news is false
+// if the answer is still the last one. The first of several failures is logged.
+func (f *Feed) get(ctx context.Context, r *route, into any) (skew time.Duration, news bool, err error) {
+	skew, news, err = f.fetch(ctx, r, into)
+	result := "unchanged"
+	switch {
+	case err != nil:
+		result = "error"
+		if ctx.Err() == nil && !r.failing {
+			f.log.Warn("live watts cannot be read: deciding without what is older than its age allows", "what", r.name,
+				"error", err)
+		}
+	case news:
+		result = "news"
+	}
+	r.failing = err != nil
+	asked.WithLabelValues(r.name, result).Inc()
+	return skew, news, err
+}
+
+func (f *Feed) fetch(ctx context.Context, r *route, into any) (skew time.Duration, news bool, err error) {
+	header := map[string]string{"Accept": "application/json"}
+	if r.etag != "" {
+		header["If-None-Match"] = r.etag
+	}
+	answer, err := f.client.Do(ctx, &central.Request{
+		Method: http.MethodGet, Path: r.path, Header: header, Most: mostBody,
+	})
+	switch {
+	case err != nil:
+		return 0, false, fmt.Errorf("asking for live watts: %w", err)
+	case answer.Status == http.StatusNotModified:
+		return 0, false, nil
+	case answer.Status != http.StatusOK:
+		return 0, false, fmt.Errorf("asking for live watts: the answer is %d", answer.Status)
+	}
+	if err := json.Unmarshal(answer.Body, into); err != nil {
+		return 0, false, fmt.Errorf("reading live watts: %w", err)
+	}
+	if r.etag = answer.Header.Get("ETag"); len(r.etag) > longestName {
+		r.etag = ""
+	}
+	return clockSkew(answer.Header.Get("Date"), answer.At), true, nil
+}
+
+// clockSkew returns how far our clock is ahead of the one that stamped an answer. Stamps are whole seconds.
+func clockSkew(stamp string, answered time.Time) time.Duration {
+	at, err := http.ParseTime(stamp)
+	if err != nil {
+		return 0
+	}
+	skew := answered.Sub(at)
+	if skew >= 0 && skew <= 2*time.Second {
+		return 0 // the stamp's resolution, and the way of the answer
+	}
+	return skew
+}

@@ -1,0 +1,57 @@
+package place
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubenergy/kubenergy/internal/scheduler/instruments"
+)
+
+var (
+	metrics = &instruments.Set{}
+
+	filteredNodes = metrics.Counter("kubenergy_filtered_nodes_total",
+		"Nodes refused for what a pod asked of its node's power or efficiency, or because they are too hot.", "reason")
+	shortlisted = metrics.Counter("kubenergy_shortlisted_cycles_total", "Cycles that were narrowed to the nodes of "+
+		"least cost, and of these those in vain: the pods were tried again on all nodes.", "outcome")
+)
+
+// What shortlisted counts.
+const (
+	outcomeMade    = "narrowed"
+	outcomeRetried = "retried"
+)
+
+// Filter refuses nodes that are too hot, draw more than the pod allows, or are less efficient than it wants. It is not
+// called for pods that say nothing of the kind while no node is too hot. Nodes of unknown power or temperature pass: a
+// pod must not be unschedulable for want of knowledge.
+func (e *Energy) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, n fwk.NodeInfo) (status *fwk.Status) {
+	defer e.rescue.from("Filter", func() { status = nil })
+	r := noted[request](state, requestKey)
+	if r == nil {
+		return nil
+	}
+	if why, hot := e.live.TooHot(n.Node().Name); hot {
+		filteredNodes.WithLabelValues("max-temperature").Inc()
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	}
+	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 { // the cycle is narrowed, and so not skipped
+		return nil
+	}
+	capacity := resources(n.GetAllocatable())
+	node, known := r.view.Node(n.Node(), capacity, capacity, 0)
+	if !known {
+		return nil
+	}
+	if why, ok := r.job.Admits(&node, r.settings.MaxPower, 0); !ok {
+		filteredNodes.WithLabelValues("max-power-watts").Inc()
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	}
+	if why, ok := r.job.Admits(&node, 0, r.settings.MinEfficiency); !ok {
+		filteredNodes.WithLabelValues("min-efficiency").Inc()
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package place
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/scheduler/record"
+)
+
+// unrecorded is what was decided on, until the next pod's turn.
+type unrecorded struct {
+	of       *request // whose snapshot it is
+	snapshot sched.Snapshot
+	nodes    copies
+}
+
+// keepSnapshot keeps the snapshot at hand for Reserve, with all nodes that were to choose from. Nothing else is copied:
+// what it points to is used again in the next cycle only.
+func (e *Energy) keepSnapshot(r *request, nodes []fwk.NodeInfo) {
+	u := &e.unrecorded
+	u.of = r
+	if !e.recorder.Enabled() {
+		return
+	}
+	u.snapshot = e.scratch.snapshot
+	e.copyNodes(&u.nodes, e.candidates(r, nodes), u.snapshot.Now)
+	u.snapshot.Nodes = u.nodes.refs
+}
+
+const draftKey fwk.StateKey = EnergyName + "/record"
+
+// draft is the record of a placement while the pod is bound.
+type draft struct{ record *record.Draft }
+
+// Clone implements [fwk.StateData]. A draft is looked at by the cycle alone that made it.
+func (d *draft) Clone() fwk.StateData { return d }
+
+// noteReason notes why the node was chosen.
+func (e *Energy) noteReason(state fwk.CycleState, r *request, node string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f := followed(state)
+	switch {
+	case f != nil && f.leads(node):
+		r.reason = sched.Planned
+	case e.unrecorded.of == r:
+		r.reason = sched.Cheapest
+	default:
+		r.reason = sched.NoOpinion
+	}
+}
+
+// draft prepares the record of the decision on a pod. The recorder copies what it needs; it is sent when the pod is
+// bound.
+func (e *Energy) draft(state fwk.CycleState, r *request, pod *v1.Pod, node string) {
+	kind, owner := policy.OwnerOf(pod)
+	d := record.Entry{Record: ledger.Record{
+		Action: record.Place, At: e.clock(), Namespace: pod.Namespace, OwnerKind: kind, Owner: owner,
+		UID: string(pod.UID), Strategy: r.settings.Where, Node: node, Reason: r.reason.String(),
+	}}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch r.reason {
+	case sched.Planned:
+		d.NoSnapshot = fmt.Sprintf("by a plan for %d pods that waited", followed(state).Of)
+	case sched.Cheapest:
+		d.Question = &e.unrecorded.snapshot
+	default:
+		d.NoSnapshot = "not scored: one node was left, the strategy had no opinion, or the scores of a pod like it " +
+			"were used again"
+	}
+	state.Write(draftKey, &draft{e.recorder.Draft(&d)})
+	e.unrecorded.of = nil
+}
+
+// takeDraft returns the record of the cycle's decision, once.
+func (e *Energy) takeDraft(state fwk.CycleState) *record.Draft {
+	if !e.recorder.Enabled() {
+		return nil
+	}
+	d := noted[draft](state, draftKey)
+	if d == nil {
+		return nil
+	}
+	taken := d.record
+	d.record = nil
+	return taken
+}
+
+// PostBind counts the placement and records it. One that was not carried out is none: the pod is placed again.
+func (e *Energy) PostBind(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
+	defer e.rescue.from("PostBind", nil)
+	if r := e.request(state, pod); r != nil {
+		record.Decided(record.Place, r.settings.Where, r.reason.String())
+	}
+	e.recorder.Send(e.takeDraft(state))
+}

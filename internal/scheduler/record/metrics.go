@@ -1,0 +1,26 @@
+package record
+
+import "github.com/kubenergy/kubenergy/internal/scheduler/instruments"
+
+// decisions are counted whether or not they are recorded.
+var (
+	counts  = &instruments.Set{}
+	decided = counts.Counter("kubenergy_decisions_total",
+		"Number of decisions that were carried out, by what was done, the strategy and the reason.",
+		"action", "strategy", "reason")
+)
+
+// Decided counts a decision that was carried out. Strategy and reason are of the words that the code has.
+func Decided(action, strategy, reason string) {
+	counts.Register()
+	decided.WithLabelValues(action, strategy, reason).Inc()
+}
+
+var (
+	metrics = &instruments.Set{}
+
+	records = metrics.Counter("kubenergy_records_total", "Number of records of decisions: sent to the central unit, "+
+		"refused by it, or dropped because too many waited.", "outcome")
+	panicked = metrics.Counter("kubenergy_record_panics_total",
+		"Panics while decisions were written or sent; the log has their stacks.")
+)

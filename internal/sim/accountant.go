@@ -1,0 +1,147 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// accountant integrates the power of every node over time. A node's power is constant between two changes of what runs
+// on it, and signals are integrated exactly, so the totals carry no discretisation error. It goes by what the signals
+// really were, whatever strategies know of them.
+type accountant struct {
+	start time.Time
+	use   *use
+	sites []*sched.Site // per node
+	since []time.Time   // per node: up to when it is accounted
+	total Totals
+	nodes []energy.Joules
+	bins  []bin
+	cells [][]Cell // per interval of the nodes' own, and node
+	step  time.Duration
+}
+
+// bin is one interval of the timeline.
+type bin struct {
+	energy energy.Joules
+	carbon energy.Grams
+	parts  parts
+}
+
+// parts are how much of some energy, or which share of it, machines drew for being awake and for being asleep.
+type parts struct{ idle, asleep float64 }
+
+// partsOf says which shares of what a node draws it would also draw without a job, or draws asleep.
+func partsOf(n *sched.Node, power energy.Watts) parts {
+	switch {
+	case power <= 0:
+		return parts{}
+	case asleep(n):
+		return parts{asleep: 1}
+	}
+	bare := *n
+	bare.Free, bare.Jobs, bare.Awake = n.Capacity, 0, true
+	return parts{idle: min(1, float64(bare.Power()/power))}
+}
+
+// asleep reports whether a node sleeps, or boots and serves nothing yet.
+func asleep(n *sched.Node) bool { return n.Jobs == 0 && !n.Awake && n.Profile.Sleeps() }
+
+// perCell is how many intervals of the timeline a [Cell] spans: a node's own need not be as fine.
+const perCell = 5
+
+func newAccountant(start time.Time, nodes []sched.Node, u *use, step time.Duration) *accountant {
+	a := &accountant{
+		start: start, use: u, sites: make([]*sched.Site, len(nodes)), since: make([]time.Time, len(nodes)),
+		nodes: make([]energy.Joules, len(nodes)), step: step,
+	}
+	for i := range a.since {
+		a.since[i], a.sites[i] = start, nodes[i].Site
+	}
+	return a
+}
+
+// settle books what node i drew until t. It must be called before the node changes.
+func (a *accountant) settle(i int, n *sched.Node, t time.Time) error {
+	if !t.After(a.since[i]) {
+		return nil
+	}
+	power, site := a.use.power(i, n), a.sites[i]
+	window := sched.Window{Start: a.since[i], End: t}
+	a.since[i] = t
+	for _, signal := range [2]*grid.Series{site.Carbon.Series, site.Price.Series} {
+		if signal != nil && !signal.Covers(window.Start, window.End) {
+			return fmt.Errorf("site %s, zone %s: the signal covers %s to %s, but the run reaches %s: start earlier "+
+				"or give a longer series",
+				site.Name, site.Zone, signal.Start().Format(time.RFC3339), signal.End().Format(time.RFC3339),
+				window.End.Format(time.RFC3339))
+		}
+	}
+	e, shares := site.Account(power, 0, window), partsOf(n, power)
+	a.book(i, e)
+	// it mostly lies in one interval
+	if k := window.Start.Sub(a.start) / a.step; !t.After(a.start.Add((k + 1) * a.step)) {
+		a.bin(i, n, window, e, shares)
+		return nil
+	}
+	a.chart(i, n, power, shares, window)
+	return nil
+}
+
+// wake books the energy of waking node i at t, and returns it.
+func (a *accountant) wake(i int, n *sched.Node, t time.Time) energy.Joules {
+	if n.Profile.WakeUp == 0 {
+		return 0
+	}
+	w := sched.Window{Start: t, End: t}
+	e := a.sites[i].Account(0, n.Profile.WakeUp, w)
+	a.book(i, e)
+	a.bin(i, n, w, e, parts{})
+	return e.Energy
+}
+
+func (a *accountant) book(i int, e sched.Estimate) {
+	a.nodes[i] += e.Energy
+	a.total.Energy += e.Energy
+	a.total.Carbon += e.Carbon
+	a.total.Cost += e.Cost
+}
+
+// chart spreads a window over the bins of the timeline.
+func (a *accountant) chart(i int, n *sched.Node, power energy.Watts, shares parts, w sched.Window) {
+	for w.Start.Before(w.End) {
+		k := w.Start.Sub(a.start) / a.step
+		part := sched.Window{Start: w.Start, End: a.start.Add((k + 1) * a.step)}
+		part.End = grid.Earlier(part.End, w.End)
+		a.bin(i, n, part, a.sites[i].Account(power, 0, part), shares)
+		w.Start = part.End
+	}
+}
+
+// bin adds what node i drew to the interval of the timeline that a window lies in, and to the node's own.
+func (a *accountant) bin(i int, n *sched.Node, w sched.Window, e sched.Estimate, shares parts) {
+	k := int(w.Start.Sub(a.start) / a.step)
+	for len(a.bins) <= k {
+		a.bins = append(a.bins, bin{})
+	}
+	a.bins[k].energy += e.Energy
+	a.bins[k].carbon += e.Carbon
+	a.bins[k].parts.idle += shares.idle * float64(e.Energy)
+	a.bins[k].parts.asleep += shares.asleep * float64(e.Energy)
+	for len(a.cells) <= k/perCell {
+		a.cells = append(a.cells, make([]Cell, len(a.nodes)))
+	}
+	c := &a.cells[k/perCell][i]
+	c.Energy += e.Energy
+	c.Carbon += e.Carbon
+	c.Cost += e.Cost
+	switch length := w.End.Sub(w.Start).Seconds(); {
+	case asleep(n):
+		c.Asleep += length
+	case n.Jobs > 0:
+		c.Busy += float64(n.Capacity.MilliCPU-n.Free.MilliCPU) / 1000 * length
+	}
+}

@@ -1,0 +1,336 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// batch plans the queue as a whole, by the rules of the scenario.
+type batch struct {
+	rules   QueueRules
+	jobs    []int32     // in the order in which they came
+	queue   []sched.Job // the same, as strategies are told of them
+	kept    []bool      // and whether the last plan held them in line
+	inLine  int         // how many of them it did
+	tried   int         // how many of them, from the first, the last plan was made for and left there
+	nodes   []*sched.Node
+	ticking bool // a tick is to come, and nothing is planned before
+	// when a tick comes because of jobs that are held in line, and may have been planned before; 0: none was asked
+	// for
+	wake int64
+	// the strategy counts what runs on all nodes: it gets those without room for a single job as well, and is told when
+	// jobs are to end
+	all  bool
+	ends map[int]sched.End // by job that runs
+	// whether the strategy decides anew on jobs that run and may be suspended, which these are, and nodes without them
+	replans bool
+	running []int32
+	without []sched.Node
+}
+
+// newBatch returns nil where jobs are to be decided on one by one.
+func newBatch(s *Scenario, strategy sched.Strategy) *batch {
+	planner, ok := strategy.(interface{ Batches() bool })
+	if strategy == nil || s.Queue.Backfill > 0 || s.Queue == (QueueRules{}) && (!ok || !planner.Batches()) {
+		return nil
+	}
+	counter, ok := strategy.(interface{ CountsAll() bool })
+	replanner, knows := strategy.(interface{ Replans() bool })
+	return &batch{
+		rules: s.Queue, all: ok && counter.CountsAll(), replans: knows && replanner.Replans(),
+		ends: map[int]sched.End{},
+	}
+}
+
+// planAll puts what is new at an instant into the queue and plans it, now or at the next step. Nothing is planned while
+// nothing has changed since a plan that placed nothing.
+func (e *engine) planAll(ctx context.Context, now time.Time, at int64, ticked bool) error {
+	b := e.batch
+	for _, ev := range e.fresh {
+		e.enqueue(now, int(ev.job), ev.kind)
+	}
+	if !ticked {
+		if b.ticking || len(b.jobs)+len(b.running) == 0 || len(e.fresh) == 0 && len(e.freed) == 0 {
+			return nil
+		}
+		if step := int64(b.rules.Step); step > 0 && at%step != 0 {
+			e.tickAt((at/step + 1) * step)
+			return nil
+		}
+	}
+	b.ticking = false
+	done, err := e.planQueue(ctx, now)
+	if err == nil && done && len(b.jobs) > 0 && b.rules.Step > 0 {
+		e.tickAt(at + int64(b.rules.Step)) // what is left may be placed now that others have been
+	}
+	return err
+}
+
+func (e *engine) tickAt(at int64) {
+	e.batch.ticking = true
+	e.events.push(event{at: at, kind: tick})
+}
+
+// enqueue puts a job that arrives, whose hold ends or that is asked again at the end of the queue.
+func (e *engine) enqueue(now time.Time, job int, kind eventKind) {
+	if kind != arrival {
+		e.held--
+	} else if b := e.batch; b.rules.Window > 0 && !e.fitsSomewhere(job) {
+		e.result.Outcomes[job].Placed.Reason = sched.NoRoom // it would keep a place in the window for ever
+		return
+	}
+	e.lineUpLast(now, job, e.final(now, job, kind == release))
+	e.letGo(now, job)
+}
+
+// lineUpLast puts a job at the end of the queue.
+func (e *engine) lineUpLast(now time.Time, job int, final bool) {
+	b := e.batch
+	b.jobs = append(b.jobs, int32(job))
+	b.queue = append(b.queue, sched.Job{})
+	b.kept = append(b.kept, false)
+	e.tell(&b.queue[len(b.queue)-1], now, job, final)
+}
+
+// fitsSomewhere reports whether a job fits on a node when that is empty.
+func (e *engine) fitsSomewhere(job int) bool {
+	j := &e.scenario.Jobs[job]
+	return slices.ContainsFunc(e.scenario.Nodes, func(n sched.Node) bool { return j.Fits(&n) })
+}
+
+// planQueue plans the head of the queue on all nodes, and reports whether it changed anything.
+func (e *engine) planQueue(ctx context.Context, now time.Time) (changed bool, err error) {
+	b := e.batch
+	size := len(b.jobs)
+	if b.rules.Window > 0 {
+		size = min(size, b.rules.Window)
+	}
+	if size+len(b.running) == 0 {
+		return false, nil
+	}
+	e.offerAll(now, size)
+	for k := range size {
+		e.expect(&b.queue[k])
+	}
+	queue := e.withRunning(now, b.queue[:size:size])
+	e.knowledge.look(now)
+	snapshot := e.snapshot
+	snapshot.Now, snapshot.Queue, snapshot.Nodes = now, queue, b.nodes
+	e.result.Decisions++
+	plan, err := e.ask(ctx, &snapshot)
+	if err != nil {
+		return false, err
+	}
+	if len(plan) != len(queue) {
+		return false, fmt.Errorf("strategy planned %d of %d jobs", len(plan), len(queue))
+	}
+	if err := e.goOnAll(now, queue[size:], plan[size:]); err != nil {
+		return false, err
+	}
+	return e.carryOutAll(now, plan[:size])
+}
+
+// ask asks the strategy. A plan of a whole queue may take minutes: it stops when ctx ends.
+func (e *engine) ask(ctx context.Context, s *sched.Snapshot) (sched.Plan, error) {
+	within, ok := e.strategy.(interface {
+		PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality)
+	})
+	if !ok || len(s.Queue) == 1 && !e.batch.all { // Plan takes it that one job fits on what it is offered
+		return e.strategy.Plan(s), nil
+	}
+	plan, _ := within.PlanWithin(s, func() bool { return ctx.Err() != nil })
+	return plan, ctx.Err()
+}
+
+// carryOutAll does what a plan says of the head of the queue, as far as the rules allow, and reports whether that
+// changed anything.
+func (e *engine) carryOutAll(now time.Time, plan sched.Plan) (changed bool, err error) {
+	b, size := e.batch, len(plan)
+	left, placed := 0, 0
+	for k := range b.jobs {
+		stays := true
+		if k < size && (b.rules.PerStep == 0 || placed < b.rules.PerStep) {
+			if stays, err = e.carryOut(now, k, &plan[k]); err != nil {
+				return false, err
+			}
+			if !stays && plan[k].Node != "" {
+				placed++
+			}
+		}
+		if stays {
+			if left != k {
+				b.jobs[left], b.queue[left], b.kept[left] = b.jobs[k], b.queue[k], b.kept[k]
+			}
+			left++
+		}
+	}
+	changed = left < len(b.jobs)
+	clear(b.queue[left:])
+	b.jobs, b.queue, b.kept = b.jobs[:left], b.queue[:left], b.kept[:left]
+	b.tried = min(left, size)
+	return changed, nil
+}
+
+// offerAll collects the nodes that a plan for so many jobs is made on.
+func (e *engine) offerAll(now time.Time, size int) {
+	b := e.batch
+	b.nodes = b.nodes[:0]
+	for i := range e.nodes {
+		// Strategies take it that one job alone fits wherever they are asked about it, and see to that themselves for
+		// several.
+		if n := &e.nodes[i]; b.all || size > 1 || e.scenario.Jobs[b.jobs[0]].Fits(n) {
+			e.meters.read(i, n, now)
+			b.nodes = append(b.nodes, n)
+		}
+	}
+}
+
+// carryOut does what a plan says of one job of the queue, and reports whether the job stays there.
+func (e *engine) carryOut(now time.Time, k int, d *sched.Decision) (stays bool, err error) {
+	b := e.batch
+	job, released := int(b.jobs[k]), b.queue[k].Released
+	if d.Held(now) && d.InLine() {
+		return true, e.keepInLine(now, k, d)
+	}
+	if b.kept[k] {
+		b.kept[k] = false
+		b.inLine--
+		e.held--
+		e.letGo(now, job)
+	}
+	switch {
+	case d.Held(now):
+		return false, e.hold(now, job, d, released)
+	case d.Node == "":
+		e.lacksRoom(job)
+		return true, nil
+	}
+	return false, e.place(now, job, d)
+}
+
+// keepInLine holds a job in its place in the queue, which is planned again when something ends and when the decision
+// says.
+func (e *engine) keepInLine(now time.Time, k int, d *sched.Decision) error {
+	b := e.batch
+	job := int(b.jobs[k])
+	j := &e.scenario.Jobs[job]
+	if err := e.putOff(now, job, d, b.queue[k].Released); err != nil {
+		return err
+	}
+	if err := checkAgain(now, j, d); err != nil {
+		return err
+	}
+	if !b.kept[k] {
+		b.kept[k] = true
+		b.inLine++
+		e.held++
+		e.tasks.idle(job, now)
+	}
+	if e.machines != nil && d.Node != "" && b.queue[k].Place != d.Place() { // which is to be awake by then
+		e.events.push(event{at: e.since(grid.Later(now, d.Window.Start.Add(-e.machines.horizon))), kind: power})
+	}
+	b.queue[k].Place = d.Place()
+	e.planAgain(now, d.Again)
+	return nil
+}
+
+// planAgain has the queue be planned at a later time, and not before that for lack of anything else that happens.
+func (e *engine) planAgain(now, then time.Time) {
+	b, at := e.batch, e.since(then)
+	if step := int64(b.rules.Step); step > 0 {
+		at = (at + step - 1) / step * step
+	}
+	if b.wake <= e.since(now) || at < b.wake {
+		b.wake = at
+		e.events.push(event{at: at, kind: tick})
+	}
+}
+
+// begins notes when a job is to leave the node that it begins on, as far as the strategy knows; or that the strategy
+// goes on to decide on it.
+func (b *batch) begins(n *sched.Node, job int, j *sched.Job, end time.Time) {
+	switch {
+	case b == nil || !b.all:
+	case b.replans && j.Interruptible:
+		b.running = append(b.running, int32(job))
+	default:
+		b.ends[job] = sched.End{At: end, Request: j.Request}
+		n.Ends = append(n.Ends, b.ends[job])
+	}
+}
+
+// left notes that a job has left its node.
+func (b *batch) left(n *sched.Node, job int) {
+	if b == nil || !b.all {
+		return
+	}
+	if k := slices.Index(n.Ends, b.ends[job]); k >= 0 {
+		n.Ends = slices.Delete(n.Ends, k, k+1)
+	}
+	delete(b.ends, job)
+	if k := slices.Index(b.running, int32(job)); k >= 0 {
+		b.running = slices.Delete(b.running, k, k+1)
+	}
+}
+
+// withRunning appends what runs and may be suspended to a queue, and has the nodes of the batch be without it.
+func (e *engine) withRunning(now time.Time, queue []sched.Job) []sched.Job {
+	b := e.batch
+	if len(b.running) == 0 {
+		return queue
+	}
+	b.without = append(b.without[:0], e.nodes...) // all of them are offered
+	for k := range b.nodes {
+		b.nodes[k] = &b.without[k]
+	}
+	for _, job := range b.running {
+		n := &b.without[e.on[job]]
+		n.Free, n.Jobs = n.Free.Add(e.sized(int(job)).Request), n.Jobs-1
+		queue = append(queue, sched.Job{})
+		j := &queue[len(queue)-1]
+		e.tell(j, now, int(job), e.slack(now, int(job)) <= 0)
+		j.Place.Node = n.Name
+	}
+	return queue
+}
+
+// goOnAll does what a plan says of the jobs that run: it suspends some, then tells others on how many replicas they go
+// on, those first that get fewer.
+func (e *engine) goOnAll(now time.Time, queue []sched.Job, plan sched.Plan) error {
+	running := slices.Clone(e.batch.running)
+	for k, job := range running {
+		if d := &plan[k]; d.Held(now) {
+			if err := e.suspend(now, int(job)); err != nil {
+				return err
+			}
+			e.lineUpLast(now, int(job), queue[k].Released)
+			if err := e.keepInLine(now, len(e.batch.jobs)-1, d); err != nil {
+				return err
+			}
+		}
+	}
+	for _, more := range [2]bool{false, true} {
+		for k, job := range running {
+			d := &plan[k]
+			if d.Held(now) || d.Replicas == 0 || d.Replicas > e.tasks.of[job].replicas != more {
+				continue
+			}
+			if err := e.resize(now, int(job), d.Replicas); err != nil {
+				return err
+			}
+		}
+	}
+	for k, job := range running {
+		if d := &plan[k]; !d.Held(now) {
+			if err := e.askNext(now, int(job), d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

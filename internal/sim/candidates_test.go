@@ -1,0 +1,167 @@
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+)
+
+// unnarrowed is a strategy that is offered every node that fits.
+type unnarrowed struct{ *sched.Greedy }
+
+func (unnarrowed) Symmetry(*sched.Policy) sched.Symmetry { return sched.Asymmetric }
+
+// drawFleet draws a cluster in which many nodes are alike. Strategies may insist on a site, and machines sleep and wake
+// up for as long as a job waits, so every site has a node of the kind that some jobs select.
+func drawFleet(t *rapid.T) *sim.Scenario {
+	s := drawScenario(t, func(i int) float64 { return 200 + float64(i%24)*10 })
+	kinds := s.Nodes
+	for i := range kinds {
+		kind := i % 2
+		if i < len(s.Sites) {
+			kind = 0
+		}
+		kinds[i].Labels = map[string]string{"kind": strconv.Itoa(kind)}
+		kinds[i].Profile.BootSeconds = rapid.SampledFrom([]float64{0, 90}).Draw(t, "boot")
+	}
+	s.Nodes = nil
+	for i := range rapid.IntRange(len(s.Sites), 14).Draw(t, "fleet") {
+		n := kinds[i%len(kinds)]
+		n.Name = fmt.Sprintf("n%x", (i*7)%15) // names are in another order than the nodes
+		n.Speed = []float64{0, 0.5}[i/len(kinds)%2]
+		s.Nodes = append(s.Nodes, n)
+	}
+	for i := range s.Jobs {
+		s.Jobs[i].Interruptible = i%3 == 0
+		s.Jobs[i].RestartCost = time.Minute
+		if i%5 == 4 {
+			s.Jobs[i].Selector = map[string]string{"kind": "0"}
+		}
+	}
+	return s
+}
+
+// Every job of a drawn fleet can run at every site.
+func TestDrawnFleetsHaveRoom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawFleet(t)
+		for i := range s.Jobs {
+			j := &s.Jobs[i]
+			for _, site := range s.Sites {
+				if !slices.ContainsFunc(s.Nodes, func(n sched.Node) bool {
+					kind, selects := j.Selector["kind"]
+					return n.Site == site && j.Request.CountIn(n.Capacity) > 0 && (!selects || n.Labels["kind"] == kind)
+				}) {
+					t.Fatalf("job %s can run nowhere at site %s", j.ID, site.Name)
+				}
+			}
+		}
+	})
+}
+
+// Offering one of the nodes that a strategy cannot tell apart changes nothing, under any strategy.
+func TestNarrowedCandidatesChangeNothing(t *testing.T) {
+	wheres, whens := sched.Names()
+	wheres = slices.DeleteFunc(append(wheres, sched.Clusters()...), func(name string) bool {
+		return mustNew(t, name).Symmetry(&sched.Policy{}) == sched.Asymmetric // it is offered all nodes anyway
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawFleet(t)
+		name := rapid.SampledFrom(wheres).Draw(t, "where") + "+" + rapid.SampledFrom(whens).Draw(t, "when")
+		strategy := mustNew(t, name)
+		want, err := sim.Run(context.Background(), s, name, unnarrowed{strategy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := sim.Run(context.Background(), s, name, strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ignore := cmp.Options{
+			cmpopts.IgnoreUnexported(sim.Result{}), cmpopts.IgnoreFields(sim.Result{}, "Elapsed", "Scenario"),
+		}
+		if diff := cmp.Diff(want, got, ignore); diff != "" {
+			t.Fatalf("%s (-all nodes +narrowed):\n%s", name, diff)
+		}
+	})
+}
+
+// Which strategies are narrowed at all: the property test above must not pass because none is.
+func TestSymmetry(t *testing.T) {
+	for name, want := range map[string]sched.Symmetry{
+		"energy": sched.Interchangeable, "carbon+window": sched.Interchangeable,
+		"least-allocated": sched.Interchangeable,
+		"round-robin":     sched.InTurn, "round-robin+wait-awhile": sched.Asymmetric, "exec": sched.Asymmetric,
+		"hybrid": sched.Asymmetric,
+	} {
+		strategy, err := sched.New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strategy.Symmetry(&sched.Policy{}); got != want {
+			t.Errorf("%s has symmetry %d, want %d", name, got, want)
+		}
+	}
+	strategy, err := sched.New("least-allocated")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strategy.Symmetry(&sched.Policy{Seed: 1}); got != sched.Asymmetric {
+		t.Errorf("least-allocated breaks ties by names under a seed, and has symmetry %d", got)
+	}
+	asked := 0
+	s := fleet(t, 40, 1, 1)
+	play(t, s, &spied{Greedy: mustNew(t, "energy"), seen: func(s *sched.Snapshot) { asked = len(s.Nodes) }})
+	if asked != 1 {
+		t.Errorf("of 40 equal nodes %d were offered, want 1", asked)
+	}
+}
+
+type spied struct {
+	*sched.Greedy
+	seen func(*sched.Snapshot)
+}
+
+func (p *spied) Plan(s *sched.Snapshot) sched.Plan {
+	p.seen(s)
+	return p.Greedy.Plan(s)
+}
+
+func mustNew(t rapid.TB, name string) *sched.Greedy {
+	t.Helper()
+	g, err := sched.ByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g.(*sched.Greedy)
+}
+
+// A result does not depend on how many processors there are.
+func TestRunDoesNotDependOnProcessors(t *testing.T) {
+	s := fleet(t, 12, 3, 300)
+	for _, name := range []string{"energy", "round-robin", "carbon+window", "least-allocated"} {
+		var results [2]*sim.Result
+		for i, processors := range []int{1, 4} {
+			before := runtime.GOMAXPROCS(processors)
+			results[i] = run(t, s, name)
+			runtime.GOMAXPROCS(before)
+		}
+		ignore := cmp.Options{
+			cmpopts.IgnoreUnexported(sim.Result{}), cmpopts.IgnoreFields(sim.Result{}, "Elapsed", "Scenario"),
+		}
+		if diff := cmp.Diff(results[0], results[1], ignore); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+}

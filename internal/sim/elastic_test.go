@@ -1,0 +1,518 @@
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/predict"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+)
+
+// elastic makes a job of one that asks for what its least number of replicas does.
+func elastic(j sched.Job, least int, throughput ...float64) sched.Job {
+	j.Interruptible, j.Scaling = true, &sched.Scaling{Least: least, Throughput: throughput}
+	return j
+}
+
+const scaler = "energy+carbon-scaler"
+
+// proportional draws one watt per busy core of 1000.
+var proportional = &energy.Profile{Max: 1000}
+
+// A job of 4 h on one replica of 2 cores, of two that do 1.5 times as much, by noon at the latest. The cheapest hours
+// of one replica are 100, 200 and 300 g; the second replica gets half as much done for as much: at 100 g it is as
+// good as the first at 200. 1.5 + 1.5 h are done at 100 and 200 g, the rest at 300 g.
+//
+//	00:00–01:00  500 g  held
+//	01:00–02:00  100 g  2 replicas   1½ h done
+//	02:00–03:00  300 g  1 replica    2½ h
+//	03:00–04:00  900 g  suspended
+//	04:00–05:00  200 g  2 replicas   4 h
+//
+// The node has 10 cores, draws 100 to 300 W when awake and 10 W asleep, and 36 kJ = 0.01 kWh to wake up; the PUE is
+// 1.2.
+func TestScalingByHand(t *testing.T) {
+	p := &energy.Profile{Idle: 100, Max: 300, Sleep: 10, WakeUp: 36000}
+	home := site(t, "home", 1.2, 500, 100, 300, 900, 200, 1000)
+	s := &sim.Scenario{
+		Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 10, p)},
+		Jobs: []sched.Job{elastic(job("a", 0, 4*time.Hour, 2, 2*time.Hour), 1, 1, 1.5)},
+	}
+	r := run(t, s, scaler)
+	at := func(hours int) time.Time { return start.Add(time.Duration(hours) * time.Hour) }
+	o := r.Outcomes[0]
+	want := sim.Outcome{
+		Hold: o.Hold, Placed: o.Placed, Released: at(1), Start: at(1), Finish: at(5), Suspensions: 1,
+		Delayed:  time.Hour,
+		Runs:     []sched.Window{{Start: at(1), End: at(2)}, {Start: at(2), End: at(3)}, {Start: at(4), End: at(5)}},
+		Replicas: []int{2, 1, 2},
+	}
+	if diff := cmp.Diff(want, o); diff != "" {
+		t.Errorf("outcome (-want +got):\n%s", diff)
+	}
+	wantKWh := 1.2 * (0.01 + (0.18 + 0.01) + 0.14 + 0.01 + (0.18 + 0.01))
+	wantGrams := 1.2 * (0.01*500 + 0.19*100 + 0.14*300 + 0.01*900 + 0.19*200)
+	if got := r.Energy.KWh(); math.Abs(got-wantKWh) > 1e-12 {
+		t.Errorf("energy is %v kWh, want %v", got, wantKWh)
+	}
+	if got := float64(r.Carbon); math.Abs(got-wantGrams) > 1e-9 {
+		t.Errorf("emissions are %v g, want %v", got, wantGrams)
+	}
+	if want := 3600 * (4. + 2 + 4); r.BusyCPU != want {
+		t.Errorf("%v core-seconds were in use, want %v", r.BusyCPU, want)
+	}
+	if got := o.Overdue(&s.Jobs[0]); got != -time.Hour {
+		t.Errorf("overdue by %v: it ended an hour before it had to", got)
+	}
+}
+
+// Where others may take the room, a job does not wait for longer than the least replicas can make up for; it takes
+// what room there is, and no more.
+func TestScalingTakesTheRoomThereIs(t *testing.T) {
+	home := site(t, "home", 1, 900, 800, 100, 900, 900, 900, 900, 900, 900, 900)
+	s := &sim.Scenario{
+		Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 3, proportional)},
+		Jobs: []sched.Job{
+			elastic(job("a", 0, 3*time.Hour, 1, time.Hour), 1, 1, 2, 3, 4),
+			job("b", 30*time.Minute, 9*time.Hour, 1, 0),
+		},
+	}
+	r := run(t, s, scaler)
+	o := r.Outcomes[0]
+	at := func(minutes int) time.Time { return start.Add(time.Duration(minutes) * time.Minute) }
+	// Alone it would do all of it at 100 g. It must begin at 1:00, and then has one hour on two replicas.
+	want := []sched.Window{{Start: at(60), End: at(120)}, {Start: at(120), End: at(180)}}
+	if diff := cmp.Diff(want, o.Runs); diff != "" || !slices.Equal(o.Replicas, []int{1, 2}) {
+		t.Errorf("on %v replicas (-want +got):\n%s", o.Replicas, diff)
+	}
+	if !r.Outcomes[1].Start.Equal(at(30)) {
+		t.Errorf("b began at %v", r.Outcomes[1].Start)
+	}
+}
+
+// drawElastic draws a day of hourly intensities and an elastic job within it, whose time ends with an hour.
+func drawElastic(t *rapid.T, intensity func(label string) float64) (*sim.Scenario, *sched.Job) {
+	least := rapid.IntRange(1, 3).Draw(t, "least")
+	throughput, gain := []float64{1}, 1/float64(least)
+	for range rapid.IntRange(0, 3).Draw(t, "more") {
+		gain *= rapid.SampledFrom([]float64{1, 1, 0.8, 0.5, 0}).Draw(t, "fall")
+		throughput = append(throughput, throughput[len(throughput)-1]+gain)
+	}
+	hours := rapid.IntRange(1, 4).Draw(t, "hours")
+	duration := time.Duration(rapid.IntRange(1, hours*3600).Draw(t, "duration")) * time.Second
+	j := elastic(job("a", 0, duration, int64(least), time.Duration(hours)*time.Hour-duration), least, throughput...)
+	values := make([]float64, 24)
+	for i := range values {
+		values[i] = intensity(fmt.Sprint("intensity", i))
+	}
+	series, err := grid.NewSeries(start, time.Hour, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := &sched.Site{Name: "home", Carbon: grid.Signal{Series: series}}
+	return &sim.Scenario{
+		Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 1000, proportional)},
+		Jobs: []sched.Job{j},
+	}, &j
+}
+
+// leastGrams tries every number of replicas in every hour that a job has, and in one of them a mixture of two: the
+// work is one constraint of a linear programme, so one of these is the optimum.
+func leastGrams(c *grid.Series, j *sched.Job) float64 {
+	hours := int((j.AllowedDelay + j.Duration) / time.Hour)
+	levels := append([]float64{0}, j.Scaling.Throughput...)
+	watts := func(level int) float64 {
+		if level == 0 {
+			return 0
+		}
+		return float64(j.Request.MilliCPU) / 1000 / float64(j.Scaling.Least) * float64(j.Scaling.Least+level-1)
+	}
+	least := math.Inf(1)
+	chosen := make([]int, hours)
+	var choose func(k int, done, cost float64)
+	choose = func(k int, done, cost float64) {
+		if k < hours {
+			for level := range levels {
+				chosen[k] = level
+				choose(k+1, done+levels[level], cost+watts(level)*c.Value(k))
+			}
+			return
+		}
+		missing := j.Duration.Hours() - done
+		if missing <= 1e-9 {
+			least = min(least, cost)
+			return
+		}
+		for k, low := range chosen {
+			for high := range levels {
+				if share := missing / (levels[high] - levels[low]); levels[high] > levels[low] && share <= 1 {
+					least = min(least, cost+share*(watts(high)-watts(low))*c.Value(k))
+				}
+			}
+		}
+	}
+	choose(0, 0, 0)
+	return least / 1000
+}
+
+// On forecasts that come true, and with room for all, a run emits what the best of all plans does, and never less.
+func TestScalingIsOptimal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, j := drawElastic(t, func(label string) float64 { return 10 * float64(rapid.IntRange(0, 50).Draw(t, label)) })
+		strategy, err := sched.New(scaler)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := sim.Run(context.Background(), s, scaler, strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, want := float64(r.Carbon), leastGrams(s.Sites[0].Carbon.Series, j)
+		if got < want-1e-9*max(1, want) || got > want+1e-5*max(1, want) {
+			t.Fatalf("%v g, the best of all plans %v g: %+v", got, want, r.Outcomes[0])
+		}
+		const rounding = time.Microsecond // what is left of a job is rounded up to nanoseconds, at each change
+		if end := j.Submitted.Add(j.AllowedDelay + j.Duration); r.Outcomes[0].Finish.After(end.Add(rounding)) {
+			t.Fatalf("it ended at %v, and had until %v: %+v", r.Outcomes[0].Finish, end, r.Outcomes[0])
+		}
+	})
+}
+
+// A job that may not be late waits for the cleanest hours all the same, up to the last moment at which all of its
+// replicas are done in time.
+func TestScalingWaitsForItsPlan(t *testing.T) {
+	for name, c := range map[string]struct {
+		work   time.Duration
+		most   int
+		delay  time.Duration
+		starts time.Duration
+	}{
+		"on more replicas than hours": {5 * time.Hour, 8, 0, 4 * time.Hour},
+		"on as many":                  {12 * time.Hour, 12, 0, 11 * time.Hour},
+		"on fewer":                    {8 * time.Hour, 4, 0, 6 * time.Hour},
+		"with some delay":             {5 * time.Hour, 5, time.Hour, 5 * time.Hour},
+	} {
+		values := make([]float64, 48)
+		for i := range values {
+			values[i] = 900 - 10*float64(i)
+		}
+		home := site(t, "home", 1, values...)
+		j := elastic(job("a", 0, c.work, 1, c.delay), 1)
+		j.Scaling = sched.Amdahl(1, c.most, 1)
+		s := &sim.Scenario{
+			Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 1000, proportional)},
+			Jobs: []sched.Job{j},
+		}
+		o := run(t, s, scaler).Outcomes[0]
+		if end := start.Add(c.work + c.delay); !o.Start.Equal(start.Add(c.starts)) || o.Finish.After(end) {
+			t.Errorf("%s: it ran from %v to %v, want from %v on and no longer than %v", name, o.Start.Sub(start),
+				o.Finish.Sub(start), c.starts, end.Sub(start))
+		}
+	}
+}
+
+// A pause that is too short to save anything is not made; that must not cost the replicas that the job counts on
+// after it.
+func TestScalingAfterAPauseOfNothing(t *testing.T) {
+	series, err := grid.NewSeries(start, 30*time.Minute, slices.Repeat([]float64{1.5, 1.5, 1, 0.5}, 20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := &sched.Site{Name: "home", Carbon: grid.Signal{Series: series}}
+	j := elastic(job("a", 0, 40844*time.Second, 1, 565*time.Second), 1, sched.Amdahl(1, 2, 0.9).Throughput...)
+	s := &sim.Scenario{
+		Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 1000, proportional)},
+		Jobs: []sched.Job{j},
+	}
+	if o, end := run(t, s, scaler).Outcomes[0], start.Add(j.Duration+j.AllowedDelay); o.Finish.After(end) {
+		t.Errorf("it ended at %v, and had until %v: %+v", o.Finish, end, o)
+	}
+}
+
+// A linear speed-up on a constant intensity changes when a job ends, but not what it emits.
+func TestScalingOnAConstantIntensity(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		value := float64(rapid.IntRange(1, 900).Draw(t, "value"))
+		s, j := drawElastic(t, func(string) float64 { return value })
+		s.Jobs[0].Scaling = sched.Amdahl(j.Scaling.Least, j.Scaling.Most(), 1)
+		strategy, err := sched.New(scaler)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := sim.Run(context.Background(), s, scaler, strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := value * j.Duration.Hours() * float64(j.Scaling.Least) / 1000
+		if got := float64(r.Carbon); math.Abs(got-want) > 1e-9*want {
+			t.Fatalf("%v g, on the least replicas %v g: %+v", got, want, r.Outcomes[0])
+		}
+	})
+}
+
+// liar forecasts anything at all.
+type liar struct{ seed uint64 }
+
+func (l liar) At(now time.Time) grid.Signal {
+	from := now.Truncate(time.Hour)
+	h := l.seed ^ uint64(from.Unix())*0x9e3779b97f4a7c15
+	values := make([]float64, 40)
+	for i := range values {
+		h ^= h << 13
+		h ^= h >> 7
+		h ^= h << 17
+		values[i] = float64(h % 600)
+	}
+	series, err := grid.NewSeries(from, time.Hour, values)
+	if err != nil {
+		panic(err)
+	}
+	return grid.Signal{Series: series, AsOf: now}
+}
+
+// drawCluster draws jobs of which most are elastic, on nodes that may be too small for them.
+func drawCluster(t *rapid.T) *sim.Scenario {
+	s := drawScenario(t, func(i int) float64 { return 300 + 200*math.Sin(float64(i)/24*2*math.Pi) })
+	for i := range s.Nodes {
+		s.Nodes[i].Speed = s.Nodes[0].Speed // an outcome does not say where a job went on
+	}
+	restart := time.Duration(rapid.IntRange(0, 1).Draw(t, "restart")) * 7 * time.Minute
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		j.RestartCost, j.Interruptible = restart, i%4 != 1
+		if i%4 == 3 {
+			continue
+		}
+		least := 1 + i%2
+		j.Request.MilliCPU *= int64(least)
+		j.Request.Memory *= int64(least)
+		j.Scaling = sched.Amdahl(least, least+rapid.IntRange(0, 7).Draw(t, "more"),
+			rapid.SampledFrom([]float64{1, 0.9, 0.5}).Draw(t, "parallel"))
+	}
+	if rapid.Bool().Draw(t, "ample") {
+		for i := range s.Nodes {
+			s.Nodes[i].Capacity = sched.Resources{MilliCPU: 1e7, Memory: 1 << 60}
+			s.Nodes[i].Free = s.Nodes[i].Capacity
+		}
+	}
+	if rapid.Bool().Draw(t, "lies") {
+		for range s.Sites {
+			s.Foresight = append(s.Foresight, liar{seed: 1 + rapid.Uint64().Draw(t, "seed")})
+		}
+	}
+	if rapid.Bool().Draw(t, "learnt") {
+		s.Learner = func() predict.Learner { return predict.NewMean() }
+	}
+	return s
+}
+
+// Whatever is forecast, and however little room there is: elastic jobs do all of their work, on as many replicas as
+// they may have; decisions keep none of them for longer than it allows; and the same run again gives the same.
+func TestScalingKeepsItsInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawCluster(t)
+		strategy, err := sched.New(rapid.SampledFrom([]string{
+			scaler, "least-allocated+carbon-scaler", "round-robin+carbon-scaler/shortest", "min-min+carbon-scaler",
+			"ecsched-dp+carbon-scaler",
+		}).Draw(t, "strategy"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := sim.Run(context.Background(), s, "x", strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		busy := 0.0
+		for i := range r.Outcomes {
+			o, j := &r.Outcomes[i], &s.Jobs[i]
+			if o.Placed.Node == "" {
+				continue // no node is large enough
+			}
+			busy += checkScaled(t, o, j, s.Nodes[0].Speed)
+			// Where machines are not of speed 1, nobody chooses replicas, and jobs are suspended as those are that
+			// have none.
+			scaled := j.Scaling != nil && j.Interruptible && (s.Nodes[0].Speed == 0 || s.Nodes[0].Speed == 1)
+			if over := o.Overdue(j); over > j.RestartCost || over > 0 && scaled {
+				t.Fatalf("job %s is overdue by %v: %+v", j.ID, over, o)
+			}
+		}
+		if math.Abs(busy-r.BusyCPU) > 1e-6*busy {
+			t.Fatalf("%v core-seconds in use, the jobs ran for %v", r.BusyCPU, busy)
+		}
+		again, err := sim.Run(context.Background(), s, "x", strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(r.Outcomes, again.Outcomes); diff != "" || r.Totals != again.Totals {
+			t.Fatalf("another run of the same gives something else:\n%s", diff)
+		}
+	})
+}
+
+// checkScaled checks what a job has done on nodes of a speed and returns for how many core-seconds.
+func checkScaled(t *rapid.T, o *sim.Outcome, j *sched.Job, speed float64) (busy float64) {
+	if speed == 0 {
+		speed = 1
+	}
+	runs := o.Runs
+	if runs == nil {
+		runs = []sched.Window{{Start: o.Start, End: o.Finish}}
+	}
+	if scaled := j.Scaling != nil && j.Interruptible && speed == 1; scaled != (o.Replicas != nil) ||
+		scaled && len(o.Replicas) != len(runs) {
+		t.Fatalf("job %s: %+v", j.ID, o)
+	}
+	work := 0.0
+	for k, w := range runs {
+		if k > 0 && w.Start.Before(runs[k-1].End) || !w.End.After(w.Start) {
+			t.Fatalf("job %s runs in %v", j.ID, runs)
+		}
+		cores, rate := float64(j.Request.MilliCPU)/1000, 1.0
+		if o.Replicas != nil {
+			n := o.Replicas[k]
+			if rate = j.Scaling.Rate(n); n < j.Scaling.Least || n > j.Scaling.Most() {
+				t.Fatalf("job %s runs on %d replicas", j.ID, n)
+			}
+			cores *= float64(n) / float64(j.Scaling.Least)
+		}
+		work += speed * rate * w.End.Sub(w.Start).Seconds()
+		busy += cores * w.End.Sub(w.Start).Seconds()
+	}
+	if math.Abs(work-(j.Duration+o.Lost).Seconds()) > 1e-3 || !runs[0].Start.Equal(o.Start) ||
+		!runs[len(runs)-1].End.Equal(o.Finish) {
+		t.Fatalf("job %s of %v did %v s: %+v", j.ID, j.Duration, work, o)
+	}
+	if o.Lost > time.Duration(o.Suspensions)*j.RestartCost {
+		t.Fatalf("job %s lost %v in %d suspensions", j.ID, o.Lost, o.Suspensions)
+	}
+	return busy
+}
+
+// No node is ever overfull, and energy is what a node with these jobs draws: one node, whose load follows from the
+// runs.
+func TestScalingConservesEnergy(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawCluster(t)
+		s.Nodes, s.Sites = s.Nodes[:1], []*sched.Site{s.Nodes[0].Site}
+		if s.Foresight != nil {
+			s.Foresight = s.Foresight[:1]
+		}
+		n := &s.Nodes[0]
+		strategy, err := sched.New(scaler)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := sim.Run(context.Background(), s, "x", strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes := loadOf(r)
+		if len(changes) == 0 {
+			return
+		}
+		joules := drawnBy(t, n, changes)
+		// What wakes a node up is drawn a whole number of times, at most once for each run.
+		pue := n.Site.PUE
+		wakes := (float64(r.Energy) - pue*joules) / (pue * float64(n.Profile.WakeUp))
+		if math.Abs(wakes-math.Round(wakes)) > 1e-6*max(1, float64(r.Energy)/1000) || math.Round(wakes) < 1 ||
+			int(math.Round(wakes)) > len(changes)/2 {
+			t.Fatalf("%v J, the runs make %v J and %v wake-ups", r.Energy, pue*joules, wakes)
+		}
+	})
+}
+
+// loadChange is a run of a job that begins or ends.
+type loadChange struct {
+	at   time.Time
+	cpu  int64
+	jobs int
+}
+
+// loadOf lists the runs of all jobs, in the order of time.
+func loadOf(r *sim.Result) (changes []loadChange) {
+	for i := range r.Outcomes {
+		o, j := &r.Outcomes[i], &r.Scenario.Jobs[i]
+		if o.Placed.Node == "" {
+			continue
+		}
+		runs := o.Runs
+		if runs == nil {
+			runs = []sched.Window{{Start: o.Start, End: o.Finish}}
+		}
+		for k, w := range runs {
+			sized := *j
+			if o.Replicas != nil {
+				sized = j.On(o.Replicas[k])
+			}
+			changes = append(changes, loadChange{w.Start, sized.Request.MilliCPU, 1},
+				loadChange{w.End, -sized.Request.MilliCPU, -1})
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b loadChange) int { return a.at.Compare(b.at) })
+	return changes
+}
+
+// drawnBy integrates what a node draws under a load, which must never be more than it has.
+func drawnBy(t *rapid.T, n *sched.Node, changes []loadChange) (joules float64) {
+	var used int64
+	jobs, since := 0, start
+	for k, c := range changes {
+		power := float64(n.Profile.Sleep)
+		if jobs > 0 {
+			power = float64(n.Profile.Power(float64(used) / float64(n.Capacity.MilliCPU)))
+		}
+		joules += power * c.at.Sub(since).Seconds()
+		since = c.at
+		used, jobs = used+c.cpu, jobs+c.jobs
+		if last := k+1 == len(changes) || !changes[k+1].at.Equal(c.at); last && used > n.Capacity.MilliCPU {
+			t.Fatalf("%d of %d millicores in use at %v", used, n.Capacity.MilliCPU, c.at)
+		}
+	}
+	return joules
+}
+
+// What Hanafy et al. find: the more a job can scale, the more it saves; and both more than running it at once, and
+// more than suspending and resuming it on a fixed number of replicas.
+func TestMoreScalingSavesMore(t *testing.T) {
+	values := make([]float64, 24*12)
+	for i := range values {
+		values[i] = 300 + 200*math.Sin(float64(i)/24*2*math.Pi) + 60*math.Sin(float64(i)*1.7)
+	}
+	home := site(t, "home", 1, values...)
+	grams := func(strategy string, most int, parallel float64) float64 {
+		s := &sim.Scenario{
+			Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 1000, proportional)},
+		}
+		for i := range 24 {
+			s.Jobs = append(s.Jobs, elastic(job(strconv.Itoa(i), time.Duration(7*i)*time.Hour, 12*time.Hour, 1,
+				12*time.Hour), 1))
+			s.Jobs[i].Scaling = sched.Amdahl(1, most, parallel)
+		}
+		return float64(run(t, s, strategy).Carbon)
+	}
+	atOnce, suspended := grams("energy+now", 1, 1), grams("energy+wait-awhile", 1, 1)
+	saved := []float64{}
+	for _, most := range []int{1, 2, 4, 8} {
+		saved = append(saved, 1-grams(scaler, most, 1)/atOnce)
+	}
+	if !slices.IsSorted(saved) || saved[1] < saved[0]+0.05 || saved[3] < saved[2]+0.01 {
+		t.Errorf("up to 1, 2, 4 and 8 replicas save %.3f: want clearly more each time", saved)
+	}
+	if fixed := 1 - suspended/atOnce; math.Abs(saved[0]-fixed) > 1e-6 {
+		t.Errorf("what cannot scale saves %v, on one replica suspending saves %v", saved[0], fixed)
+	}
+	if less := 1 - grams(scaler, 4, 0.8)/atOnce; less <= saved[0] || less >= saved[2] {
+		t.Errorf("up to 4 replicas that are not all of use save %v, 1 saves %v and 4 save %v", less, saved[0], saved[2])
+	}
+}

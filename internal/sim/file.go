@@ -1,0 +1,518 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/workload"
+)
+
+// File is a scenario as people write it: a YAML document whose fields the command line can override.
+type File struct {
+	APIVersion string        `json:"apiVersion"`
+	Kind       string        `json:"kind"`
+	Name       string        `json:"name,omitempty"`
+	Workload   WorkloadFile  `json:"workload"`
+	Nodes      string        `json:"nodes,omitempty"` // file or preset, for a scenario with one site
+	Sites      []SiteFile    `json:"sites,omitempty"`
+	Start      string        `json:"start,omitempty"` // default: where the first grid series starts
+	Strategies []string      `json:"strategies,omitempty"`
+	MaxDelay   string        `json:"maxDelay,omitempty"`
+	Seed       uint64        `json:"seed,omitempty"`
+	Weights    sched.Weights `json:"weights,omitzero"`
+	Limits     LimitsFile    `json:"limits,omitzero"`
+	MinSaving  float64       `json:"minSaving,omitempty"`
+	// of "window": the share that each hour of waiting must save, and emissions
+	MinSavingPerHour float64      `json:"minSavingPerHour,omitempty"`
+	MinSavingGrams   energy.Grams `json:"minSavingGrams,omitempty"`
+
+	Live LiveFile `json:"live,omitzero"`
+	// Benchmarks are of nodes or of power profiles, by name, all of the one class of work that the jobs are of. The
+	// benchmark of a node that is not named follows from its power profile.
+	Benchmarks map[string]energy.Benchmark `json:"benchmarks,omitempty"`
+	// "sleep" (default): as their profiles say; "idle": they never sleep
+	EmptyNodes string    `json:"emptyNodes,omitempty"`
+	Sleep      SleepFile `json:"sleep,omitzero"`
+
+	Interruptible bool `json:"interruptible,omitempty"` // jobs may be suspended and resumed
+	// work that an interruptible job does once more at each resume
+	RestartCost string `json:"restartCost,omitempty"`
+	Learner     string `json:"learner,omitempty"` // what says how long jobs run; default: the truth
+	// what says what jobs draw: "profiles" of nodes (default), or "learnt"
+	Power string    `json:"power,omitempty"`
+	Queue QueueFile `json:"queue,omitzero"`
+	// of a tonne, in the prices' currency: adds the CI-adjusted cost to reports
+	CarbonPrice float64 `json:"carbonPrice,omitempty"`
+
+	name  string            // of the file, which file names are relative to; "": there is none
+	flags map[string]string // by field: the flag that it was given with instead, if any
+}
+
+// WorkloadFile names a trace.
+type WorkloadFile struct {
+	File    string `json:"file"`
+	Format  string `json:"format,omitempty"`
+	SkipBad bool   `json:"skipBad,omitempty"` // rows that are wrong are left out; else the first one is an error
+}
+
+// SiteFile describes a site: its grid, and in a scenario with several sites its nodes.
+type SiteFile struct {
+	Name   string   `json:"name,omitempty"`
+	Zone   string   `json:"zone,omitempty"`
+	PUE    float64  `json:"pue,omitempty"`
+	Weight int64    `json:"weight,omitempty"` // of "karmada-static"; default: 1
+	Nodes  string   `json:"nodes,omitempty"`
+	Grid   GridFile `json:"grid"`
+	Price  *float64 `json:"price,omitempty"` // per kWh, constant
+	Prices GridFile `json:"prices,omitzero"`
+
+	// what strategies know of the intensity to come; default: all of it
+	Forecast ForecastFile `json:"forecast,omitzero"`
+}
+
+// GridFile names one column of a file of hourly or finer values, or of several that follow each other, by a pattern.
+type GridFile struct {
+	File   string `json:"file"`
+	Column string `json:"column,omitempty"`
+	Zone   string `json:"zone,omitempty"`  // of prices, where the file has several zones
+	Every  string `json:"every,omitempty"` // step to read it in, as 30m: values between its multiples are left out
+	Fill   string `json:"fill,omitempty"`  // up to how long gaps are filled, as 3h
+}
+
+// read reads the values of a zone. o says what they are of.
+func (f *File) read(g *GridFile, o grid.CSVOptions) (s grid.Signal, zone grid.Zone, note string, err error) {
+	o.Column, o.Filled = g.Column, new(int)
+	if g.Every != "" {
+		if o.Every, err = time.ParseDuration(g.Every); err != nil || o.Every <= 0 || o.Every > time.Hour {
+			return s, "", "", f.fault("every: %q is no step: want 30m or 1h", g.Every)
+		}
+	}
+	if o.Fill, err = duration(f.Called("fill"), g.Fill, 0); err != nil {
+		return s, "", "", err
+	}
+	path, err := FindFile(f.name, g.File)
+	if err != nil {
+		return s, "", "", f.fault("%w", err)
+	}
+	if s, zone, err = grid.ReadFiles(o, path); err != nil {
+		return s, "", "", f.ofGrid(err, o.Price)
+	}
+	if *o.Filled > 0 {
+		note = grid.FilledNote(filepath.Base(g.File), *o.Filled, o.Fill)
+	}
+	return s, zone, note, nil
+}
+
+// ofGrid names what an error about a file of values can be mended by.
+func (f *File) ofGrid(err error, prices bool) error {
+	row, ok := errors.AsType[*grid.RowError](err)
+	switch {
+	case ok && row.Option == grid.OptionFill:
+		return fmt.Errorf("%w; fill: 3h, or --fill 3h, fills gaps of up to that", err)
+	case prices || !ok:
+		return err
+	case row.Option != "" && f.name == "" && f.flags != nil:
+		return fmt.Errorf("--%s: %w", row.Option, err)
+	case row.Option != "":
+		return fmt.Errorf("%s: %w", f.Called(row.Option), err)
+	}
+	return f.ofFlag("grid", err)
+}
+
+// LimitsFile is what all jobs of the scenario wait for under the when "threshold".
+type LimitsFile struct {
+	Carbon     float64  `json:"carbon,omitempty"`     // gCO2e/kWh
+	Percentile float64  `json:"percentile,omitempty"` // of the intensity of the next 24 hours: above 0, below 1
+	Price      *float64 `json:"price,omitempty"`      // per kWh
+}
+
+func (l *LimitsFile) limits() sched.Limits {
+	limits := sched.Limits{Carbon: grid.Intensity(l.Carbon), Percentile: l.Percentile}
+	if l.Price != nil {
+		limits.Price, limits.HasPrice = grid.Price(*l.Price), true
+	}
+	return limits
+}
+
+func (l *LimitsFile) check() error {
+	if !(l.Carbon >= 0) || math.IsInf(l.Carbon, 0) {
+		return fmt.Errorf("limits.carbon is %v: want gCO2e/kWh, 0 or more", l.Carbon)
+	}
+	if !(l.Percentile >= 0 && l.Percentile < 1) {
+		return fmt.Errorf("limits.percentile is %v: want more than 0 and less than 1", l.Percentile)
+	}
+	if l.Price != nil && !(math.Abs(*l.Price) <= grid.MaxPrice) {
+		return fmt.Errorf("limits.price is %v: want the price of a kWh, at most %d", *l.Price, grid.MaxPrice)
+	}
+	return nil
+}
+
+// The identity of scenario files.
+const (
+	APIVersion   = "kubenergy.io/v1alpha1"
+	ScenarioKind = "Scenario"
+)
+
+// What nodes without jobs do.
+const (
+	EmptyNodesSleep = "sleep" // what their power profiles say
+	EmptyNodesIdle  = "idle"  // they draw idle power for ever
+)
+
+// ReadFile reads a scenario file strictly; unknown fields are errors.
+func ReadFile(path string) (*File, error) {
+	f := &File{name: path}
+	if err := ReadDocument(path, ScenarioKind, f); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// site returns the only site of a scenario, making it if there is none: what flags such as --zone speak of.
+func (f *File) site() (*SiteFile, error) {
+	switch len(f.Sites) {
+	case 0:
+		f.Sites = []SiteFile{{}}
+	case 1:
+	default:
+		return nil, fmt.Errorf("--grid, --column, --fill, --zone, --price, --forecast and --weather are of one site, "+
+			"and "+
+			"%s has %d: change the file instead", f.name, len(f.Sites))
+	}
+	return &f.Sites[0], nil
+}
+
+// Load reads all that f names. It fails on the first thing that is wrong, before anything runs.
+func (f *File) Load() (*Scenario, error) { return f.LoadContext(context.Background()) }
+
+// LoadContext is Load, which can be stopped: learning forecasts takes seconds.
+func (f *File) LoadContext(ctx context.Context) (*Scenario, error) {
+	s := &Scenario{Name: f.Name, CarbonPrice: f.CarbonPrice, Policy: sched.Policy{
+		Weights: f.Weights, Seed: f.Seed,
+		MinSaving: f.MinSaving, MinSavingPerHour: f.MinSavingPerHour, MinSavingGrams: f.MinSavingGrams,
+	}}
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	for i := range f.Sites {
+		site, notes, err := f.loadSite(&f.Sites[i])
+		if err != nil {
+			return nil, err
+		}
+		s.Sites, s.Notes = append(s.Sites, site), append(s.Notes, notes...)
+	}
+	for _, load := range [...]func(*Scenario) error{f.loadStart, f.loadNodes, f.loadJobs, f.loadLive, f.loadSleep} {
+		if err := load(s); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.loadKnowledge(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := s.Validate(); err != nil {
+		return nil, f.fault("%w", err)
+	}
+	return s, nil
+}
+
+// check finds what is wrong with f itself, before any other file is read.
+func (f *File) check() error {
+	if len(f.Sites) == 0 {
+		return f.fault("the scenario has no site: give a grid file")
+	}
+	names, priced := map[string]bool{}, 0
+	for i := range f.Sites {
+		site := &f.Sites[i]
+		if err := site.check(); err != nil {
+			return f.fault("%w", err)
+		}
+		switch {
+		case len(f.Sites) > 1 && site.Name == "":
+			return f.fault("sites: number %d has no name", i+1)
+		case names[site.Name]:
+			return f.fault("site %q appears twice", site.Name)
+		}
+		names[site.Name] = true
+		if site.Price != nil || site.Prices.File != "" {
+			priced++
+		}
+	}
+	if err := f.checkPrices(priced); err != nil {
+		return err
+	}
+	if err := f.checkStrategies(); err != nil {
+		return err
+	}
+	return f.checkPolicy()
+}
+
+// checkPrices is given how many sites have a price.
+func (f *File) checkPrices(priced int) error {
+	for i := range f.Sites {
+		if p := f.Sites[i].Price; p != nil && !(*p >= 0 && *p <= grid.MaxPrice) {
+			return fmt.Errorf("%s is %v: want the price of a kWh, 0 or more and at most %d; prices that fall below 0 "+
+				"come in a file", f.Called("price"), *p, grid.MaxPrice)
+		}
+	}
+	switch {
+	case priced > 0 && priced < len(f.Sites):
+		return f.fault("some sites have a price and some have none: the cost would leave those out")
+	case f.Weights.Price > 0 && priced == 0:
+		return f.fault("price has a weight, and no site has a price")
+	case f.Limits.Price != nil && priced == 0:
+		return f.fault("limits.price is given, and no site has a price")
+	case priced == 0:
+		if i := slices.IndexFunc(f.Strategies, func(name string) bool { return sched.When(name) == "price" }); i >= 0 {
+			return fmt.Errorf("%s: strategy %q holds by prices, and no site has any: give the site a price or prices",
+				f.Called("strategies"), f.Strategies[i])
+		}
+	}
+	return nil
+}
+
+func (f *File) checkStrategies() error {
+	for i, name := range f.Strategies {
+		if slices.Contains(f.Strategies[:i], name) {
+			return fmt.Errorf("%s: strategy %q comes twice", f.Called("strategies"), name)
+		}
+		if sched.When(name) == "threshold" && f.Limits == (LimitsFile{}) {
+			return fmt.Errorf("%s: strategy %q waits for limits, and the scenario has none: give its file limits, as "+
+				"{carbon: 200}", f.Called("strategies"), name)
+		}
+	}
+	return nil
+}
+
+func (f *File) checkPolicy() error {
+	if !(f.CarbonPrice >= 0) || math.IsInf(f.CarbonPrice, 0) {
+		return fmt.Errorf("%s is %v: want the price of a tonne, 0 or more", f.Called("carbonPrice"), f.CarbonPrice)
+	}
+	if !(f.MinSaving >= 0 && f.MinSaving < 1) {
+		return f.fault("minSaving is %v: want 0 or more and less than 1", f.MinSaving)
+	}
+	if !(f.MinSavingPerHour >= 0 && f.MinSavingPerHour < 1) {
+		return f.fault("minSavingPerHour is %v: want 0 or more and less than 1", f.MinSavingPerHour)
+	}
+	if g := float64(f.MinSavingGrams); !(g >= 0) || math.IsInf(g, 1) {
+		return f.fault("minSavingGrams is %v: want a number of 0 or more", g)
+	}
+	w := f.Weights
+	for _, v := range [...]float64{w.Carbon, w.Wait, w.Price} {
+		if !(v >= 0) || math.IsInf(v, 0) {
+			return f.fault("weights are %+v: want finite numbers, and only utilisation may be negative", w)
+		}
+	}
+	if err := f.Limits.check(); err != nil {
+		return f.fault("%w", err)
+	}
+	return nil
+}
+
+// label names a site in errors, where it has a name.
+func (s *SiteFile) label() string {
+	if s.Name == "" {
+		return ""
+	}
+	return fmt.Sprintf("site %q: ", s.Name)
+}
+
+func (s *SiteFile) check() error {
+	for _, text := range [...]string{s.Name, s.Zone} {
+		if text == "false" || text == "true" {
+			return fmt.Errorf("a site's name or zone is %s: quote it, YAML reads a bare NO as false", text)
+		}
+	}
+	if s.PUE != 0 && !(s.PUE >= 1 && s.PUE <= 10) {
+		return fmt.Errorf("%spue is %v: want 1 to 10", s.label(), s.PUE)
+	}
+	if s.Weight < 0 {
+		return fmt.Errorf("%sweight is %d: want 1 or more", s.label(), s.Weight)
+	}
+	return nil
+}
+
+// Called is what errors about a field begin with: the flag that it was given with, or the file and the field.
+func (f *File) Called(field string) string {
+	if flag := f.flags[field]; flag != "" || f.name == "" {
+		return cmp.Or(flag, field)
+	}
+	return f.name + ": " + field
+}
+
+// fault is an error about the scenario, by the name of its file if it has one.
+func (f *File) fault(format string, args ...any) error {
+	if f.name == "" {
+		return fmt.Errorf(format, args...)
+	}
+	return fmt.Errorf("%s: %w", f.name, fmt.Errorf(format, args...))
+}
+
+// ofFlag names the flag that a file was given with, in an error about that file.
+func (f *File) ofFlag(field string, err error) error {
+	if flag := f.flags[field]; flag != "" {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	return err
+}
+
+// loadSite also returns notes on what was read.
+func (f *File) loadSite(in *SiteFile) (*sched.Site, []string, error) {
+	if in.Grid.File == "" {
+		return nil, nil, f.fault("site %q has no grid file", in.Name)
+	}
+	signal, zone, note, err := f.read(&in.Grid, grid.CSVOptions{Zone: grid.Zone(in.Zone)})
+	if err != nil {
+		return nil, nil, err
+	}
+	notes := []string{note}
+	site := &sched.Site{Name: cmp.Or(in.Name, string(zone)), Zone: zone, PUE: in.PUE, Weight: in.Weight, Carbon: signal}
+	switch {
+	case in.Price != nil && in.Prices.File != "":
+		return nil, nil, f.fault("site %q has both price and prices", site.Name)
+	case in.Price != nil:
+		series, err := grid.Constant(signal.Series.Start(), signal.Series.End().Sub(signal.Series.Start()), *in.Price)
+		if err != nil {
+			return nil, nil, f.fault("site %q: price: %w", site.Name, err)
+		}
+		site.Price = grid.Signal{Series: series}
+	case in.Prices.File != "":
+		if site.Price, _, note, err = f.read(&in.Prices, grid.CSVOptions{
+			Zone: grid.Zone(in.Prices.Zone), Price: true,
+		}); err != nil {
+			return nil, nil, err
+		}
+		notes = append(notes, note)
+	}
+	return site, slices.DeleteFunc(notes, func(note string) bool { return note == "" }), nil
+}
+
+func (f *File) loadStart(s *Scenario) error {
+	if f.Start == "" {
+		s.Start = s.Sites[0].Carbon.Series.Start()
+		return nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, f.Start); err == nil {
+			s.Start = t.UTC()
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %q is no time: want 2022-06-01 or 2022-06-01T12:00:00Z", f.Called("start"), f.Start)
+}
+
+func (f *File) loadNodes(s *Scenario) error {
+	if f.EmptyNodes != "" && f.EmptyNodes != EmptyNodesSleep && f.EmptyNodes != EmptyNodesIdle {
+		return fmt.Errorf("%s: %q: want %s or %s", f.Called("emptyNodes"), f.EmptyNodes, EmptyNodesSleep,
+			EmptyNodesIdle)
+	}
+	for i := range f.Sites {
+		source := cmp.Or(f.Sites[i].Nodes, f.Nodes)
+		if source == "" {
+			return f.fault("the scenario has no nodes: give a file or one of the presets %v", workload.Presets())
+		}
+		// Nodes that stand with a site are of that site; one list for all sites says itself where each node is.
+		own := f.Sites[i].Nodes != ""
+		sites := s.Sites
+		if own {
+			sites = s.Sites[i : i+1]
+		}
+		source, err := f.nodeSource(source)
+		if err != nil {
+			return err
+		}
+		nodes, err := workload.Nodes(source, f.Seed, sites...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Called("nodes"), err)
+		}
+		for _, n := range nodes {
+			if own && len(f.Sites) > 1 {
+				n.Name = n.Site.Name + "-" + n.Name
+			}
+			s.Nodes = append(s.Nodes, n)
+		}
+		if !own {
+			break
+		}
+	}
+	if f.EmptyNodes == EmptyNodesIdle {
+		s.Nodes = StayAwake(s.Nodes)
+	}
+	return nil
+}
+
+// StayAwake returns the nodes with power profiles that never sleep.
+func StayAwake(nodes []sched.Node) []sched.Node {
+	nodes = slices.Clone(nodes)
+	awake := map[*energy.Profile]*energy.Profile{}
+	for i := range nodes {
+		n := &nodes[i]
+		if awake[n.Profile] == nil {
+			p := *n.Profile
+			p.Sleep, p.WakeUp, p.BootSeconds = p.Power(0), 0, 0
+			awake[n.Profile] = &p
+		}
+		n.Profile = awake[n.Profile]
+	}
+	return nodes
+}
+
+// nodeSource is where a list of nodes is, or a preset.
+func (f *File) nodeSource(source string) (string, error) {
+	if slices.Contains(workload.Presets(), source) {
+		return source, nil
+	}
+	path, err := FindFile(f.name, source)
+	if err != nil {
+		return "", f.fault("%w", err)
+	}
+	return path, nil
+}
+
+func (f *File) loadJobs(s *Scenario) error {
+	if f.Workload.File == "" {
+		return f.fault("the scenario has no workload: give a file")
+	}
+	if err := workload.CheckFormat(f.Workload.Format); err != nil {
+		return fmt.Errorf("%s: %w", f.Called("workload.format"), err)
+	}
+	path, err := FindFile(f.name, f.Workload.File)
+	if err != nil {
+		return f.fault("%w", err)
+	}
+	trace, err := workload.LoadWith(path, workload.Options{
+		Format: f.Workload.Format, Start: s.Start, SkipBad: f.Workload.SkipBad,
+	})
+	if err != nil {
+		return f.ofFlag("workload", err)
+	}
+	s.Jobs, s.Use = trace.Jobs, trace.Use
+	for _, line := range trace.LeftOut() {
+		s.Notes = append(s.Notes, filepath.Base(f.Workload.File)+": "+line)
+	}
+	if trace.Dated && f.Start == "" {
+		s.Start = s.Jobs[0].Submitted.Truncate(time.Hour) // not months before, when the grid's file begins
+	}
+	limit := time.Duration(0)
+	if f.MaxDelay != "" {
+		if limit, err = workload.ParseDuration(f.MaxDelay, "6h or 90m"); err != nil {
+			return fmt.Errorf("%s: %w", f.Called("maxDelay"), err)
+		}
+	}
+	for i := range s.Jobs {
+		s.Jobs[i].Limits = f.Limits.limits()
+		delay := &s.Jobs[i].AllowedDelay
+		if *delay == workload.NoDelayGiven || f.MaxDelay != "" && *delay > limit {
+			*delay = limit
+		}
+	}
+	return nil
+}

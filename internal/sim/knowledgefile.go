@@ -1,0 +1,181 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/forecast"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/predict"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/workload"
+)
+
+// QueueFile is how the queue is planned as a whole; see [QueueRules].
+type QueueFile struct {
+	Window  int    `json:"window,omitempty"`
+	PerStep int    `json:"perStep,omitempty"`
+	Step    string `json:"step,omitempty"`
+	// Backfill is the interval at which jobs behind one that has no room are started, as Slurm's bf_interval.
+	Backfill string `json:"backfill,omitempty"`
+	Epilog   string `json:"epilog,omitempty"` // how long it takes until the cores of a job that has ended are free
+}
+
+// ForecastFile is what strategies know of the intensity to come: forecasts, each issued from what was known at the
+// time.
+type ForecastFile struct {
+	Model   string `json:"model,omitempty"`   // "perfect" (default): the truth
+	Weather string `json:"weather,omitempty"` // file, for the model of that name
+	Refit   string `json:"refit,omitempty"`   // after how long it is learnt again; default 672h
+	Lag     string `json:"lag,omitempty"`     // how long after it begins the value of an hour becomes known; default 0s
+}
+
+const (
+	perfectForecast = "perfect"
+	knownRuntimes   = "known"
+
+	powerOfProfiles = "profiles"
+	powerLearnt     = "learnt"
+)
+
+// learners are what a scenario file can have in place of true run times.
+var learners = map[string]func() predict.Learner{
+	"groups":   func() predict.Learner { return predict.NewGroups() },
+	"mean":     func() predict.Learner { return predict.NewMean() },
+	"siblings": func() predict.Learner { return predict.NewSiblings() },
+	"survival": func() predict.Learner { return predict.NewSurvival() },
+}
+
+// loadKnowledge sets what strategies are told of what they cannot know, and how the queue is served.
+func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
+	restart, err := duration(f.Called("restartCost"), f.RestartCost, 0)
+	if err != nil {
+		return err
+	}
+	if restart > 0 && !f.Interruptible && !slices.ContainsFunc(s.Jobs,
+		func(j sched.Job) bool { return j.Scaling != nil }) {
+		return fmt.Errorf("%s is %s, and jobs are not interruptible", f.Called("restartCost"), f.RestartCost)
+	}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		j.Interruptible, j.RestartCost = f.Interruptible || j.Scaling != nil, restart // on 0 replicas, too
+	}
+	if f.Learner != "" && f.Learner != knownRuntimes {
+		if s.Learner = learners[f.Learner]; s.Learner == nil {
+			return fmt.Errorf("%s: %q: want %s, %s", f.Called("learner"), f.Learner, knownRuntimes,
+				strings.Join(slices.Sorted(maps.Keys(learners)), ", "))
+		}
+	}
+	switch f.Power {
+	case "", powerOfProfiles:
+	case powerLearnt:
+		s.Power = func() predict.PowerLearner { return predict.NewPower() }
+	default:
+		return fmt.Errorf("%s: %q: want %s or %s", f.Called("power"), f.Power, powerOfProfiles, powerLearnt)
+	}
+	if err := f.loadQueue(s); err != nil {
+		return err
+	}
+	return f.loadForecasts(ctx, s)
+}
+
+func (f *File) loadQueue(s *Scenario) (err error) {
+	s.Queue = QueueRules{Window: f.Queue.Window, PerStep: f.Queue.PerStep}
+	if s.Queue.Step, err = duration(f.Called("queue.step"), f.Queue.Step, 0); err != nil {
+		return err
+	}
+	if s.Queue.Backfill, err = duration(f.Called("queue.backfill"), f.Queue.Backfill, 0); err != nil {
+		return err
+	}
+	if s.Queue.Epilog, err = duration(f.Called("queue.epilog"), f.Queue.Epilog, 0); err != nil {
+		return err
+	}
+	if s.Queue.PerStep > 0 && s.Queue.Step == 0 {
+		return f.fault("queue.perStep is %d, and there is no queue.step", s.Queue.PerStep)
+	}
+	return nil
+}
+
+// duration parses a duration; where it is left out, the result is `otherwise`.
+func duration(name, text string, otherwise time.Duration) (time.Duration, error) {
+	if text == "" {
+		return otherwise, nil
+	}
+	d, err := workload.ParseDuration(text, "5m, 1s or 0s")
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	return d, nil
+}
+
+func (f *File) loadForecasts(ctx context.Context, s *Scenario) error {
+	for i := range f.Sites {
+		in := &f.Sites[i].Forecast
+		if err := in.check(f); err != nil {
+			return err
+		}
+		if in.perfect() {
+			continue
+		}
+		issued, err := f.issue(ctx, in, s, i)
+		if err != nil {
+			return f.fault("site %q: forecast: %w", s.Sites[i].Name, err)
+		}
+		if s.Foresight == nil {
+			s.Foresight = make([]Foresight, len(s.Sites))
+		}
+		s.Foresight[i] = issued
+	}
+	return nil
+}
+
+func (in *ForecastFile) perfect() bool { return in.Model == "" || in.Model == perfectForecast }
+
+func (in *ForecastFile) check(f *File) error {
+	switch {
+	case in.perfect() && *in != (ForecastFile{Model: in.Model}):
+		return f.fault("forecast: weather, refit and lag are of a model, and none is given")
+	case !in.perfect() && !slices.Contains(forecast.Models(), in.Model):
+		return fmt.Errorf("%s: %q: want %s, %s", f.Called("forecast.model"), in.Model, perfectForecast,
+			strings.Join(forecast.Models(), ", "))
+	case (in.Model == forecast.WithWeather) != (in.Weather != ""):
+		return fmt.Errorf("%s: the model %q needs a weather file, and no other takes one",
+			f.Called("forecast.weather"), forecast.WithWeather)
+	}
+	return nil
+}
+
+// issue makes the forecasts of a site for the time in which jobs can run, and for so long again should they queue up.
+func (f *File) issue(ctx context.Context, in *ForecastFile, s *Scenario, site int) (Foresight, error) {
+	o := forecast.Issuance{History: s.Sites[site].Carbon.Series, Model: in.Model, From: s.Start, Seed: f.Seed}
+	var err error
+	if o.Refit, err = duration("refit", in.Refit, 0); err != nil {
+		return nil, err
+	}
+	if o.Lag, err = duration("lag", in.Lag, 0); err != nil {
+		return nil, err
+	}
+	if in.Weather != "" {
+		path, err := FindFile(f.name, in.Weather)
+		if err != nil {
+			return nil, err
+		}
+		if o.Weather, err = forecast.ReadWeather(path); err != nil {
+			return nil, err
+		}
+	}
+	// The present hour is known, unless it comes late.
+	if first := o.History.Start().Add(forecast.LeastBefore - time.Hour + o.Lag); s.Start.Before(first) {
+		return nil, fmt.Errorf("the trace starts at %s, and models want a day of the grid before that: start it at "+
+			"%s or "+
+			"later (start, or --start)", s.Start.Format(time.RFC3339), first.Format(time.RFC3339))
+	}
+	last := s.LastEnd()
+	o.Until = last.Add(max(last.Sub(s.Start), 7*24*time.Hour)).Truncate(time.Hour).Add(time.Hour)
+	o.Until = grid.Earlier(o.Until, o.History.End())
+	return forecast.Issue(ctx, o)
+}

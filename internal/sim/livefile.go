@@ -1,0 +1,70 @@
+package sim
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// LiveFile is how well strategies know what nodes draw just now.
+type LiveFile struct {
+	Disabled bool   `json:"disabled,omitempty"` // not at all
+	Period   string `json:"period,omitempty"`   // of a meter's readings; "0s": it is ideal
+	MaxAge   string `json:"maxAge,omitempty"`   // an older reading is none; "0s": any age
+}
+
+// What holds where a file says nothing, as in a cluster.
+const (
+	livePeriod = 15 * time.Second
+	liveMaxAge = 45 * time.Second
+)
+
+// jobClass is the class of work of all jobs of a scenario file.
+const jobClass = "scenario"
+
+// loadLive sets what strategies see of meters and benchmarks. Only those that look at them are changed by it.
+func (f *File) loadLive(s *Scenario) error {
+	s.Live.Off = f.Live.Disabled
+	var err error
+	if s.Live.Period, err = duration(f.Called("live.period"), f.Live.Period, livePeriod); err != nil {
+		return err
+	}
+	if s.Live.MaxAge, err = duration(f.Called("live.maxAge"), f.Live.MaxAge, liveMaxAge); err != nil {
+		return err
+	}
+	named := map[string]bool{}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		b, ok := f.Benchmarks[n.Name]
+		if profile, known := f.Benchmarks[n.Profile.Name]; !ok && known {
+			b, ok = profile, true
+			named[n.Profile.Name] = true
+		}
+		named[n.Name] = true
+		if !ok {
+			b = modelled(n)
+		}
+		n.Benchmarks = map[string]energy.Benchmark{jobClass: b}
+	}
+	for name := range f.Benchmarks {
+		if !named[name] {
+			return f.fault("benchmarks: %q is neither a node nor a power profile of one", name)
+		}
+	}
+	for i := range s.Jobs {
+		s.Jobs[i].Class = jobClass
+	}
+	return nil
+}
+
+// modelled returns the benchmark that the simulator's own model of a node would pass: all of its cores at work, and its
+// GPUs.
+func modelled(n *sched.Node) energy.Benchmark {
+	gpus := energy.Watts(n.Capacity.GPU)
+	return energy.Benchmark{
+		Rate:  cmp.Or(n.Speed, 1) * float64(n.Capacity.MilliCPU) / 1000,
+		Power: n.Profile.Power(1) + gpus*n.Profile.GPUMax, Idle: n.Profile.Power(0) + gpus*n.Profile.GPUIdle,
+	}
+}

@@ -1,0 +1,124 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// Live says what strategies see of the nodes' meters. The zero Live is an ideal meter: what a node draws at the very
+// moment. Only strategies that look at live watts pay for it.
+type Live struct {
+	Off    bool          // there are no meters
+	Period time.Duration // a reading is the mean power of the last whole period, counted from the start; 0: ideal
+	MaxAge time.Duration // an older reading is none; 0: any age
+}
+
+// meters are those of all nodes. What a node draws is constant between two changes, so the energy at the ends of
+// periods is exact, and is only computed when read.
+type meters struct {
+	live  Live
+	start time.Time
+	use   *use
+	nodes []meter
+	of    []reserved // by job
+}
+
+// meter is the meter of one node: its energy since the start, now and at the ends of the last two whole periods.
+type meter struct {
+	at           time.Time
+	power        energy.Watts
+	energy       energy.Joules
+	periods      int64 // whole ones until at
+	last, before energy.Joules
+
+	provisional energy.Watts // of jobs that were placed after the last period
+}
+
+// reserved is what a job was expected to draw, from the period on in which it was placed.
+type reserved struct {
+	power  energy.Watts
+	period int64
+}
+
+// newMeters returns nil where the strategy does not look at live watts.
+func newMeters(s *Scenario, strategy sched.Strategy, u *use) *meters {
+	reader, ok := strategy.(interface{ ReadsLive() bool })
+	if !ok || !reader.ReadsLive() || s.Live.Off {
+		return nil
+	}
+	m := &meters{
+		live: s.Live, start: s.Start, use: u, nodes: make([]meter, len(s.Nodes)), of: make([]reserved, len(s.Jobs)),
+	}
+	for i := range m.nodes {
+		m.nodes[i] = meter{at: s.Start, power: s.Nodes[i].Power()}
+	}
+	return m
+}
+
+// advance brings a meter to an instant.
+func (m *meters) advance(i int, now time.Time) *meter {
+	n := &m.nodes[i]
+	if m.live.Period > 0 {
+		if whole := int64(now.Sub(m.start) / m.live.Period); whole > n.periods {
+			before := n.last
+			if whole > n.periods+1 {
+				before = n.until(m.start.Add(time.Duration(whole-1) * m.live.Period))
+			}
+			n.last, n.before = n.until(m.start.Add(time.Duration(whole)*m.live.Period)), before
+			n.periods, n.provisional = whole, 0 // the reading has seen all that was placed
+		}
+	}
+	n.energy = n.until(now)
+	n.at = now
+	return n
+}
+
+// until returns the energy until an instant that is not before the last change.
+func (n *meter) until(t time.Time) energy.Joules { return n.energy + n.power.For(t.Sub(n.at)) }
+
+// read fills in what is known of a node's power.
+func (m *meters) read(i int, n *sched.Node, now time.Time) {
+	if m == nil {
+		return
+	}
+	meter := m.advance(i, now)
+	if m.live.Period == 0 {
+		n.Live, n.HasLive, n.Provisional = meter.power, true, 0
+		return
+	}
+	age := now.Sub(m.start) - time.Duration(meter.periods)*m.live.Period
+	n.HasLive = meter.periods > 0 && (m.live.MaxAge == 0 || age <= m.live.MaxAge)
+	n.Live = energy.Watts(float64(meter.last-meter.before) / m.live.Period.Seconds())
+	n.Provisional = meter.provisional
+}
+
+// place notes that a job, as strategies are told of it, is about to be put on node i.
+func (m *meters) place(i int, n *sched.Node, job int, j *sched.Job, now time.Time) {
+	if m == nil {
+		return
+	}
+	m.read(i, n, now)
+	r := reserved{power: n.Added(j), period: m.nodes[i].periods}
+	m.of[job] = r
+	m.nodes[i].provisional += r.power
+}
+
+// end notes that a job is about to leave node i.
+func (m *meters) end(i, job int, now time.Time) {
+	if m == nil {
+		return
+	}
+	n := m.advance(i, now)
+	if r := m.of[job]; r.period == n.periods {
+		n.provisional -= r.power // no reading will ever see it
+	}
+}
+
+// changed notes what node i draws from now on.
+func (m *meters) changed(i int, n *sched.Node) {
+	if m != nil {
+		m.nodes[i].power = m.use.power(i, n)
+	}
+}

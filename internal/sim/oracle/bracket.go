@@ -1,0 +1,354 @@
+package oracle
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+)
+
+// told is where and when jobs are to run, by ID. No node is the one that "energy" chooses.
+type told map[string]sched.Place
+
+func toldBy(plan sched.Plan) told {
+	of := told{}
+	for i := range plan {
+		of[plan[i].Job] = sched.Place{Node: plan[i].Node, Start: plan[i].Window.Start}
+	}
+	return of
+}
+
+// recorded is what happened in a result: when jobs were let go.
+func recorded(r *sim.Result) told {
+	of := told{}
+	for i := range r.Outcomes {
+		j := &r.Scenario.Jobs[i]
+		of[j.ID] = sched.Place{Start: grid.Earlier(r.Outcomes[i].Released, j.LatestStart())}
+	}
+	return of
+}
+
+// script starts each job when and where it is told. Where there is no room on that machine, it places as "energy" does.
+type script struct {
+	*sched.Greedy
+	of told
+}
+
+// Symmetry implements an interface of package sim: no machine stands for others.
+func (*script) Symmetry(*sched.Policy) sched.Symmetry { return sched.Asymmetric }
+
+// Plan implements [sched.Strategy].
+func (p *script) Plan(s *sched.Snapshot) sched.Plan {
+	j := &s.Queue[0]
+	told := p.of[j.ID]
+	if !j.Released && told.Start.After(s.Now) {
+		return sched.Plan{{Job: j.ID, Window: sched.Window{Start: told.Start, End: told.Start.Add(j.Duration)}}}
+	}
+	there := *s
+	for i, n := range s.Nodes {
+		if n.Name == told.Node {
+			there.Nodes = s.Nodes[i : i+1]
+		}
+	}
+	return p.Greedy.Plan(&there)
+}
+
+// Best searches for schedules that emit least, until stop says that all time (1) is spent: with all jobs known in
+// advance, none put off for longer than it allows. The first one obeys the scenario, its rules of sleep too. It is the
+// best of some results, of a plan made ahead (see [sched.PlanAhead]), and of what a search by simulated annealing finds
+// from there: one start at a time is drawn anew or shifted, the scenario is played, and what emits less stays. The
+// second one is the plan, or the first one if that is better, where machines are asleep whenever they are empty, and
+// are always awake in time: nothing is kept awake for what may come. Both are possible; that nothing is better is not
+// proved.
+func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64, stop func() float64,
+) (best, foreseen *sim.Result, err error) {
+	placing, err := sched.New("energy")
+	if err != nil {
+		return nil, nil, err
+	}
+	s = withinPolicy(s)
+	c := search{ctx: ctx, s: s, placing: placing, end: grid.Later(s.Start, s.LastEnd())}
+	const ahead = 0.3 // of the time is for the plan
+	snapshot := &sched.Snapshot{Now: s.Start, Queue: s.Jobs, Sites: s.Sites}
+	for i := range s.Nodes {
+		snapshot.Nodes = append(snapshot.Nodes, &s.Nodes[i])
+	}
+	asked := stop
+	stop = func() float64 {
+		if ctx.Err() != nil {
+			return 1
+		}
+		return asked()
+	}
+	plan := sched.PlanAhead(snapshot, seed, func() float64 { return stop() / ahead })
+	scripts := []told{toldBy(plan)}
+	for _, r := range from {
+		scripts = append(scripts, recorded(r))
+	}
+	var at told
+	for _, script := range scripts {
+		played, err := c.play(s, script)
+		if err != nil {
+			return nil, nil, err
+		}
+		if best == nil || cost(played) < cost(best) {
+			best, at = played, script
+		}
+	}
+	if foreseen, err = c.play(awakeInTime(s), scripts[0]); err != nil {
+		return nil, nil, err
+	}
+	if best, err = c.anneal(best, at, seed, func() float64 { return (stop() - ahead) / (1 - ahead) }); err != nil {
+		return nil, nil, err
+	}
+	rested, err := c.play(awakeInTime(s), recorded(best))
+	if err == nil && cost(rested) < cost(foreseen) {
+		foreseen = rested
+	}
+	return best, foreseen, err
+}
+
+// search plays schedules of a scenario until the last job may have ended.
+type search struct {
+	ctx     context.Context
+	s       *sim.Scenario
+	placing *sched.Greedy
+	end     time.Time
+}
+
+func (c *search) play(s *sim.Scenario, of told) (*sim.Result, error) {
+	r, err := sim.Run(c.ctx, s, "best found", &script{c.placing, of})
+	if err == nil {
+		err = r.AccountUntil(c.end)
+	}
+	return r, err
+}
+
+// anneal changes one start at a time of the best schedule so far.
+func (c *search) anneal(best *sim.Result, at told, seed uint64, stop func() float64) (*sim.Result, error) {
+	var movable []*sched.Job
+	for i := range c.s.Jobs {
+		if j := &c.s.Jobs[i]; j.LatestStart().After(j.Submitted) {
+			movable = append(movable, j)
+		}
+	}
+	if len(movable) == 0 {
+		return best, nil
+	}
+	const warm = 1e-4 // of the emissions is what a step may be worse by at first
+	r := rand.New(rand.NewPCG(seed, uint64(len(movable))))
+	present := cost(best)
+	for spent := stop(); spent < 1; spent = stop() {
+		j := movable[r.IntN(len(movable))]
+		was := at[j.ID]
+		at[j.ID] = sched.Place{Start: drawn(r, j, was.Start)}
+		played, err := c.play(c.s, at)
+		if err != nil {
+			return nil, err
+		}
+		worse := (cost(played) - present) / max(present, math.SmallestNonzeroFloat64)
+		if worse > 0 && r.Float64() >= math.Exp(-worse/(warm*(1-spent)+1e-12)) {
+			at[j.ID] = was
+			continue
+		}
+		if present = cost(played); present < cost(best) {
+			best = played
+		}
+	}
+	return best, nil
+}
+
+// cost is the emissions of a schedule, and far more where it puts jobs off for longer than they allow.
+func cost(r *sim.Result) float64 {
+	late := time.Duration(0)
+	for i := range r.Outcomes {
+		late += max(0, r.Outcomes[i].Overdue(&r.Scenario.Jobs[i]))
+	}
+	return float64(r.Carbon) * (1 + late.Hours())
+}
+
+// drawn returns another start of a job: any, or one near that which it had.
+func drawn(r *rand.Rand, j *sched.Job, was time.Time) time.Time {
+	const grain, near = 5 * time.Minute, 12
+	if r.IntN(2) == 0 {
+		return j.Submitted.Add(time.Duration(r.Int64N(int64(j.LatestStart().Sub(j.Submitted)/grain)+1)) * grain)
+	}
+	shift := time.Duration(1+r.IntN(near)) * grain * time.Duration(1-2*r.IntN(2))
+	return grid.Later(j.Submitted, grid.Earlier(was.Add(shift), j.LatestStart()))
+}
+
+// awakeInTime returns a scenario whose machines take no time to boot.
+func awakeInTime(s *sim.Scenario) *sim.Scenario {
+	same := *s
+	same.Nodes = slices.Clone(s.Nodes)
+	for i := range same.Nodes {
+		same.Nodes[i].Profile = new(*same.Nodes[i].Profile)
+		same.Nodes[i].Profile.BootSeconds = 0
+	}
+	return &same
+}
+
+// withinPolicy returns a scenario whose jobs allow no more delay than its policy.
+func withinPolicy(s *sim.Scenario) *sim.Scenario {
+	if s.Policy.MaxDelay == 0 {
+		return s
+	}
+	within := *s
+	within.Jobs = slices.Clone(s.Jobs)
+	for i := range within.Jobs {
+		j := &within.Jobs[i]
+		j.AllowedDelay = min(j.AllowedDelay, s.Policy.MaxDelay)
+	}
+	return &within
+}
+
+// pool is the machines of a site as the bound sees them.
+type pool struct {
+	site   *sched.Site
+	steps  []step    // those first that draw least per core, sleep left out
+	prices []float64 // by step of the intensity: of a core-second
+	load   []float64 // by how much more core-seconds are wanted than offered
+	mean   float64   // of the prices at first
+}
+
+type step struct{ cores, watts float64 }
+
+// Bound returns what no schedule emits less than which puts no job off for longer than it allows and runs each in one
+// piece, and what the machines emit in that time if all sleep. Cores may be shared out at will between machines, which
+// draw nothing for being awake but what a core costs at their best load. It is a Lagrangian bound over the cores of
+// each step of the intensity, with the prices that so many subgradient steps find.
+func Bound(s *sim.Scenario, rounds int) (least, asleep energy.Grams, err error) {
+	s = withinPolicy(s)
+	end := grid.Later(s.Start, s.LastEnd())
+	if slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.PUE != 0 }) {
+		return 0, 0, errors.New("a job has a PUE of its own")
+	}
+	var pools []*pool
+	for _, site := range s.Sites {
+		if site.Carbon.Series == nil || !site.Carbon.Series.Covers(s.Start, end) {
+			return 0, 0, errors.New("the intensity is not known until the last job may end")
+		}
+		if s.Start.Sub(site.Carbon.Series.Start())%site.Carbon.Series.Step() != 0 {
+			return 0, 0, errors.New("the scenario starts between two values of the intensity")
+		}
+		pools = append(pools, &pool{site: site})
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Speed != 0 && n.Speed != 1 {
+			return 0, 0, errors.New("nodes are not equally fast")
+		}
+		p := pools[slices.Index(s.Sites, n.Site)]
+		cores := float64(n.Capacity.MilliCPU) / 1000
+		bare, watts := n.Profile.Bare(), math.Inf(1)
+		perCore := func(u float64) float64 { return float64(bare.Power(u)-n.Profile.Sleep) / (u * cores) }
+		const grain = 1000
+		for u := 1; u <= grain; u++ {
+			watts = min(watts, perCore(float64(u)/grain))
+		}
+		for _, point := range bare.Curve { // between two of them power is a line
+			if point.Utilisation > 0 {
+				watts = min(watts, perCore(point.Utilisation))
+			}
+		}
+		p.steps = append(p.steps, step{cores, max(watts, 0) * n.Facility()})
+		sleeps := n.Profile.Sleep * energy.Watts(n.Facility())
+		asleep += energy.Grams(float64(sleeps) * n.Site.Carbon.Series.Integral(s.Start, end) / energy.JoulesPerKWh)
+	}
+	b := &bound{s: s, pools: pools, end: end}
+	return asleep + energy.Grams(b.climb(rounds)/energy.JoulesPerKWh), asleep, b.err
+}
+
+type bound struct {
+	s     *sim.Scenario
+	pools []*pool
+	end   time.Time
+	err   error
+}
+
+// climb returns the best value that it finds of the dual.
+func (b *bound) climb(rounds int) (best float64) {
+	for _, p := range b.pools {
+		series := p.site.Carbon.Series
+		n := int(b.end.Sub(b.s.Start)/series.Step()) + 2
+		p.prices, p.load = make([]float64, n), make([]float64, n)
+		mean := 0.0
+		for _, st := range p.steps {
+			mean += st.watts / float64(len(p.steps))
+		}
+		for k := range p.prices {
+			p.prices[k] = mean * series.At(grid.Earlier(b.at(p, k), series.End().Add(-1)))
+			p.mean += p.prices[k] / float64(n)
+		}
+	}
+	scale := 0.3
+	for round := range rounds {
+		value := b.value()
+		if value > best {
+			best = value
+		} else if round%10 == 9 {
+			scale *= 0.8
+		}
+		for _, p := range b.pools {
+			room := 0.0
+			for _, st := range p.steps {
+				room += st.cores
+			}
+			for k := range p.prices {
+				p.prices[k] = max(0, p.prices[k]+scale*p.mean*p.load[k]/(room*p.site.Carbon.Series.Step().Seconds()))
+			}
+		}
+	}
+	return best
+}
+
+func (b *bound) at(p *pool, k int) time.Time {
+	return b.s.Start.Add(time.Duration(k) * p.site.Carbon.Series.Step())
+}
+
+// value returns the dual at the present prices, and leaves in load by how much each step is wanted more than offered.
+func (b *bound) value() (total float64) {
+	prices := make([]*grid.Series, len(b.pools))
+	for i, p := range b.pools {
+		c, length := p.site.Carbon.Series, p.site.Carbon.Series.Step().Seconds()
+		for k, price := range p.prices {
+			p.load[k] = 0
+			intensity := c.At(grid.Earlier(b.at(p, k), c.End().Add(-1)))
+			for _, st := range p.steps {
+				if gain := price - intensity*st.watts; gain > 0 {
+					total -= gain * st.cores * length
+					p.load[k] -= st.cores * length
+				}
+			}
+		}
+		var err error
+		if prices[i], err = grid.NewSeries(b.s.Start, c.Step(), p.prices); err != nil {
+			b.err = err
+			return 0
+		}
+	}
+	for i := range b.s.Jobs {
+		j := &b.s.Jobs[i]
+		least, where, when := math.Inf(1), 0, time.Time{}
+		for k, p := range b.pools {
+			if start, cost := NonPreemptive(prices[k], j); j.MayRunAt(p.site) && cost < least {
+				least, where, when = cost, k, start
+			}
+		}
+		total += least * width(j)
+		p := b.pools[where]
+		length := p.site.Carbon.Series.Step()
+		for k := int(when.Sub(b.s.Start) / length); k < len(p.load) && b.at(p, k).Before(when.Add(j.Duration)); k++ {
+			from, to := grid.Later(when, b.at(p, k)), grid.Earlier(when.Add(j.Duration), b.at(p, k+1))
+			p.load[k] += width(j) * to.Sub(from).Seconds()
+		}
+	}
+	return total
+}

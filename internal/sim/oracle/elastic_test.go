@@ -1,0 +1,64 @@
+package oracle_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/sim/oracle"
+)
+
+// Who may choose replicas can do what who may suspend can; with all known, carbon-scaler is the optimum of elastic
+// jobs, and never better; and with what is not known it is not better either.
+func TestCarbonScalerAgainstItsOracle(t *testing.T) {
+	strategy, err := sched.New("energy+carbon-scaler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawScenario(t)
+		intensity, dearest := s.Sites[0].Carbon.Series, 0.0
+		for i := range intensity.Len() {
+			dearest = max(dearest, intensity.Value(i))
+		}
+		rounding := 1e-9 // grams of all jobs in the 2 ms by which a plan uses a part of a slot longer than needed
+		for i := range s.Jobs {
+			j := &s.Jobs[i]
+			j.Interruptible, j.RestartCost = true, 0
+			j.Scaling = sched.Amdahl(1, rapid.IntRange(1, 4).Draw(t, "most"),
+				rapid.SampledFrom([]float64{1, 0.9, 0.5}).Draw(t, "parallel"))
+			watts := energy.Watts(float64(j.Request.MilliCPU) / 1000 * float64(j.Scaling.Most()) * s.Sites[0].PUE)
+			rounding += watts.For(2*time.Millisecond).KWh() * dearest
+		}
+		least, err := oracle.Least(s, oracle.FamilyElastic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		suspending, err := oracle.Least(s, oracle.FamilyInterruptible)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if least > suspending && !near(float64(least), float64(suspending)) {
+			t.Fatalf("%v with more replicas, %v without", least, suspending)
+		}
+		r, err := sim.Run(context.Background(), s, "x", strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := float64(r.Carbon), float64(least); got < want && !near(got, want) || got > want*(1+1e-4)+rounding {
+			t.Fatalf("carbon-scaler emits %v g, its optimum %v g", got, want)
+		}
+		drawIgnorance(t, s)
+		if r, err = sim.Run(context.Background(), s, "x", strategy); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := float64(r.Carbon), float64(least); got < want && !near(got, want) {
+			t.Fatalf("it knows less and emits %v g, the optimum %v g", got, want)
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package oracle
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// ErrOverfull is what is wrong with jobs that cannot all be done in time on the cores that there are.
+var ErrOverfull = errors.New("the jobs cannot all be done in time")
+
+// Fluid returns the least cost of a fluid schedule of jobs on so many cores at one place, in value·seconds of c times
+// cores: in every step of c a job uses up to all of the cores that it asks for, any part of them, for any part of the
+// time, see [sched.Fluid]. An elastic job uses up to as many as its largest number of replicas does, and gets as much
+// done with each. Lengths of jobs are taken as they are, and the delay that each allows is kept to.
+//
+// No schedule that starts jobs in one piece, or suspends them, on the same cores and in time costs less, since each of
+// them is a fluid one too. Where c ends, its last value goes on.
+func Fluid(c *grid.Series, cores float64, jobs []sched.Job) (cost float64, err error) {
+	if len(jobs) == 0 {
+		return 0, errors.New("there are no jobs")
+	}
+	first, last := jobs[0].Submitted, jobs[0].Submitted
+	for i := range jobs {
+		j := &jobs[i]
+		if width(j) > cores {
+			return 0, fmt.Errorf("job %s asks for %v cores, there are %v: %w", j.ID, width(j), cores, ErrOverfull)
+		}
+		first = grid.Earlier(first, j.Submitted)
+		last = grid.Later(last, deadline(j))
+	}
+	if first.Before(c.Start()) {
+		return 0, fmt.Errorf("the first job comes at %s, before the intensity begins", first.Format(time.RFC3339))
+	}
+	step := c.Step()
+	start := c.Start().Add(first.Sub(c.Start()) / step * step)
+	at := func(k int) time.Time { return start.Add(time.Duration(k) * step) }
+	values := make([]float64, (last.Sub(start)+step-1)/step)
+	for k := range values {
+		values[k] = c.At(at(k))
+	}
+	f := sched.NewFluid(values, slices.Repeat([]float64{cores * step.Seconds()}, len(values)))
+	total, left := 0.0, 0.0
+	for i := range jobs {
+		j := &jobs[i]
+		work, widest := width(j)*j.Duration.Seconds(), width(j)
+		if j.Scaling != nil {
+			widest *= float64(j.Scaling.Most()) / float64(j.Scaling.Least)
+		}
+		total += work
+		f.Add(work)
+		for k := int(j.Submitted.Sub(start) / step); k < len(values) && at(k).Before(deadline(j)); k++ {
+			from, to := grid.Later(at(k), j.Submitted), grid.Earlier(at(k+1), deadline(j))
+			f.Allow(k, widest*to.Sub(from).Seconds())
+		}
+	}
+	f.Solve(func() bool { return false })
+	for k, load := range f.Load {
+		cost += load * values[k]
+	}
+	for _, work := range f.Left {
+		left += work
+	}
+	if left > 1e-9*total {
+		return 0, fmt.Errorf("%.4g of %.4g core-hours find no room: %w", left/3600, total/3600, ErrOverfull)
+	}
+	return cost, nil
+}
+
+// width is how many cores a job takes.
+func width(j *sched.Job) float64 { return float64(j.Request.MilliCPU) / 1000 }
+
+// deadline is when a job ends at the latest.
+func deadline(j *sched.Job) time.Time { return j.LatestStart().Add(j.Duration) }

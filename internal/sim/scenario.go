@@ -1,0 +1,141 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// Validate reports everything that keeps a scenario from being run.
+func (s *Scenario) Validate() error {
+	errs := append(s.checkNodes(), s.checkSites()...)
+	errs = append(errs, s.checkJobs()...)
+	if s.Live.Period < 0 || s.Live.MaxAge < 0 {
+		errs = append(errs, fmt.Errorf("live watts every %v, believed for %v: want 0 or more", s.Live.Period,
+			s.Live.MaxAge))
+	}
+	errs = append(errs, s.Queue.check()...)
+	if n := len(s.Use); n != 0 && n != len(s.Jobs) {
+		errs = append(errs, fmt.Errorf("the CPU use of %d jobs, and there are %d", n, len(s.Jobs)))
+	}
+	for i, share := range s.Use {
+		if !(share >= 0 && share <= 1) {
+			errs = append(errs, fmt.Errorf("job %d keeps %v of its CPU busy: want a share, 0 to 1", i, share))
+		}
+	}
+	if n := len(s.Foresight); n != 0 && n != len(s.Sites) {
+		errs = append(errs, fmt.Errorf("foresight of %d sites, and there are %d", n, len(s.Sites)))
+	}
+	const most = 10 // what is wrong with one row is often wrong with all
+	if len(errs) > most {
+		errs = append(errs[:most], fmt.Errorf("and %d more", len(errs)-most))
+	}
+	return errors.Join(errs...)
+}
+
+func (q *QueueRules) check() (errs []error) {
+	if q.Window < 0 {
+		errs = append(errs, fmt.Errorf("queue.window is %d: want a number of jobs, or 0 for all", q.Window))
+	}
+	if q.PerStep < 0 {
+		errs = append(errs, fmt.Errorf("queue.perStep is %d: want a number of placements, or 0 for all", q.PerStep))
+	}
+	if q.Epilog < 0 || q.Epilog > 0 && q.Backfill == 0 {
+		errs = append(errs, fmt.Errorf("queue.epilog is %v: want 0s or more, and queue.backfill", q.Epilog))
+	}
+	if q.Backfill < 0 || q.Backfill > 0 && *q != (QueueRules{Backfill: q.Backfill, Epilog: q.Epilog}) {
+		errs = append(errs, fmt.Errorf("queue.backfill is %v: want 0s or more, and none of window, perStep and step",
+			q.Backfill))
+	}
+	if q.Step < 0 {
+		errs = append(errs, fmt.Errorf("queue.step is %v: want 0s or more", q.Step))
+	}
+	return errs
+}
+
+func (s *Scenario) checkNodes() (errs []error) {
+	if len(s.Nodes) == 0 {
+		errs = append(errs, errors.New("scenario has no nodes"))
+	}
+	names := make(map[string]bool, len(s.Nodes))
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		switch {
+		case n.Name == "" || names[n.Name]:
+			errs = append(errs, fmt.Errorf("node %d: name %q is empty or used twice", i, n.Name))
+		case n.Site == nil:
+			errs = append(errs, fmt.Errorf("node %s has no site", n.Name))
+		case n.Profile == nil:
+			errs = append(errs, fmt.Errorf("node %s has no power profile", n.Name))
+		case n.Capacity.MilliCPU <= 0 || n.Capacity.Memory < 0 || n.Capacity.GPU < 0 || n.Speed < 0:
+			errs = append(errs, fmt.Errorf("node %s: capacity or speed is not positive", n.Name))
+		}
+		names[n.Name] = true
+	}
+	return errs
+}
+
+func (s *Scenario) checkSites() (errs []error) {
+	for _, site := range s.Sites {
+		if c := site.Carbon.Series; c != nil && !c.Covers(s.Start, s.Start) {
+			errs = append(errs, fmt.Errorf("site %s, zone %s: the series covers %s to %s, not the start %s",
+				site.Name, site.Zone, c.Start().Format(time.RFC3339), c.End().Format(time.RFC3339),
+				s.Start.Format(time.RFC3339)))
+		}
+	}
+	return errs
+}
+
+func (s *Scenario) checkJobs() (errs []error) {
+	if len(s.Jobs) == 0 {
+		errs = append(errs, errors.New("scenario has no jobs"))
+	}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.Duration <= 0 || j.Submitted.Before(s.Start) || j.AllowedDelay < 0 || j.RestartCost < 0 {
+			errs = append(errs,
+				fmt.Errorf(
+					"job %s: wants a duration above 0, a submission at or after %s and an allowed delay of 0 or more",
+					j.ID, s.Start.Format(time.RFC3339)))
+		}
+		if err := errors.Join(checkScaling(j), s.checkPlaces(j)); err != nil {
+			errs = append(errs, fmt.Errorf("job %s: %w", j.ID, err))
+		}
+	}
+	return errs
+}
+
+// checkPlaces makes sure that the sites where a job may run are some of the scenario.
+func (s *Scenario) checkPlaces(j *sched.Job) error {
+	for _, name := range j.Sites {
+		if !slices.ContainsFunc(s.Sites, func(site *sched.Site) bool { return site.Name == name }) {
+			var names []string
+			for _, site := range s.Sites {
+				names = append(names, site.Name)
+			}
+			return fmt.Errorf("sites: unknown site %q%s: have %s", name, sched.DidYouMean(name, names),
+				strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
+// timelineStep picks the interval of the timeline: about 300 over the time in which jobs can start, and no finer than a
+// minute.
+func (s *Scenario) timelineStep() time.Duration {
+	const bins = 300
+	return max(time.Minute, (s.LastEnd().Sub(s.Start) / bins).Round(time.Minute))
+}
+
+// LastEnd returns the latest time at which a job ends if no job waits for room.
+func (s *Scenario) LastEnd() (last time.Time) {
+	for i := range s.Jobs {
+		last = grid.Later(last, s.Jobs[i].LatestStart().Add(s.Jobs[i].Duration))
+	}
+	return last
+}

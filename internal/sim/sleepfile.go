@@ -1,0 +1,49 @@
+package sim
+
+import (
+	"cmp"
+
+	"github.com/kubenergy/kubenergy/internal/sched/sleep"
+)
+
+// SleepFile says how machines sleep whose power profiles give a boot time.
+type SleepFile struct {
+	Headroom     *float64 `json:"headroom,omitempty"`     // share of what is in use that stays free; default: 0.1
+	MinAwake     int      `json:"minAwake,omitempty"`     // machines of each site
+	After        string   `json:"after,omitempty"`        // least time empty; default: until a boot is won back
+	MaxCycles    *int     `json:"maxCycles,omitempty"`    // in 24 hours; 0: any number; default: 12
+	Lead         string   `json:"lead,omitempty"`         // before a planned start; default: 30s
+	BootFailures *float64 `json:"bootFailures,omitempty"` // share; default: 0.02
+	// WakesPerMinute is the maximum number of machines ordered to wake within a minute; 0: no limit; default: 60.
+	WakesPerMinute *int `json:"wakesPerMinute,omitempty"`
+}
+
+// bootFailures is one boot in fifty: no figure for servers is published, and none fails seldom enough to leave it out.
+const bootFailures = 0.02
+
+// loadSleep sets how machines sleep.
+func (f *File) loadSleep(s *Scenario) error {
+	p := sleep.DefaultPolicy()
+	s.Sleep = SleepRules{Policy: p, BootFailures: *cmp.Or(f.Sleep.BootFailures, new(bootFailures))}
+	s.Sleep.Headroom = *cmp.Or(f.Sleep.Headroom, &p.Headroom)
+	s.Sleep.MaxCycles = *cmp.Or(f.Sleep.MaxCycles, &p.MaxCycles)
+	s.Sleep.WakesPerMinute = *cmp.Or(f.Sleep.WakesPerMinute, &p.WakesPerMinute)
+	s.Sleep.MinAwake = f.Sleep.MinAwake
+	var errAfter, errLead error
+	s.Sleep.After, errAfter = duration(f.Called("sleep.after"), f.Sleep.After, p.After)
+	s.Sleep.Lead, errLead = duration(f.Called("sleep.lead"), f.Sleep.Lead, p.Lead)
+	if err := cmp.Or(errAfter, errLead); err != nil {
+		return err
+	}
+	if h := s.Sleep.Headroom; !(h >= 0 && h <= 10) {
+		return f.fault("sleep.headroom is %v: want 0 to 10", h)
+	}
+	if b := s.Sleep.BootFailures; !(b >= 0 && b <= 0.9) {
+		return f.fault("sleep.bootFailures is %v: want 0 to 0.9", b)
+	}
+	if s.Sleep.MinAwake < 0 || s.Sleep.MaxCycles < 0 || s.Sleep.WakesPerMinute < 0 {
+		return f.fault("sleep.minAwake, sleep.maxCycles and sleep.wakesPerMinute are %d, %d and %d: want 0 or more",
+			s.Sleep.MinAwake, s.Sleep.MaxCycles, s.Sleep.WakesPerMinute)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package sim
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// ReadDocument reads a file of one of our kinds strictly. Of a file of another kind it says which command takes it.
+func ReadDocument(path, kind string, to any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var is struct{ APIVersion, Kind string }
+	if yaml.Unmarshal(text, &is) == nil && is.Kind != "" && (is.Kind != kind || is.APIVersion != APIVersion) {
+		return fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q%s", path, is.APIVersion, is.Kind, APIVersion,
+			kind, otherUse[is.Kind])
+	}
+	if err := UnmarshalYAML(text, to); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if is.Kind == "" {
+		return fmt.Errorf("%s: kind is missing: want apiVersion %q and kind %q", path, APIVersion, kind)
+	}
+	return nil
+}
+
+// otherUse says what takes the files of a kind.
+var otherUse = map[string]string{
+	ScenarioKind: "; kubenergy simulate -f takes it", "Comparison": "; kubenergy compare -f takes it",
+	"Experiment": "; kubenergy experiment -f takes it",
+	"GridZone":   "; kubectl apply -f takes it", "PowerProfile": "; kubectl apply -f takes it",
+	"EnergyPolicy": "; kubectl apply -f takes it", "EnergyBudget": "; kubectl apply -f takes it",
+}
+
+// UnmarshalYAML reads a YAML document strictly and says what is wrong with it in the words of who wrote it: the
+// decoder's own are those of Go and of JSON. Unknown fields are errors, those of other case among them.
+func UnmarshalYAML(text []byte, to any) error {
+	var document any
+	if yaml.Unmarshal(text, &document) == nil {
+		if err := unknownField("", document, reflect.TypeOf(to)); err != nil {
+			return err
+		}
+	}
+	err := yaml.UnmarshalStrict(text, to)
+	if err == nil {
+		return nil
+	}
+	said := err.Error()
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		said = strings.Replace(said, kind.Error(), wrongType(kind), 1)
+	}
+	for _, how := range [...]string{
+		"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "json: ", "yaml: ",
+		"unmarshal errors:\n",
+	} {
+		said = strings.TrimPrefix(said, how)
+	}
+	lines := strings.Split(said, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return errors.New(strings.Join(lines, "; "))
+}
+
+// unknownField returns an error of the first field of a document, by name, that its type does not have.
+func unknownField(path string, document any, t reflect.Type) error {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return nil // it reads itself
+	}
+	switch v := document.(type) {
+	case []any:
+		if t.Kind() != reflect.Slice {
+			return nil
+		}
+		for _, item := range v {
+			if err := unknownField(path, item, t.Elem()); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		known := fieldsOf(t)
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			here := path + key
+			switch field, ok := known[key]; {
+			case t.Kind() == reflect.Map:
+				field = t.Elem()
+				fallthrough
+			case ok:
+				if err := unknownField(here+".", v[key], field); err != nil {
+					return err
+				}
+			case t.Kind() == reflect.Struct:
+				return fmt.Errorf("unknown field %q%s", here, sched.DidYouMean(key, slices.Collect(maps.Keys(known))))
+			}
+		}
+	}
+	return nil
+}
+
+// fieldsOf returns the types of the fields of a struct by their names in documents.
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	known := map[string]reflect.Type{}
+	if t.Kind() != reflect.Struct {
+		return known
+	}
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && name == "":
+			maps.Copy(known, fieldsOf(f.Type))
+		case f.IsExported() && name != "-":
+			known[cmp.Or(name, f.Name)] = f.Type
+		}
+	}
+	return known
+}
+
+func wrongType(e *json.UnmarshalTypeError) string {
+	field, is := cmp.Or(e.Field, "the document"), strings.TrimPrefix(e.Value, "number ")
+	if words, ok := map[string]string{
+		"number": "a number", "string": "text", "array": "a list", "object": "a set of fields", "bool": "a boolean",
+	}[is]; ok {
+		is = words
+	}
+	if is == "a number" && e.Type.Kind() == reflect.String {
+		return field + " is a number: want text, a time as 30s"
+	}
+	return field + " is " + is + ": want " + inWords(e.Type)
+}
+
+// inWords says what is written for a value of a type.
+func inWords(t reflect.Type) string {
+	switch {
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.String:
+		return "text"
+	case t.Kind() == reflect.Slice:
+		return "a list"
+	case t.Kind() == reflect.Struct, t.Kind() == reflect.Map:
+		return "fields, as {name: value}"
+	case reflect.Zero(t).CanUint():
+		return "a whole number, 0 or more and below 2^64"
+	case reflect.Zero(t).CanInt():
+		return "a whole number"
+	}
+	return "a number"
+}

@@ -1,0 +1,70 @@
+package slurm_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+func TestAccounts(t *testing.T) { synctest.Test(t, testAccounts) }
+
+func testAccounts(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	for id, hosts := range map[int64]string{1: "n[1-2]", 2: "n[08-10,12],login", 3: "rack[1-2]n[1-4]", 4: ""} {
+		w.add(id, "", func(j *job) { j.state, j.hosts = "RUNNING", hosts })
+	}
+	w.look()
+	go func() { _ = w.driver.Run(t.Context()) }() // looks again when a job is not known
+	const v1, v2 = "/slurm/uid_1000", "/system.slice/slurmstepd.scope"
+	for _, c := range []struct{ node, path, step string }{
+		{"n1", v1 + "/job_1/step_0", "slurm-1.0"},
+		{"n2", v2 + "/job_1/step_batch/user/task_0", "slurm-1.batch.0"},
+		{"n2", v1 + "/job_1/step_0/task_3", "slurm-1.0.3"},
+		{"n3", v2 + "/job_1/step_0", ""}, // it says that it runs what it does not
+		{"n11", v2 + "/job_1/step_0", ""},
+		{"n09", v2 + "/job_2/step_0", "slurm-2.0"},
+		{"n9", v2 + "/job_2/step_0", ""},
+		{"n12", v2 + "/job_2/step_0", "slurm-2.0"},
+		{"login", v2 + "/job_2/step_0", "slurm-2.0"},
+		{"rack2n4", v2 + "/job_3/step_extern", "slurm-3.extern"},
+		{"rack3n4", v2 + "/job_3/step_0", ""},
+		{"n1", v2 + "/job_4/step_0", ""}, // it waits
+		{"n1", v2 + "/job_99/step_0", ""},
+		{"n1", "/user.slice", ""},
+	} {
+		step, a, ok := w.driver.Account(c.node, c.path)
+		if step != c.step || ok != (c.step != "") {
+			t.Errorf("%s of %s is %q, %v, want %q", c.path, c.node, step, ok, c.step)
+		}
+		if want := (ledger.Account{
+			Namespace: "team-a", OwnerKind: "Job", Owner: a.Owner, Parent: "Partition/main", Team: "ada",
+		}); ok && a != want {
+			t.Errorf("charged to %+v", a)
+		}
+	}
+}
+
+// An agent may tell of a job that began since the last look: it is not booked under its control group.
+func TestAccountOfANewJob(t *testing.T) { synctest.Test(t, testAccountOfANewJob) }
+
+func testAccountOfANewJob(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	go func() { _ = w.driver.Run(t.Context()) }()
+	if _, _, ok := w.driver.Account("n1", "/slurm/uid_0/job_7/step_0"); ok {
+		t.Error("a job that there is not is known")
+	}
+	w.add(7, "", func(j *job) { j.state, j.hosts = "RUNNING", "n2" })
+	if _, _, ok := w.driver.Account("n2", "/slurm/uid_0/job_7/step_0"); !ok {
+		t.Error("a job that has begun is not known")
+	}
+	began := time.Now()
+	for id := range 100 {
+		w.driver.Account("n1", fmt.Sprintf("/slurm/uid_0/job_%d/step_0", 100+id))
+	}
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("a node that invents jobs is answered after %v", took)
+	}
+}

@@ -1,0 +1,374 @@
+package slurm_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/slurm"
+)
+
+func TestJobsWaitForTheValley(t *testing.T) {
+	for _, version := range []string{"v0.0.38", "v0.0.42", "v0.0.45"} {
+		t.Run(version, func(t *testing.T) {
+			w := newWorld(t, version)
+			waits := w.add(1, "nightly kubenergy:allowed-delay=8h,expected-duration=1h of ada")
+			short := w.add(2, "kubenergy:allowed-delay=30m")
+			plain := w.add(3, "not for you")
+			graced := w.add(4, mayWait, func(j *job) {
+				j.admin, j.begin = "kubenergy: looked at", j.submit.Add(time.Minute)
+			})
+			array := w.add(5, mayWait, func(j *job) { j.array, j.cpus = "1-10%2", 1 })
+			w.look()
+			w.begins(waits, valley, "its best hour")
+			w.begins(short, 0, "no hour saves anything in time")
+			w.begins(plain, 0, "it does not ask")
+			w.begins(graced, valley, "job_submit.lua has put it off until we look")
+			w.begins(array, valley, "an array is one job")
+			if !slices.Equal(w.sets, []int64{1, 4, 5}) || len(w.keys) != 3 || w.keys[0] != "begin_time" {
+				t.Errorf("changed %v of jobs %v, want begin_time alone", w.keys, w.sets)
+			}
+			if len(w.held) != 3 || w.held[0].Namespace != "team-a" || w.held[0].Latest != noon.Add(8*time.Hour) {
+				t.Errorf("shown: %+v", w.held)
+			}
+			for range 3 {
+				w.look()
+			}
+			if len(w.sets) != 3 {
+				t.Errorf("set again without news: %v", w.sets)
+			}
+		})
+	}
+}
+
+// What was decided is decided again from its record.
+func TestRecordsAreReplayed(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	w.cpus = 4
+	w.add(1, mayWait)
+	w.add(2, mayWait)
+	w.add(3, mayWait)
+	w.look()
+	if len(w.records) != 2 {
+		t.Fatalf("%d records", len(w.records))
+	}
+	for i, r := range w.records {
+		text, err := sched.Encode(w.questions[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := sched.Decode(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		strategy, err := sched.New(r.Strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := strategy.Plan(q)[0]; !d.Window.Start.Equal(r.Start) || d.Reason.Kind.String() != r.Reason {
+			t.Errorf("job %s: decided %s at %v, replayed %v at %v", r.Owner, r.Reason, r.Start, d.Reason.Kind,
+				d.Window.Start)
+		}
+	}
+}
+
+// The valley has two hours; three jobs of one hour that each take the whole partition do not begin together.
+func TestRoom(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	w.cpus = 4
+	var starts []time.Duration
+	for id := range int64(3) {
+		j := w.add(id+1, mayWait)
+		w.look()
+		starts = append(starts, j.begin.Sub(noon))
+	}
+	for i, a := range starts {
+		for _, b := range starts[:i] {
+			if (a - b).Abs() < time.Hour {
+				t.Errorf("jobs begin at %v and %v: the partition has room for one", a, b)
+			}
+		}
+	}
+	if !slices.Contains(starts, valley) {
+		t.Errorf("none begins in the valley: %v", starts)
+	}
+	w = newWorld(t, "v0.0.45")
+	w.cpus = 4
+	long := w.add(1, "kubenergy:allowed-delay=8h,expected-duration=2h")
+	w.look()
+	w.valley = valley - time.Hour
+	w.at(10 * time.Minute)
+	w.begins(long, valley-time.Hour, "it is not in its own way")
+	array := w.add(9, mayWait, func(j *job) { j.array, j.cpus = "1-4%2", 1 })
+	w.look()
+	if array.begin.After(noon.Add(8 * time.Hour)) {
+		t.Errorf("an array begins at %v", array.begin)
+	}
+}
+
+// Where others wait, a job that may lets them pass; where they have waited, it starts at once, after a restart too.
+func TestOthersPass(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	w.cpus = 8
+	others := w.add(1, "")
+	late := w.add(2, mayWait)
+	w.look()
+	w.begins(late, valley, "others wait for room")
+	w.at(time.Hour)
+	others.state, others.reason, others.hosts = "RUNNING", "None", "n1"
+	w.at(time.Hour + time.Minute)
+	w.begins(late, time.Hour+time.Minute, "others have waited, and do so no more")
+	w.restart()
+	later := w.add(3, mayWait)
+	w.at(time.Hour + 2*time.Minute)
+	w.begins(later, time.Hour+time.Minute, "it is not forgotten")
+}
+
+func TestOthersWin(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	own := w.add(1, mayWait, func(j *job) { j.begin = w.now.Add(time.Hour) })
+	reserved := w.add(2, mayWait, func(j *job) { j.resv = "r" })
+	cron := w.add(6, mayWait, func(j *job) { j.flags = []string{"CRON_JOB"} })
+	moved, let, held := w.add(3, mayWait), w.add(4, mayWait), w.add(5, mayWait)
+	w.look()
+	w.begins(own, time.Hour, "submitted with --begin")
+	w.begins(reserved, 0, "in a reservation")
+	w.begins(cron, 0, "of a crontab")
+	w.begins(moved, valley, "")
+	w.now = noon.Add(time.Hour)
+	moved.begin, let.begin = noon.Add(7*time.Hour), w.now
+	held.reason = "JobHeldUser"
+	before := len(w.sets)
+	w.look()
+	w.valley = 2 * time.Hour // better news
+	w.at(90 * time.Minute)
+	w.begins(moved, 7*time.Hour, "scontrol update StartTime=")
+	w.begins(let, time.Hour, "scontrol update StartTime=now")
+	w.begins(held, valley, "scontrol hold")
+	if len(w.sets) != before {
+		t.Errorf("jobs %v were changed after their users had spoken", w.sets[before:])
+	}
+	held.reason = "BeginTime"
+	w.at(95 * time.Minute)
+	w.begins(held, 2*time.Hour, "released by its user, and better news")
+	w.restart()
+	w.look()
+	w.begins(moved, 7*time.Hour, "after a restart")
+}
+
+func TestNews(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	j, asked, off := w.add(1, mayWait), w.add(2, mayWait), w.add(3, mayWait)
+	w.look()
+	w.valley = 2 * time.Hour
+	w.at(time.Minute)
+	w.begins(j, valley, "news within five minutes")
+	w.runNow["team-a/slurm-2"] = true
+	off.comment = "no more"
+	w.at(10 * time.Minute)
+	w.begins(j, 2*time.Hour, "an earlier valley")
+	w.begins(asked, 10*time.Minute, "run-now")
+	w.begins(off, 10*time.Minute, "its comment asks no longer")
+	w.signals = false
+	w.at(30 * time.Minute)
+	w.begins(j, 2*time.Hour, "signals that vanish leave the plan")
+	w.signals, w.mode = true, v1alpha1.ModeShadow
+	w.at(40 * time.Minute)
+	w.begins(j, 40*time.Minute, "shadow mode")
+	shadow := w.add(4, mayWait)
+	w.look()
+	w.begins(shadow, 40*time.Minute, "shadow mode puts nothing off")
+}
+
+// A deadline that the cluster has brought forward holds at once.
+func TestShorterDelay(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	j := w.add(1, mayWait)
+	w.look()
+	w.begins(j, valley, "its best hour")
+	w.maxDelay = valley - 30*time.Second
+	w.at(time.Minute)
+	if late := j.begin.Sub(noon.Add(w.maxDelay)); late > 0 {
+		t.Errorf("begins %v after what is allowed now", late)
+	}
+}
+
+func TestReleasedIsFinal(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	j := w.add(1, mayWait)
+	w.look()
+	w.valley = 7 * time.Hour // the valley has moved, when it should have come
+	w.at(valley + time.Minute)
+	w.at(valley + 10*time.Minute)
+	w.begins(j, valley, "its time has come")
+	last := w.records[len(w.records)-1]
+	if last.Action != "release" || last.Owner != "slurm-1" {
+		t.Errorf("recorded last: %+v", last)
+	}
+}
+
+// Killed at any point, and refused at random, no job has a BeginTime after its deadline.
+func TestDeadlines(t *testing.T) {
+	for seed := range uint64(12) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		w := newWorld(t, []string{"v0.0.38", "v0.0.44"}[seed%2])
+		w.cpus = 8
+		latest := map[*job]time.Time{}
+		var fails bool
+		w.refuse = func(rw http.ResponseWriter, q *http.Request) bool {
+			if fails && q.Method == http.MethodPost && r.IntN(2) == 0 {
+				rw.WriteHeader(http.StatusInternalServerError)
+				return true
+			}
+			return false
+		}
+		for step := range 40 {
+			w.now = noon.Add(time.Duration(step) * 11 * time.Minute)
+			if step < 15 {
+				delay := time.Duration(r.IntN(400)) * time.Minute
+				comment := fmt.Sprintf("kubenergy:allowed-delay=%v,expected-duration=%v", delay,
+					time.Duration(1+r.IntN(90))*time.Minute)
+				j := w.add(int64(step+1), comment)
+				latest[j] = j.submit.Add(delay)
+				if r.IntN(3) == 0 {
+					j.deadline = w.now.Add(5 * time.Hour)
+					latest[j] = sooner(latest[j], j.deadline.Add(-j.limit-time.Minute)) // Slurm needs some time to start it
+				}
+			}
+			w.valley = time.Duration(r.IntN(12)) * time.Hour
+			w.signals, fails = r.IntN(5) > 0, r.IntN(3) == 0
+			if r.IntN(4) == 0 {
+				w.restart()
+			}
+			_ = w.driver.Look(t.Context())
+			for j, by := range latest {
+				if late := j.begin.Sub(by); late > 0 && j.begin.After(j.submit) && late > w.now.Sub(by) {
+					t.Fatalf("seed %d: job %d begins %v after its deadline", seed, j.id, late)
+				}
+			}
+		}
+	}
+}
+
+// A job without a time limit that is to have ended by a time begins as long before it as it is expected to take.
+func TestDeadlineWithoutLimit(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	w.valley = 4 * time.Hour
+	j := w.add(1, mayWait, func(j *job) { j.limit, j.deadline = 0, noon.Add(4*time.Hour+30*time.Minute) })
+	w.look()
+	if end := j.begin.Add(time.Hour); end.After(j.deadline) {
+		t.Errorf("it is expected to end at %v, after %v", end, j.deadline)
+	}
+}
+
+func sooner(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func TestKilledBeforeSlurmWasTold(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	j := w.add(1, mayWait)
+	w.refuse = func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPost {
+			return false
+		}
+		if text, err := os.ReadFile(w.state); !strings.Contains(string(text), `"1":`) {
+			t.Errorf("Slurm is told what is not remembered: %s %v", text, err)
+		}
+		rw.WriteHeader(http.StatusBadGateway)
+		return true
+	}
+	if err := w.driver.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "slurm-1") {
+		t.Errorf("a refused BeginTime: %v", err)
+	}
+	w.refuse = nil
+	w.restart()
+	w.at(time.Minute)
+	w.begins(j, valley, "tried again")
+	again := w.add(1, mayWait, func(j *job) { j.begin = noon.Add(valley) }) // another, with --begin
+	w.at(2 * time.Minute)
+	w.valley = 2 * time.Hour
+	w.at(30 * time.Minute)
+	w.begins(again, valley, "what one of its number was given is no BeginTime of ours")
+}
+
+// In all of these nothing is changed, and the operator is told what to do.
+func TestFailsOpen(t *testing.T) {
+	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"sun":"kubenergy","exp":1}`))
+	for name, c := range map[string]struct {
+		spoil func(*world)
+		want  string
+	}{
+		"away":      {func(w *world) { w.url = "http://127.0.0.1:1" }, "look whether it runs"},
+		"token":     {func(w *world) { _ = os.WriteFile(w.token, []byte("h."+claims+".s"), 0o600) }, "has run out"},
+		"no token":  {func(w *world) { _ = os.Remove(w.token) }, "--slurm-token-file"},
+		"forbidden": {func(w *world) { w.refuse = status(http.StatusUnauthorized) }, "adminlevel=operator"},
+		"no operator": {func(w *world) {
+			w.refuse = func(rw http.ResponseWriter, r *http.Request) bool {
+				if r.Method != http.MethodPost {
+					return false
+				}
+				rw.WriteHeader(http.StatusInternalServerError)
+				fmt.Fprint(rw, `{"errors":[{"error":"Access/permission denied","error_number":2002}]}`)
+				return true
+			}
+		}, "adminlevel=operator"},
+		"slurmctld": {func(w *world) {
+			w.refuse = func(rw http.ResponseWriter, _ *http.Request) bool {
+				rw.WriteHeader(http.StatusInternalServerError)
+				fmt.Fprint(rw, `{"errors":[{"error":"Unspecified error","error_number":-1}]}`)
+				return true
+			}
+		}, "slurmctld does not answer it"},
+		"version": {func(w *world) { w.version = "v0.0.50" }, "v0.0.45"},
+		"nonsense": {func(w *world) {
+			w.refuse = func(rw http.ResponseWriter, r *http.Request) bool {
+				if !strings.HasSuffix(strings.TrimSuffix(r.URL.Path, "/"), "jobs") {
+					return false
+				}
+				fmt.Fprint(rw, `{"jobs":[{"job_id":{"number":[]}}]}`)
+				return true
+			}
+		}, "cannot be read"},
+		"signals": {func(w *world) { w.signals = false }, ""},
+		"marks":   {func(w *world) { w.jobs[1].comment = "kubenergy:allowed-delay=soon" }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "v0.0.45")
+			j := w.add(1, mayWait)
+			c.spoil(w)
+			w.restart()
+			err := w.driver.Look(t.Context())
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("told %v, want %q", err, c.want)
+			}
+			w.begins(j, 0, "as stock")
+		})
+	}
+}
+
+func status(code int) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(code)
+		return true
+	}
+}
+
+func TestClientOptions(t *testing.T) {
+	for _, o := range []slurm.ClientOptions{{URL: "localhost:6820"}, {URL: "http://localhost:6820"}} {
+		if _, err := slurm.NewClient(o); err == nil || !strings.Contains(err.Error(), "--slurm-") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}

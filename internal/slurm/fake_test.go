@@ -1,0 +1,307 @@
+package slurm_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/slurm"
+)
+
+// noon is when tests begin. The grid is clean from four hours later for two hours.
+var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+
+const (
+	valley    = 4 * time.Hour
+	valleyEnd = 6 * time.Hour
+)
+
+// job is one of the fake's.
+type job struct {
+	id, cpus             int64
+	comment, admin       string
+	state, reason        string
+	submit, begin        time.Time
+	limit                time.Duration
+	deadline             time.Time
+	array, resv, account string
+	tres                 string
+	hosts                string
+	flags                []string
+}
+
+// fakeNode is a node, of which some CPUs are taken.
+type fakeNode struct {
+	name, features, state string
+	taken                 int64
+}
+
+// fake is a slurmrestd of ours, in an old and in a young version.
+type fake struct {
+	version string
+	refuse  func(w http.ResponseWriter, r *http.Request) bool // answers in place of the fake
+
+	mu    sync.Mutex
+	now   time.Time
+	jobs  map[int64]*job
+	nodes []fakeNode
+	cpus  int64    // of each node
+	tres  string   // of each node
+	sets  []int64  // jobs whose BeginTime was set, in order
+	keys  []string // of bodies
+}
+
+func (f *fake) number(n int64) any {
+	if f.version == "v0.0.38" {
+		return n
+	}
+	return map[string]any{"set": true, "infinite": false, "number": n}
+}
+
+func (f *fake) word(s string) any {
+	if f.version == "v0.0.38" {
+		return s
+	}
+	return []string{s}
+}
+
+func unix(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Unix()
+}
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refuse != nil && f.refuse(w, r) {
+		return
+	}
+	path, known := strings.CutPrefix(strings.TrimSuffix(r.URL.Path, "/"), "/slurm/"+f.version+"/")
+	answer := map[string]any{"errors": []any{}}
+	switch {
+	case !known:
+		http.NotFound(w, r)
+		return
+	case path == "nodes":
+		var all []any
+		for _, n := range f.nodes {
+			all = append(all, map[string]any{
+				"name": n.name, "cpus": f.cpus, "state": f.word(n.state), "partitions": []string{"main"},
+				"features": f.word(n.features), "alloc_cpus": n.taken, "real_memory": 1000, "tres": f.tres,
+			})
+		}
+		answer["nodes"] = all
+	case path == "jobs":
+		var all []any
+		for _, id := range slices.Sorted(maps.Keys(f.jobs)) {
+			j := f.jobs[id]
+			all = append(all, map[string]any{
+				"job_id": j.id, "account": j.account, "user_name": "ada", "partition": "main", "comment": j.comment,
+				"admin_comment": j.admin, "job_state": f.word(j.state), "state_reason": j.reason, "resv_name": j.resv,
+				"submit_time": f.number(unix(j.submit)), "eligible_time": f.number(unix(j.begin)),
+				"deadline": f.number(unix(j.deadline)), "time_limit": f.number(int64(j.limit / time.Minute)),
+				"cpus": f.number(j.cpus), "array_task_string": j.array, "nodes": j.hosts, "flags": j.flags,
+				"tres_req_str": j.tres,
+			})
+		}
+		answer["jobs"] = all
+	case strings.HasPrefix(path, "job/") && r.Method == http.MethodPost:
+		id, _ := strconv.ParseInt(strings.TrimPrefix(path, "job/"), 10, 64)
+		if err := f.update(id, r); err == nil && f.version == "v0.0.38" && f.jobs[id].array != "" {
+			answer["errors"] = []any{map[string]any{"description": "job array update failed", "source": "x"}}
+		} else if err != nil {
+			w.WriteHeader(http.StatusInternalServerError)
+			answer["errors"] = []any{map[string]any{"error": err.Error(), "error_number": 2009}}
+		}
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func (f *fake) update(n int64, r *http.Request) error {
+	var body map[string]json.RawMessage
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		return err
+	}
+	f.keys = slices.AppendSeq(f.keys, maps.Keys(body))
+	j := f.jobs[n]
+	if j == nil {
+		return fmt.Errorf("invalid job id %d", n)
+	}
+	var begin int64
+	if f.version == "v0.0.38" {
+		var text string
+		if err := json.Unmarshal(body["begin_time"], &text); err != nil {
+			return fmt.Errorf("unable to parse time: %w", err)
+		}
+		begin, _ = strconv.ParseInt(strings.TrimPrefix(text, "uts"), 10, 64)
+	} else {
+		var long struct {
+			Set    bool
+			Number int64
+		}
+		if err := json.Unmarshal(body["begin_time"], &long); err != nil || !long.Set {
+			return fmt.Errorf("parsing begin_time: %s %w", body["begin_time"], err)
+		}
+		begin = long.Number
+	}
+	j.begin, f.sets = time.Unix(begin, 0), append(f.sets, n)
+	return nil
+}
+
+// world is a driver in front of a fake.
+type world struct {
+	*fake
+	t         testing.TB
+	url       string
+	token     string
+	state     string
+	mode      v1alpha1.Mode
+	signals   bool
+	valley    time.Duration // after noon
+	maxDelay  time.Duration // of the cluster
+	runNow    map[string]bool
+	power     slurm.PowerOptions
+	takes     time.Duration // that each run of the power program takes
+	log       strings.Builder
+	driver    *slurm.Driver
+	records   []ledger.Record
+	questions []*sched.Snapshot
+	held      []slurm.Held
+}
+
+func newWorld(t testing.TB, version string) *world {
+	t.Helper()
+	w := &world{
+		fake: &fake{
+			version: version, now: noon, jobs: map[int64]*job{}, cpus: 64, nodes: []fakeNode{{name: "n1", state: "IDLE"}},
+		}, t: t, mode: v1alpha1.ModeEnforce,
+		signals: true, valley: valley, runNow: map[string]bool{}, state: filepath.Join(t.TempDir(), "slurm.json"),
+		token: filepath.Join(t.TempDir(), "token"),
+	}
+	if err := os.WriteFile(w.token, []byte("SLURM_JWT=a.b.c\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.url = inProcess
+	w.restart()
+	return w
+}
+
+// inProcess is the URL of a fake that is called without a network, so that time can be simulated.
+const inProcess = "http://localhost"
+
+// RoundTrip implements [http.RoundTripper].
+func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	f.ServeHTTP(w, r)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return w.Result(), nil
+}
+
+// restart begins with another driver, as after a kill.
+func (w *world) restart() {
+	w.t.Helper()
+	client, err := slurm.NewClient(slurm.ClientOptions{URL: w.url, TokenFile: w.token})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if w.url == inProcess {
+		client.SetTransport(w.fake)
+	}
+	w.driver = slurm.New(slurm.Options{
+		Client: client, State: w.state, Every: time.Hour, Power: w.power, Registerer: prometheus.NewRegistry(),
+		Now: func() time.Time {
+			return w.now.Add(w.takes * time.Duration(strings.Count(w.log.String(), "msg=nodes ")))
+		},
+		Log: slog.New(slog.NewTextHandler(&w.log, nil)), Rules: w.rules,
+		Record: func(r ledger.Record, on *sched.Snapshot) {
+			w.records, w.questions = append(w.records, r), append(w.questions, on)
+		},
+		Show:   func(held []slurm.Held) { w.held = held },
+		RunNow: func(account, name string) bool { return w.runNow[account+"/"+name] },
+	})
+}
+
+// rules are those of a site that is clean in the valley.
+func (w *world) rules() (*policy.Rules, bool) {
+	values := make([]float64, 48)
+	for i := range values {
+		at := time.Duration(i) * time.Hour
+		if values[i] = 400; at >= w.valley && at < w.valley+valleyEnd-valley {
+			values[i] = 100
+		}
+	}
+	series, err := grid.NewSeries(noon, time.Hour, values)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	site := &sched.Site{Name: "de", Zone: "DE"}
+	if w.signals {
+		site.Carbon = grid.Signal{Series: series, AsOf: w.now}
+	}
+	defaults := policy.BuiltIn()
+	defaults.Mode, defaults.MaxDelay = w.mode, cmp.Or(w.maxDelay, defaults.MaxDelay)
+	rules := (&policy.Sources{Defaults: defaults, Sites: []*sched.Site{site}}).Rules()
+	return &rules, true
+}
+
+const mayWait = "kubenergy:allowed-delay=8h,expected-duration=1h"
+
+// add submits a job now.
+func (w *world) add(id int64, comment string, change ...func(*job)) *job {
+	j := &job{
+		id: id, cpus: 4, comment: comment, state: "PENDING", reason: "Priority", submit: w.now, begin: w.now,
+		limit: 2 * time.Hour, account: "Team_A",
+	}
+	for _, c := range change {
+		c(j)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.jobs[id] = j
+	return j
+}
+
+func (w *world) look() {
+	w.t.Helper()
+	if err := w.driver.Look(w.t.Context()); err != nil {
+		w.t.Errorf("looking: %v", err)
+	}
+}
+
+// at goes to a time after noon, and looks.
+func (w *world) at(d time.Duration) {
+	w.t.Helper()
+	w.now = noon.Add(d)
+	w.look()
+}
+
+// begins wants a job to begin at a time after noon.
+func (w *world) begins(j *job, want time.Duration, why string) {
+	w.t.Helper()
+	if got := j.begin.Sub(noon); got != want {
+		w.t.Errorf("%s: job %d begins %v after noon, want %v", why, j.id, got, want)
+	}
+}

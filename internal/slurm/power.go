@@ -1,0 +1,201 @@
+package slurm
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/sleep"
+)
+
+// PowerOptions say how nodes sleep.
+type PowerOptions struct {
+	Program string // is run with suspend or resume, and names of nodes; "": no node sleeps
+	Policy  sleep.Policy
+	// Profile returns what a node draws and how it boots; nil: that is not known.
+	Profile func(*Node) *energy.Profile
+	// Record is told each decision and what it depended on; it must not keep them. nil: nothing is told.
+	Record func(*sleep.Snapshot, *sleep.Plan)
+}
+
+// MaySleep is the Feature of nodes that may.
+const MaySleep = "may_sleep"
+
+// sleeper is what is remembered of a node.
+type sleeper struct {
+	state sleep.State
+	busy  bool
+	since time.Time
+	down  []time.Time // when it was sent to sleep within a day
+	woken time.Time   // when it was last ordered to wake
+	user  string      // whose job that was for
+}
+
+// power has Slurm send nodes to sleep and wake them as the core decides. Slurm itself wakes those that it gives work.
+func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
+	o := &d.o.Power
+	if o.Program == "" {
+		return nil
+	}
+	s := d.snapshot(nodes, jobs, d.o.Now().UTC())
+	plan := sleep.Decide(s)
+	if o.Record != nil {
+		o.Record(s, &plan)
+	}
+	names, owners := map[sleep.Verb][]string{}, map[string]string{}
+	for i, v := range plan.Verdicts {
+		owners[s.Machines[i].Name] = v.Owner
+		names[v.Do] = append(names[v.Do], s.Machines[i].Name)
+	}
+	err := d.switchNodes(ctx, s.Now, "resume", names[sleep.Wake], func(name string) {
+		d.sleepers[name].woken, d.sleepers[name].user = s.Now, owners[name]
+	})
+	if err != nil {
+		return err
+	}
+	return d.switchNodes(ctx, s.Now, "suspend", names[sleep.Sleep], func(name string) {
+		d.sleepers[name].down = append(d.sleepers[name].down, s.Now)
+	})
+}
+
+// maxNames is how many nodes are named at once: with 255 characters each, they fit into the 128 KiB that Linux allows
+// for one argument of a program.
+const maxNames = 500
+
+// switching is how long after its decision a look starts further batches, so that it ends long before daemon.MaxRound.
+// The next look decides about the other nodes again.
+const switching = time.Minute
+
+// switchNodes runs the program with nodes in batches, and calls done for each node of a batch that succeeded. It starts
+// no batch later than switching after at, when the nodes were chosen.
+func (d *Driver) switchNodes(ctx context.Context, at time.Time, word string, names []string, done func(string)) error {
+	const patience = 30 * time.Second
+	for batch := range slices.Chunk(names, maxNames) {
+		if d.o.Now().Sub(at) > switching {
+			d.o.Log.Info("Nodes left for the next look", "do", word)
+			break
+		}
+		list := strings.Join(batch, ",")
+		limited, cancel := context.WithTimeout(ctx, patience)
+		program := exec.CommandContext(limited, d.o.Power.Program, word, list)
+		program.WaitDelay = time.Second // for what it leaves running: that has its output too
+		said, err := program.CombinedOutput()
+		cancel()
+		if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+			return fmt.Errorf("%s %s %.500s: %w: %s", d.o.Power.Program, word, list, err, bytes.TrimSpace(said))
+		}
+		d.o.Log.Info("nodes", "do", word, "names", batch)
+		for _, name := range batch {
+			done(name)
+		}
+	}
+	return nil
+}
+
+// snapshot is all that a decision about nodes depends on.
+func (d *Driver) snapshot(nodes []Node, jobs []Job, now time.Time) *sleep.Snapshot {
+	s := &sleep.Snapshot{Now: now, Policy: d.o.Power.Policy}
+	in := map[string][]string{} // nodes by partition
+	for i := range nodes {
+		n := &nodes[i]
+		s.Machines = append(s.Machines, d.machine(n, now))
+		for _, p := range n.Partitions {
+			in[p] = append(in[p], n.Name)
+		}
+	}
+	slices.SortFunc(s.Machines, func(a, b sleep.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	for _, names := range in {
+		slices.Sort(names)
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		one := j.onNode()
+		if recent := now.Sub(j.Submit.time()) < time.Hour; recent {
+			s.Largest = s.Largest.Max(one)
+		}
+		if !j.State.has("PENDING") || strings.HasPrefix(j.Reason, "JobHeld") || j.Reason == "Dependency" {
+			continue
+		}
+		need := sleep.Need{
+			Job: j.name(), Owner: j.User, At: j.Eligible.time(), Request: one, Machines: in[j.partition()],
+			Duration: time.Duration(j.TimeLimit) * time.Minute,
+		}
+		if !need.At.After(now) {
+			need.At = time.Time{}
+		}
+		const mostNeeds = 256
+		for range min(max(int64(j.Nodes), 1), int64(mostNeeds-len(s.Needs))) {
+			s.Needs = append(s.Needs, need)
+		}
+	}
+	return s
+}
+
+// onNode is what a job takes of each of its nodes.
+func (j *Job) onNode() sched.Resources {
+	r, on := j.request(), max(int64(j.Nodes), 1)
+	return sched.Resources{MilliCPU: r.MilliCPU / on, Memory: r.Memory / on, GPU: r.GPU / on}
+}
+
+// machine returns a node as the policy sees it.
+func (d *Driver) machine(n *Node, now time.Time) sleep.Machine {
+	is, m := n.power(), d.sleepers[n.Name]
+	if m == nil || m.state != is || m.busy || n.AllocCPUs > 0 {
+		m = cmp.Or(m, &sleeper{})
+		m.state, m.busy, m.since = is, n.AllocCPUs > 0, now
+		d.sleepers[n.Name] = m
+	}
+	m.down = slices.DeleteFunc(m.down, func(at time.Time) bool { return now.Sub(at) > 24*time.Hour })
+	all, free := n.Resources()
+	machine := sleep.Machine{
+		Name: n.Name, Capacity: all, Free: free, Jobs: n.Busy(), Profile: d.o.Power.Profile(n),
+		State: is, Since: m.since, Sleeps: len(m.down), Closed: !n.Usable(), Woken: m.woken, WokenFor: m.user,
+	}
+	switch {
+	case machine.Profile == nil || machine.Profile.BootSeconds == 0:
+		machine.Keep = "its power profile has no bootSeconds"
+		machine.Profile = cmp.Or(machine.Profile, &energy.Profile{Name: "unknown", Idle: 1, Max: 1})
+	case !slices.Contains(n.FeatureNames(), MaySleep):
+		machine.Keep = "it has no Feature " + MaySleep
+	case machine.Closed:
+		machine.Keep = "it takes no work"
+	}
+	return machine
+}
+
+// Resources returns what a node has, and what of it is free.
+func (n *Node) Resources() (all, free sched.Resources) {
+	const mebi = 1 << 20
+	all = sched.Resources{MilliCPU: milli * int64(n.CPUs), Memory: mebi * int64(n.Memory), GPU: tres(n.Tres, gpus)}
+	return all, all.Sub(sched.Resources{
+		MilliCPU: milli * int64(n.AllocCPUs), Memory: mebi * int64(n.AllocMemory), GPU: tres(n.TresUsed, gpus),
+	})
+}
+
+// Busy returns 1 for a node on which something runs, else 0.
+func (n *Node) Busy() int { return min(int(n.AllocCPUs), 1) }
+
+// FeatureNames returns the Features of a node: one text in old versions.
+func (n *Node) FeatureNames() []string { return strings.Split(strings.Join(n.Features, ","), ",") }
+
+// power returns what a node does, by Slurm's own words.
+func (n *Node) power() sleep.State {
+	is := slices.Concat(n.State, n.StateFlags)
+	switch {
+	case is.has("POWERING_UP", "POWER_UP"):
+		return sleep.Booting
+	case is.has("POWERING_DOWN", "POWER_DOWN"):
+		return sleep.Stopping
+	case is.has("POWERED_DOWN"):
+		return sleep.Asleep
+	}
+	return sleep.Awake
+}

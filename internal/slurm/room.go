@@ -1,0 +1,88 @@
+package slurm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// see looks at the room of each partition: the cores of its nodes that take work. What runs and may have waited takes
+// room until it must end; what does not ask to wait and runs, or waits for room, takes it for good.
+func (r room) see(nodes []Node, jobs []Job, now time.Time, asks func(*Job) bool) {
+	queued := map[*sched.Room]int64{}
+	for _, p := range r {
+		p.MilliCPU, queued[p] = 0, 0
+		p.Forget()
+	}
+	for i := range nodes {
+		if n := &nodes[i]; n.Usable() {
+			for _, p := range n.Partitions {
+				r.of(p).MilliCPU += milli * int64(n.CPUs)
+			}
+		}
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		if j.Does() != Started && !j.LacksRoom() {
+			continue
+		}
+		p, asks, milliCPU := r.of(j.partition()), asks(j), milli*j.atOnce()
+		switch {
+		case !asks:
+			p.Stay(int64(j.ID), milliCPU, now)
+			if j.LacksRoom() {
+				queued[p] += milliCPU
+			}
+		case j.Does() == Started:
+			r.take(j, now, grid.Later(j.End.time(), now.Add(time.Minute)))
+		}
+	}
+	for p, milliCPU := range queued {
+		p.Waits(milliCPU, now)
+	}
+}
+
+// room is that of each partition.
+type room map[string]*sched.Room
+
+const milli = 1000
+
+func (r room) of(partition string) *sched.Room {
+	if r[partition] == nil {
+		r[partition] = &sched.Room{}
+	}
+	return r[partition]
+}
+
+// take counts a job as running in some time, and in no other.
+func (r room) take(j *Job, from, to time.Time) {
+	r.of(j.partition()).Take(int64(j.ID), milli*j.atOnce(), sched.Window{Start: from, End: to})
+}
+
+// partition returns the first of those that a job asks for.
+func (j *Job) partition() string {
+	first, _, _ := strings.Cut(j.Partition, ",")
+	return first
+}
+
+// atOnce is how many CPUs a job takes: of an array, all tasks that may run at once.
+func (j *Job) atOnce() int64 {
+	list, limit, limited := strings.Cut(j.ArrayTasks, "%")
+	tasks := int64(0)
+	for part := range strings.SplitSeq(list, ",") {
+		var first, last, step int64 = 0, 0, 1
+		if n, _ := fmt.Sscanf(part, "%d-%d:%d", &first, &last, &step); n > 1 && step > 0 && last >= first {
+			tasks += (last-first)/step + 1
+		} else {
+			tasks++
+		}
+	}
+	if most, err := strconv.ParseInt(limit, 10, 64); limited && err == nil && most > 0 {
+		tasks = min(tasks, most)
+	}
+	return tasks * max(int64(j.CPUs), 1)
+}

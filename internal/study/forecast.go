@@ -1,0 +1,108 @@
+package study
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/forecast"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sim"
+)
+
+// checkForecast reports whether a comparison can be made on a forecast of that name.
+func checkForecast(name string) error {
+	if name == perfectForecast || slices.Contains(forecast.Models(), name) {
+		return nil
+	}
+	return fmt.Errorf("unknown forecast %q: want one of %s, %s", name, perfectForecast,
+		strings.Join(forecast.Models(), ", "))
+}
+
+// issueForecasts prepares the forecasts of all zones, each of which is made once, when it is first asked for. They are
+// kept in the folder of results, if there is one.
+func (c *Study) issueForecasts(ctx context.Context, out string) {
+	for _, z := range c.zones {
+		for model := range z.forecasts {
+			z.forecasts[model] = sync.OnceValues(func() (sim.Foresight, error) { return c.issue(ctx, z, model, out) })
+		}
+	}
+}
+
+// issue makes the forecasts of a zone, hour by hour, from what was known in each.
+func (c *Study) issue(ctx context.Context, z *zone, model, out string) (sim.Foresight, error) {
+	if c.Doing != nil {
+		defer c.Doing(fmt.Sprintf("making the forecasts of %s for %s", model, z.Name))()
+	}
+	spans, err := z.spans()
+	if err != nil {
+		return nil, err
+	}
+	// Models are learnt at times that follow from the file, whichever of its starts are run.
+	o := forecast.Issuance{
+		History: z.series, Model: model, From: spans[0].From, Until: spans[0].Until, Only: spans, Since: z.first,
+		Lag: c.file.lag,
+	}
+	for _, s := range spans {
+		o.Until = grid.Later(o.Until, s.Until)
+	}
+	if model == forecast.WithWeather {
+		if o.Weather, err = forecast.ReadWeather(z.Weather); err != nil {
+			return nil, err
+		}
+	}
+	if out == "" {
+		return forecast.Issue(ctx, o)
+	}
+	// Another build of the program may make other forecasts from the same inputs.
+	build := sha256.Sum256([]byte(c.program))
+	return forecast.IssueCached(ctx, filepath.Join(out, "forecasts", hex.EncodeToString(build[:6])), o)
+}
+
+// spans are the times in which forecasts may be asked for: from each start, for as long as its trace may take.
+func (z *zone) spans() ([]forecast.Span, error) {
+	var spans []forecast.Span
+	for _, index := range slices.Sorted(maps.Keys(z.starts)) {
+		scenario, err := z.load(index, 0)
+		if err != nil {
+			return nil, err
+		}
+		spans = append(spans, forecast.Span{From: z.starts[index], Until: z.until(scenario)})
+	}
+	return spans, nil
+}
+
+// load returns the scenario from a start.
+func (z *zone) load(index int, seed uint64) (*sim.Scenario, error) {
+	file := *z.file
+	file.Start, file.Seed = z.starts[index].UTC().Format(time.RFC3339), seed
+	return file.Load()
+}
+
+// until is the end of the forecasts that a trial of a scenario may ask for.
+func (z *zone) until(scenario *sim.Scenario) time.Time {
+	last := scenario.Start.Add(time.Hour)
+	for _, j := range scenario.Jobs {
+		last = grid.Later(last, j.Submitted.Add(j.AllowedDelay+2*j.Duration)) // restarts and slow nodes take time, too
+	}
+	return grid.Earlier(last, z.series.End())
+}
+
+// untilThen are forecasts of which those after the span of a start are not seen: another start, from which they were
+// made, need not be among those that are run.
+type untilThen struct {
+	sim.Foresight
+	last time.Time
+}
+
+// At returns what is known at now.
+func (f untilThen) At(now time.Time) grid.Signal {
+	return f.Foresight.At(grid.Earlier(now, f.last))
+}

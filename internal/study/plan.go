@@ -1,0 +1,396 @@
+package study
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/forecast"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/workload"
+)
+
+// trialsFormat changes whenever what is kept of a trial does.
+const trialsFormat = 3
+
+// Study is a comparison file with all that it names found and hashed, and the trials that it asks for.
+type Study struct {
+	// Doing, unless nil, is told what takes long besides trials; it returns what is called when that has ended.
+	Doing func(what string) (end func())
+
+	file       *File
+	base       *sim.File
+	jobs       string // file
+	nodes      string // file, or a preset
+	program    string // hash of it
+	zones      []*zone
+	strategies map[string]sched.Strategy
+	fullNames  map[string]string // of strategies, with their where
+	cells      []*trialCell
+	trials     []*Planned // in the order of zones, starts, seeds and strategies
+	inputs     map[string]string
+	notes      []string // on them
+	digest     string   // of all names and keys, and of how they are summed up
+}
+
+// zone is a grid, and its forecasts.
+type zone struct {
+	zoneFile
+	file      *sim.File
+	scenario  *sim.Scenario // from no start in particular: of use are its site and its nodes
+	series    *grid.Series
+	starts    map[int]time.Time                        // those that are run
+	first     time.Time                                // the first one of the file
+	hashes    []string                                 // of its files
+	forecasts map[string]func() (sim.Foresight, error) // by model: see issueForecasts
+	elastic   bool                                     // some jobs are
+}
+
+// Planned is a trial that is to be run.
+type Planned struct {
+	Key   string       `json:"key"`   // of all that it depends on
+	Trial report.Trial `json:"trial"` // what names it
+	// until the end of the longest trial of its cell; it depends on which ones there are
+	Tail *report.Tail `json:"tail,omitempty"`
+	cell *trialCell
+	day  bool // it is drawn
+}
+
+// trialCell is what the trials of a zone, a start and a seed have in common.
+type trialCell struct {
+	zone  *zone
+	index int
+	seed  uint64
+	order int
+	shared
+}
+
+// Plan reads the inputs and lists the trials.
+func (f *File) Plan() (*Study, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	c := &Study{
+		file: f, strategies: map[string]sched.Strategy{}, fullNames: map[string]string{}, inputs: map[string]string{},
+	}
+	for _, name := range f.Strategies {
+		s, full, err := f.strategy(name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.called("strategies"), err)
+		}
+		for other, known := range c.fullNames {
+			if known == full {
+				return nil, f.fault(fmt.Errorf("strategies %s and %s are one: "+
+					"%s", min(other, name), max(other, name), full))
+			}
+		}
+		c.strategies[name], c.fullNames[name] = s, full
+	}
+	for _, name := range f.Forecasts {
+		if err := checkForecast(name); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.called("forecasts"), err)
+		}
+	}
+	var err error
+	if c.base, c.jobs, c.nodes, err = f.base(); err != nil {
+		return nil, f.fault(err)
+	}
+	if c.program, err = programHash(); err != nil {
+		return nil, err
+	}
+	for i := range f.Zones {
+		if err := c.addZone(&f.Zones[i]); err != nil {
+			return nil, f.fault(fmt.Errorf("zone %s: %w", f.Zones[i].Name, err))
+		}
+	}
+	c.note()
+	if err := c.list(); err != nil {
+		return nil, f.fault(err)
+	}
+	if err := c.digestAll(); err != nil {
+		return nil, f.fault(err)
+	}
+	return c, nil
+}
+
+// note tells what of the file itself readers of the report should know.
+func (c *Study) note() {
+	f := c.file
+	if !f.Interruptible && !c.zones[0].elastic {
+		full := report.Each(f.Strategies, func(name string) string { return c.fullNames[name] })
+		c.notes = append(c.notes, report.StartsOnly(full, "interruptible: true")...)
+	}
+	if f.lag > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("Models learn of the intensity of an hour %v h after it begins (lag).",
+			f.lag.Hours()))
+	}
+}
+
+// digestAll hashes what the comparison is, and finds what would keep it from being summed up before anything has run.
+func (c *Study) digestAll() error {
+	options := c.options()
+	all := sha256.New()
+	enc := json.NewEncoder(all)
+	names := make([]report.Trial, len(c.trials))
+	for i, t := range c.trials {
+		names[i] = t.Trial
+		if err := enc.Encode(t); err != nil {
+			return fmt.Errorf("hashing a trial: %w", err)
+		}
+	}
+	if err := enc.Encode(&options); err != nil {
+		return fmt.Errorf("hashing the comparison: %w", err)
+	}
+	c.digest = hex.EncodeToString(all.Sum(nil))
+	return report.CheckSweep(names, options)
+}
+
+// options say how trials are summed up.
+func (c *Study) options() report.SweepOptions {
+	f := c.file
+	return report.SweepOptions{
+		Name: f.Name, Baseline: f.Baseline, Quote: f.Quote, CarbonPrice: f.CarbonPrice, Seed: f.BootstrapSeed,
+		Strategies: f.Strategies, Published: f.Published, Notes: c.notes,
+	}
+}
+
+func (c *Study) addZone(spec *zoneFile) error {
+	z := &zone{zoneFile: *spec, forecasts: map[string]func() (sim.Foresight, error){}}
+	var err error
+	if z.file, err = c.file.in(c.base, spec); err != nil {
+		return err
+	}
+	if z.Weather, err = sim.FindFile(c.file.name, spec.Weather); err != nil {
+		return err
+	}
+	for _, name := range []string{spec.Grid.File, spec.Weather, spec.Prices.File} {
+		hash, err := c.hash(name)
+		if err != nil {
+			return err
+		}
+		z.hashes = append(z.hashes, hash)
+	}
+	if z.scenario, err = z.file.Load(); err != nil {
+		return err
+	}
+	// Those on the trace are the same in every zone.
+	c.notes = report.Distinct(append(c.notes, z.scenario.Notes...))
+	z.elastic = slices.ContainsFunc(z.scenario.Jobs, func(j sched.Job) bool { return j.Scaling != nil })
+	z.scenario.Jobs = nil // each start has its own
+	z.series = z.scenario.Sites[0].Carbon.Series
+	if z.starts, z.first, err = c.file.startTimes(z.series); err != nil {
+		return err
+	}
+	for _, name := range c.file.Forecasts {
+		if name == forecast.WithWeather && spec.Weather == "" {
+			return fmt.Errorf("the zone has no weather file, and forecast %s looks at it", name)
+		}
+		if name != perfectForecast {
+			z.forecasts[name] = nil
+		}
+	}
+	c.zones = append(c.zones, z)
+	return nil
+}
+
+// hash returns that of a file's content, or of all files that a pattern stands for; "" for none.
+func (c *Study) hash(name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	path, err := sim.FindFile(c.file.name, name)
+	if err != nil {
+		return "", err
+	}
+	all := sha256.New()
+	for _, file := range grid.Files(path) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", fmt.Errorf("reading an input: %w", err)
+		}
+		sum := sha256.Sum256(text)
+		c.inputs[calledIn(name, path, file)] = hex.EncodeToString(sum[:])
+		all.Write(sum[:])
+	}
+	return hex.EncodeToString(all.Sum(nil)), nil
+}
+
+// calledIn is how a document that names a file, or a pattern, would name one of those that are found for its path.
+func calledIn(name, path, file string) string {
+	if file == path {
+		return filepath.ToSlash(name)
+	}
+	split := func(path string) []string { return strings.Split(filepath.ToSlash(filepath.Clean(path)), "/") }
+	parts, pattern, found := split(name), split(path), split(file) // a pattern has as many folders as what it matches
+	for i := 1; i <= min(len(parts), len(pattern), len(found)); i++ {
+		if as := found[len(found)-i]; as != pattern[len(pattern)-i] {
+			parts[len(parts)-i] = as
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+// dependence is all that a trial depends on.
+type dependence struct {
+	Format        int
+	Program       string
+	Scenario      sim.File // without names of files
+	Workload      string
+	Nodes         string
+	Files         []string
+	Start         time.Time
+	Seed          uint64
+	Strategy      string // with its where
+	Forecast      string
+	Since         time.Time // from when on models of forecasts are learnt again
+	Lag           time.Duration
+	RestartCost   time.Duration
+	Lengths       string
+	Interruptible bool
+	Day           bool
+	StayOn        bool
+}
+
+// shared fills in what the trials of a zone depend on alike.
+func (c *Study) shared(z *zone) (*dependence, error) {
+	d := &dependence{
+		Format: trialsFormat, Program: c.program, Scenario: *z.file, Files: z.hashes, Lengths: c.file.Lengths,
+		Interruptible: c.file.Interruptible,
+	}
+	var err error
+	if d.Workload, err = c.hash(c.jobs); err != nil {
+		return nil, err
+	}
+	if d.Nodes = c.nodes; !slices.Contains(workload.Presets(), d.Nodes) {
+		if d.Nodes, err = c.hash(d.Nodes); err != nil {
+			return nil, err
+		}
+	}
+	site := z.file.Sites[0]
+	site.Grid.File, site.Prices.File, site.Nodes = "", "", ""
+	d.Scenario.Sites, d.Scenario.Name, d.Scenario.Nodes, d.Scenario.Workload.File,
+		d.Scenario.Start = []sim.SiteFile{site}, "", "", "", ""
+	return d, nil
+}
+
+// list makes the trials.
+func (c *Study) list() error {
+	for _, z := range c.zones {
+		shared, err := c.shared(z)
+		if err != nil {
+			return err
+		}
+		for _, index := range c.file.indices {
+			for _, seed := range c.file.Seeds {
+				cell := &trialCell{zone: z, index: index, seed: seed, order: len(c.cells)}
+				c.cells = append(c.cells, cell)
+				if err := c.listCell(cell, *shared); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// variants returns the family of a strategy, and under which forecasts and restart costs it is run. What looks at no
+// forecast is run once, and so is what never suspends a job, whatever restarts would cost.
+func (c *Study) variants(cell *trialCell, s sched.Strategy) (family string, forecasts []string, costs []time.Duration) {
+	// What strategies may say of themselves. Those that do not say may hold.
+	scaler, scales := s.(interface{ Scales() bool })
+	interrupter, interrupts := s.(interface{ Interrupts() bool })
+	holder, says := s.(interface{ Holds() bool })
+	family, forecasts, costs = report.NonPreemptive, c.file.Forecasts, c.file.restartCosts
+	switch {
+	case cell.zone.elastic && scales && scaler.Scales():
+		family = report.Elastic
+	case interrupts && interrupter.Interrupts():
+		family = report.Interruptible
+	default:
+		costs = []time.Duration{0}
+	}
+	if says && !holder.Holds() {
+		forecasts = []string{""}
+	}
+	return family, forecasts, costs
+}
+
+// listCell makes the trials of a cell.
+func (c *Study) listCell(cell *trialCell, d dependence) error {
+	d.Start, d.Seed = cell.zone.starts[cell.index], cell.seed
+	first := c.firstQuoted()
+	drawn := first >= 0 && cell == c.cells[first]
+	for _, stayOn := range cell.zone.machines() {
+		d.StayOn = stayOn
+		if err := c.listStrategies(cell, d, drawn && !stayOn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// machines says whether machines stay on: where they sleep, each trial is run on such as stay on as well.
+func (z *zone) machines() []bool {
+	if z.scenario.Sleeps() {
+		return []bool{true, false}
+	}
+	return []bool{false}
+}
+
+func (c *Study) listStrategies(cell *trialCell, d dependence, drawn bool) error {
+	for _, name := range c.file.Strategies {
+		s := c.strategies[name]
+		family, forecasts, costs := c.variants(cell, s)
+		for i, model := range forecasts {
+			for k, cost := range costs {
+				t := &Planned{cell: cell, day: drawn && i == 0 && k == 0}
+				t.Trial.TrialName = report.TrialName{
+					Zone: cell.zone.Name, Start: d.Start.UTC(), StartIndex: cell.index, Seed: cell.seed, Strategy: name,
+					Forecast: model, RestartCost: cost, Family: family, StayOn: d.StayOn,
+				}
+				d.Strategy, d.Forecast, d.RestartCost, d.Day, d.Since, d.Lag = c.fullNames[name], model, cost, t.day,
+					time.Time{}, 0
+				if _, made := cell.zone.forecasts[model]; made {
+					d.Since, d.Lag = cell.zone.first.UTC(), c.file.lag
+				}
+				text, err := json.Marshal(&d)
+				if err != nil {
+					return fmt.Errorf("hashing a trial: %w", err)
+				}
+				sum := sha256.Sum256(text)
+				t.Key = hex.EncodeToString(sum[:16])
+				c.trials = append(c.trials, t)
+			}
+		}
+	}
+	return nil
+}
+
+// firstQuoted is the first cell whose start is quoted, of those that there are; -1: none. It is drawn.
+func (c *Study) firstQuoted() int {
+	options := c.options()
+	return slices.IndexFunc(c.cells, func(cell *trialCell) bool { return options.Quotes(cell.index) })
+}
+
+// programHash is what tells one build of this program from another.
+func programHash() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("finding this program: %w", err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("reading this program: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}

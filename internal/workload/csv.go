@@ -1,0 +1,329 @@
+package workload
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// The columns of a workload table, found by name.
+const (
+	columnID           = "id"
+	columnSubmit       = "submit_time"   // seconds since the start of the trace, or RFC 3339
+	columnDuration     = "duration"      // seconds, or a Go duration
+	columnCPU          = "cpu"           // cores, or as 500m
+	columnMemory       = "memory"        // bytes, or with a suffix as Gi
+	columnGPU          = "gpu"           // whole devices
+	columnAllowedDelay = "allowed_delay" // as duration; empty: not given
+	columnDeadline     = "deadline"      // of the finish, as submit_time; empty: none
+	columnTimeLimit    = "time_limit"    // after which a batch system ends it, as duration; empty: none
+	columnOwner        = "owner"
+	columnQueue        = "queue"
+	columnSelector     = "selector" // labels that a node must carry, as key=value;key=value
+	columnSites        = "sites"    // where it may run, as berlin;oslo, its home first; empty: at every site
+	columnUse          = "cpu_use"  // share of its cores that it keeps busy, 0 to 1; empty: all of them
+	columnMinReplicas  = "min_replicas"
+	columnMaxReplicas  = "max_replicas"
+	// Amdahl's parallel fraction, or of min_replicas, one more, and so on, as 1;1.9;2.6
+	columnThroughput = "throughput"
+)
+
+// ours is our own format, whose rows come in the user's own order.
+var ours = format{
+	name: "csv", id: columnID, ordered: true, add: (*Trace).csvJob,
+	required: []string{columnID, columnSubmit, columnDuration, columnCPU},
+	optional: []string{
+		columnMemory, columnGPU, columnAllowedDelay, columnDeadline, columnTimeLimit, columnOwner, columnQueue,
+		columnSelector,
+		columnSites, columnUse, columnMinReplicas, columnMaxReplicas, columnThroughput,
+	},
+}
+
+func (t *Trace) csvJob(row *rows, start time.Time) {
+	instant := func(text string) (time.Time, error) { return moment(text, start) }
+	job := sched.Job{
+		ID: strings.Clone(row.text(columnID)), Submitted: parsed(row, columnSubmit, instant),
+		Duration: parsed(row, columnDuration, positive(duration)), Request: request(row, cores),
+		AllowedDelay: given(row, columnAllowedDelay, NoDelayGiven, duration),
+		FinishBy:     given(row, columnDeadline, time.Time{}, instant),
+		TimeLimit:    given(row, columnTimeLimit, 0, duration),
+		Owner:        strings.Clone(row.text(columnOwner)), Queue: strings.Clone(row.text(columnQueue)),
+	}
+	if !job.FinishBy.IsZero() && !job.FinishBy.After(job.Submitted) {
+		row.refuse(columnDeadline, fmt.Errorf("%q is not after the submission", row.text(columnDeadline)))
+	}
+	job.Selector = given(row, columnSelector, nil, selector)
+	job.Sites = given(row, columnSites, nil, places)
+	scaling(row, &job)
+	t.Jobs = append(t.Jobs, job)
+	if _, has := row.index[columnUse]; has {
+		t.Use = append(t.Use, given(row, columnUse, 1, share))
+	}
+}
+
+// selector parses labels that a node must carry.
+func selector(text string) (map[string]string, error) {
+	labels := map[string]string{}
+	for pair := range strings.SplitSeq(strings.Clone(text), ";") {
+		key, value, ok := strings.Cut(pair, "=")
+		_, twice := labels[key]
+		if !ok || key == "" || twice {
+			return nil, fmt.Errorf("%q: want key=value;key=value, each key once", text)
+		}
+		labels[key] = value
+	}
+	return labels, nil
+}
+
+// places parses the names of sites.
+func places(text string) ([]string, error) {
+	sites := strings.Split(strings.Clone(text), ";")
+	for i, site := range sites {
+		if site == "" || slices.Contains(sites[:i], site) {
+			return nil, fmt.Errorf("%q: want site;site, each once", text)
+		}
+	}
+	return sites, nil
+}
+
+func share(text string) (float64, error) {
+	v, err := number(text)
+	if err != nil || v < 0 || v > 1 {
+		return 0, fmt.Errorf("%q: want a share, 0 to 1", text)
+	}
+	return v, nil
+}
+
+// request parses the resources of a row. Absent memory and GPUs are none.
+func request(row *rows, cores func(text string) (int64, error)) sched.Resources {
+	return sched.Resources{
+		MilliCPU: parsed(row, columnCPU, cores), Memory: given(row, columnMemory, 0, size),
+		GPU: given(row, columnGPU, 0, whole),
+	}
+}
+
+// moment parses seconds since start, or RFC 3339.
+func moment(text string, start time.Time) (time.Time, error) {
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t.UTC(), notBefore(start, t)
+	}
+	d, err := seconds(text)
+	if err != nil && !isNumber(text) {
+		err = fmt.Errorf("%q: want seconds since the start of the trace, or 2022-06-01T12:00:00Z", text)
+	}
+	return start.Add(d), err
+}
+
+func notBefore(start, t time.Time) error {
+	if t.Before(start) {
+		return fmt.Errorf("%s is before the start, %s", t.Format(time.RFC3339), start.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// duration parses seconds or a Go duration; neither may be negative.
+func duration(text string) (time.Duration, error) {
+	if isNumber(text) {
+		return seconds(text)
+	}
+	return ParseDuration(text, "seconds, or a duration such as 90m")
+}
+
+// ParseDuration parses a duration as Go writes it: not negative, and at most a hundred years. Errors say that want is
+// wanted.
+func ParseDuration(text, want string) (time.Duration, error) {
+	// Go does not tell what is too long from what is no duration; with zeros for digits nothing is too long.
+	_, wrong := time.ParseDuration(strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return '0'
+		}
+		return r
+	}, text))
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil && isNumber(text) && strings.ContainsAny(text, "0123456789"): // neither Inf nor NaN
+		return 0, fmt.Errorf("%q has no unit: want %s", text, want)
+	case wrong != nil:
+		return 0, fmt.Errorf("%q is no duration: want %s", text, want)
+	case d < 0 || err != nil && strings.HasPrefix(text, "-"):
+		return 0, fmt.Errorf("%q is negative: want %s", text, want)
+	case d > longest || err != nil:
+		return 0, fmt.Errorf("%q is more than a hundred years: want %s", text, want)
+	}
+	return d, nil
+}
+
+// isNumber reports whether text is meant as a number, even one that is refused later.
+func isNumber(text string) bool {
+	_, err := strconv.ParseFloat(text, 64)
+	return err == nil || errors.Is(err, strconv.ErrRange)
+}
+
+const (
+	maxCores  = 1e6
+	maxMemory = 1 << 60
+	maxGPUs   = 1 << 20
+)
+
+// cores parses "1.5" or "1500m" into thousandths of a core, rounding up as Kubernetes does.
+func cores(text string) (int64, error) {
+	digits, scale := text, 1000.0
+	if milli, ok := strings.CutSuffix(text, "m"); ok {
+		digits, scale = milli, 1
+	}
+	return quantity(text, digits, scale, maxCores*1000, "cores, as 1.5 or 1500m", tooManyCores)
+}
+
+var tooManyCores = fmt.Sprintf("%.0f cores", maxCores)
+
+// quantity parses the digits of a text and rounds up what they are, times a factor.
+func quantity(text, digits string, factor, most float64, want, tooMuch string) (int64, error) {
+	v, err := number(digits)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%q: want %s", text, want)
+	case v < 0:
+		return 0, fmt.Errorf("%q is negative", text)
+	case v*factor > most:
+		return 0, fmt.Errorf("%q is more than %s", text, tooMuch)
+	}
+	return roundUp(v * factor), nil
+}
+
+// memorySuffixes are those of Kubernetes quantities; longer ones first.
+var memorySuffixes = [...]struct {
+	suffix string
+	factor float64
+}{
+	{"Ki", 1 << 10},
+	{"Mi", 1 << 20},
+	{"Gi", 1 << 30},
+	{"Ti", 1 << 40},
+	{"k", 1e3},
+	{"K", 1e3},
+	{"M", 1e6},
+	{"G", 1e9},
+	{"T", 1e12},
+}
+
+// size parses a number of bytes.
+func size(text string) (int64, error) {
+	digits, factor := text, 1.0
+	for _, s := range memorySuffixes {
+		if cut, ok := strings.CutSuffix(text, s.suffix); ok {
+			digits, factor = cut, s.factor
+			break
+		}
+	}
+	return quantity(text, digits, factor, maxMemory, "bytes, as 4Gi or 512M", "any machine has")
+}
+
+var whole = wholeNumber("whole number", 0, maxGPUs)
+
+// wholeNumber parses a number of what is called so, within limits.
+func wholeNumber(what string, least, most int64) func(text string) (int64, error) {
+	return func(text string) (int64, error) {
+		v, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || v < least || v > most {
+			return 0, fmt.Errorf("%q: want a %s, %d to %d", text, what, least, most)
+		}
+		return v, nil
+	}
+}
+
+// roundUp forgives the last digits: 0.29·1000 is not 290 in binary, but is meant as 290.
+func roundUp(v float64) int64 {
+	if r := math.Round(v); math.Abs(v-r) <= 1e-9*math.Max(1, r) {
+		return int64(r)
+	}
+	return int64(math.Ceil(v))
+}
+
+func selectorText(labels map[string]string) string {
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, key+"="+labels[key])
+	}
+	return strings.Join(pairs, ";")
+}
+
+// csvColumn is what a column says of job i.
+type csvColumn struct {
+	name   string
+	always bool // else it is written only where a job has something to say in it
+	text   func(i int) string
+}
+
+// WriteCSV writes t as [Load] reads it: times in seconds since start.
+func (t *Trace) WriteCSV(w io.Writer, start time.Time) error {
+	// of an elastic job a row says what one replica asks for
+	each := func(i int) sched.Resources { return t.Jobs[i].On(1).Request }
+	table := make([][]string, len(t.Jobs)+1)
+	for _, c := range []csvColumn{
+		{columnID, true, func(i int) string { return t.Jobs[i].ID }},
+		{columnSubmit, true, func(i int) string { return decimal(t.Jobs[i].Submitted.Sub(start).Seconds()) }},
+		{columnDuration, true, func(i int) string { return decimal(t.Jobs[i].Duration.Seconds()) }},
+		{columnCPU, true, func(i int) string { return strconv.FormatInt(each(i).MilliCPU, 10) + "m" }},
+		{columnMemory, true, func(i int) string { return strconv.FormatInt(each(i).Memory, 10) }},
+		{columnGPU, true, func(i int) string { return strconv.FormatInt(each(i).GPU, 10) }},
+		{columnAllowedDelay, true, func(i int) string {
+			return unless(t.Jobs[i].AllowedDelay == NoDelayGiven, t.Jobs[i].AllowedDelay.Seconds())
+		}},
+		{columnDeadline, true, func(i int) string {
+			return unless(t.Jobs[i].FinishBy.IsZero(), t.Jobs[i].FinishBy.Sub(start).Seconds())
+		}},
+		{columnTimeLimit, false, func(i int) string {
+			return unless(t.Jobs[i].TimeLimit == 0, t.Jobs[i].TimeLimit.Seconds())
+		}},
+		{columnOwner, false, func(i int) string { return t.Jobs[i].Owner }},
+		{columnQueue, false, func(i int) string { return t.Jobs[i].Queue }},
+		{columnSelector, false, func(i int) string { return selectorText(t.Jobs[i].Selector) }},
+		{columnSites, false, func(i int) string { return strings.Join(t.Jobs[i].Sites, ";") }},
+		{columnUse, false, func(i int) string {
+			if t.Use == nil {
+				return ""
+			}
+			return unless(t.Use[i] == 1, t.Use[i])
+		}},
+		t.elastic(columnMinReplicas, func(s *sched.Scaling) string { return strconv.Itoa(s.Least) }),
+		t.elastic(columnMaxReplicas, func(s *sched.Scaling) string { return strconv.Itoa(s.Most()) }),
+		t.elastic(columnThroughput, throughputText),
+	} {
+		texts, said := make([]string, len(t.Jobs)), c.always
+		for i := range texts {
+			texts[i] = c.text(i)
+			said = said || texts[i] != ""
+		}
+		if !said {
+			continue
+		}
+		table[0] = append(table[0], c.name)
+		for i, text := range texts {
+			table[i+1] = append(table[i+1], text)
+		}
+	}
+	if err := csv.NewWriter(w).WriteAll(table); err != nil {
+		return fmt.Errorf("writing workload: %w", err)
+	}
+	return nil
+}
+
+// decimal renders v with as many digits as it needs.
+func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+// unless renders v, unless there is nothing to say.
+func unless(nothing bool, v float64) string {
+	if nothing {
+		return ""
+	}
+	return decimal(v)
+}

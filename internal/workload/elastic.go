@@ -1,0 +1,88 @@
+package workload
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// maxReplicas bounds memory: the throughput of each replica is kept.
+const maxReplicas = 10_000
+
+var replicas = wholeNumber("number of replicas", 1, maxReplicas)
+
+// scaling reads on how many replicas a job may run. What the row asks for is then what one of them does, and its
+// duration that on the least number of them; the job asks for all of these.
+func scaling(row *rows, j *sched.Job) {
+	high, text := row.text(columnMaxReplicas), row.text(columnThroughput)
+	if row.text(columnMinReplicas) == "" && high == "" {
+		if text != "" {
+			row.refuse(columnThroughput, fmt.Errorf(
+				"%q is of a job that may run on several numbers of replicas: want %s", text, columnMaxReplicas))
+		}
+		return
+	}
+	least := int(given(row, columnMinReplicas, 1, replicas))
+	most := int(parsed(row, columnMaxReplicas, replicas))
+	if most < least {
+		row.refuse(columnMaxReplicas, fmt.Errorf("%q is less than %s", high, columnMinReplicas))
+	}
+	j.Scaling = parsed(row, columnThroughput,
+		func(text string) (*sched.Scaling, error) { return throughput(text, least, most) })
+	one := j.Request
+	for range least - 1 {
+		j.Request = j.Request.Add(one)
+	}
+}
+
+// throughput parses what more replicas give: nothing at all for all that they can, a fraction of the work that is
+// shared among them, or a list.
+func throughput(text string, least, most int) (*sched.Scaling, error) {
+	if text == "" {
+		return sched.Amdahl(least, most, 1), nil
+	}
+	if !strings.Contains(text, ";") {
+		parallel, err := number(text)
+		if err != nil || parallel < 0 || parallel > 1 {
+			return nil,
+				fmt.Errorf("%q: want the share of the work that replicas can do side by side, 0 to 1, or "+
+					"throughputs, as 1;1.9;2.6", text)
+		}
+		return sched.Amdahl(least, most, parallel), nil
+	}
+	s := &sched.Scaling{Least: least}
+	for part := range strings.SplitSeq(text, ";") {
+		v, err := number(strings.TrimSpace(part))
+		if err != nil {
+			return nil, err
+		}
+		s.Throughput = append(s.Throughput, v)
+	}
+	if s.Most() != most {
+		return nil, fmt.Errorf("%q are %d throughputs, for %d to %d replicas", text, len(s.Throughput), least, most)
+	}
+	return s, s.Validate()
+}
+
+// elastic is a column of jobs that may run on several numbers of replicas.
+func (t *Trace) elastic(name string, text func(*sched.Scaling) string) csvColumn {
+	return csvColumn{name, false, func(i int) string {
+		if t.Jobs[i].Scaling == nil {
+			return ""
+		}
+		return text(t.Jobs[i].Scaling)
+	}}
+}
+
+func throughputText(s *sched.Scaling) string {
+	if len(s.Throughput) == 1 {
+		return ""
+	}
+	var parts []string
+	for _, v := range s.Throughput {
+		parts = append(parts, strconv.FormatFloat(v, 'g', -1, 64))
+	}
+	return strings.Join(parts, ";")
+}

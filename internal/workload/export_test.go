@@ -1,0 +1,12 @@
+package workload
+
+import "github.com/kubenergy/kubenergy/internal/energy"
+
+// Profiles returns the power profiles of all servers that are known, oldest first.
+func Profiles() []energy.Profile {
+	var all []energy.Profile
+	for i := range servers {
+		all = append(all, *servers[i].profile())
+	}
+	return all
+}

@@ -1,0 +1,230 @@
+package workload
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+// rows reads a table row by row. It knows fields, not what they mean, and makes the errors that name file, line and
+// field. A row with a field too many or too few is an error, never a row.
+type rows struct {
+	file   string
+	next   func() error // moves to the next row; its error is io.EOF itself after the last one
+	index  map[string]int
+	record []string
+	line   int
+	width  int // fields of each row
+
+	// what becomes of a row that is wrong, where not the first one ends the reading
+	skip func(wrong error)
+
+	field string // the first one of the present row that is wrong
+	err   error  // and what is wrong with it
+}
+
+// newRows reads the header of a CSV table, which must have every required column and none that is neither required nor
+// optional. Lines that begin with # are comments.
+func newRows(file string, text []byte, required, optional []string) (*rows, error) {
+	table := csv.NewReader(bytes.NewReader(text))
+	table.Comment, table.TrimLeadingSpace, table.ReuseRecord = '#', true, true
+	r := &rows{file: file, index: map[string]int{}}
+	r.next = func() error { return r.nextOf(table) }
+	if err := r.next(); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = &grid.RowError{File: file, Err: errors.New("the file is empty: want a header and rows")}
+		}
+		return nil, err
+	}
+	r.width = len(r.record)
+	for i, name := range r.record {
+		name = strings.Clone(strings.TrimSpace(name))
+		switch _, twice := r.index[name]; {
+		case i == 0 && name == "":
+			continue // pandas counts the rows there
+		case twice:
+			return nil, r.wrap("", fmt.Errorf("column %q stands twice in the header", name))
+		case !slices.Contains(required, name) && !slices.Contains(optional, name):
+			return nil, r.wrap("", fmt.Errorf("unknown column %q: have %s, %s", name, strings.Join(required, ", "),
+				strings.Join(optional, ", ")))
+		}
+		r.index[name] = i
+	}
+	for _, name := range required {
+		if _, ok := r.index[name]; !ok {
+			return nil, r.wrap("", fmt.Errorf("column %q is missing: want %s; may have %s", name,
+				strings.Join(required, ", "), strings.Join(optional, ", ")))
+		}
+	}
+	return r, nil
+}
+
+func (r *rows) nextOf(table *csv.Reader) error {
+	record, err := table.Read()
+	if err == nil {
+		r.record = record
+		r.line, _ = table.FieldPos(0)
+		return nil
+	}
+	if errors.Is(err, csv.ErrFieldCount) {
+		r.line, _ = table.FieldPos(0)
+		r.record = record
+		return r.wrap("", fmt.Errorf("the row has %d fields: want %d, as in the header", len(record), r.width))
+	}
+	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
+		if parse.Line > parse.StartLine {
+			r.skip = nil // a quote that is not closed has taken further rows with it
+		}
+		return &grid.RowError{File: r.file, Line: parse.StartLine, Err: parse.Err}
+	}
+	return err // reading from memory ends in nothing but io.EOF
+}
+
+// newLines reads a table without a header, whose fields are separated by space. A field that begins with the comment
+// sign ends its line. With more, the first row says how many columns there are, of which those beyond the named ones
+// are passed over.
+func newLines(file string, text []byte, columns []string, comment byte, more bool) *rows {
+	r := &rows{file: file, index: map[string]int{}, width: len(columns)}
+	for i, name := range columns {
+		r.index[name] = i
+	}
+	r.next = func() error {
+		for len(text) > 0 {
+			var line []byte
+			line, text, _ = bytes.Cut(text, []byte{'\n'})
+			r.line++
+			r.record = strings.Fields(string(line))
+			if at := slices.IndexFunc(r.record, func(f string) bool { return f[0] == comment }); at >= 0 {
+				r.record = r.record[:at]
+			}
+			if more && len(r.record) > 0 {
+				r.width, more = max(r.width, len(r.record)), false
+			}
+			switch len(r.record) {
+			case 0:
+				continue
+			case r.width:
+				return nil
+			}
+			return r.wrap("", fmt.Errorf("the row has %d fields: want %d, %s", len(r.record), r.width,
+				strings.Join(columns, ", ")))
+		}
+		return io.EOF
+	}
+	return r
+}
+
+// each calls add for every row that is left, until one is wrong that is not to be skipped.
+func (r *rows) each(add func()) error {
+	for {
+		err := r.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			if add(); r.err != nil {
+				err = r.wrap(r.field, r.err)
+				r.field, r.err = "", nil
+			}
+		}
+		switch {
+		case err == nil:
+		case r.skip == nil || slices.ContainsFunc(r.record, func(f string) bool { return strings.Contains(f, "\n") }):
+			return err // a field of several lines has taken rows with it, which would not be counted
+		default:
+			r.skip(err)
+		}
+	}
+}
+
+// text returns a field of the present row without surrounding space, "" where the table has no such column.
+func (r *rows) text(column string) string {
+	i, ok := r.index[column]
+	if !ok {
+		return ""
+	}
+	return strings.TrimSpace(r.record[i])
+}
+
+// refuse notes what is wrong with a field of the present row, if anything is. Of several errors the first one counts.
+func (r *rows) refuse(field string, err error) {
+	if r.err == nil {
+		r.field, r.err = field, err
+	}
+}
+
+// parsed returns a field of the present row; its zero value where that is wrong, or something before it was.
+func parsed[T any](r *rows, column string, parse func(string) (T, error)) (v T) {
+	if r.err != nil {
+		return v
+	}
+	v, err := parse(r.text(column))
+	r.refuse(column, err)
+	return v
+}
+
+// given is parsed for a field that may be empty, or missing: then the result is `otherwise`.
+func given[T any](r *rows, column string, otherwise T, parse func(string) (T, error)) T {
+	if r.text(column) == "" {
+		return otherwise
+	}
+	return parsed(r, column, parse)
+}
+
+// wrap makes an error of the present row; an empty field means the whole row.
+func (r *rows) wrap(field string, err error) error {
+	return &grid.RowError{File: r.file, Line: r.line, Field: field, Err: err}
+}
+
+// number parses a decimal number. It refuses NaN, infinities and what overflows.
+func number(text string) (float64, error) {
+	if text == "" {
+		return 0, errors.New("is empty: want a number")
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, fmt.Errorf("%q is no finite number", text)
+	}
+	return v, nil
+}
+
+func notNegative(text string) (float64, error) {
+	v, err := number(text)
+	if err == nil && v < 0 {
+		err = fmt.Errorf("%q is negative", text)
+	}
+	return v, err
+}
+
+// positive refuses what parse reads as zero.
+func positive[T comparable](parse func(string) (T, error)) func(string) (T, error) {
+	return func(text string) (v T, err error) {
+		var zero T
+		if v, err = parse(text); err == nil && v == zero {
+			err = fmt.Errorf("%q must be more than 0", text)
+		}
+		return v, err
+	}
+}
+
+// inUnit parses what its column says the unit of.
+func inUnit(unit string, parse func(string) (int64, error)) func(string) (int64, error) {
+	return func(text string) (int64, error) {
+		if _, err := notNegative(text); err != nil {
+			return 0, err
+		}
+		v, err := parse(text + unit)
+		if err != nil {
+			err = errors.New(strings.Replace(err.Error(), strconv.Quote(text+unit), strconv.Quote(text), 1))
+		}
+		return v, err
+	}
+}

@@ -1,0 +1,130 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// The columns of the Standard Workload Format 2.2 of the Parallel Workloads Archive, separated by space. In every one
+// of them −1 means: not known. Some logs have further columns, such as the nodes that a job ran on.
+var swfColumns = [...]string{
+	"job number", "submit time", "wait time", "run time", "allocated processors", "average CPU time", "used memory",
+	"requested processors",
+	"requested time", "requested memory", "status", "user", "group", "executable", "queue", "partition",
+	"preceding job", "think time",
+}
+
+// The columns that say something of a job that is to be run again. How long it waited and how much CPU it used there
+// says nothing of here.
+const (
+	swfID           = 0
+	swfSubmit       = 1
+	swfRunTime      = 3
+	swfAllocated    = 4
+	swfUsedMemory   = 6 // kilobytes per processor, as is the requested one
+	swfRequested    = 7
+	swfTimeLimit    = 8
+	swfWantedMemory = 9
+	swfStatus       = 10
+	swfUser         = 11
+	swfQueue        = 14
+)
+
+// A job that was checkpointed stands in the log as a whole, and once more for each of its parts, which have one of
+// these statuses.
+const (
+	swfFirstPart = 2
+	swfLastPart  = 4
+)
+
+// Why rows of a log are left out.
+const (
+	swfNoSubmit = "not known when it was submitted"
+	swfNoRun    = "did not run, or not known for how long"
+	swfNoCPU    = "not known on how many processors"
+	swfPart     = "part of a job that stands there as a whole"
+)
+
+var swf = format{
+	name: "swf", id: swfColumns[swfID], required: swfColumns[:], comment: ';', more: true, add: (*Trace).swfJob,
+}
+
+func (t *Trace) swfJob(row *rows, start time.Time) {
+	var v [len(swfColumns)]float64
+	for i, column := range swfColumns {
+		v[i] = parsed(row, column, swfNumber)
+	}
+	if v[swfID] < 0 {
+		row.refuse(swfColumns[swfID], errors.New("is not given"))
+	}
+	processors := v[swfRequested]
+	if processors <= 0 {
+		processors = v[swfAllocated]
+	}
+	if why := swfSkips(&v, processors); why != "" {
+		t.skip(row, why)
+		return
+	}
+	job := sched.Job{
+		ID: row.record[swfID], AllowedDelay: NoDelayGiven, Owner: swfName(row.record[swfUser], v[swfUser]),
+		Queue:     swfName(row.record[swfQueue], v[swfQueue]),
+		Submitted: start.Add(parsed(row, swfColumns[swfSubmit], seconds)),
+		Duration:  parsed(row, swfColumns[swfRunTime], positive(seconds)),
+	}
+	if v[swfTimeLimit] > 0 {
+		job.TimeLimit = parsed(row, swfColumns[swfTimeLimit], seconds)
+	}
+	if processors > maxCores {
+		row.refuse(swfColumns[swfRequested], fmt.Errorf("%v are more than %.0f processors", processors, maxCores))
+	}
+	job.Request.MilliCPU = int64(math.Ceil(processors)) * 1000
+	memory, column := v[swfWantedMemory], swfWantedMemory
+	if memory <= 0 {
+		memory, column = v[swfUsedMemory], swfUsedMemory
+	}
+	if memory *= 1024 * processors; memory > maxMemory {
+		row.refuse(swfColumns[column], fmt.Errorf("%v bytes are more than any machine has", memory))
+	}
+	job.Request.Memory = int64(math.Ceil(max(0, memory)))
+	t.Jobs = append(t.Jobs, job)
+}
+
+// swfSkips says why a line is no job; "" if it is one.
+func swfSkips(v *[len(swfColumns)]float64, processors float64) string {
+	switch {
+	case v[swfStatus] >= swfFirstPart && v[swfStatus] <= swfLastPart:
+		return swfPart
+	case v[swfSubmit] < 0:
+		return swfNoSubmit
+	case v[swfRunTime] <= 0:
+		return swfNoRun
+	case processors <= 0:
+		return swfNoCPU
+	}
+	return ""
+}
+
+// swfNumber parses a field. Less than 0 can only be the −1 of what is not known.
+func swfNumber(text string) (float64, error) {
+	v, err := number(text)
+	if err == nil && v < 0 && v != -1 {
+		err = fmt.Errorf("%q is negative: want -1 where it is not known", text)
+	}
+	return v, err
+}
+
+// swfName returns the number that stands for a user or queue in place of its name; "" where it is not known.
+func swfName(text string, v float64) string {
+	if v < 0 {
+		return ""
+	}
+	if v == math.Trunc(v) && v < 1<<53 {
+		return strconv.FormatInt(int64(v), 10) // 7 and 7.0 are the same user
+	}
+	return text
+}
