@@ -29,12 +29,13 @@ const maxMain = 60
 
 // A source is one parsed Go file of this module.
 type source struct {
-	path   string // from the root or from internal/, with slashes
-	folder string
-	test   bool
-	file   *ast.File
-	set    *token.FileSet
-	lines  int
+	path     string // from the root or from internal/, with slashes
+	folder   string
+	internal bool // below internal/
+	test     bool
+	file     *ast.File
+	set      *token.FileSet
+	lines    int
 }
 
 // isModule reports whether a folder is a module of its own, such as examples in what make test unpacks into out/.
@@ -71,9 +72,9 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		rel = strings.TrimPrefix(filepath.ToSlash(rel), "internal/")
+		rel, internal := strings.CutPrefix(filepath.ToSlash(rel), "internal/")
 		found = append(found, source{
-			path: rel, folder: path.Dir(rel), test: strings.HasSuffix(rel, "_test.go"),
+			path: rel, folder: path.Dir(rel), internal: internal, test: strings.HasSuffix(rel, "_test.go"),
 			file: file, set: set, lines: set.File(file.FileStart).LineCount(),
 		})
 		return nil
@@ -95,6 +96,15 @@ func TestImportsPointDown(t *testing.T) {
 			if wrong := checkImport(s.folder, to, s.test); wrong != "" {
 				t.Errorf("%s: %s", s.path, wrong)
 			}
+		}
+	}
+}
+
+// TestCodeIsInternal checks that no other module can import a package that has no promise of stability.
+func TestCodeIsInternal(t *testing.T) {
+	for _, s := range sources(t) {
+		if root, _, _ := strings.Cut(s.folder, "/"); s.internal == slices.Contains(public, root) {
+			t.Errorf("%s: code is below internal/, except that of %s", s.path, strings.Join(public, ", "))
 		}
 	}
 }

@@ -39,8 +39,11 @@ var (
 	data = []string{"scenarios", "examples", "charts", "dashboards", "deploy"}
 )
 
-// house is the architecture: its root folders and the direction of imports. A folder that is missing here may not hold
-// Go code.
+// public are the folders of the root that hold Go code. All others are below internal/.
+var public = []string{"api", "charts", "cmd", "deploy", "examples", "hack", "scenarios", "test"}
+
+// house is the architecture: the folders of the root and of internal/, and the direction of imports. A folder that is
+// missing here may not hold Go code.
 var house = map[string]folder{
 	"energy":  {own: ground},
 	"grid":    {own: ground},
