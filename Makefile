@@ -22,7 +22,7 @@ ldflags    = -X k8s.io/component-base/version.gitVersion=$(kubernetes) \
 
 # Packages that link k8s.io/kubernetes take minutes to build, and many more with the race detector: they are tested without.
 # The tests of layers and of documents and the test kit stand in test/ but link nothing.
-heavy := /(lab|test)(/|$$)|/cmd/kubenergy-(lab|scheduler)$$|/scheduler/(fallback|parking)$$
+heavy := /(lab|test)(/|$$)|/cmd/kubenergy-(lab|scheduler)$$|/scheduler/(app|fallback|parking)$$
 light_tests := /test/(docs|kit|layers)$$
 # Of what links Kubernetes, these packages take longest: they start first.
 longest := ./test/hold ./test/grafana ./test/upstream ./test/lifecycle ./test/central ./test/surface

@@ -8,10 +8,12 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // for --logging-format=json, as in stock
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
+
+	"github.com/kubenergy/kubenergy/internal/scheduler/app"
 )
 
 func main() {
-	cmd, wait := command()
+	cmd, wait := app.Command()
 	code := cli.Run(cmd)
 	wait()
 	os.Exit(code)

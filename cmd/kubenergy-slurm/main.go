@@ -15,17 +15,19 @@ import (
 	_ "golang.org/x/crypto/x509roots/fallback" // an image from scratch has no certificate authorities
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kubenergy/kubenergy/internal/slurm/app"
 )
 
 func main() {
-	var f flags
-	err, code := f.parse(os.Args[1:], os.Stderr), 2
+	var f app.Flags
+	err, code := f.Parse(os.Args[1:], os.Stderr), 2
 	if err == nil {
 		ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		log := f.controller.Logger(os.Stderr)
+		log := f.Controller.Logger(os.Stderr)
 		ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
 		klog.SetLogger(logr.FromSlogHandler(log.Handler()))
-		err, code = run(ctx, &f, log), 1
+		err, code = app.Run(ctx, &f, log), 1
 		stop()
 	}
 	if err != nil && !errors.Is(err, flag.ErrHelp) {

@@ -88,8 +88,9 @@ var house = map[string]folder{
 
 	"cli":  {own: slices.Concat(wings, data), outside: clients},
 	"lab":  {own: slices.Concat(wings, data), outside: everything},
-	"cmd":  {own: slices.Concat(wings, data, []string{"cli", "lab"}), outside: heavyInMain},
-	"test": {own: slices.Concat(wings, data, []string{"cli", "lab"}), outside: everything},
+	"app":  {own: slices.Concat(wings, data), outside: clients},
+	"cmd":  {own: slices.Concat(wings, data, []string{"app", "cli", "lab"}), outside: heavyInMain},
+	"test": {own: slices.Concat(wings, data, []string{"app", "cli", "lab"}), outside: everything},
 
 	// Programs that build what is released. That of the hardware tables scores them as the catalogue reads them.
 	"hack": {own: []string{"energy", "grid", "hardware"}, outside: anything},
@@ -104,7 +105,7 @@ var house = map[string]folder{
 
 // mayLinkKubernetes are the mains that link k8s.io/kubernetes, and what wraps the scheduler's own queue and profiles.
 var mayLinkKubernetes = []string{
-	"cmd/kubenergy-scheduler", "cmd/kubenergy-lab", "scheduler/fallback", "scheduler/parking",
+	"cmd/kubenergy-scheduler", "cmd/kubenergy-lab", "scheduler/app", "scheduler/fallback", "scheduler/parking",
 }
 
 // checkImport returns what is wrong with package from importing package to, or "". Packages of this module are named
@@ -112,7 +113,7 @@ var mayLinkKubernetes = []string{
 // module that does not import them, and for any library; they obey the rules about Kubernetes, which keep their
 // builds short.
 func checkImport(from, to string, test bool) string {
-	root, _, _ := strings.Cut(from, "/")
+	root := partOf(from)
 	f, known := house[root]
 	if !known {
 		return fmt.Sprintf("%s: the root folder %s is not part of the house: put the code where it belongs, or add "+
@@ -140,10 +141,19 @@ func checkImport(from, to string, test bool) string {
 	return checkOutside(from, to, reach)
 }
 
+// partOf returns the entry of house that a folder belongs to. What a main is made of is in a folder app of its own part,
+// and may import all parts, as the main might.
+func partOf(folder string) string {
+	if path.Base(folder) == "app" {
+		return "app"
+	}
+	root, _, _ := strings.Cut(folder, "/")
+	return root
+}
+
 // checkOwn holds the direction of imports inside the module.
 func checkOwn(from, to string, f folder) string {
-	fromRoot, _, _ := strings.Cut(from, "/")
-	toRoot, _, _ := strings.Cut(to, "/")
+	fromRoot, toRoot := partOf(from), partOf(to)
 	switch {
 	case fromRoot == "scheduler" && toRoot == "scheduler":
 		return checkScheduler(from, to)

@@ -32,7 +32,7 @@ type allowance struct {
 var sleeps = map[string]allowance{
 	// On the clock of a bubble.
 	"agent/exposition/handler_test.go":         {2, "advances the clock of a bubble"},
-	"cmd/kubenergy-scheduler/election_test.go": {2, latency},
+	"scheduler/app/election_test.go": {2, latency},
 	"controller/release/bindings_test.go":      {1, latency},
 	"controller/zone/callbudget_test.go":       {1, latency},
 	"karmada/move_test.go":                     {1, "advances the clock of a bubble"},

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"cmp"
@@ -15,9 +15,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
-// flags are those of kubenergy-controller that have a meaning without Kubernetes, and those that are about Slurm.
-type flags struct {
-	controller     controller.Options
+// Flags are those of kubenergy-controller that have a meaning without Kubernetes, and those that are about Slurm.
+type Flags struct {
+	Controller     controller.Options
 	client         slurm.ClientOptions
 	folder, listen string
 	conf           string
@@ -33,7 +33,8 @@ var ofClusters = []string{
 	"namespace", "agent-namespace", "leader-elect", "agentless", "api-ca-file",
 }
 
-func (f *flags) parse(args []string, out io.Writer) error {
+// Parse reads arguments and checks them. Usage and errors of flags are written to out.
+func (f *Flags) Parse(args []string, out io.Writer) error {
 	all := flag.NewFlagSet("kubenergy-controller", flag.ContinueOnError)
 	o := controller.NewOptions(all)
 	set := flag.NewFlagSet("kubenergy-slurm", flag.ContinueOnError)
@@ -80,9 +81,9 @@ func (f *flags) parse(args []string, out io.Writer) error {
 	case f.every < time.Second:
 		return fmt.Errorf("--slurm-interval is %v: want a second or more", f.every)
 	}
-	f.controller = *o
-	f.controller.State = cmp.Or(o.State, "/var/lib/kubenergy")
-	f.controller.Worlds = true
-	f.controller.Namespace, f.controller.LeaderElect, f.controller.Agentless = v1alpha1.SystemNamespace, false, false
-	return f.controller.Validate()
+	f.Controller = *o
+	f.Controller.State = cmp.Or(o.State, "/var/lib/kubenergy")
+	f.Controller.Worlds = true
+	f.Controller.Namespace, f.Controller.LeaderElect, f.Controller.Agentless = v1alpha1.SystemNamespace, false, false
+	return f.Controller.Validate()
 }

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"cmp"
@@ -51,8 +51,8 @@ import (
 // driver of Slurm with its recorder.
 type parts struct{ below, above []func(context.Context) error }
 
-// run runs all parts until ctx or one of them ends.
-func run(ctx context.Context, f *flags, log *slog.Logger) error {
+// Run runs all parts until ctx or one of them ends.
+func Run(ctx context.Context, f *Flags, log *slog.Logger) error {
 	all, err := newParts(f, log)
 	if err != nil {
 		return err
@@ -77,8 +77,8 @@ func run(ctx context.Context, f *flags, log *slog.Logger) error {
 	return errors.Join(err, below.Wait())
 }
 
-func newParts(f *flags, log *slog.Logger) (*parts, error) {
-	state := f.controller.State
+func newParts(f *Flags, log *slog.Logger) (*parts, error) {
+	state := f.Controller.State
 	token, err := ownToken(filepath.Join(state, "token"))
 	reader, errReader := ownToken(filepath.Join(state, "reader-token"))
 	if err = errors.Join(err, errReader); err != nil {
@@ -108,7 +108,7 @@ func newParts(f *flags, log *slog.Logger) (*parts, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	beats := new(daemon.Heartbeats)
-	options := f.controller
+	options := f.Controller
 	options.Group, options.Beats = driver.Account, beats
 	objectsServer := newObjectsServer(store, log)
 	return &parts{below: []func(context.Context) error{
@@ -147,12 +147,12 @@ func holdLease(store *standalone.Server) error {
 	return store.Put(kind, lease)
 }
 
-func (f *flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.Logger,
+func (f *Flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.Logger,
 ) (*slurm.Driver, *record.Recorder, *kube.Objects, error) {
 	objects, errObjects := kube.NewObjects(api, log)
 	client, errClient := slurm.NewClient(f.client)
 	recorder, errRecorder := record.New(central.Options{
-		URL: f.apiURL().String(), TokenFile: filepath.Join(f.controller.State, "token"), CAFile: f.apiCert(),
+		URL: f.apiURL().String(), TokenFile: filepath.Join(f.Controller.State, "token"), CAFile: f.apiCert(),
 	}, log)
 	if err := errors.Join(errObjects, errClient, errRecorder); err != nil {
 		return nil, nil, nil, err
@@ -176,7 +176,7 @@ func (f *flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.
 		f.power.Record = power.RecordTo(file, log)
 	}
 	driver := slurm.New(slurm.Options{
-		Client: client, State: filepath.Join(f.controller.State, "slurm.json"), Every: f.every, Conf: f.conf,
+		Client: client, State: filepath.Join(f.Controller.State, "slurm.json"), Every: f.every, Conf: f.conf,
 		Power: f.power,
 		Rules: func() (*policy.Rules, bool) {
 			view := objects.View()
@@ -189,9 +189,9 @@ func (f *flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.
 }
 
 // newWorlds returns what places the jobs of POST /ingest; nil: it is off.
-func (f *flags) newWorlds(store *standalone.Server, objects *kube.Objects, recorder *record.Recorder,
+func (f *Flags) newWorlds(store *standalone.Server, objects *kube.Objects, recorder *record.Recorder,
 ) (func(context.Context, []slurm.Node, []slurm.Job) error, error) {
-	if len(f.controller.Ingest) == 0 {
+	if len(f.Controller.Ingest) == 0 {
 		return nil, nil
 	}
 	w := &worlds{
@@ -278,22 +278,22 @@ func listen(address string) (l net.Listener, authority []byte, err error) {
 }
 
 // apiURL is where the controller of this process answers.
-func (f *flags) apiURL() *url.URL {
-	_, port, _ := net.SplitHostPort(f.controller.API) // Validate has looked
+func (f *Flags) apiURL() *url.URL {
+	_, port, _ := net.SplitHostPort(f.Controller.API) // Validate has looked
 	name := "localhost"
-	pair, err := tls.LoadX509KeyPair(f.controller.APICert, f.controller.APIKey) // of the site; ours has that name
+	pair, err := tls.LoadX509KeyPair(f.Controller.APICert, f.Controller.APIKey) // of the site; ours has that name
 	if err == nil && pair.Leaf.VerifyHostname(name) != nil && len(pair.Leaf.DNSNames) > 0 {
 		name = pair.Leaf.DNSNames[0]
 	}
 	return &url.URL{Scheme: "https", Host: net.JoinHostPort(name, port)}
 }
 
-func (f *flags) apiCert() string {
-	return cmp.Or(f.controller.APICert, filepath.Join(f.controller.State, "api.crt"))
+func (f *Flags) apiCert() string {
+	return cmp.Or(f.Controller.APICert, filepath.Join(f.Controller.State, "api.crt"))
 }
 
 // ownAPI passes on what is asked of the controller through the objects' address.
-func (f *flags) ownAPI() http.Handler {
+func (f *Flags) ownAPI() http.Handler {
 	proxy := httputil.NewSingleHostReverseProxy(f.apiURL())
 	proxy.Transport = &http.Transport{
 		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {

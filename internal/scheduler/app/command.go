@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -26,10 +26,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
-// command returns kube-scheduler as a command with our plugins and flags, and what waits for the goroutines that it
+// Command returns kube-scheduler as a command with our plugins and flags, and what waits for the goroutines that it
 // has started. kube-scheduler's own command leaves no room between building a scheduler and running it, where held
 // pods get their place.
-func command() (cmd *cobra.Command, wait func()) {
+func Command() (cmd *cobra.Command, wait func()) {
 	ours := &shared{
 		options: defaultOptions(), log: slog.New(logr.ToSlogHandler(klog.Background().WithName("kubenergy"))),
 	}

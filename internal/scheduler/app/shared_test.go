@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"bytes"
@@ -33,7 +33,7 @@ func TestSharedStops(t *testing.T) {
 }
 
 func TestBadOptionsKeepTheSchedulerFromStarting(t *testing.T) {
-	cmd, _ := command()
+	cmd, _ := Command()
 	cmd.SetOut(io.Discard)
 	cmd.SetErr(io.Discard)
 	cmd.SetArgs([]string{
@@ -52,7 +52,7 @@ func TestBadOptionsKeepTheSchedulerFromStarting(t *testing.T) {
 }
 
 func TestHelpListsOurFlags(t *testing.T) {
-	cmd, _ := command()
+	cmd, _ := Command()
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetArgs([]string{"--help"})
@@ -72,7 +72,7 @@ func TestEmptyArgumentsAreNone(t *testing.T) {
 		args  []string
 		wrong bool
 	}{{nil, false}, {[]string{""}, false}, {[]string{"", "energy"}, true}, {[]string{"energy"}, true}} {
-		cmd, _ := command()
+		cmd, _ := Command()
 		if err := cmd.ValidateArgs(c.args); (err != nil) != c.wrong {
 			t.Errorf("%q: error %v", c.args, err)
 		}

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"bytes"
@@ -151,8 +151,8 @@ func TestWithoutKubernetes(t *testing.T) {
 	defer server.Close()
 
 	objects, ledgerAddress := kit.Address(t), kit.Address(t)
-	var f flags
-	if err := f.parse([]string{
+	var f Flags
+	if err := f.Parse([]string{
 		"--slurm-url=unix:" + socket, "--slurm-interval=1s", "--slurm-conf=", "--config-dir=" + folder,
 		"--data-dir=" + folder, "--state-dir=" + state, "--api-bind-address=" + ledgerAddress,
 		"--objects-bind-address=" + objects, "--host-tokens-file=" + filepath.Join(folder, "hosts"), "--metrics-bind-address=0", "--health-probe-bind-address=0",
@@ -162,7 +162,7 @@ func TestWithoutKubernetes(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	metrics.Registry = prometheus.NewRegistry() // of this run alone
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, &f, f.controller.Logger(t.Output())) }()
+	go func() { ended <- Run(ctx, &f, f.Controller.Logger(t.Output())) }()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -223,17 +223,17 @@ func TestWithoutKubernetes(t *testing.T) {
 
 // The example of the environment file holds options that exist.
 func TestUnit(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "systemd", "kubenergy-slurm.default"))
+	text, err := os.ReadFile(filepath.Join("../..", "..", "deploy", "systemd", "kubenergy-slurm.default"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, args, ok := strings.Cut(string(text), `KUBENERGY_SLURM_ARGS="`)
 	args, _, closed := strings.Cut(args, `"`)
-	var f flags
-	if err := f.parse(strings.Fields(args), io.Discard); !ok || !closed || err != nil {
+	var f Flags
+	if err := f.Parse(strings.Fields(args), io.Discard); !ok || !closed || err != nil {
 		t.Errorf("%s: %v", args, err)
 	}
-	unit, err := os.ReadFile(filepath.Join("..", "..", "deploy", "systemd", "kubenergy-slurm.service"))
+	unit, err := os.ReadFile(filepath.Join("../..", "..", "deploy", "systemd", "kubenergy-slurm.service"))
 	if err != nil || !strings.Contains(string(unit), "--state-dir=/var/lib/kubenergy-slurm ") {
 		t.Errorf("the unit names no state folder of its own: %v", err)
 	}
@@ -246,8 +246,8 @@ func TestFlags(t *testing.T) {
 		"unexpected argument":    {"--slurm-url=unix:/s", "x"},
 		"not defined: -leader-e": {"--slurm-url=unix:/s", "--leader-elect"},
 	} {
-		var f flags
-		if err := f.parse(args, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+		var f Flags
+		if err := f.Parse(args, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", args, err, want)
 		}
 	}
@@ -261,7 +261,7 @@ func TestSitesCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := t.TempDir()
-		f := flags{controller: controller.Options{
+		f := Flags{Controller: controller.Options{
 			API: ":9443", APICert: kit.Write(t, filepath.Join(dir, "crt"), string(cert)),
 			APIKey: kit.Write(t, filepath.Join(dir, "key"), string(key)),
 		}}
@@ -284,9 +284,9 @@ func TestTornState(t *testing.T) {
 	server := httptest.NewServer(&queue{submit: time.Now()})
 	defer server.Close()
 	kit.Write(t, filepath.Join(folder, "token"), "x")
-	var f flags
+	var f Flags
 	api := kit.Address(t)
-	if err := f.parse([]string{
+	if err := f.Parse([]string{
 		"--slurm-url=" + server.URL, "--slurm-token-file=" + filepath.Join(folder, "token"), "--slurm-conf=",
 		"--config-dir=" + folder, "--state-dir=" + state, "--api-bind-address=" + api,
 		"--objects-bind-address=" + kit.Address(t), "--metrics-bind-address=0", "--health-probe-bind-address=0",
@@ -297,7 +297,7 @@ func TestTornState(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	metrics.Registry = prometheus.NewRegistry() // of this run alone
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, &f, f.controller.Logger(t.Output())) }()
+	go func() { ended <- Run(ctx, &f, f.Controller.Logger(t.Output())) }()
 	request := func(method, path, body string) (status int, answer string) {
 		token, err := os.ReadFile(filepath.Join(state, "token"))
 		if err != nil {
