@@ -103,7 +103,7 @@ else
 	@$(shuffled) $(RACE) -timeout $(TIMEOUT) -run 'OnAnyNumberOfProcessors' ./internal/forecast
 	@echo "== tests that it would slow down: the core, the simulator, what the ledger holds, what comparisons say, long releases"
 	@$(light_packages); $(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) $$(grep -E '$(core)' <<<"$$light") ./internal/ledger/sqlite ./internal/ledger/sqlstore
-	@$(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) -run '^TestCompare|$(alone)' ./internal/cli ./internal/scheduler/hold ./internal/controller/power ./internal/controller ./internal/slurm
+	@$(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) -run '^TestCompare|$(alone)' ./internal/cli ./internal/scheduler/hold ./internal/power ./internal/controller ./internal/slurm
 endif
 
 # Vetting compiles what the tests need, in parallel. Control planes mostly wait, so several stand side by side; what

@@ -17,9 +17,9 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client/config" // with the flag --kubeconfig
 
-	"github.com/kubenergy/kubenergy/internal/controller/power"
 	"github.com/kubenergy/kubenergy/internal/controller/signal"
 	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/power"
 )
 
 func main() {

@@ -17,9 +17,9 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
-	"github.com/kubenergy/kubenergy/internal/controller/power"
 	"github.com/kubenergy/kubenergy/internal/controller/signal"
 	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/power"
 )
 
 const stopPause = 5 * time.Second

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/controller/power"
+	"github.com/kubenergy/kubenergy/internal/power"
 )
 
 // sleeper is a node whose machine sleeps.

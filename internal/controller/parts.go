@@ -25,7 +25,6 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/estimate"
 	"github.com/kubenergy/kubenergy/internal/controller/intake"
 	"github.com/kubenergy/kubenergy/internal/controller/meter"
-	"github.com/kubenergy/kubenergy/internal/controller/power"
 	"github.com/kubenergy/kubenergy/internal/controller/release"
 	"github.com/kubenergy/kubenergy/internal/controller/signal"
 	"github.com/kubenergy/kubenergy/internal/controller/status"
@@ -207,7 +206,7 @@ func (p *process) addRunners() error {
 	}
 	err = errors.Join(p.registry.Register(panics.Collector(p.log, &estimate.NodePower{
 		Client: p.manager.GetClient(), View: p.objects.View, Held: p.held, Leads: p.leads, Log: p.log,
-	})), p.registry.Register(panics.Collector(p.log, &power.Machines{Nodes: p.listNodes, Leads: p.leads})))
+	})), p.registry.Register(panics.Collector(p.log, &status.Machines{Nodes: p.listNodes, Leads: p.leads})))
 	for _, run := range []everywhere{
 		func(ctx context.Context) error { return p.objects.Run(p.beats.Loop(ctx, "objects")) },
 		p.kept("overdue", overdue.Run), p.kept("overdue", overdue.Warn),

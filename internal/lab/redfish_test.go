@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/kubenergy/kubenergy/internal/controller/power"
+	"github.com/kubenergy/kubenergy/internal/power"
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 

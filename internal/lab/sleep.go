@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kubenergy/kubenergy/internal/controller/power"
+	"github.com/kubenergy/kubenergy/internal/power"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/controller/power"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/power"
 )
 
 // What sends machines to sleep turns one off that is empty, and boots it for a pod that waits, the second time too,

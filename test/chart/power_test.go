@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/controller/power"
+	"github.com/kubenergy/kubenergy/internal/power"
 	"github.com/kubenergy/kubenergy/internal/hardware"
 )
 

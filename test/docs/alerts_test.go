@@ -90,7 +90,7 @@ func TestEvents(t *testing.T) {
 					spec := group.Specs[i].(*ast.ValueSpec)
 					name := spec.Names[0].Name
 					if len(spec.Values) == 1 && (eventNames.MatchString(name) ||
-						(strings.HasSuffix(folder, "internal/scheduler/hold") || strings.HasSuffix(folder, "internal/controller/power")) &&
+						(strings.HasSuffix(folder, "internal/scheduler/hold") || strings.HasSuffix(folder, "internal/power")) &&
 							reasonNames.MatchString(name)) {
 						if reason, ok := c.Text(folder, spec.Values[0]); ok {
 							want = append(want, reason)

@@ -34,7 +34,8 @@ var (
 	upper  = slices.Concat(middle, []string{"sim", "ledger"})
 	known  = []string{"api", "hardware", "policy", "kube"} // what the wings in a cluster share
 	wings  = slices.Concat(upper, known, []string{
-		"report", "study", "central", "daemon", "dashboard", "scheduler", "karmada", "slurm", "agent", "controller", "benchmark",
+		"report", "study", "central", "daemon", "dashboard", "scheduler", "karmada", "slurm", "agent", "controller", "power",
+		"benchmark",
 	})
 	data = []string{"scenarios", "examples", "charts", "dashboards", "deploy"}
 )
@@ -79,6 +80,11 @@ var house = map[string]folder{
 	"scheduler":  {own: slices.Concat(middle, known, []string{"ledger", "central", "daemon"}), outside: clients},
 	"karmada":    {own: slices.Concat(middle, known, []string{"ledger", "central", "daemon"}), outside: clients},
 	"controller": {own: slices.Concat(middle, known, []string{"ledger", "central", "daemon"}), outside: clients},
+	// Machines are switched by the same management controllers that tell the controller their energy.
+	"power": {
+		own:     slices.Concat(middle, known, []string{"ledger", "central", "daemon", "controller"}),
+		outside: clients,
+	},
 	// Slurm's jobs obey the policies that Kubernetes' obey; it has no other part of Kubernetes.
 	"slurm": {
 		own:     slices.Concat(middle, []string{"api", "hardware", "policy", "ledger", "central", "daemon"}),

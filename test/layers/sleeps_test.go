@@ -31,16 +31,16 @@ type allowance struct {
 
 var sleeps = map[string]allowance{
 	// On the clock of a bubble.
-	"agent/exposition/handler_test.go":         {2, "advances the clock of a bubble"},
-	"scheduler/app/election_test.go": {2, latency},
-	"controller/release/bindings_test.go":      {1, latency},
-	"controller/zone/callbudget_test.go":       {1, latency},
-	"karmada/move_test.go":                     {1, "advances the clock of a bubble"},
-	"ledger/ledger_test.go":                    {1, latency},
-	"scheduler/batch/planner_test.go":          {2, latency},
-	"scheduler/hold/budgets_test.go":           {1, "sets the pace of a fake, on the clock of a bubble"},
-	"scheduler/hold/together_test.go":          {1, latency},
-	"scheduler/record/recorder_test.go":        {1, latency},
+	"agent/exposition/handler_test.go":    {2, "advances the clock of a bubble"},
+	"scheduler/app/election_test.go":      {2, latency},
+	"controller/release/bindings_test.go": {1, latency},
+	"controller/zone/callbudget_test.go":  {1, latency},
+	"karmada/move_test.go":                {1, "advances the clock of a bubble"},
+	"ledger/ledger_test.go":               {1, latency},
+	"scheduler/batch/planner_test.go":     {2, latency},
+	"scheduler/hold/budgets_test.go":      {1, "sets the pace of a fake, on the clock of a bubble"},
+	"scheduler/hold/together_test.go":     {1, latency},
+	"scheduler/record/recorder_test.go":   {1, latency},
 
 	// With real processes, devices, files or networks.
 	"agent/cost_test.go":                   {2, interval},

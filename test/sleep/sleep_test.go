@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubenergy/kubenergy/internal/controller/power"
+	"github.com/kubenergy/kubenergy/internal/power"
 	"github.com/kubenergy/kubenergy/internal/lab"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"

@@ -130,8 +130,8 @@ func (e *Entry) read(from map[string]any, taken map[string]bool) []error {
 	if err != nil {
 		return []error{err}
 	}
-	e.fill()
-	errs := e.check()
+	e.Fill()
+	errs := e.Check()
 	if taken["name "+e.Name] {
 		errs = append(errs, errors.New("the name appears twice: give the second one another"))
 	}
@@ -152,7 +152,7 @@ func (e *Entry) read(from map[string]any, taken map[string]bool) []error {
 	return errs
 }
 
-func (e *Entry) fill() {
+func (e *Entry) Fill() {
 	e.Name = cmp.Or(e.Name, e.Node)
 	e.Interval = cmp.Or(e.Interval, &metav1.Duration{Duration: defaultInterval})
 	e.Factor = cmp.Or(e.Factor, new(1.0))
@@ -166,7 +166,7 @@ func (e *Entry) fill() {
 	e.URL = strings.TrimRight(e.URL, "/")
 }
 
-func (e *Entry) check() (errs []error) {
+func (e *Entry) Check() (errs []error) {
 	bad := func(wrong bool, format string, args ...any) {
 		if wrong {
 			errs = append(errs, fmt.Errorf(format, args...))

@@ -220,7 +220,7 @@ func TestRedfishSensors(t *testing.T) {
 // checkSensors picks the sensor of the whole from a collection, or those of both power supplies.
 func checkSensors(t *testing.T, text []byte) {
 	t.Helper()
-	var all redfishCollection
+	var all Collection
 	if err := decode(text, &all); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestLinksStayOnTheServer(t *testing.T) {
 	for _, place := range []string{
 		"/redfish/v1/Chassis", "/redfish/v1/Chassis/1U/", "/redfish/v1/Chassis/System.Embedded.1",
 	} {
-		if !sameServer(place) {
+		if !SameServer(place) {
 			t.Errorf("%q is refused", place)
 		}
 	}
@@ -282,7 +282,7 @@ func TestLinksStayOnTheServer(t *testing.T) {
 		"/redfish/v1?x=1", "/redfish/v1#x", "/redfish/v1/\n", "/redfish/" + strings.Repeat("x", maxPath),
 		"/redfish/%zz", "/redfish/v1/../../x",
 	} {
-		if sameServer(place) {
+		if SameServer(place) {
 			t.Errorf("%q is followed", place)
 		}
 	}
@@ -378,12 +378,12 @@ func FuzzRedfish(f *testing.F) {
 			s, err := target{path: "/redfish/v1", control: control}.decode(body)
 			usable(t, []sample{s}, err)
 		}
-		var all redfishCollection
+		var all Collection
 		var chassis redfishChassis
 		_ = decode(body, &chassis)
 		if decode(body, &all) == nil {
 			for _, place := range all.named() {
-				if !sameServer(place) {
+				if !SameServer(place) {
 					t.Errorf("%q is followed", place)
 				}
 			}

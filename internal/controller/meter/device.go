@@ -34,8 +34,8 @@ const (
 	serverLimit = 20 * time.Second // management controllers take their time
 )
 
-// device is one server, and how it is asked. It is for one goroutine.
-type device struct {
+// Device is one server, and how it is asked. It is for one goroutine.
+type Device struct {
 	dial.Client
 
 	base     *url.URL
@@ -48,13 +48,13 @@ type device struct {
 	location string     // of a session, to end it
 }
 
-func newDevice(e *Entry, d *Deps) (*device, error) {
+func NewDevice(e *Entry, d *Deps) (*Device, error) {
 	base, err := url.Parse(e.URL)
 	if err != nil {
 		return nil, errors.New("url cannot be read")
 	}
 	kind := kinds[e.Kind]
-	v := &device{base: base, user: e.Username, key: e.PasswordKey, keys: d.Keys}
+	v := &Device{base: base, user: e.Username, key: e.PasswordKey, keys: d.Keys}
 	switch {
 	case e.PasswordKey == "":
 	case e.Auth == AuthSession:
@@ -90,13 +90,13 @@ func Roots(caFile string) (*x509.CertPool, error) {
 }
 
 // get asks for a path and returns the body of a good answer.
-func (d *device) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
-	return d.ask(ctx, http.MethodGet, path, query, nil)
+func (d *Device) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	return d.Ask(ctx, http.MethodGet, path, query, nil)
 }
 
 // ask makes a request and returns the body of a good answer. It asks once more where the server has another nonce, or
 // wants another session.
-func (d *device) ask(ctx context.Context, method, path string, query url.Values, payload []byte) ([]byte, error) {
+func (d *Device) Ask(ctx context.Context, method, path string, query url.Values, payload []byte) ([]byte, error) {
 	proof, token := d.proof, d.token
 	body, resp, err := d.send(ctx, method, path, query, payload)
 	if resp == nil || resp.StatusCode != http.StatusUnauthorized {
@@ -128,7 +128,7 @@ func (d *device) ask(ctx context.Context, method, path string, query url.Values,
 }
 
 // send makes one request. Its response is nil where there was no answer; its body is closed.
-func (d *device) send(ctx context.Context, method, path string, query url.Values,
+func (d *Device) send(ctx context.Context, method, path string, query url.Values,
 	payload []byte,
 ) ([]byte, *http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, d.base.Scheme+"://"+d.base.Host+path, bytes.NewReader(payload))
@@ -149,7 +149,7 @@ func (d *device) send(ctx context.Context, method, path string, query url.Values
 
 // authorize completes a request with its query and with who asks. The password is read each time, so that a new one
 // counts at once, and so that no answer can show it.
-func (d *device) authorize(ctx context.Context, req *http.Request, query url.Values) error {
+func (d *Device) authorize(ctx context.Context, req *http.Request, query url.Values) error {
 	var password string
 	if d.manner != anonymous {
 		var err error
@@ -190,7 +190,7 @@ func (d *device) authorize(ctx context.Context, req *http.Request, query url.Val
 const sessions = "/redfish/v1/SessionService/Sessions"
 
 // login begins a session.
-func (d *device) login(ctx context.Context, password string) error {
+func (d *Device) login(ctx context.Context, password string) error {
 	payload, err := json.Marshal(map[string]string{"UserName": d.user, "Password": password})
 	if err != nil {
 		return dial.Refuse(dial.ReasonAuth, "key %q cannot be sent", d.key)
@@ -204,14 +204,14 @@ func (d *device) login(ctx context.Context, password string) error {
 	}
 	d.Secrets.Hide(d.token)
 	d.location = ""
-	if location, err := resp.Location(); err == nil && location.Host == d.base.Host && sameServer(location.Path) {
+	if location, err := resp.Location(); err == nil && location.Host == d.base.Host && SameServer(location.Path) {
 		d.location = location.Path
 	}
 	return nil
 }
 
 // logout ends a session: servers have few.
-func (d *device) logout(ctx context.Context) {
+func (d *Device) Logout(ctx context.Context) {
 	if d.token == "" || d.location == "" {
 		return
 	}

@@ -342,7 +342,7 @@ func TestForgedRequests(t *testing.T) {
 			for kind := range kinds {
 				// Some do not even pass as a configuration; here they have.
 				e := Entry{Name: "w", Node: "w", Kind: kind, URL: p.URL}
-				e.fill()
+				e.Fill()
 				e.URL = p.URL
 				poller, err := New(Config{Meters: []Entry{e}}, Deps{Resolver: names.Resolver()})
 				if err != nil {

@@ -85,25 +85,25 @@ type source interface {
 var kinds = map[string]struct {
 	manner manner
 	limit  time.Duration
-	source func(d *device, channels []string) source
+	source func(d *Device, channels []string) source
 }{
-	KindShelly1: {basic, simpleLimit, func(d *device, channels []string) source {
+	KindShelly1: {basic, simpleLimit, func(d *Device, channels []string) source {
 		return &page{d, "/status", (&shelly1{channels: channels}).decode}
 	}},
-	KindShelly2: {digest, simpleLimit, func(d *device, channels []string) source {
+	KindShelly2: {digest, simpleLimit, func(d *Device, channels []string) source {
 		return &page{d, "/rpc/Shelly.GetStatus", (&shelly2{channels: channels}).decode}
 	}},
-	KindTasmota: {inQuery, simpleLimit, func(d *device, channels []string) source {
+	KindTasmota: {inQuery, simpleLimit, func(d *Device, channels []string) source {
 		return &tasmota{device: d, channels: channels}
 	}},
-	KindRedfish: {basic, serverLimit, func(d *device, channels []string) source {
-		return &redfish{device: d, channels: channels}
+	KindRedfish: {basic, serverLimit, func(d *Device, channels []string) source {
+		return &Redfish{Device: d, channels: channels}
 	}},
 }
 
 // page is a source that says all at one path.
 type page struct {
-	device *device
+	device *Device
 	path   string
 	decode func([]byte) ([]sample, error)
 }
@@ -119,7 +119,7 @@ func (p *page) read(ctx context.Context) ([]sample, error) {
 // meter is one device.
 type meter struct {
 	entry    Entry
-	device   *device
+	device   *Device
 	source   source
 	channels map[string]*channel
 	failures int
@@ -172,7 +172,7 @@ func New(c Config, d Deps) (*Poller, error) {
 }
 
 func newMeter(e *Entry, d *Deps) (*meter, error) {
-	v, err := newDevice(e, d)
+	v, err := NewDevice(e, d)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (p *Poller) follow(ctx context.Context, m *meter) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), simpleLimit)
 		defer cancel()
-		m.device.logout(ctx)
+		m.device.Logout(ctx)
 	}()
 	wait := rand.N(m.entry.Interval.Duration)
 	for {

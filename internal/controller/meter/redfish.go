@@ -24,13 +24,13 @@ const (
 	maxSupplies = 8
 )
 
-// redfish is the management controller of a server. It follows the collection to the chassis, and there to what tells
+// Redfish is the management controller of a server. It follows the collection to the chassis, and there to what tells
 // its energy: EnvironmentMetrics, which may have a counter; else the first PowerControl of Power; else the sensors of
 // the whole, or of all power supplies at their input. What was found is remembered until it is gone.
 //
 // A channel is a chassis, as 1U; with #1 behind it another PowerControl than the first; or the path of a sensor.
-type redfish struct {
-	device   *device
+type Redfish struct {
+	Device   *Device
 	channels []string
 	targets  []target
 }
@@ -48,7 +48,7 @@ type link struct {
 	ID string `json:"@odata.id"`
 }
 
-type redfishCollection struct {
+type Collection struct {
 	Members []link `json:"Members"`
 }
 
@@ -70,7 +70,7 @@ type redfishValue struct {
 	ReadingType string       `json:"ReadingType"`
 }
 
-func (r *redfish) read(ctx context.Context) ([]sample, error) {
+func (r *Redfish) read(ctx context.Context) ([]sample, error) {
 	if r.targets == nil {
 		var err error
 		if r.targets, err = r.discover(ctx); err != nil {
@@ -80,7 +80,7 @@ func (r *redfish) read(ctx context.Context) ([]sample, error) {
 	samples := make([]sample, 0, len(r.targets))
 	for _, t := range r.targets {
 		var s sample
-		body, err := r.device.get(ctx, t.path, nil)
+		body, err := r.Device.get(ctx, t.path, nil)
 		if err == nil {
 			s, err = t.decode(body)
 		}
@@ -146,11 +146,11 @@ func redfishSample(power, kWh *json.Number) (s sample, err error) {
 }
 
 // discover finds what tells the energy of each channel.
-func (r *redfish) discover(ctx context.Context) ([]target, error) {
+func (r *Redfish) discover(ctx context.Context) ([]target, error) {
 	var targets []target
 	var wanted []string
 	for _, channel := range r.channels {
-		if sameServer(channel) {
+		if SameServer(channel) {
 			targets = append(targets, target{channel: channel, path: channel, control: noControl})
 			continue
 		}
@@ -159,8 +159,8 @@ func (r *redfish) discover(ctx context.Context) ([]target, error) {
 	if len(wanted) == 0 && len(targets) > 0 {
 		return targets, nil
 	}
-	var all redfishCollection
-	if err := r.resource(ctx, allChassis, &all); err != nil {
+	var all Collection
+	if err := r.Resource(ctx, allChassis, &all); err != nil {
 		return nil, err
 	}
 	found := all.named()
@@ -191,10 +191,10 @@ func (r *redfish) discover(ctx context.Context) ([]target, error) {
 }
 
 // named returns the members of a collection that lie on the same server, by the last part of their paths.
-func (c *redfishCollection) named() map[string]string {
+func (c *Collection) named() map[string]string {
 	found := map[string]string{}
 	for i, m := range c.Members {
-		if i < maxMembers && sameServer(m.ID) {
+		if i < maxMembers && SameServer(m.ID) {
 			found[path.Base(m.ID)] = m.ID
 		}
 	}
@@ -202,9 +202,9 @@ func (c *redfishCollection) named() map[string]string {
 }
 
 // chassis finds what tells the energy of one chassis, the best first.
-func (r *redfish) chassis(ctx context.Context, channel, place string, control int, chosen bool) ([]target, error) {
+func (r *Redfish) chassis(ctx context.Context, channel, place string, control int, chosen bool) ([]target, error) {
 	var c redfishChassis
-	if err := r.resource(ctx, place, &c); err != nil {
+	if err := r.Resource(ctx, place, &c); err != nil {
 		return nil, err
 	}
 	candidates := [...]target{
@@ -212,10 +212,10 @@ func (r *redfish) chassis(ctx context.Context, channel, place string, control in
 		{channel: channel, path: c.Power.ID, control: control},
 	}
 	for _, t := range candidates {
-		if !sameServer(t.path) || chosen && t.control == noControl {
+		if !SameServer(t.path) || chosen && t.control == noControl {
 			continue
 		}
-		body, err := r.device.get(ctx, t.path, nil)
+		body, err := r.Device.get(ctx, t.path, nil)
 		if dial.HasStatus(err, http.StatusNotFound) {
 			continue
 		}
@@ -226,11 +226,11 @@ func (r *redfish) chassis(ctx context.Context, channel, place string, control in
 			return []target{t}, nil
 		}
 	}
-	if chosen || !sameServer(c.Sensors.ID) {
+	if chosen || !SameServer(c.Sensors.ID) {
 		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s tells no power", channel)
 	}
-	var all redfishCollection
-	if err := r.resource(ctx, c.Sensors.ID, &all); err != nil {
+	var all Collection
+	if err := r.Resource(ctx, c.Sensors.ID, &all); err != nil {
 		return nil, err
 	}
 	targets := sensors(channel, all.named())
@@ -260,17 +260,17 @@ func sensors(channel string, found map[string]string) (targets []target) {
 	return targets
 }
 
-func (r *redfish) resource(ctx context.Context, place string, into any) error {
-	body, err := r.device.get(ctx, place, nil)
+func (r *Redfish) Resource(ctx context.Context, place string, into any) error {
+	body, err := r.Device.get(ctx, place, nil)
 	if err != nil {
 		return err
 	}
 	return decode(body, into)
 }
 
-// sameServer reports whether a link is a path below /redfish/ and nothing else: an answer must not lead
+// SameServer reports whether a link is a path below /redfish/ and nothing else: an answer must not lead
 // elsewhere.
-func sameServer(place string) bool {
+func SameServer(place string) bool {
 	if len(place) > maxPath || !strings.HasPrefix(place, redfishRoot) || !plain(place) {
 		return false
 	}

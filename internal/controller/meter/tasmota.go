@@ -22,7 +22,7 @@ const (
 
 // tasmota is a plug with that firmware.
 type tasmota struct {
-	device   *device
+	device   *Device
 	channels []string
 	old      bool // it is a version that answers Status 8 only
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
@@ -43,7 +44,7 @@ func TestFaults(t *testing.T) {
 			if *oneSeed != 0 {
 				t.Log(strings.Join(w.log, "\n"))
 			}
-			t.Fatalf("go test ./internal/controller/power -run TestFaults -seed %d\n%s", seed, strings.Join(w.wrong, "\n"))
+			t.Fatalf("go test ./internal/power -run TestFaults -seed %d\n%s", seed, strings.Join(w.wrong, "\n"))
 		}
 	}
 	t.Logf("%d schedules: %d orders to sleep, %d boots, of which %d failed", last-first+1, slept, woke, failed)
@@ -224,7 +225,7 @@ func (f *faults) work() {
 func (f *faults) judge() {
 	helped := !f.away && slices.ContainsFunc(f.replicas, func(r *replica) bool { return !r.dead && r.stale == nil })
 	for _, name := range f.names {
-		b, state := f.boxes[name], stateOf(f.nodes[name])
+		b, state := f.boxes[name], kube.PowerState(f.nodes[name])
 		if b.mood != good || f.leads[name] != name || b.fails || !helped {
 			b.sinned = f.now
 		}

@@ -1,4 +1,4 @@
-package meter
+package power
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
+	"github.com/kubenergy/kubenergy/internal/controller/meter"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 
 // System is a computer system whose power its management controller switches. It is for one goroutine.
 type System struct {
-	redfish
+	meter.Redfish
 
 	path string
 
@@ -28,17 +29,17 @@ type System struct {
 }
 
 // NewSystem returns a system at a path; "": the only one of the server.
-func NewSystem(e Entry, path string, d *Deps) (*System, error) {
-	e.fill()
-	errs := e.check()
-	if path != "" && !sameServer(path) {
+func NewSystem(e meter.Entry, path string, d *meter.Deps) (*System, error) {
+	e.Fill()
+	errs := e.Check()
+	if path != "" && !meter.SameServer(path) {
 		errs = append(errs, errors.New("system: want a path, as /redfish/v1/Systems/1"))
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	v, err := newDevice(&e, d)
-	return &System{redfish: redfish{device: v}, path: path}, err
+	v, err := meter.NewDevice(&e, d)
+	return &System{Redfish: meter.Redfish{Device: v}, path: path}, err
 }
 
 // redfishSystem is what is read of a system.
@@ -56,18 +57,18 @@ type redfishSystem struct {
 // read asks for the system. Where its path is not configured it is looked for once.
 func (s *System) read(ctx context.Context) error {
 	if s.at = cmp.Or(s.path, s.at); s.at == "" {
-		var all redfishCollection
-		if err := s.resource(ctx, allSystems, &all); err != nil {
+		var all meter.Collection
+		if err := s.Resource(ctx, allSystems, &all); err != nil {
 			return err
 		}
-		if len(all.Members) != 1 || !sameServer(all.Members[0].ID) {
+		if len(all.Members) != 1 || !meter.SameServer(all.Members[0].ID) {
 			return dial.Refuse(dial.ReasonMissing, "it has %d systems: name one by its path in system",
 				len(all.Members))
 		}
 		s.at = all.Members[0].ID
 	}
 	s.state = redfishSystem{}
-	err := s.resource(ctx, s.at, &s.state)
+	err := s.Resource(ctx, s.at, &s.state)
 	if err != nil {
 		s.at = ""
 	}
@@ -102,16 +103,16 @@ func (s *System) reset(ctx context.Context, kind string) error {
 	}
 	reset := s.state.Actions.Reset
 	s.state = redfishSystem{}
-	if !sameServer(reset.Target) || len(reset.Types) > 0 && !slices.Contains(reset.Types, kind) {
+	if !meter.SameServer(reset.Target) || len(reset.Types) > 0 && !slices.Contains(reset.Types, kind) {
 		return dial.Refuse(dial.ReasonMissing, "%s has no action ComputerSystem.Reset of type %s", s.at, kind)
 	}
 	payload, err := json.Marshal(map[string]string{"ResetType": kind})
 	if err != nil {
 		return err
 	}
-	_, err = s.device.ask(ctx, http.MethodPost, reset.Target, nil, payload)
+	_, err = s.Device.Ask(ctx, http.MethodPost, reset.Target, nil, payload)
 	return err
 }
 
 // Close ends its session.
-func (s *System) Close(ctx context.Context) { s.device.logout(ctx) }
+func (s *System) Close(ctx context.Context) { s.Device.Logout(ctx) }

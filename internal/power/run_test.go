@@ -77,7 +77,7 @@ func TestRun(t *testing.T) {
 		}
 	}
 	n, err := client.CoreV1().Nodes().Get(t.Context(), "m0", metav1.GetOptions{})
-	if err != nil || stateOf(n) != sleep.Stopping || !isTainted(n) {
+	if err != nil || kube.PowerState(n) != sleep.Stopping || !isTainted(n) {
 		t.Error(n.Labels, err)
 	}
 	lease, err := client.CoordinationV1().Leases(v1alpha1.SystemNamespace).Get(t.Context(), Name, metav1.GetOptions{})

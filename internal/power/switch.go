@@ -39,7 +39,7 @@ func NewSwitches(all []Machine, keys dial.KeyReader, loopback bool) (map[string]
 		var power Switch
 		var err error
 		if m.Kind == KindRedfish {
-			power, err = meter.NewSystem(meter.Entry{
+			power, err = NewSystem(meter.Entry{
 				Node: m.Node, Kind: meter.KindRedfish, URL: m.URL, Username: m.Username, PasswordKey: m.PasswordKey,
 				Auth: m.Auth, CAFile: m.CAFile,
 			}, m.System, &meter.Deps{Keys: keys, Clock: time.Now, Loopback: loopback})
@@ -61,7 +61,7 @@ func closeAll(switches map[string]Switch) {
 	defer cancel()
 	var work errgroup.Group
 	for _, s := range switches {
-		if system, ok := s.(*meter.System); ok {
+		if system, ok := s.(*System); ok {
 			work.Go(func() error { system.Close(ctx); return nil })
 		}
 	}

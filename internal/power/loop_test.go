@@ -41,7 +41,7 @@ func (w *world) live(t *testing.T, r *replica, d time.Duration) {
 	}
 }
 
-func (w *world) state(node string) sleep.State { return stateOf(w.nodes[node]) }
+func (w *world) state(node string) sleep.State { return kube.PowerState(w.nodes[node]) }
 
 // A machine goes the whole way: it is left alone until a boot is won back, takes no more pods, goes off, and comes back
 // for a pod that fits nowhere. Nothing of ours stays on its node but what we remember.

@@ -85,7 +85,7 @@ func (l *loop) snapshot(c *cluster, now time.Time) sleep.Snapshot {
 	}
 	slices.SortFunc(c.nodes, func(a, b *v1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, n := range c.nodes {
-		state, mem := stateOf(n), remembered(n, now)
+		state, mem := kube.PowerState(n), remembered(n, now)
 		if state == sleep.Awake && !isReady(n) {
 			delete(l.empty, n.Name)
 			continue

@@ -20,6 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 	"github.com/kubenergy/kubenergy/internal/daemon"
+	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
@@ -126,7 +127,7 @@ func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
 	}
 	asked, free := 0, l.free(c.nodes, &plan, now)
 	for _, n := range c.nodes {
-		if stateOf(n) == sleep.Awake && !isReady(n) {
+		if kube.PowerState(n) == sleep.Awake && !isReady(n) {
 			continue
 		}
 		t := &turn{node: n, facts: l.facts(n, now)}
@@ -220,8 +221,8 @@ func (l *loop) judge(t *turn, m *sleep.Machine, v *sleep.Verdict) {
 // facts returns what a node says of its machine.
 func (l *loop) facts(n *v1.Node, now time.Time) facts {
 	f := facts{
-		limits: &l.limits, now: now, ready: isReady(n), leads: l.leads(), state: stateOf(n), memory: remembered(n, now),
-		tainted: isTainted(n),
+		limits: &l.limits, now: now, ready: isReady(n), leads: l.leads(), state: kube.PowerState(n),
+		memory: remembered(n, now), tainted: isTainted(n),
 	}
 	f.seen = l.sight(n.Name, f.Since, now)
 	return f

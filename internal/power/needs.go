@@ -156,7 +156,7 @@ func (f *finder) isVain(a *asker, n *sleep.Need, i int) bool {
 	m := &f.machines[i]
 	key := vain{a.of.GetUID(), m.Name}
 	saw, seen := f.vain[key]
-	if stateOf(f.nodes[i]) == sleep.Awake && f.now.Sub(m.Woken) < usualTime && n.Request.Within(m.Free) &&
+	if kube.PowerState(f.nodes[i]) == sleep.Awake && f.now.Sub(m.Woken) < usualTime && n.Request.Within(m.Free) &&
 		(seen || len(f.vain) < maxVain) {
 		if f.now.Sub(saw.last) > f.limits.schedule {
 			saw.first = f.now
@@ -171,7 +171,7 @@ func (f *finder) isVain(a *asker, n *sleep.Need, i int) bool {
 // not found it.
 func (f *finder) mayHave(i int) bool {
 	m := &f.machines[i]
-	return stateOf(f.nodes[i]) != sleep.Awake || m.Jobs == 0 && f.now.Sub(m.Since) < f.limits.schedule
+	return kube.PowerState(f.nodes[i]) != sleep.Awake || m.Jobs == 0 && f.now.Sub(m.Since) < f.limits.schedule
 }
 
 // bare returns a node without the marks of a sleeping machine.

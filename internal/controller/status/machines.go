@@ -1,4 +1,4 @@
-package power
+package status
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
@@ -36,7 +37,8 @@ func (m *Machines) Collect(ch chan<- prometheus.Metric) {
 	}
 	count := map[sleep.State]float64{sleep.Awake: 0, sleep.Stopping: 0, sleep.Asleep: 0, sleep.Booting: 0}
 	for i := range nodes {
-		if state := stateOf(&nodes[i]); state != sleep.Awake || nodes[i].Labels[v1alpha1.LabelMaySleep] == "true" {
+		if state := kube.PowerState(&nodes[i]); state != sleep.Awake ||
+			nodes[i].Labels[v1alpha1.LabelMaySleep] == "true" {
 			count[state]++
 		}
 	}

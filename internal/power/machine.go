@@ -65,18 +65,6 @@ const (
 	maxAhead  = time.Hour
 )
 
-// stateOf returns what the label of a node says. What we did not write may have slept: it is woken where it is needed,
-// and awake once it is Ready.
-func stateOf(n *v1.Node) sleep.State {
-	switch state := sleep.State(n.Labels[v1alpha1.LabelPowerState]); state {
-	case sleep.Stopping, sleep.Asleep, sleep.Booting:
-		return state
-	case "":
-		return sleep.Awake
-	}
-	return sleep.Asleep
-}
-
 // remembered returns the content of a node's annotation. It ignores an annotation that we cannot have written: one with
 // a number out of range, or with a time that is later than any replica's clock can be.
 func remembered(n *v1.Node, now time.Time) (m memory) {

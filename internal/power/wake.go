@@ -58,7 +58,8 @@ func (w *Waker) pass(ctx context.Context, name string) (left, err error) {
 	for i := range all.Items {
 		n := &all.Items[i]
 		found = found || n.Name == name
-		if name != "" && n.Name != name || stateOf(n) == sleep.Awake && !isTainted(n) && (name == "" || isReady(n)) {
+		if name != "" && n.Name != name ||
+			kube.PowerState(n) == sleep.Awake && !isTainted(n) && (name == "" || isReady(n)) {
 			continue
 		}
 		work.Go(func() error {
@@ -83,7 +84,7 @@ func (w *Waker) pass(ctx context.Context, name string) (left, err error) {
 // wake orders a machine to start and, once that is done, takes off what is ours.
 func (w *Waker) wake(ctx context.Context, n *v1.Node) error {
 	s := step{memory: remembered(n, w.Clock()), state: sleep.Awake}
-	if err := w.start(ctx, n, stateOf(n) == sleep.Stopping && w.Clock().Sub(s.Off) < usual.stops); err != nil {
+	if err := w.start(ctx, n, kube.PowerState(n) == sleep.Stopping && w.Clock().Sub(s.Off) < usual.stops); err != nil {
 		return err
 	}
 	s.Since, s.Off, s.Why = w.Clock(), time.Time{}, "woken by hand"

@@ -8,13 +8,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubenergy/kubenergy/internal/controller/status"
 )
 
 func TestMetrics(t *testing.T) {
 	w, r := one(t, 3)
 	w.live(t, r, 40*time.Second)
 	leads := false
-	m := &Machines{Leads: func() bool { return leads }, Nodes: func(context.Context) (all []v1.Node, err error) {
+	m := &status.Machines{Leads: func() bool { return leads }, Nodes: func(context.Context) (all []v1.Node, err error) {
 		for _, n := range w.nodes {
 			all = append(all, *n)
 		}
