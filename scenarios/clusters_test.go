@@ -139,7 +139,7 @@ func TestClustersBetweenBounds(t *testing.T) {
 	}
 	best := searched(t, s, runs["carbon+window"])
 	row("best found offline", best)
-	least := leastPossible(t, s)
+	least := minPossible(t, s)
 	fmt.Fprintf(&table, "| no schedule is below | %.2f kg | %s | | | |\n", float64(least)/1000,
 		percent(1-float64(least/runs["home"].Carbon)))
 
@@ -262,10 +262,10 @@ func searched(t *testing.T, s *sim.Scenario, from *played) *played {
 	return best
 }
 
-// leastPossible is below every schedule in which no job is late: each machine asleep all the time, and each job, at the
+// minPossible is below every schedule in which no job is late: each machine asleep all the time, and each job, at the
 // site, from the instant and on the machine where that is least, adds what it would of a machine that is full, whose
 // idle power many share. Power is linear in the load, so that nowhere less is added per core.
-func leastPossible(t *testing.T, s *sim.Scenario) (all energy.Grams) {
+func minPossible(t *testing.T, s *sim.Scenario) (all energy.Grams) {
 	t.Helper()
 	kinds := map[*energy.Profile]*sched.Node{}
 	for i := range s.Nodes {

@@ -33,7 +33,7 @@ const (
 	forgets  = 3 // years; of servers of which only the family is known, older results say nothing
 	earliest = 2012
 	enough   = 10 // results that errors can be told from
-	leastTDP = 35 // W, about that of the smallest servers with results: what a PC of 6 W draws besides is not in them
+	minTDP   = 35 // W, about that of the smallest servers with results: what a PC of 6 W draws besides is not in them
 )
 
 // architecture is a generation of CPUs.
@@ -177,7 +177,7 @@ func readTDPs() map[string]tdp {
 	for _, r := range read("codecarbon_cpu_tdp.csv.gz") {
 		watts, err := strconv.ParseFloat(r["TDP"], 64)
 		spelling := hardware.Spell(r["Name"])
-		if _, seen := all[spelling]; err == nil && watts >= leastTDP && !seen && listed.MatchString(r["Name"]) {
+		if _, seen := all[spelling]; err == nil && watts >= minTDP && !seen && listed.MatchString(r["Name"]) {
 			all[spelling] = tdp{r["Name"], watts}
 		}
 	}

@@ -38,11 +38,11 @@ const (
 	timeout      = 10 * time.Second
 	maxIdleConns = 2
 	idleFor      = 90 * time.Second
-	mostHeader   = 32 << 10
-	mostToken    = 64 << 10
-	mostCA       = 1 << 20
-	mostError    = 200 // bytes of an answer's text that are told
-	mostRefusal  = 64 << 10
+	maxHeader    = 32 << 10
+	maxToken     = 64 << 10
+	maxCA        = 1 << 20
+	maxError     = 200 // bytes of an answer's text that are told
+	maxRefusal   = 64 << 10
 )
 
 // A Client asks the central unit. It is used by one goroutine.
@@ -154,8 +154,8 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
 	case a.Status == http.StatusNotModified:
 		return a, nil
 	case a.Status < http.StatusOK || a.Status >= http.StatusMultipleChoices:
-		body, _ := io.ReadAll(io.LimitReader(response.Body, mostRefusal)) // what there is of it
-		text := strings.Join(strings.Fields(string(body[:min(len(body), mostError)])), " ")
+		body, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // what there is of it
+		text := strings.Join(strings.Fields(string(body[:min(len(body), maxError)])), " ")
 		return nil, &Refused{a.Status, a.Header, strings.ToValidUTF8(text, "?"), body}
 	}
 	if a.Body, err = io.ReadAll(io.LimitReader(response.Body, r.Most+1)); err != nil {
@@ -175,7 +175,7 @@ func (c *Client) connect() error {
 	var ca []byte
 	if c.o.CAFile != "" {
 		var err error
-		if ca, err = readFile(c.o.CAFile, mostCA); err != nil {
+		if ca, err = readFile(c.o.CAFile, maxCA); err != nil {
 			return fmt.Errorf("%w: %w", ErrTrust, err)
 		}
 	}
@@ -200,7 +200,7 @@ func (c *Client) connect() error {
 	}
 	transport := &http.Transport{ // without a proxy: the central unit stands in the cluster
 		TLSClientConfig: config, TLSHandshakeTimeout: c.o.Timeout, ForceAttemptHTTP2: !c.o.Node,
-		MaxIdleConns: maxIdleConns, IdleConnTimeout: idleFor, MaxResponseHeaderBytes: mostHeader,
+		MaxIdleConns: maxIdleConns, IdleConnTimeout: idleFor, MaxResponseHeaderBytes: maxHeader,
 	}
 	if c.o.Node {
 		transport.Proxy = http.ProxyFromEnvironment
@@ -226,7 +226,7 @@ func (c *Client) Close() {
 }
 
 func readToken(file string) (string, error) {
-	data, err := readFile(file, mostToken)
+	data, err := readFile(file, maxToken)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrToken, err)
 	}

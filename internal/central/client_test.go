@@ -62,10 +62,10 @@ func TestCredentials(t *testing.T) {
 		{"", "", "reading the token"},
 		{" \n", "", "holds none"},
 		{"two words", "", "holds none"},
-		{strings.Repeat("x", mostToken+1), "", "too large"},
+		{strings.Repeat("x", maxToken+1), "", "too large"},
 		{"one\n", "", "reading the certificates to trust"},
 		{"one\n", "nonsense", "holds none"},
-		{"one\n", strings.Repeat(" ", mostCA+1), "too large"},
+		{"one\n", strings.Repeat(" ", maxCA+1), "too large"},
 		{"one\n", good, ""},
 		{"two", good, ""},
 	} {
@@ -122,7 +122,7 @@ func TestAnswers(t *testing.T) {
 		{304, "", "", false},
 		{301, "go", "301 Moved Permanently: go", false},
 		{403, "  no\n\xff ", "403 Forbidden: no ?", false},
-		{500, strings.Repeat("x", 1000), "500 Internal Server Error: " + strings.Repeat("x", mostError), false},
+		{500, strings.Repeat("x", 1000), "500 Internal Server Error: " + strings.Repeat("x", maxError), false},
 	} {
 		status, body, asked = tc.status, tc.body, 0
 		a, err := c.Do(t.Context(), &Request{Method: http.MethodPost, Path: "/", Body: []byte("{}"), Most: 10})

@@ -305,7 +305,7 @@ func (r *liveReader) drawn(ctx context.Context, c *centralUnit) {
 // used adds the namespaces that used most in a week.
 func (r *liveReader) used(ctx context.Context, c *centralUnit) {
 	answer, err := c.ledger(ctx, &ledger.Query{
-		From: r.m.Now.Add(-savingsSpan), To: r.m.Now, Namespaces: r.namespaces(), Limit: 2 * dashboard.MostNamespaces,
+		From: r.m.Now.Add(-savingsSpan), To: r.m.Now, Namespaces: r.namespaces(), Limit: 2 * dashboard.MaxNamespaces,
 		GroupBy: []ledger.Dimension{ledger.ByCluster, ledger.ByNamespace}, Kinds: ledger.Workloads(),
 	}, nil)
 	if err != nil {
@@ -325,7 +325,7 @@ func (r *liveReader) used(ctx context.Context, c *centralUnit) {
 		r.m.Namespaces = append(r.m.Namespaces, u)
 	}
 	slices.SortStableFunc(r.m.Namespaces, func(a, b dashboard.Use) int { return cmp.Compare(b.KWh, a.KWh) })
-	r.m.Namespaces = r.m.Namespaces[:min(len(r.m.Namespaces), dashboard.MostNamespaces)]
+	r.m.Namespaces = r.m.Namespaces[:min(len(r.m.Namespaces), dashboard.MaxNamespaces)]
 }
 
 // budgets adds those that end, the next one first.

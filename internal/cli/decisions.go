@@ -164,7 +164,7 @@ func (f *decisionsFlags) goOn(ctx context.Context, t terminal, c *centralUnit, q
 	list *decisionList,
 ) error {
 	seen := map[string]time.Time{}
-	q.Limit = mostRecords
+	q.Limit = maxRecords
 	if err := f.add(t, list, seen); err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (f *decisionsFlags) printSnapshot(ctx context.Context, t terminal, c *centr
 		}
 		owner = strings.ToUpper(kind[:1]) + kind[1:] + "/" + name
 	}
-	q.Limit = mostRecords
+	q.Limit = maxRecords
 	found, _, err := c.decisions(ctx, q, func(r *ledger.Record) bool {
 		return f.wants(r) && (r.ID == f.snapshot || r.OwnerName() == owner && r.Digest != "")
 	})

@@ -107,7 +107,7 @@ func (f *experimentFlags) run(cmd *cobra.Command, t terminal) error {
 		return err
 	}
 	for i := range trials {
-		if share := trials[i].Others; share > experiment.MostOthers {
+		if share := trials[i].Others; share > experiment.MaxOthers {
 			notJudged = append(notJudged, fmt.Sprintf("in arm %d other programs used %.0f %% of this machine's "+
 				"processors", trials[i].Arm, 100*share))
 		}
@@ -164,7 +164,7 @@ func (f *experimentFlags) announce(t terminal, file *experiment.File) (notJudged
 	before := benchmark.ReadUsage()
 	time.Sleep(2 * time.Second)
 	share := before.Others()
-	if share <= experiment.MostOthers {
+	if share <= experiment.MaxOthers {
 		return nil, nil
 	}
 	why := fmt.Sprintf("%.0f %% of this machine's processors were in use before it began", 100*share)

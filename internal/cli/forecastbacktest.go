@@ -142,7 +142,7 @@ func (f *backtestFlags) evaluation(cmd *cobra.Command, t terminal) (forecast.Eva
 
 // place says when the first forecast begins, and how many there are.
 func (f *backtestFlags) place(e *forecast.Evaluation, windowsGiven bool) (err error) {
-	begin, end := e.History.Start().Add(forecast.LeastBefore), e.History.End()
+	begin, end := e.History.Start().Add(forecast.MinBefore), e.History.End()
 	if f.start == "" {
 		end = end.Add(-f.leaveOut - f.horizon)
 		most := 0

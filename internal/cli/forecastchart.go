@@ -18,7 +18,7 @@ import (
 
 const (
 	usualWidth  = 80
-	mostWidth   = 160
+	maxWidth    = 160
 	narrow      = 50 // columns below which a chart with axes has no room
 	chartHeight = 10
 )
@@ -38,7 +38,7 @@ func (t terminal) width() int {
 
 // Text draws the outlook with letters, and says what follows from it.
 func (o *outlook) Text(_, colours bool) string {
-	width := min(o.width, mostWidth)
+	width := min(o.width, maxWidth)
 	var b strings.Builder
 	fmt.Fprintln(&b, o.title())
 	if width < narrow {

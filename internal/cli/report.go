@@ -50,7 +50,7 @@ func (f *spanFlags) add(flags *pflag.FlagSet, more string) {
 		"from when on: RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h"+more)
 	flags.StringVar(&f.to, "to", "now", "until when, in the same ways")
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only these namespaces (default: all)")
-	flags.IntVar(&f.decisions, "max-decisions", mostRecords, "look at so many decisions at most, the youngest")
+	flags.IntVar(&f.decisions, "max-decisions", maxRecords, "look at so many decisions at most, the youngest")
 }
 
 func (f *spanFlags) query(now time.Time) (*ledger.Query, error) {
@@ -254,18 +254,19 @@ func route(namespaces []string, what string, query url.Values) string {
 	return "/api/v1/" + what
 }
 
-const mostRows = 100_000
+const maxReportRows = 100_000
 
 // ledger asks for sums.
 func (c *centralUnit) ledger(ctx context.Context, q *ledger.Query,
 	filters map[string][]string,
 ) (*ledger.Answer, error) {
 	query := url.Values{
-		"from": {q.From.Format(time.RFC3339)}, "to": {q.To.Format(time.RFC3339)}, "limit": {strconv.Itoa(mostRows)},
+		"from": {q.From.Format(time.RFC3339)}, "to": {q.To.Format(time.RFC3339)},
+		"limit":  {strconv.Itoa(maxReportRows)},
 		"format": {"json"},
 	}
 	if q.Limit > 0 {
-		query.Set("limit", strconv.Itoa(min(q.Limit, mostRows)))
+		query.Set("limit", strconv.Itoa(min(q.Limit, maxReportRows)))
 	}
 	for _, d := range q.GroupBy {
 		query.Add("groupBy", string(d))
@@ -363,7 +364,7 @@ func (c *centralUnit) recorded(ctx context.Context, q *ledger.Query, snapshots b
 const (
 	pageOfRecords   = 10_000
 	pageOfSnapshots = 200
-	mostRecords     = 100_000
+	maxRecords      = 100_000
 )
 
 // recordsOf asks for the decisions of a time, and for the holds that led to them.

@@ -36,7 +36,7 @@ func (m *Model) gridBand() band {
 		Header:  columns(1, "from (UTC)"),
 	}
 	for i, z := range m.Zones {
-		if i < mostLines {
+		if i < maxLines {
 			b.Keys = append(b.Keys, keyed{z.Name, fmt.Sprintf("k-c%d", i)})
 		}
 		for _, s := range z.signals() {
@@ -161,14 +161,14 @@ func (m *Model) workBand(whole bool) band {
 	}
 	names, class := teams(jobs)
 	for i, name := range names {
-		if i == mostLines {
+		if i == maxLines {
 			b.Keys = append(b.Keys, keyed{"others", "t6"})
 			break
 		}
 		b.Keys = append(b.Keys, keyed{shortened(name), class[name]})
 	}
 	switch {
-	case len(jobs) > mostBars:
+	case len(jobs) > maxBars:
 		b.Notes = append(b.Notes, note{"Starts planned in each interval.", false})
 	case len(jobs) > 0:
 		b.Notes = append(b.Notes, note{"Line: created to deadline. Bar: planned; solid: ran.", false})

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	mostBars   = 200 // held Jobs that are drawn one by one; of more, their density is
-	mostPoints = 400 // of a line: finer than the eye sees
-	mostNamed  = 12  // bars that have room for their names
-	mostLines  = 6   // zones that are drawn
+	maxBars    = 200 // held Jobs that are drawn one by one; of more, their density is
+	maxPoints  = 400 // of a line: finer than the eye sees
+	maxNamed   = 12  // bars that have room for their names
+	maxLines   = 6   // zones that are drawn
 	plotWidth  = 1000.0
 	plotHeight = 100.0
 )
@@ -195,7 +195,7 @@ func drawGrid(m *Model, id, name string, of func(*Zone) *Signal) template.HTML {
 	var shown []*Signal
 	var values []float64
 	for i := range m.Zones {
-		if s := of(&m.Zones[i]); s != nil && len(shown) < mostLines {
+		if s := of(&m.Zones[i]); s != nil && len(shown) < maxLines {
 			shown = append(shown, s)
 			values = append(values, s.within(m.From, m.To)...)
 		}
@@ -282,7 +282,7 @@ func teams(jobs []*Job) (names []string, class map[string]string) {
 		return cmp.Or(count[b]-count[a], strings.Compare(a, b))
 	})
 	for i, name := range names {
-		class[name] = fmt.Sprintf("t%d", min(i, mostLines))
+		class[name] = fmt.Sprintf("t%d", min(i, maxLines))
 	}
 	return names, class
 }
@@ -337,7 +337,7 @@ func drawWork(m *Model) template.HTML {
 	}
 	_, class := teams(jobs)
 	d := newDrawing(m)
-	if len(jobs) > mostBars {
+	if len(jobs) > maxBars {
 		d.density(m, jobs, class)
 	} else {
 		d.bars(m, jobs, class)
@@ -354,7 +354,7 @@ func (d *drawing) bars(m *Model, jobs []*Job, class map[string]string) {
 		foot := middle + 0.36*row // names stand above the line
 		start, end := d.x(j.begin()), d.x(j.end())
 		passed := "" // by the tabulator: the table has the same links
-		if len(jobs) > mostNamed {
+		if len(jobs) > maxNamed {
 			passed = ` tabindex="-1"`
 		}
 		fmt.Fprintf(d, `<a href="%s" class="job %s"%s><title>%s</title>`, html.EscapeString(jobLink(m, j)),
@@ -364,7 +364,7 @@ func (d *drawing) bars(m *Model, jobs []*Job, class map[string]string) {
 		fmt.Fprintf(d, `<rect class="%s" x="%s" width="%s" y="%s" height="%s" rx="1.5"/>`,
 			map[bool]string{true: "ran", false: "plan"}[j.Started != nil], pc(start), pc(math.Max(0.25, end-start)),
 			pc(middle-0.36*row), pc(0.72*row))
-		if len(jobs) <= mostNamed {
+		if len(jobs) <= maxNamed {
 			d.name(j, start, end, foot)
 		}
 		d.WriteString("</a>")
@@ -393,7 +393,7 @@ func (d *drawing) density(m *Model, jobs []*Job, class map[string]string) {
 	for i := range slots {
 		line.Points = append(line.Points, Point{At: d.from.Add(time.Duration(i) * step)})
 	}
-	var upTo [mostLines + 2][slots]float64 // how many start in an interval, of all teams before one
+	var upTo [maxLines + 2][slots]float64 // how many start in an interval, of all teams before one
 	for _, j := range jobs {
 		i := int(j.begin().Sub(d.from) / step)
 		if i >= slots || j.begin().Before(d.from) {
@@ -404,9 +404,9 @@ func (d *drawing) density(m *Model, jobs []*Job, class map[string]string) {
 			upTo[c][i]++
 		}
 	}
-	d.scale(m, "Jobs", nil, upTo[mostLines+1][:]...)
+	d.scale(m, "Jobs", nil, upTo[maxLines+1][:]...)
 	d.stretched(func() {
-		for c := range mostLines + 1 {
+		for c := range maxLines + 1 {
 			d.path(fmt.Sprintf("area t%d", c), d.area(line, at(upTo[c+1][:]), at(upTo[c][:])))
 		}
 	})

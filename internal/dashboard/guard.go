@@ -24,7 +24,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case origin != "" && origin != "http://"+r.Host,
 			r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate":
 			refuse(w, http.StatusForbidden, "requests of other sites are refused")
-		case len(r.URL.RawQuery) > mostQuery:
+		case len(r.URL.RawQuery) > maxQuery:
 			refuse(w, http.StatusRequestURITooLong, "the address is too long")
 		case r.URL.Query().Get(keyName) != "":
 			s.enter(w, r)

@@ -72,7 +72,7 @@ func (l Line) thinned(from, to time.Time) *Line {
 			seen = append(seen, i)
 		}
 	}
-	group := (len(seen) + mostPoints - 1) / mostPoints
+	group := (len(seen) + maxPoints - 1) / maxPoints
 	if group <= 1 {
 		return &l
 	}
@@ -156,7 +156,7 @@ func (p *Power) thinned(from, to time.Time) ([]Watts, *Line) {
 			seen, gaps[end] = append(seen, Watts{At: end}), true
 		}
 	}
-	if group := (len(seen) + mostPoints - 1) / mostPoints; group > 1 {
+	if group := (len(seen) + maxPoints - 1) / maxPoints; group > 1 {
 		var thin []Watts
 		for chunk := range slices.Chunk(seen, group) {
 			mean := Watts{At: chunk[0].At}

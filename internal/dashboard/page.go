@@ -366,8 +366,8 @@ func (p *page) usedTile() tile {
 	return t
 }
 
-// MostNamespaces are shown: more are Grafana's and report's.
-const MostNamespaces = 5
+// MaxNamespaces are shown: more are Grafana's and report's.
+const MaxNamespaces = 5
 
 // cards are beside the bands: who used most and which budget ends next, or the runs there are.
 func (m *Model) cards() (all []card) {
@@ -378,7 +378,7 @@ func (m *Model) cards() (all []card) {
 		return nil
 	}
 	used := card{Name: "Used most, last 7 days"}
-	for i := range m.Namespaces[:min(len(m.Namespaces), MostNamespaces)] {
+	for i := range m.Namespaces[:min(len(m.Namespaces), MaxNamespaces)] {
 		u := &m.Namespaces[i]
 		r := cardRow{
 			Name: pathOf(u.Cluster, u.Name), Value: report.Significant(u.KWh) + " kWh",

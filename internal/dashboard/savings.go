@@ -37,9 +37,9 @@ func SavedOf(c *report.Comparison) *Saved {
 	if c.Jobs == 0 {
 		return s
 	}
-	if s.MeanWait = new(waited / float64(c.Jobs)); signal == "" && c.Jobs < report.LeastJobs {
+	if s.MeanWait = new(waited / float64(c.Jobs)); signal == "" && c.Jobs < report.MinJobs {
 		s.Few = c.Jobs
-	} else if few := c.Total.Emissions[signal].Jobs; signal != "" && few < report.LeastJobs {
+	} else if few := c.Total.Emissions[signal].Jobs; signal != "" && few < report.MinJobs {
 		s.Few = few
 	}
 	s.Steps = []Step{

@@ -289,7 +289,7 @@ func (m *Model) savedSentence() string {
 	}
 	text := fmt.Sprintf("%s %s against %s, over %s", verb, strings.Join(said, " and "), s.Against, count(s.Jobs, "job"))
 	return text + given(s.Few > 0, fmt.Sprintf("; too few Jobs (%d) for an interval: it takes %d", s.Few,
-		report.LeastJobs)) + "."
+		report.MinJobs)) + "."
 }
 
 // brief says against what a saving is, and how much of it.

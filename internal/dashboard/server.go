@@ -36,12 +36,12 @@ const (
 	keyName    = "key" // of the address that is opened first
 	policyCSP  = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-	young     = 5 * time.Second  // a model is as good as new for so long: many pages cost what one does
-	looks     = 15 * time.Second // between two looks for changes
-	mostAge   = 60 * time.Second // a page is refreshed at least so often: times on it are relative to now
-	patience  = 30 * time.Second
-	mostQuery = 4096
-	mostSpan  = 800 * 24 * time.Hour // as the ledger's own limit is
+	young        = 5 * time.Second  // a model is as good as new for so long: many pages cost what one does
+	looks        = 15 * time.Second // between two looks for changes
+	maxAge       = 60 * time.Second // a page is refreshed at least so often: times on it are relative to now
+	patience     = 30 * time.Second
+	maxQuery     = 4096
+	maxQuerySpan = 800 * 24 * time.Hour // as the ledger's own limit is
 )
 
 // Server serves the page of a source to the person who opened it, on a loopback address. The first address has a secret
@@ -194,7 +194,7 @@ func (s *Server) query(r *http.Request, v View) (q Query, err error) {
 	if end.IsZero() && s.source.Live() {
 		end = s.now()
 	}
-	if !q.From.IsZero() && !end.IsZero() && (q.To.Equal(end) && !q.From.Before(end) || end.Sub(q.From) > mostSpan) {
+	if !q.From.IsZero() && !end.IsZero() && (q.To.Equal(end) && !q.From.Before(end) || end.Sub(q.From) > maxQuerySpan) {
 		return q, wrong("from is not before to, or more than 800 days before it")
 	}
 	return q, nil
@@ -389,7 +389,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-ticks.C:
 		}
-		if d := s.digest(r.Context()); d != last || s.now().Sub(told) >= mostAge {
+		if d := s.digest(r.Context()); d != last || s.now().Sub(told) >= maxAge {
 			last, told = d, s.now()
 			if _, err := fmt.Fprint(w, "event: changed\ndata: \n\n"); err != nil {
 				return
@@ -450,7 +450,7 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 	if !may {
 		return errNoActs
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, mostQuery)
+	r.Body = http.MaxBytesReader(w, r.Body, maxQuery)
 	if err := r.ParseForm(); err != nil ||
 		subtle.ConstantTimeCompare([]byte(r.PostForm.Get("csrf")), []byte(s.csrf)) != 1 {
 		return fault{http.StatusForbidden, errors.New("the form is not one of this page: reload it")}

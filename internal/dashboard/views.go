@@ -17,7 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-const mostDecisions = 300 // that are shown
+const maxDecisions = 300 // that are shown
 
 // actions that a decision may be.
 var actions = []string{"any", "hold", "release", "place"}
@@ -30,7 +30,7 @@ func (p *page) decisions() {
 	found := m.filtered(p.Filter)
 	p.Said = []string{fmt.Sprintf("%s, of %d known, the youngest first.", count(len(found), "decision"),
 		len(m.Decisions))}
-	t := &table{Caption: "Decisions", Limit: mostDecisions, Header: columns(7, "time (UTC)", "what", "work", "strategy",
+	t := &table{Caption: "Decisions", Limit: maxDecisions, Header: columns(7, "time (UTC)", "what", "work", "strategy",
 		"node", "start", "why", "kWh", "gCO2e")}
 	t.fill(len(found), p.whole, func(i int) row { return m.decisionRow(found[i]) })
 	p.CSV = address("/csv", p.query, "run", "from", "to", "q", "action", "of=decisions")

@@ -43,7 +43,7 @@ type Counter struct {
 
 const (
 	tolerance   = 1.2
-	leastSlack  = 20 * time.Millisecond
+	minSlack    = 20 * time.Millisecond
 	holdPeriods = 3 // halves of a Period
 )
 
@@ -131,7 +131,7 @@ func (c *Counter) step(raw uint64, dt time.Duration) (Microjoules, Scale, bool) 
 
 // most returns what is believed to be used in dt at most, with the slack that a counter's own pace needs.
 func (c *Counter) most(dt time.Duration) Microjoules {
-	w, slack := min(max(c.o.Max, 0), megawatt)*tolerance, max(c.o.Period, leastSlack)
+	w, slack := min(max(c.o.Max, 0), megawatt)*tolerance, max(c.o.Period, minSlack)
 	if dt > math.MaxInt64-slack {
 		return math.MaxInt64
 	}

@@ -9,9 +9,9 @@ var curveEdges = [curveBins + 1]float64{
 }
 
 const (
-	curveBins     = 18
-	maxTerms      = 8    // a constant, a line and six bends: more than a measured curve needs
-	leastVariance = 1e-5 // of utilisation (±0.3 %) that has a slope
+	curveBins   = 18
+	maxTerms    = 8    // a constant, a line and six bends: more than a measured curve needs
+	minVariance = 1e-5 // of utilisation (±0.3 %) that has a slope
 
 	bendMass = 6.0  // samples that must lie on either side of a bend
 	bendUp   = 4.0  // how many variances of the noise a bend upwards must explain, to be one
@@ -158,7 +158,7 @@ func (r *bendRegression) run(variance float64) bool {
 	row, z := r.try(constant)
 	r.push(constant, row, z)
 	all := &r.tail[0]
-	if mean := all.u / all.w; !(all.uu/all.w-mean*mean > leastVariance) {
+	if mean := all.u / all.w; !(all.uu/all.w-mean*mean > minVariance) {
 		return false
 	}
 	row, z = r.try(0)

@@ -38,10 +38,10 @@ type Fit struct {
 const (
 	ringSize = 14
 
-	leastPower = 1e-3           // watts: what draws less is no machine
-	longest    = 24 * time.Hour // a mean over more says nothing of any load
+	minPower = 1e-3           // watts: what draws less is no machine
+	longest  = 24 * time.Hour // a mean over more says nothing of any load
 
-	mostPredicted = 1e12 // watts: where lines through any samples stay below, for sure
+	maxPredicted = 1e12 // watts: where lines through any samples stay below, for sure
 
 	changeShare = 0.5      // of the latest samples off the curve to one side: the machine is not what it was
 	changePace  = 1.0 / 16 // how much of that share the latest sample decides
@@ -94,7 +94,7 @@ func NewFit(prior *Profile) *Fit {
 // Add takes a sample: mean power p at mean utilisation u (0 to 1) over dt. What cannot be a sample is ignored, and so
 // is one much shorter than usual, in which the meter's resolution would be most of it.
 func (f *Fit) Add(u float64, p Watts, dt time.Duration) {
-	if !(u >= 0 && u <= math.MaxFloat64) || !(p >= leastPower && p <= megawatt) || dt <= 0 || dt > longest {
+	if !(u >= 0 && u <= math.MaxFloat64) || !(p >= minPower && p <= megawatt) || dt <= 0 || dt > longest {
 		return
 	}
 	if f.mean == 0 {
@@ -215,8 +215,8 @@ func (f *Fit) codeSamples(c *codec.Codec) {
 // plausible reports whether a result that was read is one that a refit can have.
 func (f *Fit) plausible() bool {
 	// What is no number comes first in order.
-	return slices.IsSorted(f.curve[:]) && f.curve[0] >= 0 && f.curve[curveBins] <= mostPredicted &&
-		f.noise >= leastNoise && f.noise <= 2 && f.lo >= 0 && f.lo <= f.hi && f.hi <= 1 &&
+	return slices.IsSorted(f.curve[:]) && f.curve[0] >= 0 && f.curve[curveBins] <= maxPredicted &&
+		f.noise >= minNoise && f.noise <= 2 && f.lo >= 0 && f.lo <= f.hi && f.hi <= 1 &&
 		f.idle >= 0 && f.idle <= f.curve.at(f.lo)
 }
 
@@ -238,7 +238,7 @@ func (r *sampleRing) code(c *codec.Codec, bin int, seen uint32) {
 		if !c.Reading() {
 			continue
 		}
-		if !(float64(s.p) >= leastPower/2 && s.p <= megawatt) || age == 0 || age > seen || binOf(s.u()) != bin {
+		if !(float64(s.p) >= minPower/2 && s.p <= megawatt) || age == 0 || age > seen || binOf(s.u()) != bin {
 			c.Fail()
 			return
 		}

@@ -79,8 +79,8 @@ func machineRows(t *testing.T) []machineRow {
 	return rows
 }
 
-// leastSquares solves for the coefficients of the columns of x.
-func leastSquares(x [][]float64, y []float64) []float64 {
+// fitLeastSquares solves for the coefficients of the columns of x.
+func fitLeastSquares(x [][]float64, y []float64) []float64 {
 	n := len(x[0])
 	a := make([][]float64, n)
 	for i := range a {
@@ -117,7 +117,7 @@ func linearModel(rows []machineRow) func(machineRow) float64 {
 	for _, r := range rows {
 		x, y = append(x, []float64{1, r.rapl, r.load}), append(y, r.platform)
 	}
-	b := leastSquares(x, y)
+	b := fitLeastSquares(x, y)
 	return func(r machineRow) float64 { return b[0] + b[1]*r.rapl + b[2]*r.load }
 }
 
@@ -135,7 +135,7 @@ func fittedModel(rows []machineRow) func(machineRow) float64 {
 			x, y = append(x, []float64{1, r.load}), append(y, rest)
 		}
 	}
-	b := leastSquares(x, y)
+	b := fitLeastSquares(x, y)
 	return func(r machineRow) float64 { return float64(fit.Predict(r.rapl/raplScale)) + b[0] + b[1]*r.load }
 }
 

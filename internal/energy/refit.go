@@ -8,10 +8,10 @@ import (
 
 const (
 	memory     = 256.0    // samples after which one counts least; after half as many it counts half
-	leastAge   = 1.0 / 4  // what it counts then, until others take its place
+	minAge     = 1.0 / 4  // what it counts then, until others take its place
 	distrust   = 1.0 / 32 // of the weight of samples from before a change of the machine is left
 	startNoise = 0.01     // of the medians of bins, in parts of power
-	leastNoise = 0.002    // noise is not believed to be less
+	minNoise   = 0.002    // noise is not believed to be less
 	bisquare   = 4.685    // Tukey's constant: 95 % efficient on Gaussian noise
 	passes     = 4        // of reweighting
 	startReach = 0.04     // noise that the first of them allows for, in parts of power; each next one half as much
@@ -25,7 +25,7 @@ const (
 	settledLow   = 0.25 // utilisation; more is too far from idle to be sure of anything
 	idleLoad     = 0.01 // utilisation at which a node idles
 
-	leastSpan = 1e-3 // of utilisation: less is no range of loads at all
+	minSpan = 1e-3 // of utilisation: less is no range of loads at all
 
 	// The curve may bend where nothing was seen. If that is below a utilisation of u, what the fitted curve says that
 	// the power between none and u is may be off by bendDoubt·u parts of it.
@@ -83,7 +83,7 @@ func (f *Fit) weigh(all *[curveBins * ringSize]weighed) (n int) {
 		for k := range ring.n {
 			s := ring.at(k)
 			w := weighed{u: s.u(), p: float64(s.p), bin: b, late: s.seq >= f.since}
-			w.age = max(leastAge, 1-float64(f.seen-s.seq)/memory)
+			w.age = max(minAge, 1-float64(f.seen-s.seq)/memory)
 			if !w.late {
 				w.age *= distrust
 			}
@@ -142,7 +142,7 @@ func (f *Fit) spread(samples []weighed) float64 {
 		}
 		return 1 // also where the curve is 0
 	})
-	return max(1.4826*median, leastNoise)
+	return max(1.4826*median, minNoise)
 }
 
 // conclude derives idle power and its certainty from the curve; deviation is the standard error of its lowest point.
@@ -163,7 +163,7 @@ func (f *Fit) conclude(samples []weighed, deviation float64) {
 	base := min(f.curve.at(f.lo), envelope(samples))
 	prior := base * f.idleShare(f.lo)
 	seen := f.hi - f.lo
-	f.shaped = f.shaped && seen > leastSpan
+	f.shaped = f.shaped && seen > minSpan
 	if !f.shaped {
 		f.idle = prior
 		f.settled = enough && lo <= idleLoad

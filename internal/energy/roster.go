@@ -43,12 +43,12 @@ const (
 func (r *roster) sweep(o *Observation) bool {
 	if o.Usage == nil {
 		if r.begun {
-			r.merge(nil, o.Ended, r.mostOfOne(o), true)
+			r.merge(nil, o.Ended, r.maxOfOne(o), true)
 		}
 		return false
 	}
 	begun := r.begun
-	if !r.merge(o.Usage, o.Ended, r.mostOfOne(o), false) {
+	if !r.merge(o.Usage, o.Ended, r.maxOfOne(o), false) {
 		return false
 	}
 	if begun {
@@ -57,15 +57,15 @@ func (r *roster) sweep(o *Observation) bool {
 			worked = o.Busy - r.busy
 		}
 		r.worked = addClamped(r.worked, worked)
-		r.gap = max(addClamped(r.gap, worked-r.found), -r.mostAhead(o))
+		r.gap = max(addClamped(r.gap, worked-r.found), -r.maxAhead(o))
 		r.span = addClamped(r.span, o.At-r.swept)
 	}
 	r.begun, r.swept, r.busy, r.found = true, o.At, max(o.Busy, 0), 0
 	return begun
 }
 
-// mostOfOne is more CPU time than one consumer can have used since the last good sweep.
-func (r *roster) mostOfOne(o *Observation) time.Duration {
+// maxOfOne is more CPU time than one consumer can have used since the last good sweep.
+func (r *roster) maxOfOne(o *Observation) time.Duration {
 	most := time.Duration(math.MaxInt64)
 	switch {
 	case r.busy > 0 && o.Busy >= r.busy:
@@ -78,8 +78,8 @@ func (r *roster) mostOfOne(o *Observation) time.Duration {
 	return addClamped(most, most/8+newcomerSlack)
 }
 
-// mostAhead bounds by how much the consumers' counters may be ahead of the node's: a second of the whole node.
-func (r *roster) mostAhead(o *Observation) time.Duration {
+// maxAhead bounds by how much the consumers' counters may be ahead of the node's: a second of the whole node.
+func (r *roster) maxAhead(o *Observation) time.Duration {
 	if o.CPUs > 1 && o.CPUs < million {
 		return time.Duration(o.CPUs * float64(time.Second))
 	}

@@ -40,8 +40,8 @@ func (a *Attributor) RestoreState(state []byte) error {
 
 // The least bytes that an element takes.
 const (
-	leastTrack = 10
-	leastEntry = 6
+	minTrack = 10
+	minEntry = 6
 )
 
 func (a *Attributor) code(c *codec.Codec) {
@@ -49,10 +49,10 @@ func (a *Attributor) code(c *codec.Codec) {
 	c.Flags(&a.begun)
 	codec.Int(c, &a.at, &a.end, &a.since)
 	codec.Int(c, &a.platformCarry, &a.idleCarry)
-	for i := range codec.Elements(c, &a.root, leastTrack) {
+	for i := range codec.Elements(c, &a.root, minTrack) {
 		a.root[i].code(c)
 	}
-	for i := range codec.Elements(c, &a.parts, leastTrack) {
+	for i := range codec.Elements(c, &a.parts, minTrack) {
 		p := &a.parts[i]
 		p.code(c)
 		codec.Int(c, &p.rise)
@@ -82,7 +82,7 @@ func (t *track) code(c *codec.Codec) {
 func (r *roster) code(c *codec.Codec) {
 	c.Flags(&r.begun)
 	codec.Int(c, &r.swept, &r.busy, &r.found, &r.worked, &r.span, &r.gap)
-	for i := range codec.Elements(c, &r.entries, leastEntry) {
+	for i := range codec.Elements(c, &r.entries, minEntry) {
 		e := &r.entries[i]
 		c.Text(&e.id)
 		codec.Int(c, &e.cpu, &e.used)

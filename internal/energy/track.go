@@ -110,13 +110,13 @@ const (
 
 // How long a part is taken to have gone on as before: three times as long as from reading to reading, within limits.
 const (
-	leastGuess = 3 * time.Second
-	mostGuess  = 15 * time.Second
+	minGuess = 3 * time.Second
+	maxGuess = 15 * time.Second
 )
 
 // lostAt says if the last reading says nothing of an instant any more.
 func (p *part) lostAt(instant time.Duration) bool {
-	return instant-p.last.At > 3*min(max(p.over, leastGuess/3), mostGuess/3)
+	return instant-p.last.At > 3*min(max(p.over, minGuess/3), maxGuess/3)
 }
 
 // restart begins anew from the part's reading; without one, the part is lost until it comes.

@@ -80,12 +80,12 @@ func (is *issuing) shift(raw []float32, place map[int]int, t, d int, p prior) fl
 	for _, e := range p {
 		seen = append(seen, weighted{math.Exp(e), priorWeight / float64(len(p))})
 	}
-	return calibrationTrust * leastWrong(seen)
+	return calibrationTrust * minWrong(seen)
 }
 
-// leastWrong returns the logarithm of the factor c that minimises the sum of the percentage errors |1 - c/ratio|: the
+// minWrong returns the logarithm of the factor c that minimises the sum of the percentage errors |1 - c/ratio|: the
 // logarithm of the median of the ratios, weighted with the weights over the ratios.
-func leastWrong(seen []weighted) float64 {
+func minWrong(seen []weighted) float64 {
 	slices.SortFunc(seen, func(a, b weighted) int { return cmp.Compare(a.ratio, b.ratio) })
 	total := 0.0
 	for _, s := range seen {

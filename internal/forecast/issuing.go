@@ -18,8 +18,8 @@ func Models() []string {
 	return []string{Persistence, Yesterday, WeekMean, Blend, Chosen, History, WithWeather}
 }
 
-// LeastBefore is how much of a history there must be before the first forecast.
-const LeastBefore = day
+// MinBefore is how much of a history there must be before the first forecast.
+const MinBefore = day
 
 // issuing is how a model is made to forecast from many origins, knowing at each only what was before.
 type issuing struct {
@@ -48,7 +48,7 @@ func (is *issuing) issue(ctx context.Context, origins []int) ([]float32, []term,
 	if len(origins) == 0 {
 		return nil, nil, errors.New("no moment to forecast from")
 	}
-	if first := origins[0]; first < int(LeastBefore/time.Hour) {
+	if first := origins[0]; first < int(MinBefore/time.Hour) {
 		return nil, nil, fmt.Errorf("first forecast at %s: want at least 24h of history before",
 			is.timeOf(first).Format(time.RFC3339))
 	}
@@ -101,7 +101,7 @@ func (is *issuing) serve(t *term, origins []int, into []float32) error {
 	switch {
 	case !is.learns():
 		return is.plain(is.model, origins, into)
-	case t.learnt < int(LeastHistory/time.Hour):
+	case t.learnt < int(MinHistory/time.Hour):
 		return is.plain(Chosen, origins, into)
 	}
 	var begin time.Time

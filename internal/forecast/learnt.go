@@ -16,8 +16,8 @@ const (
 	// LearntHorizon is how far ahead learnt models look at most.
 	LearntHorizon = 96 * time.Hour
 
-	// LeastHistory is how much history a model needs to learn from: with less, Best does better.
-	LeastHistory = 60 * day
+	// MinHistory is how much history a model needs to learn from: with less, Best does better.
+	MinHistory = 60 * day
 )
 
 // training says how a model is learnt.
@@ -135,7 +135,7 @@ func (l *learnt) at(v *view, x []float64, t, h int) float64 {
 	if l.levels == nil {
 		return y
 	}
-	var scratch [mostLevelFeatures]float64
+	var scratch [maxLevelFeatures]float64
 	level := dot(l.levels[h], v.levelFeatures(scratch[:0], t, h))
 	level = min(max(level, l.of(l.least)), l.of(l.most))
 	return y + levelWeight*(level-y)

@@ -51,7 +51,7 @@ func TestSolveRefusesWhatIsSingular(t *testing.T) {
 }
 
 // The factor is the best one there is: no other, tried one by one, is less wrong.
-func TestLeastWrong(t *testing.T) {
+func TestMinWrong(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seen := make([]weighted, rapid.IntRange(1, 30).Draw(t, "errors"))
 		for i := range seen {
@@ -65,7 +65,7 @@ func TestLeastWrong(t *testing.T) {
 			}
 			return sum
 		}
-		best := leastWrong(seen)
+		best := minWrong(seen)
 		for b := -.4; b <= .4; b += .005 {
 			if wrong(b) < wrong(best)-1e-9 {
 				t.Fatalf("%v is less wrong than %v", b, best)

@@ -9,16 +9,16 @@ import "fmt"
 type levelRegressions [][]float64
 
 const (
-	levelPenalty      = 0.003 // for each origin of the training
-	levelWeight       = 0.5   // of the second opinion
-	mostLevelFeatures = 64
+	levelPenalty     = 0.003 // for each origin of the training
+	levelWeight      = 0.5   // of the second opinion
+	maxLevelFeatures = 64
 )
 
 // regressLevels fits the second opinion.
 func (v *view) regressLevels(o *origins, horizon int) (levelRegressions, error) {
 	all := make(levelRegressions, horizon)
 	err := inParallel(horizon, func(h int) error {
-		var scratch [mostLevelFeatures]float64
+		var scratch [maxLevelFeatures]float64
 		hours := o.before(h)
 		p := len(v.levelFeatures(scratch[:0], reach, h))
 		rows := make([]float64, 0, len(hours)*(p+1))

@@ -19,7 +19,7 @@ type tree struct {
 const (
 	treeCount   = 120
 	depth       = 4
-	leastRows   = 150 // in a leaf
+	minRows     = 150 // in a leaf
 	learnRate   = 0.05
 	leafPenalty = 80
 	treeBins    = 48
@@ -217,7 +217,7 @@ func (b *booster) best(h []binSum) (column, bin int) {
 			total.u += s.u
 			total.n += s.n
 		}
-		if total.n < 2*leastRows {
+		if total.n < 2*minRows {
 			return -1, 0
 		}
 		base := total.g * total.g / (total.u + leafPenalty)
@@ -225,10 +225,10 @@ func (b *booster) best(h []binSum) (column, bin int) {
 			left.g += sums[k].g
 			left.u += sums[k].u
 			left.n += sums[k].n
-			if left.n < leastRows {
+			if left.n < minRows {
 				continue
 			}
-			if total.n-left.n < leastRows {
+			if total.n-left.n < minRows {
 				break
 			}
 			g, u := total.g-left.g, total.u-left.u

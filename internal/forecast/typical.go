@@ -123,9 +123,9 @@ func (c Curve) Mean() grid.Intensity {
 // halfLife is how long until half of a deviation from the typical day is expected to be gone.
 const halfLife = day
 
-// mostOff is the logarithm of what the curve is scaled by at most: a present value further off is of another day than
+// maxOff is the logarithm of what the curve is scaled by at most: a present value further off is of another day than
 // any, and the hours around it are not as far off.
-var mostOff = math.Log(4)
+var maxOff = math.Log(4)
 
 // Typical forecasts, hour by hour from that of from on, the curve scaled so that it fits the present value, by up to
 // four times; further ahead it comes back to what is typical. A present value of 0 or less is not known, and the
@@ -137,7 +137,7 @@ func Typical(c Curve, present float64, from time.Time, horizon time.Duration) (g
 	start := from.UTC().Truncate(time.Hour)
 	off := 0.0
 	if present > 0 {
-		off = min(mostOff, max(-mostOff, math.Log(present/float64(c.At(start)))))
+		off = min(maxOff, max(-maxOff, math.Log(present/float64(c.At(start)))))
 	}
 	values := make([]float64, int((from.Add(horizon).Sub(start)+time.Hour-1)/time.Hour))
 	for i := range values {
@@ -160,8 +160,8 @@ const (
 	// displaced is by how much the intensity falls for each part of the electricity that the sun makes. It is less
 	// than 1 because neighbours and pumps take some of it, and because what makes the rest in the evening is dirtier.
 	displaced = 0.6
-	// mostSolar is the share of an hour's electricity beyond which panels are switched off or feed others.
-	mostSolar = 0.75
+	// maxSolar is the share of an hour's electricity beyond which panels are switched off or feed others.
+	maxSolar = 0.75
 )
 
 // shape returns curves that are lower by day in proportion to the height of the sun. Those of a zone without solar
@@ -176,7 +176,7 @@ func (s solar) shape() (values [seasons][hours]float64) {
 	height = scaled(height, s.share)
 	for season := range seasons {
 		for hour := range hours {
-			values[season][hour] = 1 - displaced*min(mostSolar, height[season][hour])
+			values[season][hour] = 1 - displaced*min(maxSolar, height[season][hour])
 		}
 	}
 	return values

@@ -35,7 +35,7 @@ var resultColumns = map[string]string{
 	"published": "date",
 }
 
-const leastWatts = 0.01 // no machine draws less
+const minWatts = 0.01 // no machine draws less
 
 // ReadResults reads measured machines from CSV with the columns cpu, cores or threads, memoryGB, idleWatts, fullWatts
 // and, where they are known, sockets and date, in any order and among others. SPECpower's own columns serve too.
@@ -72,7 +72,7 @@ func ReadResults(text []byte) ([]Result, error) {
 			line, _ := r.FieldPos(0)
 			return nil, fmt.Errorf("reading results: line %d: %w", line, err)
 		}
-		if min(one.Idle, one.Full) >= leastWatts {
+		if min(one.Idle, one.Full) >= minWatts {
 			all = append(all, one)
 		}
 	}

@@ -230,7 +230,7 @@ func TestLeadsInItsTermOnly(t *testing.T) {
 
 // A member that lists more than Kubernetes is made for, on however many pages, is left out.
 func TestMembersListNoMoreThanTheyMay(t *testing.T) {
-	page := &v1.PodList{Items: make([]v1.Pod, mostListed/2+1)}
+	page := &v1.PodList{Items: make([]v1.Pod, maxListed/2+1)}
 	b := &bounded{ListWatch: &cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return page, nil },
 	}}

@@ -35,15 +35,15 @@ import (
 // The estimator's protocol, as karmada-scheduler speaks it: pkg/estimator/pb/estimator.proto of Karmada. Messages are
 // read as far as they are needed, and handed on as they are: to the library all that they hold is unknown.
 const (
-	estimatorService = "/github.com.karmada_io.karmada.pkg.estimator.service.Estimator/"
-	maxReplicas      = estimatorService + "MaxAvailableReplicas"
-	noOpinion        = -1
-	patience         = time.Minute     // that a binding waits for the clusters that we like best
-	remembered       = 2 * time.Second // an answer: karmada-scheduler asks for each cluster at once
-	mostWaiting      = 8               // bindings that one answer is about
-	mostTold         = 10_000
-	looks            = 10
-	glance           = 30 * time.Millisecond
+	estimatorService  = "/github.com.karmada_io.karmada.pkg.estimator.service.Estimator/"
+	maxReplicasMethod = estimatorService + "MaxAvailableReplicas"
+	noOpinion         = -1
+	patience          = time.Minute     // that a binding waits for the clusters that we like best
+	remembered        = 2 * time.Second // an answer: karmada-scheduler asks for each cluster at once
+	maxWaiting        = 8               // bindings that one answer is about
+	maxReported       = 10_000
+	looks             = 10
+	glance            = 30 * time.Millisecond
 
 	// Clients reconnect by themselves when a connection ends, and what they sent before is still answered.
 	maxIdle = 5 * time.Minute
@@ -66,7 +66,7 @@ type estimator struct {
 
 func newEstimator(d *Driver) *estimator {
 	return &estimator{
-		Driver: d, known: map[string]*opinion{}, told: cache.NewLRUExpireCache(mostTold),
+		Driver: d, known: map[string]*opinion{}, told: cache.NewLRUExpireCache(maxReported),
 		conns: map[string]*grpc.ClientConn{}, complains: rate.Sometimes{Interval: time.Minute},
 	}
 }
@@ -125,7 +125,7 @@ func (e *estimator) answer(ctx context.Context, method string, request *emptypb.
 		return nil, status.Errorf(codes.NotFound, "cluster %.80q is not a member", cluster)
 	}
 	official, err := e.official(ctx, cluster, method, request)
-	if method != maxReplicas {
+	if method != maxReplicasMethod {
 		return official, err
 	}
 	if err != nil {
@@ -266,7 +266,7 @@ func (e *estimator) waiting(request sched.Resources) (some []*binding, known, ot
 		known = true
 		if !e.enforces(b) || b.unsupported() != nil {
 			others = true
-		} else if len(some) < mostWaiting && e.Clock().Sub(b.since()).Abs() < patience {
+		} else if len(some) < maxWaiting && e.Clock().Sub(b.since()).Abs() < patience {
 			some = append(some, b)
 		}
 	}

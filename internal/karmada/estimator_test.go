@@ -76,7 +76,7 @@ func TestAnswerSurvivesPanics(t *testing.T) {
 	}
 	d.View = func() *kube.View { panic("a mistake") }
 	asked := asks("c000", map[string]string{"cpu": "2", "memory": "1Gi"})
-	answer, err := newEstimator(d).answer(t.Context(), maxReplicas, asked)
+	answer, err := newEstimator(d).answer(t.Context(), maxReplicasMethod, asked)
 	if err != nil || !proto.Equal(answer, wrapperspb.Int32(noOpinion)) {
 		t.Errorf("%v, %v", answer, err)
 	}
@@ -125,12 +125,12 @@ func TestAnswerWithoutTheOfficialOne(t *testing.T) {
 	e := newEstimator(d)
 	needs := map[string]string{"cpu": "2", "memory": "1Gi"}
 	for cluster, want := range map[string]int32{"c000": noOpinion, "c001": 0} {
-		if answer, err := e.answer(t.Context(), maxReplicas, asks(cluster, needs)); err != nil ||
+		if answer, err := e.answer(t.Context(), maxReplicasMethod, asks(cluster, needs)); err != nil ||
 			!proto.Equal(answer, wrapperspb.Int32(want)) {
 			t.Errorf("%s: %v, %v, want %d", cluster, answer, err, want)
 		}
 	}
-	if _, err := e.answer(t.Context(), maxReplicas, asks("absent", needs)); status.Code(err) != codes.NotFound {
+	if _, err := e.answer(t.Context(), maxReplicasMethod, asks("absent", needs)); status.Code(err) != codes.NotFound {
 		t.Error(err)
 	}
 }
@@ -189,7 +189,7 @@ func TestMetrics(t *testing.T) {
 	if err := d.bound.GetStore().Add(b); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newEstimator(d).answer(t.Context(), maxReplicas, asks("c000", needs)); err != nil {
+	if _, err := newEstimator(d).answer(t.Context(), maxReplicasMethod, asks("c000", needs)); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{

@@ -24,8 +24,8 @@ func (b *binding) needs() sched.Resources {
 	return policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest)
 }
 
-// mostReplicas are all that one binding may have: each is placed by itself.
-const mostReplicas = 10_000
+// maxReplicas are all that one binding may have: each is placed by itself.
+const maxReplicas = 10_000
 
 // unsupported says what of a binding only Karmada's own scheduler can do.
 func (b *binding) unsupported() error {
@@ -42,8 +42,8 @@ func (b *binding) unsupported() error {
 	case p.ReplicaScheduling != nil && len(p.ReplicaScheduling.WeightPreference.StaticWeightList) > 0:
 		return errors.New("spec.placement.replicaScheduling.weightPreference.staticWeightList is not supported: use " +
 			"dynamicWeight")
-	case b.Spec.Replicas < 0 || b.Spec.Replicas > mostReplicas:
-		return fmt.Errorf("spec.replicas is %d: want 0 to %d", b.Spec.Replicas, mostReplicas)
+	case b.Spec.Replicas < 0 || b.Spec.Replicas > maxReplicas:
+		return fmt.Errorf("spec.replicas is %d: want 0 to %d", b.Spec.Replicas, maxReplicas)
 	}
 	for _, s := range p.SpreadConstraints {
 		if s.ByLabel != "" || s.ByField != "" && s.ByField != "cluster" {

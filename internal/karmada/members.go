@@ -111,8 +111,8 @@ func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error)
 	return true, nil
 }
 
-// mostListed are all nodes, or pods, that a member may have: more than Kubernetes is made for.
-const mostListed = 200_000
+// maxListed are all nodes, or pods, that a member may have: more than Kubernetes is made for.
+const maxListed = 200_000
 
 // maxListedBytes is the maximum size of a member's response to a list request: tens of thousands of pods.
 const maxListedBytes = 256 << 20
@@ -131,7 +131,7 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// bounded fails where a member lists more than mostListed: it is left out then, and the log says why.
+// bounded fails where a member lists more than maxListed: it is left out then, and the log says why.
 type bounded struct {
 	*cache.ListWatch
 	listed int // on pages that belong together
@@ -146,8 +146,8 @@ func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (ru
 	if o.Continue == "" {
 		b.listed = 0
 	}
-	if b.listed += meta.LenList(page); err == nil && b.listed > mostListed {
-		return nil, fmt.Errorf("it lists more than %d: this cluster is left out", mostListed)
+	if b.listed += meta.LenList(page); err == nil && b.listed > maxListed {
+		return nil, fmt.Errorf("it lists more than %d: this cluster is left out", maxListed)
 	}
 	return page, err
 }

@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	moveLook  = 30 * time.Second
-	moveGain  = 0.2              // of what the rest of a run would emit; less is not worth the unrest
-	leastStay = 10 * time.Minute // in a cluster
+	moveLook = 30 * time.Second
+	moveGain = 0.2              // of what the rest of a run would emit; less is not worth the unrest
+	minStay  = 10 * time.Minute // in a cluster
 )
 
 // move has Karmada place anew what may be interrupted and emits much less elsewhere, all of its work done once more,
@@ -36,7 +36,7 @@ func (d *Driver) move(ctx context.Context) {
 	limit := flowcontrol.NewTokenBucketRateLimiter(float32(d.Moves/3600), max(1, int(d.Moves/10)))
 	moved := map[types.UID]time.Time{}
 	for kube.Pause(ctx, moveLook) {
-		maps.DeleteFunc(moved, func(_ types.UID, at time.Time) bool { return d.Clock().Sub(at) > leastStay })
+		maps.DeleteFunc(moved, func(_ types.UID, at time.Time) bool { return d.Clock().Sub(at) > minStay })
 		if !d.leads() {
 			continue
 		}
@@ -104,7 +104,7 @@ func (d *Driver) consider(ctx context.Context, b *binding, limit flowcontrol.Rat
 func (d *Driver) stays(b *binding) bool {
 	last := b.Status.LastScheduledTime
 	if len(b.Spec.Clusters) != 1 || b.suspended() || b.duplicated() || b.unsupported() != nil || b.waits(d.gone) ||
-		last == nil || d.Clock().Sub(last.Time) < leastStay {
+		last == nil || d.Clock().Sub(last.Time) < minStay {
 		return false
 	}
 	for _, s := range b.Status.AggregatedStatus {

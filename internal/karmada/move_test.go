@@ -47,7 +47,7 @@ func TestMovesPerHour(t *testing.T) {
 		for _, c := range []struct {
 			after       time.Duration
 			least, most int
-		}{{leastStay - time.Second, 0, 0}, {leastStay + 2*moveLook, 2, 2}, {leastStay + 30*time.Minute + moveLook, 11, 13}} {
+		}{{minStay - time.Second, 0, 0}, {minStay + 2*moveLook, 2, 2}, {minStay + 30*time.Minute + moveLook, 11, 13}} {
 			time.Sleep(time.Until(began.Add(c.after)))
 			if n := len(moved.Actions()); n < c.least || n > c.most {
 				t.Errorf("%d are moved in %v, want %d to %d", n, c.after, c.least, c.most)
@@ -76,7 +76,7 @@ func TestNoMoveWithoutALook(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.settled(t, b, []target{{"c001", 1}})
-		b.Status.LastScheduledTime.Time = now.Add(-2 * leastStay)
+		b.Status.LastScheduledTime.Time = now.Add(-2 * minStay)
 		blind(d)
 		moves, err := d.consider(t.Context(), b, flowcontrol.NewFakeAlwaysRateLimiter())
 		if err != nil || moves != (name == "all is known") {

@@ -48,10 +48,10 @@ func (r *Replay) sleep(ctx context.Context, t *Trial) error {
 		return err
 	}
 	defer t.machines.Stop()
-	const mostFaster = 10 // there must be a second to see what is being bound
+	const maxSpeedup = 10 // there must be a second to see what is being bound
 	o := power.Options{
 		Client: client, View: r.scheduling.view, Policy: r.Scenario.Sleep.Policy, Mode: power.ModeEnforce,
-		Identity: t.namespace, Namespace: t.namespace, Faster: min(r.Factor, mostFaster), Every: time.Second,
+		Identity: t.namespace, Namespace: t.namespace, Faster: min(r.Factor, maxSpeedup), Every: time.Second,
 		Loopback: true, Log: r.scheduling.Log, Record: power.RecordTo(record, r.scheduling.Log),
 	}
 	o.Policy.After, o.Policy.Lead = r.clock.Shrink(o.Policy.After), r.clock.Shrink(o.Policy.Lead)

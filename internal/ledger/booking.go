@@ -94,7 +94,7 @@ func (b *Booking) Validate() error {
 		return fmt.Errorf("%w: numbers %d to %d, %v to %v", ErrInvalid, bt.First, bt.Last, bt.Start, bt.End)
 	}
 	if err := energy.CheckConserved(bt.Measured, bt.Idle, bt.Platform, bt.Unknown, bt.Shares); err != nil ||
-		bt.Measured > mostMeasured {
+		bt.Measured > maxMeasured {
 		return fmt.Errorf("%w: %d µJ: %w", ErrInvalid, int64(bt.Measured),
 			cmp.Or(err, errors.New("more than any node draws")))
 	}

@@ -105,16 +105,16 @@ const (
 
 // What is beyond is a mistake, and counts as not known: sums of it would soon be more than can be counted.
 const (
-	mostPUE      = 50
-	mostCarbon   = 1e5
-	mostPrice    = 1e6
-	mostMeasured = energy.Microjoules(1e17) // of one booking: 28 MWh
+	maxPUE      = 50
+	maxCarbon   = 1e5
+	maxPrice    = 1e6
+	maxMeasured = energy.Microjoules(1e17) // of one booking: 28 MWh
 )
 
 // Charge sets what the energy of a costs and emits. What is no PUE counts as 1: the energy at the node is certain.
 func (r *Rates) Charge(a *Amount, estimated bool) {
 	pue := r.PUE
-	if !(pue >= 1 && pue <= mostPUE) {
+	if !(pue >= 1 && pue <= maxPUE) {
 		pue = 1
 	}
 	a.Estimated, a.Uncharted, a.Unpriced, a.Carbon, a.Cost = 0, 0, 0, 0, 0
@@ -122,12 +122,12 @@ func (r *Rates) Charge(a *Amount, estimated bool) {
 		a.Estimated = a.Energy()
 	}
 	a.Facility = energy.Microjoules(scaled(int64(a.Energy()), pue))
-	if known(r.Carbon, mostCarbon) {
+	if known(r.Carbon, maxCarbon) {
 		a.Carbon = Micrograms(scaled(int64(a.Facility), r.Carbon*(microgramsPerGram/microjoulesPerKWh)))
 	} else {
 		a.Uncharted = a.Facility
 	}
-	if known(r.Price, mostPrice) {
+	if known(r.Price, maxPrice) {
 		a.Cost = Nanos(scaled(int64(a.Facility), r.Price*(nanosPerUnit/microjoulesPerKWh)))
 	} else {
 		a.Unpriced = a.Facility

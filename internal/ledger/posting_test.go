@@ -156,9 +156,9 @@ func TestLongBookings(t *testing.T) {
 // The largest numbers that can be told do not overflow.
 func TestExtremes(t *testing.T) {
 	b := ledgertest.World{Nodes: 1, Pods: 0}.Booking(0, 1)
-	const mostMeasured = 1e17
-	b.Batch.Measured += mostMeasured - b.Batch.Platform
-	b.Batch.Platform = mostMeasured
+	const maxMeasured = 1e17
+	b.Batch.Measured += maxMeasured - b.Batch.Platform
+	b.Batch.Platform = maxMeasured
 	b.Batch.End = b.Batch.Start.Add(150 * 365 * 24 * time.Hour)
 	b.Rates.PUE, b.Rates.Carbon = 50, 1e5
 	var sum ledger.Amount

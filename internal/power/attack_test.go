@@ -255,7 +255,7 @@ func TestManyHeldJobsCostALimitedAmountOfWork(t *testing.T) {
 		all.jobs = append(all.jobs, j)
 	}
 	s := l.snapshot(all, l.Clock())
-	if len(s.Needs) != mostNeeds || l.left < -200 {
+	if len(s.Needs) != maxNeeds || l.left < -200 {
 		t.Fatalf("%d needs, %d units of work left", len(s.Needs), l.left)
 	}
 	if i := slices.IndexFunc(s.Needs, func(n sleep.Need) bool { return n.Owner == "other" }); i < 0 || i > 1 {

@@ -73,8 +73,8 @@ func newLoop(o Options, switches map[string]Switch) *loop {
 }
 
 const (
-	abreast   = 16 // machines that are dealt with at a time
-	mostAsked = 8  // machines that are asked in a round whether they can go to sleep: the others do not wait for them
+	abreast       = 16 // machines that are dealt with at a time
+	maxCandidates = 8  // machines checked in a round for whether they can go to sleep; the others do not wait for them
 )
 
 // turn is what is done about one machine in a round.
@@ -149,7 +149,7 @@ func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
 		if t.would || t.goes() {
 			asked++
 		}
-		if l.concerns(t) && (asked <= mostAsked || !t.would && !t.goes()) {
+		if l.concerns(t) && (asked <= maxCandidates || !t.would && !t.goes()) {
 			turns = append(turns, t)
 		}
 	}

@@ -58,7 +58,7 @@ type finder struct {
 	now      time.Time
 }
 
-// needs returns the needs of work, at most mostNeeds: the first pod of each asker before the others of any.
+// needs returns the needs of work, at most maxNeeds: the first pod of each asker before the others of any.
 func (l *loop) needs(work []asker, nodes []*v1.Node, machines []sleep.Machine, now time.Time) (needs []sleep.Need) {
 	maps.DeleteFunc(l.vain, func(_ vain, saw sighted) bool { return now.Sub(saw.last) >= usualTime })
 	f := &finder{loop: l, machines: machines, fits: map[string][]int{}, now: now}
@@ -70,21 +70,21 @@ func (l *loop) needs(work []asker, nodes []*v1.Node, machines []sleep.Machine, n
 	l.left = l.limits.work
 	all := true
 	for _, a := range l.inTurn(work) {
-		if all = l.left > 0; !all || len(needs) == mostNeeds {
+		if all = l.left > 0; !all || len(needs) == maxNeeds {
 			break
 		}
 		l.looked[a.of.GetUID()] = l.rounds
 		panics.Survive(l.Log, "power", a.of.GetName(), func() {
 			if n := f.need(&a); n.Machines != nil {
 				needs = append(needs, n)
-				others = append(others, slices.Repeat([]sleep.Need{n}, min(max(a.pods-1, 0), mostNeeds-len(others)))...)
+				others = append(others, slices.Repeat([]sleep.Need{n}, min(max(a.pods-1, 0), maxNeeds-len(others)))...)
 			}
 		})
 	}
 	if all || len(l.looked) > maxVain {
 		clear(l.looked)
 	}
-	return append(needs, others[:min(len(others), mostNeeds-len(needs))]...)
+	return append(needs, others[:min(len(others), maxNeeds-len(needs))]...)
 }
 
 // inTurn sorts work: what the last rounds left comes first, then each namespace has its turn, in which pods come before

@@ -29,7 +29,7 @@ const Name = "kubenergy-power"
 
 const (
 	usualPause = 5 * time.Second
-	leastPause = time.Second
+	minPause   = time.Second
 )
 
 // Run sends machines to sleep and wakes them until ctx ends. Any number of replicas may run: each wakes, and the one
@@ -87,7 +87,7 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}) error {
 	defer ticker.Stop()
 	for {
 		l.round(ctx)
-		if !kube.Pause(ctx, leastPause) {
+		if !kube.Pause(ctx, minPause) {
 			return nil
 		}
 		select {

@@ -28,7 +28,7 @@ type cluster struct {
 }
 
 const (
-	mostNeeds = 256 // pods that machines are looked for at once
+	maxNeeds  = 256 // pods that machines are looked for at once
 	usualTime = time.Hour
 	maxVain   = 1 << 16 // entries of loop.vain
 )

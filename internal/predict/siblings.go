@@ -18,7 +18,7 @@ const (
 	shapeShrinkage   = 5
 
 	// Siblings of less weight than this are not looked at: 4.6 times the nearness away.
-	leastWeight = 0.01
+	minWeight = 0.01
 )
 
 // Siblings learns one expected length for every job from those of the same shape of request that were submitted
@@ -100,7 +100,7 @@ func (s *Siblings) Expect(j *sched.Job) {
 // weigh returns the weighted run times of the siblings that are near enough, and the sum of their weights.
 func weigh(all []sibling, j *sched.Job) (ran, weight float64) {
 	at := j.Submitted.Unix()
-	reach := int64(math.Ceil(siblingNearness * -math.Log(leastWeight)))
+	reach := int64(math.Ceil(siblingNearness * -math.Log(minWeight)))
 	first, _ := slices.BinarySearchFunc(all, at-reach, func(one sibling, t int64) int {
 		return cmp.Compare(one.submitted, t)
 	})

@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// LeastJobs is from how many jobs on there is an interval.
-const LeastJobs = 10
+// MinJobs is from how many jobs on there is an interval.
+const MinJobs = 10
 
 // The interval of 95 %, and how often jobs are drawn again.
 const (
 	lowTail, highTail = 0.025, 0.975
 
-	mostResamples = 2000
-	fewResamples  = 200
-	mostDraws     = 20_000_000 // of all resamples together: a second
+	maxResamples = 2000
+	fewResamples = 200
+	maxDraws     = 20_000_000 // of all resamples together: a second
 )
 
 // total adds differences up. Its interval is that of sums over as many jobs drawn at random from these, with
@@ -26,11 +26,11 @@ func total(all []Difference, seed uint64) (sum Difference) {
 		sum.Baseline += d.Baseline
 	}
 	sum.Saved = sum.Baseline - sum.Used
-	if len(all) < LeastJobs {
+	if len(all) < MinJobs {
 		return sum
 	}
 	r := rand.New(rand.NewPCG(seed, uint64(len(all))))
-	sums := make([]float64, min(mostResamples, max(fewResamples, mostDraws/len(all))))
+	sums := make([]float64, min(maxResamples, max(fewResamples, maxDraws/len(all))))
 	for i := range sums {
 		for range all {
 			sums[i] += all[r.IntN(len(all))].Saved

@@ -71,8 +71,8 @@ type ExperimentRow struct {
 	pairs []float64 // differences by round
 }
 
-// LeastRounds is from how many rounds on differences are judged.
-const LeastRounds = 3
+// MinRounds is from how many rounds on differences are judged.
+const MinRounds = 3
 
 // NewExperiment sums arms up. contestants are in the order in which they are shown, and the first is the baseline.
 func NewExperiment(name string, contestants []string, trials []ExperimentTrial, notJudged, notes []string) *Experiment {
@@ -83,9 +83,9 @@ func NewExperiment(name string, contestants []string, trials []ExperimentTrial, 
 	for i := range trials {
 		e.Rounds = max(e.Rounds, trials[i].Round)
 	}
-	if e.Rounds < LeastRounds {
+	if e.Rounds < MinRounds {
 		e.NotJudged = append(e.NotJudged, fmt.Sprintf("it has %s, and differences are judged from %d on",
-			Plural(e.Rounds, "round", "rounds"), LeastRounds))
+			Plural(e.Rounds, "round", "rounds"), MinRounds))
 	}
 	compared := 0.0
 	for _, c := range contestants {

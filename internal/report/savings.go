@@ -388,7 +388,7 @@ func (t *Saved) total(seed uint64) {
 // spread gives each job its interval: as far as measured by estimated energy is from its median over all jobs, so far
 // may it be off for the baseline's node.
 func (s *Comparison) spread() {
-	if len(s.PerJob) < LeastJobs {
+	if len(s.PerJob) < MinJobs {
 		return
 	}
 	ratios := Each(s.PerJob, func(j JobSavings) float64 { return j.Ratio })

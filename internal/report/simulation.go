@@ -98,7 +98,7 @@ type Sleep struct {
 	BootHours     float64 `json:"bootHours"`   // that they took, of all machines together
 	BootEnergyKWh float64 `json:"bootEnergyKWh"`
 	AsleepHours   float64 `json:"asleepHours"` // of machines that take time to boot
-	MostCycles    int     `json:"mostCycles"`  // of one such machine within 24 hours
+	MaxCycles     int     `json:"mostCycles"`  // of one such machine within 24 hours
 }
 
 // Savings are shares of the baseline's figures; negative where the baseline did better.
@@ -249,7 +249,7 @@ func summarise(r *sim.Result) Run {
 	if s.Sleeps() {
 		run.Sleep = &Sleep{
 			r.Sleep.Boots, r.Sleep.FailedBoots, r.Sleep.BootTime.Hours(), r.Sleep.BootEnergy.KWh(),
-			r.Sleep.Asleep.Hours(), r.Sleep.MostCycles,
+			r.Sleep.Asleep.Hours(), r.Sleep.MaxCycles,
 		}
 	}
 	run.Priced = slices.ContainsFunc(s.Sites, func(site *sched.Site) bool { return site.Price.Series != nil })

@@ -14,8 +14,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// mostHolds is how many held jobs are drawn above each other, and leastHolds how many of each run.
-const mostHolds, leastHolds = 60, 10
+// maxHolds is how many held jobs are drawn above each other, and minHolds how many of each run.
+const maxHolds, minHolds = 60, 10
 
 // holds returns the jobs of a run that were held and then started, by index: those held longest come first.
 func holds(r *sim.Result) (jobs []int) {
@@ -98,7 +98,7 @@ func holdsFigure(results []*sim.Result) (figure, error) {
 		panelled += min(1, len(jobs))
 	}
 	columns := min(2, max(1, panelled))
-	limit := max(leastHolds, mostHolds/max(1, (panelled+1)/2))
+	limit := max(minHolds, maxHolds/max(1, (panelled+1)/2))
 	var plots []*plot.Plot
 	var most, left int
 	for i, r := range results {

@@ -8,8 +8,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// mostNodes is how many nodes are drawn one by one: of more, kinds are.
-const mostNodes = 40
+// maxNodes is how many nodes are drawn one by one: of more, kinds are.
+const maxNodes = 40
 
 // nodeRow is what a node, or all nodes of a kind, came to in each slot.
 type nodeRow struct {
@@ -26,11 +26,11 @@ func nodeRows(r *sim.Result, runs int) (rows []nodeRow, slot time.Duration) {
 	for i := range at {
 		n := &r.Scenario.Nodes[i]
 		name := n.Name
-		if len(at) > mostNodes {
+		if len(at) > maxNodes {
 			name = profileName(n)
 		}
 		is := func(row nodeRow) bool { return row.name == name }
-		if !slices.ContainsFunc(rows, is) && len(rows) >= mostNodes {
+		if !slices.ContainsFunc(rows, is) && len(rows) >= maxNodes {
 			name = "others"
 		}
 		if !slices.ContainsFunc(rows, is) {
@@ -78,7 +78,7 @@ func nodesFigure(results []*sim.Result) (figure, error) {
 	start, end := period(results)
 	names := runNames(results)
 	title, what := "Mean power of each node, PUE included, estimated (W)", "Node"
-	if all := len(results[0].Scenario.Nodes); all > mostNodes {
+	if all := len(results[0].Scenario.Nodes); all > maxNodes {
 		title = fmt.Sprintf("Mean power of a node, by kind of node, of %d nodes, PUE included, estimated (W)", all)
 		what = "Kind"
 	}

@@ -64,7 +64,7 @@ func (r *Report) Sheet() *Table {
 			run.LateStarts, run.MissedDeadlines, run.HeldJobs, run.MeanHoldSeconds, run.UnplacedJobs, run.Decisions,
 			run.DecisionsPerSecond, run.Savings.Energy, run.Savings.Emissions, run.Savings.Cost, r.Baseline,
 			run.Quality, run.Tolerated, run.Suspensions, run.EmptyNodes, slept.Boots, slept.FailedBoots,
-			slept.BootHours, slept.BootEnergyKWh, slept.AsleepHours, slept.MostCycles, run.AdjustedCost,
+			slept.BootHours, slept.BootEnergyKWh, slept.AsleepHours, slept.MaxCycles, run.AdjustedCost,
 			run.MeanBoundedSlowdown)
 	}
 	return t

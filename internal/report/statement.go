@@ -211,7 +211,7 @@ func (c *Comparison) notes() []string {
 		notes = append(notes, "Of "+Plural(c.NoCarbon, "job",
 			"jobs")+" emissions are not compared: some intensity is not known.")
 	}
-	if c.Jobs > 0 && c.Jobs < LeastJobs {
+	if c.Jobs > 0 && c.Jobs < MinJobs {
 		notes = append(notes, "Of fewer than 10 jobs no interval is given.")
 	}
 	return notes

@@ -16,12 +16,12 @@ import (
 
 // What is shown of a long report; CSV and JSON have everything.
 const (
-	mostBars = 30
-	mostJobs = 500
+	maxBars = 30
+	maxJobs = 500
 	// of hours or days in a heat map; of more, some are drawn as one
-	mostHeatSlots = 200
-	barStep       = 22.0
-	barRoom       = 420.0
+	maxHeatSlots = 200
+	barStep      = 22.0
+	barRoom      = 420.0
 )
 
 // HTML writes a page.
@@ -65,7 +65,7 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 	}
 	start = s.From.UTC().Truncate(slot)
 	span = max(slot/60, end.Sub(start))
-	group := time.Duration(max(1, math.Ceil(float64(span)/float64(slot)/mostHeatSlots)))
+	group := time.Duration(max(1, math.Ceil(float64(span)/float64(slot)/maxHeatSlots)))
 	n, sums, cells := int((span+group*slot-1)/(group*slot)), map[string]float64{}, map[string][]heat{}
 	for _, row := range s.Rows {
 		if row.Key == nil {
@@ -87,11 +87,11 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 		return cmp.Or(cmp.Compare(sums[b], sums[a]), strings.Compare(a, b))
 	})
 	m = &heatmap{title: fmt.Sprintf("Mean power by %s (W)", what), what: what, slot: (group * slot).Seconds()}
-	for _, name := range names[:min(len(names), mostNodes)] {
+	for _, name := range names[:min(len(names), maxNodes)] {
 		m.rows = append(m.rows, heatRow{name, cells[name]})
 	}
-	if left := len(names) - mostNodes; left > 0 {
-		m.title += fmt.Sprintf(", of the %d with the most energy; %d more are in the table", mostNodes, left)
+	if left := len(names) - maxNodes; left > 0 {
+		m.title += fmt.Sprintf(", of the %d with the most energy; %d more are in the table", maxNodes, left)
 	}
 	return m, start, span
 }
@@ -105,7 +105,7 @@ func (s *Statement) bars(t *shown) *bars {
 	if len(s.GroupBy) == 0 || most == 0 {
 		return nil
 	}
-	n := min(len(s.Rows), mostBars)
+	n := min(len(s.Rows), maxBars)
 	b := &bars{Height: float64(n)*barStep + 4, Left: len(s.Rows) - n}
 	for i := range s.Rows[:n] {
 		row := &s.Rows[i]
@@ -120,7 +120,7 @@ func (s *Statement) bars(t *shown) *bars {
 
 // jobs are a table of what each job saved.
 func (c *Comparison) jobs() *shown {
-	n := min(len(c.PerJob), mostJobs)
+	n := min(len(c.PerJob), maxJobs)
 	t := Heads(4, "job", "strategy", "ran on", "baseline", "held", "saved\nkWh", "saved\nkgCO2e", "saved\nmoney")
 	t.Title = fmt.Sprintf("Saved by each job against %s, estimated; 95 %% interval in brackets; %d of %d jobs",
 		c.Baseline, n, c.Jobs)

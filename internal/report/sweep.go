@@ -152,8 +152,8 @@ type rowKey struct {
 	stayOn             bool
 }
 
-// leastStarts is from how many starts on there is an interval.
-const leastStarts = 3
+// minStarts is from how many starts on there is an interval.
+const minStarts = 3
 
 // NewSweep sums trials up. Their order does not matter.
 func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
@@ -218,7 +218,7 @@ func newSweeper(trials []Trial, o *SweepOptions) (*sweeper, error) {
 func (c *sweeper) sampleSeeds(trials []Trial) {
 	seeds := Each(trials, func(t Trial) uint64 { return t.Seed })
 	slices.Sort(seeds)
-	if seeds = slices.Compact(seeds); c.starts > 1 || len(seeds) < leastStarts {
+	if seeds = slices.Compact(seeds); c.starts > 1 || len(seeds) < minStarts {
 		return
 	}
 	c.seeds, c.quoted = seeds, nil
@@ -383,11 +383,11 @@ func (c *sweeper) checkQuoted() error {
 
 // resample draws starts with replacement, the same ones for all rows and zones.
 func (c *sweeper) resample() {
-	if len(c.quoted) < leastStarts {
+	if len(c.quoted) < minStarts {
 		return
 	}
 	r := rand.New(rand.NewPCG(c.options.Seed, uint64(len(c.quoted))))
-	c.drawn = make([][]int, mostResamples)
+	c.drawn = make([][]int, maxResamples)
 	for i := range c.drawn {
 		c.drawn[i] = make([]int, len(c.quoted))
 		for k := range c.drawn[i] {

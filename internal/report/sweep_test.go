@@ -83,7 +83,7 @@ func TestSweepByHand(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got[0], got[1])
 		}
 	}
-	if r.WorstZone != "B" || r.Trials != 6 || s.Trials != 30 || s.Resamples != mostResamples {
+	if r.WorstZone != "B" || r.Trials != 6 || s.Trials != 30 || s.Resamples != maxResamples {
 		t.Errorf("worst zone %s, %d of %d trials, %d resamples", r.WorstZone, r.Trials, s.Trials, s.Resamples)
 	}
 	// People read the emissions of a trial: of 6 trials of 1 and 2 kg, less the 0.9 kg that are saved.

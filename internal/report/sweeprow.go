@@ -32,13 +32,13 @@ func (s *sums) ofOther() float64  { return share(s.saved, s.suspending, float64(
 // possible reports whether there is something to save.
 func (s *sums) possible() bool { return !math.IsNaN(s.eta()) }
 
-// leastPossible is the share of a baseline below which a possible saving is but the rounding error of sums over many
+// minPossible is the share of a baseline below which a possible saving is but the rounding error of sums over many
 // jobs.
-const leastPossible = 1e-10
+const minPossible = 1e-10
 
 // share is what was saved of what could be; NaN where nothing could be.
 func share(saved, possible, baseline float64) float64 {
-	if possible <= leastPossible*baseline {
+	if possible <= minPossible*baseline {
 		return math.NaN()
 	}
 	return saved / possible

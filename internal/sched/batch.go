@@ -37,9 +37,9 @@ type batch struct {
 	stop     func() bool // says that there is no time left
 	proof    Optimality
 
-	kinds     []Job // jobs that are alike count as one, see [batch.group]
-	kindOf    []int // by position in the queue, of those that were open
-	mostPairs int   // [mostPairs], fewer in tests
+	kinds        []Job // jobs that are alike count as one, see [batch.group]
+	kindOf       []int // by position in the queue, of those that were open
+	maxNodePairs int   // [maxNodePairs], fewer in tests
 }
 
 // Optimality is what is known of a plan of a whole queue.
@@ -141,8 +141,8 @@ func (g *Greedy) placeOpen(b *batch) {
 func newBatch(s *Snapshot, cost nodeCost, stop func() bool) *batch {
 	b := &batch{
 		snapshot: *s, nodes: unfold(s.Nodes), cost: cost, plan: make(Plan, len(s.Queue)), stop: stop,
-		proof:     Optimality{Whole: true},
-		mostPairs: mostPairs,
+		proof:        Optimality{Whole: true},
+		maxNodePairs: maxNodePairs,
 	}
 	shareProfiles(b.nodes)
 	b.snapshot.Nodes = make([]*Node, len(b.nodes))

@@ -33,9 +33,9 @@ func drawElastic(t *rapid.T) (*grid.Series, *sched.Elastic) {
 	return c, e
 }
 
-// leastCarbon tries every number of replicas in every hour, and in one of them a mixture of two. It is a linear
+// minCarbon tries every number of replicas in every hour, and in one of them a mixture of two. It is a linear
 // programme of one constraint, so one of these is the optimum.
-func leastCarbon(c *grid.Series, e *sched.Elastic) float64 {
+func minCarbon(c *grid.Series, e *sched.Elastic) float64 {
 	levels := append([]float64{0}, e.Throughput...)
 	replicas := func(level int) float64 {
 		if level == 0 {
@@ -79,7 +79,7 @@ func TestScaleIsOptimal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := leastCarbon(c, e); math.Abs(cost-want) > 1e-6*max(1, want) {
+		if want := minCarbon(c, e); math.Abs(cost-want) > 1e-6*max(1, want) {
 			t.Fatalf("costs %v, the best of all plans %v", cost, want)
 		}
 		work, spent, at := 0.0, 0.0, e.From

@@ -103,7 +103,7 @@ func staticWeights(c *costing) (string, bool) {
 			votes[site.Name] = cmp.Or(site.Weight, 1)
 		}
 	}
-	return mostVotes(c.job.ID, votes)
+	return winner(c.job.ID, votes)
 }
 
 // availableReplicas is the rule of "karmada-dynamic": Karmada's dynamic weights, which are how many replicas of the job
@@ -114,18 +114,18 @@ func availableReplicas(c *costing) (string, bool) {
 	for _, n := range c.snapshot.Nodes {
 		if n.Site != nil {
 			nodes := int64(n.count())
-			exact[n.Site.Name] += nodes * min(int64(max(mostPods-n.Jobs, 0)), c.job.Request.CountIn(n.Free))
+			exact[n.Site.Name] += nodes * min(int64(max(maxPods-n.Jobs, 0)), c.job.Request.CountIn(n.Free))
 			graded[n.Site.Name] += nodes * c.job.Request.CountIn(gradeOf(n.Free))
 		}
 	}
 	for name, most := range graded {
 		exact[name] = min(exact[name], most)
 	}
-	return mostVotes(c.job.ID, exact)
+	return winner(c.job.ID, exact)
 }
 
-// mostPods is how many pods a kubelet runs at most unless it is told otherwise.
-const mostPods = 110
+// maxPods is how many pods a kubelet runs at most unless it is told otherwise.
+const maxPods = 110
 
 // grades are Karmada's default models of nodes, by the least that one of each grade has free (ResourceModels in
 // cluster.karmada.io/v1alpha1). They know no GPUs.
@@ -148,10 +148,10 @@ func gradeOf(free Resources) (least Resources) {
 	return least
 }
 
-// mostVotes gives one replica to one of several clusters as Karmada does, by Webster's method: to the one of most
+// winner gives one replica to one of several clusters as Karmada does, by Webster's method: to the one of most
 // votes. Of equals it is the first by name, or the last where the hash of the object's UID is odd; a job's ID stands in
 // for that. ok is false where there is no cluster.
-func mostVotes(job string, votes map[string]int64) (best string, ok bool) {
+func winner(job string, votes map[string]int64) (best string, ok bool) {
 	h := fnv.New32a()
 	h.Write([]byte(job))
 	last := h.Sum32()&1 == 1

@@ -36,8 +36,8 @@ type priced struct {
 	fresh   bool // the signals of site that have a weight
 }
 
-// mostPriced is how many of them are remembered: more sites than a cluster lies in, and few enough to look through.
-const mostPriced = 8
+// maxPriced is how many of them are remembered: more sites than a cluster lies in, and few enough to look through.
+const maxPriced = 8
 
 // visit makes c ready for n.
 func (c *costing) visit(n *Node) {
@@ -51,7 +51,7 @@ func (c *costing) visit(n *Node) {
 			return
 		}
 	}
-	if c.pue != 0 && len(c.others) < mostPriced { // there was a node before
+	if c.pue != 0 && len(c.others) < maxPriced { // there was a node before
 		c.others = append(c.others, c.priced)
 	}
 	c.site, c.runtime, c.pue = n.Site, runtime, pue

@@ -24,8 +24,8 @@ func dotProduct(c *costing, n *Node) (float64, bool) {
 	return cost, true
 }
 
-// mostLoaded is the where "ecsched-ml": cost = −Σ d/a, so that nodes fill up.
-func mostLoaded(c *costing, n *Node) (float64, bool) {
+// highestLoad is the where "ecsched-ml": cost = −Σ d/a, so that nodes fill up.
+func highestLoad(c *costing, n *Node) (float64, bool) {
 	cost := 0.0
 	for k, requested := range c.job.Request.vector() {
 		share, fits := shareOf(requested, n.Free.vector()[k])

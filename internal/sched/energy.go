@@ -1,8 +1,8 @@
 package sched
 
-// leastEnergy is the where "energy": the marginal energy of the job at the site's meter, from the power curve of the
+// lowestEnergy is the where "energy": the marginal energy of the job at the site's meter, from the power curve of the
 // node at its present load, with the wake-up of an empty node. It needs no signal.
-func leastEnergy(c *costing, n *Node) (float64, bool) {
+func lowestEnergy(c *costing, n *Node) (float64, bool) {
 	if n.Profile == nil {
 		return 0, false
 	}

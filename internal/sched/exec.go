@@ -28,7 +28,7 @@ func exec(c *costing, n *Node) (float64, bool) {
 		c.metered = meteredNodes{known: true, any: slices.ContainsFunc(c.snapshot.Nodes, (*Node).metered)}
 	}
 	if !c.metered.any {
-		return leastEnergy(c, n)
+		return lowestEnergy(c, n)
 	}
 	if n.Profile == nil {
 		return 0, false

@@ -31,7 +31,7 @@ func (b *batch) byPrices(best *draft) {
 		return
 	}
 	f := newFlowProblem(b)
-	if len(b.kinds) > 1 && len(b.kinds)*len(f.members) > b.mostPairs {
+	if len(b.kinds) > 1 && len(b.kinds)*len(f.members) > b.maxNodePairs {
 		if d := b.inParts(); d.better(best) {
 			*best = d
 		}
@@ -54,8 +54,8 @@ func (b *batch) byPrices(best *draft) {
 // prices, then the next ones, on what is left. It has no bound on the distance from the optimum.
 func (b *batch) inParts() draft {
 	work := newBatch(&b.snapshot, b.cost, b.stop)
-	work.mostPairs = b.mostPairs
-	for part := range slices.Chunk(b.byStake(), max(1, b.mostPairs/len(b.nodes))) {
+	work.maxNodePairs = b.maxNodePairs
+	for part := range slices.Chunk(b.byStake(), max(1, b.maxNodePairs/len(b.nodes))) {
 		if b.stopped() {
 			break
 		}

@@ -65,7 +65,7 @@ func byPrices(t *testing.T, s *Snapshot, pairs int) (Plan, Optimality) {
 		t.Fatal(err)
 	}
 	b := newBatch(s, g.cost, never)
-	b.mostPairs = pairs
+	b.maxNodePairs = pairs
 	g.planBatch(s, b)
 	return b.plan, b.proof
 }

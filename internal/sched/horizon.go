@@ -57,7 +57,7 @@ func (s *Snapshot) longestSlot() time.Duration {
 func (j *Job) planned(slot time.Duration) time.Duration {
 	const bothEnds = 4
 	life := j.lifetime(slot)
-	var work [mostRunSlots + 1]float64
+	var work [maxRunSlots + 1]float64
 	span := time.Duration(len(life.work(work[:0], j.Done, slot))+bothEnds) * slot
 	if j.Runtimes != nil {
 		span = max(span, j.Runtimes.Mean())

@@ -37,8 +37,8 @@ func kindOf(j *Job) jobKind {
 	return k
 }
 
-// mostKinds is from how many kinds on run times are rounded, so that they become fewer.
-const mostKinds = 256
+// maxKinds is from how many kinds on run times are rounded, so that they become fewer.
+const maxKinds = 256
 
 // rounded is a run time as a multiple of an eighth to a quarter of itself.
 func rounded(d time.Duration) time.Duration {
@@ -49,7 +49,7 @@ func rounded(d time.Duration) time.Duration {
 // group finds out which of the open jobs are alike. On those for which some node that fits cannot be priced there is
 // no opinion, nor on those that there is no time to ask that of: they are not open any more.
 func (b *batch) group() {
-	if b.sort(func(d time.Duration) time.Duration { return d }); len(b.kinds) > mostKinds {
+	if b.sort(func(d time.Duration) time.Duration { return d }); len(b.kinds) > maxKinds {
 		b.sort(rounded)
 	}
 	why := make([]ReasonKind, len(b.kinds))

@@ -15,14 +15,14 @@ type lifetime struct {
 // Planning stops where hardly any of the work is left that a job is expected to have left, or after so many slots of
 // it.
 const (
-	negligible   = 0.004
-	mostRunSlots = 120
+	negligible  = 0.004
+	maxRunSlots = 120
 )
 
 // lifetime returns how long j runs, planned in slots of a length.
 func (j *Job) lifetime(slot time.Duration) lifetime {
 	l := lifetime{runtimes: j.Runtimes, length: j.Duration, most: math.Inf(1)}
-	most := l.executed(j.Done + mostRunSlots*slot)
+	most := l.executed(j.Done + maxRunSlots*slot)
 	if l.runtimes != nil {
 		all := l.executed(math.MaxInt64)
 		most = min(most, all-negligible*(all-l.executed(j.Done)))
@@ -52,7 +52,7 @@ func (l *lifetime) executed(d time.Duration) float64 {
 
 // work appends what is executed on average in the slots that follow so much work, until none is left.
 func (l *lifetime) work(dst []float64, done, slot time.Duration) []float64 {
-	for before := l.executed(done); len(dst) <= mostRunSlots && before < l.most; {
+	for before := l.executed(done); len(dst) <= maxRunSlots && before < l.most; {
 		done += slot
 		after := l.executed(done)
 		dst = append(dst, after-before)

@@ -101,7 +101,7 @@ func (b *batch) offer(c *costing, node int) offer {
 	}
 	o := offer{node: node, runtime: n.Runtime(c.job), energy: math.Inf(1)}
 	if n.Profile != nil {
-		o.energy, _ = leastEnergy(c, n)
+		o.energy, _ = lowestEnergy(c, n)
 	}
 	return o
 }

@@ -26,12 +26,12 @@ func (b *batch) inOrder() draft {
 func (b *batch) hurried() bool { return b.varied() && b.stopped() }
 
 // varied reports whether there are too many kinds of jobs to remember what each of them costs on each node.
-func (b *batch) varied() bool { return len(b.kinds)*len(b.nodes) > b.mostPairs }
+func (b *batch) varied() bool { return len(b.kinds)*len(b.nodes) > b.maxNodePairs }
 
-// mostPairs is how many pairs of a kind of job and a node are remembered at most, and of a kind and a group of nodes
+// maxNodePairs is how many pairs of a kind of job and a node are remembered at most, and of a kind and a group of nodes
 // priced at once. Beyond that nothing is shared where jobs are served one by one, and prices are found for one part
 // of the queue after the other.
-const mostPairs = 1 << 22
+const maxNodePairs = 1 << 22
 
 // greedy keeps the node of least cost for every kind of job, while nodes fill up.
 type greedy struct {

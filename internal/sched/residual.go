@@ -26,7 +26,7 @@ func residual(s *Snapshot, j *Job, o outlook) (Window, Reason, time.Time) {
 	if !j.Interruptible {
 		return rolling(s, j, o)
 	}
-	restart := max(j.RestartCost, leastRestart)
+	restart := max(j.RestartCost, minRestart)
 	latest := s.latest(j)
 	slack := latest.Sub(s.Now)
 	next, slot := o.slots()
@@ -42,10 +42,10 @@ func residual(s *Snapshot, j *Job, o outlook) (Window, Reason, time.Time) {
 	return j.window(start), o.later(s, j, start, run, pause), grid.Earlier(next, latest)
 }
 
-// leastRestart is what going on after a pause is taken to cost at least, in work. Forecasts are not as certain as the
+// minRestart is what going on after a pause is taken to cost at least, in work. Forecasts are not as certain as the
 // plan takes them, and a pause that hardly saves anything is not worth the trouble: on GAIA's trace this leaves well
 // under half of the suspensions and costs about half a point of what is saved.
-const leastRestart = 3 * time.Minute
+const minRestart = 3 * time.Minute
 
 // pausePlan is the dynamic programme of one decision.
 type pausePlan struct {
@@ -56,8 +56,8 @@ type pausePlan struct {
 
 	// Scratch, here so that a decision allocates nothing.
 	prices      [256]float64
-	work, again [mostRunSlots + 2]float64 // in a slot, and that of going on before it
-	on, off     [mostRunSlots + 3]float64 // least cost from here, if the job runs and if it does not
+	work, again [maxRunSlots + 2]float64 // in a slot, and that of going on before it
+	on, off     [maxRunSlots + 3]float64 // least cost from here, if the job runs and if it does not
 }
 
 // compare returns the expected cost of running and of pausing in what is left of the present slot, of this price, and

@@ -22,7 +22,7 @@ func rolling(s *Snapshot, j *Job, o outlook) (Window, Reason, time.Time) {
 	next, slot := o.slots()
 	slack, first := s.latest(j).Sub(s.Now), next.Sub(s.Now)
 	life := j.lifetime(slot)
-	var workBuffer [mostRunSlots + 1]float64
+	var workBuffer [maxRunSlots + 1]float64
 	var priceBuffer [256]float64
 	work := life.work(workBuffer[:0], j.Done, slot)
 	starts := 0 // at the beginning of a slot

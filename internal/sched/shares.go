@@ -38,15 +38,15 @@ func (s *Snapshot) latestInPieces(j *Job) time.Time {
 	return until.Add(-time.Duration(float64(work) / j.relies()))
 }
 
-// mostShared is how many jobs get their pieces all at once. With more, each gets its own: that takes less time.
-const mostShared = 2000
+// maxShared is how many jobs get their pieces all at once. With more, each gets its own: that takes less time.
+const maxShared = 2000
 
 // shares reports whether the open jobs share out what room there is: where some of them rely on that, it is the cores
 // of one machine, as of a cloud, and all of them are even. Memory or GPUs, gaps between machines, and what cannot be
 // moved would make shares of cores a promise that is not kept.
 func (b *batch) shares() bool {
 	relies := func(i int) bool { return b.job(i).relies() > 1 }
-	if len(b.nodes) != 1 || b.nodes[0].Profile == nil || len(b.open) > mostShared ||
+	if len(b.nodes) != 1 || b.nodes[0].Profile == nil || len(b.open) > maxShared ||
 		!slices.ContainsFunc(b.open, relies) {
 		return false
 	}

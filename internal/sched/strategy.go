@@ -46,8 +46,8 @@ var where = map[string]placing{
 		authorsStock, alike,
 		"the baseline of ECSched's authors: least requested of what is free, balanced",
 	},
-	"ecsched-ml": {mostLoaded, 0, ""},
-	"energy":     {leastEnergy, alike, "least additional energy at the meter, wake-up of an empty node included"},
+	"ecsched-ml": {highestLoad, 0, ""},
+	"energy":     {lowestEnergy, alike, "least additional energy at the meter, wake-up of an empty node included"},
 	"exec":       {exec, relative | live, "most of what a node can draw left, by live watts (Escheduler)"},
 	"fcfs":       {firstFit, alike, "the first node by name"},
 	"hybrid": {

@@ -306,7 +306,7 @@ func (t *timetable) find(p *booking, skipped []bool, late bool) {
 	clear(t.tried)
 	for at := range t.rows {
 		kind := t.rows[at].like
-		if t.tried[kind] == mostAlike || skipped != nil && skipped[at] ||
+		if t.tried[kind] == maxAlike || skipped != nil && skipped[at] ||
 			!p.job.Running && t.repeats(at) || !t.rows[at].offers(p.job) {
 			continue
 		}
@@ -328,8 +328,8 @@ func (t *timetable) find(p *booking, skipped []bool, late bool) {
 	}
 }
 
-// mostAlike is how many machines of a kind are looked at for a job: more of them make little difference.
-const mostAlike = 8
+// maxAlike is how many machines of a kind are looked at for a job: more of them make little difference.
+const maxAlike = 8
 
 // repeats reports whether a row before this one is the same.
 func (t *timetable) repeats(at int) bool {

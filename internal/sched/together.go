@@ -56,7 +56,7 @@ func (b *batch) planTogether() {
 func (b *batch) bookAll(t *timetable, bookings []booking) {
 	t.insertAll(bookings, b.stopped)
 	r := newRemaker(t, bookings, b.snapshot.Policy.Seed)
-	rounds := min(planRounds, mostRemade/len(bookings))
+	rounds := min(planRounds, maxRemade/len(bookings))
 	if slices.ContainsFunc(bookings, func(p booking) bool { return p.spread }) {
 		rounds /= 10 // as a round of jobs in pieces takes so many times as long
 	}
@@ -212,7 +212,7 @@ func (t *timetable) restore(bookings []booking) {
 // changes less.
 const (
 	planRounds = 100
-	mostRemade = 100_000
+	maxRemade  = 100_000
 )
 
 // Slots are as long as makes so many of them.
@@ -449,9 +449,9 @@ func (r *remaker) shuffle() {
 	}
 }
 
-// mostAlone is how sure a plan is at most that a machine is awake for its jobs alone: others are to come
+// maxAlone is how sure a plan is at most that a machine is awake for its jobs alone: others are to come
 // (docs/decisions/0040-plans.md).
-const mostAlone = 0.5
+const maxAlone = 0.5
 
 // expectOthers lets the first machine of each kind by name count as one that others keep awake anyway, the next ones
 // ever less: plans that follow each other then gather jobs on the same machines.
@@ -462,7 +462,7 @@ func (t *timetable) expectOthers() {
 	}
 	for _, rows := range of {
 		for rank, i := range rows {
-			t.rows[i].setAlone(mostAlone * float64(rank) / float64(max(len(rows)-1, 1)))
+			t.rows[i].setAlone(maxAlone * float64(rank) / float64(max(len(rows)-1, 1)))
 		}
 	}
 }

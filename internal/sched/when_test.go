@@ -147,8 +147,8 @@ func drawMinutes(t *rapid.T, least, most int, label string) time.Duration {
 	return time.Duration(rapid.IntRange(least, most).Draw(t, label)) * time.Minute
 }
 
-// leastInterruptible is the clairvoyant optimum: the cheapest minutes of all in which the job may run.
-func leastInterruptible(series *grid.Series, j *sched.Job) (sum float64) {
+// minInterruptible is the clairvoyant optimum: the cheapest minutes of all in which the job may run.
+func minInterruptible(series *grid.Series, j *sched.Job) (sum float64) {
 	var minutes []float64
 	for t := j.Submitted; t.Before(j.Submitted.Add(j.AllowedDelay + j.Duration)); t = t.Add(time.Minute) {
 		minutes = append(minutes, series.Integral(t, t.Add(time.Minute)))
@@ -168,7 +168,7 @@ func TestWaitAwhileIsTheOptimum(t *testing.T) {
 			Duration:     drawMinutes(t, 1, 900, "length"),
 			AllowedDelay: drawMinutes(t, 0, 600, "delay"), Interruptible: true,
 		}
-		want, got := leastInterruptible(series, &j), live(t, "wait-awhile", series, j)
+		want, got := minInterruptible(series, &j), live(t, "wait-awhile", series, j)
 		if math.Abs(got.cost-want) > 1e-6*want {
 			t.Fatalf("costs %v: want %v", got.cost, want)
 		}
@@ -214,7 +214,7 @@ func TestResidualIsNearTheOptimum(t *testing.T) {
 			AllowedDelay:  hours(0, 10, "delay"),
 			Interruptible: true,
 		}
-		got, least := live(t, "residual", series, j), leastInterruptible(series, &j)
+		got, least := live(t, "residual", series, j), minInterruptible(series, &j)
 		resumes := min(j.Duration, j.AllowedDelay).Hours()
 		if most := least + resumes*180*900; got.cost > most*(1+1e-6) || got.cost < least*(1-1e-6) {
 			t.Fatalf("costs %v: want between %v and %v", got.cost, least, most)

@@ -122,11 +122,11 @@ const tolerance = 1e-9
 // order, unless time has a weight of its own; then it says what waiting is worth. This one also makes the reported
 // savings plausible.
 func expectedPower(j *Job) energy.Watts {
-	const leastCores = 0.1
+	const minCores = 0.1
 	if j.HasExpected && sensible(j.Expected) {
-		return max(j.Expected, nominalWattsPerCore*leastCores)
+		return max(j.Expected, nominalWattsPerCore*minCores)
 	}
-	return nominalWattsPerCore * energy.Watts(max(float64(j.Request.MilliCPU)/1000, leastCores))
+	return nominalWattsPerCore * energy.Watts(max(float64(j.Request.MilliCPU)/1000, minCores))
 }
 
 // windowSearch prices windows of one job.

@@ -26,8 +26,8 @@ type backfill struct {
 	room    sched.Room      // of all nodes together, with what runs and what is held: jobs that may wait go by it
 }
 
-// mostBackfilled is how many jobs of the queue are looked at, as bf_max_job_test of Slurm has it.
-const mostBackfilled = 500
+// maxBackfilled is how many jobs of the queue are looked at, as bf_max_job_test of Slurm has it.
+const maxBackfilled = 500
 
 // newBackfill returns nil where the scenario does not ask for it.
 func newBackfill(s *Scenario) *backfill {
@@ -199,7 +199,7 @@ func (e *engine) startInOrder(ctx context.Context, now time.Time, at int64, behi
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if k >= mostBackfilled || len(left) > 0 && !behind {
+		if k >= maxBackfilled || len(left) > 0 && !behind {
 			left = append(left, b.jobs[k:]...)
 			break
 		}

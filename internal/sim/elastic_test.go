@@ -127,9 +127,9 @@ func drawElastic(t *rapid.T, intensity func(label string) float64) (*sim.Scenari
 	}, &j
 }
 
-// leastGrams tries every number of replicas in every hour that a job has, and in one of them a mixture of two: the
+// minGrams tries every number of replicas in every hour that a job has, and in one of them a mixture of two: the
 // work is one constraint of a linear programme, so one of these is the optimum.
-func leastGrams(c *grid.Series, j *sched.Job) float64 {
+func minGrams(c *grid.Series, j *sched.Job) float64 {
 	hours := int((j.AllowedDelay + j.Duration) / time.Hour)
 	levels := append([]float64{0}, j.Scaling.Throughput...)
 	watts := func(level int) float64 {
@@ -178,7 +178,7 @@ func TestScalingIsOptimal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, want := float64(r.Carbon), leastGrams(s.Sites[0].Carbon.Series, j)
+		got, want := float64(r.Carbon), minGrams(s.Sites[0].Carbon.Series, j)
 		if got < want-1e-9*max(1, want) || got > want+1e-5*max(1, want) {
 			t.Fatalf("%v g, the best of all plans %v g: %+v", got, want, r.Outcomes[0])
 		}

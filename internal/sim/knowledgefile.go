@@ -169,7 +169,7 @@ func (f *File) issue(ctx context.Context, in *ForecastFile, s *Scenario, site in
 		}
 	}
 	// The present hour is known, unless it comes late.
-	if first := o.History.Start().Add(forecast.LeastBefore - time.Hour + o.Lag); s.Start.Before(first) {
+	if first := o.History.Start().Add(forecast.MinBefore - time.Hour + o.Lag); s.Start.Before(first) {
 		return nil, fmt.Errorf("the trace starts at %s, and models want a day of the grid before that: start it at "+
 			"%s or "+
 			"later (start, or --start)", s.Start.Format(time.RFC3339), first.Format(time.RFC3339))

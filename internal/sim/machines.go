@@ -25,7 +25,7 @@ type Sleep struct {
 	BootEnergy  energy.Joules // that they took, at the sites' meters
 	BootTime    time.Duration // and the time, of all machines together
 	Asleep      time.Duration // machine time
-	MostCycles  int           // how often one machine was sent to sleep within 24 hours, at most
+	MaxCycles   int           // how often one machine was sent to sleep within 24 hours, at most
 }
 
 // PowerChange is when a machine was sent to sleep, began to boot, or was awake.
@@ -160,8 +160,8 @@ func (m *machines) cycles(k int, at int64) int {
 	return len(slept) - first
 }
 
-// mostNeeds is for how many waiting jobs machines are looked for at once: they come up long before the rest is served.
-const mostNeeds = 256
+// maxNeeds is for how many waiting jobs machines are looked for at once: they come up long before the rest is served.
+const maxNeeds = 256
 
 // needs collects the jobs that fit nowhere, and those that are planned to start soon.
 func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
@@ -185,7 +185,7 @@ func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
 	}
 	waiting := 0 // none is looked at where none can be helped
 	if slices.ContainsFunc(m.snapshot.Machines, func(m sleep.Machine) bool { return m.State != sleep.Awake }) {
-		waiting = mostNeeds
+		waiting = maxNeeds
 	}
 	e.batchNeeds(at, waiting, add)
 	if e.backfill != nil {
@@ -263,7 +263,7 @@ func (e *engine) turn(now time.Time, k int, to sleep.State) error {
 		}
 		at := e.since(now)
 		m.slept[k] = append(m.slept[k], at)
-		slept.MostCycles = max(slept.MostCycles, m.cycles(k, at))
+		slept.MaxCycles = max(slept.MaxCycles, m.cycles(k, at))
 		e.candidates.change(i, func(n *sched.Node) { n.Free, n.Awake = n.Free.Sub(n.Capacity), false })
 		e.meters.changed(i, &e.nodes[i])
 	}

@@ -42,7 +42,7 @@ func TestSleepByHand(t *testing.T) {
 	}
 	got := r.Sleep
 	if got.Boots != 1 || got.FailedBoots != 0 || got.BootEnergy != 36000 || got.BootTime != 2*time.Minute ||
-		got.MostCycles != 1 || got.Asleep != 2*(32*time.Minute-400*time.Second)-2*time.Minute {
+		got.MaxCycles != 1 || got.Asleep != 2*(32*time.Minute-400*time.Second)-2*time.Minute {
 		t.Errorf("%+v", got)
 	}
 	// Later on both sleep, b's machine after it has won its boot back.
@@ -127,8 +127,8 @@ func TestSleepKeepsItsInvariants(t *testing.T) {
 			}
 		}
 		slept := &r.Sleep
-		if s.Sleep.MaxCycles > 0 && slept.MostCycles > s.Sleep.MaxCycles {
-			t.Fatalf("%d cycles", slept.MostCycles)
+		if s.Sleep.MaxCycles > 0 && slept.MaxCycles > s.Sleep.MaxCycles {
+			t.Fatalf("%d cycles", slept.MaxCycles)
 		}
 		if slept.BootTime != time.Duration(slept.Boots)*2*time.Minute {
 			t.Fatalf("%+v", slept)

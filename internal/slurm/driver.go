@@ -403,21 +403,21 @@ func graced(j *Job) bool {
 // blind reports whether a decision fell for want of signals.
 func blind(k sched.ReasonKind) bool { return k == sched.NoFreshSignal || k == sched.BeyondForecast }
 
-// A plan that only a forecast changes is changed at most once in leastHold, and for a gain of leastGain.
+// A plan that only a forecast changes is changed at most once in minHold, and for a gain of minGain.
 const (
-	leastHold = 5 * time.Minute
-	leastGain = 0.01
+	minHold   = 5 * time.Minute
+	minGain   = 0.01
 	sameStart = time.Minute // starts that differ by less are the same
 )
 
 // steady reports whether a job keeps the BeginTime that it has, though a decision may name another.
 func (l *look) steady(j *Job, e *entry, q *sched.Snapshot, d *sched.Decision, s *policy.Settings) bool {
 	is := j.Eligible.time()
-	if d.Window.Start.Sub(is).Abs() < sameStart || l.now.Sub(time.Unix(e.Moved, 0)) < leastHold {
+	if d.Window.Start.Sub(is).Abs() < sameStart || l.now.Sub(time.Unix(e.Moved, 0)) < minHold {
 		return true
 	}
 	saving, _, known := q.Saving(&q.Queue[0], is)
-	return d.Reason.Kind == sched.CheaperLater && known && d.Reason.Saving-saving < max(leastGain, s.MinSaving)
+	return d.Reason.Kind == sched.CheaperLater && known && d.Reason.Saving-saving < max(minGain, s.MinSaving)
 }
 
 // give is to give a job the BeginTime that was decided.

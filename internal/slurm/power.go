@@ -131,8 +131,8 @@ func (d *Driver) snapshot(nodes []Node, jobs []Job, now time.Time) *sleep.Snapsh
 		if !need.At.After(now) {
 			need.At = time.Time{}
 		}
-		const mostNeeds = 256
-		for range min(max(int64(j.Nodes), 1), int64(mostNeeds-len(s.Needs))) {
+		const maxNeeds = 256
+		for range min(max(int64(j.Nodes), 1), int64(maxNeeds-len(s.Needs))) {
 			s.Needs = append(s.Needs, need)
 		}
 	}

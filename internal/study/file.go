@@ -124,12 +124,12 @@ func (f *File) Apply(o *Overrides) error {
 	if len(o.Seeds) > 0 {
 		f.Seeds = report.Each(o.Seeds, func(seed uint) uint64 { return uint64(seed) })
 	}
-	const mostZones = 12 // more are seldom read
+	const maxZones = 12 // more are seldom read
 	known := report.Each(f.Zones, func(z zoneFile) string { return z.Name })
 	for _, name := range o.Zones {
 		if !slices.Contains(known, name) {
 			return fmt.Errorf("--zones: the comparison has no zone %q%s: it has %s", name,
-				sched.DidYouMean(name, known), report.Few(mostZones, known))
+				sched.DidYouMean(name, known), report.Few(maxZones, known))
 		}
 	}
 	if len(o.Zones) > 0 {

@@ -24,8 +24,8 @@ const (
 // The authors cut their traces to lengths of five minutes to three days: a file with nothing above 72 is in hours,
 // and one with nothing below 300 in seconds.
 const (
-	gaiaMostHours    = 72
-	gaiaLeastSeconds = 300
+	gaiaMaxHours   = 72
+	gaiaMinSeconds = 300
 
 	formatGAIA        = "gaia" // whose unit the lengths show
 	formatGAIAHours   = "gaia-hours"
@@ -69,7 +69,7 @@ func gaiaByLength(file string, text []byte, skipBad bool) (format, error) {
 	hours, seconds := true, true
 	err = row.each(func() {
 		if length := parsed(row, gaiaLength, notNegative); row.err == nil {
-			hours, seconds = hours && length <= gaiaMostHours, seconds && length >= gaiaLeastSeconds
+			hours, seconds = hours && length <= gaiaMaxHours, seconds && length >= gaiaMinSeconds
 		}
 	})
 	switch {
@@ -81,6 +81,6 @@ func gaiaByLength(file string, text []byte, skipBad bool) (format, error) {
 		return inSeconds, nil
 	}
 	return format{}, &grid.RowError{File: file, Err: fmt.Errorf("lengths are neither all in hours, up to %d, nor all "+
-		"in seconds, from %d: name the format %s or %s", gaiaMostHours, gaiaLeastSeconds, formatGAIAHours,
+		"in seconds, from %d: name the format %s or %s", gaiaMaxHours, gaiaMinSeconds, formatGAIAHours,
 		formatGAIASeconds)}
 }

@@ -28,8 +28,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// MostElements is how many elements the drawings of one page may have.
-const MostElements = 1500
+// MaxElements is how many elements the drawings of one page may have.
+const MaxElements = 1500
 
 // Size is that of a window.
 type Size struct{ Width, Height int64 }
@@ -252,8 +252,8 @@ func (b *Browser) check(name string, size Size) {
 	}](b, `({View: document.body.dataset.view, Wide: document.documentElement.scrollWidth,
 		Tall: document.documentElement.scrollHeight})`)
 	b.Picture(filepath.Join(kit.Root, "out", "browser", name+".png"), Size{size.Width, min(seen.Tall, 2000)})
-	if n := b.Elements(); n > MostElements {
-		b.fault("%d elements in its drawings: want at most %d", n, MostElements)
+	if n := b.Elements(); n > MaxElements {
+		b.fault("%d elements in its drawings: want at most %d", n, MaxElements)
 	}
 	if seen.Wide > size.Width {
 		b.fault("it is %d pixels wide", seen.Wide)

@@ -22,9 +22,9 @@ type Machine struct {
 }
 
 const (
-	loop      = 20 * time.Millisecond  // how long the busy loop runs
-	every     = 500 * time.Millisecond // between two loops
-	leastFree = 0.6                    // of a processor: with less, times are not judged
+	loop    = 20 * time.Millisecond  // how long the busy loop runs
+	every   = 500 * time.Millisecond // between two loops
+	minFree = 0.6                    // of a processor: with less, times are not judged
 )
 
 // Work does a fixed amount of work that is typical of our programs, in maps, sorted slices and numbers as text, and
@@ -121,7 +121,7 @@ func (m *Machine) judge() {
 	m.mu.Unlock()
 	switch {
 	case slow == "":
-	case free < leastFree:
+	case free < minFree:
 		m.t.Skipf("not judged: the machine is busy: a busy loop got %.0f %% of a processor; too slow: %s", 100*free,
 			slow)
 	default:

@@ -15,7 +15,7 @@ const (
 	minPause = time.Millisecond      // between the first two looks at a condition; it doubles up to maxPause
 	maxPause = 50 * time.Millisecond // between two looks at a condition
 	patience = 3                     // so many times longer a busy machine may take
-	leastFor = time.Minute           // for what must happen: a test that judges time measures it
+	minWait  = time.Minute           // for what must happen: a test that judges time measures it
 )
 
 // Eventually waits until done reports true. The test fails after the timeout, which is at least a minute and three times
@@ -30,7 +30,7 @@ func Await(t testing.TB, within time.Duration, what string, done func(context.Co
 	needs ...*Process,
 ) {
 	t.Helper()
-	if err := await(t.Context(), max(within, leastFor), what, done, needs); err != nil {
+	if err := await(t.Context(), max(within, minWait), what, done, needs); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -55,7 +55,7 @@ func await(ctx context.Context, within time.Duration, what string, done func(con
 				return fmt.Errorf("waiting until %s: %s has ended: %v\n%s", what, p.Name, p.Cmd.ProcessState, p.Tail())
 			}
 		}
-		if took := time.Since(began); ctx.Err() != nil || took > within && LoopShare(loop) >= leastFree {
+		if took := time.Since(began); ctx.Err() != nil || took > within && LoopShare(loop) >= minFree {
 			reason := ""
 			if last != nil {
 				reason = fmt.Sprintf(" (last error: %v)", last)

@@ -34,8 +34,8 @@ import (
 )
 
 const (
-	jobs        = 220
-	leastChoice = 5 // feasible nodes that every decision must have had
+	jobs      = 220
+	minChoice = 5 // feasible nodes that every decision must have had
 )
 
 var strategies = []string{"least-allocated", "round-robin", "energy", "carbon", "carbon+window"}
@@ -221,8 +221,8 @@ func (p *plane) compare(t *testing.T, name string) {
 	if differ > 0 {
 		t.Fatalf("%d of %d decisions differ", differ, len(p.scenario.Jobs))
 	}
-	if least < leastChoice {
-		t.Errorf("a decision had %d feasible nodes, want %d or more", least, leastChoice)
+	if least < minChoice {
+		t.Errorf("a decision had %d feasible nodes, want %d or more", least, minChoice)
 	}
 	t.Logf("%d decisions agree; at least %d feasible nodes of %d each; %d nodes were used", len(p.scenario.Jobs), least,
 		len(p.scenario.Nodes), len(used))

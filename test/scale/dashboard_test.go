@@ -103,9 +103,9 @@ func TestDashboard(t *testing.T) {
 | elements in drawings | %v | | %d |`,
 		s.nodes, s.jobs, strings.Join(cold, ", "), len(all), p95(all).Round(time.Millisecond), strings.Join(warm, ", "),
 		latency, maxLatency, paint, painting, maxPainting, openPages, s.minutes, events, with-without, with, without, pages,
-		maxPages, most, browser.MostElements)
+		maxPages, most, browser.MaxElements)
 	if latency.Exceeds(maxLatency) || painting > maxPainting || pages.Exceeds(maxPages) ||
-		slices.Max(slices.Collect(maps.Values(most))) > browser.MostElements {
+		slices.Max(slices.Collect(maps.Values(most))) > browser.MaxElements {
 		t.Error("a figure is more than it may be")
 	}
 }

@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubenergy/kubenergy/internal/power"
 	"github.com/kubenergy/kubenergy/internal/lab"
+	"github.com/kubenergy/kubenergy/internal/power"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
@@ -121,7 +121,7 @@ func TestMachinesSleepAsSimulated(t *testing.T) {
 	t.Logf("asleep for %.2f machine hours, in simulation for %.2f; %d boots, of which %d failed, in simulation %d and "+
 		"%d; at most %d cycles; waits of %.0f s, without sleep %.0f s; %.2f kWh, in simulation %.2f, without sleep %.2f",
 		run.Sleep.AsleepHours, want.Sleep.Asleep.Hours(), run.Sleep.Boots, run.Sleep.FailedBoots, simulated.Boots,
-		simulated.FailedBoots, run.Sleep.MostCycles, run.MeanWaitSeconds, on.MeanWaitSeconds, run.EnergyKWh,
+		simulated.FailedBoots, run.Sleep.MaxCycles, run.MeanWaitSeconds, on.MeanWaitSeconds, run.EnergyKWh,
 		want.Energy.KWh(), on.EnergyKWh)
 	if simulated.Boots == 0 || simulated.FailedBoots == 0 || run.Sleep.Boots == 0 {
 		t.Error("no machine booted, or no boot failed: the test shows nothing")
@@ -139,8 +139,8 @@ func TestMachinesSleepAsSimulated(t *testing.T) {
 			machine.TooSlow("%s: %d jobs were held for too long", run.EmptyNodes, run.DelayViolations)
 		}
 	}
-	if most := sleep.DefaultPolicy().MaxCycles; run.Sleep.MostCycles > most {
-		t.Errorf("a machine was sent to sleep %d times, want at most %d", run.Sleep.MostCycles, most)
+	if most := sleep.DefaultPolicy().MaxCycles; run.Sleep.MaxCycles > most {
+		t.Errorf("a machine was sent to sleep %d times, want at most %d", run.Sleep.MaxCycles, most)
 	}
 	if longer := run.MeanWaitSeconds - on.MeanWaitSeconds; longer > 60 {
 		machine.TooSlow("jobs waited for %.0f s longer than without sleep", longer)

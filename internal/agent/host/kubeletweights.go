@@ -9,8 +9,8 @@ import (
 const (
 	// impossible outweighs all that is only unlikely; where both conversions are impossible, neither is.
 	impossible = 1e6
-	// mostReserved is the part of a node's CPUs that is usually kept from pods at most.
-	mostReserved = 0.21
+	// maxReserved is the part of a node's CPUs that is usually kept from pods at most.
+	maxReserved = 0.21
 	// askedPods is of how many pods with a limit the weight is compared with it.
 	askedPods = 8
 )
@@ -79,7 +79,7 @@ func (c conversion) allocatableError(all *node, capacity float64) float64 {
 	if c.within(all.weight, 1) > capacity+rounding {
 		err += impossible
 	}
-	return err + max(0, math.Log((1-mostReserved)*capacity/c.milli(all.weight)))
+	return err + max(0, math.Log((1-maxReserved)*capacity/c.milli(all.weight)))
 }
 
 // compareLimits compares what guaranteed pods request with their limits.

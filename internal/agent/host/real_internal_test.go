@@ -242,7 +242,7 @@ func churn(t *testing.T, version, many int) {
 	began := worker.Burn(0)
 	made := 0
 	var base, most uint64
-	var open, mostOpen int
+	var open, maxOpen int
 	for round := 0; made < many; round++ {
 		var dirs []string
 		for i := range 50 {
@@ -272,16 +272,16 @@ func churn(t *testing.T, version, many int) {
 			if base == 0 {
 				base, open = heap, fds
 			}
-			most, mostOpen = max(most, heap), max(mostOpen, fds)
+			most, maxOpen = max(most, heap), max(maxOpen, fds)
 		}
 	}
 	tick()
 	used := worker.Burn(0) - began
 	stats := h.Stats()
 	t.Logf("%d groups: heap %d to %d KiB, descriptors %d to %d, credited %v of %v; %+v",
-		made, base>>10, most>>10, open, mostOpen, credit, used, stats)
-	if mostOpen > open+2 || stats.Kept > 10 {
-		t.Errorf("descriptors leak: %d, then %d; %d kept", open, mostOpen, stats.Kept)
+		made, base>>10, most>>10, open, maxOpen, credit, used, stats)
+	if maxOpen > open+2 || stats.Kept > 10 {
+		t.Errorf("descriptors leak: %d, then %d; %d kept", open, maxOpen, stats.Kept)
 	}
 	if most > base+4<<20 {
 		t.Errorf("memory grows: %d KiB, then %d KiB", base>>10, most>>10)

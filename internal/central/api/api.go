@@ -102,8 +102,8 @@ type Decisions struct {
 	Decisions []ledger.Record `json:"decisions"`
 }
 
-// MostForwarded is how many bookings a request to POST /api/v1/clusters/{cluster}/bookings has at most.
-const MostForwarded = 256
+// MaxForwarded is how many bookings a request to POST /api/v1/clusters/{cluster}/bookings has at most.
+const MaxForwarded = 256
 
 // Forwarded is the answer of POST /api/v1/clusters/{cluster}/bookings: every line that is not refused is booked.
 type Forwarded struct {

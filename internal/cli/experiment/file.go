@@ -100,7 +100,7 @@ type Disturbance struct {
 
 // Read reads an experiment file strictly. All its times are made so many times shorter; rates of requests stay.
 func Read(path, target string, faster float64) (*File, error) {
-	f := &File{target: target, Rounds: report.LeastRounds}
+	f := &File{target: target, Rounds: report.MinRounds}
 	if err := sim.ReadDocument(path, "Experiment", f); err != nil {
 		return nil, err
 	}

@@ -80,5 +80,5 @@ func program(name string) (string, error) {
 	return path, nil
 }
 
-// MostOthers is the share of the machine's processors from which on it is too busy for a judgement.
-const MostOthers = 0.15
+// MaxOthers is the share of the machine's processors from which on it is too busy for a judgement.
+const MaxOthers = 0.15

@@ -22,10 +22,10 @@ import (
 func TestBucketsAreBounded(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	b := newBuckets(Allowance{PerSecond: 1, AtOnce: 1})
-	for i := range mostBuckets + 5000 {
+	for i := range maxBuckets + 5000 {
 		b.take(strconv.Itoa(i), now)
 	}
-	if n := len(b.each); n > mostBuckets {
+	if n := len(b.each); n > maxBuckets {
 		t.Errorf("%d buckets", n)
 	}
 	if _, ok := b.take("0", now); ok {
@@ -112,7 +112,7 @@ func FuzzHosts(f *testing.F) {
 			t.Errorf("%d hosts have %d tokens", len(hosts), len(tokens))
 		}
 		for name, h := range hosts {
-			if name != h.Node || !plausibleName(name, mostNodeName) || !(h.MaxPower >= 0) {
+			if name != h.Node || !plausibleName(name, maxNodeName) || !(h.MaxPower >= 0) {
 				t.Errorf("%+v", h)
 			}
 		}

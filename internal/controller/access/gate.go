@@ -64,14 +64,14 @@ const (
 	refusedFor  = 10 * time.Second
 	rightsFor   = 10 * time.Second
 	remembered  = 7 * 24 * time.Hour // what is known of a token, if there is room
-	mostKnown   = 50_000
-	mostRefused = 10_000
-	mostRights  = 20_000
+	maxKnown    = 50_000
+	maxRefused  = 10_000
+	maxRights   = 20_000
 
 	reviewTimeout = 5 * time.Second // of one request to the API server
 	reviewWait    = 5 * time.Second // before it is made
-	mostReviews   = 64              // at once
-	mostToken     = 16 << 10        // bytes of a token
+	maxReviews    = 64              // at once
+	maxToken      = 16 << 10        // bytes of a token
 )
 
 // A Gate asks the API server who holds a token and what they may do, and remembers its answers for a short time.
@@ -129,9 +129,9 @@ func NewGate(o Options) *Gate {
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	g := &Gate{
-		o: o, known: cache.NewLRUExpireCacheWithClock(mostKnown, clock(o.Now)),
-		refused: cache.NewLRUExpireCacheWithClock(mostRefused, clock(o.Now)),
-		rights:  cache.NewLRUExpireCacheWithClock(mostRights, clock(o.Now)), slots: make(chan struct{}, mostReviews),
+		o: o, known: cache.NewLRUExpireCacheWithClock(maxKnown, clock(o.Now)),
+		refused: cache.NewLRUExpireCacheWithClock(maxRefused, clock(o.Now)),
+		rights:  cache.NewLRUExpireCacheWithClock(maxRights, clock(o.Now)), slots: make(chan struct{}, maxReviews),
 		people: newBuckets(o.People), agents: newBuckets(o.Agents), guesses: newBuckets(guesses),
 		metrics: newMetrics(o.Registerer),
 	}

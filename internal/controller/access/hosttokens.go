@@ -52,12 +52,12 @@ type digest = [sha256.Size]byte
 
 // How a file may be.
 const (
-	mostHostBytes = 8 << 20
-	mostHosts     = 20_000
-	mostNodeName  = 253
-	mostSiteName  = 253
-	mostHostPower = 1e6             // watts
-	lookEvery     = 5 * time.Second // at whether it has changed
+	maxHostBytes = 8 << 20
+	maxHosts     = 20_000
+	maxNodeName  = 253
+	maxSiteName  = 253
+	maxHostPower = 1e6             // watts
+	lookEvery    = 5 * time.Second // at whether it has changed
 )
 
 // NewHostTokens reads a file; the error says what is wrong with it. A file that breaks later is told of in the log, and
@@ -123,8 +123,8 @@ func (h *HostTokens) reload() error {
 		return nil
 	}
 	var data []byte
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > mostHostBytes) {
-		err = fmt.Errorf("it is no regular file, or has more than %d bytes", mostHostBytes)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxHostBytes) {
+		err = fmt.Errorf("it is no regular file, or has more than %d bytes", maxHostBytes)
 	}
 	if err == nil {
 		data, err = os.ReadFile(h.path)
@@ -149,8 +149,8 @@ func parseHosts(data []byte) (byNode map[string]Host, byToken map[digest]Host, e
 	if err := yaml.UnmarshalStrict(data, &file); err != nil {
 		return nil, nil, errors.New("it is not a list hosts of node, tokenSHA256, maxPowerWatts and site")
 	}
-	if len(file.Hosts) > mostHosts {
-		return nil, nil, fmt.Errorf("%d hosts: at most %d", len(file.Hosts), mostHosts)
+	if len(file.Hosts) > maxHosts {
+		return nil, nil, fmt.Errorf("%d hosts: at most %d", len(file.Hosts), maxHosts)
 	}
 	byNode, byToken = map[string]Host{}, map[digest]Host{}
 	for i := range file.Hosts {
@@ -183,8 +183,8 @@ type hostEntry struct {
 }
 
 func (e *hostEntry) read() (host Host, tokens []digest, err error) {
-	if !plausibleName(e.Node, mostNodeName) || strings.Contains(e.Node, "/") { // CLUSTER/NODE is another cluster's
-		return Host{}, nil, fmt.Errorf("node is no name of 1 to %d characters without a slash", mostNodeName)
+	if !plausibleName(e.Node, maxNodeName) || strings.Contains(e.Node, "/") { // CLUSTER/NODE is another cluster's
+		return Host{}, nil, fmt.Errorf("node is no name of 1 to %d characters without a slash", maxNodeName)
 	}
 	for key, text := range map[string]string{"tokenSHA256": e.SHA256, "previousTokenSHA256": e.Previous} {
 		if text == "" && key != "tokenSHA256" {
@@ -200,9 +200,9 @@ func (e *hostEntry) read() (host Host, tokens []digest, err error) {
 		tokens = append(tokens, digest(sum))
 	}
 	switch {
-	case !(e.Power >= 0 && e.Power <= mostHostPower):
-		err = fmt.Errorf("node %q: maxPowerWatts: 0 to %.0f", e.Node, mostHostPower)
-	case e.Site != "" && !plausibleName(e.Site, mostSiteName):
+	case !(e.Power >= 0 && e.Power <= maxHostPower):
+		err = fmt.Errorf("node %q: maxPowerWatts: 0 to %.0f", e.Node, maxHostPower)
+	case e.Site != "" && !plausibleName(e.Site, maxSiteName):
 		err = fmt.Errorf("node %q: site is no name", e.Node)
 	default:
 		return Host{Node: e.Node, MaxPower: energy.Watts(e.Power), Site: e.Site}, tokens, nil

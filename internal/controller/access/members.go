@@ -29,8 +29,8 @@ const (
 	memberNodes    = 1000
 	memberPower    = 2000
 	memberBookings = 10_000
-	leastBookings  = 600 // in a minute: fewer than a request holds could never be sent
-	mostPUE        = 5
+	minBookings    = 600 // in a minute: fewer than a request holds could never be sent
+	maxPUE         = 5
 )
 
 // LoadMembers reads a file such as
@@ -67,10 +67,10 @@ func LoadMembers(path, own string) (Members, error) {
 			err = fmt.Errorf("cluster %d: name %q: %s", i+1, m.Name, why[0])
 		case twice || m.Name == own:
 			err = fmt.Errorf("cluster %q is there twice, or is this one (--cluster)", m.Name)
-		case m.PUE != 0 && !(m.PUE >= 1 && m.PUE <= mostPUE) || m.Nodes < 0 || !(m.MaxPower > 0) ||
-			m.Bookings < leastBookings:
+		case m.PUE != 0 && !(m.PUE >= 1 && m.PUE <= maxPUE) || m.Nodes < 0 || !(m.MaxPower > 0) ||
+			m.Bookings < minBookings:
 			err = fmt.Errorf("cluster %q: want pue of 1 to %d, maxNodes and nodeMaxWatts above 0, "+
-				"bookingsPerMinute of %d or more", m.Name, mostPUE, leastBookings)
+				"bookingsPerMinute of %d or more", m.Name, maxPUE, minBookings)
 		}
 		all[m.Name] = *m
 	}

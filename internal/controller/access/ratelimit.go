@@ -13,8 +13,8 @@ type Allowance struct {
 	AtOnce    int
 }
 
-// mostBuckets is for how many callers requests are counted. Others share one bucket while all of these are busy.
-const mostBuckets = 20_000
+// maxBuckets is for how many callers requests are counted. Others share one bucket while all of these are busy.
+const maxBuckets = 20_000
 
 // buckets count the requests of each caller.
 type buckets struct {
@@ -63,7 +63,7 @@ func (b *buckets) of(who string, now time.Time) *rate.Limiter {
 // find returns the bucket of a caller; nil: the caller has none yet, and there is room for one.
 func (b *buckets) find(who string, now time.Time) *rate.Limiter {
 	l := b.each[who]
-	if l == nil && len(b.each) >= mostBuckets && !b.makeRoom(now) {
+	if l == nil && len(b.each) >= maxBuckets && !b.makeRoom(now) {
 		l = b.others
 	}
 	return l
@@ -81,7 +81,7 @@ func (b *buckets) makeRoom(now time.Time) bool {
 			break
 		}
 	}
-	return len(b.each) < mostBuckets
+	return len(b.each) < maxBuckets
 }
 
 func (b *buckets) bucket() *rate.Limiter {

@@ -29,7 +29,7 @@ func Token(r *http.Request) string {
 }
 
 func plausibleToken(token string) bool {
-	return token != "" && len(token) <= mostToken &&
+	return token != "" && len(token) <= maxToken &&
 		!strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 

@@ -177,7 +177,7 @@ func tells(do v1alpha1.BudgetDeed) bool {
 }
 
 const (
-	mostFull  = 10_000
+	maxFull   = 10_000
 	fullAgain = 24 * time.Hour
 )
 

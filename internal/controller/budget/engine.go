@@ -88,7 +88,7 @@ func New(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("registering the metrics of budgets: %w", err)
 	}
 	return &Engine{
-		o: o, tasks: newTasks(), full: cache.NewLRUExpireCache(mostFull), metrics: metrics,
+		o: o, tasks: newTasks(), full: cache.NewLRUExpireCache(maxFull), metrics: metrics,
 		booked: make(chan struct{}, 1),
 	}, nil
 }

@@ -137,8 +137,8 @@ type pool[V any] struct {
 	known map[string]V
 }
 
-// mostPooled bounds a pool: beyond, it begins anew, and what it has handed out stays with those who have it.
-const mostPooled = 50_000
+// maxPooled bounds a pool: beyond, it begins anew, and what it has handed out stays with those who have it.
+const maxPooled = 50_000
 
 func (p *pool[V]) share(key string, v V) V {
 	p.mu.Lock()
@@ -146,7 +146,7 @@ func (p *pool[V]) share(key string, v V) V {
 	if known, ok := p.known[key]; ok {
 		return known
 	}
-	if p.known == nil || len(p.known) >= mostPooled {
+	if p.known == nil || len(p.known) >= maxPooled {
 		p.known = map[string]V{}
 	}
 	p.known[key] = v

@@ -108,8 +108,8 @@ func TestTrimmedPodsShare(t *testing.T) {
 			other.OwnerReferences)
 	}
 	var few pool[int]
-	for i := range 2*mostPooled + 1 {
-		if have := few.share(strconv.Itoa(i), i); have != i || len(few.known) > mostPooled {
+	for i := range 2*maxPooled + 1 {
+		if have := few.share(strconv.Itoa(i), i); have != i || len(few.known) > maxPooled {
 			t.Fatalf("value %d is %d, with %d kept", i, have, len(few.known))
 		}
 	}

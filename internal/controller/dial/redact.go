@@ -12,7 +12,7 @@ const (
 	shortestKey = 4 // what is shorter hides nothing, and stands in many a word
 	// so much of a key at the beginning is taken out with what follows of it: texts of others are cut off
 	tellingPart = 6
-	mostHidden  = 48 // keys change, and tokens do each half hour
+	maxHidden   = 48 // keys change, and tokens do each half hour
 )
 
 // Secrets are what was sent to a server, to be taken out of what it answers before that is shown. Any number of
@@ -45,7 +45,7 @@ func (s *Secrets) Hide(keys ...string) {
 			}
 		}
 	}
-	s.hidden = slices.Delete(s.hidden, 0, max(0, len(s.hidden)-mostHidden))
+	s.hidden = slices.Delete(s.hidden, 0, max(0, len(s.hidden)-maxHidden))
 }
 
 // Conceal takes keys, and what is left of them where a text was cut off, out of a text that others wrote, in upper or

@@ -25,7 +25,7 @@ func TestConceal(t *testing.T) {
 	for i := range 1000 {
 		s.Hide("token-" + strconv.Itoa(i))
 	}
-	if len(s.hidden) > mostHidden || s.Conceal("token-999") != "…" {
+	if len(s.hidden) > maxHidden || s.Conceal("token-999") != "…" {
 		t.Errorf("%d keys are remembered", len(s.hidden))
 	}
 }

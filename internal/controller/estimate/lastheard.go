@@ -16,12 +16,12 @@ type Agents struct {
 
 const (
 	agentForget = 24 * time.Hour
-	mostAgents  = 100_000
+	maxAgents   = 100_000
 )
 
 // NewAgents returns Agents that have heard of none.
 func NewAgents(now func() time.Time) *Agents {
-	return &Agents{now: now, byNode: cache.NewLRUExpireCache(mostAgents)}
+	return &Agents{now: now, byNode: cache.NewLRUExpireCache(maxAgents)}
 }
 
 // Booked is told of every booking.

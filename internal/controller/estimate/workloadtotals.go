@@ -98,7 +98,7 @@ const (
 	// bookedWithin is how long a pod waits for its last bookings: an agent that is gone is replaced by estimates after
 	// five minutes.
 	bookedWithin = 7 * time.Minute
-	mostWaiting  = 50_000
+	maxWaiting   = 50_000
 	// unledFor is how long no replica may lead after a leader that died: a Lease's duration, and the pauses between
 	// looks at it.
 	unledFor = 20 * time.Second
@@ -172,7 +172,7 @@ func (w *Workloads) end(p *v1.Pod, t *tally) {
 	case t.state != running:
 	case t.node == "":
 		t.state = counted
-	case len(w.waiting) >= mostWaiting:
+	case len(w.waiting) >= maxWaiting:
 		t.state = counted
 		w.metrics.unaccounted.WithLabelValues(lacksRoom).Inc()
 	default:

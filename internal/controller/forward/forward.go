@@ -43,8 +43,8 @@ type Options struct {
 }
 
 const (
-	mostBytes   = 1 << 20 // of a request's bookings, compressed, beyond the first
-	mostAnswer  = 1 << 20
+	maxBytes    = 1 << 20 // of a request's bookings, compressed, beyond the first
+	maxAnswer   = 1 << 20
 	patience    = time.Minute
 	lookEvery   = time.Second // for new bookings
 	passEvery   = time.Minute
@@ -79,7 +79,7 @@ func New(o Options) (*Forwarder, error) {
 	}
 	with := instrument.With(o.Registerer)
 	return &Forwarder{
-		o: o, client: client, most: api.MostForwarded,
+		o: o, client: client, most: api.MaxForwarded,
 		backlog: with.Gauge("kubenergy_forward_backlog", "Bookings that the federation does not have yet, at most."),
 		oldest: with.Gauge("kubenergy_forward_oldest_timestamp_seconds",
 			"When the oldest booking was booked that the federation does not have; 0: it has all."),
@@ -141,7 +141,7 @@ func (f *Forwarder) Step(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		f.most = min(f.most+more, api.MostForwarded)
+		f.most = min(f.most+more, api.MaxForwarded)
 		gone = append(gone, f.booked(send, refused)...)
 	}
 	if err := box.Sent(ctx, gone); err != nil {
@@ -161,7 +161,7 @@ func (f *Forwarder) choose(rows []ledger.Outgoing) (send []ledger.Outgoing, body
 		case f.resting[o.Stream]:
 		case o.Packed == nil:
 			damaged = append(damaged, o.Number)
-		case len(send) > 0 && len(body)+len(o.Packed) > mostBytes:
+		case len(send) > 0 && len(body)+len(o.Packed) > maxBytes:
 			return send, body, damaged, after
 		default:
 			send, body = append(send, o), append(body, o.Packed...)
@@ -206,7 +206,7 @@ func (f *Forwarder) measure(ctx context.Context, box ledger.Outbox) error {
 // post makes the request.
 func (f *Forwarder) post(ctx context.Context, body []byte, lines int) (map[int]string, error) {
 	answer, err := f.client.Do(ctx, &central.Request{
-		Method: http.MethodPost, Path: "/api/v1/clusters/" + f.o.Cluster + "/bookings", Body: body, Most: mostAnswer,
+		Method: http.MethodPost, Path: "/api/v1/clusters/" + f.o.Cluster + "/bookings", Body: body, Most: maxAnswer,
 		Header: map[string]string{"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"},
 	})
 	var said api.Forwarded

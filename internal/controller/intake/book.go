@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	mostAhead  = 2 * time.Minute      // that a node's clock may be ahead of ours
-	mostBehind = 400 * 24 * time.Hour // that a batch may have been kept; a clock that says more has not been set
+	maxAhead   = 2 * time.Minute      // that a node's clock may be ahead of ours
+	maxBehind  = 400 * 24 * time.Hour // that a batch may have been kept; a clock that says more has not been set
 	skewIsTold = 2 * time.Second
 )
 
@@ -112,7 +112,7 @@ func (h *Handler) correct(b *batch.Batch, now time.Time) {
 	if ahead > skewIsTold {
 		h.metrics.skewed.Inc()
 	}
-	if ahead > mostAhead || ahead < -mostBehind {
+	if ahead > maxAhead || ahead < -maxBehind {
 		h.metrics.moved.Inc()
 		b.SetWall(now)
 	}

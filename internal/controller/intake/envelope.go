@@ -24,16 +24,16 @@ const (
 	// A node tells of no more time, over all of its boots, than has passed since it came to be: since its Node was made
 	// or its first batch came, whichever was earlier. The ledger keeps how much it told: invented boots do not help.
 	// An agent outside the cluster may have measured for some time before the controller first let it in.
-	mostBacklog = 7 * 24 * time.Hour
-	drift       = 1000 // of a clock: a part in so many
-	timeSlack   = 10 * time.Minute
-	toldFor     = time.Hour // what the ledger says is asked for again: another controller may have booked
-	toldAtOnce  = 24        // hours in an hour: more is worth a line
+	maxBacklog = 7 * 24 * time.Hour
+	drift      = 1000 // of a clock: a part in so many
+	timeSlack  = 10 * time.Minute
+	toldFor    = time.Hour // what the ledger says is asked for again: another controller may have booked
+	toldAtOnce = 24        // hours in an hour: more is worth a line
 
 	// What is far from a model, if measured for long enough to say.
-	farBelow     = 0.3
-	farAbove     = Tolerance
-	leastCompare = 5 * time.Second
+	farBelow   = 0.3
+	farAbove   = Tolerance
+	minCompare = 5 * time.Second
 )
 
 // The limits that a batch can break.
@@ -144,7 +144,7 @@ func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (done func(b
 func (e *envelope) cameToBe(l Limits, now time.Time) time.Time {
 	since := l.Since
 	if since.IsZero() {
-		since = now.Add(-mostBacklog)
+		since = now.Add(-maxBacklog)
 	}
 	if !e.since.IsZero() && e.since.Before(since) {
 		return e.since
@@ -176,7 +176,7 @@ func (e *envelope) recall(ctx context.Context, l Booker, node string, now time.T
 func (e *envelope) count(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.asked, e.since = now, cmp.Or(e.since, now.Add(-mostBacklog))
+	e.asked, e.since = now, cmp.Or(e.since, now.Add(-maxBacklog))
 }
 
 // limits returns what the node can do, and what it has where the ledger does not know that yet.
@@ -231,7 +231,7 @@ func (h *Handler) toldRatio() float64 {
 // that cannot be said.
 func compare(b *batch.Batch, l Limits) (far, known bool) {
 	measured := b.EndSinceBoot - b.StartSinceBoot - b.Unmeasured
-	if !l.Modelled || b.Quality == energy.Estimated || measured < leastCompare {
+	if !l.Modelled || b.Quality == energy.Estimated || measured < minCompare {
 		return false, false
 	}
 	mean := energy.Watts(float64(b.Measured.Joules()) / measured.Seconds())

@@ -70,13 +70,13 @@ const (
 	// with Retry-After is cheaper than to queue them.
 	memory = 192 << 20
 
-	readTimeout = 15 * time.Second // of a body
-	bookTimeout = 30 * time.Second
-	mostAtOnce  = 4 // requests of one node; one is what the protocol wants, and its client may give up and come again
+	readTimeout   = 15 * time.Second // of a body
+	bookTimeout   = 30 * time.Second
+	maxConcurrent = 4 // requests of one node; one is what the protocol wants, and its client may give up and come again
 
 	busyAfter     = 5 * time.Second
 	readOnlyAfter = 30 * time.Second
-	mostAfter     = 15 * time.Minute // that agents heed
+	maxRetryAfter = 15 * time.Minute // that agents heed
 )
 
 // A Handler takes batches: POST /api/v1/batches, as docs/reference/protocol.md says.
@@ -106,7 +106,7 @@ func New(c Config) *Handler {
 	const lines = 20
 	h := &Handler{
 		c: c, memory: semaphore.NewWeighted(memory),
-		nodes: cache.NewLRUExpireCacheWithClock(mostNodes, clock(c.Now)),
+		nodes: cache.NewLRUExpireCacheWithClock(maxNodes, clock(c.Now)),
 		audit: rate.NewLimiter(rate.Every(time.Second), lines), metrics: newMetrics(c.Registerer, c.Directory),
 		members: map[string]*member{}, unpacks: semaphore.NewWeighted(memory),
 	}
@@ -230,7 +230,7 @@ func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batc
 	if !ok {
 		h.tell("a node begins too many streams, or leaves out too much time", "node", b.Stream.Node, "boot",
 			b.Stream.Boot, "first", b.First)
-		return later("streams", http.StatusTooManyRequests, min(wait, mostAfter),
+		return later("streams", http.StatusTooManyRequests, min(wait, maxRetryAfter),
 			"too many streams of this node, or gaps in them")
 	}
 	receipt, names, err := h.book(ctx, n, b, heat, false)

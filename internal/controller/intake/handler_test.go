@@ -277,11 +277,11 @@ func (z *zeros) Read(p []byte) (int, error) {
 }
 
 func TestBombs(t *testing.T) {
-	const mostCompressed = 8 << 20
+	const maxCompressed = 8 << 20
 	w := newWorld(t)
 	var big bytes.Buffer
 	zipInto(&big, &zeros{1 << 26})
-	empty := bytes.Repeat(zip(nil), mostCompressed/len(zip(nil))+1) // members without end
+	empty := bytes.Repeat(zip(nil), maxCompressed/len(zip(nil))+1) // members without end
 	shares := []byte(`{"shares":[` + strings.Repeat("{},", 1<<20) + `{}]}`)
 	deep := []byte(strings.Repeat("[", 2<<20))
 	long := []byte(`{"version":"` + strings.Repeat("x", 4<<20))

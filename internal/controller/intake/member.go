@@ -20,12 +20,12 @@ import (
 
 // What a request of a member may hold.
 const (
-	mostForwardedBytes = 32 << 20
-	mostPacked         = 4 << 20 // bytes of it, compressed
-	maxConsumers       = 10 * batch.MaxShares
-	maxObjects         = 3*maxConsumers + 4*api.MostForwarded // in JSON: a consumer and its share are three
+	maxForwardedBytes = 32 << 20
+	maxPacked         = 4 << 20 // bytes of it, compressed
+	maxConsumers      = 10 * batch.MaxShares
+	maxObjects        = 3*maxConsumers + 4*api.MaxForwarded // in JSON: a consumer and its share are three
 
-	mostBooking = 64 // streams of a request that are booked at once
+	maxBooking = 64 // streams of a request that are booked at once
 )
 
 // member is what is remembered of a cluster that forwards what it books. A lie of a member reaches no further than its
@@ -59,9 +59,9 @@ func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member)
 	if m.rate.TokensAt(h.c.Now()) < 1 {
 		return later("busy", http.StatusTooManyRequests, busyAfter, "too many bookings of this cluster in a minute")
 	}
-	b := &body{memory: h.unpacks, limit: mostForwardedBytes}
+	b := &body{memory: h.unpacks, limit: maxForwardedBytes}
 	defer b.free()
-	no := h.receive(w, r, b, mostPacked, true, true)
+	no := h.receive(w, r, b, maxPacked, true, true)
 	var lines []*forwarded
 	var streams map[batch.Stream][]*forwarded
 	if no == nil {
@@ -74,7 +74,7 @@ func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member)
 		return no
 	}
 	var all errgroup.Group
-	all.SetLimit(mostBooking)
+	all.SetLimit(maxBooking)
 	for of, lines := range streams {
 		all.Go(func() error { return h.bookStream(r.Context(), m, of.Node, lines) })
 	}
@@ -102,12 +102,12 @@ type forwarded struct {
 // unpack reads the lines of a body. It stops as soon as they are too many.
 func (m *member) unpack(data []byte) (all []*forwarded, streams map[batch.Stream][]*forwarded, no *reply) {
 	tooMany := refused("too_large", http.StatusRequestEntityTooLarge, fmt.Sprintf(
-		"a request has at most %d bookings, and %d consumers", api.MostForwarded, maxConsumers))
+		"a request has at most %d bookings, and %d consumers", api.MaxForwarded, maxConsumers))
 	streams = map[batch.Stream][]*forwarded{}
 	objects, newline := 0, []byte("\n")
 	for line := range bytes.SplitSeq(bytes.TrimSuffix(data, newline), newline) {
 		objects += bytes.Count(line, []byte("{")) // also of a line that is not valid
-		if objects > maxObjects || len(all) == api.MostForwarded {
+		if objects > maxObjects || len(all) == api.MaxForwarded {
 			return nil, nil, tooMany
 		}
 		of, booking, err := ledger.Unpack(line, m.Name)

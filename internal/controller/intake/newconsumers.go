@@ -10,7 +10,7 @@ import (
 // novelties bound how many names a node can invent: of virtual machines, of control groups, of pods that do
 // not exist. Each is a row in the ledger.
 type novelties struct {
-	most  int // of a node; 0: mostNovelOfNode
+	most  int // of a node; 0: maxNovelOfNode
 	mu    sync.Mutex
 	began time.Time
 	seen  map[uint64]struct{}
@@ -18,9 +18,9 @@ type novelties struct {
 }
 
 const (
-	noveltiesFor     = 24 * time.Hour
-	mostNovelOfNode  = 20_000
-	mostNovelOfNodes = 1_000_000
+	noveltiesFor    = 24 * time.Hour
+	maxNovelOfNode  = 20_000
+	maxNovelOfNodes = 1_000_000
 )
 
 var noveltySeed = maphash.MakeSeed()
@@ -41,7 +41,7 @@ func (n *novelties) admit(node, id string, now time.Time) bool {
 	if _, known := n.seen[sum]; known {
 		return true
 	}
-	if n.of[node] >= cmp.Or(n.most, mostNovelOfNode) || len(n.seen) >= mostNovelOfNodes {
+	if n.of[node] >= cmp.Or(n.most, maxNovelOfNode) || len(n.seen) >= maxNovelOfNodes {
 		return false
 	}
 	n.seen[sum] = struct{}{}

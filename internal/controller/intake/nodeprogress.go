@@ -39,10 +39,10 @@ type progress struct {
 }
 
 const (
-	forgetNode  = 7 * 24 * time.Hour
-	mostNodes   = 50_000 // of which those that sent last are remembered
-	mostStreams = 16
-	mostGuests  = 4096
+	forgetNode = 7 * 24 * time.Hour
+	maxNodes   = 50_000 // of which those that sent last are remembered
+	maxStreams = 16
+	maxGuests  = 4096
 
 	// Hosts and guests do not send at the same moment.
 	confirmWithin = 10 * time.Minute
@@ -56,8 +56,9 @@ func (h *Handler) node(name string) *node {
 	n := h.known(name)
 	if n == nil {
 		n = &node{
-			places: make(chan struct{}, mostAtOnce), heard: h.c.Now(), begun: aDay(mostBegun), moved: aDay(mostParents),
-			acked: cache.NewLRUExpireCache(mostStreams), parents: cache.NewLRUExpireCache(mostParents),
+			places: make(chan struct{}, maxConcurrent), heard: h.c.Now(), begun: aDay(maxBegun),
+			moved: aDay(maxParents),
+			acked: cache.NewLRUExpireCache(maxStreams), parents: cache.NewLRUExpireCache(maxParents),
 		}
 	}
 	h.nodes.Add(name, n, forgetNode)
@@ -121,7 +122,7 @@ func (n *node) guest(vm string, now time.Time) {
 		n.guests = map[string]time.Time{}
 	}
 	if _, known := n.guests[vm]; !known {
-		if len(n.guests) >= mostGuests {
+		if len(n.guests) >= maxGuests {
 			n.folded = now // from now on, that it has not named one says nothing
 			return
 		}

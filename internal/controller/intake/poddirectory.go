@@ -28,8 +28,8 @@ type DirectoryOptions struct {
 	// called; nil, or false: the group stands for itself.
 	Group func(node, path string) (name string, a ledger.Account, ok bool)
 	// MostDeleted is how many pods, and Jobs, that were deleted are remembered at most. 0: 200,000.
-	MostDeleted int
-	Now         func() time.Time
+	MaxDeleted int
+	Now        func() time.Time
 }
 
 // A Directory knows pods by their UIDs: their names, their owners and their nodes. It is told of
@@ -44,8 +44,8 @@ type Directory struct {
 
 // Batches come late: an agent keeps them while the central unit is away.
 const (
-	keptFor  = 2 * time.Hour
-	mostGone = 200_000
+	keptFor = 2 * time.Hour
+	maxGone = 200_000
 )
 
 // entry is a pod. Its strings are those of the object that it was made from: they cost nothing while an informer
@@ -68,7 +68,7 @@ var containerSeed = maphash.MakeSeed()
 
 // NewDirectory returns a Directory that knows no pod.
 func NewDirectory(o DirectoryOptions) *Directory {
-	o.MostDeleted = cmp.Or(o.MostDeleted, mostGone)
+	o.MaxDeleted = cmp.Or(o.MaxDeleted, maxGone)
 	return &Directory{o: o, pods: newRegister[string, *entry](o), parents: newRegister[types.NamespacedName, string](o)}
 }
 
@@ -164,7 +164,7 @@ func (r *register[K, V]) lose(key K) {
 // forget drops what was deleted too long ago, and what was deleted first where that is too much.
 func (r *register[K, V]) forget() {
 	now := r.o.Now()
-	for len(r.order) > 0 && (len(r.order) > r.o.MostDeleted || !now.Before(r.gone[r.order[0]].until)) {
+	for len(r.order) > 0 && (len(r.order) > r.o.MaxDeleted || !now.Before(r.gone[r.order[0]].until)) {
 		delete(r.gone, r.order[0])
 		r.order = r.order[1:]
 	}

@@ -175,7 +175,7 @@ func TestNoPodTakesTheUIDOfAnother(t *testing.T) {
 func TestDeletedPodsAreKnownForAWhile(t *testing.T) {
 	w := newWorld(t)
 	const most = 1000
-	d := intake.NewDirectory(intake.DirectoryOptions{Strategy: unplaced, Now: w.clock, MostDeleted: most})
+	d := intake.NewDirectory(intake.DirectoryOptions{Strategy: unplaced, Now: w.clock, MaxDeleted: most})
 	p := pod("shop", "night-1-x", uidNumber(1), "a", owned("Job", "night-1"))
 	d.Saw(job("shop", "night-1", "night"))
 	d.Saw(p)

@@ -20,10 +20,10 @@ import (
 
 // What a body may be. Ten thousand consumers with random IDs are about a megabyte, compressed.
 const (
-	mostCompressed = 8 << 20
-	firstBuffer    = 64 << 10
-	perByte        = 3 // bytes of memory that a byte of JSON costs while it is read, about
-	perRequest     = 768 << 10
+	maxCompressed = 8 << 20
+	firstBuffer   = 64 << 10
+	perByte       = 3 // bytes of memory that a byte of JSON costs while it is read, about
+	perRequest    = 768 << 10
 )
 
 var (
@@ -69,7 +69,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, node string) (dat
 	}
 	limit := int64(batch.MaxBytes)
 	if zipped {
-		limit = mostCompressed
+		limit = maxCompressed
 	}
 	if r.ContentLength > limit {
 		return nil, b.free, tooLarge()

@@ -12,8 +12,8 @@ import (
 // What makes a row in the ledger each time a node may do so often in a day, and at once after a quiet one. Machines
 // start rarely, agents keep their streams, and virtual machines seldom move.
 const (
-	mostBegun   = 50
-	mostParents = 16
+	maxBegun   = 50
+	maxParents = 16
 )
 
 // aDay allows so much at once, and as much again in a day.

@@ -21,8 +21,8 @@ type part struct {
 	power energy.Smoothed
 }
 
-// mostContainers bounds what a pod can make us remember: containers of a pod, and of an owner by name.
-const mostContainers = 32
+// maxContainers bounds what a pod can make us remember: containers of a pod, and of an owner by name.
+const maxContainers = 32
 
 func (s *State) ownerOf(key ownerKey) *owner {
 	o := s.owners[key]
@@ -40,7 +40,7 @@ func (o *owner) part(name string) *part {
 			return p
 		}
 	}
-	if len(o.parts) >= mostContainers {
+	if len(o.parts) >= maxContainers {
 		return nil
 	}
 	p := &part{name: name}

@@ -126,7 +126,7 @@ func (s *State) containers(p *pod, shares []energy.Share, measured time.Duration
 				continue // asked again with the next batch
 			}
 			k = len(p.containers)
-			if k >= mostContainers {
+			if k >= maxContainers {
 				continue
 			}
 			p.containers = append(slices.Clip(p.containers), container{hash, p.owner.part(name)})
@@ -140,7 +140,7 @@ func (s *State) containers(p *pod, shares []energy.Share, measured time.Duration
 // tellFresh remembers that a node's value includes a pod from now on.
 func (n *node) tellFresh(uid string, since time.Time) {
 	n.fresh = slices.DeleteFunc(n.fresh, func(f freshPod) bool { return since.Sub(f.since) > freshFor })
-	if len(n.fresh) >= mostFresh {
+	if len(n.fresh) >= maxFresh {
 		n.fresh = slices.Delete(n.fresh, 0, 1)
 	}
 	n.fresh = append(n.fresh, freshPod{uid, since})

@@ -35,17 +35,17 @@ const (
 	forgetAfter = time.Hour         // that a node is silent
 	sweepEvery  = time.Minute       //
 	freshFor    = 3 * time.Minute   // a pod's energy is told of as new
-	mostFresh   = 256               // of a node: the scheduler knows a pod by its age as well
+	maxFresh    = 256               // of a node: the scheduler knows a pod by its age as well
 	podsAfter   = 5 * time.Minute   // a node's pods are not shown any more
 	nodesEvery  = time.Second       // at most, the list of nodes is made anew
 	ownersEvery = time.Minute       // and that of workloads, which is large and slow to change
-	mostWatts   = energy.Watts(1e5) // what no node draws
+	maxWatts    = energy.Watts(1e5) // what no node draws
 )
 
 // State is what is drawn now. One goroutine calls Booked, any number may read.
 type State struct {
-	o          Options
-	mostOwners int
+	o         Options
+	maxOwners int
 
 	mu      sync.RWMutex
 	nodes   map[string]*node
@@ -66,7 +66,7 @@ type listed[T any] struct {
 
 // New returns a State that knows nothing.
 func New(o Options) *State {
-	return &State{o: o, nodes: map[string]*node{}, owners: map[ownerKey]*owner{}, mostOwners: maxOwners}
+	return &State{o: o, nodes: map[string]*node{}, owners: map[ownerKey]*owner{}, maxOwners: maxOwners}
 }
 
 // value is one answer to the question what a node draws.
@@ -166,7 +166,7 @@ func (s *State) Wall(name string, power energy.Watts, asOf time.Time, quality en
 }
 
 func (s *State) contradicts(node string, power energy.Watts) bool {
-	return power > mostWatts || s.o.Implausible(node, power)
+	return power > maxWatts || s.o.Implausible(node, power)
 }
 
 func (s *State) node(name string) *node {
@@ -201,7 +201,7 @@ func (s *State) AgentWatts(name string) (power energy.Watts, ok bool) {
 
 // sweep forgets nodes that are silent, and owners beyond the limit.
 func (s *State) sweep(now time.Time) {
-	if now.Sub(s.swept) < sweepEvery && len(s.owners) <= s.mostOwners+s.mostOwners/10 {
+	if now.Sub(s.swept) < sweepEvery && len(s.owners) <= s.maxOwners+s.maxOwners/10 {
 		return
 	}
 	s.swept = now
@@ -211,13 +211,13 @@ func (s *State) sweep(now time.Time) {
 			s.changes++
 		}
 	}
-	if len(s.owners) <= s.mostOwners {
+	if len(s.owners) <= s.maxOwners {
 		return
 	}
 	all := slices.SortedFunc(maps.Values(s.owners), func(a, b *owner) int {
 		return b.power.At().Compare(a.power.At())
 	})
-	for _, o := range all[s.mostOwners:] {
+	for _, o := range all[s.maxOwners:] {
 		o.gone = true
 		delete(s.owners, o.key)
 	}

@@ -411,7 +411,7 @@ func TestFresh(t *testing.T) {
 	}
 	w.now = w.now.Add(tick)
 	s.Booked(booking(w, "a", 80, many...), booked)
-	if got := fresh(); len(got) != mostFresh {
+	if got := fresh(); len(got) != maxFresh {
 		t.Errorf("%d of 1,000 are told", len(got))
 	}
 }
@@ -419,7 +419,7 @@ func TestFresh(t *testing.T) {
 func TestSilentNodesAndOldOwnersAreForgotten(t *testing.T) {
 	w := &watch{noon}
 	s := state(Options{Now: w.Now})
-	s.mostOwners = 100
+	s.maxOwners = 100
 	s.Booked(booking(w, "silent", 80, replica("u1", 10)), booked)
 	s.Wall("plug", 10, w.now, energy.Measured, "shelly")
 	for i := range 500 {

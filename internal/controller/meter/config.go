@@ -39,11 +39,11 @@ const (
 	maxText     = 256
 
 	defaultInterval = 10 * time.Second
-	leastInterval   = time.Second
+	minInterval     = time.Second
 	longestInterval = 10 * time.Minute
 
 	defaultMaxWatts = 50_000 // three phases of 72 A; a plug stays far below
-	mostWatts       = 1e6
+	maxWatts        = 1e6
 )
 
 // Config is the file of meters.
@@ -190,12 +190,12 @@ func (e *Entry) Check() (errs []error) {
 	bad(e.Auth != "" && (e.Kind != KindRedfish || e.Auth != AuthBasic && e.Auth != AuthSession),
 		"auth is %.40q: %s has %s and %s, others know one way each", e.Auth, KindRedfish, AuthBasic, AuthSession)
 	d := e.Interval.Duration
-	bad(d < leastInterval || d > longestInterval, "interval is %v: want %v to %v", d, leastInterval, longestInterval)
+	bad(d < minInterval || d > longestInterval, "interval is %v: want %v to %v", d, minInterval, longestInterval)
 	if _, err := energy.Millionths(*e.Factor); err != nil {
 		errs = append(errs, err)
 	}
-	bad(!(*e.MaxWatts > 0 && *e.MaxWatts <= mostWatts), "maxWatts is %v: want more than 0, at most %v", *e.MaxWatts,
-		float64(mostWatts))
+	bad(!(*e.MaxWatts > 0 && *e.MaxWatts <= maxWatts), "maxWatts is %v: want more than 0, at most %v", *e.MaxWatts,
+		float64(maxWatts))
 	return errs
 }
 

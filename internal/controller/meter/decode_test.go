@@ -301,7 +301,7 @@ func usable(t *testing.T, samples []sample, err error) {
 		t.Fatal(err)
 	}
 	for _, s := range samples {
-		if !(s.watts >= 0 && s.watts <= maxChannels*mostWatts) || s.counts > maxCount || !s.powered && !s.counted {
+		if !(s.watts >= 0 && s.watts <= maxChannels*maxWatts) || s.counts > maxCount || !s.powered && !s.counted {
 			t.Errorf("%+v is believed", s)
 		}
 		ch := newChannel(s.channel, &c.Meters[0])

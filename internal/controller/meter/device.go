@@ -178,7 +178,7 @@ func (d *Device) authorize(ctx context.Context, req *http.Request, query url.Val
 	// Tasmota reads %20 as a space, and not a plus.
 	req.URL.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
 	if d.manner == digest && d.proof != nil {
-		if d.proof.count >= mostUses {
+		if d.proof.count >= maxUses {
 			d.proof = nil // another one is asked for
 			return nil
 		}

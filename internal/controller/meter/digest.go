@@ -24,7 +24,7 @@ type challenge struct {
 const (
 	maxChallenge = 4096
 	// A server remembers how often a nonce was used; beyond, another one is asked for.
-	mostUses = 1 << 30
+	maxUses = 1 << 30
 )
 
 // readChallenge returns the challenge among the headers of an answer that it can meet, or nil.

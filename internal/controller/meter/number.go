@@ -16,7 +16,7 @@ func watts(n *json.Number) (float64, error) {
 		return 0, dial.Refuse(dial.ReasonMissing, "it does not say the power")
 	}
 	w, err := n.Float64()
-	if err != nil || math.Abs(w) > mostWatts {
+	if err != nil || math.Abs(w) > maxWatts {
 		return 0, dial.Refuse(dial.ReasonRange, "a power of %.20q W", string(*n))
 	}
 	return max(w, 0), nil

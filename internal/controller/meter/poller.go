@@ -50,14 +50,14 @@ const (
 	authBackoff    = time.Minute // a server that locks accounts is left alone
 	authBackoffCap = 15 * time.Minute
 
-	leastStale = 45 * time.Second // a value of now is no older
+	minStale   = 45 * time.Second // a value of now is no older
 	stalePolls = 3
 
 	ratioMemory = 10 * time.Minute
 )
 
 // staleAfter returns when a meter that is asked each interval has nothing to say of now any more.
-func staleAfter(interval time.Duration) time.Duration { return max(stalePolls*interval, leastStale) }
+func staleAfter(interval time.Duration) time.Duration { return max(stalePolls*interval, minStale) }
 
 // Poller asks all meters. It is a prometheus.Collector.
 type Poller struct {
@@ -408,7 +408,7 @@ type ratio struct {
 }
 
 func (r *ratio) add(wall, agent energy.Watts, known bool, at time.Duration) {
-	dt := min(at-r.at, leastStale)
+	dt := min(at-r.at, minStale)
 	r.at = at
 	fade := 1 - min(float64(dt)/float64(ratioMemory), 1)
 	r.wall *= fade

@@ -19,7 +19,7 @@ import (
 )
 
 func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query) error {
-	const usual, most, mostSnapshots = 1000, 10_000, 200
+	const usual, most, maxSnapshots = 1000, 10_000, 200
 	asked := &ledger.RecordQuery{
 		Namespaces: q.namespaces(), Owner: q.text("owner"), UID: q.text("uid"), Strategies: q.list("strategy"),
 		Snapshots: q.flag("snapshots"),
@@ -27,7 +27,7 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 	asked.From, asked.To = q.span()
 	asked.Limit = q.whole("limit", usual, 1, most)
 	if asked.Snapshots {
-		asked.Limit = min(asked.Limit, mostSnapshots)
+		asked.Limit = min(asked.Limit, maxSnapshots)
 	}
 	if err := q.err(); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *server) may(ctx context.Context, needed access.Attributes, refusal stri
 	return nil
 }
 
-const mostRecords = 256
+const maxRecordCount = 256
 
 func (s *server) postDecisions(w http.ResponseWriter, r *http.Request, _ *query) error {
 	data, err := unpacked(r, maxRecords)
@@ -111,7 +111,7 @@ func readDecisions(data []byte) ([]ledger.Record, error) {
 
 var decisionFields = []jsonscan.Field[[]ledger.Record]{
 	{Key: "decisions", Read: func(s *jsonscan.Scanner, all *[]ledger.Record) {
-		*all = jsonscan.List(s, mostRecords, func(s *jsonscan.Scanner, to *ledger.Record) {
+		*all = jsonscan.List(s, maxRecordCount, func(s *jsonscan.Scanner, to *ledger.Record) {
 			s.Check(json.Unmarshal(s.Skip(), to))
 		})
 	}},

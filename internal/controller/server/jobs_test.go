@@ -338,7 +338,7 @@ func FuzzDecisions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		defer memtest.Limit(t, 100*len(text))()
 		records, err := readDecisions(text)
-		if err != nil && records != nil || len(records) > mostRecords {
+		if err != nil && records != nil || len(records) > maxRecordCount {
 			t.Fatalf("%d decisions: %v", len(records), err)
 		}
 		for _, r := range records {

@@ -82,8 +82,8 @@ type event struct {
 }
 
 const (
-	mostPast = 8192
-	mostBody = 8 << 20
+	maxPast = 8192
+	maxBody = 8 << 20
 )
 
 // New returns a server that has read its files. An error in the folder at the start is returned; an unreadable State
@@ -109,7 +109,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, nil, apierrors.NewUnauthorized("want the token of the state folder"))
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	const proxy = "/services/https:kubenergy-controller:api/proxy"
 	_, behind, proxied := strings.Cut(r.URL.Path, proxy)
 	t, known := targetOf(r.URL.Path)
@@ -335,7 +335,7 @@ func (s *Server) publish(e *event) {
 	e.apply(s.objects[e.kind])
 	s.version = e.version
 	s.past = append(s.past, *e)
-	if over := len(s.past) - mostPast; over > 0 {
+	if over := len(s.past) - maxPast; over > 0 {
 		s.dropped = s.past[over-1].version
 		s.past = slices.Delete(s.past, 0, over)
 	}

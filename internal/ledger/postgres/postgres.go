@@ -34,7 +34,7 @@ type Options struct {
 
 const (
 	defaultConnections = 10
-	leastConnections   = 4
+	minConnections     = 4
 	timeout            = 2 * time.Minute // of a statement
 	connectTimeout     = 10 * time.Second
 	lockTimeout        = 20 * time.Second
@@ -66,7 +66,7 @@ func Open(ctx context.Context, source string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("reading the address of the database: %w", err) // without its password
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	connections := max(cmp.Or(o.Connections, defaultConnections), leastConnections)
+	connections := max(cmp.Or(o.Connections, defaultConnections), minConnections)
 	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, connectTimeout)
 	config.DialFunc = (&net.Dialer{Timeout: config.ConnectTimeout, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: keepaliveIdle, Interval: keepaliveInterval, Count: keepaliveCount,

@@ -20,8 +20,8 @@ import (
 // A larger file is not read as a whole before it is used: only Audit does.
 const checkedBytes = 1 << 30
 
-// mostProblems is how many are told of.
-const mostProblems = 20
+// maxProblems is how many are told of.
+const maxProblems = 20
 
 // isDamage reports if SQLite, or a sum of ours, found bytes that were not written so.
 func isDamage(err error) bool {
@@ -65,7 +65,7 @@ func (s *Store) check(ctx context.Context, writes *sql.DB) error {
 
 // integrity runs one of SQLite's checks.
 func integrity(ctx context.Context, db *sql.DB, pragma string) ([]string, error) {
-	lines, err := texts(ctx, db, fmt.Sprintf("PRAGMA %s(%d)", pragma, mostProblems))
+	lines, err := texts(ctx, db, fmt.Sprintf("PRAGMA %s(%d)", pragma, maxProblems))
 	problems := slices.DeleteFunc(lines, func(line string) bool { return line == "ok" })
 	if isDamage(err) {
 		return append(problems, err.Error()), nil

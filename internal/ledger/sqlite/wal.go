@@ -22,8 +22,8 @@ const (
 	walHeaderBytes = 32
 	frameHeader    = 24
 	walMagic       = 0x377f0682 // the last bit: words of sums are big-endian
-	leastPage      = 512
-	mostPage       = 65536
+	minPage        = 512
+	maxPage        = 65536
 )
 
 // A log is what a log of writes holds.
@@ -70,7 +70,7 @@ func scanLog(r io.Reader, size int64) (*log, error) {
 	}
 	sum.add(header[:24])
 	whole := sum.a == word(24) && sum.b == word(28) //nolint:mnd // as the format says
-	if word(0)&^1 != walMagic || page < leastPage || page > mostPage || !whole {
+	if word(0)&^1 != walMagic || page < minPage || page > maxPage || !whole {
 		l.headerBad = size > walHeaderBytes
 		if l.headerBad {
 			l.bad = "its header has changed"

@@ -76,7 +76,7 @@ func FuzzScanLog(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l != nil && l.frames*(frameHeader+leastPage) > len(b) {
+		if l != nil && l.frames*(frameHeader+minPage) > len(b) {
 			t.Fatalf("%d frames in %d bytes", l.frames, len(b))
 		}
 	})

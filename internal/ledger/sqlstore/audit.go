@@ -13,8 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// mostProblems is how many an audit tells; the rest it counts.
-const mostProblems = 1000
+// maxProblems is how many an audit tells; the rest it counts.
+const maxProblems = 1000
 
 // Audit checks the sums of bytes of all names and of what was booked from an instant on, that accounts and nodes
 // balance in every hour and day, that days are the sum of their hours, and hours that of their windows.
@@ -62,7 +62,7 @@ type auditor struct {
 }
 
 func (a *auditor) problem(format string, args ...any) {
-	if len(a.found.Problems) >= mostProblems {
+	if len(a.found.Problems) >= maxProblems {
 		a.more++
 		return
 	}

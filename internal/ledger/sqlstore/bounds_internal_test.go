@@ -65,7 +65,7 @@ func TestTransfersAreBounded(t *testing.T) {
 	}
 	for most, tooMany := range map[int]bool{2: true, 3: false, 0: false} {
 		err := d.read(t.Context(), func(r *reading) error {
-			r.mostTransferred = most
+			r.maxTransferred = most
 			_, err := r.transfers(floorTo(noon.Unix(), aDay))
 			return err
 		})

@@ -27,8 +27,8 @@ type entry struct {
 }
 
 const (
-	entryVersion  = 1
-	leastUnpriced = 5 // bytes
+	entryVersion = 1
+	minUnpriced  = 5 // bytes
 )
 
 // encode returns the payload of the entry's row.
@@ -58,7 +58,7 @@ func (e *entry) code(c *codec.Codec) {
 		codec.Int(c, &e.Guest.Consumer, &e.Guest.Account)
 	}
 	consumer, account := int64(0), e.Base
-	for i := range codec.Elements(c, &e.Postings, leastUnpriced) {
+	for i := range codec.Elements(c, &e.Postings, minUnpriced) {
 		p := &e.Postings[i]
 		step(c, &consumer, &p.Consumer)
 		step(c, &account, &p.Account)

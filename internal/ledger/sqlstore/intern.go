@@ -28,9 +28,9 @@ type remembered struct {
 
 // How many rows are remembered: of the last 500,000 pods all, about 100 MB.
 const (
-	mostNodes     = 20_000
-	mostAccounts  = 100_000
-	mostConsumers = 500_000
+	maxNodes     = 20_000
+	maxAccounts  = 100_000
+	maxConsumers = 500_000
 )
 
 // forgetNames forgets which rows have which names.
@@ -39,11 +39,11 @@ func (d *DB) forgetNames() {
 	defer d.names.mu.Unlock()
 	d.names.forgotten++
 	d.names.remembered = remembered{
-		generations[string, mention]{most: mostNodes},
-		generations[ledger.Account, mention]{most: mostAccounts},
-		generations[consumerKey, mention]{most: mostConsumers},
-		generations[int64, string]{most: mostNodes},
-		generations[int64, *ledger.Account]{most: mostAccounts},
+		generations[string, mention]{most: maxNodes},
+		generations[ledger.Account, mention]{most: maxAccounts},
+		generations[consumerKey, mention]{most: maxConsumers},
+		generations[int64, string]{most: maxNodes},
+		generations[int64, *ledger.Account]{most: maxAccounts},
 	}
 }
 

@@ -21,8 +21,8 @@ const (
 const (
 	estimatesLonger = 60 * aDay // windows without an agent's: they are needed to take an estimate back
 	namesLonger     = 2 * aDay  // use of a name is written down once a day
-	leastStreams    = 366 * aDay
-	leastSpans      = 30 * aDay // docs/reference/protocol.md, Numbers
+	minStreams      = 366 * aDay
+	minSpans        = 30 * aDay // docs/reference/protocol.md, Numbers
 )
 
 // Keep drops what is older than it is kept for: windows before hours, hours before days.
@@ -52,8 +52,8 @@ func (d *DB) Keep(ctx context.Context, keep ledger.Retention, now time.Time) err
 		{"records", seconds(keep.Records), func(before int64) error {
 			return k.decisions("DELETE FROM records", "1 = 1", before)
 		}},
-		{"streams", longer(longer(seconds(keep.Streams), days), leastStreams), k.streams},
-		{"times of boots", leastSpans, k.spans},
+		{"streams", longer(longer(seconds(keep.Streams), days), minStreams), k.streams},
+		{"times of boots", minSpans, k.spans},
 	} {
 		if step.long == 0 {
 			continue

@@ -21,7 +21,7 @@ func (b *booker) outgoing(k *ledger.Booking) []any {
 	return sealed([]any{b.now, fmt.Sprintf("%s %s %s", s.Node, s.Boot, s.Epoch), k.Forward})
 }
 
-const mostResting = 10_000 // streams in a statement: engines limit that
+const maxResting = 10_000 // streams in a statement: engines limit that
 
 // Outgoing implements [ledger.Outbox].
 func (d *DB) Outgoing(ctx context.Context, after int64, most int, rest map[string]bool) (
@@ -30,7 +30,7 @@ func (d *DB) Outgoing(ctx context.Context, after int64, most int, rest map[strin
 	var resting strings.Builder
 	args := []any{after, most}
 	for stream := range rest {
-		if len(args) == mostResting {
+		if len(args) == maxResting {
 			break
 		}
 		args = append(args, stream)

@@ -48,10 +48,10 @@ const (
 )
 
 const (
-	modeBits     = 2
-	modeMask     = 1<<modeBits - 1
-	leastPosting = 8 // bytes of the shortest
-	leastBase    = 2
+	modeBits   = 2
+	modeMask   = 1<<modeBits - 1
+	minPosting = 8 // bytes of the shortest
+	minBase    = 2
 )
 
 func modeOf(part, of energy.Microjoules) byte {
@@ -143,11 +143,11 @@ func (w *window) code(c *codec.Codec) {
 	for _, rate := range []*float64{&r.pue, &r.carbon, &r.cost} {
 		c.Float64(rate)
 	}
-	for i := range codec.Elements(c, &w.Bases, leastBase) {
+	for i := range codec.Elements(c, &w.Bases, minBase) {
 		step(c, &account, &w.Bases[i].Account)
 		codec.Int(c, &w.Bases[i].Unmeasured)
 	}
-	postings := codec.Elements(c, &w.Postings, leastPosting)
+	postings := codec.Elements(c, &w.Postings, minPosting)
 	c.Byte(&usual)
 	c.Byte(&fine)
 	for i := range postings { // accounts go on from that of the last base

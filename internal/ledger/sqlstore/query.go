@@ -15,14 +15,14 @@ const windowSeconds = int64(ledger.WindowLength / time.Second)
 
 // What one query may cost.
 const (
-	mostScanned = 3_000_000 // rows of sums
-	mostWindows = 200_000
-	mostRows    = 500_000 // of an answer
-	mostNamed   = 500_000 // consumers
+	maxScanned = 3_000_000 // rows of sums
+	maxWindows = 200_000
+	maxRows    = 500_000 // of an answer
+	maxNamed   = 500_000 // consumers
 	// Rows of sums of what is transferred on a day: 30,000 virtual machines'.
-	mostTransferred = 800_000
-	foldedAtOnce    = 500 // bookings of the journal that a query folds first
-	foldPatience    = 2 * time.Second
+	maxTransferred = 800_000
+	foldedAtOnce   = 500 // bookings of the journal that a query folds first
+	foldPatience   = 2 * time.Second
 )
 
 // Query sums what was booked. What the journal holds is folded first if it is little; if not, AsOf says up to when it
@@ -69,7 +69,7 @@ type reading struct {
 	windowsFrom, hoursFrom int64 // what is older was dropped
 	scanned                int
 	versions               map[int64]string // of days, as far as they were asked for
-	mostTransferred        int              // rows of a day; 0: all
+	maxTransferred         int              // rows of a day; 0: all
 }
 
 // A querier is a transaction, or a connection in one.
@@ -84,7 +84,7 @@ func (d *DB) read(ctx context.Context, do func(*reading) error) error {
 		return fmt.Errorf("beginning to read: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // nothing was written
-	r := &reading{d: d, ctx: ctx, tx: tx, versions: map[int64]string{}, mostTransferred: mostTransferred}
+	r := &reading{d: d, ctx: ctx, tx: tx, versions: map[int64]string{}, maxTransferred: maxTransferred}
 	if err := r.loadKept(); err != nil {
 		return err
 	}
@@ -286,9 +286,9 @@ func (r *reading) sumBlock(t *table, from *sumTable, start int64) error {
 	if err != nil {
 		return err
 	}
-	if r.scanned += len(b.rows); r.scanned > mostScanned {
+	if r.scanned += len(b.rows); r.scanned > maxScanned {
 		return fmt.Errorf("%w: %w: more than %d sums: ask for less time, or for days instead of hours", ledger.ErrQuery,
-			ledger.ErrTooLarge, mostScanned)
+			ledger.ErrTooLarge, maxScanned)
 	}
 	t.begin(start)
 	for i := range b.rows {

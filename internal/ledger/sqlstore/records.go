@@ -57,13 +57,13 @@ func recordRow(r *ledger.Record) ([]any, error) {
 	return append(row, blob, rowCRC(row...)), nil
 }
 
-// mostNames is how many values a filter of records may list.
-const mostNames = 1000
+// maxNames is how many values a filter of records may list.
+const maxNames = 1000
 
 // Records returns decisions, the youngest first.
 func (d *DB) Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Record, error) {
-	if len(q.Namespaces) > mostNames || len(q.Strategies) > mostNames {
-		return nil, fmt.Errorf("%w: %w: more than %d names in a filter", ledger.ErrQuery, ledger.ErrTooLarge, mostNames)
+	if len(q.Namespaces) > maxNames || len(q.Strategies) > maxNames {
+		return nil, fmt.Errorf("%w: %w: more than %d names in a filter", ledger.ErrQuery, ledger.ErrTooLarge, maxNames)
 	}
 	where, args := []string{"1 = 1"}, []any{}
 	add := func(condition string, values ...any) { // $ stands for each of the values

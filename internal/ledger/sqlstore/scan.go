@@ -44,9 +44,9 @@ func (r *reading) slices(where string) (out [][2]int64, err error) {
 		if err := rows.Scan(&start, &count); err != nil {
 			return err
 		}
-		if all += count; all > mostWindows {
+		if all += count; all > maxWindows {
 			return fmt.Errorf("%w: %w: more than %d windows of nodes: ask for less time, for some nodes, or without "+
-				"pods and windows", ledger.ErrQuery, ledger.ErrTooLarge, mostWindows)
+				"pods and windows", ledger.ErrQuery, ledger.ErrTooLarge, maxWindows)
 		}
 		if n == 0 || n+count > windowsAtOnce {
 			out, n = append(out, [2]int64{start, start}), 0
@@ -55,7 +55,7 @@ func (r *reading) slices(where string) (out [][2]int64, err error) {
 		n += count
 		return nil
 	}, fmt.Sprintf("SELECT start, COUNT(*) FROM (SELECT start FROM windows WHERE %s ORDER BY start LIMIT %d) AS w "+
-		"GROUP BY start ORDER BY start", where, mostWindows+1))
+		"GROUP BY start ORDER BY start", where, maxWindows+1))
 	if err != nil {
 		return nil, fmt.Errorf("looking for windows: %w", err)
 	}
@@ -197,9 +197,9 @@ func (s *scan) name(held []*window) error {
 			}
 		}
 	}
-	if len(s.consumers)+len(missing) > mostNamed {
+	if len(s.consumers)+len(missing) > maxNamed {
 		return fmt.Errorf("%w: %w: more than %d consumers: ask for less time, or for some namespaces or nodes",
-			ledger.ErrQuery, ledger.ErrTooLarge, mostNamed)
+			ledger.ErrQuery, ledger.ErrTooLarge, maxNamed)
 	}
 	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(missing)), listed) {
 		err := s.t.r.each(func(rows *sql.Rows) error {

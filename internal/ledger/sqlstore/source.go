@@ -38,8 +38,8 @@ const dayBit = aDay / anHour
 
 func (h hours) has(at int64) bool { return h>>((at-floorTo(at, aDay))/anHour)&1 != 0 }
 
-// mostCached is how many rows of sums are kept in memory, about 70 MB: a month of 20,000 accounts.
-const mostCached = 600_000
+// maxCached is how many rows of sums are kept in memory, about 70 MB: a month of 20,000 accounts.
+const maxCached = 600_000
 
 // blockCost is what a block costs besides its rows, in rows.
 const blockCost = 4
@@ -77,7 +77,7 @@ func (c *blockCache) put(key blockKey, b *block) {
 	}
 	c.forget(key)
 	for other := range c.blocks { // Go's maps are walked in random order
-		if c.rows+len(b.rows)+blockCost <= mostCached {
+		if c.rows+len(b.rows)+blockCost <= maxCached {
 			break
 		}
 		c.forget(other)
@@ -171,9 +171,9 @@ func (r *reading) load(b *block, from *sumTable, where string) error {
 		if err != nil {
 			return err
 		}
-		if r.mostTransferred > 0 && !from.nodes && len(b.rows) >= mostScanned {
+		if r.maxTransferred > 0 && !from.nodes && len(b.rows) >= maxScanned {
 			return fmt.Errorf("%w: %w: more than %d sums of one time: ask for less time", ledger.ErrQuery,
-				ledger.ErrTooLarge, mostScanned)
+				ledger.ErrTooLarge, maxScanned)
 		}
 		row := sumRow{start: k.start, id: k.id, first: s.first, last: s.last, Amount: s.Amount}
 		if from.nodes {

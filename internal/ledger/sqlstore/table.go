@@ -109,9 +109,9 @@ func (t *table) part(m memo, find func() (*groupValues, bool, error)) *part {
 	id := strings.Join(key, "\x00")
 	g := t.groups[id]
 	if g == nil {
-		if len(t.groups) >= mostRows {
+		if len(t.groups) >= maxRows {
 			t.fail(fmt.Errorf("%w: %w: more than %d rows: group by less, or ask for less", ledger.ErrQuery,
-				ledger.ErrTooLarge, mostRows))
+				ledger.ErrTooLarge, maxRows))
 			return nil
 		}
 		g = &group{key: key}

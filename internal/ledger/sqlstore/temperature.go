@@ -20,14 +20,14 @@ func (b *booker) warms(ctx context.Context, node int64, booking *ledger.Booking)
 	return err
 }
 
-const mostTemperatures = 100_000 // of an answer
+const maxTemperatures = 100_000 // of an answer
 
 // Temperatures implements [ledger.Store].
 func (d *DB) Temperatures(ctx context.Context, from, to time.Time, node string) (all []ledger.Temperature, err error) {
 	rows, err := d.reads.QueryContext(ctx, `SELECT start, name, ROUND(total / samples * 1000) / 1000, most, samples
 		FROM temperatures JOIN nodes ON nodes.id = temperatures.node
 		WHERE start >= $1 AND start < $2 AND ($3 = '' OR name = $4) ORDER BY start, name LIMIT $5`,
-		floorTo(from.Unix(), anHour), to.Unix(), node, node, mostTemperatures+1)
+		floorTo(from.Unix(), anHour), to.Unix(), node, node, maxTemperatures+1)
 	err = ForEach(rows, err, func(rows *sql.Rows) error {
 		var start int64
 		var t ledger.Temperature
@@ -36,9 +36,9 @@ func (d *DB) Temperatures(ctx context.Context, from, to time.Time, node string) 
 		all = append(all, t)
 		return err
 	})
-	if err == nil && len(all) > mostTemperatures {
+	if err == nil && len(all) > maxTemperatures {
 		err = fmt.Errorf("%w: %w: more than %d hours of nodes: ask for less time, or for one node", ledger.ErrQuery,
-			ledger.ErrTooLarge, mostTemperatures)
+			ledger.ErrTooLarge, maxTemperatures)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading temperatures: %w", err)

@@ -51,16 +51,16 @@ func (t *transferred) counts(row *sumRow, late bool) bool {
 func (r *reading) transferred(day int64) (*transferred, error) {
 	where := fmt.Sprintf("start IN (%s) AND account IN (SELECT account FROM account_days WHERE start = %d AND "+
 		"account IN (%s))", ids(hoursOf(day)), day, transferAccounts)
-	if r.mostTransferred > 0 {
-		where += fmt.Sprintf(" LIMIT %d", r.mostTransferred+1)
+	if r.maxTransferred > 0 {
+		where += fmt.Sprintf(" LIMIT %d", r.maxTransferred+1)
 	}
 	all := &block{}
 	if err := r.load(all, sumsOf(false, false), where); err != nil {
 		return nil, err
 	}
-	if r.mostTransferred > 0 && len(all.rows) > r.mostTransferred {
+	if r.maxTransferred > 0 && len(all.rows) > r.maxTransferred {
 		return nil, fmt.Errorf("%w: %w: virtual machines took more than %d sums from their hosts on %s: ask for "+
-			"times without that day", ledger.ErrQuery, ledger.ErrTooLarge, r.mostTransferred, stamp(day))
+			"times without that day", ledger.ErrQuery, ledger.ErrTooLarge, r.maxTransferred, stamp(day))
 	}
 	t := &transferred{all: all.rows, host: map[int64]string{}}
 	names := map[string]bool{}

@@ -382,7 +382,7 @@ func (d *decision) keeps(i int) (why Reason, until time.Time) {
 	case m.Closed:
 		return Spare, time.Time{}
 	case d.awake[m.Zone] <= d.Policy.MinAwake:
-		return LeastAwake, time.Time{}
+		return MinAwake, time.Time{}
 	}
 	d.rises(i, -1)
 	defer d.rises(i, 1)

@@ -129,7 +129,7 @@ const (
 	ForPlanned  Reason = "planned-work"   // work that is planned needs it
 	ForWaiting  Reason = "waiting-work"   // work that fits on no machine that is awake needs it
 	ForHeadroom Reason = "headroom"       // it is needed for what comes next
-	LeastAwake  Reason = "least-awake"    // its zone has no more machines awake than it must have
+	MinAwake    Reason = "least-awake"    // its zone has no more machines awake than it must have
 	Cycled      Reason = "cycles-used-up" // it was sent to sleep as often as a day allows
 	Spare       Reason = "not-needed"     // it sleeps
 	BootFailed  Reason = "boot-failed"    // it is not tried again yet

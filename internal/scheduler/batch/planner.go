@@ -21,8 +21,8 @@ import (
 type Limits struct {
 	// for a solution; the rest of the queue is then placed pod by pod at the same cost
 	TimeLimit metav1.Duration `json:"timeLimit"`
-	LeastPods int             `json:"leastPods"` // that wait and are in no plan: for fewer none is made
-	MostPods  int             `json:"mostPods"`  // in a plan; 0: none is made
+	MinPods   int             `json:"leastPods"` // that wait and are in no plan: for fewer none is made
+	MaxPods   int             `json:"mostPods"`  // in a plan; 0: none is made
 	Believed  metav1.Duration `json:"believed"`  // how long a plan counts, from when the nodes were copied
 	Options   int             `json:"options"`   // nodes that a pod may go to beside its planned one
 }

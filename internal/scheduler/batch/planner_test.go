@@ -31,7 +31,7 @@ var view = &kube.View{}
 
 // limits are such that only what a test is about decides.
 var limits = Limits{
-	TimeLimit: metav1.Duration{Duration: time.Second}, LeastPods: 2, MostPods: 100,
+	TimeLimit: metav1.Duration{Duration: time.Second}, MinPods: 2, MaxPods: 100,
 	Believed: metav1.Duration{Duration: 30 * time.Second}, Options: 2,
 }
 
@@ -150,7 +150,7 @@ func TestPlanIsHandedOutOnce(t *testing.T) {
 
 func TestWhenAPlanIsWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(func(c *Config) { c.LeastPods = 4 })
+		w := newWorld(func(c *Config) { c.MinPods = 4 })
 		for i := range 4 {
 			w.node(fmt.Sprint("n", i), 8, nil)
 		}
@@ -218,7 +218,7 @@ func TestOnlyOneAsks(t *testing.T) {
 }
 
 func TestStruckAndFailedPods(t *testing.T) {
-	w := newWorld(func(c *Config) { c.MostPods = 3 })
+	w := newWorld(func(c *Config) { c.MaxPods = 3 })
 	w.node("a", 8, nil)
 	giant := w.pod("giant", "ecsched-dp", 100, nil) // fits nowhere
 	w.Turn(giant)
@@ -243,7 +243,7 @@ func TestStruckAndFailedPods(t *testing.T) {
 }
 
 func TestPriorityComesFirst(t *testing.T) {
-	w := newWorld(func(c *Config) { c.MostPods = 1 })
+	w := newWorld(func(c *Config) { c.MaxPods = 1 })
 	w.node("a", 8, nil)
 	low := w.pod("low", "ecsched-dp", 1, nil)
 	high := w.pod("high", "ecsched-dp", 1, func(p *v1.Pod) { p.Spec.Priority = ptr.To[int32](10) })
@@ -296,7 +296,7 @@ func TestHeldPodsWantNoPlan(t *testing.T) {
 // TestMoreThanAPlanHolds: a queue that is longer than a plan is planned in parts, each when the one before has mostly
 // been handed out.
 func TestMoreThanAPlanHolds(t *testing.T) {
-	w := newWorld(func(c *Config) { c.MostPods = 6 })
+	w := newWorld(func(c *Config) { c.MaxPods = 6 })
 	w.node("a", 100, nil)
 	var uids []types.UID
 	for i := range 30 {

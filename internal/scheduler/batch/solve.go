@@ -111,8 +111,8 @@ type floor struct {
 }
 
 const (
-	nowhere     = -1
-	mostDemands = 64 // pods of others have ordinary cycles
+	nowhere    = -1
+	maxDemands = 64 // pods of others have ordinary cycles
 )
 
 func newFloor(q *Question, queue []waiter) *floor {
@@ -123,7 +123,7 @@ func newFloor(q *Question, queue []waiter) *floor {
 		k, ok := known[queue[i].demand]
 		switch {
 		case ok:
-		case len(admissions) == mostDemands:
+		case len(admissions) == maxDemands:
 			k = nowhere
 		default:
 			k = len(admissions)

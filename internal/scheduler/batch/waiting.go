@@ -123,8 +123,8 @@ func (p *Planner) Turn(uid types.UID) (step Step, planned, wanted bool) {
 // little is left. A plan of which more is left is not replaced for a few newcomers: their turn comes later, as a
 // rule.
 func (p *Planner) wanted(now time.Time) bool {
-	newcomers := p.unplanned >= p.c.LeastPods && 2*p.unplanned >= p.unused
-	rest := p.beyond >= p.c.LeastPods && p.unused < p.c.LeastPods
+	newcomers := p.unplanned >= p.c.MinPods && 2*p.unplanned >= p.unused
+	rest := p.beyond >= p.c.MinPods && p.unused < p.c.MinPods
 	return (newcomers || rest) && !now.Before(p.notBefore)
 }
 
@@ -189,7 +189,7 @@ func (p *Planner) intake() *intake {
 		switch {
 		case p.c.Held(w.pod.Object):
 			in.held = append(in.held, w.pod.Object.UID)
-		case len(in.queue) >= p.c.MostPods:
+		case len(in.queue) >= p.c.MaxPods:
 			in.beyond++
 		case p.refresh(&w.pod):
 			in.queue = append(in.queue, w)

@@ -46,12 +46,12 @@ type congestion struct {
 }
 
 const (
-	// leastWindow keeps something on its way where nothing is known yet, and where nothing seems to start. Half as
+	// minWindow keeps something on its way where nothing is known yet, and where nothing seems to start. Half as
 	// many keep no cluster busy: so many are there whatever the rate.
-	leastWindow   = 4
-	leastInFlight = leastWindow / 2
-	spans         = 4 // times that a start takes alone are on their way at most where there is a rate
-	mostSpan      = 30 * time.Second
+	minWindow   = 4
+	minInFlight = minWindow / 2
+	spans       = 4 // times that a start takes alone are on their way at most where there is a rate
+	maxSpan     = 30 * time.Second
 
 	light = 1.5 // times as long as alone take starts where there is room for more
 	full  = 2.5 // and where there is too much
@@ -61,15 +61,15 @@ const (
 	roundStarts = 5
 	roundTime   = time.Second / 2
 
-	leastStep = 0.02
-	mostStep  = 0.1
-	cutBack   = 0.85 // of the rate of starts is the rate of releases where there is too much
-	quicker   = 0.8  // times as long or as many is a difference
+	minStep = 0.02
+	maxStep = 0.1
+	cutBack = 0.85 // of the rate of starts is the rate of releases where there is too much
+	quicker = 0.8  // times as long or as many is a difference
 
 	// Where nothing has started for so long, or for four spans, what is on its way may never start.
-	leastPatience = 4 * time.Second
-	restart       = 30 * time.Second // without releases, after which the cluster may have become another
-	catchUp       = time.Second / 10 // for which releases that were missed are made up for
+	minTimeout = 4 * time.Second
+	restart    = 30 * time.Second // without releases, after which the cluster may have become another
+	catchUp    = time.Second / 10 // for which releases that were missed are made up for
 
 	// The time that a start takes alone is measured again so often, or after so many times as long as it is. That
 	// takes the time for what is on its way to start, a few hundredths of the time in all. It is hurried where starts
@@ -98,15 +98,15 @@ type departure struct {
 }
 
 // span is for how long releases at the rate may be on their way.
-func (c *congestion) span() time.Duration { return min(spans*max(c.alone, c.least), mostSpan) }
+func (c *congestion) span() time.Duration { return min(spans*max(c.alone, c.least), maxSpan) }
 
-// mostInFlight is how many may be on their way.
-func (c *congestion) mostInFlight() int {
+// maxInFlight is how many may be on their way.
+func (c *congestion) maxInFlight() int {
 	size := c.size
 	if c.byRate {
 		size = c.rate * c.span().Seconds()
 	}
-	return max(leastWindow, int(math.Ceil(size)))
+	return max(minWindow, int(math.Ceil(size)))
 }
 
 // mayRelease reports whether another may be let go beside some that just were. While it is to be measured how long a
@@ -115,19 +115,19 @@ func (c *congestion) mayRelease(now time.Time, more int) bool {
 	switch out := c.inFlight + more; {
 	case out == 0:
 		return true
-	case c.mustMeasureAlone(now) || out >= c.mostInFlight():
+	case c.mustMeasureAlone(now) || out >= c.maxInFlight():
 		return false
 	default:
-		return !c.byRate || out < leastInFlight || !c.nextSlot(now).Add(time.Duration(more)*c.interval()).After(now)
+		return !c.byRate || out < minInFlight || !c.nextSlot(now).Add(time.Duration(more)*c.interval()).After(now)
 	}
 }
 
 // nextRelease returns when there is room; the zero time if starts must come first.
 func (c *congestion) nextRelease(now time.Time) time.Time {
 	switch {
-	case c.inFlight > 0 && (c.mustMeasureAlone(now) || c.inFlight >= c.mostInFlight()):
+	case c.inFlight > 0 && (c.mustMeasureAlone(now) || c.inFlight >= c.maxInFlight()):
 		return time.Time{}
-	case c.byRate && c.inFlight >= leastInFlight && c.slot.After(now):
+	case c.byRate && c.inFlight >= minInFlight && c.slot.After(now):
 		return c.slot
 	}
 	return now
@@ -135,7 +135,7 @@ func (c *congestion) nextRelease(now time.Time) time.Time {
 
 func (c *congestion) mustMeasureAlone(now time.Time) bool {
 	due := max(measureEvery, measureRarely*c.alone)
-	if c.byRate && c.mostInFlight() == leastWindow {
+	if c.byRate && c.maxInFlight() == minWindow {
 		due = measureHurriedly
 	}
 	return now.Sub(c.aloneMeasured) > due
@@ -154,7 +154,7 @@ func (c *congestion) nextSlot(now time.Time) time.Time {
 func (c *congestion) released(now time.Time) departure {
 	if c.inFlight == 0 {
 		if now.Sub(c.lastNews) > restart {
-			c.byRate, c.trial, c.size, c.aloneMeasured = false, nil, leastWindow, now
+			c.byRate, c.trial, c.size, c.aloneMeasured = false, nil, minWindow, now
 		}
 		c.lastNews = now
 		c.beginRound(now)
@@ -179,10 +179,10 @@ func (c *congestion) started(at time.Time, d departure) {
 	latency := max(at.Sub(d.at), 0)
 	if d.ahead == 0 {
 		c.aloneStarts = min(c.aloneStarts+1, learnAlone)
-		c.alone += (min(latency, mostSpan) - c.alone) / time.Duration(c.aloneStarts)
+		c.alone += (min(latency, maxSpan) - c.alone) / time.Duration(c.aloneStarts)
 		c.aloneMeasured = at
 	}
-	c.size = max(c.size, leastWindow) + 1
+	c.size = max(c.size, minWindow) + 1
 	c.starts++
 	if !d.at.Before(c.roundBegan) {
 		c.latencies = append(c.latencies, latency)
@@ -220,15 +220,15 @@ func (c *congestion) adjustRate(r round) {
 	case c.trial != nil:
 		c.endTrial(*c.trial, r)
 	case !c.byRate && load > 2:
-		c.byRate, c.rate, c.step = true, cutBack*r.starts, leastStep
+		c.byRate, c.rate, c.step = true, cutBack*r.starts, minStep
 	case !c.byRate:
 	case load > full:
-		c.trial, c.rate, c.step = &r, min(r.rate, r.starts)/2, leastStep
+		c.trial, c.rate, c.step = &r, min(r.rate, r.starts)/2, minStep
 	case load > light:
-		c.step = leastStep
+		c.step = minStep
 	case 2*c.onTime >= c.releases: // else there was little to let go
 		c.rate *= 1 + c.step
-		c.step = min(2*c.step, mostStep)
+		c.step = min(2*c.step, maxStep)
 	}
 	c.rate = max(c.rate, minRate)
 }
@@ -262,7 +262,7 @@ func (c *congestion) setBack(now time.Time) {
 	}
 }
 
-func (c *congestion) patience() time.Duration { return max(leastPatience, 4*c.span()) }
+func (c *congestion) patience() time.Duration { return max(minTimeout, 4*c.span()) }
 
 // isOverdue reports whether something is not to be waited for any longer: what was released two spans after it has
 // started, or nothing has for long.
@@ -278,7 +278,7 @@ func (c *congestion) giveUp(now time.Time, some int) {
 	c.inFlight -= some
 	c.aloneMeasured = now
 	if now.Sub(c.lastNews) > c.patience() {
-		c.byRate, c.rate, c.step = true, max(c.rate/2, minRate), leastStep
+		c.byRate, c.rate, c.step = true, max(c.rate/2, minRate), minStep
 		c.lastNews = now
 	}
 }

@@ -94,13 +94,13 @@ func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
 			slices.Sort(waited)
 			median := waited[len(waited)/2]
 			t.Logf("first %v, last %v: %.2f of all at once; a start takes %v, window %d", first, last,
-				last.Seconds()/alone.Seconds(), median, q.congestion.mostInFlight())
+				last.Seconds()/alone.Seconds(), median, q.congestion.maxInFlight())
 			one := c.latency + time.Duration(float64(time.Second)/c.rate)
 			if slack := 2*time.Second + 12*c.latency; first > one+minPause || last > alone*5/4+slack {
 				t.Errorf("want the first before %v and the last before %v", one+minPause, alone*5/4+slack)
 			}
 			if most := max(500*time.Millisecond, 6*c.latency,
-				time.Duration(3*leastWindow/c.rate*float64(time.Second))); median > most {
+				time.Duration(3*minWindow/c.rate*float64(time.Second))); median > most {
 				t.Errorf("in the cluster each waits %v: want at most %v", median, most)
 			}
 		})
@@ -187,7 +187,7 @@ func TestNothingStarts(t *testing.T) {
 	if released < 200 || released > 700 {
 		t.Errorf("in ten minutes %d are released: want about one every two seconds", released)
 	}
-	if out := q.congestion.inFlight; out < 0 || out > leastWindow {
+	if out := q.congestion.inFlight; out < 0 || out > minWindow {
 		t.Errorf("%d are waited for", out)
 	}
 }

@@ -16,8 +16,8 @@ type limits struct {
 // burst is for how long a limit may go unused and be made up for.
 const burst = time.Second
 
-// mostOwed caps a debt at so much refill time: a Job may ask for more power than the whole cluster has.
-const mostOwed = 10 * time.Minute
+// maxDebt caps a debt at so much refill time: a Job may ask for more power than the whole cluster has.
+const maxDebt = 10 * time.Minute
 
 func newLimits(rate float64, ramp energy.Watts) *limits {
 	return &limits{starts: newBucket(rate), watts: newBucket(float64(ramp))}
@@ -47,7 +47,7 @@ func (l *limits) when(now time.Time, draw energy.Watts) time.Time {
 }
 
 // bucket is a token bucket. An item larger than it can hold passes when it is full, and leaves a debt. In any time t
-// at most perSecond·t + max(full bucket, largest item) passes, but for debts above mostOwed.
+// at most perSecond·t + max(full bucket, largest item) passes, but for debts above maxDebt.
 type bucket struct {
 	perSecond float64 // 0: no limit
 	most      float64
@@ -72,7 +72,7 @@ func (b *bucket) holds(now time.Time, n float64) bool {
 	return b.perSecond <= 0 || b.tokens >= min(n, b.most)
 }
 
-func (b *bucket) take(n float64) { b.tokens = max(b.tokens-n, -b.perSecond*mostOwed.Seconds()) }
+func (b *bucket) take(n float64) { b.tokens = max(b.tokens-n, -b.perSecond*maxDebt.Seconds()) }
 
 // force takes what is there, and owes nothing: what had to be is no reason to keep others for longer.
 func (b *bucket) force(now time.Time, n float64) {

@@ -133,7 +133,7 @@ func TestAbsurdJobsOweLittle(t *testing.T) {
 		t.Error("it owes nothing")
 	}
 	at := l.when(epoch, 100)
-	if at.After(epoch.Add(mostOwed + burst)) {
+	if at.After(epoch.Add(maxDebt + burst)) {
 		t.Errorf("the next is allowed at %v", at)
 	}
 	if !l.allow(at, 100) {

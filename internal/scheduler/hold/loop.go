@@ -113,7 +113,7 @@ func New(c Config) *Loop {
 	}
 	l := &Loop{
 		c:          c,
-		together:   together{record: c.RecordPlan, most: mostPlanned},
+		together:   together{record: c.RecordPlan, most: maxPlanned},
 		mail:       mailbox{ready: make(chan struct{}, 1)},
 		followPods: func() {},
 		lookups:    make(chan struct{}, parallelLookups),

@@ -39,5 +39,5 @@ var (
 func (q *queue) measure() {
 	heldNow.WithLabelValues(q.kind).Set(float64(len(q.byUID)))
 	inFlight.WithLabelValues(q.kind).Set(float64(q.congestion.inFlight))
-	releaseWindow.WithLabelValues(q.kind).Set(float64(q.congestion.mostInFlight()))
+	releaseWindow.WithLabelValues(q.kind).Set(float64(q.congestion.maxInFlight()))
 }

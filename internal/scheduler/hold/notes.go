@@ -34,9 +34,9 @@ const (
 	noteWriters    = 4
 	notesPerSecond = 200
 	// with more on the way, annotations or the condition alone tell that something is held, and no event
-	quietAbove   = maxNotes / 4
-	mostRefusals = 5 // of notes on one hold; after that each plan is told once, written or not
-	reporter     = "kubenergy-scheduler"
+	quietAbove  = maxNotes / 4
+	maxRefusals = 5 // of notes on one hold; after that each plan is told once, written or not
+	reporter    = "kubenergy-scheduler"
 
 	// Events of releases come while the cluster starts what was let go, and each would cost it a tenth of a start.
 	maxReleaseEvents       = 1024
@@ -119,7 +119,7 @@ func (l *Loop) explain(h *hold) {
 		if err := write(ctx); err != nil {
 			if !apierrors.IsNotFound(err) { // it has changed: to be written again if it is still held
 				l.post(func() {
-					if h.refused = min(h.refused+1, mostRefusals); h.refused < mostRefusals {
+					if h.refused = min(h.refused+1, maxRefusals); h.refused < maxRefusals {
 						h.told = told
 						l.putOff(h)
 					}

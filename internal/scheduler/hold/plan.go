@@ -196,13 +196,13 @@ type asking struct {
 	closed                             bool
 }
 
-// A plan that only a forecast changes is changed at most once in leastHold, and only where that saves at least
-// leastGain of what starting at once would cost, or the policy's MinSaving if that is more. Forecasts come every five
+// A plan that only a forecast changes is changed at most once in minHold, and only where that saves at least
+// minGain of what starting at once would cost, or the policy's MinSaving if that is more. Forecasts come every five
 // minutes to every hour, so real news waits for no longer than the next ones would. A saving below
-// leastGain, which is also the least saving that holds by default, is not worth moving a start for.
+// minGain, which is also the least saving that holds by default, is not worth moving a start for.
 const (
-	leastHold = 5 * time.Minute
-	leastGain = 0.01
+	minHold   = 5 * time.Minute
+	minGain   = 0.01
 	sameStart = time.Minute // starts that differ by less are the same
 )
 
@@ -222,7 +222,7 @@ func (l *Loop) steady(h *hold, view *kube.View, now time.Time, job sched.Job, se
 		}
 		return true
 	}
-	if end := h.moved.Add(leastHold); !h.moved.IsZero() && now.Before(end) {
+	if end := h.moved.Add(minHold); !h.moved.IsZero() && now.Before(end) {
 		h.queue.ask(h, end)
 		return true
 	}
@@ -232,7 +232,7 @@ func (l *Loop) steady(h *hold, view *kube.View, now time.Time, job sched.Job, se
 		return false
 	}
 	saving, _, known := view.Saving(now, job, settings, h.start)
-	return known && d.Reason.Saving-saving < max(leastGain, settings.MinSaving)
+	return known && d.Reason.Saving-saving < max(minGain, settings.MinSaving)
 }
 
 // steadies reports whether nothing but a forecast made the plan of a hold, or now changes when it is to start.

@@ -73,7 +73,7 @@ func (b *bench) turn(now time.Time) bool {
 }
 
 // TestOscillatingForecastsDoNotMoveHolds: forecasts that change every minute, by noise or from one extreme to the
-// other, change a plan at most once in leastHold, and what was let go is not held again.
+// other, change a plan at most once in minHold, and what was let go is not held again.
 func TestOscillatingForecastsDoNotMoveHolds(t *testing.T) {
 	moves, flips := 0, 0
 	for seed := range seeds() {
@@ -106,7 +106,7 @@ func TestOscillatingForecastsDoNotMoveHolds(t *testing.T) {
 			b.view = forecastOf(t, values)
 			gone := b.turn(now)
 			if b.h.basis != unplanned && !last.IsZero() && !b.h.start.Equal(last) {
-				if !changed.IsZero() && now.Sub(changed) < leastHold {
+				if !changed.IsZero() && now.Sub(changed) < minHold {
 					t.Fatalf("seed %d: a plan changes %v after it last did", seed, now.Sub(changed))
 				}
 				changed = now
@@ -118,7 +118,7 @@ func TestOscillatingForecastsDoNotMoveHolds(t *testing.T) {
 			}
 			if gone {
 				byPlan := !now.Add(b.loop.jobs.pace.lead()).Before(last)
-				if b.h.basis == onForecast && !byPlan && !changed.IsZero() && now.Sub(changed) < leastHold {
+				if b.h.basis == onForecast && !byPlan && !changed.IsZero() && now.Sub(changed) < minHold {
 					t.Fatalf("seed %d: it is let go before its time, %v after its plan changed", seed, now.Sub(changed))
 				}
 				break
@@ -224,10 +224,10 @@ func TestNewsWaitForTheirTurn(t *testing.T) {
 	if want := epoch.Add(4 * time.Hour); !b.h.start.Equal(want) {
 		t.Errorf("after two changes in two minutes it is to start at %v: want %v", b.h.start, want)
 	}
-	if at := b.h.again; !at.Equal(epoch.Add(time.Minute + leastHold)) {
+	if at := b.h.again; !at.Equal(epoch.Add(time.Minute + minHold)) {
 		t.Errorf("it is asked again at %v", at)
 	}
-	b.turn(epoch.Add(time.Minute + leastHold))
+	b.turn(epoch.Add(time.Minute + minHold))
 	if want := epoch.Add(6 * time.Hour); !b.h.start.Equal(want) {
 		t.Errorf("later it is to start at %v: want %v", b.h.start, want)
 	}

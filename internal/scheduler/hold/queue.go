@@ -52,8 +52,8 @@ func newQueue(kind string, p *pace, c *congestion, l *limits) *queue {
 // A standby waits this long after an instant that the Lease holder should have acted on, but never past the deadline.
 const standbyLag = time.Second
 
-// mostAttempts bounds the attempts under way, deadlines not counted: those wait for no more than these.
-const mostAttempts = 128
+// maxAttempts bounds the attempts under way, deadlines not counted: those wait for no more than these.
+const maxAttempts = 128
 
 // add takes in a hold, in the state that it has or waiting.
 func (q *queue) add(h *hold) {
@@ -202,11 +202,11 @@ func (q *queue) due(now time.Time, early bool) []*hold {
 	if !early {
 		return due
 	}
-	for h := q.heaps[freed].first(); h != nil && q.attempts < mostAttempts; h = q.heaps[freed].first() {
+	for h := q.heaps[freed].first(); h != nil && q.attempts < maxAttempts; h = q.heaps[freed].first() {
 		due = append(due, h)
 		q.release(h)
 	}
-	for h := q.heaps[opened].first(); h != nil && q.attempts < mostAttempts && q.congestion.mayRelease(now, len(due)) &&
+	for h := q.heaps[opened].first(); h != nil && q.attempts < maxAttempts && q.congestion.mayRelease(now, len(due)) &&
 		q.limits.allow(now, q.draw(h)); h = q.heaps[opened].first() {
 		due = append(due, h)
 		q.release(h)
@@ -270,10 +270,10 @@ func (q *queue) next(now time.Time, early bool) time.Time {
 	if h := q.heaps[waiting].first(); h != nil {
 		sooner(h.start.Add(-q.pace.lead()))
 	}
-	if q.heaps[freed].first() != nil && q.attempts < mostAttempts {
+	if q.heaps[freed].first() != nil && q.attempts < maxAttempts {
 		sooner(now)
 	}
-	if h := q.heaps[opened].first(); h != nil && q.attempts < mostAttempts {
+	if h := q.heaps[opened].first(); h != nil && q.attempts < maxAttempts {
 		if room := q.congestion.nextRelease(now); !room.IsZero() {
 			sooner(grid.Later(room, q.limits.when(now, q.draw(h))))
 		}

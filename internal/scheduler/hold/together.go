@@ -37,16 +37,16 @@ type together struct {
 }
 
 // A plan is begun every planEvery, after planSoon if something new is held, and never before planShare times as long
-// has passed as the last one took. It knows mostPlanned holds: those of each namespace have the same share, pods first
+// has passed as the last one took. It knows maxPlanned holds: those of each namespace have the same share, pods first
 // and the earliest deadlines first. After planLimit it is not improved any more. Where one takes longer than patience,
 // each hold is planned alone; after one that panicked, another is begun after as long.
 const (
-	planEvery   = 10 * time.Second
-	planSoon    = time.Second
-	planShare   = 20
-	mostPlanned = 20_000
-	planLimit   = 2 * time.Second
-	patience    = time.Minute
+	planEvery  = 10 * time.Second
+	planSoon   = time.Second
+	planShare  = 20
+	maxPlanned = 20_000
+	planLimit  = 2 * time.Second
+	patience   = time.Minute
 )
 
 // Nodes tells how the loop finds out what machines there are, what runs on them, and until when: without it, each hold
@@ -76,7 +76,7 @@ func (l *Loop) jointly(h *hold, now time.Time, settings *policy.Settings, d *sch
 	*d = planned
 	// Each plan may move starts by a little: owners are not to be told every few seconds, the less the longer it waits.
 	const seldom = 10
-	rest := min(leastHold, h.start.Sub(now)/seldom)
+	rest := min(minHold, h.start.Sub(now)/seldom)
 	if d.Held(now) && h.rolls && rest > 0 && now.Before(h.moved.Add(rest)) {
 		d.Window.Start = h.start
 	}

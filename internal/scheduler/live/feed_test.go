@@ -214,7 +214,7 @@ func TestBadAnswers(t *testing.T) {
 	u.status = 0
 	for _, body := range []string{
 		"", "{", `{"nodes":[{"watts":"80"}]}`, `{"nodes":[{"node":"a","watts":1e999}]}`, `[]`, "<html>",
-		strings.Repeat(" ", mostBody+2),
+		strings.Repeat(" ", maxBody+2),
 	} {
 		u.nodes = body
 		if f.Ask(t.Context()) {
@@ -283,10 +283,10 @@ func TestProvisionalWatts(t *testing.T) {
 	if len(f.reserved.nodeOf)+len(f.reserved.byNode) != 0 {
 		t.Errorf("left: %+v", f.reserved.byNode)
 	}
-	for i := range mostReserved + 10 {
+	for i := range maxReserved + 10 {
 		f.Reserve(fmt.Sprint("p", i), fmt.Sprint("n", i%7), 1)
 	}
-	if n := len(f.reserved.nodeOf); n != mostReserved {
+	if n := len(f.reserved.nodeOf); n != maxReserved {
 		t.Errorf("%d are reserved", n)
 	}
 }
@@ -560,8 +560,8 @@ func FuzzAnswers(f *testing.F) {
 		if json.Unmarshal([]byte(body), &nodes) == nil {
 			table, _ := newNodeTable(&nodes, clockSkew("Mon, 01 Jun 2026 12:00:00 GMT", now), now)
 			for name, r := range table.byName {
-				if age := now.Sub(time.Unix(0, r.asOf)); name == "" || !(r.power >= 0 && r.power <= mostWatts) ||
-					age < 0 || age > maxAge || len(r.fresh) > mostFresh {
+				if age := now.Sub(time.Unix(0, r.asOf)); name == "" || !(r.power >= 0 && r.power <= maxWatts) ||
+					age < 0 || age > maxAge || len(r.fresh) > maxFresh {
 					t.Errorf("%q: %+v", name, r)
 				}
 			}
@@ -570,7 +570,7 @@ func FuzzAnswers(f *testing.F) {
 		if json.Unmarshal([]byte(body), &workloads) == nil {
 			for o, w := range newWorkloadTable(&workloads) {
 				if got, ok := newWorkloadTable(&workloads).expected([]Owner{o}, 4); !ok ||
-					!(got >= 0 && got <= mostWatts) {
+					!(got >= 0 && got <= maxWatts) {
 					t.Errorf("%v: %+v, expected %v", o, w, got)
 				}
 			}

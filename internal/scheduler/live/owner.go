@@ -10,7 +10,7 @@ import (
 )
 
 // A CronJob names its Jobs after itself and the minute that they are due, counted from 1970.
-const leastMinuteDigits = 8
+const minMinuteDigits = 8
 
 // OwnersOf returns the owners under which a pod's power may be known, the best first. A pod names its Job or
 // ReplicaSet; what made that follows from how the controllers of Kubernetes name them.
@@ -19,7 +19,7 @@ func OwnersOf(pod *v1.Pod) []Owner {
 	self := Owner{pod.Namespace, kind, name}
 	switch kind {
 	case "Job":
-		if i := strings.LastIndexByte(name, '-'); i > 0 && len(name)-i > leastMinuteDigits &&
+		if i := strings.LastIndexByte(name, '-'); i > 0 && len(name)-i > minMinuteDigits &&
 			strings.Trim(name[i+1:], "0123456789") == "" {
 			return []Owner{{pod.Namespace, "CronJob", name[:i]}, self}
 		}

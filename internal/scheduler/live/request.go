@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/central"
 )
 
-const mostBody = 32 << 20
+const maxBody = 32 << 20
 
 // route is one thing to ask for.
 type route struct {
@@ -46,7 +46,7 @@ func (f *Feed) fetch(ctx context.Context, r *route, into any) (skew time.Duratio
 		header["If-None-Match"] = r.etag
 	}
 	answer, err := f.client.Do(ctx, &central.Request{
-		Method: http.MethodGet, Path: r.path, Header: header, Most: mostBody,
+		Method: http.MethodGet, Path: r.path, Header: header, Most: maxBody,
 	})
 	switch {
 	case err != nil:

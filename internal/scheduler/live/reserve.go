@@ -32,17 +32,17 @@ const (
 	// So long after it, a placement waits for readings no longer.
 	givenUpAfter = 5 * time.Minute
 	// What is beyond is not reserved: scheduling goes on.
-	mostReserved = 20_000
+	maxReserved = 20_000
 )
 
 func (r *reservations) add(pod, node string, power energy.Watts, at time.Time) {
-	if !(power > 0 && power <= mostWatts) {
+	if !(power > 0 && power <= maxWatts) {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drop(pod)
-	if len(r.nodeOf) < mostReserved {
+	if len(r.nodeOf) < maxReserved {
 		r.nodeOf[pod] = node
 		r.set(node, append(r.byNode[node], reservation{pod, power, at}))
 	}

@@ -9,11 +9,11 @@ import (
 
 // What an answer may hold; the rest of it is left out.
 const (
-	mostNodes     = 50_000
-	mostWorkloads = 200_000
-	mostFresh     = 1_000 // pods of a node
-	longestName   = 253
-	mostWatts     = 1e5 // what no node draws
+	maxNodes     = 50_000
+	maxWorkloads = 200_000
+	maxFresh     = 1_000 // pods of a node
+	longestName  = 253
+	maxWatts     = 1e5 // what no node draws
 )
 
 // reading is what a node draws.
@@ -39,16 +39,16 @@ type leftOut struct{ old, absurd, implausible int }
 func newNodeTable(answer *api.NodesPower, skew time.Duration, now time.Time) (nodeTable, leftOut) {
 	nodes := answer.Nodes
 	t, left := nodeTable{}, leftOut{}
-	if len(nodes) > mostNodes {
-		left.absurd += len(nodes) - mostNodes
-		nodes = nodes[:mostNodes]
+	if len(nodes) > maxNodes {
+		left.absurd += len(nodes) - maxNodes
+		nodes = nodes[:maxNodes]
 	}
 	t.byName = make(map[string]*reading, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
 		asOf := n.AsOf.Add(skew)
 		switch age := now.Sub(asOf); {
-		case n.Node == "" || len(n.Node) > longestName || !(n.Watts >= 0 && n.Watts <= mostWatts) || age < -maxAge:
+		case n.Node == "" || len(n.Node) > longestName || !(n.Watts >= 0 && n.Watts <= maxWatts) || age < -maxAge:
 			left.absurd++
 			continue
 		case age > maxAge:
@@ -62,7 +62,7 @@ func newNodeTable(answer *api.NodesPower, skew time.Duration, now time.Time) (no
 		}
 		t.byName[n.Node] = &reading{
 			power: energy.Watts(n.Watts), asOf: asOf.UnixNano(), implausible: n.Implausible,
-			fresh: n.Fresh[:min(len(n.Fresh), mostFresh)],
+			fresh: n.Fresh[:min(len(n.Fresh), maxFresh)],
 		}
 		t.newest = max(t.newest, asOf.UnixNano())
 	}
@@ -89,10 +89,10 @@ type workload struct {
 type workloadTable map[Owner]workload
 
 func newWorkloadTable(answer *api.WorkloadsPower) workloadTable {
-	all := answer.Workloads[:min(len(answer.Workloads), mostWorkloads)]
+	all := answer.Workloads[:min(len(answer.Workloads), maxWorkloads)]
 	t := make(workloadTable, len(all))
 	for i := range all {
-		if w := &all[i]; w.Watts >= 0 && w.Watts <= mostWatts && w.Samples > 0 {
+		if w := &all[i]; w.Watts >= 0 && w.Watts <= maxWatts && w.Samples > 0 {
 			t[Owner{w.Namespace, w.OwnerKind, w.Owner}] = workload{energy.Watts(w.Watts), float64(w.Samples)}
 		}
 	}

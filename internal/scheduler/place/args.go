@@ -63,7 +63,7 @@ func DefaultArgs() EnergyArgs {
 		// Twice as many cost more than they spare: pods of which one fills a node take as many hints from one cycle.
 		Shortlist: 32,
 		Batch: batch.Limits{
-			TimeLimit: metav1.Duration{Duration: 200 * time.Millisecond}, LeastPods: 16, MostPods: 5000,
+			TimeLimit: metav1.Duration{Duration: 200 * time.Millisecond}, MinPods: 16, MaxPods: 5000,
 			Believed: metav1.Duration{Duration: 30 * time.Second}, Options: 3,
 		},
 	}
@@ -88,9 +88,9 @@ func (a *EnergyArgs) Validate() error {
 		{a.Shortlist >= 0 && a.Shortlist <= fewNodes, "shortlist", a.Shortlist, fmt.Sprint("0 (none) to ", fewNodes)},
 		{b.TimeLimit.Duration > 0, "batch.timeLimit", b.TimeLimit.Duration, "more than 0"},
 		{b.Believed.Duration > 0, "batch.believed", b.Believed.Duration, "more than 0"},
-		{b.LeastPods >= 1, "batch.leastPods", b.LeastPods, "1 or more"},
-		{b.MostPods >= 0, "batch.mostPods", b.MostPods, "0 (no plans) or more"},
-		{b.Options >= 0 && b.Options <= mostOptions, "batch.options", b.Options, fmt.Sprint("0 to ", mostOptions)},
+		{b.MinPods >= 1, "batch.leastPods", b.MinPods, "1 or more"},
+		{b.MaxPods >= 0, "batch.mostPods", b.MaxPods, "0 (no plans) or more"},
+		{b.Options >= 0 && b.Options <= maxOptions, "batch.options", b.Options, fmt.Sprint("0 to ", maxOptions)},
 	} {
 		if !option.ok {
 			errs = append(errs, fmt.Errorf("%s is %v: want %s", option.name, option.value, option.want))
@@ -99,8 +99,8 @@ func (a *EnergyArgs) Validate() error {
 	return errors.Join(errs...)
 }
 
-// mostOptions keeps a cycle that a plan has narrowed much shorter than one over all nodes.
-const mostOptions = 20
+// maxOptions keeps a cycle that a plan has narrowed much shorter than one over all nodes.
+const maxOptions = 20
 
 // checkWhere refuses what is not the name of a where, and nothing more.
 func checkWhere(strategy string) error {

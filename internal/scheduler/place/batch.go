@@ -30,7 +30,7 @@ type batching struct {
 func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]batch.Strategy,
 	handle fwk.Handle,
 ) *batching {
-	if e.args.Batch.MostPods == 0 {
+	if e.args.Batch.MaxPods == 0 {
 		return nil
 	}
 	b := &batching{strategies: strategies}
@@ -246,7 +246,7 @@ func (f *following) score(node string) int64 {
 		return bestScore
 	}
 	if i := slices.Index(f.Next, node); i >= 0 {
-		return bestScore - 1 - int64(i) // more than 0: see mostOptions
+		return bestScore - 1 - int64(i) // more than 0: see maxOptions
 	}
 	return 0
 }

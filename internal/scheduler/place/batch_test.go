@@ -43,7 +43,7 @@ func newBatched(t *testing.T, nodes int) *batched {
 		}
 		return nil, fwk.ErrNotFound
 	}
-	e.args.Batch.LeastPods = 2
+	e.args.Batch.MinPods = 2
 	limits := e.args.Batch
 	e.retries = &retries{
 		again: &atomic.Pointer[v1.Pod]{}, failed: lru.New(memorable), first: func() bool { return true },

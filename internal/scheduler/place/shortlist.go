@@ -204,9 +204,9 @@ func (e *Energy) candidates(r *request, left []fwk.NodeInfo) []fwk.NodeInfo {
 // Where shortlists are in vain several times in a row, something that is not known here refuses the cheapest
 // nodes. Then none are made for a while, and for twice as long after the next.
 const (
-	mostInVain    = 8
-	firstPause    = time.Second
-	mostDoublings = 6
+	maxFailures  = 8
+	firstPause   = time.Second
+	maxDoublings = 6
 )
 
 // shortlistFailed notes that a shortlist was in vain.
@@ -215,8 +215,8 @@ func (e *Energy) shortlistFailed() {
 	defer e.mu.Unlock()
 	l := e.shortlists
 	l.until = 0 // others have the next sample, in which other nodes are best
-	if l.vain++; l.vain >= mostInVain {
-		l.resumes = e.clock().Add(firstPause << min(l.vain-mostInVain, mostDoublings))
+	if l.vain++; l.vain >= maxFailures {
+		l.resumes = e.clock().Add(firstPause << min(l.vain-maxFailures, maxDoublings))
 	}
 }
 

@@ -352,7 +352,7 @@ func TestManyShortlistsInVain(t *testing.T) {
 		}
 		return true
 	}
-	for i := range mostInVain {
+	for i := range maxFailures {
 		if !try(true) {
 			t.Fatalf("not narrowed after %d in vain", i)
 		}

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	path       = "/api/v1/decisions"
-	mostAnswer = 4 << 10 // there should be none
+	path      = "/api/v1/decisions"
+	maxAnswer = 4 << 10 // there should be none
 )
 
 // post delivers records together. An error is lasting if it will be the same next time.
@@ -28,7 +28,7 @@ func post(ctx context.Context, client *central.Client, records []ledger.Record) 
 	}
 	_, err = client.Do(ctx, &central.Request{
 		Method: http.MethodPost, Path: path, Header: map[string]string{"Content-Type": "application/json"}, Body: body,
-		Most: mostAnswer,
+		Most: maxAnswer,
 	})
 	refused, ok := errors.AsType[*central.Refused](err)
 	return ok && slices.Contains(forGood, refused.Status), err

@@ -55,7 +55,7 @@ func Least(s *sim.Scenario, f Family) (energy.Grams, error) {
 	for i := range s.Jobs {
 		j := s.Jobs[i]
 		j.Duration = n.Runtime(&j)
-		cost, err := leastOf(n.Site.Carbon.Series, &j, f)
+		cost, err := minOf(n.Site.Carbon.Series, &j, f)
 		if err != nil {
 			return 0, err
 		}
@@ -87,9 +87,9 @@ func fluid(s *sim.Scenario, n *sched.Node, f Family) (energy.Grams, error) {
 	return energy.Grams(cost * float64(perCore) * at.Facility() / energy.JoulesPerKWh), nil
 }
 
-// leastOf returns the least integral of c over the time that j runs, weighted with its replicas relative to the least
+// minOf returns the least integral of c over the time that j runs, weighted with its replicas relative to the least
 // number of them.
-func leastOf(c *grid.Series, j *sched.Job, f Family) (cost float64, err error) {
+func minOf(c *grid.Series, j *sched.Job, f Family) (cost float64, err error) {
 	switch {
 	case f == FamilyElastic && j.Scaling != nil && j.Interruptible:
 		if cost, err = Elastic(c, j); err != nil {

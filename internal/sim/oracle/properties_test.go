@@ -248,7 +248,7 @@ func coresAt(s *sim.Scenario, r *sim.Result, at time.Time) (used int64) {
 }
 
 // Where the sum over jobs is no optimum, there is no answer, and it is said why.
-func TestLeastRefusesWhatItDoesNotKnow(t *testing.T) {
+func TestMinRefusesWhatItDoesNotKnow(t *testing.T) {
 	c, err := grid.NewSeries(start, time.Hour, []float64{300, 200, 100, 200, 300, 300})
 	if err != nil {
 		t.Fatal(err)

@@ -384,13 +384,13 @@ func (s *sight) remove(ctx context.Context, job *batchv1.Job) (gone bool, err er
 
 // reconsider moves a job that may run anywhere and has not moved yet to where it has room and costs clearly less.
 func (s *sight) reconsider(ctx context.Context, job *batchv1.Job, at place) error {
-	const leastGain = 0.05
+	const minGain = 0.05
 	if job.Annotations[v1alpha1.AnnotationMoved] != "" || backend(job) != server.AnyBackend {
 		return nil
 	}
 	choice, err := s.choose(ctx, job)
 	here, there := choice.cost[at.world], choice.cost[choice.best] // without room here, as if all were empty
-	if err != nil || !choice.room || choice.best == at.world || here-there <= leastGain*math.Abs(here) {
+	if err != nil || !choice.room || choice.best == at.world || here-there <= minGain*math.Abs(here) {
 		return err
 	}
 	if at.world == server.Kubernetes {

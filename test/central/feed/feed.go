@@ -17,9 +17,9 @@ import (
 
 // Energy of a step is small: steps are a few milliseconds long, and a node draws no more than a machine can.
 const (
-	mostDynamic = 20_000 // µJ
-	mostIdle    = 5_000
-	mostCPU     = time.Millisecond
+	maxDynamic = 20_000 // µJ
+	maxIdle    = 5_000
+	maxCPU     = time.Millisecond
 
 	pods      = 5   // at once
 	turnover  = 400 // steps until all of them are others
@@ -34,14 +34,14 @@ func Step(node string, number uint64) *energy.Attribution {
 	_, _ = h.Write([]byte(node))
 	r := rand.New(rand.NewPCG(h.Sum64(), number))
 	amount := func(most int64) energy.Microjoules { return energy.Microjoules(r.Int64N(most)) }
-	a := &energy.Attribution{Idle: amount(mostDynamic), Platform: amount(mostIdle), Unknown: amount(mostIdle)}
+	a := &energy.Attribution{Idle: amount(maxDynamic), Platform: amount(maxIdle), Unknown: amount(maxIdle)}
 	a.Measured = a.Idle + a.Platform + a.Unknown
 	for _, id := range consumers(h.Sum64(), number) {
 		if r.IntN(usualOdds) == 0 {
 			continue
 		}
 		s := energy.Share{
-			ID: id, Dynamic: amount(mostDynamic), Idle: amount(mostIdle), CPU: time.Duration(r.Int64N(int64(mostCPU))),
+			ID: id, Dynamic: amount(maxDynamic), Idle: amount(maxIdle), CPU: time.Duration(r.Int64N(int64(maxCPU))),
 		}
 		a.Measured += s.Dynamic + s.Idle
 		a.Shares = append(a.Shares, s)

@@ -121,10 +121,10 @@ func makeGroup(group string) error {
 		}
 	}
 	// The pods are to reach their limits also where others keep the machine busy.
-	return set(group, "cpu.shares", mostShares)
+	return set(group, "cpu.shares", maxShares)
 }
 
-const mostShares = "262144" // that a group can have
+const maxShares = "262144" // that a group can have
 
 // set writes a file of a control group, where its hierarchy has it.
 func set(group, file, text string) error {
