@@ -133,9 +133,12 @@ func dependent(d *ast.GenDecl) (yes bool) {
 // suffix matches the ends of file names that Go takes for build constraints, as far as this repository has them.
 var suffix = regexp.MustCompile(`(_(?:linux|darwin|windows|unix))?(_(?:amd64|arm64|arm|386))?(_test)?\.go$`)
 
-// conditionOf returns when a file is built.
+// conditionOf returns when a file is built. A test kit, whose folder ends with "test", is part of the tests.
 func conditionOf(name string, file *ast.File) string {
 	condition := suffix.FindString(path.Base(name)) + " "
+	if strings.HasSuffix(path.Dir(name), "test") && !strings.HasSuffix(name, "_test.go") {
+		condition = "_test" + condition
+	}
 	for _, group := range file.Comments {
 		for _, c := range group.List {
 			if constraint.IsGoBuild(c.Text) {

@@ -55,7 +55,7 @@ func (c *costing) visit(n *Node) {
 		c.others = append(c.others, c.priced)
 	}
 	c.site, c.runtime, c.pue = n.Site, runtime, pue
-	c.rates = n.Site.rates(Window{c.snapshot.Now, c.snapshot.Now.Add(runtime)}, pue)
+	c.rates = n.Site.rates(Window{Start: c.snapshot.Now, End: c.snapshot.Now.Add(runtime)}, pue)
 	now, age := c.snapshot.Now, c.snapshot.Policy.MaxSignalAge
 	c.fresh = n.Site != nil && (!c.weights.countCarbon() || n.Site.Carbon.Fresh(now, age)) &&
 		(!c.weights.countPrice() || n.Site.Price.Fresh(now, age))

@@ -295,8 +295,9 @@ const (
 	maxEnds          = 10_000  // of one node
 	maxAmount        = 1 << 60
 	maxNumber        = 1e12
-	maxDuration      = 30 * 365 * 24 * time.Hour
 )
+
+const maxDuration = 30 * 365 * 24 * time.Hour
 
 // Far from where instants in nanoseconds overflow.
 var (
@@ -526,7 +527,7 @@ func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 	r.number("what a plan saves", math.Abs(in.Place.Saving)+math.Abs(float64(in.Place.Carbon)))
 	r.want(len(in.Openings) <= maxOpenings, "a job has %d openings", len(in.Openings))
 	for _, o := range in.Openings {
-		j.Openings = append(j.Openings, Window{r.instant("openings", o[0]), r.instant("openings", o[1])})
+		j.Openings = append(j.Openings, Window{Start: r.instant("openings", o[0]), End: r.instant("openings", o[1])})
 	}
 	if in.Scaling != nil {
 		err := in.Scaling.Validate()

@@ -221,7 +221,9 @@ func (s *sharing) settle(is *share) {
 		}
 		length := time.Duration(math.Ceil(got.work / (rate * float64(n))))
 		begin := t.origin.Add(from)
-		p.runs = append(p.runs, Stretch{Window{begin, begin.Add(min(length, to-from))}, n})
+		p.runs = append(p.runs, Stretch{
+			Window: Window{Start: begin, End: begin.Add(min(length, to-from))}, Replicas: n,
+		})
 	}
 	p.row, p.runs = 0, joined(p.runs)
 	p.slot = int(p.runs[0].Start.Sub(t.origin) / t.slot)

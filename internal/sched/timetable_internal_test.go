@@ -40,7 +40,7 @@ func randomTimetable(t *testing.T, r *rand.Rand) (*timetable, []booking) {
 			runs := Resources{MilliCPU: 1000 * int64(1+r.IntN(4)), Memory: 1 << 30}
 			n = n.Place(runs)
 			if r.IntN(2) == 0 {
-				n.Ends = []End{{now.Add(time.Duration(r.IntN(200)) * time.Minute), runs}}
+				n.Ends = []End{{At: now.Add(time.Duration(r.IntN(200)) * time.Minute), Request: runs}}
 			}
 		}
 		if r.IntN(3) == 0 {
@@ -93,7 +93,7 @@ func TestWhatRunsTakesRoom(t *testing.T) {
 	all := Resources{MilliCPU: 8000}
 	n := Node{
 		Name: "n", Capacity: all, Free: Resources{MilliCPU: 2500}, Jobs: 2, Profile: &energy.Profile{Idle: 50, Max: 100},
-		Ends: []End{{now.Add(25 * time.Minute), Resources{MilliCPU: 3000}}},
+		Ends: []End{{At: now.Add(25 * time.Minute), Request: Resources{MilliCPU: 3000}}},
 	}
 	r := &newTimetable(&Snapshot{Now: now}, []Node{n}, 10*time.Minute, 6).rows[0]
 	for k, want := range []int64{5500, 5500, 5500, 2500, 2500, 2500} {

@@ -111,7 +111,8 @@ func PlanAhead(s *Snapshot, seed uint64, stop func() float64) Plan {
 		}
 		at := t.origin.Add(t.start(p, p.slot))
 		d := &b.plan[p.index]
-		d.Node, d.Window = t.rows[p.row].node.Name, Window{at, at.Add(t.rows[p.row].node.Runtime(p.job))}
+		n := t.rows[p.row].node
+		d.Node, d.Window = n.Name, Window{Start: at, End: at.Add(n.Runtime(p.job))}
 	}
 	return b.plan
 }
@@ -320,7 +321,7 @@ func (b *batch) adopt(t *timetable, p *booking, saving Reason) (held bool) {
 		return false
 	}
 	at, n := t.origin.Add(start), &t.rows[p.row].node
-	d.Window, d.Node, d.Again = Window{at, at.Add(n.Runtime(p.job))}, n.Name, at
+	d.Window, d.Node, d.Again = Window{Start: at, End: at.Add(n.Runtime(p.job))}, n.Name, at
 	d.Reason = saving
 	d.Reason.Kind, d.Reason.Until, d.Reason.Latest = PlannedLater, at, t.origin.Add(p.latest)
 	if p.job.Running {
