@@ -90,7 +90,7 @@ static:
 # The race detector slows tests down ten- to thirty-fold. It finds nothing where no goroutine starts: in the core, which
 # test/layers watches, in the simulator, report and scenarios, and in most tests of `alone`. Of forecast it sees the tests on
 # several processors.
-core  := /(energy|grid|mincost|sched|forecast|sim|sim/oracle|report|scenarios)$$
+core  := /(energy|grid|mincost|sched|sched/(codec|strategy)|forecast|sim|sim/oracle|report|scenarios)$$
 alone := ^Test(Compare(GoesOnWhereItWas|InParts|AlignsTrials)|Release.*Cluster|ReleaseNoticesALongerWay|ManyHolds.*|Failing.*|FullDisk|Faults|SeriesAreBounded|AnswersAreBounded)$$
 
 test-light:
@@ -242,8 +242,9 @@ e2e-vm: prometheus ## Meter pods inside two QEMU guests from the host's meter to
 
 # Seeded: the same SEED tries the same places of the same code. Two hours; N= tries fewer.
 mutants: ## Change one thing at a time in what decides, attributes and books, and list the changes that no test notices.
-	go run ./hack/mutants -p $(JOBS) -n $(or $(N),600) -seed $(or $(SEED),1) energy sched policy internal/scheduler/hold internal/controller/intake ledger \
-	  internal/ledger/sqlstore=internal/ledger/sqlite
+	go run ./hack/mutants -p $(JOBS) -n $(or $(N),600) -seed $(or $(SEED),1) internal/energy internal/policy \
+	  internal/sched=internal/sched/strategy internal/sched/placement=internal/sched/strategy internal/sched/strategy \
+	  internal/scheduler/hold internal/controller/intake internal/ledger internal/ledger/sqlstore=internal/ledger/sqlite
 
 # Kubernetes is compiled once more, with our plugins in it: minutes, the first time.
 upstream: ## Run Kubernetes' own integration tests of the scheduler, stock and with our plugins. SUITES= and MODES= choose.

@@ -11,13 +11,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/forecast"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/sim/oracle"
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
-// The setting of CarbonFlex (Hanafy et al., arXiv 2505.18357): South Australia in 2022, three queues whose jobs may wait
-// for 6, 24 and 48 hours, and as many cores as a week's jobs use half of. Which lengths the queues are for is not
+// The setting of CarbonFlex (Hanafy et al., arXiv 2505.18357): South Australia in 2022, three queues whose jobs may
+// wait for 6, 24 and 48 hours, and as many cores as a week's jobs use half of. Which lengths the queues are for is not
 // published: here up to 2 and 12 hours, and more. Its scaling curves are only drawn: here jobs scale up to four times
 // as wide, and linearly. Savings are compared with those of the fluid bound.
 func TestCarbonFlex(t *testing.T) {
@@ -118,7 +119,7 @@ func linear(s *sim.Scenario, most int) []sched.Job {
 
 func runNamed(t *testing.T, s *sim.Scenario, name string) *sim.Result {
 	t.Helper()
-	strategy, err := sched.New(name)
+	strategy, err := strategy.New(name)
 	if err != nil {
 		t.Fatal(err)
 	}

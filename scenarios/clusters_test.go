@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/sim/oracle"
 	"github.com/kubenergy/kubenergy/internal/workload"
@@ -130,7 +131,7 @@ func TestClustersBetweenBounds(t *testing.T) {
 			report.Rounded(p.wait), p.late)
 	}
 	for _, name := range file.Strategies {
-		strategy, err := sched.ByName(name)
+		strategy, err := strategy.ByName(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +178,7 @@ type played struct {
 var clustersEnd = midnight.Add(4*24*time.Hour + 8*time.Hour)
 
 // play runs the scenario and accounts for it until the same end, whatever the strategy.
-func play(t *testing.T, s *sim.Scenario, strategy sched.Strategy) *played {
+func play(t *testing.T, s *sim.Scenario, strategy strategy.Strategy) *played {
 	t.Helper()
 	r, err := sim.Run(t.Context(), s, "", strategy)
 	if err != nil {
@@ -205,10 +206,10 @@ func play(t *testing.T, s *sim.Scenario, strategy sched.Strategy) *played {
 type script struct {
 	site  map[string]string
 	start map[string]time.Time
-	where sched.Strategy
+	where strategy.Strategy
 }
 
-// Plan implements [sched.Strategy].
+// Plan implements [strategy.Strategy].
 func (p *script) Plan(s *sched.Snapshot) sched.Plan {
 	j := &s.Queue[0]
 	if at := p.start[j.ID]; at.After(s.Now) && !j.Released {
@@ -227,7 +228,7 @@ func (p *script) Plan(s *sched.Snapshot) sched.Plan {
 // one at random, and that is kept if the whole schedule, played, emits less and no job is late for it.
 func searched(t *testing.T, s *sim.Scenario, from *played) *played {
 	t.Helper()
-	where, err := sched.New("energy")
+	where, err := strategy.New("energy")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
@@ -28,29 +28,29 @@ func completionOf(r *sim.Result) completion {
 }
 
 // ecsched plays a scenario of ECSched's trace under one of its strategies.
-func ecsched(t *testing.T, name, strategy string) completion {
+func ecsched(t *testing.T, name, strategyName string) completion {
 	t.Helper()
 	file, err := sim.ReadFile(filepath.Join("ecsched", name+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(file.Strategies, strategy) {
-		t.Fatalf("%s does not name %s", name, strategy)
+	if !slices.Contains(file.Strategies, strategyName) {
+		t.Fatalf("%s does not name %s", name, strategyName)
 	}
 	scenario, err := file.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	planner, err := sched.New(strategy)
+	planner, err := strategy.New(strategyName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := sim.Run(context.Background(), scenario, strategy, planner)
+	r, err := sim.Run(context.Background(), scenario, strategyName, planner)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := completionOf(r)
-	t.Logf("%-17s %-24s mean %7.1f s, p95 %6.0f s, makespan %6.0f s", name, strategy, c.mean, c.p95,
+	t.Logf("%-17s %-24s mean %7.1f s, p95 %6.0f s, makespan %6.0f s", name, strategyName, c.mean, c.p95,
 		r.End.Sub(scenario.Start).Seconds())
 	return c
 }

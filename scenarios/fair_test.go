@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
@@ -80,7 +80,7 @@ func fair(t *testing.T, trace, path, empty string) []fairRow {
 		}
 		var results []*sim.Result
 		for _, s := range fairStrategies {
-			strategy, err := sched.New(s.name)
+			strategy, err := strategy.New(s.name)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/report"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/scenarios"
 )
@@ -117,7 +117,7 @@ func simulateDemo(t *testing.T) (*report.Report, []byte) {
 	var results []*sim.Result
 	for _, scenario := range []*sim.Scenario{scenario.StayingAwake(), scenario} {
 		for _, name := range file.Strategies {
-			strategy, err := sched.New(name)
+			strategy, err := strategy.New(name)
 			if err != nil {
 				t.Fatal(err)
 			}

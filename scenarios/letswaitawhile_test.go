@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/sim/oracle"
 	"github.com/kubenergy/kubenergy/test/kit"
@@ -29,7 +29,7 @@ func simulate(t *testing.T, name string) *sim.Result {
 	if len(file.Strategies) != 1 {
 		t.Fatalf("%s names the strategies %v: want one", name, file.Strategies)
 	}
-	strategy, err := sched.New(file.Strategies[0])
+	strategy, err := strategy.New(file.Strategies[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // oneByOne places pods as they come, each on the node of least cost that has room for it by then; the first of
@@ -47,7 +48,7 @@ type openbCost func(shape, node int, n *openbNode) (cost float64, devices []int)
 // stock is how kube-scheduler scores: our strategy "least-allocated", which is a model of it. It does not look at GPUs.
 func (c *openbCluster) stock(t *testing.T) openbCost {
 	t.Helper()
-	strategy, err := sched.New("least-allocated")
+	strategy, err := strategy.New("least-allocated")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/workload"
 	"github.com/kubenergy/kubenergy/internal/workload/workloadtest"
@@ -57,7 +58,7 @@ func TestPlanOnGeneratedDays(t *testing.T) {
 		s := generatedDay(t, demo, day)
 		var results []*sim.Result
 		for _, name := range names {
-			strategy, err := sched.ByName(name)
+			strategy, err := strategy.ByName(name)
 			if err != nil {
 				t.Fatal(err)
 			}

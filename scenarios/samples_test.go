@@ -17,6 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/codec"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/workload"
 	"github.com/kubenergy/kubenergy/internal/workload/workloadtest"
 )
@@ -96,7 +98,8 @@ func sampleNights() []byte {
 	return b.Bytes()
 }
 
-// sampleGrid is hours of invented grids, by days: one with a solar valley, and one whose wind rises and drops in spells.
+// sampleGrid is hours of invented grids, by days: one with a solar valley, and one whose wind rises and drops in
+// spells.
 func sampleGrid(days int, zones ...string) []byte {
 	r := rand.New(rand.NewPCG(3, uint64(days)))
 	var b bytes.Buffer
@@ -125,8 +128,8 @@ func sampleGrid(days int, zones ...string) []byte {
 
 const decisionsFile = "replay/decisions.json"
 
-// sampleDecisions are decisions on some jobs of the demo, with what they were made on, as the API gives them: each job is
-// alone on four machines, one of each kind of the demo's.
+// sampleDecisions are decisions on some jobs of the demo, with what they were made on, as the API gives them: each job
+// is alone on four machines, one of each kind of the demo's.
 func sampleDecisions(t *testing.T) []ledger.Record {
 	t.Helper()
 	signal, _, err := grid.ReadCSV(filepath.Join("demo", "grid.csv"), grid.CSVOptions{})
@@ -144,8 +147,8 @@ func sampleDecisions(t *testing.T) []ledger.Record {
 			nodes = append(nodes, &all[i])
 		}
 	}
-	const strategy, jobs = "carbon+window", 8
-	planner, err := sched.New(strategy)
+	const name, jobs = "carbon+window", 8
+	planner, err := strategy.New(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,12 +160,12 @@ func sampleDecisions(t *testing.T) []ledger.Record {
 		decision := planner.Plan(s)[0]
 		r := ledger.Record{
 			ID: fmt.Sprintf("sample-%d", i+1), At: s.Now, Action: "place", Namespace: "demo", OwnerKind: "Job",
-			Owner: job.ID, UID: job.ID, Strategy: strategy, Node: decision.Node, Reason: decision.Reason.Kind.String(),
+			Owner: job.ID, UID: job.ID, Strategy: name, Node: decision.Node, Reason: decision.Reason.Kind.String(),
 		}
 		if decision.Held(s.Now) {
 			r.Action, r.Node, r.Start, s.Nodes = "hold", "", decision.Window.Start.UTC(), nil
 		}
-		data, err := sched.Encode(s)
+		data, err := codec.Encode(s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +175,7 @@ func sampleDecisions(t *testing.T) []ledger.Record {
 		if err := z.Close(); err != nil {
 			t.Fatal(err)
 		}
-		r.Digest, r.Snapshot = sched.Digest(data), packed.Bytes()
+		r.Digest, r.Snapshot = codec.Digest(data), packed.Bytes()
 		records = append(records, r)
 	}
 	return records

@@ -63,7 +63,7 @@ var parts = []part{
 // usualLong is how long a package takes with KUBENERGY_LONG. Those in elsewhere have parts of their own.
 const usualLong = 10 * time.Minute
 
-var elsewhere = regexp.MustCompile(`^\./(energy|agent|cli|test/central|test/batch|test/browser|test/hold|test/sleep)(/|$)`)
+var elsewhere = regexp.MustCompile(`^\./(internal/(energy|agent|cli)|test/(central|batch|browser|hold|sleep))(/|$)`)
 
 // An outcome is how a part ended. A fuzz target that was cut goes on for the rest of its time.
 type outcome struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
 // The kinds of objects that people name.
@@ -44,7 +44,7 @@ func oneObject(args []string, kinds ...string) (kind, name string, err error) {
 	if slices.Contains(kinds, kind) {
 		return kind, words[1], nil
 	}
-	return "", "", usageError{fmt.Errorf("unknown kind %q%s: want %s", words[0], sched.DidYouMean(words[0], kinds),
+	return "", "", usageError{fmt.Errorf("unknown kind %q%s: want %s", words[0], spelling.DidYouMean(words[0], kinds),
 		orOf(kinds))}
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/codec"
 )
 
 // fakeUnit stands for the central unit, behind an API server's proxy and by itself.
@@ -484,7 +485,7 @@ func recorded(t *testing.T, action, name string, at time.Time, node, strategy st
 			Request: sched.Resources{MilliCPU: 5000, Memory: 1 << 30},
 		}},
 	}
-	data, err := sched.Encode(s)
+	data, err := codec.Encode(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -499,7 +500,7 @@ func recorded(t *testing.T, action, name string, at time.Time, node, strategy st
 	return ledger.Record{
 		ID: action + name, Action: action, At: at, Namespace: "home", OwnerKind: "Job", Owner: name, UID: "uid-" + name,
 		Strategy: strategy, Node: node,
-		Snapshot: b.Bytes(), Digest: sched.Digest(data),
+		Snapshot: b.Bytes(), Digest: codec.Digest(data),
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/kubenergy/kubenergy/internal/report"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
 // usageError is a mistake of the user: wrong flags, or files that cannot be read as what they are said to be.
@@ -110,7 +110,7 @@ func newRoot(t terminal) *cobra.Command {
 
 // meantCommand asks for the command that was meant, where one is near.
 func meantCommand(parent *cobra.Command, typed string) string {
-	return sched.DidYouMean(typed, report.Each(parent.Commands(), (*cobra.Command).Name))
+	return spelling.DidYouMean(typed, report.Each(parent.Commands(), (*cobra.Command).Name))
 }
 
 // meantFlag asks for the flag that was meant, where an error is of one that there is not and one is near.
@@ -121,7 +121,7 @@ func meantFlag(cmd *cobra.Command, err error) string {
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-	return sched.DidYouMean("--"+unknown.GetSpecifiedName(), names)
+	return spelling.DidYouMean("--"+unknown.GetSpecifiedName(), names)
 }
 
 // inWords says which values a flag takes, where pflag repeats the error of a function of Go's library.

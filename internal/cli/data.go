@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubenergy/kubenergy/internal/report"
-	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/spelling"
 	"github.com/kubenergy/kubenergy/scenarios"
 )
 
@@ -49,7 +49,7 @@ func chooseData(all []scenarios.DataFile, names []string) (chosen []scenarios.Da
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("no data set or file %q%s: want one or more of %s", name,
-				sched.DidYouMean(name, known), strings.Join(setNames(all), ", "))
+				spelling.DidYouMean(name, known), strings.Join(setNames(all), ", "))
 		}
 	}
 	for _, f := range all {

@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/central/api"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/report"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 type decisionsFlags struct {
@@ -92,7 +92,7 @@ func (f *decisionsFlags) check(format bool) error {
 		return errors.New("--snapshot prints one snapshot as JSON: leave out --follow and -o")
 	}
 	for _, name := range f.strategies {
-		if _, err := sched.New(name); err != nil {
+		if _, err := strategy.New(name); err != nil {
 			return fmt.Errorf("--strategy: %w", err)
 		}
 	}

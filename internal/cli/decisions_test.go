@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/central/api"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/ledger/ledgertest"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/codec"
 )
 
 // book answers as the central unit does: a page of what lies in the time that is asked for, the youngest first.
@@ -128,7 +128,7 @@ func TestSnapshotOfADecision(t *testing.T) {
 		if err := json.Compact(&compact, []byte(stdout)); err != nil {
 			t.Fatal(err)
 		}
-		if sched.Digest(compact.Bytes()) != b.records[0].Digest {
+		if codec.Digest(compact.Bytes()) != b.records[0].Digest {
 			t.Errorf("%s: it is not the snapshot of the youngest decision:\n%s", name, stdout)
 		}
 	}

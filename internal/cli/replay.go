@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/report"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 type replayFlags struct {
@@ -79,7 +79,7 @@ func (f *replayFlags) run(ctx context.Context, t terminal) error {
 		return usageError{errors.New("want a strategy to decide by: --strategy carbon+window")}
 	}
 	for _, name := range f.strategies {
-		if _, err := sched.New(name); err != nil {
+		if _, err := strategy.New(name); err != nil {
 			return usageError{fmt.Errorf("--strategy: %w", err)}
 		}
 	}

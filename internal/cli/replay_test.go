@@ -21,6 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/codec"
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
@@ -40,7 +41,7 @@ func placedRecord(t *testing.T) ledger.Record {
 	}
 	site := &sched.Site{Name: "here", Carbon: grid.Signal{Series: series}}
 	ten := sched.Resources{MilliCPU: 10_000, Memory: 1 << 34}
-	data, err := sched.Encode(&sched.Snapshot{
+	data, err := codec.Encode(&sched.Snapshot{
 		Now: now, Sites: []*sched.Site{site},
 		Nodes: []*sched.Node{{
 			Name: "n", Site: site, Capacity: ten, Free: ten, Profile: &energy.Profile{Idle: 100, Max: 1100},
@@ -63,7 +64,7 @@ func placedRecord(t *testing.T) ledger.Record {
 	}
 	return ledger.Record{
 		ID: "r1", At: now, Action: "place", Namespace: "a", OwnerKind: "Job", Owner: "j", Strategy: "energy", Node: "n",
-		Digest: sched.Digest(data), Snapshot: b.Bytes(),
+		Digest: codec.Digest(data), Snapshot: b.Bytes(),
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/central/api"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/report"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 type reportFlags struct {
@@ -158,7 +158,7 @@ func (f *reportFlags) query(cmd *cobra.Command, now time.Time) (*ledger.Query, e
 		}
 		q.GroupBy = append(q.GroupBy, d)
 	}
-	if _, err := sched.New(f.baseline); err != nil {
+	if _, err := strategy.New(f.baseline); err != nil {
 		return nil, fmt.Errorf("--baseline: %w", err)
 	}
 	if _, err := q.Plan(); err != nil {

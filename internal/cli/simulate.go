@@ -12,6 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/sim/oracle"
 	"github.com/kubenergy/kubenergy/internal/workload"
@@ -154,9 +155,9 @@ func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
 	if err != nil {
 		return usageError{err}
 	}
-	strategies := make([]sched.Strategy, len(file.Strategies))
+	strategies := make([]strategy.Strategy, len(file.Strategies))
 	for i, name := range file.Strategies {
-		if strategies[i], err = sched.ByName(name); err != nil {
+		if strategies[i], err = strategy.ByName(name); err != nil {
 			return usageError{fmt.Errorf("%s: %w", file.Called("strategies"), err)}
 		}
 	}
@@ -221,7 +222,7 @@ func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []
 
 // simulateAll runs each strategy; where machines may sleep, first on such as stay on.
 func simulateAll(ctx context.Context, t terminal, s *sim.Scenario, names []string,
-	strategies []sched.Strategy,
+	strategies []strategy.Strategy,
 ) (results []*sim.Result, err error) {
 	scenarios := []*sim.Scenario{s}
 	if s.Sleeps() {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // strategyNames returns what a flag names, nil where it is not given: without the blanks that people put behind
@@ -39,24 +40,24 @@ func newStrategies(t terminal) *cobra.Command {
 		Example: "  kubenergy strategies",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			wheres, _ := sched.Names()
-			starting, suspending := sched.Families()
+			wheres, _ := strategy.Names()
+			starting, suspending := strategy.Families()
 			w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
 			for _, group := range []struct {
 				title string
 				names []string
 			}{
 				{"where:", wheres},
-				{"where, of several clusters, in simulations:", sched.Clusters()},
+				{"where, of several clusters, in simulations:", strategy.Clusters()},
 				{"when:", starting},
 				{"when, and may suspend what is interruptible:", suspending},
 			} {
 				fmt.Fprintln(w, group.title)
 				for _, name := range group.names {
-					fmt.Fprintf(w, "  %s\t%s\n", name, sched.Describe(name))
+					fmt.Fprintf(w, "  %s\t%s\n", name, strategy.Describe(name))
 				}
 			}
-			fmt.Fprintf(w, "before a where, in simulations:\n  cap(LEAST-MOST):\t%s\n", sched.Describe("cap"))
+			fmt.Fprintf(w, "before a where, in simulations:\n  cap(LEAST-MOST):\t%s\n", strategy.Describe("cap"))
 			fmt.Fprintf(w, "order: %s\n", strings.Join(sched.Orders(), ", "))
 			return w.Flush()
 		},

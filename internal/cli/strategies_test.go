@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/cli"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 func TestStrategiesAreListedWithALineEach(t *testing.T) {
@@ -17,11 +18,11 @@ func TestStrategiesAreListedWithALineEach(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, failed.String())
 	}
 	lines := strings.Split(out.String(), "\n")
-	wheres, whens := sched.Names()
-	for _, name := range slices.Concat(wheres, whens, sched.Clusters()) {
+	wheres, whens := strategy.Names()
+	for _, name := range slices.Concat(wheres, whens, strategy.Clusters()) {
 		if !slices.ContainsFunc(lines, func(line string) bool {
 			first, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-			return first == name && strings.TrimSpace(rest) == sched.Describe(name)
+			return first == name && strings.TrimSpace(rest) == strategy.Describe(name)
 		}) {
 			t.Errorf("%s is not listed with what it does in\n%s", name, out.String())
 		}

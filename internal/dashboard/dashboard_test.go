@@ -33,6 +33,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -52,7 +53,7 @@ func demo(t *testing.T) (*report.Report, string) {
 	var results []*sim.Result
 	for _, s := range []*sim.Scenario{s.StayingAwake(), s} {
 		for _, name := range []string{"least-allocated", "energy", "carbon+window"} {
-			strategy, err := sched.ByName(name)
+			strategy, err := strategy.ByName(name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -587,8 +588,8 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// An hour in which nothing was booked is in no sum, no row and no line, and not in the baseline. The tables have what the
-// page is zoomed to, however short that is.
+// An hour in which nothing was booked is in no sum, no row and no line, and not in the baseline. The tables have what
+// the page is zoomed to, however short that is.
 func TestHoursThatAreNotBooked(t *testing.T) {
 	f := live()
 	price := -12.5

@@ -13,6 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // question is what the core is asked about a binding: one replica of it, and the nodes of all clusters where it may go.
@@ -82,7 +83,7 @@ func (q *question) answer(replicas int32) (answer, error) {
 
 // divide places each replica where it costs least once those before it are placed.
 func (q *question) divide(replicas int32) (answer, error) {
-	strategy, err := sched.ByName(q.strategy)
+	strategy, err := strategy.ByName(q.strategy)
 	if err != nil {
 		return answer{}, err
 	}
@@ -114,7 +115,7 @@ func (q *question) divide(replicas int32) (answer, error) {
 }
 
 // plan places all replicas in some clusters; nil: in any.
-func (q *question) plan(strategy sched.Strategy, replicas int32, in func(cluster string) bool) (answer, error) {
+func (q *question) plan(strategy strategy.Strategy, replicas int32, in func(cluster string) bool) (answer, error) {
 	s := *q.Snapshot
 	s.Queue = slices.Repeat(s.Queue, int(replicas))
 	if in != nil {

@@ -13,6 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/codec"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
@@ -86,15 +88,15 @@ func TestChoose(t *testing.T) {
 		if got := fmt.Sprint(a.targets); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
-		data, err := sched.Encode(a.on)
+		data, err := codec.Encode(a.on)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := sched.Decode(data)
+		again, err := codec.Decode(data)
 		if err != nil || len(again.Queue) != 1 { // as kubenergy replay wants it
 			t.Fatal(len(again.Queue), err)
 		}
-		strategy, err := sched.ByName(q.strategy)
+		strategy, err := strategy.ByName(q.strategy)
 		if err != nil {
 			t.Fatal(err)
 		}

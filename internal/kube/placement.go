@@ -12,6 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // A Placement says which nodes suit one pod now, for people: by a model of what fits that knows requests, node
@@ -76,7 +77,7 @@ func (p *Placement) Rank(nodes []*sched.Node) (ranked []Ranked, opinion bool) {
 		Now: p.Now, Queue: []sched.Job{*p.Job}, Nodes: nodes, Sites: p.View.Sites(), Policy: p.Settings.Policy(),
 	}
 	var costs []float64
-	if strategy, err := sched.New(p.Settings.Strategy()); err == nil {
+	if strategy, err := strategy.New(p.Settings.Strategy()); err == nil {
 		costs, opinion = strategy.Costs(snapshot, p.Job, nil)
 	}
 	for i, n := range nodes {

@@ -18,8 +18,8 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/lab/kubelet"
-	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/spelling"
 	"github.com/kubenergy/kubenergy/scenarios"
 )
 
@@ -54,7 +54,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, more ...
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 			var names []string
 			cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-			meant = sched.DidYouMean("--"+unknown.GetSpecifiedName(), names)
+			meant = spelling.DidYouMean("--"+unknown.GetSpecifiedName(), names)
 		}
 		return usageError{fmt.Errorf("%w%s (see %s --help)", err, meant, cmd.CommandPath())}
 	})

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/kubenergy/kubenergy/internal/policy"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // plansFile is what the plans of a replay are recorded in, in its folder.
@@ -16,7 +16,7 @@ const plansFile = "plans.jsonl"
 
 // plan reports whether the hold loop is to plan jobs together.
 func plan(trials []Trial) bool {
-	return slices.ContainsFunc(trials, func(t Trial) bool { return sched.When(t.Strategy) == planRule })
+	return slices.ContainsFunc(trials, func(t Trial) bool { return strategy.When(t.Strategy) == planRule })
 }
 
 // recordPlans has the scheduler record its plans, if it is to make some. The last plan may end after the loop that

@@ -22,6 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -31,7 +32,7 @@ const Stock = "stock"
 // Trial is one strategy of a replay. All trials of a replay run at the same time, each on nodes and in a namespace of
 // its own: a trace then lasts as long for three strategies as for one, and may be compressed less.
 type Trial struct {
-	Strategy string // Stock, or a name that sched.New accepts
+	Strategy string // Stock, or a name that strategy.New accepts
 	Sleeps   bool   // its machines are sent to sleep and woken; else they stay on
 
 	namespace string // also the prefix of its nodes and the value of their label
@@ -80,12 +81,12 @@ func Trials(names []string, sleep bool) ([]Trial, error) {
 	for i, name := range names {
 		t := Trial{Strategy: name, Sleeps: sleep && i > 0, namespace: fmt.Sprintf("trial-%d", i)}
 		if name != Stock {
-			strategy, err := sched.New(name)
+			greedy, err := strategy.New(name)
 			if err != nil {
 				return nil, fmt.Errorf("%w; the lab also has %q", err, Stock)
 			}
-			t.holds = strategy.Holds()
-			if when := sched.When(name); t.holds && when != HoldRule && when != planRule {
+			t.holds = greedy.Holds()
+			if when := strategy.When(name); t.holds && when != HoldRule && when != planRule {
 				return nil, fmt.Errorf("strategy %q: the lab's hold loop follows the rules %q and %q", name, HoldRule,
 					planRule)
 			}
@@ -228,7 +229,7 @@ func (r *Replay) kubeJob(t *Trial, i int) *batchv1.Job {
 	job.Annotations[annotationJob] = strconv.Itoa(i)
 	if t.holds && j.AllowedDelay > 0 {
 		job.Annotations[v1alpha1.AnnotationAllowedDelay] = r.clock.Shrink(j.AllowedDelay).String()
-		if sched.When(t.Strategy) == planRule {
+		if strategy.When(t.Strategy) == planRule {
 			job.Annotations[v1alpha1.AnnotationStrategy] = t.Strategy
 		}
 		if !j.FinishBy.IsZero() {

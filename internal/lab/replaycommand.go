@@ -21,7 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/lab/kubelet"
 	"github.com/kubenergy/kubenergy/internal/report"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/scenarios"
 )
@@ -259,7 +259,7 @@ func rehearse(ctx context.Context, s *sim.Scenario) error {
 		}
 		profiles[p.Name] = p
 	}
-	strategy, err := sched.New("carbon+" + HoldRule)
+	strategy, err := strategy.New("carbon+" + HoldRule)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // Marks are what the annotations of one object say, ours and those that stand for ours: its terms, and what no other
@@ -101,9 +101,9 @@ var annotations = slices.Concat(budgetAnnotations, []annotation{
 		}
 		var both bool
 		if m.Where, _, both = strings.Cut(value, "+"); both {
-			m.When, m.said = sched.When(value), m.said|termRule
+			m.When, m.said = strategy.When(value), m.said|termRule
 		}
-		_, err := sched.New(value)
+		_, err := strategy.New(value)
 		return err
 	}},
 	{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
 // A Finding is something that a user wrote and that is not, or not quite, obeyed. Events, kubenergy explain and
@@ -90,7 +91,7 @@ func findKey(what, key, on string) []Finding {
 	if on == onNamespaces {
 		said += " of a namespace"
 	}
-	mend := "there is none of that name" + sched.DidYouMean(key, allKeys())
+	mend := "there is none of that name" + spelling.DidYouMean(key, allKeys())
 	switch {
 	case what == "label" && holder == on, what == "annotation" && known[key] && on == onWork:
 		return nil
@@ -150,7 +151,7 @@ func FindNamespace(o metav1.Object) (all []Finding) {
 		}
 		all = append(all, Finding{
 			fmt.Sprintf("label %s is %s, which is no mode", v1alpha1.LabelMode, excerpt(mode)),
-			"want one of " + strings.Join(names, ", ") + sched.DidYouMean(mode, names),
+			"want one of " + strings.Join(names, ", ") + spelling.DidYouMean(mode, names),
 		})
 	}
 	for _, key := range ours(labels) {

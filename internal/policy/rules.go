@@ -15,16 +15,17 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // strategies are all that there are, by their full names.
-var strategies = sync.OnceValue(func() map[string]*sched.Greedy {
-	wheres, whens := sched.Names()
-	all := make(map[string]*sched.Greedy, len(wheres)*len(whens))
+var strategies = sync.OnceValue(func() map[string]*strategy.Greedy {
+	wheres, whens := strategy.Names()
+	all := make(map[string]*strategy.Greedy, len(wheres)*len(whens))
 	for _, where := range wheres {
 		for _, when := range whens {
 			name := where + "+" + when
-			if strategy, err := sched.New(name); err == nil {
+			if strategy, err := strategy.New(name); err == nil {
 				all[name] = strategy
 			}
 		}

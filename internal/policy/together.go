@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/codec"
 )
 
 // PlanTogether decides on several jobs at once, as the when "plan" does, until stop says that there is no more time.
@@ -30,7 +31,7 @@ func PlanTogether(s *sched.Snapshot, nodes []sched.Node, stop func() bool) (plan
 
 // RecordedPlan is a plan over several jobs with all that it depended on: a line of what [RecordPlans] writes.
 type RecordedPlan struct {
-	Snapshot  json.RawMessage `json:"snapshot"`        // as [sched.Encode] writes it
+	Snapshot  json.RawMessage `json:"snapshot"`        // as [codec.Encode] writes it
 	Looks     int             `json:"looks,omitempty"` // at the clock, until time was up; 0: it was not
 	Decisions []Planned       `json:"decisions"`       // in the order of the snapshot's queue
 }
@@ -66,7 +67,7 @@ func planned(now time.Time, plan sched.Plan) []Planned {
 }
 
 // RecordPlans returns what writes plans of [PlanTogether] to w, as a line of JSON each that differs from the one before
-// it. What [sched.Decode] would not read, as it is too large, is not written, and log is told.
+// it. What [codec.Decode] would not read, as it is too large, is not written, and log is told.
 func RecordPlans(w io.Writer, log *slog.Logger) func(s *sched.Snapshot, plan sched.Plan, looks int) {
 	var last []Planned
 	return func(s *sched.Snapshot, plan sched.Plan, looks int) {
@@ -75,9 +76,9 @@ func RecordPlans(w io.Writer, log *slog.Logger) func(s *sched.Snapshot, plan sch
 			return
 		}
 		last = decisions
-		snapshot, err := sched.Encode(s)
+		snapshot, err := codec.Encode(s)
 		if err == nil {
-			_, err = sched.Decode(snapshot)
+			_, err = codec.Decode(snapshot)
 		}
 		if err == nil {
 			err = json.NewEncoder(w).Encode(RecordedPlan{snapshot, looks, decisions})
@@ -90,7 +91,7 @@ func RecordPlans(w io.Writer, log *slog.Logger) func(s *sched.Snapshot, plan sch
 
 // Again makes the plan again from its snapshot. The error names the first decision that is another one.
 func (r *RecordedPlan) Again() error {
-	s, err := sched.Decode(r.Snapshot)
+	s, err := codec.Decode(r.Snapshot)
 	if err != nil {
 		return err
 	}

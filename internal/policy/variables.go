@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
 // The programs of ours that read variables of Compute Gardener, by the names of their Deployments.
@@ -103,7 +103,7 @@ func findVariables(program string, set map[string]string) (all []Finding) {
 		case SharedVariable(name), !gardenerLike.MatchString(name), ofService.MatchString(name):
 			continue
 		default:
-			why = "there is none of that name" + sched.DidYouMean(name, variableNames())
+			why = "there is none of that name" + spelling.DidYouMean(name, variableNames())
 		}
 		all = append(all, Finding{"environment variable " + name + " has no effect", why})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/codec"
 )
 
 // Evidence is what the ledger knows of decisions and of what came of them.
@@ -146,7 +147,7 @@ func ReadSnapshot(r *ledger.Record) (*sched.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := sched.Decode(data)
+	s, err := codec.Decode(data)
 	if err != nil {
 		return nil, fmt.Errorf("record %s: %w", r.ID, err)
 	}
@@ -168,7 +169,7 @@ func Unpacked(r *ledger.Record) ([]byte, error) {
 		return nil, fmt.Errorf("unpacking the snapshot of record %s: %w", r.ID, err)
 	case len(data) > maxUnpacked:
 		return nil, fmt.Errorf("the snapshot of record %s is too large", r.ID)
-	case sched.Digest(data) != r.Digest:
+	case codec.Digest(data) != r.Digest:
 		return nil, fmt.Errorf("the snapshot of record %s has another digest", r.ID)
 	}
 	return data, nil

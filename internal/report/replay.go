@@ -11,6 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -81,9 +82,9 @@ type Refused struct {
 // NewReplay decides on records once more, under each of the strategies.
 func NewReplay(records []ledger.Record, strategies []string) (*Replay, error) {
 	r := &Replay{APIVersion: sim.APIVersion, Kind: "ReplayReport", Quality: energy.Estimated, Refused: []Refused{}}
-	var planners []*sched.Greedy
+	var planners []*strategy.Greedy
 	for _, name := range strategies {
-		g, err := sched.New(name)
+		g, err := strategy.New(name)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +124,7 @@ func replayable(r *ledger.Record) (*sched.Snapshot, error) {
 	return s, nil
 }
 
-func (d *Redecided) decide(r *ledger.Record, s *sched.Snapshot, g *sched.Greedy) {
+func (d *Redecided) decide(r *ledger.Record, s *sched.Snapshot, g *strategy.Greedy) {
 	decision := g.Plan(s)[0]
 	recorded, instead := choice{Node: r.Node, Reason: r.Reason},
 		choice{Node: decision.Node, Reason: decision.Reason.Kind.String()}

@@ -12,6 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // DefaultBaseline is a model of what stock kube-scheduler would have done.
@@ -108,10 +109,10 @@ func Compare(e *Evidence, baseline string, from time.Time, seed uint64) (*Compar
 	b := comparison{found: e.index()}
 	for _, name := range [...]struct {
 		text string
-		into **sched.Greedy
+		into **strategy.Greedy
 	}{{baseline, &b.whole}, {where, &b.where}, {DefaultBaseline, &b.stock}} {
 		var err error
-		if *name.into, err = sched.New(name.text); err != nil {
+		if *name.into, err = strategy.New(name.text); err != nil {
 			return nil, err
 		}
 	}
@@ -139,7 +140,7 @@ func Compare(e *Evidence, baseline string, from time.Time, seed uint64) (*Compar
 // comparison is the baseline and what is known.
 type comparison struct {
 	*found
-	whole, where, stock *sched.Greedy
+	whole, where, stock *strategy.Greedy
 }
 
 // option is one pod's energy under the choice and under the baseline, as estimated when it was decided.
@@ -253,7 +254,7 @@ func (b *comparison) node(s *sched.Snapshot) *sched.Node {
 	open := *s
 	open.Queue = []sched.Job{s.Queue[0]}
 	open.Queue[0].Released = true
-	for _, g := range [...]*sched.Greedy{b.where, b.stock} {
+	for _, g := range [...]*strategy.Greedy{b.where, b.stock} {
 		if d := g.Plan(&open)[0]; d.Node != "" {
 			return nodeNamed(s, d.Node)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/codec"
 )
 
 var morning = time.Date(2026, 6, 1, 8, 0, 0, 0, time.UTC)
@@ -68,7 +69,7 @@ func record(t testing.TB, action, name string, at time.Time, node string, s *sch
 	if s == nil {
 		return r
 	}
-	data, err := sched.Encode(s)
+	data, err := codec.Encode(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func record(t testing.TB, action, name string, at time.Time, node string, s *sch
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r.Snapshot, r.Digest = b.Bytes(), sched.Digest(data)
+	r.Snapshot, r.Digest = b.Bytes(), codec.Digest(data)
 	return r
 }
 

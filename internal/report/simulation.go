@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -153,7 +154,7 @@ func New(file *sim.File, results []*sim.Result) *Report {
 // what it is mostly for. mend is what to set.
 func StartsOnly(strategies []string, mend string) []string {
 	names := slices.DeleteFunc(slices.Clone(strategies), func(name string) bool {
-		return !sched.Interrupts(name) || sched.When(name) == "plan"
+		return !strategy.Interrupts(name) || strategy.When(name) == "plan"
 	})
 	if len(names) == 0 {
 		return nil

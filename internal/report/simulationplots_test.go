@@ -22,6 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -63,7 +64,7 @@ func plotScenario(t testing.TB, jobs int, sites ...*sched.Site) *sim.Scenario {
 func plotRuns(t testing.TB, s *sim.Scenario, names ...string) (results []*sim.Result) {
 	t.Helper()
 	for _, name := range names {
-		strategy, err := sched.New(name)
+		strategy, err := strategy.New(name)
 		if err != nil {
 			t.Fatal(err)
 		}

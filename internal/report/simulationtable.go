@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -106,7 +106,7 @@ func footnotes(r *Report) []string {
 	if r.Scenario.Power != "" {
 		notes[1] += " Power of jobs: " + r.Scenario.Power + "."
 	}
-	holds := slices.ContainsFunc(r.Runs, func(run Run) bool { return sched.Holds(run.Strategy) })
+	holds := slices.ContainsFunc(r.Runs, func(run Run) bool { return strategy.Holds(run.Strategy) })
 	if holds && r.Scenario.MayWait == 0 {
 		notes = append(notes, "No job may wait, so nothing was put off: give jobs an allowed delay, or --max-delay.")
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -35,7 +36,7 @@ var rewriteStatements = flag.Bool("rewrite-statements", false,
 // recorder is a strategy that records what it decides, as the scheduler does.
 type recorder struct {
 	t        *testing.T
-	strategy *sched.Greedy
+	strategy *strategy.Greedy
 	records  []ledger.Record
 }
 
@@ -96,11 +97,11 @@ func TestFromDecisionsToAReport(t *testing.T) {
 			},
 		})
 	}
-	strategy, err := sched.New("carbon+window")
+	name, err := strategy.New("carbon+window")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &recorder{t: t, strategy: strategy}
+	r := &recorder{t: t, strategy: name}
 	result, err := sim.Run(t.Context(), scenario, "carbon+window", r)
 	if err != nil {
 		t.Fatal(err)
@@ -429,8 +430,8 @@ func TestEmptyStatement(t *testing.T) {
 }
 
 // replay plans a snapshot under the strategy of a name.
-func replay(s *sched.Snapshot, strategy string) (sched.Plan, error) {
-	g, err := sched.New(strategy)
+func replay(s *sched.Snapshot, name string) (sched.Plan, error) {
+	g, err := strategy.New(name)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,9 @@
 //
 // A strategy answers two questions. Where: an argmin over nodes, several sites and grid zones at once. When: an argmin
 // over start times. [Snapshot.Estimate] is the only place that knows physics and tariffs; a strategy only says which
-// part of an estimate it minimises. [New] builds a strategy from its name, as in "carbon+window".
+// part of an estimate it minimises. Files of this package that begin with start have the start rules; the packages
+// below have the rest: placement the costs of nodes, strategy both combined by name, as in "carbon+window", codec the
+// written form of a snapshot, and sleep the power states of machines.
 //
 // # What the caller must do
 //
@@ -22,10 +24,10 @@
 //  5. Ask again at Decision.Again where that is set, instead of releasing or of leaving alone what runs: with
 //     Job.Running and Job.Done as they are then, and with Job.Worked where nodes are not all of speed 1. A running
 //     job that is held then is to be suspended; else it goes on where it is. Only strategies that
-//     [Greedy.Interrupts], and only jobs that are Interruptible, are asked about while they run. Where the answer has
-//     other Decision.Replicas than the job has, it goes on with so many. Set Job.RoomAssured only if no other job can
-//     take the room of as many replicas as the job may want, or if [Greedy.Replans], there is one node, all jobs are
-//     [Job.Even], and each has room on it when it is alone: such a strategy makes the room.
+//     [strategy.Greedy.Interrupts], and only jobs that are Interruptible, are asked about while they run. Where the
+//     answer has other Decision.Replicas than the job has, it goes on with so many. Set Job.RoomAssured only if no
+//     other job can take the room of as many replicas as the job may want, or if [strategy.Greedy.Replans], there is
+//     one node, all jobs are [Job.Even], and each has room on it when it is alone: such a strategy makes the room.
 //  6. Set Snapshot.Last to the node of the last decision carried out.
 //
 // What is priced is what is known: signals that are absent or older than Policy.MaxSignalAge give no opinion and no

@@ -11,7 +11,7 @@ import (
 type Window struct{ Start, End time.Time }
 
 // Estimate is what running a job is predicted to add: energy at the site's meter (PUE included), emissions, cost, and
-// when it ends. It is always of quality estimated.
+// StartRules it ends. It is always of quality estimated.
 type Estimate struct {
 	Energy energy.Joules
 	Carbon energy.Grams
@@ -27,24 +27,24 @@ func (s *Snapshot) Estimate(j *Job, n *Node, w Window) Estimate {
 	if n.Profile == nil {
 		return Estimate{Finish: w.End}
 	}
-	power, wakeUp := n.marginal(j)
-	r := n.Site.rates(w, n.pue(j))
-	return r.of(power, wakeUp)
+	power, wakeUp := n.Marginal(j)
+	r := n.Site.Rates(w, n.PUEFor(j))
+	return r.Estimate(power, wakeUp)
 }
 
 // Account prices power drawn at nodes of the site during w, and a burst of energy at its start, at the site's meter.
 func (s *Site) Account(power energy.Watts, burst energy.Joules, w Window) Estimate {
 	if burst == 0 { // as it mostly is
 		r := s.steadyRates(w, s.pue())
-		return r.of(power, 0)
+		return r.Estimate(power, 0)
 	}
-	r := s.rates(w, s.pue())
-	return r.of(power, burst)
+	r := s.Rates(w, s.pue())
+	return r.Estimate(power, burst)
 }
 
-// rates are what one watt over a window, and one joule at its start, add at a site's meter. Many nodes share them, if
+// Rates are what one watt over a window, and one joule at its start, add at a site's meter. Many nodes share them, if
 // their PUE is the same.
-type rates struct {
+type Rates struct {
 	watt, joule perUnit
 	end         time.Time
 }
@@ -52,7 +52,7 @@ type rates struct {
 // perUnit is what one unit adds.
 type perUnit struct{ energy, carbon, cost float64 }
 
-func (s *Site) rates(w Window, pue float64) rates {
+func (s *Site) Rates(w Window, pue float64) Rates {
 	r := s.steadyRates(w, pue)
 	r.joule.energy = pue
 	if s == nil {
@@ -68,7 +68,7 @@ func (s *Site) rates(w Window, pue float64) rates {
 }
 
 // steadyRates are the rates of a watt alone, for who wakes nothing.
-func (s *Site) steadyRates(w Window, pue float64) (r rates) {
+func (s *Site) steadyRates(w Window, pue float64) (r Rates) {
 	r.end = w.End
 	r.watt.energy = pue * w.End.Sub(w.Start).Seconds()
 	if s == nil { // the site of the node is unknown
@@ -83,20 +83,20 @@ func (s *Site) steadyRates(w Window, pue float64) (r rates) {
 	return r
 }
 
-func (r *rates) energy(power energy.Watts, burst energy.Joules) energy.Joules {
+func (r *Rates) Energy(power energy.Watts, burst energy.Joules) energy.Joules {
 	return energy.Joules(float64(power)*r.watt.energy + float64(burst)*r.joule.energy)
 }
 
-func (r *rates) carbon(power energy.Watts, burst energy.Joules) energy.Grams {
+func (r *Rates) Carbon(power energy.Watts, burst energy.Joules) energy.Grams {
 	return energy.Grams(float64(power)*r.watt.carbon + float64(burst)*r.joule.carbon)
 }
 
-func (r *rates) cost(power energy.Watts, burst energy.Joules) grid.Money {
+func (r *Rates) cost(power energy.Watts, burst energy.Joules) grid.Money {
 	return grid.Money(float64(power)*r.watt.cost + float64(burst)*r.joule.cost)
 }
 
-func (r *rates) of(power energy.Watts, burst energy.Joules) Estimate {
+func (r *Rates) Estimate(power energy.Watts, burst energy.Joules) Estimate {
 	return Estimate{
-		Energy: r.energy(power, burst), Carbon: r.carbon(power, burst), Cost: r.cost(power, burst), Finish: r.end,
+		Energy: r.Energy(power, burst), Carbon: r.Carbon(power, burst), Cost: r.cost(power, burst), Finish: r.end,
 	}
 }

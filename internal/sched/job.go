@@ -30,9 +30,9 @@ func (r Resources) Sub(o Resources) Resources {
 // CountIn returns how often r fits into what is free; of what asks for nothing, as often as anything may.
 func (r Resources) CountIn(free Resources) int64 {
 	n := int64(math.MaxInt32)
-	for d, asked := range r.vector() {
+	for d, asked := range r.Vector() {
 		if asked > 0 {
-			n = min(n, max(free.vector()[d], 0)/asked)
+			n = min(n, max(free.Vector()[d], 0)/asked)
 		}
 	}
 	return n
@@ -156,7 +156,7 @@ func (j *Job) opensAt(t time.Time) bool {
 // Fits models feasibility: the node has the free CPU, memory and GPUs, and the labels that the job selects, and is at
 // a site where the job may run. It stands in for a real scheduler's filters where there is none.
 func (j *Job) Fits(n *Node) bool {
-	return j.Request.Within(n.Free) && j.MayRunAt(n.Site) && j.selects(n)
+	return j.Request.Within(n.Free) && j.MayRunAt(n.Site) && j.Selects(n)
 }
 
 // MayRunAt reports whether the job may run at a site.
@@ -164,8 +164,8 @@ func (j *Job) MayRunAt(site *Site) bool {
 	return len(j.Sites) == 0 || site != nil && slices.Contains(j.Sites, site.Name)
 }
 
-// selects reports whether the node has the labels that the job selects.
-func (j *Job) selects(n *Node) bool {
+// Selects reports whether the node has the labels that the job selects.
+func (j *Job) Selects(n *Node) bool {
 	if len(j.Selector) == 0 { // starting to range over an empty map costs more than all the rest
 		return true
 	}
@@ -175,4 +175,48 @@ func (j *Job) selects(n *Node) bool {
 		}
 	}
 	return true
+}
+
+func (r Resources) Vector() [3]int64 { return [3]int64{r.MilliCPU, r.Memory, r.GPU} }
+
+// left is how much work is expected to be left of j: its duration less what is done, or the mean of what those that
+// ran for so long run further. What has outlived all that was known of it is taken to run for as long again: nothing
+// that still runs is about to end for having run too long.
+func (j *Job) left() time.Duration {
+	if j.Done <= 0 {
+		return j.Duration
+	}
+	if left := j.workLeft(); left > 0 {
+		return left
+	}
+	return j.Done
+}
+
+// Remaining is how long j is expected to run from now on on a node of speed 1 unless it is suspended: what is left of
+// it, and what has to be done once more where it is resumed.
+func (j *Job) Remaining() time.Duration {
+	if j.Done > 0 && !j.Running {
+		return j.left() + j.RestartCost
+	}
+	return j.left()
+}
+
+// Window is that in which j is expected to run from an instant on.
+func (j *Job) Window(from time.Time) Window { return Window{from, from.Add(j.Remaining())} }
+
+// Share returns a part of what a job asks for.
+func (r Resources) Share(of float64) Resources {
+	if of == 1 {
+		return r
+	}
+	part := func(v int64) int64 { return int64(math.Round(of * float64(v))) }
+	return Resources{part(r.MilliCPU), part(r.Memory), part(r.GPU)}
+}
+
+// Plus returns r + by·o, for 1 and -1.
+func (r Resources) Plus(by int, o Resources) Resources {
+	if by < 0 {
+		return r.Sub(o)
+	}
+	return r.Add(o)
 }

@@ -74,8 +74,8 @@ func (n *Node) Facility() float64 {
 	return n.Site.pue()
 }
 
-// pue returns what the power that j draws on n is multiplied with at the site's meter.
-func (n *Node) pue(j *Job) float64 {
+// PUEFor returns what the power that j draws on n is multiplied with at the site's meter.
+func (n *Node) PUEFor(j *Job) float64 {
 	if j.PUE > 0 {
 		return j.PUE
 	}
@@ -85,9 +85,9 @@ func (n *Node) pue(j *Job) float64 {
 // Runtime returns how long j runs on n from now on: of one that is resumed, what is left of it.
 func (n *Node) Runtime(j *Job) time.Duration {
 	if n.Speed == 0 || n.Speed == 1 {
-		return j.remaining()
+		return j.Remaining()
 	}
-	return time.Duration(float64(j.remaining()) / n.Speed)
+	return time.Duration(float64(j.Remaining()) / n.Speed)
 }
 
 // Utilisation returns the share of n's CPU that is taken once extra is placed on it.
@@ -114,11 +114,11 @@ func (n *Node) Power() energy.Watts {
 	if n.Jobs == 0 && !n.Awake {
 		return n.Profile.Sleep
 	}
-	return n.running()
+	return n.Running()
 }
 
-// running returns what n draws while it is awake.
-func (n *Node) running() energy.Watts {
+// Running returns what n draws while it is awake.
+func (n *Node) Running() energy.Watts {
 	return n.cpuPower(Resources{}) + n.gpuPower(n.Capacity.GPU-n.Free.GPU)
 }
 
@@ -142,15 +142,15 @@ func (n Node) Place(request Resources) Node {
 // (docs/decisions/0028).
 const spareShare = 0.1
 
-// marginal returns the power that n is expected to draw more once j is placed on it, and the energy spent at once for
+// Marginal returns the power that n is expected to draw more once j is placed on it, and the energy spent at once for
 // waking it.
-func (n *Node) marginal(j *Job) (energy.Watts, energy.Joules) {
+func (n *Node) Marginal(j *Job) (energy.Watts, energy.Joules) {
 	with := n.with(j)
 	if n.Jobs > 0 {
-		return with - n.running(), 0
+		return with - n.Running(), 0
 	}
 	if n.Awake {
-		idle := n.running()
+		idle := n.Running()
 		return with - idle + spareShare*(idle-n.Profile.Sleep), 0
 	}
 	return with - n.Profile.Sleep, n.Profile.WakeUp
@@ -167,4 +167,16 @@ func (n *Node) with(j *Job) energy.Watts {
 		}
 	}
 	return after
+}
+
+// Meets tells nodes apart by the selectors that they meet.
+func (n *Node) Meets(jobs []*Job) string {
+	met := make([]byte, len(jobs))
+	for k, j := range jobs {
+		met[k] = '0'
+		if j.Selects(n) {
+			met[k] = '1'
+		}
+	}
+	return string(met)
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// outlook is what a unit of work costs over time at the one site that a job is planned on, from the signals that have
+// Outlook is what a unit of work costs over time at the one site that a job is planned on, from the signals that have
 // a weight. Beyond the end of their forecast they are taken to be what they are 24 hours earlier; where less than a
 // day is known, their mean, since an unknown signal is no reason to wait.
 //
 // Where there are several sites, it is the one that is cheapest over the next day, or the one that the job runs at.
-type outlook struct {
+type Outlook struct {
 	carbon, price *grid.Series // nil: of no weight
 	weights       Weights
 	pue           float64 // of the job's energy there
@@ -21,35 +21,35 @@ type outlook struct {
 	mean          float64 // of what is known, beyond its end
 }
 
-const aDay = 24 * time.Hour
+const Day = 24 * time.Hour
 
-// outlook returns what is known for planning j, or why there is nothing to plan.
-func (s *Snapshot) outlook(j *Job) (o outlook, why ReasonKind, ok bool) {
+// Outlook returns what is known for planning j, or why there is nothing to plan.
+func (s *Snapshot) Outlook(j *Job) (o Outlook, why ReasonKind, ok bool) {
 	if why, ok = s.mayWait(j, s.latest(j)); !ok {
-		return outlook{}, why, false
+		return Outlook{}, why, false
 	}
-	if o, ok = s.forecasts(j); !ok {
-		return outlook{}, NoFreshSignal, false
+	if o, ok = s.Forecasts(j); !ok {
+		return Outlook{}, NoFreshSignal, false
 	}
 	return o, NoOpinion, true
 }
 
-// forecasts returns what is known of the time in which j runs, whether it may wait or not.
-func (s *Snapshot) forecasts(j *Job) (o outlook, ok bool) {
-	weights := s.weights(j)
-	sites := s.known(j, weights.countCarbon(), weights.countPrice())
+// Forecasts returns what is known of the time in which j runs, whether it may wait or not.
+func (s *Snapshot) Forecasts(j *Job) (o Outlook, ok bool) {
+	weights := s.Weights(j)
+	sites := s.Known(j, weights.CountCarbon(), weights.CountPrice())
 	if j.Running && len(s.Nodes) == 1 && s.Nodes[0].Site != nil { // what is known of other places says nothing of it
 		sites = sitesThat(sites, func(site *Site) bool { return site == s.Nodes[0].Site })
 	}
 	var chosen *Site
 	var least float64
 	for _, site := range sites {
-		here := newOutlook(site, weights, s.Now)
+		here := NewOutlook(site, weights, s.Now)
 		here.pue = site.pueFor(j)
 		if len(sites) == 1 {
 			return here, true
 		}
-		cost := site.pue() * here.over(s.Now, s.Now.Add(aDay))
+		cost := site.pue() * here.Over(s.Now, s.Now.Add(Day))
 		if chosen == nil || cost < least || cost == least && site.Name < chosen.Name {
 			o, chosen, least = here, site, cost
 		}
@@ -57,29 +57,29 @@ func (s *Snapshot) forecasts(j *Job) (o outlook, ok bool) {
 	return o, chosen != nil
 }
 
-func newOutlook(site *Site, weights Weights, now time.Time) outlook {
-	o := outlook{weights: weights, now: now}
-	if weights.countCarbon() {
+func NewOutlook(site *Site, weights Weights, now time.Time) Outlook {
+	o := Outlook{weights: weights, now: now}
+	if weights.CountCarbon() {
 		o.carbon = site.Carbon.Series
 		o.end = o.carbon.End()
 	}
-	if weights.countPrice() {
+	if weights.CountPrice() {
 		o.price = site.Price.Series
 		if end := o.price.End(); o.carbon == nil || end.Before(o.end) {
 			o.end = end
 		}
 	}
 	if o.signal() == nil { // neither has a weight: all times are alike
-		o.end = now.Add(aDay)
+		o.end = now.Add(Day)
 	}
-	if o.short = o.end.Sub(now) < aDay; o.short {
+	if o.short = o.end.Sub(now) < Day; o.short {
 		o.mean = o.known(now, o.end) / o.end.Sub(now).Seconds()
 	}
 	return o
 }
 
 // known integrates what is forecast.
-func (o *outlook) known(from, to time.Time) (sum float64) {
+func (o *Outlook) known(from, to time.Time) (sum float64) {
 	if o.carbon != nil {
 		sum = o.weights.Carbon * o.carbon.Integral(from, to)
 	}
@@ -90,7 +90,7 @@ func (o *outlook) known(from, to time.Time) (sum float64) {
 }
 
 // at is the cost of a unit of work at an instant before the end.
-func (o *outlook) at(t time.Time) (v float64) {
+func (o *Outlook) at(t time.Time) (v float64) {
 	if o.carbon != nil {
 		v = o.weights.Carbon * o.carbon.At(t)
 	}
@@ -100,26 +100,26 @@ func (o *outlook) at(t time.Time) (v float64) {
 	return v
 }
 
-// over integrates the cost of a unit of work from now or later.
-func (o *outlook) over(from, to time.Time) float64 {
+// Over integrates the cost of a unit of work from now or later.
+func (o *Outlook) Over(from, to time.Time) float64 {
 	switch {
 	case !to.After(o.end):
 		return o.known(from, to)
 	case from.Before(o.end):
-		return o.known(from, o.end) + o.over(o.end, to)
+		return o.known(from, o.end) + o.Over(o.end, to)
 	case o.short:
 		return o.mean * to.Sub(from).Seconds()
 	}
-	back := (from.Sub(o.end)/aDay + 1) * aDay
-	return o.over(from.Add(-back), to.Add(-back))
+	back := (from.Sub(o.end)/Day + 1) * Day
+	return o.Over(from.Add(-back), to.Add(-back))
 }
 
 // signal is the one that policies follow that know only one; nil: none has a weight.
-func (o *outlook) signal() *grid.Series { return cmp.Or(o.carbon, o.price) }
+func (o *Outlook) signal() *grid.Series { return cmp.Or(o.carbon, o.price) }
 
 // nextStep returns the first instant after t, and not after until, at which something that has a weight changes; else
 // until.
-func (o *outlook) nextStep(t, until time.Time) time.Time {
+func (o *Outlook) nextStep(t, until time.Time) time.Time {
 	for _, series := range [2]*grid.Series{o.carbon, o.price} {
 		if series == nil {
 			continue
@@ -134,14 +134,14 @@ func (o *outlook) nextStep(t, until time.Time) time.Time {
 
 // change is the first instant after t, and not after until, at which the cost may change, in what is forecast and
 // beyond: there it changes as it does whole days before, or not at all where less than a day is known.
-func (o *outlook) change(t, until time.Time) time.Time {
+func (o *Outlook) change(t, until time.Time) time.Time {
 	switch {
 	case t.Before(o.end):
 		return o.nextStep(t, grid.Earlier(until, o.end))
 	case o.short:
 		return until
 	}
-	back := (t.Sub(o.end)/aDay + 1) * aDay
+	back := (t.Sub(o.end)/Day + 1) * Day
 	return grid.Earlier(until, o.nextStep(t.Add(-back), o.end).Add(back))
 }
 
@@ -151,7 +151,7 @@ const slotLength = time.Hour
 
 // slots returns when the present slot ends, and how long slots are. They lie on steps of the signal and are the same
 // however much of its past a snapshot has.
-func (o *outlook) slots() (next time.Time, length time.Duration) {
+func (o *Outlook) slots() (next time.Time, length time.Duration) {
 	series := o.signal()
 	if series == nil {
 		return o.now.Add(slotLength), slotLength
@@ -172,11 +172,11 @@ func slotOf(step time.Duration) time.Duration {
 }
 
 // prices appends the mean cost of a unit of work in so many slots from next on.
-func (o *outlook) prices(dst []float64, next time.Time, length time.Duration, n int) []float64 {
+func (o *Outlook) prices(dst []float64, next time.Time, length time.Duration, n int) []float64 {
 	seconds := length.Seconds()
 	for range n {
 		end := next.Add(length)
-		dst = append(dst, o.over(next, end)/seconds)
+		dst = append(dst, o.Over(next, end)/seconds)
 		next = end
 	}
 	return dst
@@ -201,7 +201,7 @@ func (s *Snapshot) slack(j *Job) time.Duration {
 func (s *Snapshot) latest(j *Job) time.Time {
 	slack := s.slack(j)
 	if j.Running || j.Done > 0 {
-		restart := time.Duration(min(float64(j.RestartCost)/s.slowest(), float64(maxDuration)))
+		restart := time.Duration(min(float64(j.RestartCost)/s.Slowest(), float64(MaxDuration)))
 		slack = max(0, slack-restart)
 	}
 	return s.Now.Add(slack)

@@ -49,27 +49,27 @@ type Weights struct {
 const nominalWattsPerCore = 4
 
 var (
-	carbonAlone = Weights{Carbon: 1}
+	CarbonAlone = Weights{Carbon: 1}
 	priceAlone  = Weights{Price: 1}
 )
 
-// weights returns the weights that hold for j. What is left where carbon is not to count is price alone, if nothing
+// Weights returns the weights that hold for j. What is left where carbon is not to count is price alone, if nothing
 // else has a weight.
-func (s *Snapshot) weights(j *Job) Weights {
+func (s *Snapshot) Weights(j *Job) Weights {
 	w := s.Policy.Weights
 	if !j.Limits.NoCarbon {
-		return cmp.Or(w, carbonAlone)
+		return cmp.Or(w, CarbonAlone)
 	}
 	w.Carbon = 0
 	return cmp.Or(w, priceAlone)
 }
 
-// countCarbon and countPrice report which signals a cost depends on; no other has to be known for it.
-func (w *Weights) countCarbon() bool { return w.Carbon != 0 }
-func (w *Weights) countPrice() bool  { return w.Price != 0 }
+// CountCarbon and CountPrice report which signals a cost depends on; no other has to be known for it.
+func (w *Weights) CountCarbon() bool { return w.Carbon != 0 }
+func (w *Weights) CountPrice() bool  { return w.Price != 0 }
 
-// cost weighs an estimate for a job submitted at a given time, on a node of the given utilisation.
-func (w Weights) cost(e Estimate, submitted time.Time, utilisation float64) float64 {
+// Cost weighs an estimate for a job submitted at a given time, on a node of the given utilisation.
+func (w Weights) Cost(e Estimate, submitted time.Time, utilisation float64) float64 {
 	c := w.Carbon*float64(e.Carbon) + w.Price*float64(e.Cost) + w.Utilisation*utilisation
 	if w.Wait != 0 {
 		c += w.Wait * e.Finish.Sub(submitted).Hours()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // batch plans the queue as a whole, by the rules of the scenario.
@@ -34,7 +35,7 @@ type batch struct {
 }
 
 // newBatch returns nil where jobs are to be decided on one by one.
-func newBatch(s *Scenario, strategy sched.Strategy) *batch {
+func newBatch(s *Scenario, strategy strategy.Strategy) *batch {
 	planner, ok := strategy.(interface{ Batches() bool })
 	if strategy == nil || s.Queue.Backfill > 0 || s.Queue == (QueueRules{}) && (!ok || !planner.Batches()) {
 		return nil
@@ -138,7 +139,7 @@ func (e *engine) planQueue(ctx context.Context, now time.Time) (changed bool, er
 // ask asks the strategy. A plan of a whole queue may take minutes: it stops when ctx ends.
 func (e *engine) ask(ctx context.Context, s *sched.Snapshot) (sched.Plan, error) {
 	within, ok := e.strategy.(interface {
-		PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality)
+		PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, strategy.Optimality)
 	})
 	if !ok || len(s.Queue) == 1 && !e.batch.all { // Plan takes it that one job fits on what it is offered
 		return e.strategy.Plan(s), nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -152,7 +153,7 @@ func TestBatchesHold(t *testing.T) {
 
 // Batches on a busy cluster: every job runs once, within the capacity, whatever the rules.
 func TestBatchesOfEveryStrategy(t *testing.T) {
-	wheres, _ := sched.Names()
+	wheres, _ := strategy.Names()
 	for k, rules := range []sim.QueueRules{{Window: 5}, {Window: 7, PerStep: 2, Step: time.Minute}, {Step: time.Hour}} {
 		s := bench(t, 4, 60)
 		s.Queue = rules
@@ -230,7 +231,7 @@ func TestThrottledJobsStayInLine(t *testing.T) {
 		}
 		s.Jobs = append(s.Jobs, job("r0", 0, c.brief, 1, 0), job("r1", 0, 20*time.Hour, 1, 0),
 			job("a", time.Minute, 2*time.Hour, 1, 90*time.Minute), job("b", 2*time.Minute, time.Hour, 1, 24*time.Hour))
-		strategy, err := sched.ByName("cap(2-6):carbon+now")
+		strategy, err := strategy.ByName("cap(2-6):carbon+now")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +264,7 @@ func TestThrottledStrategiesSuspend(t *testing.T) {
 	s.Jobs = append(s.Jobs, job("a", 0, 2*time.Hour, 1, 10*time.Hour))
 	s.Jobs[0].Interruptible = true
 	for _, name := range []string{"carbon+wait-awhile", "cap(2-6):carbon+wait-awhile", "cap(2-6):carbon+residual"} {
-		strategy, err := sched.ByName(name)
+		strategy, err := strategy.ByName(name)
 		if err != nil {
 			t.Fatal(err)
 		}

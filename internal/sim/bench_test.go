@@ -10,6 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -84,7 +85,7 @@ func BenchmarkRun(b *testing.B) {
 		b.Run(fmt.Sprintf("%s/nodes=%d/kinds=%d", c.name, c.nodes, c.kinds), func(b *testing.B) {
 			const jobs = 50_000
 			s := fleet(b, c.nodes, c.kinds, jobs)
-			strategy, err := sched.New(c.name)
+			strategy, err := strategy.New(c.name)
 			if err != nil {
 				b.Fatal(err)
 			}

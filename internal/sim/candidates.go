@@ -9,12 +9,13 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // candidates finds the nodes that a strategy has to be asked about. Where the strategy cannot tell some of them
-// apart, it is offered only the one that it would take of them; see [sched.Symmetry].
+// apart, it is offered only the one that it would take of them; see [strategy.Symmetry].
 type candidates struct {
-	symmetry sched.Symmetry
+	symmetry strategy.Symmetry
 	nodes    []sched.Node
 	byRank   []int32 // nodes in the order of their names
 	rank     []int32 // and the reverse
@@ -39,16 +40,16 @@ type group struct {
 
 // symmetric is implemented by strategies that cannot tell some nodes apart.
 type symmetric interface {
-	Symmetry(*sched.Policy) sched.Symmetry
+	Symmetry(*sched.Policy) strategy.Symmetry
 }
 
 // newCandidates narrows nothing where all nodes are wanted.
-func newCandidates(nodes []sched.Node, s sched.Strategy, policy *sched.Policy, all bool) *candidates {
+func newCandidates(nodes []sched.Node, s strategy.Strategy, policy *sched.Policy, all bool) *candidates {
 	c := &candidates{nodes: nodes}
 	if s, ok := s.(symmetric); ok && !all {
 		c.symmetry = s.Symmetry(policy)
 	}
-	if c.symmetry == sched.Asymmetric {
+	if c.symmetry == strategy.Asymmetric {
 		return c
 	}
 	c.byRank, c.rank = make([]int32, len(nodes)), make([]int32, len(nodes))
@@ -59,7 +60,7 @@ func newCandidates(nodes []sched.Node, s sched.Strategy, policy *sched.Policy, a
 	for rank, i := range c.byRank {
 		c.rank[i] = int32(rank)
 	}
-	if c.symmetry == sched.InTurn {
+	if c.symmetry == strategy.InTurn {
 		c.free = make([]sched.Resources, len(nodes))
 		for rank, i := range c.byRank {
 			c.free[rank] = nodes[i].Free
@@ -141,11 +142,11 @@ func (c *candidates) leave(i int32) {
 // change carries out a change of node i.
 func (c *candidates) change(i int, to func(*sched.Node)) {
 	switch c.symmetry {
-	case sched.Interchangeable:
+	case strategy.Interchangeable:
 		c.leave(int32(i))
 		to(&c.nodes[i])
 		c.join(int32(i))
-	case sched.InTurn:
+	case strategy.InTurn:
 		to(&c.nodes[i])
 		c.free[c.rank[i]] = c.nodes[i].Free
 	default:
@@ -157,7 +158,7 @@ func (c *candidates) change(i int, to func(*sched.Node)) {
 func (e *engine) offer(now time.Time, j *sched.Job) {
 	c := e.candidates
 	switch c.symmetry {
-	case sched.Interchangeable:
+	case strategy.Interchangeable:
 		for g := range c.groups {
 			if !j.Request.Within(c.groups[g].free) {
 				continue
@@ -166,7 +167,7 @@ func (e *engine) offer(now time.Time, j *sched.Job) {
 				e.feasible = append(e.feasible, n)
 			}
 		}
-	case sched.InTurn:
+	case strategy.InTurn:
 		after := sort.Search(len(c.byRank), func(r int) bool { return c.nodes[c.byRank[r]].Name > e.snapshot.Last })
 		if !e.offerFirst(j, after, len(c.byRank)) {
 			e.offerFirst(j, 0, after)

@@ -14,13 +14,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
 // unnarrowed is a strategy that is offered every node that fits.
-type unnarrowed struct{ *sched.Greedy }
+type unnarrowed struct{ *strategy.Greedy }
 
-func (unnarrowed) Symmetry(*sched.Policy) sched.Symmetry { return sched.Asymmetric }
+func (unnarrowed) Symmetry(*sched.Policy) strategy.Symmetry { return strategy.Asymmetric }
 
 // drawFleet draws a cluster in which many nodes are alike. Strategies may insist on a site, and machines sleep and wake
 // up for as long as a job waits, so every site has a node of the kind that some jobs select.
@@ -72,19 +73,19 @@ func TestDrawnFleetsHaveRoom(t *testing.T) {
 
 // Offering one of the nodes that a strategy cannot tell apart changes nothing, under any strategy.
 func TestNarrowedCandidatesChangeNothing(t *testing.T) {
-	wheres, whens := sched.Names()
-	wheres = slices.DeleteFunc(append(wheres, sched.Clusters()...), func(name string) bool {
-		return mustNew(t, name).Symmetry(&sched.Policy{}) == sched.Asymmetric // it is offered all nodes anyway
+	wheres, whens := strategy.Names()
+	wheres = slices.DeleteFunc(append(wheres, strategy.Clusters()...), func(name string) bool {
+		return mustNew(t, name).Symmetry(&sched.Policy{}) == strategy.Asymmetric // it is offered all nodes anyway
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawFleet(t)
 		name := rapid.SampledFrom(wheres).Draw(t, "where") + "+" + rapid.SampledFrom(whens).Draw(t, "when")
-		strategy := mustNew(t, name)
-		want, err := sim.Run(context.Background(), s, name, unnarrowed{strategy})
+		greedy := mustNew(t, name)
+		want, err := sim.Run(context.Background(), s, name, unnarrowed{greedy})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := sim.Run(context.Background(), s, name, strategy)
+		got, err := sim.Run(context.Background(), s, name, greedy)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,25 +100,25 @@ func TestNarrowedCandidatesChangeNothing(t *testing.T) {
 
 // Which strategies are narrowed at all: the property test above must not pass because none is.
 func TestSymmetry(t *testing.T) {
-	for name, want := range map[string]sched.Symmetry{
-		"energy": sched.Interchangeable, "carbon+window": sched.Interchangeable,
-		"least-allocated": sched.Interchangeable,
-		"round-robin":     sched.InTurn, "round-robin+wait-awhile": sched.Asymmetric, "exec": sched.Asymmetric,
-		"hybrid": sched.Asymmetric,
+	for name, want := range map[string]strategy.Symmetry{
+		"energy": strategy.Interchangeable, "carbon+window": strategy.Interchangeable,
+		"least-allocated": strategy.Interchangeable,
+		"round-robin":     strategy.InTurn, "round-robin+wait-awhile": strategy.Asymmetric, "exec": strategy.Asymmetric,
+		"hybrid": strategy.Asymmetric,
 	} {
-		strategy, err := sched.New(name)
+		greedy, err := strategy.New(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strategy.Symmetry(&sched.Policy{}); got != want {
+		if got := greedy.Symmetry(&sched.Policy{}); got != want {
 			t.Errorf("%s has symmetry %d, want %d", name, got, want)
 		}
 	}
-	strategy, err := sched.New("least-allocated")
+	greedy, err := strategy.New("least-allocated")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strategy.Symmetry(&sched.Policy{Seed: 1}); got != sched.Asymmetric {
+	if got := greedy.Symmetry(&sched.Policy{Seed: 1}); got != strategy.Asymmetric {
 		t.Errorf("least-allocated breaks ties by names under a seed, and has symmetry %d", got)
 	}
 	asked := 0
@@ -129,7 +130,7 @@ func TestSymmetry(t *testing.T) {
 }
 
 type spied struct {
-	*sched.Greedy
+	*strategy.Greedy
 	seen func(*sched.Snapshot)
 }
 
@@ -138,13 +139,13 @@ func (p *spied) Plan(s *sched.Snapshot) sched.Plan {
 	return p.Greedy.Plan(s)
 }
 
-func mustNew(t rapid.TB, name string) *sched.Greedy {
+func mustNew(t rapid.TB, name string) *strategy.Greedy {
 	t.Helper()
-	g, err := sched.ByName(name)
+	g, err := strategy.ByName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g.(*sched.Greedy)
+	return g.(*strategy.Greedy)
 }
 
 // A result does not depend on how many processors there are.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // elastic is what a run knows of jobs whose replicas the strategy chooses.
@@ -16,7 +17,7 @@ type elastic struct {
 	assured bool
 }
 
-func newElastic(s *Scenario, strategy sched.Strategy, sure, replans bool) elastic {
+func newElastic(s *Scenario, strategy strategy.Strategy, sure, replans bool) elastic {
 	scaler, ok := strategy.(interface{ Scales() bool })
 	if !ok || !scaler.Scales() || !slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.Scaling != nil }) {
 		return elastic{}

@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/predict"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -170,7 +171,7 @@ func minGrams(c *grid.Series, j *sched.Job) float64 {
 func TestScalingIsOptimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, j := drawElastic(t, func(label string) float64 { return 10 * float64(rapid.IntRange(0, 50).Draw(t, label)) })
-		strategy, err := sched.New(scaler)
+		strategy, err := strategy.New(scaler)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +247,7 @@ func TestScalingOnAConstantIntensity(t *testing.T) {
 		value := float64(rapid.IntRange(1, 900).Draw(t, "value"))
 		s, j := drawElastic(t, func(string) float64 { return value })
 		s.Jobs[0].Scaling = sched.Amdahl(j.Scaling.Least, j.Scaling.Most(), 1)
-		strategy, err := sched.New(scaler)
+		strategy, err := strategy.New(scaler)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -322,7 +323,7 @@ func drawCluster(t *rapid.T) *sim.Scenario {
 func TestScalingKeepsItsInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawCluster(t)
-		strategy, err := sched.New(rapid.SampledFrom([]string{
+		strategy, err := strategy.New(rapid.SampledFrom([]string{
 			scaler, "least-allocated+carbon-scaler", "round-robin+carbon-scaler/shortest", "min-min+carbon-scaler",
 			"ecsched-dp+carbon-scaler",
 		}).Draw(t, "strategy"))
@@ -409,7 +410,7 @@ func TestScalingConservesEnergy(t *testing.T) {
 			s.Foresight = s.Foresight[:1]
 		}
 		n := &s.Nodes[0]
-		strategy, err := sched.New(scaler)
+		strategy, err := strategy.New(scaler)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // Run plays the scenario under a strategy until the last job has finished.
@@ -15,7 +16,7 @@ import (
 // The queue is served as kube-scheduler serves it: in order of arrival, a job that fits nowhere does not block those
 // behind it, and it is tried again when a completion makes room. Strategies that plan the queue as a whole, and
 // scenarios with queue rules, are served by those rules instead.
-func Run(ctx context.Context, s *Scenario, name string, strategy sched.Strategy) (*Result, error) {
+func Run(ctx context.Context, s *Scenario, name string, strategy strategy.Strategy) (*Result, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -38,7 +39,7 @@ func Run(ctx context.Context, s *Scenario, name string, strategy sched.Strategy)
 // engine is the state of one run.
 type engine struct {
 	scenario *Scenario
-	strategy sched.Strategy
+	strategy strategy.Strategy
 	account  *accountant
 	use      *use    // nil: jobs use all that they request
 	meters   *meters // nil: the strategy does not look at them
@@ -72,7 +73,7 @@ type engine struct {
 	feasible []*sched.Node
 }
 
-func newEngine(s *Scenario, strategy sched.Strategy) *engine {
+func newEngine(s *Scenario, strategy strategy.Strategy) *engine {
 	u := newUse(s)
 	e := &engine{
 		scenario: s,

@@ -19,6 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -47,7 +48,7 @@ func job(id string, submitted, duration time.Duration, cores int64, delay time.D
 
 func run(t testing.TB, s *sim.Scenario, name string) *sim.Result {
 	t.Helper()
-	strategy, err := sched.ByName(name)
+	strategy, err := strategy.ByName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +180,7 @@ func TestRunRefuses(t *testing.T) {
 	} {
 		s := good()
 		c.change(s)
-		strategy, err := sched.New("energy")
+		strategy, err := strategy.New("energy")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,8 +191,8 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-// drawScenario draws a busy little cluster whose series outlasts every run: 40 jobs one after the other, each of 20,000 s
-// at half speed after twelve hours of delay, end after 40 days. Every site has a node with room for every job.
+// drawScenario draws a busy little cluster whose series outlasts every run: 40 jobs one after the other, each of 20,000
+// s at half speed after twelve hours of delay, end after 40 days. Every site has a node with room for every job.
 func drawScenario(t *rapid.T, intensity func(i int) float64) *sim.Scenario {
 	values := make([]float64, 24*90)
 	for i := range values {
@@ -241,12 +242,12 @@ func drawScenario(t *rapid.T, intensity func(i int) float64) *sim.Scenario {
 // Whatever the strategy: every job runs once, for as long as it takes there, on a node with room, never before it was
 // submitted or released; and energy is what the nodes drew, summed over a fine clock.
 func TestRunKeepsItsInvariants(t *testing.T) {
-	wheres, whens := sched.Names()
-	wheres = append(wheres, sched.Clusters()...)
+	wheres, whens := strategy.Names()
+	wheres = append(wheres, strategy.Clusters()...)
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t, func(i int) float64 { return 300 + 200*math.Sin(float64(i)/24*2*math.Pi) })
 		name := rapid.SampledFrom(wheres).Draw(t, "where") + "+" + rapid.SampledFrom(whens).Draw(t, "when")
-		strategy, err := sched.ByName(name)
+		strategy, err := strategy.ByName(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -325,7 +326,7 @@ func TestRunIsDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t, func(i int) float64 { return float64(i%24) * 30 })
 		for _, name := range []string{"least-allocated", "carbon+window", "round-robin"} {
-			strategy, err := sched.New(name)
+			strategy, err := strategy.New(name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -355,7 +356,7 @@ func TestReplayAgreesWithRun(t *testing.T) {
 				s.Nodes[i].Profile = booting
 			}
 		}
-		strategy, err := sched.New("carbon+window")
+		strategy, err := strategy.New("carbon+window")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -414,7 +415,7 @@ func TestRunStopsWhenTold(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	s := bench(t, 10, 10_000)
-	strategy, err := sched.New("energy")
+	strategy, err := strategy.New("energy")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -430,12 +431,12 @@ func (patient) Batches() bool { return true }
 
 func (p patient) Plan(s *sched.Snapshot) sched.Plan { return make(sched.Plan, len(s.Queue)) }
 
-func (p patient) PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality) {
+func (p patient) PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, strategy.Optimality) {
 	close(p.planning)
 	for !stop() {
 		runtime.Gosched()
 	}
-	return p.Plan(s), sched.Optimality{}
+	return p.Plan(s), strategy.Optimality{}
 }
 
 // Who has had enough does not wait for a plan.

@@ -8,6 +8,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -30,7 +31,7 @@ func Example() {
 		}},
 	}
 	for _, name := range []string{"energy", "energy+window"} {
-		strategy, err := sched.New(name)
+		strategy, err := strategy.New(name)
 		if err != nil {
 			panic(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
@@ -271,7 +272,9 @@ func (f *File) checkPrices(priced int) error {
 	case f.Limits.Price != nil && priced == 0:
 		return f.fault("limits.price is given, and no site has a price")
 	case priced == 0:
-		if i := slices.IndexFunc(f.Strategies, func(name string) bool { return sched.When(name) == "price" }); i >= 0 {
+		if i := slices.IndexFunc(f.Strategies, func(name string) bool {
+			return strategy.When(name) == "price"
+		}); i >= 0 {
 			return fmt.Errorf("%s: strategy %q holds by prices, and no site has any: give the site a price or prices",
 				f.Called("strategies"), f.Strategies[i])
 		}
@@ -284,7 +287,7 @@ func (f *File) checkStrategies() error {
 		if slices.Contains(f.Strategies[:i], name) {
 			return fmt.Errorf("%s: strategy %q comes twice", f.Called("strategies"), name)
 		}
-		if sched.When(name) == "threshold" && f.Limits == (LimitsFile{}) {
+		if strategy.When(name) == "threshold" && f.Limits == (LimitsFile{}) {
 			return fmt.Errorf("%s: strategy %q waits for limits, and the scenario has none: give its file limits, as "+
 				"{carbon: 200}", f.Called("strategies"), name)
 		}

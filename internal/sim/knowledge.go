@@ -6,6 +6,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/predict"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // knowledge is what strategies are told of what they cannot know: the intensities to come, and how long jobs run.
@@ -30,7 +31,7 @@ type view struct {
 }
 
 // newKnowledge has nodes stand at the sites that the strategy sees.
-func newKnowledge(s *Scenario, strategy sched.Strategy, nodes []sched.Node) knowledge {
+func newKnowledge(s *Scenario, strategy strategy.Strategy, nodes []sched.Node) knowledge {
 	k := knowledge{sites: s.Sites}
 	if strategy == nil {
 		return k

@@ -13,6 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/predict"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -90,7 +91,7 @@ func TestForesight(t *testing.T) {
 
 // No strategy decides by what it cannot know: futures that differ after an instant differ in no decision before it.
 func TestDecisionsDoNotDependOnTheFuture(t *testing.T) {
-	_, whens := sched.Names()
+	_, whens := strategy.Names()
 	until := 30 * time.Hour
 	load := func(future float64) *sim.Scenario {
 		s := bench(t, 6, 60)

@@ -12,6 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -112,7 +113,7 @@ func TestSleepKeepsItsInvariants(t *testing.T) {
 		name := rapid.SampledFrom([]string{"energy", "carbon+window", "fcfs+now/fifo"}).Draw(t, "strategy")
 		var results [2]*sim.Result
 		for i, s := range []*sim.Scenario{s, s.StayingAwake()} {
-			strategy, err := sched.New(name)
+			strategy, err := strategy.New(name)
 			if err != nil {
 				t.Fatal(err)
 			}

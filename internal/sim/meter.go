@@ -5,6 +5,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // Live says what strategies see of the nodes' meters. The zero Live is an ideal meter: what a node draws at the very
@@ -43,7 +44,7 @@ type reserved struct {
 }
 
 // newMeters returns nil where the strategy does not look at live watts.
-func newMeters(s *Scenario, strategy sched.Strategy, u *use) *meters {
+func newMeters(s *Scenario, strategy strategy.Strategy, u *use) *meters {
 	reader, ok := strategy.(interface{ ReadsLive() bool })
 	if !ok || !reader.ReadsLive() || s.Live.Off {
 		return nil

@@ -11,12 +11,13 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
 // eyes is a strategy that writes down what it sees and does what "exec" does.
 type eyes struct {
-	*sched.Greedy
+	*strategy.Greedy
 	seen [][]sched.Node
 }
 
@@ -31,7 +32,7 @@ func (e *eyes) Plan(s *sched.Snapshot) sched.Plan {
 
 func watch(t *testing.T, s *sim.Scenario) *eyes {
 	t.Helper()
-	greedy, err := sched.New("exec")
+	greedy, err := strategy.New("exec")
 	if err != nil {
 		t.Fatal(err)
 	}

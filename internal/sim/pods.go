@@ -6,6 +6,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/predict"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // pods are virtual meters of jobs, which tell a learner what each of them draws beyond what its node draws anyway. As
@@ -48,7 +49,7 @@ type pod struct {
 }
 
 // newPods returns nil where no learner is to be told what jobs draw.
-func newPods(s *Scenario, strategy sched.Strategy, u *use) *pods {
+func newPods(s *Scenario, strategy strategy.Strategy, u *use) *pods {
 	if s.Power == nil || strategy == nil {
 		return nil
 	}

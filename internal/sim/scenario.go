@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
 // Validate reports everything that keeps a scenario from being run.
@@ -118,7 +119,7 @@ func (s *Scenario) checkPlaces(j *sched.Job) error {
 			for _, site := range s.Sites {
 				names = append(names, site.Name)
 			}
-			return fmt.Errorf("sites: unknown site %q%s: have %s", name, sched.DidYouMean(name, names),
+			return fmt.Errorf("sites: unknown site %q%s: have %s", name, spelling.DidYouMean(name, names),
 				strings.Join(names, ", "))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // tasks follow the jobs of a strategy that interrupts them. A nil *tasks is of one that does not: a job that began
@@ -30,7 +31,7 @@ type task struct {
 	replicas int // of its present run; 0: as many as it asks for
 }
 
-func newTasks(s *Scenario, strategy sched.Strategy) *tasks {
+func newTasks(s *Scenario, strategy strategy.Strategy) *tasks {
 	interrupter, ok := strategy.(interface{ Interrupts() bool })
 	if !ok || !interrupter.Interrupts() ||
 		!slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.Interruptible }) {

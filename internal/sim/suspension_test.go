@@ -15,6 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -63,7 +64,7 @@ func dirty(hours ...int) func(now time.Time, j *sched.Job) (until, again time.Ti
 	}
 }
 
-func play(t testing.TB, s *sim.Scenario, strategy sched.Strategy) *sim.Result {
+func play(t testing.TB, s *sim.Scenario, strategy strategy.Strategy) *sim.Result {
 	t.Helper()
 	r, err := sim.Run(context.Background(), s, "scripted", strategy)
 	if err != nil {
@@ -361,11 +362,11 @@ func TestSuspensionKeepsItsInvariants(t *testing.T) {
 			}
 			return until, again
 		}
-		planned, err := sched.New("carbon+plan")
+		planned, err := strategy.New("carbon+plan")
 		if err != nil {
 			t.Fatal(err)
 		}
-		strategies := map[string]sched.Strategy{"whims": &scripted{hold: whims, interrupts: true}, "plan": planned}
+		strategies := map[string]strategy.Strategy{"whims": &scripted{hold: whims, interrupts: true}, "plan": planned}
 		name := rapid.SampledFrom([]string{"whims", "plan"}).Draw(t, "strategy")
 		r, err := sim.Run(context.Background(), s, name, strategies[name])
 		if err != nil {
@@ -428,7 +429,7 @@ func TestPlanSuspends(t *testing.T) {
 			Request: sched.Resources{MilliCPU: 1000}, AllowedDelay: 10 * time.Hour, Interruptible: true,
 		})
 	}
-	planned, err := sched.New("carbon+plan")
+	planned, err := strategy.New("carbon+plan")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
 // ReadDocument reads a file of one of our kinds strictly. Of a file of another kind it says which command takes it.
@@ -105,7 +105,8 @@ func unknownField(path string, document any, t reflect.Type) error {
 					return err
 				}
 			case t.Kind() == reflect.Struct:
-				return fmt.Errorf("unknown field %q%s", here, sched.DidYouMean(key, slices.Collect(maps.Keys(known))))
+				return fmt.Errorf("unknown field %q%s", here,
+					spelling.DidYouMean(key, slices.Collect(maps.Keys(known))))
 			}
 		}
 	}

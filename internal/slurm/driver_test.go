@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/codec"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
@@ -61,15 +62,15 @@ func TestRecordsAreReplayed(t *testing.T) {
 		t.Fatalf("%d records", len(w.records))
 	}
 	for i, r := range w.records {
-		text, err := sched.Encode(w.questions[i])
+		text, err := codec.Encode(w.questions[i])
 		if err != nil {
 			t.Fatal(err)
 		}
-		q, err := sched.Decode(text)
+		q, err := codec.Decode(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		strategy, err := sched.New(r.Strategy)
+		strategy, err := strategy.New(r.Strategy)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,8 +13,9 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/report"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/spelling"
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
@@ -129,7 +130,7 @@ func (f *File) Apply(o *Overrides) error {
 	for _, name := range o.Zones {
 		if !slices.Contains(known, name) {
 			return fmt.Errorf("--zones: the comparison has no zone %q%s: it has %s", name,
-				sched.DidYouMean(name, known), report.Few(maxZones, known))
+				spelling.DidYouMean(name, known), report.Few(maxZones, known))
 		}
 	}
 	if len(o.Zones) > 0 {
@@ -270,17 +271,17 @@ func (f *File) checkRestarts() error {
 
 // strategy makes the strategy of a name as the comparison calls it, and returns its full name: a when alone stands for
 // where+when.
-func (f *File) strategy(name string) (sched.Strategy, string, error) {
-	wheres, whens := sched.Names()
+func (f *File) strategy(name string) (strategy.Strategy, string, error) {
+	wheres, whens := strategy.Names()
 	word, _, _ := strings.Cut(name, "/") // what follows is the order of the queue
 	if slices.Contains(whens, word) {
 		name = cmp.Or(f.Where, "carbon") + "+" + name
 	}
-	s, err := sched.ByName(name)
+	s, err := strategy.ByName(name)
 	if known := slices.Concat(whens, wheres); err != nil && !strings.Contains(name, "+") &&
 		!strings.HasPrefix(name, "cap(") && !slices.Contains(known, word) {
 		err = fmt.Errorf("unknown strategy %q%s: want where, when or where+when, where being one of %s, and when one "+
-			"of %s", name, sched.DidYouMean(word, known), strings.Join(wheres, ", "), strings.Join(whens, ", "))
+			"of %s", name, spelling.DidYouMean(word, known), strings.Join(wheres, ", "), strings.Join(whens, ", "))
 	}
 	return s, name, err
 }

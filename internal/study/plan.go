@@ -15,6 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
@@ -33,7 +34,7 @@ type Study struct {
 	nodes      string // file, or a preset
 	program    string // hash of it
 	zones      []*zone
-	strategies map[string]sched.Strategy
+	strategies map[string]strategy.Strategy
 	fullNames  map[string]string // of strategies, with their where
 	cells      []*trialCell
 	trials     []*Planned // in the order of zones, starts, seeds and strategies
@@ -80,7 +81,8 @@ func (f *File) Plan() (*Study, error) {
 		return nil, err
 	}
 	c := &Study{
-		file: f, strategies: map[string]sched.Strategy{}, fullNames: map[string]string{}, inputs: map[string]string{},
+		file: f, strategies: map[string]strategy.Strategy{},
+		fullNames: map[string]string{}, inputs: map[string]string{},
 	}
 	for _, name := range f.Strategies {
 		s, full, err := f.strategy(name)
@@ -304,7 +306,9 @@ func (c *Study) list() error {
 
 // variants returns the family of a strategy, and under which forecasts and restart costs it is run. What looks at no
 // forecast is run once, and so is what never suspends a job, whatever restarts would cost.
-func (c *Study) variants(cell *trialCell, s sched.Strategy) (family string, forecasts []string, costs []time.Duration) {
+func (c *Study) variants(cell *trialCell, s strategy.Strategy) (
+	family string, forecasts []string, costs []time.Duration,
+) {
 	// What strategies may say of themselves. Those that do not say may hold.
 	scaler, scales := s.(interface{ Scales() bool })
 	interrupter, interrupts := s.(interface{ Interrupts() bool })

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/charts"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 var rewrite = flag.Bool("rewrite", false,
@@ -61,7 +61,7 @@ func TestSchemaKnowsOurKinds(t *testing.T) {
 
 // TestPoliciesTakeEveryWhere: what annotations and profiles may name, policies may.
 func TestPoliciesTakeEveryWhere(t *testing.T) {
-	wheres, _ := sched.Names()
+	wheres, _ := strategy.Names()
 	for _, text := range charts.CRDs() {
 		var crd apiextensionsv1.CustomResourceDefinition
 		if err := yaml.Unmarshal(text, &crd); err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // TestPoliciesNameStrategies: what a policy may name exists, and all that plans the queue is among it.
@@ -21,7 +21,7 @@ func TestPoliciesNameStrategies(t *testing.T) {
 	if err := yaml.Unmarshal(raw, &crd); err != nil {
 		t.Fatal(err)
 	}
-	wheres, _ := sched.Names()
+	wheres, _ := strategy.Names()
 	found := 0
 	walk(crd, func(key string, value any) {
 		schema, ok := value.(map[string]any)

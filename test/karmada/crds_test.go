@@ -18,7 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/internal/karmada"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/codec"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // On Karmada's definitions alone: the test does what Karmada's programs would do.
@@ -278,11 +279,11 @@ func (s *stage) replay(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.taken {
-		on, err := sched.Decode(r.question)
+		on, err := codec.Decode(r.question)
 		if err != nil {
 			t.Fatal(err)
 		}
-		strategy, err := sched.ByName(r.Strategy)
+		strategy, err := strategy.ByName(r.Strategy)
 		if err != nil {
 			t.Fatal(err)
 		}

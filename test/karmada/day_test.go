@@ -28,6 +28,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/codec"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
@@ -312,11 +314,11 @@ func (r *records) replay(t *testing.T) (decided map[string]int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := sched.Decode(data)
+		s, err := codec.Decode(data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		strategy, err := sched.New(record.Strategy)
+		strategy, err := strategy.New(record.Strategy)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -399,7 +401,7 @@ func TestADay(t *testing.T) {
 		rows = append(rows, &row{name, result, v})
 	}
 	for _, name := range []string{"karmada-dynamic", "carbon+window"} {
-		strategy, err := sched.ByName(name)
+		strategy, err := strategy.ByName(name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,6 +33,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/codec"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -272,7 +273,7 @@ func (s *stage) drive(o karmada.Options) *karmada.Driver {
 	}
 	o.Config, o.View, o.Log, o.Clock = s.ours, s.objects.View, log, s.now
 	o.Record = func(r ledger.Record, on *sched.Snapshot) {
-		question, err := sched.Encode(on)
+		question, err := codec.Encode(on)
 		if err != nil {
 			s.t.Error(err)
 		}

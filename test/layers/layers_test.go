@@ -93,7 +93,7 @@ func TestImportsPointDown(t *testing.T) {
 				t.Fatal(err)
 			}
 			to = strings.Replace(to, module+"/internal/", module+"/", 1)
-			if wrong := checkImport(s.folder, to, s.test); wrong != "" {
+			if wrong := checkImport(s.folder, to, s.test || isTestKit(s.folder)); wrong != "" {
 				t.Errorf("%s: %s", s.path, wrong)
 			}
 		}

@@ -29,7 +29,7 @@ const (
 )
 
 var (
-	ground = []string{"energy", "grid", "mincost"}
+	ground = []string{"energy", "grid", "mincost", "spelling"}
 	middle = slices.Concat(ground, []string{"sched", "forecast", "predict", "workload"})
 	upper  = slices.Concat(middle, []string{"sim", "ledger"})
 	known  = []string{"api", "hardware", "policy", "kube"} // what the wings in a cluster share
@@ -49,6 +49,8 @@ var house = map[string]folder{
 	"energy":  {own: ground},
 	"grid":    {own: ground},
 	"mincost": {own: ground},
+	// Suggestions for misspelled names.
+	"spelling": {},
 
 	// How fast a machine is, and what it draws meanwhile.
 	"benchmark": {own: []string{"energy", "api", "hardware"}, outside: kinds},

@@ -14,6 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -23,7 +24,7 @@ import (
 func TestAHoldPaysAtAnyTime(t *testing.T) {
 	job := waitingJob(t, filepath.Join(kit.Root, "examples/job.yaml"))
 	signal := gridOf(t, filepath.Join(kit.Root, "examples/gridzone-file.yaml"))
-	rule, err := sched.New("carbon+window")
+	rule, err := strategy.New("carbon+window")
 	if err != nil {
 		t.Fatal(err)
 	}

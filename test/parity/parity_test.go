@@ -27,6 +27,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/lab"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/workload"
 	"github.com/kubenergy/kubenergy/test/kit"
@@ -157,7 +158,7 @@ type step struct {
 }
 
 func (p *plane) compare(t *testing.T, name string) {
-	strategy, err := sched.New(name)
+	strategy, err := strategy.New(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +293,7 @@ func TestHoldsAgree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	strategy, err := sched.New("carbon+window")
+	strategy, err := strategy.New("carbon+window")
 	if err != nil {
 		t.Fatal(err)
 	}

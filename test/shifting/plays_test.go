@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/forecast"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/predict"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 func longRun() bool { return os.Getenv("KUBENERGY_LONG") == "1" }
@@ -78,7 +78,7 @@ type results struct {
 
 func (p *plays) play(t testing.TB) *results {
 	t.Helper()
-	strategy, err := sched.New("round-robin+" + p.when)
+	strategy, err := strategy.New("round-robin+" + p.when)
 	if err != nil {
 		t.Fatal(err)
 	}

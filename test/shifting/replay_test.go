@@ -17,6 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/predict"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 var shared = filepath.FromSlash("../../../shared/data")
@@ -157,7 +158,7 @@ type running struct {
 }
 
 // replay plays jobs under a strategy. Every hour the learner takes notice of what has happened; nil: lengths are told.
-func replay(t testing.TB, strategy *sched.Greedy, truth *grid.Series, ahead foresight, jobs []sched.Job,
+func replay(t testing.TB, strategy *strategy.Greedy, truth *grid.Series, ahead foresight, jobs []sched.Job,
 	learner predict.Learner,
 ) (o outcome) {
 	t.Helper()
@@ -194,7 +195,7 @@ func replay(t testing.TB, strategy *sched.Greedy, truth *grid.Series, ahead fore
 }
 
 // play plays a job until the end of an hour and reports whether it is done.
-func (r *running) play(s *sched.Snapshot, strategy *sched.Greedy, truth *grid.Series, learner predict.Learner,
+func (r *running) play(s *sched.Snapshot, strategy *strategy.Greedy, truth *grid.Series, learner predict.Learner,
 	end time.Time, o *outcome,
 ) (done bool) {
 	j := &r.job
@@ -230,7 +231,7 @@ func (r *running) play(s *sched.Snapshot, strategy *sched.Greedy, truth *grid.Se
 	return false
 }
 
-func (r *running) ask(s *sched.Snapshot, strategy *sched.Greedy, learner predict.Learner, o *outcome) {
+func (r *running) ask(s *sched.Snapshot, strategy *strategy.Greedy, learner predict.Learner, o *outcome) {
 	j := &r.job
 	j.Running = r.runs
 	if learner != nil && !strategy.Clairvoyant() {

@@ -21,6 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/workload"
 	"github.com/kubenergy/kubenergy/scenarios"
@@ -28,9 +29,9 @@ import (
 )
 
 const (
-	strategy = "carbon+window"
-	delay    = "30m" // at most, so that all ends within the slice
-	slice    = 3 * time.Hour
+	strategyName = "carbon+window"
+	delay        = "30m" // at most, so that all ends within the slice
+	slice        = 3 * time.Hour
 )
 
 // sliceOf writes a scenario of those jobs of the demo that end within three hours of 9:30 whatever holds them, and
@@ -91,7 +92,7 @@ func TestMachinesSleepAsSimulated(t *testing.T) {
 	machine := kit.WatchMachine(t)
 	var stdout, stderr bytes.Buffer
 	args := []string{
-		"run", "-f", file, "--dir", dir, "--strategy", strategy, "--max-delay", delay, "--factor", "6", "-o", "json",
+		"run", "-f", file, "--dir", dir, "--strategy", strategyName, "--max-delay", delay, "--factor", "6", "-o", "json",
 	}
 	// Machines that are forced off and pods that are lost end it with an error.
 	if code := lab.Main(t.Context(), args, &stdout, &stderr); code != 0 {
@@ -106,11 +107,11 @@ func TestMachinesSleepAsSimulated(t *testing.T) {
 	}
 	on, run := &r.Runs[0], &r.Runs[1]
 
-	planner, err := sched.New(strategy)
+	planner, err := strategy.New(strategyName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := sim.Run(t.Context(), scenario, strategy, planner)
+	want, err := sim.Run(t.Context(), scenario, strategyName, planner)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
@@ -203,7 +204,7 @@ func modelled(t *testing.T, rows []row, played played) (is, ought float64) {
 			TimeLimit: time.Duration(r.limit) * time.Minute, Request: sched.Resources{MilliCPU: 1000 * r.cores},
 		})
 	}
-	strategy, err := sched.New("fcfs")
+	strategy, err := strategy.New("fcfs")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
@@ -188,7 +189,7 @@ func (f *File) checkContestant(c *Contestant) {
 	f.checkName("contestants", c.Name)
 	where, _, waits := strings.Cut(c.Strategy, "+")
 	f.refuse(waits, "contestants: %s: want the strategy %q without +: what waits is not compared here", c.Name, where)
-	_, err := sched.New(cmp.Or(where, "energy"))
+	_, err := strategy.New(cmp.Or(where, "energy"))
 	f.refuse(err != nil, "contestants: %s: %w", c.Name, err)
 	theirs := c.Strategy == "" && c.Binary+c.Image != ""
 	f.refuse(c.Binary != "" && c.Strategy+c.Image != "", "contestants: %s: a binary goes with no strategy or image",

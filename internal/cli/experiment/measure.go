@@ -29,6 +29,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
 // probe is what a stress of one pod is called that tells whether the contestant binds pods.
@@ -305,7 +306,7 @@ func (a *arm) checkClasses() error {
 	for _, l := range a.File.Load {
 		if _, ok := classes[l.Class]; !ok && l.Class != "" && a.File.target == TargetLab {
 			return fmt.Errorf("load: %s: no node has a benchmark of the class %q%s", l.Name, l.Class,
-				sched.DidYouMean(l.Class, slices.Collect(maps.Keys(classes))))
+				spelling.DidYouMean(l.Class, slices.Collect(maps.Keys(classes))))
 		}
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubenergy/kubenergy/internal/kube"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // submissionFields are what POST /ingest takes: the fields of KubEnergySched's jobs, by their names in Go, in any
@@ -215,7 +215,7 @@ func isImage(name string) []string {
 }
 
 func isStrategy(name string) []string {
-	if _, err := sched.New(name); err != nil {
+	if _, err := strategy.New(name); err != nil {
 		return []string{err.Error()}
 	}
 	return nil

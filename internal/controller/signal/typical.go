@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 	"github.com/kubenergy/kubenergy/internal/forecast"
 	"github.com/kubenergy/kubenergy/internal/grid"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
 // typical is the bundled curve of a typical day of the zone: what there is without a key, and without a network.
@@ -36,7 +36,7 @@ func (s *typical) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	if s.unknown != "" {
 		return Answer{}, dial.Refuse(dial.ReasonZone, "no typical day of zone %q is known%s: want a zone as "+
 			"Electricity Maps names them, such as DE or US-CAL-CISO, or WORLD for the mean of all", s.unknown,
-			sched.DidYouMean(string(s.unknown), forecast.TypicalZones()))
+			spelling.DidYouMean(string(s.unknown), forecast.TypicalZones()))
 	}
 	a := Answer{Step: time.Hour, Ageless: true, Model: forecast.TypicalModel}
 	for t := now.UTC().Truncate(time.Hour); t.Before(now.Add(buildAhead)); t = t.Add(time.Hour) {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kubenergy/kubenergy/internal/policy"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // options are what the plugins of all profiles share. What differs by profile stands in its plugin's args.
@@ -63,7 +63,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 
 func (o *options) validate() error {
 	var errs []error
-	_, whens := sched.Names()
+	_, whens := strategy.Names()
 	d := &o.defaults
 	for _, flag := range []struct {
 		ok    bool

@@ -15,6 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // Limits bound what planning may cost, and how long a plan counts.
@@ -27,9 +28,9 @@ type Limits struct {
 	Options   int             `json:"options"`   // nodes that a pod may go to beside its planned one
 }
 
-// Strategy is what plans; see [sched.Greedy].
+// Strategy is what plans; see [strategy.Greedy].
 type Strategy interface {
-	PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality)
+	PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, strategy.Optimality)
 	Options(s *sched.Snapshot, plan sched.Plan, most int) [][]string
 }
 

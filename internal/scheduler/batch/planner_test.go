@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
@@ -49,9 +50,9 @@ func newWorld(change func(*Config)) *world {
 		Strategies: map[string]Strategy{}, Held: func(*v1.Pod) bool { return false },
 		Log: slog.New(slog.DiscardHandler),
 	}
-	wheres, _ := sched.Names()
+	wheres, _ := strategy.Names()
 	for _, where := range wheres {
-		if g, err := sched.New(where); err == nil && g.Batches() {
+		if g, err := strategy.New(where); err == nil && g.Batches() {
 			c.Strategies[where] = g
 		}
 	}
@@ -402,9 +403,9 @@ func TestStrategiesShareNodes(t *testing.T) {
 }
 
 // strategyFunc is a strategy that does what a test wants.
-type strategyFunc func(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality)
+type strategyFunc func(s *sched.Snapshot, stop func() bool) (sched.Plan, strategy.Optimality)
 
-func (f strategyFunc) PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality) {
+func (f strategyFunc) PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, strategy.Optimality) {
 	return f(s, stop)
 }
 
@@ -419,11 +420,11 @@ func TestAPanicKeepsThePlanBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		panics := false
 		w := newWorld(func(c *Config) {
-			c.Strategies["ecsched-dp"] = strategyFunc(func(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality) {
+			c.Strategies["ecsched-dp"] = strategyFunc(func(s *sched.Snapshot, stop func() bool) (sched.Plan, strategy.Optimality) {
 				if panics {
 					panic("no solution")
 				}
-				g, _ := sched.New("ecsched-dp")
+				g, _ := strategy.New("ecsched-dp")
 				return g.PlanWithin(s, stop)
 			})
 		})
@@ -476,7 +477,7 @@ func TestTimeLimit(t *testing.T) {
 		slow := time.Duration(0)
 		stopped := false
 		w := newWorld(func(c *Config) {
-			c.Strategies["ecsched-dp"] = strategyFunc(func(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality) {
+			c.Strategies["ecsched-dp"] = strategyFunc(func(s *sched.Snapshot, stop func() bool) (sched.Plan, strategy.Optimality) {
 				for stopped = stop(); !stopped; stopped = stop() {
 					time.Sleep(10 * time.Millisecond)
 				}
@@ -485,7 +486,7 @@ func TestTimeLimit(t *testing.T) {
 				for i := range plan {
 					plan[i].Node = "a"
 				}
-				return plan, sched.Optimality{}
+				return plan, strategy.Optimality{}
 			})
 		})
 		w.node("a", 100, nil)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // solution is a plan before it is in force.
@@ -14,7 +15,7 @@ type solution struct {
 	steps  []Step // in the order of the queue; without a node where there is none
 	placed int
 	whole  bool    // there was time for all that the strategies do
-	gap    float64 // of the largest part, as [sched.Optimality] has it
+	gap    float64 // of the largest part, as [strategy.Optimality] has it
 	hasGap bool
 }
 
@@ -65,7 +66,7 @@ func partsOf(queue []waiter, g *floor) []part {
 	return parts
 }
 
-func (p *Planner) solvePart(s *solution, g *floor, strategy Strategy, part part, stop func() bool) sched.Optimality {
+func (p *Planner) solvePart(s *solution, g *floor, strategy Strategy, part part, stop func() bool) strategy.Optimality {
 	snapshot := sched.Snapshot{Now: g.q.At, Nodes: g.nodes, Sites: g.q.View.Sites(), Policy: p.c.Policy}
 	snapshot.Policy.Weights = part.weights
 	for _, i := range part.queue {

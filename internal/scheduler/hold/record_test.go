@@ -10,7 +10,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
@@ -47,7 +47,7 @@ func TestHoldsAndReleasesAreRecorded(t *testing.T) {
 			held.At.Sub(began) > time.Minute {
 			t.Errorf("held after %v until %v", held.At.Sub(began), until)
 		}
-		strategy, err := sched.New(held.Strategy)
+		strategy, err := strategy.New(held.Strategy)
 		if err != nil {
 			t.Fatal(err)
 		}

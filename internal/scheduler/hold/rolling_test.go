@@ -9,6 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // counting counts how often jobs are planned, and answers with what a policy that rolls along says.
@@ -90,7 +91,7 @@ func TestNothingThatRunsIsSuspended(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, suspending := sched.Families()
+	_, suspending := strategy.Families()
 	if len(suspending) == 0 {
 		t.Fatal("no policy suspends")
 	}

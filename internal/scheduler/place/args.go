@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/json"
 
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/scheduler/batch"
 )
 
@@ -103,18 +104,18 @@ func (a *EnergyArgs) Validate() error {
 const maxOptions = 20
 
 // checkWhere refuses what is not the name of a where, and nothing more.
-func checkWhere(strategy string) error {
-	where := strategy
-	if end := strings.IndexAny(strategy, "+/"); end >= 0 {
-		where = strategy[:end]
+func checkWhere(name string) error {
+	where := name
+	if end := strings.IndexAny(name, "+/"); end >= 0 {
+		where = name[:end]
 	}
-	_, err := sched.New(where)
+	_, err := strategy.New(where)
 	switch {
 	case err != nil:
 		return fmt.Errorf("strategy: %w", err)
-	case where != strategy:
+	case where != name:
 		return fmt.Errorf("strategy is %q: want %s alone; %q is for policies, annotations and --kubenergy-hold-rule",
-			strategy, where, strategy[len(where)+1:])
+			name, where, name[len(where)+1:])
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/central/api"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/scheduler/batch"
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
@@ -49,7 +50,7 @@ func newBatched(t *testing.T, nodes int) *batched {
 		again: &atomic.Pointer[v1.Pod]{}, failed: lru.New(memorable), first: func() bool { return true },
 		activate: func(pod *v1.Pod) { b.activated = append(b.activated, pod.Name) },
 	}
-	rounds, err := sched.New("ecsched-dp")
+	rounds, err := strategy.New("ecsched-dp")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,8 +154,8 @@ func TestCyclesAreNarrowed(t *testing.T) {
 	})
 }
 
-// TestAfterANarrowedCycle: no other plugin is asked to make room, the pod is tried again at once, and no plan narrows it
-// again.
+// TestAfterANarrowedCycle: no other plugin is asked to make room, the pod is tried again at once, and no plan narrows
+// it again.
 func TestAfterANarrowedCycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBatched(t, 200)

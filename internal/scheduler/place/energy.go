@@ -18,6 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/scheduler/batch"
 	"github.com/kubenergy/kubenergy/internal/scheduler/live"
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
@@ -34,7 +35,7 @@ const EnergyName = "KubEnergy"
 // lookup in each of SignPod, PreFilter, PreScore and Reserve.
 type Energy struct {
 	args   EnergyArgs
-	wheres map[string]*sched.Greedy // that decide on one pod, by name; read only
+	wheres map[string]*strategy.Greedy // that decide on one pod, by name; read only
 	view   func() *kube.View
 	clock  func() time.Time
 	rescue rescue
@@ -107,10 +108,10 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 	if err != nil {
 		return nil, fmt.Errorf("building plugin %s: %w", EnergyName, err)
 	}
-	names, _ := sched.Names()
-	wheres, planners := map[string]*sched.Greedy{}, map[string]batch.Strategy{}
+	names, _ := strategy.Names()
+	wheres, planners := map[string]*strategy.Greedy{}, map[string]batch.Strategy{}
 	for _, name := range names {
-		strategy, err := sched.New(name)
+		strategy, err := strategy.New(name)
 		if err != nil {
 			return nil, err
 		}
@@ -276,7 +277,7 @@ func (e *Energy) rankAll(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	e.ranking.begin(len(nodes))
 	e.begin(r)
 	s, where := &e.scratch, e.wheres[r.settings.Where]
-	if where.Symmetry(&s.snapshot.Policy) == sched.Interchangeable {
+	if where.Symmetry(&s.snapshot.Policy) == strategy.Interchangeable {
 		e.offerKinds(nodes)
 	} else {
 		e.offerAll(nodes)

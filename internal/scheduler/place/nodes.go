@@ -42,7 +42,7 @@ type seat struct {
 	tainted    bool // not every pod may go there, or wants to
 }
 
-// kind is what sets nodes apart under a strategy that takes them as [sched.Interchangeable].
+// kind is what sets nodes apart under a strategy that takes them as [strategy.Interchangeable].
 type kind struct {
 	site           *sched.Site
 	profile        *energy.Profile

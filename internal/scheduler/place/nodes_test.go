@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // plainScores is what the plugin is to say, worked out the plain way: every node is converted anew, priced by itself
@@ -121,7 +122,7 @@ func (m *machine) fill(rng *rand.Rand) {
 // TestScoresAreThePlainOnes is that neither what is remembered of nodes nor what is spared of kinds changes a score,
 // under any strategy: pods come and go, nodes are replaced, and another view is published.
 func TestScoresAreThePlainOnes(t *testing.T) {
-	wheres, _ := sched.Names()
+	wheres, _ := strategy.Names()
 	for _, where := range wheres {
 		t.Run(where, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, uint64(len(where))))

@@ -21,6 +21,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/central"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/codec"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
@@ -75,7 +77,7 @@ func unpacked(t *testing.T, packed []byte) *sched.Snapshot {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := sched.Decode(text)
+	s, err := codec.Decode(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +156,7 @@ func TestOnlyWhatWasBoundIsRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s, err := sched.Decode(text); err != nil || s.Queue[0].ID != "lab/"+got[i].UID {
+		if s, err := codec.Decode(text); err != nil || s.Queue[0].ID != "lab/"+got[i].UID {
 			t.Errorf("the snapshot of %s is of %+v, %v", got[i].UID, s, err)
 		}
 	}
@@ -208,8 +210,8 @@ func BenchmarkReserveRecorded1000(b *testing.B) {
 }
 
 // replay plans a snapshot under the strategy of a name.
-func replay(s *sched.Snapshot, strategy string) (sched.Plan, error) {
-	g, err := sched.New(strategy)
+func replay(s *sched.Snapshot, name string) (sched.Plan, error) {
+	g, err := strategy.New(name)
 	if err != nil {
 		return nil, err
 	}
@@ -218,9 +220,9 @@ func replay(s *sched.Snapshot, strategy string) (sched.Plan, error) {
 
 // A placement counts once it is bound, also where nothing is recorded.
 func TestPlacementsAreCounted(t *testing.T) {
-	count := func(strategy, reason string) float64 {
+	count := func(name, reason string) float64 {
 		of, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer, "kubenergy_decisions_total",
-			map[string]string{"action": record.Place, "strategy": strategy}, "reason")
+			map[string]string{"action": record.Place, "strategy": name}, "reason")
 		if err != nil {
 			return 0 // nothing was counted yet
 		}

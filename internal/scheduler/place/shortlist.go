@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/scheduler/batch"
 )
 
@@ -156,7 +157,7 @@ func (e *Energy) narrowToCheapest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo)
 	l, where, policy := e.shortlists, e.wheres[r.settings.Where], e.policy(r.settings.Weights)
 	if l == nil || !e.retries.allow(len(nodes)) || !l.decide() || r.settings.MaxPower != 0 ||
 		r.settings.MinEfficiency != 0 ||
-		where.Symmetry(&policy) != sched.Interchangeable || !where.NodeLocal(&policy) || !shortlistable(pod) ||
+		where.Symmetry(&policy) != strategy.Interchangeable || !where.NodeLocal(&policy) || !shortlistable(pod) ||
 		!e.retries.untried(pod) {
 		return nil
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/policy"
-	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
@@ -107,7 +107,7 @@ func (n *narrowing) best(t *testing.T, state fwk.CycleState, pod *v1.Pod, nodes 
 // TestShortlistsHaveTheBest is that a cycle comes to the node to which it would have come over all nodes, whichever
 // nodes filters refuse: pods come and go, and nodes are full, crowded or tainted.
 func TestShortlistsHaveTheBest(t *testing.T) {
-	wheres, _ := sched.Names()
+	wheres, _ := strategy.Names()
 	narrowed := 0
 	for _, where := range wheres {
 		rng := rand.New(rand.NewPCG(3, uint64(len(where))))

@@ -11,6 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/codec"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // The actions of records.
@@ -94,16 +96,16 @@ func estimate(r *ledger.Record, e *Entry) {
 func (s *scribe) snapshot(r *ledger.Record, e *Entry) error {
 	cut := *e.Question
 	if all := len(cut.Nodes); all > maxCandidates {
-		if strategy, err := sched.New(e.Strategy); err == nil {
-			cut.Nodes = sched.Candidates(e.Question, e.Node, strategy, maxCandidates)
+		if greedy, err := strategy.New(e.Strategy); err == nil {
+			cut.Nodes = strategy.Candidates(e.Question, e.Node, greedy, maxCandidates)
 			r.Message = join(r.Message, fmt.Sprintf("%d of %d candidates are recorded", len(cut.Nodes), all))
 		}
 	}
-	encoded, err := sched.Encode(&cut)
+	encoded, err := codec.Encode(&cut)
 	if err != nil {
 		return err
 	}
-	r.Digest = sched.Digest(encoded)
+	r.Digest = codec.Digest(encoded)
 	s.buf.Reset()
 	if s.zip == nil {
 		s.zip, _ = gzip.NewWriterLevel(&s.buf, gzip.BestSpeed) // the level is a valid one

@@ -26,6 +26,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/codec"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
@@ -159,10 +161,10 @@ func TestRecordsAreDelivered(t *testing.T) {
 			t.Errorf("the IDs are %q and %q", first.ID, got[1].ID)
 		}
 		encoded := unzip(t, first.Snapshot)
-		if sched.Digest(encoded) != first.Digest {
+		if codec.Digest(encoded) != first.Digest {
 			t.Error("the digest is of something else")
 		}
-		back, err := sched.Decode(encoded)
+		back, err := codec.Decode(encoded)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,14 +197,14 @@ func TestManyCandidatesAreCut(t *testing.T) {
 	if !strings.Contains(r.Message, "64 of 1000 candidates") {
 		t.Errorf("the message is %q", r.Message)
 	}
-	cut, err := sched.Decode(unzip(t, r.Snapshot))
+	cut, err := codec.Decode(unzip(t, r.Snapshot))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(r.Snapshot) > 3000 {
 		t.Errorf("the snapshot has %d bytes", len(r.Snapshot))
 	}
-	wheres, _ := sched.Names()
+	wheres, _ := strategy.Names()
 	for _, name := range wheres {
 		a, _ := replay(full, name)
 		b, _ := replay(cut, name)
@@ -506,8 +508,8 @@ func BenchmarkWrite1000(b *testing.B) {
 }
 
 // replay plans a snapshot under the strategy of a name.
-func replay(s *sched.Snapshot, strategy string) (sched.Plan, error) {
-	g, err := sched.New(strategy)
+func replay(s *sched.Snapshot, name string) (sched.Plan, error) {
+	g, err := strategy.New(name)
 	if err != nil {
 		return nil, err
 	}

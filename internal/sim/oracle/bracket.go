@@ -11,6 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -37,14 +38,14 @@ func recorded(r *sim.Result) told {
 
 // script starts each job when and where it is told. Where there is no room on that machine, it places as "energy" does.
 type script struct {
-	*sched.Greedy
+	*strategy.Greedy
 	of told
 }
 
 // Symmetry implements an interface of package sim: no machine stands for others.
-func (*script) Symmetry(*sched.Policy) sched.Symmetry { return sched.Asymmetric }
+func (*script) Symmetry(*sched.Policy) strategy.Symmetry { return strategy.Asymmetric }
 
-// Plan implements [sched.Strategy].
+// Plan implements [strategy.Strategy].
 func (p *script) Plan(s *sched.Snapshot) sched.Plan {
 	j := &s.Queue[0]
 	told := p.of[j.ID]
@@ -62,14 +63,14 @@ func (p *script) Plan(s *sched.Snapshot) sched.Plan {
 
 // Best searches for schedules that emit least, until stop says that all time (1) is spent: with all jobs known in
 // advance, none put off for longer than it allows. The first one obeys the scenario, its rules of sleep too. It is the
-// best of some results, of a plan made ahead (see [sched.PlanAhead]), and of what a search by simulated annealing finds
-// from there: one start at a time is drawn anew or shifted, the scenario is played, and what emits less stays. The
-// second one is the plan, or the first one if that is better, where machines are asleep whenever they are empty, and
-// are always awake in time: nothing is kept awake for what may come. Both are possible; that nothing is better is not
-// proved.
+// best of some results, of a plan made ahead (see [strategy.PlanAhead]), and of what a search by simulated annealing
+// finds from there: one start at a time is drawn anew or shifted, the scenario is played, and what emits less stays.
+// The second one is the plan, or the first one if that is better, where machines are asleep whenever they are empty,
+// and are always awake in time: nothing is kept awake for what may come. Both are possible; that nothing is better is
+// not proved.
 func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64, stop func() float64,
 ) (best, foreseen *sim.Result, err error) {
-	placing, err := sched.New("energy")
+	placing, err := strategy.New("energy")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -87,7 +88,7 @@ func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64,
 		}
 		return asked()
 	}
-	plan := sched.PlanAhead(snapshot, seed, func() float64 { return stop() / ahead })
+	plan := strategy.PlanAhead(snapshot, seed, func() float64 { return stop() / ahead })
 	scripts := []told{toldBy(plan)}
 	for _, r := range from {
 		scripts = append(scripts, recorded(r))
@@ -119,7 +120,7 @@ func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64,
 type search struct {
 	ctx     context.Context
 	s       *sim.Scenario
-	placing *sched.Greedy
+	placing *strategy.Greedy
 	end     time.Time
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -47,12 +48,12 @@ func tiny(t *testing.T, seed uint64) *sim.Scenario {
 // Of all schedules of whole hours that there are, none emits less than the bound; and what the search finds emits as
 // little as the best of them, but for two per cent in the middle of thirty scenarios.
 func TestBracket(t *testing.T) {
-	placing, err := sched.New("energy")
+	placing, err := strategy.New("energy")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var gaps, plans []float64
-	plan, err := sched.New("carbon+plan")
+	plan, err := strategy.New("carbon+plan")
 	if err != nil {
 		t.Fatal(err)
 	}

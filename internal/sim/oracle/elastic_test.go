@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/sim/oracle"
 )
@@ -16,7 +17,7 @@ import (
 // Who may choose replicas can do what who may suspend can; with all known, carbon-scaler is the optimum of elastic
 // jobs, and never better; and with what is not known it is not better either.
 func TestCarbonScalerAgainstItsOracle(t *testing.T) {
-	strategy, err := sched.New("energy+carbon-scaler")
+	strategy, err := strategy.New("energy+carbon-scaler")
 	if err != nil {
 		t.Fatal(err)
 	}

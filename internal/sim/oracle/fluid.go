@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/mincost"
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
@@ -15,7 +16,7 @@ var ErrOverfull = errors.New("the jobs cannot all be done in time")
 
 // Fluid returns the least cost of a fluid schedule of jobs on so many cores at one place, in value·seconds of c times
 // cores: in every step of c a job uses up to all of the cores that it asks for, any part of them, for any part of the
-// time, see [sched.Fluid]. An elastic job uses up to as many as its largest number of replicas does, and gets as much
+// time, see [mincost.Fluid]. An elastic job uses up to as many as its largest number of replicas does, and gets as much
 // done with each. Lengths of jobs are taken as they are, and the delay that each allows is kept to.
 //
 // No schedule that starts jobs in one piece, or suspends them, on the same cores and in time costs less, since each of
@@ -43,7 +44,7 @@ func Fluid(c *grid.Series, cores float64, jobs []sched.Job) (cost float64, err e
 	for k := range values {
 		values[k] = c.At(at(k))
 	}
-	f := sched.NewFluid(values, slices.Repeat([]float64{cores * step.Seconds()}, len(values)))
+	f := mincost.NewFluid(values, slices.Repeat([]float64{cores * step.Seconds()}, len(values)))
 	total, left := 0.0, 0.0
 	for i := range jobs {
 		j := &jobs[i]

@@ -15,6 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/predict"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/sim/oracle"
 )
@@ -65,7 +66,7 @@ func drawJobs(t *rapid.T) []sched.Job {
 }
 
 func runPolicy(t rapid.TB, s *sim.Scenario, name string) *sim.Result {
-	strategy, err := sched.New(name)
+	strategy, err := strategy.New(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func runPolicy(t rapid.TB, s *sim.Scenario, name string) *sim.Result {
 
 // drawWhens draws some of the starts of all policies, which are what matters on one node; all of them in the long run.
 func drawWhens(t *rapid.T) []string {
-	_, names := sched.Names()
+	_, names := strategy.Names()
 	if os.Getenv("KUBENERGY_LONG") != "" {
 		return names
 	}
@@ -88,7 +89,7 @@ func drawWhens(t *rapid.T) []string {
 
 // familyOf says which optimum a policy is measured against.
 func familyOf(t *rapid.T, name string) oracle.Family {
-	strategy, err := sched.New(name)
+	strategy, err := strategy.New(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func TestCapNeitherBeatsTheOracleNorDelaysTooLong(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		strategy, err := sched.ByName("cap(2-30):carbon+now")
+		strategy, err := strategy.ByName("cap(2-30):carbon+now")
 		if err != nil {
 			t.Fatal(err)
 		}

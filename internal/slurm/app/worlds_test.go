@@ -31,6 +31,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/standalone"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/slurm"
 	"github.com/kubenergy/kubenergy/test/kit"
@@ -320,7 +321,7 @@ func TestWhereTheSimulatorSays(t *testing.T) {
 			node, _ := w.view.Node(nodeOf(name, 8), has, has, 0)
 			s.Nodes = append(s.Nodes, node)
 		}
-		strategy, err := sched.New("energy")
+		strategy, err := strategy.New("energy")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -512,7 +513,8 @@ func TestDelayGoesOn(t *testing.T) {
 	}
 }
 
-// A job that an administrator let go while we were dead, after it was written down that it is to be cancelled, runs once.
+// A job that an administrator let go while we were dead, after it was written down that it is to be cancelled, runs
+// once.
 func TestRanBeforeItWasCancelled(t *testing.T) {
 	w := toWorld(t, "slurm")
 	w.price(0.1)

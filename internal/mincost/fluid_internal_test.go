@@ -1,0 +1,132 @@
+package mincost
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// drawFluid draws jobs that compete for steps, and what each asks for.
+func drawFluid(t *rapid.T) (f *Fluid, works []float64) {
+	steps := rapid.IntRange(14, 30).Draw(t, "steps")
+	amounts := func(least, most float64, label string) []float64 {
+		return rapid.SliceOfN(rapid.Float64Range(least, most), steps, steps).Draw(t, label)
+	}
+	f = NewFluid(amounts(0, 900, "values"), amounts(1, 7, "rooms"))
+	for range rapid.IntRange(8, 15).Draw(t, "jobs") {
+		work := rapid.Float64Range(1, 5).Draw(t, "work")
+		works = append(works, work)
+		f.Add(work)
+		most := rapid.Float64Range(1, 4).Draw(t, "most")
+		first := rapid.IntRange(0, 6).Draw(t, "first")
+		for k := first; k < min(steps, first+rapid.IntRange(6, 24).Draw(t, "window")); k++ {
+			f.Allow(k, most)
+		}
+	}
+	f.Solve(NeverStop)
+	return f, works
+}
+
+// The flow is possible, and its dual has the same value: so nothing is cheaper. Where it finds no room for all, the
+// jobs' demand exceeds what some set of steps offers, which no price can help.
+func TestFluidProvesItself(t *testing.T) {
+	overfull, priced := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		f, works := drawFluid(t)
+		near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*(1+math.Abs(a)) }
+		cost, left := 0.0, 0.0
+		loads := make([]float64, len(f.values))
+		for i, work := range works {
+			sum := f.Left[i]
+			for step, used := range f.Used(i) {
+				sum += used
+				loads[step] += used
+				cost += used * f.values[step]
+			}
+			for _, a := range f.arcs[i] {
+				if a.used < -f.Least || a.used > a.most+f.Least {
+					t.Fatalf("job %d uses %v of at most %v", i, a.used, a.most)
+				}
+			}
+			if left += f.Left[i]; !near(sum, work) {
+				t.Fatalf("job %d gets %v of its work of %v", i, sum, work)
+			}
+		}
+		prices := f.prices()
+		for k, load := range loads {
+			if load > f.rooms[k]+1e-9 || !near(load, f.Load[k]) {
+				t.Fatalf("step %d is loaded with %v (counted %v) of %v", k, load, f.Load[k], f.rooms[k])
+			}
+			if prices[k] < 0 {
+				t.Fatalf("step %d has the price %v", k, prices[k])
+			}
+		}
+		if left > 1e-9 {
+			overfull++
+			return
+		}
+		if slices.Max(prices) > 0 {
+			priced++
+		}
+		if dual := f.dual(works, prices); !near(cost, dual) {
+			t.Fatalf("the flow costs %v, its dual is %v", cost, dual)
+		}
+	})
+	if t.Logf("%d of the draws were overfull, in %d room had a price", overfull, priced); overfull == 0 || priced < 20 {
+		t.Error("in too few draws jobs are in each other's way")
+	}
+}
+
+// dual returns the least cost with the room of each step sold at a price instead of being limited, less what it is sold
+// for. For prices of 0 or more it is never above the cost of any schedule.
+func (f *Fluid) dual(works, prices []float64) (total float64) {
+	for i, left := range works {
+		arcs := slices.Clone(f.arcs[i])
+		slices.SortStableFunc(arcs, func(a, b arc) int {
+			return cmp.Compare(f.values[a.step]+prices[a.step], f.values[b.step]+prices[b.step])
+		})
+		for _, a := range arcs {
+			use := min(left, a.most)
+			total += use * (f.values[a.step] + prices[a.step])
+			left -= use
+		}
+	}
+	for k, price := range prices {
+		total -= price * f.rooms[k]
+	}
+	return total
+}
+
+// prices returns the dual of what Solve has found, by step: of a unit of room. A step is worth the dearest step that
+// work in it could be moved from, or its own value if that is more; the difference is the price of its room. Work can
+// be moved from step k to step l if a job uses k and could use more of l.
+func (f *Fluid) prices() []float64 {
+	prices := make([]float64, len(f.values))
+	known := make([]bool, len(f.values))
+	visited := make([]bool, len(f.arcs))
+	for _, k := range slices.Backward(f.byValue) {
+		if known[k] {
+			continue
+		}
+		known[k] = true
+		queue := []int{k}
+		for head := 0; head < len(queue); head++ {
+			for _, u := range f.users[queue[head]] {
+				if visited[u.job] || f.arcs[u.job][u.arc].used <= f.Least {
+					continue
+				}
+				visited[u.job] = true
+				for _, a := range f.arcs[u.job] {
+					if !known[a.step] && a.most-a.used > f.Least {
+						known[a.step], prices[a.step] = true, f.values[k]-f.values[a.step]
+						queue = append(queue, a.step)
+					}
+				}
+			}
+		}
+	}
+	return prices
+}

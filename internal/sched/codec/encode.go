@@ -1,0 +1,203 @@
+package codec
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// Encode writes a snapshot so that its reader plans the same under every strategy. What no decision can depend
+// on is left out: labels that no job selects by, benchmarks of other classes, what signals say of the time before Now
+// and after the latest finish. Snapshots that differ only in the order of their nodes have the same written form.
+// What [Decode] would refuse for its own sake is an error: a node without a site, a time below zero; but a delay
+// below zero allows none.
+func Encode(s *sched.Snapshot) ([]byte, error) {
+	w := writer{
+		snapshot: s, until: s.Horizon(), known: map[any]int{}, same: map[string]int{},
+	}
+	w.out = writtenSnapshot{Version: recordVersion, Now: s.Now.UTC(), Last: s.Last, Policy: s.Policy}
+	w.out.Policy.Closed = s.Policy.Closed.UTC()
+	for _, site := range s.Sites {
+		w.out.Offered = append(w.out.Offered, w.site(site))
+	}
+	for _, n := range sched.NodesByName(s.Nodes) {
+		w.node(n)
+	}
+	for i := range s.Queue {
+		w.out.Queue = append(w.out.Queue, w.job(&s.Queue[i]))
+	}
+	if w.err != nil {
+		return nil, fmt.Errorf("writing a snapshot: %w", w.err)
+	}
+	data, err := json.Marshal(&w.out)
+	if err != nil {
+		return nil, fmt.Errorf("writing a snapshot: %w", err)
+	}
+	return data, nil
+}
+
+// Digest returns the SHA-256 of a written snapshot, in hex.
+func Digest(encoded []byte) string {
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:])
+}
+
+// writer collects the written form.
+type writer struct {
+	snapshot *sched.Snapshot
+	until    time.Time
+	out      writtenSnapshot
+	known    map[any]int    // positions of sites, profiles and run times
+	same     map[string]int // by their written form, for those that are alike and not the same
+	err      error
+}
+
+func (w *writer) site(s *sched.Site) int {
+	if s == nil {
+		return -1
+	}
+	return once(w, s, "site", &w.out.Sites, func() writtenSite {
+		return writtenSite{
+			Name: s.Name, Zone: s.Zone, PUE: s.PUE, Weight: s.Weight, Carbon: w.signal(&s.Carbon),
+			Price: w.signal(&s.Price),
+		}
+	})
+}
+
+func (w *writer) profile(p *energy.Profile) int {
+	if p == nil {
+		return -1
+	}
+	return once(w, p, "profile", &w.out.Profiles, func() energy.Profile {
+		w.err = errors.Join(w.err, p.Validate())
+		profile := *p
+		profile.Source = "" // a text for people
+		return profile
+	})
+}
+
+// ShareProfiles has nodes share power profiles that are written alike: what counts as one kind of machine must not
+// depend on whether a snapshot was written and read.
+func ShareProfiles(nodes []sched.Node) {
+	w := writer{known: map[any]int{}, same: map[string]int{}}
+	var all []*energy.Profile
+	for k := range nodes {
+		i := w.profile(nodes[k].Profile)
+		if i == len(all) {
+			all = append(all, nodes[k].Profile)
+		}
+		if i >= 0 {
+			nodes[k].Profile = all[i]
+		}
+	}
+}
+
+// once returns the position of something in a list, in which it stands once, as does all that is written alike.
+func once[V any](w *writer, of any, kind string, list *[]V, write func() V) int {
+	if i, ok := w.known[of]; ok {
+		return i
+	}
+	written := write()
+	text, err := json.Marshal(&written)
+	w.err = errors.Join(w.err, err)
+	key := kind + string(text)
+	i, ok := w.same[key]
+	if !ok {
+		i = len(*list)
+		*list = append(*list, written)
+		w.same[key] = i
+	}
+	w.known[of] = i
+	return i
+}
+
+// signal cuts what is known to what a decision may look at. The steps stay where they are.
+func (w *writer) signal(s *grid.Signal) *writtenSignal {
+	series := s.Series
+	if series == nil {
+		return nil
+	}
+	step := series.Step()
+	at := func(t time.Time) int {
+		return int(min(max(t.Sub(series.Start())/step, 0), time.Duration(series.Len()-1)))
+	}
+	first, last := at(w.snapshot.Now), at(w.until)
+	out := &writtenSignal{
+		Start: series.Start().Add(time.Duration(first) * step), Step: step, Values: make([]float64, 0, last-first+1),
+		Before: series.Before(first), Quality: s.Quality, MaxAge: s.MaxAge, AsOf: s.AsOf.UTC(),
+	}
+	for i := first; i <= last; i++ {
+		out.Values = append(out.Values, series.Value(i))
+	}
+	return out
+}
+
+func (w *writer) node(n *sched.Node) {
+	if n.Site == nil {
+		w.err = errors.Join(w.err, fmt.Errorf("node %q has no site", n.Name))
+	}
+	out := writtenNode{
+		Name: n.Name, Site: w.site(n.Site), Profile: w.profile(n.Profile), Node: *n,
+		Benchmarks: map[string]writtenBenchmark{},
+	}
+	out.Ends = slices.Clone(n.Ends)
+	for i := range out.Ends {
+		out.Ends[i].At = out.Ends[i].At.UTC()
+	}
+	out.Labels = map[string]string{}
+	for i := range w.snapshot.Queue {
+		j := &w.snapshot.Queue[i]
+		for key := range j.Selector {
+			if value, ok := n.Labels[key]; ok {
+				out.Labels[key] = value
+			}
+		}
+		if b, ok := n.Benchmarks[j.Class]; ok && j.Class != "" && b.Rate > 0 {
+			out.Benchmarks[j.Class] = writtenBenchmark(b)
+		}
+	}
+	if n.HasLive && sched.ValidPower(n.Live) {
+		out.Live = new(n.Live)
+		if sched.ValidPower(n.Provisional) {
+			out.Provisional = n.Provisional
+		}
+	}
+	w.out.Nodes = append(w.out.Nodes, out)
+}
+
+func (w *writer) job(j *sched.Job) writtenJob {
+	out := writtenJob{Job: *j}
+	for _, t := range [...]*time.Time{&out.Submitted, &out.FinishBy, &out.Place.Start} {
+		*t = t.UTC()
+	}
+	out.TimeLimit, out.AllowedDelay = max(0, j.TimeLimit), max(0, j.AllowedDelay)
+	for _, d := range [...]struct {
+		what   string
+		length time.Duration
+	}{{"duration", j.Duration}, {"restartCost", j.RestartCost}, {"done", j.Done}, {"worked", j.Worked}} {
+		if d.length < 0 {
+			w.err = errors.Join(w.err, fmt.Errorf("%s is %v", d.what, d.length))
+		}
+	}
+	for _, o := range j.Openings {
+		out.Openings = append(out.Openings, [2]time.Time{o.Start.UTC(), o.End.UTC()})
+	}
+	if j.Runtimes != nil {
+		out.Runtimes = new(w.runtimes(j.Runtimes))
+	}
+	if j.HasPerformanceWeight {
+		out.Performance = new(j.PerformanceWeight)
+	}
+	if j.HasExpected && sched.ValidPower(j.Expected) {
+		out.Expected = new(j.Expected)
+	}
+	return out
+}

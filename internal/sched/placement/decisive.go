@@ -1,0 +1,56 @@
+package placement
+
+import (
+	"math"
+	"slices"
+
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// Decisive returns the position of the node that a where chooses, or because of which it has no opinion; -1 if there is
+// none.
+func Decisive(s *sched.Snapshot, j *sched.Job, cost NodeCost) int {
+	best, least := -1, math.Inf(1)
+	c := NewCosting(s, j)
+	for i, n := range s.Nodes {
+		here, known := cost(&c, n)
+		if !known {
+			return i
+		}
+		if best < 0 || here < least {
+			best, least = i, here
+		}
+	}
+	return best
+}
+
+// Benchmarks returns the nodes that costs of others are relative to: the fastest and the most efficient ones, the
+// largest, one that has a meter and one that has a power model.
+func Benchmarks(nodes []*sched.Node, class string) (those []int) {
+	for _, read := range [...]sched.BenchmarkReader{(*sched.Node).Measured, (*sched.Node).Rated} {
+		fastest, thriftiest := -1, -1
+		var most sched.BenchmarkScale
+		for i, n := range nodes {
+			rate, efficiency, ok := read(n, class)
+			if ok && rate > most.Rate {
+				fastest, most.Rate = i, rate
+			}
+			if ok && efficiency > most.Efficiency {
+				thriftiest, most.Efficiency = i, efficiency
+			}
+		}
+		those = append(those, fastest, thriftiest)
+	}
+	those = append(those,
+		slices.IndexFunc(nodes, (*sched.Node).Metered),
+		slices.IndexFunc(nodes, func(n *sched.Node) bool {
+			_, state := n.Rise(&sched.Job{})
+			return state != sched.WithoutModel
+		}))
+	for k, most := range largest(nodes).Vector() {
+		those = append(those, slices.IndexFunc(nodes, func(n *sched.Node) bool {
+			return n.Capacity.Vector()[k] == most
+		}))
+	}
+	return slices.DeleteFunc(those, func(i int) bool { return i < 0 })
+}

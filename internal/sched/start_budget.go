@@ -1,0 +1,51 @@
+package sched
+
+import (
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+// Closed holds a job that may wait while its budget is used up: until new work may start again, and no longer than
+// until its latest start, which comes before every budget. No signal is needed for that.
+func (s *Snapshot) Closed(j *Job) (w Window, r Reason, held bool) {
+	until, latest := s.Policy.Closed, s.latest(j)
+	if !until.After(s.Now) || j.Released || j.AllowedDelay <= 0 || !latest.After(s.Now) {
+		return Window{}, Reason{}, false
+	}
+	until = grid.Earlier(until, latest)
+	return j.Window(until), Reason{Kind: BudgetUsedUp, Until: until, Latest: latest, Budget: s.Policy.Budget}, true
+}
+
+// usedUp says why a budget holds.
+func (r *Reason) usedUp() string {
+	name := "the energy budget"
+	if r.Budget != "" {
+		name += " " + r.Budget
+	}
+	if !r.Until.Before(r.Latest) {
+		return "held until " + r.Latest.UTC().Format(time.RFC3339) + ", its latest start: " + name + " is used up"
+	}
+	return "held until " + r.Until.UTC().Format(time.RFC3339) + ": " + name + " is used up until then" +
+		r.byLatest("starts")
+}
+
+// Throttles reports whether j may be kept waiting.
+func (s *Snapshot) Throttles(j *Job) bool {
+	return !j.Released && j.AllowedDelay > 0 && s.latest(j).After(s.Now)
+}
+
+// Throttled keeps a job in line until the intensity changes, or until it must start.
+func (s *Snapshot) Throttled(j *Job, quota int64) Decision {
+	latest := s.latest(j)
+	until := latest
+	series := s.Sites[0].Carbon.Series
+	for t := range series.Steps(s.Now, latest) {
+		until = t
+		break
+	}
+	return Decision{Job: j.ID, Window: j.Window(until), Again: until, Reason: Reason{
+		Kind: QuotaUsedUp, Until: until, Latest: latest, Cores: quota / 1000, Present: series.At(s.Now),
+		Unit: unitCarbon,
+	}}
+}

@@ -1,0 +1,110 @@
+package strategy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/mincost"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// unlike returns a queue of jobs that all differ, on nodes of so many kinds, asleep and empty.
+func unlike(jobs, nodes, kinds int) *sched.Snapshot {
+	random := rand.New(rand.NewPCG(7, 1))
+	s := &sched.Snapshot{Now: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)}
+	var profiles []*energy.Profile
+	for range kinds {
+		idle := energy.Watts(40 + random.IntN(80))
+		profiles = append(profiles, &energy.Profile{
+			Idle: idle, Max: idle + energy.Watts(60+random.IntN(250)), Sleep: 5,
+		})
+	}
+	for k := range nodes {
+		capacity := sched.Resources{MilliCPU: 32000, Memory: 64 << 30}
+		s.Nodes = append(s.Nodes, &sched.Node{
+			Name: fmt.Sprintf("n%04d", k), Capacity: capacity, Free: capacity, Profile: profiles[k%kinds],
+		})
+	}
+	for k := range jobs {
+		s.Queue = append(s.Queue, sched.Job{
+			ID: fmt.Sprintf("j%05d", k), Submitted: s.Now, Duration: time.Duration(60+random.IntN(36000)) * time.Second,
+			Request: sched.Resources{MilliCPU: int64(100 + random.IntN(7900)), Memory: int64(128+random.IntN(16000)) << 20},
+		})
+	}
+	return s
+}
+
+// carried returns how many jobs a plan places, which must fit, and the energy that it expects them to need.
+func carried(t *testing.T, s *sched.Snapshot, plan sched.Plan) (placed int, joules float64) {
+	t.Helper()
+	nodes := map[string]sched.Node{}
+	for _, n := range s.Nodes {
+		nodes[n.Name] = *n
+	}
+	for i, d := range plan {
+		if d.Node == "" {
+			continue
+		}
+		n := nodes[d.Node]
+		if !s.Queue[i].Fits(&n) {
+			t.Fatalf("%s does not fit on %s", d.Job, d.Node)
+		}
+		nodes[d.Node] = n.Place(s.Queue[i].Request)
+		placed++
+		joules += float64(d.Cost.Energy)
+	}
+	return placed, joules
+}
+
+// byPrices plans a queue by a strategy that prices so many pairs at once.
+func byPrices(t *testing.T, s *sched.Snapshot, pairs int) (sched.Plan, Optimality) {
+	t.Helper()
+	g, err := New("flow-energy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBatch(s, g.cost, mincost.NeverStop)
+	b.maxNodePairs = pairs
+	g.planBatch(s, b)
+	return b.plan, b.proof
+}
+
+// A queue that has too little in common for one problem is placed by prices all the same, part by part: one job more
+// must not make of it a queue that is served job by job.
+func TestPricesOfAQueueInParts(t *testing.T) {
+	const jobs, nodes = 400, 60
+	s := unlike(jobs, nodes, nodes)
+	greedy, err := New("energy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, oneByOne := carried(t, s, greedy.Plan(s))
+	plan, proof := byPrices(t, s, jobs*nodes)
+	if !proof.Whole || !proof.HasGap {
+		t.Fatalf("as a whole: %+v", proof)
+	}
+	_, whole := carried(t, s, plan)
+	for _, parts := range []int{2, 4, jobs} {
+		plan, proof := byPrices(t, s, jobs*nodes/parts)
+		placed, joules := carried(t, s, plan)
+		t.Logf("%d parts: %.3f of the energy of a whole; one by one %.3f", parts, joules/whole, oneByOne/whole)
+		if !proof.Whole || proof.HasGap {
+			t.Errorf("%d parts: %+v", parts, proof)
+		}
+		if placed < all || joules-whole > (oneByOne-whole)/2 {
+			t.Errorf("%d parts: %d placed for %.0f J; as a whole %.0f, one by one %d for %.0f", parts, placed, joules,
+				whole, all, oneByOne)
+		}
+	}
+}
+
+// Nodes that are alike make a large problem a small one.
+func TestPricesOfNodesThatAreAlike(t *testing.T) {
+	const jobs, nodes = 100, 500
+	if _, proof := byPrices(t, unlike(jobs, nodes, 2), jobs*nodes/2); !proof.Whole || !proof.HasGap {
+		t.Errorf("jobs times two kinds of nodes: %+v", proof)
+	}
+}

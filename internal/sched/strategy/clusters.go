@@ -1,0 +1,46 @@
+package strategy
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/placement"
+)
+
+// clusters are wheres of simulations alone: in one cluster there is nothing to choose.
+var clusters = map[string]placing{
+	"home": {
+		placement.SendTo(placement.Home), alike | relative | seeded,
+		"the cluster where the job was submitted; in it as least-allocated",
+	},
+	"karmada-dynamic": {
+		placement.SendTo(placement.AvailableReplicas), relative | seeded,
+		"the cluster by Karmada's dynamic weights, most room for such jobs; in it as least-allocated",
+	},
+	"karmada-static": {
+		placement.SendTo(placement.StaticWeights), alike | relative | seeded,
+		"the cluster by Karmada's static weights, with room or not; in it as least-allocated",
+	},
+	"lowest-now": {
+		placement.SendTo(placement.LowestNow), alike | relative | seeded,
+		"the cluster of lowest intensity now that has room; in it as least-allocated",
+	},
+}
+
+// Clusters returns the names of wheres that [ByName] takes besides those of [New], sorted.
+func Clusters() []string { return slices.Sorted(maps.Keys(clusters)) }
+
+// bindings are the rules that ask for no room.
+var bindings = map[string]placement.ClusterRule{"home": placement.Home, "karmada-static": placement.StaticWeights}
+
+// Bound returns the names of the sites where g runs j at all, whatever room there is; none: every site.
+func (g *Greedy) Bound(s *sched.Snapshot, j *sched.Job) []string {
+	left, _, _ := parts(g.name)
+	if rule := bindings[left]; rule != nil {
+		if site, ok := rule(&placement.Costing{Snapshot: s, Job: j}); ok {
+			return []string{site}
+		}
+	}
+	return j.Sites
+}

@@ -1,0 +1,178 @@
+package strategy_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/codec"
+	"github.com/kubenergy/kubenergy/internal/sched/schedtest"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
+)
+
+// clustersOf draws clusters whose nodes are of few kinds; alike says that nodes of a kind have the same load.
+func clustersOf(t *testing.T, rnd *rand.Rand, alike bool) *sched.Snapshot {
+	t.Helper()
+	s := &sched.Snapshot{Now: schedtest.Day.Add(time.Duration(rnd.IntN(600)) * time.Minute)}
+	for c := range 2 + rnd.IntN(4) {
+		site := &sched.Site{
+			Name: fmt.Sprint("c", c), PUE: 1 + rnd.Float64(), Carbon: grid.Signal{Series: aDayOf(t, rnd)},
+		}
+		s.Sites = append(s.Sites, site)
+		for kind := range 1 + rnd.IntN(4) {
+			idle := energy.Watts(20 + 100*rnd.Float64())
+			n := sched.Node{
+				Site: site, Capacity: sched.Resources{MilliCPU: 16000, Memory: 64 << 30, GPU: int64(rnd.IntN(2))},
+				Jobs: rnd.IntN(2), Awake: rnd.IntN(2) == 0, Speed: 0.5 + rnd.Float64(),
+				Labels: map[string]string{"host": strconv.Itoa(rnd.Int())},
+				Profile: &energy.Profile{
+					Idle: idle, Max: idle * energy.Watts(2+rnd.Float64()), Sleep: idle / 10,
+					Exponent: 0.5 + rnd.Float64(), WakeUp: energy.Joules(1e5 * rnd.Float64()), GPUIdle: 10, GPUMax: 100,
+				},
+			}
+			used := sched.Resources{MilliCPU: int64(rnd.IntN(12000)), Memory: int64(rnd.IntN(48)) << 30}
+			for i := range 1 + rnd.IntN(6) {
+				member := n
+				member.Name = fmt.Sprintf("c%d-k%d-%d", c, kind, i)
+				member.Free = n.Capacity
+				if n.Jobs > 0 && alike {
+					member.Free = n.Capacity.Sub(used)
+				} else if n.Jobs > 0 {
+					member.Free.MilliCPU = int64(rnd.IntN(16000))
+				}
+				s.Nodes = append(s.Nodes, &member)
+			}
+		}
+	}
+	for i := range 1 + rnd.IntN(40) {
+		j := sched.Job{
+			ID: fmt.Sprint("j", i), Submitted: s.Now, Duration: time.Duration(1+rnd.IntN(300)) * time.Minute,
+			Request: sched.Resources{
+				MilliCPU: int64(500 * (1 + rnd.IntN(12))), Memory: int64(1+rnd.IntN(8)) << 30, GPU: int64(rnd.IntN(8) / 7),
+			},
+			AllowedDelay: time.Duration(rnd.IntN(2)*rnd.IntN(12)) * time.Hour,
+		}
+		if rnd.IntN(3) == 0 {
+			j.Sites = []string{s.Sites[rnd.IntN(len(s.Sites))].Name}
+		}
+		s.Queue = append(s.Queue, j)
+	}
+	return s
+}
+
+func folded(s *sched.Snapshot) *sched.Snapshot {
+	few := *s
+	few.Nodes = sched.Fold(s.Nodes)
+	return &few
+}
+
+func siteOf(s *sched.Snapshot, node string) string {
+	for _, n := range s.Nodes {
+		if n.Name == node {
+			return n.Site.Name
+		}
+	}
+	return ""
+}
+
+// Where the nodes of a kind are alike, each job of a queue gets the cluster, the time and the cost on folded nodes that
+// it gets on all of them, and a written snapshot of folded nodes gives the same again.
+func TestFoldedNodesDecideAsAllNodesDo(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(22, 2))
+	all, few := 0, 0
+	for range 200 {
+		s := clustersOf(t, rnd, true)
+		f := folded(s)
+		all, few = all+len(s.Nodes), few+len(f.Nodes)
+		for _, name := range []string{"carbon", "energy", "peaks", "carbon+window", "carbon+now/least-work", "home"} {
+			want, got := plan(t, name, s), plan(t, name, f)
+			for i := range want {
+				w, g := &want[i], &got[i]
+				if siteOf(s, w.Node) != siteOf(f, g.Node) || w.Window != g.Window ||
+					math.Abs(float64(w.Cost.Carbon-g.Cost.Carbon)) > 1e-9*float64(w.Cost.Carbon) {
+					t.Fatalf("%s: %+v on all nodes, %+v on folded ones", name, *w, *g)
+				}
+			}
+			again, err := codec.Decode(schedtest.Encode(t, f))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, g := range plan(t, name, again) {
+				if g.Node != got[i].Node {
+					t.Fatalf("%s: written and read, %s is on %q and not on %q", name, g.Job, g.Node, got[i].Node)
+				}
+			}
+		}
+		// Those that match a whole queue look at every member.
+		want, got := plan(t, "flow-carbon", s), plan(t, "flow-carbon", f)
+		for i := range want {
+			if (want[i].Node == "") != (got[i].Node == "") {
+				t.Fatalf("flow-carbon: %+v on all nodes, %+v on folded ones", want[i], got[i])
+			}
+		}
+	}
+	if few*2 > all {
+		t.Errorf("%d nodes are folded into %d", all, few)
+	}
+}
+
+// Where loads differ, the cluster that is chosen costs at most twice the bend more than the best of the folded nodes'
+// clusters, and what fits a folded node fits each member.
+func TestFoldedLoadsCostLittleMore(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(22, 3))
+	differ := 0
+	for range 2000 {
+		s := clustersOf(t, rnd, false)
+		s.Queue = s.Queue[:1]
+		job := &s.Queue[0]
+		s.Nodes = slices.DeleteFunc(s.Nodes, func(n *sched.Node) bool { return !job.Fits(n) })
+		f := folded(s)
+		strategy, err := strategy.New("carbon")
+		if err != nil {
+			t.Fatal(err)
+		}
+		truth, _ := strategy.Costs(s, job, nil)
+		told, _ := strategy.Costs(f, job, nil)
+		// what members of one node cost apart at most, and the least at each site
+		bend, least := 0.0, map[string]float64{}
+		for i, n := range s.Nodes {
+			if v, ok := least[n.Site.Name]; !ok || truth[i] < v {
+				least[n.Site.Name] = truth[i]
+			}
+			apart := math.Inf(1)
+			for k, one := range f.Nodes {
+				if one.Profile == n.Profile && (one.Jobs > 0) == (n.Jobs > 0) && job.Fits(one) {
+					apart = min(apart, math.Abs(told[k]-truth[i]))
+				}
+			}
+			if !math.IsInf(apart, 1) {
+				bend = max(bend, apart)
+			}
+		}
+		site := siteOf(f, strategy.Plan(f)[0].Node)
+		best := math.Inf(1)
+		for _, v := range least {
+			best = min(best, v)
+		}
+		if site == "" {
+			continue
+		}
+		if least[site] > best {
+			differ++
+		}
+		if least[site] > best+2*bend+1e-9 {
+			t.Fatalf("%s costs %v, the best %v, members differ by %v", site, least[site], best, bend)
+		}
+	}
+	t.Logf("another cluster in %d of 2000 cases", differ)
+	if differ == 0 {
+		t.Error("no case differs: the bound says nothing")
+	}
+}

@@ -1,0 +1,199 @@
+package strategy_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/schedtest"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
+)
+
+func costsOf(t rapid.TB, name string, s *sched.Snapshot, j *sched.Job) ([]float64, bool) {
+	t.Helper()
+	strategy, err := strategy.New(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strategy.Costs(s, j, nil)
+}
+
+// The node that is chosen has the greatest capacity left by corrected watts, whatever the order of the nodes: the
+// scheduler that this comes from compared corrected watts and remembered uncorrected ones.
+func TestExecChoosesByCorrectedWatts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := schedtest.DrawSnapshot(t, anyIntensity)
+		s.Queue = s.Queue[:1]
+		s.Queue[0].HasExpected = true
+		s.Queue[0].AllowedDelay = 0
+		for _, n := range s.Nodes {
+			n.HasLive, n.Jobs = true, max(n.Jobs, 1)
+		}
+		best, spare := "", math.Inf(-1)
+		for _, n := range s.Nodes {
+			exec := float64(n.Profile.Power(1)) - float64(n.Live+n.Provisional) - float64(s.Queue[0].Expected)
+			if exec > spare+1e-9 || math.Abs(exec-spare) <= 1e-9 && n.Name < best {
+				best, spare = n.Name, exec
+			}
+		}
+		for range 3 {
+			s.Nodes = rapid.Permutation(s.Nodes).Draw(t, "order")
+			if got := plan(t, "exec", s)[0].Node; got != best {
+				t.Fatalf("chose %s, want %s with %v W to spare", got, best, spare)
+			}
+		}
+	})
+}
+
+// Without live watts, whatever else is known, exec is energy; and so it is with readings that make no sense.
+func TestExecFallsBackToEnergy(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := schedtest.DrawSnapshot(t, anyIntensity)
+		for _, n := range s.Nodes {
+			n.HasLive = false
+			if rapid.Bool().Draw(t, "nonsense") {
+				n.HasLive = true
+				n.Live = rapid.SampledFrom([]energy.Watts{
+					-1, energy.Watts(math.NaN()), energy.Watts(math.Inf(1)),
+				}).Draw(t, "reading")
+			}
+		}
+		if rapid.Bool().Draw(t, "unknown hardware") {
+			s.Nodes[0].Profile = nil
+		}
+		job := &s.Queue[0]
+		got, ok := costsOf(t, "exec", s, job)
+		want, wantOK := costsOf(t, "energy", s, job)
+		if ok != wantOK || !slices.Equal(got, want) {
+			t.Fatalf("exec costs %v, %v; energy %v, %v", got, ok, want, wantOK)
+		}
+	})
+}
+
+// A node whose reading goes stale costs what its profile says, no more and no less than if it had never had one.
+func TestStaleWattsNeitherAttractNorRepel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := schedtest.DrawSnapshot(t, anyIntensity)
+		s.Nodes = append(s.Nodes, new(*s.Nodes[0]))
+		s.Nodes[0].Name, s.Nodes[0].HasLive = "a metered one", true
+		stale := s.Nodes[len(s.Nodes)-1]
+		stale.HasLive = false
+		job := &s.Queue[0]
+		before, ok := costsOf(t, "exec", s, job)
+		if !ok {
+			t.Fatal("no opinion")
+		}
+		stale.Live, stale.Provisional = energy.Watts(rapid.Float64Range(0, 1e5).Draw(t, "old reading")), 77
+		if after, _ := costsOf(t, "exec", s, job); !slices.Equal(before, after) {
+			t.Fatalf("costs %v, without the old reading %v", after, before)
+		}
+		present := stale.Power()
+		stale.HasLive, stale.Live, stale.Provisional = true, present, 0
+		if stale.Jobs == 0 {
+			return // an empty node that draws something is awake
+		}
+		after, _ := costsOf(t, "exec", s, job)
+		if last := len(after) - 1; math.Abs(after[last]-before[last]) > 1e-9 {
+			t.Fatalf("costs %v without a reading, %v with one that says the same as its profile", before[last],
+				after[last])
+		}
+	})
+}
+
+// There is no division in exec to go wrong: nothing to choose from, or nothing drawn.
+func TestExecOnNothing(t *testing.T) {
+	if costs, ok := costsOf(t, "exec", &sched.Snapshot{Now: schedtest.Day}, &sched.Job{ID: "j"}); !ok || len(costs) != 0 {
+		t.Errorf("no nodes: %v, %v", costs, ok)
+	}
+	s := &sched.Snapshot{
+		Now: schedtest.Day, Nodes: []*sched.Node{{Name: "a", Profile: &energy.Profile{}, HasLive: true}},
+		Queue: []sched.Job{{ID: "j"}},
+	}
+	s.Nodes[0].Site = &sched.Site{}
+	if costs, ok := costsOf(t, "exec", s, &s.Queue[0]); !ok || costs[0] != 0 {
+		t.Errorf("a node that draws nothing: %v, %v", costs, ok)
+	}
+	if d := plan1(t, s); d.Node != "a" {
+		t.Errorf("not placed: %+v", d)
+	}
+}
+
+func plan1(t *testing.T, s *sched.Snapshot) sched.Decision {
+	t.Helper()
+	strategy, err := strategy.New("exec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strategy.Plan(s)[0]
+}
+
+// A reading or an expectation that makes no sense is none.
+func TestSenselessWattsDoNotCount(t *testing.T) {
+	for _, w := range []float64{-1, math.NaN(), math.Inf(1)} {
+		s := &sched.Snapshot{Now: schedtest.Day, Nodes: []*sched.Node{
+			{
+				Name: "a", Site: &sched.Site{}, Profile: &energy.Profile{Idle: 50, Max: 100}, Jobs: 1, HasLive: true,
+				Live: 60, Capacity: sched.Resources{MilliCPU: 1000},
+			},
+		}}
+		job := sched.Job{ID: "j"}
+		want, _ := costsOf(t, "exec", s, &job)
+		s.Nodes[0].Provisional = energy.Watts(w)
+		job.Expected, job.HasExpected = energy.Watts(w), true
+		if got, ok := costsOf(t, "exec", s, &job); !ok || got[0] != want[0] {
+			t.Errorf("%v W: cost %v, want %v", w, got, want)
+		}
+	}
+}
+
+func TestReadsLive(t *testing.T) {
+	wheres, _ := strategy.Names()
+	for _, name := range wheres {
+		s := &sched.Snapshot{Now: schedtest.Day, Nodes: []*sched.Node{
+			{
+				Name: "a", Site: &sched.Site{}, Profile: &energy.Profile{Idle: 50, Max: 100}, Jobs: 1,
+				Benchmarks: map[string]energy.Benchmark{"c": {Rate: 1, Power: 90, Idle: 50}},
+			},
+			{
+				Name: "b", Site: &sched.Site{}, Profile: &energy.Profile{Idle: 50, Max: 100}, Jobs: 1,
+				Benchmarks: map[string]energy.Benchmark{"c": {Rate: 1, Power: 90, Idle: 50}},
+			},
+		}}
+		job := sched.Job{ID: "j", Class: "c"}
+		before, _ := costsOf(t, name, s, &job)
+		s.Nodes[1].HasLive, s.Nodes[1].Live = true, 80
+		after, _ := costsOf(t, name, s, &job)
+		strategy, err := strategy.New(name + "+window")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if changed := !slices.Equal(before, after); strategy.ReadsLive() != changed {
+			t.Errorf("%s says that it reads live watts: %v, but they change its costs: %v", name, strategy.ReadsLive(),
+				changed)
+		}
+	}
+}
+
+// The first job on a node that is awake adds what it draws itself; on one that sleeps, the idle power too.
+func TestAddedToAnEmptyNode(t *testing.T) {
+	room := sched.Resources{MilliCPU: 10_000, Memory: 1 << 40}
+	n := sched.Node{
+		Name: "n", Capacity: room, Free: room, Profile: &energy.Profile{Idle: 100, Max: 200, Sleep: 10},
+	}
+	job := sched.Job{ID: "j", Request: sched.Resources{MilliCPU: 5000}}
+	if added := n.Added(&job); added != 140 {
+		t.Errorf("asleep, the node draws %v more, want 140 W", added)
+	}
+	n.Awake = true
+	if added := n.Added(&job); added != 50 {
+		t.Errorf("awake, the node draws %v more, want 50 W", added)
+	}
+	n.Live, n.HasLive = 130, true // a meter sees more than the idle power of the profile
+	if added := n.Added(&job); added != 50 {
+		t.Errorf("awake and metered, the node draws %v more, want 50 W", added)
+	}
+}

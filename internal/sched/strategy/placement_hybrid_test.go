@@ -1,0 +1,127 @@
+package strategy_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/schedtest"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
+)
+
+// Costs are between 0 and 1, and a node that was not measured is never cheaper than one that was.
+func TestHybridCosts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := schedtest.DrawSnapshot(t, anyIntensity)
+		strategy, err := strategy.New("hybrid")
+		if err != nil {
+			t.Fatal(err)
+		}
+		job := &s.Queue[0]
+		costs, ok := strategy.Costs(s, job, nil)
+		measured := func(n *sched.Node) bool { return job.Class != "" && n.Benchmarks[job.Class].Rate > 0 }
+		if ok != slices.ContainsFunc(s.Nodes, measured) {
+			t.Fatalf("an opinion: %v, but the benchmarks say otherwise", ok)
+		}
+		for i, cost := range costs {
+			switch {
+			case !(cost >= 0 && cost <= 1):
+				t.Fatalf("%s costs %v: want 0 to 1", s.Nodes[i].Name, cost)
+			case !measured(s.Nodes[i]) && cost != 1:
+				t.Fatalf("%s was not measured and costs %v: want 1", s.Nodes[i].Name, cost)
+			case measured(s.Nodes[i]) && cost == 1:
+				t.Fatalf("%s was measured and costs as much as an unknown node", s.Nodes[i].Name)
+			}
+		}
+	})
+}
+
+// A negative reading is no reading, and a weight that is no number is none.
+func TestHybridWithSenselessNumbers(t *testing.T) {
+	measured := map[string]energy.Benchmark{"training": {Rate: 10, Power: 100, Idle: 40}}
+	slower := map[string]energy.Benchmark{"training": {Rate: 5, Power: 60, Idle: 40}}
+	costs := func(live energy.Watts, hasLive bool, weight float64, hasWeight bool) []float64 {
+		strategy, err := strategy.New("hybrid")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &sched.Snapshot{Now: schedtest.Day, Nodes: []*sched.Node{
+			{Name: "a", Benchmarks: measured, Live: live, HasLive: hasLive}, {Name: "b", Benchmarks: slower},
+		}}
+		job := &sched.Job{ID: "j", Class: "training", PerformanceWeight: weight, HasPerformanceWeight: hasWeight}
+		costs, ok := strategy.Costs(s, job, nil)
+		if !ok {
+			t.Fatal("no opinion")
+		}
+		return costs
+	}
+	want := costs(0, false, 0, false)
+	for _, got := range [][]float64{
+		costs(-7, true, 0, false), costs(energy.Watts(math.NaN()), true, 0, false),
+		costs(0, false, math.NaN(), true), costs(0, false, 30, true),
+	} {
+		if !slices.Equal(got, want) {
+			t.Errorf("costs %v, want %v", got, want)
+		}
+	}
+	if same := costs(90, true, 0, false); slices.Equal(same, want) {
+		t.Errorf("a reading that makes sense changes nothing: %v", same)
+	}
+}
+
+// In the hard form a busy node costs 1 and next to nothing more, an unknown one a little more than that, and every idle
+// one less; nothing is left out.
+func TestHybridIdleCosts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := schedtest.DrawSnapshot(t, anyIntensity)
+		job := &s.Queue[0]
+		costs, ok := costsOf(t, "hybrid-idle", s, job)
+		measured := func(n *sched.Node) bool { return job.Class != "" && n.Benchmarks[job.Class].Rate > 0 }
+		if ok != slices.ContainsFunc(s.Nodes, measured) {
+			t.Fatalf("an opinion: %v, but the benchmarks say otherwise", ok)
+		}
+		const lastResort = 1.000001
+		for i, cost := range costs {
+			n := s.Nodes[i]
+			b := n.Benchmarks[job.Class]
+			above := energy.Watts(5)
+			if b.Power > b.Idle {
+				above = min(above, (b.Power-b.Idle)/2)
+			}
+			busy := n.HasLive && n.Live+n.Provisional > b.Idle+above
+			switch {
+			case !measured(n) && cost != lastResort:
+				t.Fatalf("%s was not measured and costs %v", n.Name, cost)
+			case measured(n) && busy && !(cost >= 1 && cost <= lastResort):
+				t.Fatalf("%s is busy and costs %v", n.Name, cost)
+			case measured(n) && !busy && !(cost >= 0 && cost < 1):
+				t.Fatalf("%s is idle and costs %v", n.Name, cost)
+			}
+		}
+	})
+}
+
+// Without live watts, the hard form is the soft one: both are the static benchmarks.
+func TestHybridsFallBackToBenchmarks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := schedtest.DrawSnapshot(t, anyIntensity)
+		job := &s.Queue[0]
+		for _, n := range s.Nodes {
+			n.HasLive = false
+		}
+		hard, ok := costsOf(t, "hybrid-idle", s, job)
+		soft, okSoft := costsOf(t, "hybrid", s, job)
+		if ok != okSoft {
+			t.Fatalf("opinions %v and %v", ok, okSoft)
+		}
+		for i := range hard {
+			if math.Abs(hard[i]-soft[i]) > 1e-5 {
+				t.Fatalf("%s costs %v and %v", s.Nodes[i].Name, hard[i], soft[i])
+			}
+		}
+	})
+}

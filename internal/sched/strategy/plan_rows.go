@@ -1,0 +1,145 @@
+package strategy
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// newTimetable returns the machines of a snapshot with what runs on them, for so many slots.
+func newTimetable(s *sched.Snapshot, nodes []sched.Node, slot time.Duration, slots int) *timetable {
+	t := &timetable{
+		s: s, origin: s.Now.Truncate(slot), slot: slot, slots: slots, longest: sched.MaxDuration,
+		sums: make([]float64, slots+1), tails: make([]float64, slots), lacks: make([]int32, slots+1),
+		wakings: make([]float64, slots+1), cores: map[*float64]*cores{},
+	}
+	type priced struct {
+		site *sched.Site
+		pue  float64
+	}
+	type alike struct {
+		priced
+		profile  *energy.Profile
+		capacity sched.Resources
+		speed    float64
+		labels   string
+		rest     sched.Resources
+		free     int
+		up       bool
+	}
+	keys := map[string]bool{} // of the labels that tell machines apart
+	for i := range s.Queue {
+		for key := range s.Queue[i].Selector {
+			keys[key] = true
+		}
+	}
+	selected := slices.Sorted(maps.Keys(keys))
+	prices, kinds := map[priced][]float64{}, map[alike]int{}
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Profile == nil { // it cannot be priced
+			continue
+		}
+		key := priced{n.Site, n.Facility()}
+		if prices[key] == nil {
+			prices[key] = t.prices(n.Site, key.pue)
+		}
+		r := row{
+			node: *n, used: make([]sched.Resources, slots), load: make([]sched.Resources, slots),
+			jobs: make([]int32, slots), price: prices[key], up: n.Jobs > 0 || n.Awake, alone: 1,
+			wake: float64(n.Profile.WakeUp) / slot.Seconds(),
+		}
+		r.node.Free = n.Capacity
+		r.idle = r.node.Running()
+		r.draws = slices.Repeat([]energy.Watts{unknownWatts}, slots)
+		if n.Jobs == 0 && !n.Awake && n.Profile.Sleeps() && n.Profile.BootSeconds > 0 {
+			r.free = int((t.offset() + n.Profile.BootTime() + slot - 1) / slot)
+		}
+		for _, price := range r.price {
+			t.never = max(t.never, float64(slots*slots)*math.Abs(price)*float64(n.Profile.Power(1)))
+		}
+		t.fill(&r, n)
+		labels := make([]string, len(selected))
+		for k, key := range selected {
+			labels[k] = strconv.Quote(n.Labels[key])
+		}
+		kind := alike{key, n.Profile, n.Capacity, n.Speed, strings.Join(labels, ","), sched.Resources{}, r.free, r.up}
+		if n.Jobs == 0 { // what is not free came with the machine
+			kind.rest = n.Free
+		}
+		like, known := kinds[kind]
+		if !known {
+			like = len(t.rows)
+			kinds[kind] = like
+		}
+		r.like = like
+		t.rows = append(t.rows, r)
+	}
+	t.tried = make([]int32, len(t.rows))
+	return t
+}
+
+// fill takes in what runs on a machine: until it is expected to end, or for good where that is not known.
+func (t *timetable) fill(r *row, n *sched.Node) {
+	rest, jobs := n.Capacity.Sub(n.Free), n.Jobs
+	if r.free > 0 && n.Free == (sched.Resources{}) { // asleep, as a simulator tells it: with nothing on it
+		return
+	}
+	from := t.offset()
+	whole := time.Duration(t.slots)*t.slot - from
+	for _, e := range n.Ends {
+		t.occupy(r, e.Request, from, min(max(e.At.Sub(t.s.Now), 1), whole), 1, false)
+		rest, jobs = rest.Sub(e.Request), jobs-1
+	}
+	rest = rest.Max(sched.Resources{})
+	if jobs > 0 {
+		t.occupy(r, rest, from, whole, 1, false)
+		return
+	}
+	for k := range r.used { // what comes with the machine, as DaemonSets' pods, keeps it not awake
+		r.used[k] = r.used[k].Add(rest)
+	}
+}
+
+// prices returns what a watt costs at a site in each slot, in grams of the policy's weights. Where a signal with a
+// weight is not known, it is what it costs at the dearest site of which it is; where none is, energy alone counts. A
+// PUE of a job's own is left out: it would be another on each machine.
+func (t *timetable) prices(site *sched.Site, pue float64) []float64 {
+	prices := make([]float64, t.slots)
+	w := cmp.Or(t.s.Policy.Weights, sched.CarbonAlone)
+	known := t.s.Known(&sched.Job{}, w.CountCarbon(), w.CountPrice())
+	if slices.Contains(known, site) {
+		known = []*sched.Site{site}
+	}
+	var outlooks []sched.Outlook
+	for _, site := range known {
+		outlooks = append(outlooks, sched.NewOutlook(site, w, t.s.Now))
+	}
+	horizon := t.s.Horizon()
+	for k := range prices {
+		begins := t.origin.Add(time.Duration(k) * t.slot)
+		from, to := grid.Later(begins, t.s.Now), begins.Add(t.slot)
+		switch {
+		case len(known) == 0:
+			prices[k] = pue
+		case k > 0 && to.After(horizon): // nothing is to depend on what is known of later, see [Encode]
+			prices[k] = prices[k-1]
+		default:
+			dearest := math.Inf(-1)
+			for i := range outlooks {
+				dearest = max(dearest, outlooks[i].Over(from, to))
+			}
+			whole := float64(t.slot) / float64(to.Sub(from)) // of the first one, what is over costs as much as the rest
+			prices[k] = pue * dearest * whole / energy.JoulesPerKWh
+		}
+	}
+	return prices
+}

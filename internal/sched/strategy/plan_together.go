@@ -1,0 +1,485 @@
+package strategy
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/mincost"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// together reports whether g plans all jobs of a snapshot together. Without nodes there is nothing to share.
+func (g *Greedy) together(s *sched.Snapshot) bool { return g.when.Together && len(s.Nodes) > 0 }
+
+// planTogether is the when "plan": all jobs of the queue get a start and a machine together, so that they share the
+// cleaner hours as far as there is room on machines that are worth it. Jobs are put one by one where they add least;
+// then some that lie near each other are taken out and put back in another order, over and over (ruin and recreate,
+// Schrimpf et al. 2000), which empties machines that are hardly used. It holds what is to start later. What starts now
+// is left to the where, so that it runs on the machine on which the same where puts its pods in a cluster.
+func (b *batch) planTogether() {
+	bookings := b.bookings(farthest, true)
+	if len(bookings) == 0 {
+		return
+	}
+	t := b.timetable(bookings, minSlots, sched.Day)
+	t.expectOthers()
+	t.restore(bookings)
+	if b.shares() {
+		t.shareOut(bookings, b.stopped)
+	} else {
+		b.bookAll(t, bookings)
+	}
+	b.open = b.open[:0]
+	b.snapshot.Queue = slices.Clone(b.snapshot.Queue) // of elastic jobs, those that start on more replicas change
+	savings := make([]sched.Reason, len(bookings))
+	for k := range bookings {
+		savings[k] = b.worth(t, &bookings[k])
+	}
+	var running []*booking
+	for k := range bookings {
+		p := &bookings[k]
+		switch held := b.adopt(t, p, savings[k]); {
+		case held:
+		case p.job.Running:
+			running = append(running, p)
+		default:
+			b.open = append(b.open, p.index)
+			b.snapshot.Queue[p.index] = p.job.Placed(b.plan[p.index].Replicas)
+		}
+	}
+	b.goOn(running)
+}
+
+// bookAll puts bookings in one by one, and remakes what comes of it for a while.
+func (b *batch) bookAll(t *timetable, bookings []booking) {
+	t.insertAll(bookings, b.stopped)
+	r := newRemaker(t, bookings, b.snapshot.Policy.Seed)
+	rounds := min(planRounds, maxRemade/len(bookings))
+	if slices.ContainsFunc(bookings, func(p booking) bool { return p.spread }) {
+		rounds /= 10 // as a round of jobs in pieces takes so many times as long
+	}
+	for range rounds {
+		if b.stopped() {
+			break
+		}
+		r.remake(0)
+	}
+}
+
+// PlanAhead plans as the when "plan" does, also jobs that are to be submitted later, and goes on to look for a better
+// plan until stop says that all time (1) is spent. It is for offline comparisons: a plan of a scenario that is known
+// in advance.
+func PlanAhead(s *sched.Snapshot, seed uint64, stop func() float64) sched.Plan {
+	b := newBatch(s, nil, mincost.NeverStop)
+	for i := range s.Queue {
+		b.plan[i] = sched.Decision{Job: s.Queue[i].ID, Window: s.Queue[i].Window(s.Queue[i].Submitted)}
+		b.open = append(b.open, i)
+	}
+	bookings := b.bookings(sched.MaxDuration, false)
+	if len(bookings) == 0 {
+		return b.plan
+	}
+	t := b.timetable(bookings, finerSlots, sched.MaxDuration)
+	t.countAlone(0)
+	t.insertAll(bookings, mincost.NeverStop)
+	r := newRemaker(t, bookings, seed)
+	const warm = 0.5 // of the mean cost of a job is what a round may cost more at first
+	t.countAlone(1)
+	best, least := slices.Clone(bookings), t.total()
+	hot := warm * least / float64(len(bookings))
+	keep := func() {
+		if all := t.total(); all < least { // to which rounds do not add up, as parts of slots count for their share
+			least = all
+			copy(best, bookings)
+		}
+	}
+	const seldom = 10 // rounds: a total takes longer than one of them
+	round := 1
+	for spent := stop(); spent < 1; spent = stop() {
+		if r.remake(hot * (1 - spent) * (1 - spent)); round%seldom == 0 {
+			keep()
+		}
+		round++
+	}
+	keep()
+	for k := range best {
+		p := &best[k]
+		if p.row < 0 {
+			continue
+		}
+		at := t.origin.Add(t.start(p, p.slot))
+		d := &b.plan[p.index]
+		n := t.rows[p.row].node
+		d.Node, d.Window = n.Name, sched.Window{Start: at, End: at.Add(n.Runtime(p.job))}
+	}
+	return b.plan
+}
+
+// farthest is how far ahead a plan looks for starts: few forecasts reach farther.
+const farthest = 4 * sched.Day
+
+// bookings returns the open jobs as bookings, none of which starts later than so far ahead. What may be suspended runs
+// in pieces if it may.
+func (b *batch) bookings(ahead time.Duration, inPieces bool) (bookings []booking) {
+	now := b.snapshot.Now
+	for _, i := range b.open {
+		j := b.job(i)
+		earliest := grid.Later(now, j.Submitted)
+		latest := earliest
+		_, why, known := b.snapshot.Outlook(j)
+		spread := j.Interruptible && inPieces
+		if spread && j.Relies() > 1 { // whether or not, on those replicas that it asks for, it is late by now
+			_, known = b.snapshot.Forecasts(j)
+		}
+		switch {
+		case known && !(j.Limits.NoCarbon && b.snapshot.Policy.Weights.Price == 0):
+			latest = grid.Later(earliest, b.snapshot.Policy.LatestStart(j))
+			if spread {
+				latest = grid.Later(earliest, b.snapshot.LatestInPieces(j))
+			}
+		case why == sched.NoFreshSignal:
+			b.plan[i].Reason.Kind = why
+		}
+		bookings = append(bookings, booking{
+			job: j, index: i, earliest: earliest.Sub(now), latest: min(latest.Sub(now), ahead), place: nowhere,
+			spread: spread && known,
+		})
+	}
+	return bookings
+}
+
+// timetable returns that of the batch's machines, of so many slots or more until the last job has ended or run for the
+// longest time that is planned.
+func (b *batch) timetable(bookings []booking, slots int, longest time.Duration) *timetable {
+	span, slowest := time.Duration(0), b.snapshot.Slowest()
+	for k := range bookings {
+		p := &bookings[k]
+		span = max(span, p.latest+time.Duration(min(float64(p.job.Remaining())/slowest, float64(longest))))
+	}
+	slot := slotFor(span, slots)
+	slots = int(span/slot) + 3
+	t := newTimetable(&b.snapshot, b.nodes, slot, slots+slots/2) // a third is for what finds no room in time
+	t.longest = longest
+	for k := range bookings {
+		bookings[k].earliest += t.offset()
+		bookings[k].latest += t.offset()
+	}
+	return t
+}
+
+// insertAll puts all bookings in: those first that cannot wait, as they come, then those that take most. Those for
+// which there is no time stay nowhere.
+func (t *timetable) insertAll(bookings []booking, stopped func() bool) {
+	order := make([]int, len(bookings))
+	for k := range order {
+		order[k] = k
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return urgent(&bookings[x], &bookings[y]) })
+	for _, k := range order {
+		if bookings[k].row < 0 && !stopped() {
+			t.insert(&bookings[k], nil)
+		}
+	}
+}
+
+// restore puts bookings where the last plan had them, as far as there is still room.
+func (t *timetable) restore(bookings []booking) {
+	rows := make(map[string]int, len(t.rows))
+	for i := range t.rows {
+		rows[t.rows[i].node.Name] = i
+	}
+	for k := range bookings {
+		p := &bookings[k]
+		row, known := rows[p.job.Place.Node]
+		if !known || p.spread || !t.rows[row].offers(p.job) {
+			continue
+		}
+		// To the nearest slot: were it always the one before, starts would creep forward from plan to plan.
+		start := max(p.job.Place.Start.Sub(t.origin), p.earliest)
+		at := place{row: row, slot: int(min(start+t.slot/2, p.latest) / t.slot)}
+		if at.slot >= t.slots || t.start(p, at.slot) > p.latest {
+			continue
+		}
+		if at.cost = t.costs(p, at); !math.IsInf(at.cost, 1) {
+			p.place, p.kept = at, true
+			t.put(p, 1)
+		}
+	}
+}
+
+// planRounds is how often a plan is remade in parts: where jobs are many, less often, since each round takes longer and
+// changes less.
+const (
+	planRounds = 100
+	maxRemade  = 100_000
+)
+
+// Slots are as long as makes so many of them.
+const (
+	minSlots   = 72
+	finerSlots = 1000
+)
+
+// slotFor returns the length of slots, so that so many or more make a span.
+func slotFor(span time.Duration, slots int) time.Duration {
+	length := time.Second
+	for _, unit := range [...]time.Duration{time.Second, time.Minute} {
+		for _, longer := range [...]time.Duration{1, 2, 5, 10, 15, 20, 30, 60} {
+			if span >= longer*unit*time.Duration(slots) {
+				length = longer * unit
+			}
+		}
+	}
+	return length
+}
+
+// urgent orders bookings.
+func urgent(x, y *booking) int {
+	waits := func(p *booking) int {
+		if p.latest > p.earliest {
+			return 1
+		}
+		return 0
+	}
+	if c := cmp.Compare(waits(x), waits(y)); c != 0 {
+		return c
+	}
+	if waits(x) == 0 {
+		return cmp.Or(cmp.Compare(x.earliest, y.earliest), x.job.Submitted.Compare(y.job.Submitted))
+	}
+	return cmp.Or(cmp.Compare(y.work(), x.work()), x.job.Submitted.Compare(y.job.Submitted))
+}
+
+// worth has a booking start at once after all where a later start does not save as much as the policy asks, and returns
+// what it saves. What finds no room now has nothing to choose.
+func (b *batch) worth(t *timetable, p *booking) (saving sched.Reason) {
+	switch {
+	case p.row < 0 || t.start(p, p.slot) == p.earliest || p.job.Done > 0 && !p.job.Running: // it was suspended
+		return sched.Reason{}
+	case p.spread && t.behind(p): // at once, on what it asks for, is no choice any more
+		return sched.Reason{}
+	case p.kept: // it was looked at before
+		return sched.Reason{Saving: p.job.Place.Saving, Carbon: p.job.Place.Carbon}
+	}
+	later := *p
+	t.remove(p)
+	atOnce := later
+	atOnce.latest, atOnce.place, atOnce.spread = p.earliest, nowhere, false
+	if t.find(&atOnce, nil, false); atOnce.row < 0 { // no machine is awake that has room
+		if t.find(&atOnce, nil, true); atOnce.row >= 0 && atOnce.slot < later.slot {
+			atOnce.latest = t.start(&atOnce, atOnce.slot)
+			atOnce.cost = t.costs(&atOnce, atOnce.place)
+		} else {
+			atOnce.row = -1
+		}
+	}
+	if atOnce.row >= 0 {
+		if saving = b.saving(t, &atOnce, &later); saving == (sched.Reason{}) {
+			later.place = atOnce.place
+		}
+	}
+	p.place = later.place
+	t.put(p, 1)
+	return saving
+}
+
+// saving returns what a later place of a booking saves; nothing where that is less than the policy asks.
+func (b *batch) saving(t *timetable, atOnce, later *booking) (saving sched.Reason) {
+	policy, w := &b.snapshot.Policy, b.snapshot.Weights(later.job)
+	saved := atOnce.cost - later.cost
+	least := max(policy.MinSaving, sched.Tolerance)
+	least += policy.MinSavingPerHour * (t.start(later, later.slot) - later.earliest).Hours()
+	if w.Price == 0 && w.Carbon > 0 {
+		saving.Carbon = energy.Grams(saved / w.Carbon)
+	}
+	if saved <= least*math.Abs(atOnce.cost) || w.Price == 0 && saving.Carbon < policy.MinSavingGrams {
+		return sched.Reason{}
+	}
+	saving.Saving = saved / max(math.Abs(atOnce.cost), math.SmallestNonzeroFloat64)
+	return saving
+}
+
+// adopt holds a job that the timetable has later, and reports whether it does. What has no slack left starts as soon as
+// it finds room, and what no machine is large enough for there is no opinion on.
+func (b *batch) adopt(t *timetable, p *booking, saving sched.Reason) (held bool) {
+	d := &b.plan[p.index]
+	if p.row < 0 {
+		d.Reason = sched.Reason{}
+		return false
+	}
+	start := t.start(p, p.slot)
+	if len(p.runs) > 0 {
+		start = max(start, p.runs[0].Start.Sub(t.origin))
+	}
+	if start = min(start, p.latest); start <= t.offset() {
+		if p.latest > p.earliest && d.Reason.Kind == sched.Cheapest {
+			d.Reason.Kind = sched.Planned
+		}
+		d.Replicas, d.Again = t.present(p)
+		return false
+	}
+	at, n := t.origin.Add(start), &t.rows[p.row].node
+	d.Window, d.Node, d.Again = sched.Window{Start: at, End: at.Add(n.Runtime(p.job))}, n.Name, at
+	d.Reason = saving
+	d.Reason.Kind, d.Reason.Until, d.Reason.Latest = sched.PlannedLater, at, t.origin.Add(p.latest)
+	if p.job.Running {
+		d.Reason.Kind = sched.Suspended
+		return true
+	}
+	if alone := t.alone(p); !p.spread && alone != p.slot {
+		d.Reason.Alone, d.Reason.Taken = t.origin.Add(t.start(p, alone)), t.taken(p, alone)
+	}
+	return true
+}
+
+// work is core-seconds.
+func (p *booking) work() float64 {
+	return float64(p.job.Request.MilliCPU) * p.job.Remaining().Seconds()
+}
+
+// remaker takes bookings out of a timetable and puts them back.
+type remaker struct {
+	t        *timetable
+	bookings []booking
+	draws    draws
+	out      []int
+	was      []place // by booking
+	skipped  []bool  // rows, of one round
+}
+
+func newRemaker(t *timetable, bookings []booking, seed uint64) *remaker {
+	return &remaker{
+		t: t, bookings: bookings, draws: draws(seed), was: make([]place, len(bookings)),
+		skipped: make([]bool, len(t.rows)),
+	}
+}
+
+// draws are numbers that follow from a seed alone and look random (SplitMix64, Steele et al. 2014).
+type draws uint64
+
+func (d *draws) next() uint64 {
+	*d += 0x9e3779b97f4a7c15
+	z := uint64(*d)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+func (d *draws) below(n int) int { return int(d.next() % uint64(n)) }
+
+func (d *draws) share() float64 { return float64(d.next()>>11) / (1 << 53) }
+
+// remake takes some bookings out, puts them back in another order, and keeps that if it costs less, or by chance up to
+// about so much more.
+func (r *remaker) remake(more float64) {
+	r.choose()
+	before, after := 0.0, 0.0
+	for _, k := range r.out {
+		p := &r.bookings[k]
+		r.was[k] = p.place
+		r.t.remove(p)
+		before += r.t.costs(p, r.was[k])
+	}
+	r.shuffle()
+	const blinks = 16 // one row in so many is not looked at
+	for k := range r.skipped {
+		r.skipped[k] = r.draws.below(blinks) == 0
+	}
+	for _, k := range r.out {
+		p := &r.bookings[k]
+		r.t.insert(p, r.skipped)
+		after += p.cost
+	}
+	if after < before-sched.Tolerance*math.Abs(before)-more*math.Log(1-r.draws.share()) {
+		for _, k := range r.out {
+			r.bookings[k].kept = false
+		}
+		return
+	}
+	for _, k := range r.out {
+		r.t.remove(&r.bookings[k])
+	}
+	for _, k := range r.out {
+		p := &r.bookings[k]
+		if p.place = r.was[k]; p.row >= 0 {
+			r.t.put(p, 1)
+		}
+	}
+}
+
+// choose chooses the bookings of a round: those near one of them on its machine, or anywhere at its time.
+func (r *remaker) choose() {
+	const most, near = 12, 24
+	r.out = append(r.out[:0], r.draws.below(len(r.bookings)))
+	first := &r.bookings[r.out[0]]
+	if first.row < 0 {
+		return
+	}
+	alone, n := r.draws.below(2) == 0, 1+r.draws.below(most)
+	span := 1 + r.draws.below(near)
+	from := r.draws.below(len(r.bookings))
+	for i := range r.bookings {
+		k := (from + i) % len(r.bookings)
+		p := &r.bookings[k]
+		if p == first || p.row < 0 || alone && p.row != first.row || max(p.slot-first.slot, first.slot-p.slot) > span {
+			continue
+		}
+		if r.out = append(r.out, k); len(r.out) > n {
+			return
+		}
+	}
+}
+
+// shuffle brings the bookings of a round into an order: of their work, of their latest starts, or any.
+func (r *remaker) shuffle() {
+	for a := len(r.out) - 1; a > 0; a-- {
+		b := r.draws.below(a + 1)
+		r.out[a], r.out[b] = r.out[b], r.out[a]
+	}
+	switch r.draws.below(3) {
+	case 0:
+		slices.SortStableFunc(r.out, func(a, b int) int {
+			return cmp.Compare(r.bookings[b].work(), r.bookings[a].work())
+		})
+	case 1:
+		slices.SortStableFunc(r.out, func(a, b int) int {
+			return cmp.Compare(r.bookings[a].latest, r.bookings[b].latest)
+		})
+	}
+}
+
+// maxAlone is how sure a plan is at most that a machine is awake for its jobs alone: others are to come
+// (docs/decisions/0040-plans.md).
+const maxAlone = 0.5
+
+// expectOthers lets the first machine of each kind by name count as one that others keep awake anyway, the next ones
+// ever less: plans that follow each other then gather jobs on the same machines.
+func (t *timetable) expectOthers() {
+	of := map[*energy.Profile][]int{}
+	for i := range t.rows {
+		of[t.rows[i].node.Profile] = append(of[t.rows[i].node.Profile], i)
+	}
+	for _, rows := range of {
+		for rank, i := range rows {
+			t.rows[i].setAlone(maxAlone * float64(rank) / float64(max(len(rows)-1, 1)))
+		}
+	}
+}
+
+// countAlone sets how sure all machines are awake for the jobs of the timetable alone.
+func (t *timetable) countAlone(sure float64) {
+	for i := range t.rows {
+		t.rows[i].setAlone(sure)
+	}
+}
+
+func (r *row) setAlone(sure float64) {
+	r.alone = sure
+	for k := range r.draws {
+		r.draws[k] = unknownWatts
+	}
+}

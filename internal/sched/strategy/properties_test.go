@@ -1,0 +1,211 @@
+package strategy_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/schedtest"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
+)
+
+// addPrices gives every site prices, whose steps are not those of the intensities.
+func addPrices(t *rapid.T, s *sched.Snapshot) {
+	for _, site := range s.Sites {
+		series, err := grid.NewSeries(schedtest.Day.Add(-7*time.Minute), 20*time.Minute,
+			rapid.SliceOfN(rapid.Float64Range(-0.2, 0.6), 1, 90).Draw(t, "prices"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		site.Price = grid.Signal{Series: series}
+	}
+}
+
+func anyIntensity(t *rapid.T, label string) []float64 {
+	return rapid.SliceOfN(rapid.Float64Range(0, 900), 1, 60).Draw(t, label)
+}
+
+func plan(t rapid.TB, name string, s *sched.Snapshot) sched.Plan {
+	strategy, err := strategy.ByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strategy.Plan(s)
+}
+
+// The same snapshot gives the same plan, in whatever order nodes and jobs are listed, and is left as it was.
+func TestPlanIsDeterministicAndOrderIndependent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := slices.Concat(schedtest.Strategies, strategy.Clusters())
+		s, name := schedtest.DrawSnapshot(t, anyIntensity), rapid.SampledFrom(all).Draw(t, "strategy")
+		var before []sched.Node
+		for _, n := range s.Nodes {
+			before = append(before, *n)
+		}
+		want := plan(t, name, s)
+
+		shuffled := *s
+		shuffled.Nodes = rapid.Permutation(s.Nodes).Draw(t, "nodeOrder")
+		shuffled.Queue = rapid.Permutation(s.Queue).Draw(t, "queueOrder")
+		got := plan(t, name, &shuffled)
+		slices.SortFunc(got, func(a, b sched.Decision) int { return cmpStrings(a.Job, b.Job) })
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("%s: another order gives another plan (-listed +shuffled):\n%s", name, diff)
+		}
+		for i, n := range s.Nodes {
+			if diff := cmp.Diff(before[i], *n, cmp.AllowUnexported(grid.Series{})); diff != "" {
+				t.Fatalf("%s changed node %s of the snapshot:\n%s", name, n.Name, diff)
+			}
+		}
+	})
+}
+
+func cmpStrings(a, b string) int {
+	if a < b {
+		return -1
+	}
+	return 1
+}
+
+// No decision starts a job after its latest start, or holds one that was released.
+func TestNoJobIsHeldPastItsAllowedDelay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, name := schedtest.DrawSnapshot(t, anyIntensity), rapid.SampledFrom(schedtest.Strategies).Draw(t, "strategy")
+		s.Policy.MaxDelay = time.Duration(rapid.IntRange(0, 6*3600).Draw(t, "maxDelay")) * time.Second
+		addPrices(t, s)
+		for i := range s.Queue {
+			s.Queue[i].Limits = schedtest.DrawLimits(t)
+		}
+		for i, d := range plan(t, name, s) {
+			j := &s.Queue[i]
+			if !d.Held(s.Now) {
+				if !d.Window.Start.Equal(s.Now) {
+					t.Fatalf("%s: %s starts at %v, before now", name, j.ID, d.Window.Start)
+				}
+				continue
+			}
+			if d.Window.Start.After(j.LatestStart()) {
+				t.Fatalf("%s: %s is held until %v, after its latest start %v", name, j.ID, d.Window.Start,
+					j.LatestStart())
+			}
+			if limit := j.Submitted.Add(s.Policy.MaxDelay); s.Policy.MaxDelay > 0 && d.Window.Start.After(limit) {
+				t.Fatalf("%s: %s is held until %v, after the policy's limit %v", name, j.ID, d.Window.Start, limit)
+			}
+			if j.Released || d.Node != "" && d.Reason.Kind != sched.PlannedLater {
+				t.Fatalf("%s: %s is held although released, or has a node while held: %+v", name, j.ID, d)
+			}
+		}
+	})
+}
+
+// A batch never takes more of a node than is free.
+func TestPlanRespectsCapacity(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, name := schedtest.DrawSnapshot(t, anyIntensity), rapid.SampledFrom(schedtest.Strategies).Draw(t, "strategy")
+		if len(s.Queue) == 1 {
+			s.Queue = append(s.Queue, s.Queue[0]) // with one job, feasibility is the caller's business
+			s.Queue[1].ID = "job1"
+		}
+		free := map[string]sched.Resources{}
+		for _, n := range s.Nodes {
+			free[n.Name] = n.Free
+		}
+		for i, d := range plan(t, name, s) {
+			if d.Node != "" {
+				free[d.Node] = free[d.Node].Sub(s.Queue[i].Request)
+			}
+		}
+		for name, left := range free {
+			if !(sched.Resources{}).Within(left) {
+				t.Fatalf("node %s is overcommitted: %+v left", name, left)
+			}
+		}
+	})
+}
+
+// Where the intensity never changes, waiting saves nothing, whatever the last digits of the integrals say.
+func TestConstantIntensityShiftsNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		constant := func(t *rapid.T, label string) []float64 {
+			values := make([]float64, rapid.IntRange(1, 200).Draw(t, label+"Len"))
+			v := rapid.Float64Range(0, 900).Draw(t, label)
+			for i := range values {
+				values[i] = v
+			}
+			return values
+		}
+		s, name := schedtest.DrawSnapshot(t, constant), rapid.SampledFrom(schedtest.Strategies).Draw(t, "strategy")
+		for i := range s.Queue {
+			schedtest.DrawLife(t, s, &s.Queue[i])
+		}
+		for _, d := range plan(t, name, s) {
+			// A plan also waits for room, and for what runs beside to end.
+			if d.Held(s.Now) && strategy.When(name) != "plan" {
+				t.Fatalf("%s: %s is held until %v: %v", name, d.Job, d.Window.Start, d.Reason)
+			}
+		}
+	})
+}
+
+// The window rule finds what trying every second would find.
+func TestWindowIsTheCheapest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		values := rapid.SliceOfN(rapid.Float64Range(0, 900), 20, 40).Draw(t, "intensity")
+		series, err := grid.NewSeries(schedtest.Day, time.Minute, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		site := &sched.Site{Name: "s", Carbon: grid.Signal{Series: series}}
+		now := schedtest.Day.Add(time.Duration(rapid.IntRange(0, 300).Draw(t, "now")) * time.Second)
+		job := sched.Job{
+			ID: "j", Submitted: now, Request: sched.Resources{MilliCPU: 1000},
+			Duration:     time.Duration(rapid.IntRange(1, 600).Draw(t, "duration")) * time.Second,
+			AllowedDelay: time.Duration(rapid.IntRange(1, 900).Draw(t, "delay")) * time.Second,
+		}
+		d := plan(t, "energy+window", &sched.Snapshot{Now: now, Queue: []sched.Job{job}, Sites: []*sched.Site{site}})[0]
+		least := math.Inf(1)
+		for start := now; !start.After(job.LatestStart()); start = start.Add(time.Second) {
+			if end := start.Add(job.Duration); series.Covers(start, end) {
+				least = min(least, series.Integral(start, end))
+			}
+		}
+		got := series.Integral(d.Window.Start, d.Window.Start.Add(job.Duration))
+		if got > least*(1+1e-6)+1e-6 {
+			t.Fatalf("window at %v costs %v, another one costs %v", d.Window.Start, got, least)
+		}
+	})
+}
+
+// A job that must wait for nothing, on the cheapest of all nodes: no other node may cost less.
+func TestPlanAgreesWithCosts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := schedtest.DrawSnapshot(t, anyIntensity)
+		s.Queue = s.Queue[:1]
+		name := rapid.SampledFrom(schedtest.Strategies).Draw(t, "strategy")
+		strategy, err := strategy.New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := strategy.Plan(s)[0]
+		costs, ok := strategy.Costs(s, &s.Queue[0], nil)
+		if d.Held(s.Now) {
+			return
+		}
+		if ok != (d.Node != "") {
+			t.Fatalf("%s: plan chose %q, but costs are known: %v", name, d.Node, ok)
+		}
+		if !ok {
+			return
+		}
+		chosen := slices.IndexFunc(s.Nodes, func(n *sched.Node) bool { return n.Name == d.Node })
+		if costs[chosen] != slices.Min(costs) {
+			t.Fatalf("%s: plan chose %s at cost %v of %v", name, d.Node, costs[chosen], costs)
+		}
+	})
+}

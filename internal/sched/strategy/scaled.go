@@ -1,0 +1,48 @@
+package strategy
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// chooses reports whether it is g that says on how many replicas j runs, anew as it goes.
+func (g *Greedy) chooses(j *sched.Job) bool {
+	return g.when.Scale != nil && j.Scaling != nil && j.Interruptible
+}
+
+// scaled asks g's rule about an elastic job: from when on it runs, when to ask again, and on how many replicas.
+func (g *Greedy) scaled(s *sched.Snapshot, j *sched.Job) (
+	w sched.Window, r sched.Reason, again time.Time, replicas int,
+) {
+	if !j.Running {
+		if w, r, held := s.Closed(j); held {
+			return w, r, w.Start, 0
+		}
+	}
+	return g.when.Scale(s, j, max(s.Room(j), j.Scaling.Least))
+}
+
+// decideScaled decides on how many replicas a job runs from now on, and where.
+func (g *Greedy) decideScaled(s *sched.Snapshot, j *sched.Job) (sched.Decision, *sched.Node) {
+	window, reason, again, replicas := g.scaled(s, j)
+	d := sched.Decision{Job: j.ID, Window: window, Again: again, Reason: reason}
+	if d.Held(s.Now) {
+		return d, nil
+	}
+	d.Replicas = replicas
+	sized := j.Placed(replicas)
+	if j.Running { // what runs stays where it is
+		return d, nil
+	}
+	able := *s
+	able.Nodes = slices.DeleteFunc(slices.Clone(s.Nodes), func(n *sched.Node) bool {
+		return !sized.Request.Within(n.Free)
+	})
+	best, ok := g.place(&able, &sized, &d)
+	if ok && best == nil {
+		d.Reason.Kind = sched.NoRoom
+	}
+	return d, best
+}

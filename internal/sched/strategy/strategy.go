@@ -1,0 +1,302 @@
+package strategy
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/internal/mincost"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/placement"
+)
+
+// Strategy decides. It must be deterministic: the same snapshot gives the same plan.
+type Strategy interface {
+	Plan(*sched.Snapshot) sched.Plan
+}
+
+// placing is a where.
+type placing struct {
+	cost   placement.NodeCost
+	traits traits
+	says   string // to people
+}
+
+// traits say what the cost of a where depends on.
+type traits uint8
+
+const (
+	alike    traits = 1 << iota // on nothing else of a node than what [Interchangeable] names
+	relative                    // on more than the job's request and the node: see [Greedy.NodeLocal]
+	live                        // on live watts, so that it changes from one job to the next
+	seeded                      // on the policy's seed, which breaks ties by names
+)
+
+var where = map[string]placing{
+	"balanced": {placement.Balanced, alike, "free shares of CPU and memory nearest to each other afterwards"},
+	"carbon": {
+		placement.Carbon, alike,
+		"least emissions over the run: energy × carbon intensity × PUE, with weighted terms for price, wait and " +
+			"load",
+	},
+	"ecsched-dp": {placement.DotProduct, relative, ""},
+	"ecsched-k8s": {
+		placement.AuthorsStock, alike,
+		"the baseline of ECSched's authors: least requested of what is free, balanced",
+	},
+	"ecsched-ml": {placement.HighestLoad, 0, ""},
+	"energy": {placement.LowestEnergy, alike,
+		"least additional energy at the meter, wake-up of an empty node included"},
+	"exec": {placement.Exec, relative | live, "most of what a node can draw left, by live watts (Escheduler)"},
+	"fcfs": {placement.FirstFit, alike, "the first node by name"},
+	"hybrid": {
+		placement.Hybrid, relative | live,
+		"performance against efficiency, from benchmarks of the class of work and live watts",
+	},
+	"hybrid-idle": {placement.HybridIdle, relative | live, "the same from benchmarks alone, busy nodes last"},
+	"least-allocated": {placement.LeastAllocated, alike | seeded,
+		"as stock kube-scheduler scores: most room, balanced"},
+	"max-min": {placement.Soonest, 0, ""},
+	"min-min": {placement.Soonest, 0, ""},
+	"most-allocated": {
+		placement.MostAllocated, alike | seeded, "as stock kube-scheduler scores when it is told to fill nodes up",
+	},
+	"peaks": {placement.Peaks, alike, "least increase of power by an exponential model of the node (PEAKS)"},
+	"profile": {
+		placement.Profile, alike | relative,
+		"performance against efficiency, from benchmarks of the class of work alone",
+	},
+	"random":      {placement.Random, relative, "any node, by the seed"},
+	"round-robin": {placement.RoundRobin, relative, "one node after the other"},
+}
+
+// Names returns what [New] accepts on the left and on the right of its "+", sorted.
+func Names() (wheres, whens []string) {
+	wheres = slices.AppendSeq(slices.Collect(maps.Keys(where)), maps.Keys(matchers))
+	slices.Sort(wheres)
+	return slices.Compact(wheres), slices.Sorted(maps.Keys(sched.StartRules))
+}
+
+// When returns the when of a strategy's name, "now" where it names none. Whether a strategy ever puts off a start is
+// what [Holds] says: one that is throttled does under every when.
+func When(name string) string {
+	_, when, _ := parts(name)
+	return when
+}
+
+// parts takes a strategy's name apart: where+when/order.
+func parts(name string) (where, when, order string) {
+	where, when, both := strings.Cut(name, "+")
+	if !both {
+		return where, "now", ""
+	}
+	when, order, ordered := strings.Cut(when, "/")
+	if ordered && order == "" {
+		order = "/" // nothing is called that
+	}
+	return where, when, order
+}
+
+// New returns the strategy of a name: a where, or where+when as in "carbon+window". Without a when, jobs start now.
+// After a when there may be the order in which a queue is served, as in "balanced+now/shortest"; without one, jobs
+// are served as they come.
+func New(name string) (*Greedy, error) { return newGreedy(name, where) }
+
+// newGreedy is New for some wheres.
+func newGreedy(name string, where map[string]placing) (*Greedy, error) {
+	left, right, last := parts(name)
+	whole, matches := matchers[left]
+	if !matches {
+		whole.alone = left
+	}
+	placing, okWhere := where[whole.alone]
+	rule, okWhen := sched.StartRules[right]
+	order, okOrder := sched.QueueOrders[last]
+	if !okWhere || !okWhen || last != "" && !okOrder {
+		return nil, unknown(name, okWhere)
+	}
+	if matches && order != nil {
+		return nil, unordered(name, left)
+	}
+	if rule.Together && order != nil {
+		return nil, unordered(name, right)
+	}
+	return &Greedy{
+		name: name, cost: placing.cost, when: rule, traits: where[left].traits, match: whole.match, order: order,
+	}, nil
+}
+
+// Greedy serves a queue job by job: a start rule says when, a cost over nodes says where. A few wheres match a queue
+// with the nodes as a whole instead.
+type Greedy struct {
+	name   string
+	cost   placement.NodeCost
+	when   sched.StartRule
+	traits traits
+	match  func(b *batch)   // nil: job by job
+	order  sched.QueueOrder // nil: as they come
+}
+
+// String returns the name that g was made from.
+func (g *Greedy) String() string { return g.name }
+
+// ReadsLive reports whether g looks at what nodes draw just now.
+func (g *Greedy) ReadsLive() bool { return g.traits&live != 0 }
+
+// Plan implements [Strategy]. Jobs are served by submission time and then ID, or as g's order says, whatever their
+// order in the queue.
+func (g *Greedy) Plan(s *sched.Snapshot) sched.Plan {
+	if len(s.Queue) == 1 {
+		d, _ := g.decide(s, &s.Queue[0])
+		return sched.Plan{d}
+	}
+	plan, _ := g.PlanWithin(s, mincost.NeverStop)
+	return plan
+}
+
+// planInOrder decides on one job after the other.
+func (g *Greedy) planInOrder(s *sched.Snapshot, stop func() bool) (sched.Plan, Optimality) {
+	proof := Optimality{Whole: true}
+	plan := g.inTurn(s, func(j *sched.Job) (sched.Decision, bool) {
+		proof.Whole = proof.Whole && !stop()
+		return sched.Decision{Job: j.ID}, !proof.Whole
+	}, func(sched.Resources) {})
+	return plan, proof
+}
+
+// inTurn decides on one job after the other, unless gate has done so. Each that is placed takes room from later ones,
+// and placed is told of it.
+func (g *Greedy) inTurn(
+	s *sched.Snapshot, gate func(j *sched.Job) (d sched.Decision, decided bool), placed func(sched.Resources),
+) sched.Plan {
+	plan := make(sched.Plan, len(s.Queue))
+	work := *s
+	nodes := make([]sched.Node, len(s.Nodes)) // copied before they change
+	for i, n := range s.Nodes {
+		nodes[i] = *n
+	}
+	feasible := make([]*sched.Node, 0, len(nodes))
+	for _, i := range s.InOrder(g.order) {
+		job := &s.Queue[i]
+		var decided bool
+		if plan[i], decided = gate(job); decided {
+			continue
+		}
+		feasible = feasible[:0]
+		for k := range nodes {
+			if job.Fits(&nodes[k]) {
+				feasible = append(feasible, &nodes[k])
+			}
+		}
+		work.Nodes = feasible
+		d, on := g.decide(&work, job)
+		if on != nil {
+			sized := job.On(d.Replicas)
+			k := 0
+			for &nodes[k] != on {
+				k++
+			}
+			nodes = sched.Put(nodes, k, &sized)
+			work.Last = d.Node
+			placed(sized.Request)
+		}
+		plan[i] = d
+	}
+	return plan
+}
+
+// decide places one job on s.Nodes, all of which are taken as feasible, or holds it. It also returns the node.
+func (g *Greedy) decide(s *sched.Snapshot, j *sched.Job) (sched.Decision, *sched.Node) {
+	if g.chooses(j) {
+		return g.decideScaled(s, j)
+	}
+	window, reason, again := g.when.Ask(s, j)
+	d := sched.Decision{Job: j.ID, Window: window, Again: again, Reason: reason}
+	if d.Held(s.Now) || j.Running { // what runs stays where it is
+		return d, nil
+	}
+	best, ok := g.place(s, j, &d)
+	if ok && best == nil && reason.Kind == sched.Cheapest {
+		d.Reason.Kind = sched.NoRoom // otherwise the start rule's reason says more
+	}
+	return d, best
+}
+
+// place completes d, a decision to start j now, with the node of least cost. best is nil if j fits on no node. ok is
+// false if the strategy has no opinion; d.Reason is the reason.
+func (g *Greedy) place(s *sched.Snapshot, j *sched.Job, d *sched.Decision) (best *sched.Node, ok bool) {
+	best, why, ok := g.cheapest(s, j)
+	switch {
+	case !ok:
+		d.Reason = sched.Reason{Kind: why}
+	case best != nil:
+		d.Node = best.Name
+		d.Window.End = s.Now.Add(best.Runtime(j))
+		d.Cost = s.Estimate(j, best, d.Window)
+	}
+	return best, ok
+}
+
+// cheapest returns the node of least cost, nil if there is none to choose from. ok is false where there is no opinion,
+// and why says what is missing.
+func (g *Greedy) cheapest(s *sched.Snapshot, j *sched.Job) (best *sched.Node, why sched.ReasonKind, ok bool) {
+	least := math.Inf(1)
+	costing := placement.NewCosting(s, j)
+	for _, n := range s.Nodes {
+		c, known := g.cost(&costing, n)
+		if !known {
+			return nil, costing.Why, false
+		}
+		if math.IsInf(c, 1) {
+			continue
+		}
+		if best == nil || c < least || c == least && n.Name < best.Name {
+			best, least = n, c
+		}
+	}
+	return best, sched.NoOpinion, true
+}
+
+// Costs returns what each of s.Nodes costs the job, for scorers and explanations; dst is reused if it is long enough.
+// ok is false if there is no opinion.
+func (g *Greedy) Costs(s *sched.Snapshot, j *sched.Job, dst []float64) (costs []float64, ok bool) {
+	costs = dst[:0]
+	costing := placement.NewCosting(s, j)
+	for _, n := range s.Nodes {
+		c, known := g.cost(&costing, n)
+		if !known {
+			return nil, false
+		}
+		costs = append(costs, c)
+	}
+	return costs, true
+}
+
+// Holds reports whether g ever puts off a start.
+func (g *Greedy) Holds() bool { return g.when.Holds }
+
+// Interrupts reports whether g may suspend jobs that run and are interruptible. The others start when it says and run
+// to their end.
+func (g *Greedy) Interrupts() bool { return g.when.Interrupts }
+
+// Scales reports whether g chooses, anew as they go, on how many replicas elastic jobs run.
+func (g *Greedy) Scales() bool { return g.when.Scale != nil || g.when.Together }
+
+// Clairvoyant reports whether g is meant to be told how long jobs really run, as a yardstick for those that are not.
+func (g *Greedy) Clairvoyant() bool { return g.when.Clairvoyant }
+
+// Families returns the names of the whens that start a job and let it run to its end, and of those that may suspend it.
+// Savings are compared within a family.
+func Families() (starting, suspending []string) {
+	for name, rule := range sched.StartRules {
+		if rule.Interrupts {
+			suspending = append(suspending, name)
+		} else {
+			starting = append(starting, name)
+		}
+	}
+	slices.Sort(starting)
+	slices.Sort(suspending)
+	return starting, suspending
+}
