@@ -102,7 +102,7 @@ func (s *liveSource) Model(ctx context.Context, q dashboard.Query) (*dashboard.M
 		r.decisions(ctx)
 	case dashboard.Doctor:
 		r.mode(ctx)
-		m.Findings = s.examine(ctx, s.flags.component, s.t.now).findings
+		m.Findings = examine(ctx, s.cluster, s.flags.component, s.t.now).findings
 	case dashboard.Savings:
 		r.mode(ctx)
 		r.savings(ctx, savingsTake)

@@ -98,7 +98,7 @@ failed. What nodes can measure themselves (RAPL, meters) cannot be seen from her
 			if err != nil {
 				return err
 			}
-			return c.examine(cmd.Context(), f.namespace, t.now).report(t, format.value)
+			return examine(cmd.Context(), c, f.namespace, t.now).report(t, format.value)
 		},
 	}
 	f.add(cmd.Flags())
@@ -109,7 +109,7 @@ failed. What nodes can measure themselves (RAPL, meters) cannot be seen from her
 }
 
 // examine runs all checks of an installation in a namespace. If there is no server to ask, one finding says so.
-func (c *cluster) examine(ctx context.Context, namespace string, now func() time.Time) *doctor {
+func examine(ctx context.Context, c *cluster, namespace string, now func() time.Time) *doctor {
 	d := &doctor{
 		client: c, config: c.config, namespace: namespace, now: now, fresh: map[string]bool{},
 		deployments: map[string]*appsv1.Deployment{},
