@@ -20,10 +20,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
+// savingsSpan is the time over which savings are shown.
+const savingsSpan = 7 * 24 * time.Hour
+
 const (
-	before         = 24 * time.Hour // now: since yesterday,
-	after          = 48 * time.Hour // up to the day after tomorrow
-	savingsSpan    = 7 * 24 * time.Hour
+	before         = 24 * time.Hour   // now: since yesterday,
+	after          = 48 * time.Hour   // up to the day after tomorrow
 	savingsAge     = 10 * time.Minute // they take many requests, and change slowly
 	savingsWait    = 2 * time.Second  // that the first screen waits for them
 	savingsTake    = 2 * time.Minute

@@ -16,8 +16,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
+// usualWidth is that of a terminal whose width is unknown.
+const usualWidth = 80
+
 const (
-	usualWidth  = 80
 	maxWidth    = 160
 	narrow      = 50 // columns below which a chart with axes has no room
 	chartHeight = 10
