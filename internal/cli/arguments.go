@@ -38,21 +38,21 @@ func oneObject(args []string, kinds ...string) (kind, name string, err error) {
 		words = strings.SplitN(args[0], "/", 2)
 	}
 	if len(words) != 2 || words[1] == "" {
-		return "", "", usageError{fmt.Errorf("want %s and a name, as in %s nightly-report", orOf(kinds), kinds[0])}
+		return "", "", invalidUsage(fmt.Errorf("want %s and a name, as in %s nightly-report", orOf(kinds), kinds[0]))
 	}
 	kind = kindNames[strings.ToLower(words[0])]
 	if slices.Contains(kinds, kind) {
 		return kind, words[1], nil
 	}
-	return "", "", usageError{fmt.Errorf("unknown kind %q%s: want %s", words[0], spelling.DidYouMean(words[0], kinds),
-		orOf(kinds))}
+	return "", "", invalidUsage(fmt.Errorf("unknown kind %q%s: want %s", words[0], spelling.DidYouMean(words[0], kinds),
+		orOf(kinds)))
 }
 
 // noArguments refuses what a command does not take.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError{fmt.Errorf("unexpected argument %q%s: %s takes flags only", args[0],
-			meantCommand(cmd, args[0]), cmd.Name())}
+		return invalidUsage(fmt.Errorf("unexpected argument %q%s: %s takes flags only", args[0],
+			meantCommand(cmd, args[0]), cmd.Name()))
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func (f *benchmarkFlags) check() error {
 
 func (f *benchmarkFlags) run(ctx context.Context, t terminal) (err error) {
 	if err := f.check(); err != nil {
-		return usageError{err}
+		return invalidUsage(err)
 	}
 	doc, failed := &benchmarks{}, 0
 	switch {
@@ -122,7 +122,7 @@ func (f *benchmarkFlags) run(ctx context.Context, t terminal) (err error) {
 			errRead = errors.New("it is not what benchmark -o json printed")
 		}
 		if errRead != nil {
-			return usageError{fmt.Errorf("--results %s: %s", name, oneLine(errRead))}
+			return invalidUsage(fmt.Errorf("--results %s: %s", name, oneLine(errRead)))
 		}
 		doc.Results = append(doc.Results, more.Results...)
 	}
@@ -154,7 +154,7 @@ func (f *benchmarkFlags) measure(ctx context.Context, t terminal) (*benchmark.Re
 	}
 	m, err := openMeters(f.meters, slog.New(slog.NewTextHandler(t.err, nil)))
 	if err != nil {
-		return nil, usageError{err}
+		return nil, invalidUsage(err)
 	}
 	defer meter.Close(m.meters)
 	machine := &benchmark.Machine{CPUs: runtime.GOMAXPROCS(0), Power: m.power}

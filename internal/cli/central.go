@@ -69,7 +69,7 @@ func (f *centralFlags) connect(ctx context.Context, t terminal, about ...string)
 		return f.direct(ctx, t)
 	}
 	if f.tokenFile != "" || f.caFile != "" {
-		return nil, usageError{errors.New("--token-file and --ca-file go with --server")}
+		return nil, invalidUsage(errors.New("--token-file and --ca-file go with --server"))
 	}
 	config, namespace, err := f.config(t)
 	if err != nil {
@@ -84,11 +84,11 @@ func throughProxy(ctx context.Context, config *rest.Config, component, home stri
 ) (*centralUnit, error) {
 	transport, err := rest.TransportFor(config)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
+		return nil, invalidUsage(fmt.Errorf("reading the kubeconfig: %s", oneLine(err)))
 	}
 	host, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
+		return nil, invalidUsage(fmt.Errorf("reading the kubeconfig: %s", oneLine(err)))
 	}
 	c := &centralUnit{proxied: true, namespace: component, home: home}
 	if c.client, err = central.New(central.Options{
@@ -96,7 +96,7 @@ func throughProxy(ctx context.Context, config *rest.Config, component, home stri
 			"/services/" + centralService + "/proxy",
 		UserAgent: "kubenergy/" + version(), Timeout: centralTimeout, Now: now, Node: true, Transport: transport,
 	}); err != nil {
-		return nil, usageError{err}
+		return nil, invalidUsage(err)
 	}
 	token, err := tokenFor(ctx, config, component, home)
 	if err != nil {
@@ -126,10 +126,10 @@ func (f *centralFlags) direct(ctx context.Context, t terminal) (*centralUnit, er
 	u, err := url.Parse(f.server)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil,
-			usageError{errors.New("--server is no URL: want https:// and a host, without a password or a query")}
+			invalidUsage(errors.New("--server is no URL: want https:// and a host, without a password or a query"))
 	}
 	if u.Scheme == "http" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname()) {
-		return nil, usageError{fmt.Errorf("--server is %s: a token is only sent over https", u)}
+		return nil, invalidUsage(fmt.Errorf("--server is %s: a token is only sent over https", u))
 	}
 	c := &centralUnit{namespace: f.component, home: f.namespace}
 	if c.client, err = central.New(central.Options{
@@ -140,12 +140,12 @@ func (f *centralFlags) direct(ctx context.Context, t terminal) (*centralUnit, er
 	}
 	config, namespace, err := f.config(t)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--token-file is missing, and there is no kubeconfig with a token: %w", err)}
+		return nil, invalidUsage(fmt.Errorf("--token-file is missing, and there is no kubeconfig with a token: %w", err))
 	}
 	token, err := tokenFor(ctx, config, f.component, namespace)
 	if _, none := errors.AsType[*noTokenError](err); none {
-		return nil, usageError{errors.New("there is no token for --server: give --token-file with one " +
-			"of an account named " + viewerAccount + " (docs/reference/reports.md)")}
+		return nil, invalidUsage(errors.New("there is no token for --server: give --token-file with one " +
+			"of an account named " + viewerAccount + " (docs/reference/reports.md)"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: or give --token-file", err)
@@ -203,9 +203,9 @@ func (c *centralUnit) get(ctx context.Context, path string, query url.Values, in
 	case refused != nil:
 		return now, c.refusal(refused.Status, path, refused.Body)
 	case errors.Is(err, central.ErrToken):
-		return now, usageError{fmt.Errorf("--token-file: %w", err)}
+		return now, invalidUsage(fmt.Errorf("--token-file: %w", err))
 	case errors.Is(err, central.ErrTrust):
-		return now, usageError{fmt.Errorf("--ca-file: %w", err)}
+		return now, invalidUsage(fmt.Errorf("--ca-file: %w", err))
 	case errors.Is(err, central.ErrAnswer):
 		return now, fmt.Errorf("%s: ask for less time or fewer groups", withoutURL(err))
 	case err != nil:

@@ -25,6 +25,9 @@ import (
 // usageError is a mistake of the user: wrong flags, or files that cannot be read as what they are said to be.
 type usageError struct{ error }
 
+// invalidUsage returns err as an error that is the fault of the command line: the exit code is 2.
+func invalidUsage(err error) error { return usageError{err} }
+
 func (e usageError) Unwrap() error { return e.error }
 
 // Run executes one command line and returns the exit code of the process.
@@ -70,7 +73,7 @@ func newRoot(t terminal) *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w%s (see %s --help)", inWords(err), meantFlag(cmd, err), cmd.CommandPath())}
+		return invalidUsage(fmt.Errorf("%w%s (see %s --help)", inWords(err), meantFlag(cmd, err), cmd.CommandPath()))
 	})
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.AddCommand(
@@ -100,8 +103,8 @@ func newRoot(t terminal) *cobra.Command {
 	// cobra reports an unknown command as an error of the root.
 	root.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usageError{fmt.Errorf("unknown command %q%s (see %s --help)", args[0], meantCommand(root, args[0]),
-				t.name)}
+			return invalidUsage(fmt.Errorf("unknown command %q%s (see %s --help)", args[0], meantCommand(root, args[0]),
+				t.name))
 		}
 		return nil
 	}

@@ -53,16 +53,16 @@ func (f *clusterFlags) config(t terminal) (config *rest.Config, namespace string
 	switch {
 	case clientcmd.IsEmptyConfig(err) && t.getenv("KUBECONFIG") != "" && !anyExists(t.kubeconfigs()):
 		return nil, "",
-			usageError{fmt.Errorf(
+			invalidUsage(fmt.Errorf(
 				"no cluster is configured: KUBECONFIG is %q, and there is no such file: mend it, or give --kubeconfig",
-				t.getenv("KUBECONFIG"))}
+				t.getenv("KUBECONFIG")))
 	case clientcmd.IsEmptyConfig(err):
-		return nil, "", usageError{errors.New("no cluster is configured: give --kubeconfig, or set KUBECONFIG")}
+		return nil, "", invalidUsage(errors.New("no cluster is configured: give --kubeconfig, or set KUBECONFIG"))
 	case err != nil:
-		return nil, "", usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
+		return nil, "", invalidUsage(fmt.Errorf("reading the kubeconfig: %s", oneLine(err)))
 	}
 	if namespace, _, err = loader.Namespace(); err != nil {
-		return nil, "", usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
+		return nil, "", invalidUsage(fmt.Errorf("reading the kubeconfig: %s", oneLine(err)))
 	}
 	config.QPS, config.Burst, config.Timeout = clientQPS, clientBurst, clientTimeout
 	config.UserAgent = "kubenergy/" + version()
@@ -91,7 +91,7 @@ func (f *clusterFlags) open(t terminal) (*cluster, error) {
 func clients(config *rest.Config) (kubernetes.Interface, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
+		return nil, invalidUsage(fmt.Errorf("reading the kubeconfig: %s", oneLine(err)))
 	}
 	return client, nil
 }

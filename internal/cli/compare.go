@@ -80,30 +80,30 @@ func (f *compareFlags) run(cmd *cobra.Command, t terminal) error {
 	part, err := f.part(t)
 	switch {
 	case err != nil:
-		return usageError{err}
+		return invalidUsage(err)
 	case f.file == "":
-		return usageError{errors.New("want a comparison file: -f FILE")}
+		return invalidUsage(errors.New("want a comparison file: -f FILE"))
 	case f.workers < 0:
-		return usageError{fmt.Errorf("--workers is %d: want 1 or more", f.workers)}
+		return invalidUsage(fmt.Errorf("--workers is %d: want 1 or more", f.workers))
 	case part.Count > 1 && f.out == "":
-		return usageError{errors.New("--shard runs only part of the trials: say --out DIR, and merge them")}
+		return invalidUsage(errors.New("--shard runs only part of the trials: say --out DIR, and merge them"))
 	}
 	if f.over.Strategies, err = strategyNames(cmd, "strategies"); err != nil {
-		return usageError{err}
+		return invalidUsage(err)
 	}
 	file, err := study.ReadFile(f.file)
 	if err != nil {
-		return usageError{err}
+		return invalidUsage(err)
 	}
 	if err := file.Apply(&f.over); err != nil {
-		return usageError{err}
+		return invalidUsage(err)
 	}
 	p := t.progress(cmd.CommandPath(), "trials")
 	defer p.close()
 	read := p.doing("reading the files that " + f.file + " names")
 	c, err := file.Plan()
 	if err != nil {
-		return usageError{err}
+		return invalidUsage(err)
 	}
 	read()
 	c.Doing = p.doing
@@ -144,7 +144,7 @@ func (f *compareFlags) carryOut(ctx context.Context, t terminal, c *study.Study,
 func finishComparison(t terminal, book *study.Book, planned []*study.Planned, out, format string) error {
 	sweep, err := book.Sum(planned)
 	if err != nil {
-		return usageError{err}
+		return invalidUsage(err)
 	}
 	if out != "" {
 		// Files first: a reader of standard output may take it as the sign that all went well.
@@ -171,14 +171,14 @@ func newMerge(t terminal) *cobra.Command {
 		Example: "  kubenergy compare merge results/part-* --out results/",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError{errors.New("want the folders of the parts")}
+				return invalidUsage(errors.New("want the folders of the parts"))
 			}
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			book, planned, err := study.ReadParts(args)
 			if err != nil {
-				return usageError{err}
+				return invalidUsage(err)
 			}
 			if out != "" {
 				if err := study.Keep(out, planned); err != nil {

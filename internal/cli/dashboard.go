@@ -35,7 +35,7 @@ browser. The command runs until it is interrupted.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			address, err := loopback(listen)
 			if err != nil {
-				return usageError{err}
+				return invalidUsage(err)
 			}
 			source, err := openSource(cmd, t, &f, dir)
 			if err != nil {
@@ -78,11 +78,11 @@ func openSource(cmd *cobra.Command, t terminal, f *centralFlags, dir string) (da
 		}
 	})
 	if len(idle) > 0 {
-		return nil, usageError{fmt.Errorf("--dir asks no cluster: leave out %s", strings.Join(idle, ", "))}
+		return nil, invalidUsage(fmt.Errorf("--dir asks no cluster: leave out %s", strings.Join(idle, ", ")))
 	}
 	folder, err := dashboard.OpenFolder(dir)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--dir: %w", err)}
+		return nil, invalidUsage(fmt.Errorf("--dir: %w", err))
 	}
 	return folder, nil
 }

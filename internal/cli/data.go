@@ -94,7 +94,7 @@ func newDataList(t terminal, all []scenarios.DataFile) *cobra.Command {
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		files, err := chooseData(all, args)
 		if err != nil {
-			return usageError{err}
+			return invalidUsage(err)
 		}
 		list := &dataList{APIVersion: sim.APIVersion, Kind: "DataList", Folder: folder()}
 		for _, f := range files {
@@ -180,9 +180,9 @@ only when all of it is there and its sum is right. Nothing is converted.`,
 		files, err := chooseData(all, args)
 		switch {
 		case err != nil:
-			return usageError{err}
+			return invalidUsage(err)
 		case folder() == "":
-			return usageError{errors.New("want a folder: --dir DIR, or the variable " + sim.DataVariable)}
+			return invalidUsage(errors.New("want a folder: --dir DIR, or the variable " + sim.DataVariable))
 		}
 		dir, err := filepath.Abs(folder())
 		if err != nil {

@@ -60,7 +60,7 @@ ended. -o json is what GET /api/v1/decisions of the central unit answers; with -
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags().Changed("output")); err != nil {
-				return usageError{err}
+				return invalidUsage(err)
 			}
 			return f.run(cmd.Context(), t)
 		},
@@ -104,7 +104,7 @@ func (f *decisionsFlags) query(c *centralUnit, now time.Time) (*ledger.RecordQue
 	from, err := report.ParseTime("--since", "-"+f.since, now)
 	if err != nil {
 		if from, err = report.ParseTime("--since", f.since, now); err != nil {
-			return nil, usageError{err}
+			return nil, invalidUsage(err)
 		}
 	}
 	q := &ledger.RecordQuery{From: from, Strategies: f.strategies, Limit: f.limit}

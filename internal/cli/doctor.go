@@ -92,7 +92,7 @@ failed. What nodes can measure themselves (RAPL, meters) cannot be seen from her
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.namespace == "" {
-				return usageError{errors.New("--namespace is empty")}
+				return invalidUsage(errors.New("--namespace is empty"))
 			}
 			c, err := f.open(t)
 			if err != nil {

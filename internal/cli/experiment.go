@@ -77,7 +77,7 @@ func (f *experimentFlags) run(cmd *cobra.Command, t terminal) error {
 	}
 	file, err := f.read()
 	if err != nil {
-		return usageError{err}
+		return invalidUsage(err)
 	}
 	if err := file.Programs(); err != nil {
 		return err

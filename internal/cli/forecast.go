@@ -124,7 +124,7 @@ func (f *forecastFlags) check(cmd *cobra.Command) error {
 
 func (f *forecastFlags) run(cmd *cobra.Command, t terminal) error {
 	if err := f.check(cmd); err != nil {
-		return usageError{err}
+		return invalidUsage(err)
 	}
 	var o *outlook
 	var err error
@@ -218,18 +218,18 @@ func (f *forecastFlags) fromFile(t terminal) (*outlook, error) {
 		Column: f.column, Zone: grid.Zone(f.zone), Price: f.quantity.value == quantityPrice, Fill: f.fill,
 	}, f.file)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, invalidUsage(err)
 	}
 	from := signal.Series.End()
 	if f.start != "" {
 		if from, err = report.ParseTime("--start", f.start, t.now()); err != nil {
-			return nil, usageError{err}
+			return nil, invalidUsage(err)
 		}
 	}
 	f.hours = cmp.Or(f.hours, offlineHours)
 	made, err := forecast.Best(signal.Series, from, time.Duration(f.hours)*time.Hour)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("forecasting %s: %w", f.file, err)}
+		return nil, invalidUsage(fmt.Errorf("forecasting %s: %w", f.file, err))
 	}
 	o := &outlook{
 		Zone: string(zone), Unit: "gCO2e/kWh", Source: filepath.Base(f.file), Quality: "estimated", Model: made.Model,

@@ -95,11 +95,11 @@ func (f *backtestFlags) check() error {
 
 func (f *backtestFlags) run(cmd *cobra.Command, t terminal) error {
 	if err := f.check(); err != nil {
-		return usageError{err}
+		return invalidUsage(err)
 	}
 	e, zone, err := f.evaluation(cmd, t)
 	if err != nil {
-		return usageError{err}
+		return invalidUsage(err)
 	}
 	p := t.progress(cmd.CommandPath(), "parts")
 	defer p.close()
@@ -109,7 +109,7 @@ func (f *backtestFlags) run(cmd *cobra.Command, t terminal) error {
 		if cmd.Context().Err() != nil {
 			return err
 		}
-		return usageError{err} // the input asks for what its own files do not hold
+		return invalidUsage(err) // the input asks for what its own files do not hold
 	}
 	return t.print(newBacktest(e, zone, scores), f.output.value)
 }

@@ -46,7 +46,7 @@ them, counts the node that suits it best. run-now lets one start.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if all && f.namespace != "" {
-				return usageError{fmt.Errorf("-A and -n %s: give one of them", f.namespace)}
+				return invalidUsage(fmt.Errorf("-A and -n %s: give one of them", f.namespace))
 			}
 			c, err := f.open(t)
 			if err != nil {

@@ -96,7 +96,7 @@ func (f *profileFlags) check() error {
 
 func (f *profileFlags) run(ctx context.Context, t terminal) error {
 	if err := f.check(); err != nil {
-		return usageError{err}
+		return invalidUsage(err)
 	}
 	catalogue, err := f.readCatalogue(t)
 	if err != nil {
@@ -136,11 +136,11 @@ func (f *profileFlags) readCatalogue(t terminal) (*hardware.Catalog, error) {
 	}
 	text, err := os.ReadFile(f.catalogue)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, invalidUsage(err)
 	}
 	all, err := hardware.WithFile(text)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("%s: %s", f.catalogue, oneLine(err))}
+		return nil, invalidUsage(fmt.Errorf("%s: %s", f.catalogue, oneLine(err)))
 	}
 	for _, w := range all.Warnings() {
 		fmt.Fprintf(t.err, "%s: %s\n", f.catalogue, w)

@@ -15,15 +15,15 @@ import (
 func (f *profileFlags) score(t terminal, catalogue *hardware.Catalog) error {
 	since, err := time.Parse("2006-01", f.since)
 	if f.since != "" && err != nil {
-		return usageError{fmt.Errorf("--since is %q: want a month, as 2021-06", f.since)}
+		return invalidUsage(fmt.Errorf("--since is %q: want a month, as 2021-06", f.since))
 	}
 	text, err := grid.ReadFile(f.results)
 	if err != nil {
-		return usageError{err}
+		return invalidUsage(err)
 	}
 	results, err := hardware.ReadResults(text)
 	if err != nil {
-		return usageError{fmt.Errorf("%s: %w", f.results, err)}
+		return invalidUsage(fmt.Errorf("%s: %w", f.results, err))
 	}
 	results = slices.DeleteFunc(results, func(r hardware.Result) bool { return r.Published.Before(since) })
 	if len(results) == 0 {

@@ -71,17 +71,17 @@ it to the cluster's own.`,
 func (f *releaseFlags) check(args []string) (name string, err error) {
 	switch {
 	case f.timeout <= 0:
-		return "", usageError{fmt.Errorf("--timeout is %v: want more than 0", f.timeout)}
+		return "", invalidUsage(fmt.Errorf("--timeout is %v: want more than 0", f.timeout))
 	case f.all && len(args) > 0:
-		return "", usageError{fmt.Errorf("%q and --all: give one of them", strings.Join(args, " "))}
+		return "", invalidUsage(fmt.Errorf("%q and --all: give one of them", strings.Join(args, " ")))
 	case f.removePolicy && !f.all:
-		return "", usageError{errors.New("--remove-policy goes with --all: what is held would wait for ever")}
+		return "", invalidUsage(errors.New("--remove-policy goes with --all: what is held would wait for ever"))
 	case f.removePolicy && f.namespace != "":
-		return "", usageError{errors.New("--remove-policy concerns all namespaces: leave out --namespace")}
+		return "", invalidUsage(errors.New("--remove-policy concerns all namespaces: leave out --namespace"))
 	case f.all:
 		return "", nil
 	case len(args) == 0:
-		return "", usageError{errors.New("want job and a name, or --all")}
+		return "", invalidUsage(errors.New("want job and a name, or --all"))
 	}
 	_, name, err = oneObject(args, kindJob)
 	return name, err

@@ -54,7 +54,7 @@ the lab as plans.jsonl: each must be the same. The first that is not is an error
 			}
 			var err error
 			if f.strategies, err = strategyNames(cmd, "strategy"); err != nil {
-				return usageError{err}
+				return invalidUsage(err)
 			}
 			f.bounds = map[string]bool{"from": cmd.Flags().Changed("from"), "to": cmd.Flags().Changed("to")}
 			return f.run(cmd.Context(), t)
@@ -76,11 +76,11 @@ the lab as plans.jsonl: each must be the same. The first that is not is an error
 
 func (f *replayFlags) run(ctx context.Context, t terminal) error {
 	if len(f.strategies) == 0 {
-		return usageError{errors.New("want a strategy to decide by: --strategy carbon+window")}
+		return invalidUsage(errors.New("want a strategy to decide by: --strategy carbon+window"))
 	}
 	for _, name := range f.strategies {
 		if _, err := strategy.New(name); err != nil {
-			return usageError{fmt.Errorf("--strategy: %w", err)}
+			return invalidUsage(fmt.Errorf("--strategy: %w", err))
 		}
 	}
 	records, err := f.records(ctx, t)
@@ -89,7 +89,7 @@ func (f *replayFlags) run(ctx context.Context, t terminal) error {
 	}
 	r, err := report.NewReplay(records, f.strategies)
 	if err != nil {
-		return usageError{err}
+		return invalidUsage(err)
 	}
 	if err := t.print(r, f.output.value); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (f *replayFlags) run(ctx context.Context, t terminal) error {
 func (f *replayFlags) again(t terminal) error {
 	text, err := grid.ReadFile(f.plans)
 	if err != nil {
-		return usageError{fmt.Errorf("reading plans: %w", err)}
+		return invalidUsage(fmt.Errorf("reading plans: %w", err))
 	}
 	same, err := policy.ReplayPlans(bytes.NewReader(text))
 	if err != nil {
@@ -121,7 +121,7 @@ func (f *replayFlags) again(t terminal) error {
 func (f *replayFlags) records(ctx context.Context, t terminal) ([]ledger.Record, error) {
 	q, err := f.query(t.now())
 	if err != nil {
-		return nil, usageError{err}
+		return nil, invalidUsage(err)
 	}
 	if f.file != "" {
 		return f.recordsOfFile(q)
@@ -146,7 +146,7 @@ func (f *replayFlags) records(ctx context.Context, t terminal) ([]ledger.Record,
 func (f *replayFlags) recordsOfFile(q *ledger.Query) ([]ledger.Record, error) {
 	records, err := readRecords(f.file)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, invalidUsage(err)
 	}
 	records = slices.DeleteFunc(records, func(r ledger.Record) bool {
 		return len(q.Namespaces) > 0 && !slices.Contains(q.Namespaces, r.Namespace) ||

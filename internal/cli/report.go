@@ -170,7 +170,7 @@ func (f *reportFlags) query(cmd *cobra.Command, now time.Time) (*ledger.Query, e
 func (f *reportFlags) run(cmd *cobra.Command, t terminal) error {
 	q, err := f.query(cmd, t.now())
 	if err != nil {
-		return usageError{err}
+		return invalidUsage(err)
 	}
 	c, err := f.connect(cmd.Context(), t, f.namespaces...)
 	if err != nil {

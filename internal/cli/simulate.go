@@ -153,17 +153,17 @@ func (f *simulateFlags) missing() error {
 func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
 	file, err := f.scenario(cmd)
 	if err != nil {
-		return usageError{err}
+		return invalidUsage(err)
 	}
 	strategies := make([]strategy.Strategy, len(file.Strategies))
 	for i, name := range file.Strategies {
 		if strategies[i], err = strategy.ByName(name); err != nil {
-			return usageError{fmt.Errorf("%s: %w", file.Called("strategies"), err)}
+			return invalidUsage(fmt.Errorf("%s: %w", file.Called("strategies"), err))
 		}
 	}
 	scenario, err := file.LoadContext(cmd.Context())
 	if err != nil {
-		return usageError{err}
+		return invalidUsage(err)
 	}
 	if !slices.ContainsFunc(scenario.Jobs, func(j sched.Job) bool { return j.Interruptible }) {
 		scenario.Notes = append(scenario.Notes,
@@ -238,13 +238,13 @@ func simulateAll(ctx context.Context, t terminal, s *sim.Scenario, names []strin
 				if ctx.Err() != nil {
 					return nil, err
 				}
-				return nil, usageError{err} // the input asks for what its own files do not hold
+				return nil, invalidUsage(err) // the input asks for what its own files do not hold
 			}
 			results = append(results, r)
 		}
 	}
 	if _, err := sim.Align(results...); err != nil {
-		return nil, usageError{err}
+		return nil, invalidUsage(err)
 	}
 	return results, nil
 }

@@ -35,7 +35,7 @@ is what the chart's Jobs run that load nodes; a line is written every ten second
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := f.load()
 			if err != nil {
-				return usageError{err}
+				return invalidUsage(err)
 			}
 			return s.run(cmd.Context(), t.out)
 		},

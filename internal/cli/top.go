@@ -58,9 +58,9 @@ func newTop(t terminal) *cobra.Command {
 		Short: "Show what nodes or pods draw now",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError{fmt.Errorf("want nodes or pods, as in %s top nodes", t.name)}
+				return invalidUsage(fmt.Errorf("want nodes or pods, as in %s top nodes", t.name))
 			}
-			return usageError{fmt.Errorf("unknown kind %q: want nodes or pods", args[0])}
+			return invalidUsage(fmt.Errorf("unknown kind %q: want nodes or pods", args[0]))
 		},
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
@@ -99,7 +99,7 @@ are those of the cluster that is asked.`,
 
 func (f *topFlags) run(ctx context.Context, t terminal, kind string) error {
 	if f.all && f.namespace != "" {
-		return usageError{fmt.Errorf("-A and -n %s: give one of them", f.namespace)}
+		return invalidUsage(fmt.Errorf("-A and -n %s: give one of them", f.namespace))
 	}
 	c, err := f.connect(ctx, t)
 	if err != nil {

@@ -57,9 +57,9 @@ and the Secret that it names say, or the files given here. Where kubenergy-power
 func (f *wakeFlags) run(ctx context.Context, t terminal, args []string) error {
 	switch {
 	case f.timeout <= 0:
-		return usageError{fmt.Errorf("--timeout is %v: want more than 0", f.timeout)}
+		return invalidUsage(fmt.Errorf("--timeout is %v: want more than 0", f.timeout))
 	case f.all == (len(args) > 0) || len(args) > 1:
-		return usageError{errors.New("want the name of one node, or --all")}
+		return invalidUsage(errors.New("want the name of one node, or --all"))
 	}
 	c, err := f.open(t)
 	if err != nil {
@@ -129,7 +129,7 @@ func (f *wakeFlags) machines(ctx context.Context, c *cluster, certificates strin
 	var text []byte
 	if f.config != "" {
 		if text, err = os.ReadFile(f.config); err != nil {
-			return config, nil, usageError{err}
+			return config, nil, invalidUsage(err)
 		}
 	} else {
 		m, err := c.CoreV1().ConfigMaps(v1alpha1.SystemNamespace).Get(ctx, power.Name, metav1.GetOptions{})
@@ -139,7 +139,7 @@ func (f *wakeFlags) machines(ctx context.Context, c *cluster, certificates strin
 		text = []byte(m.Data["machines.yaml"])
 	}
 	if config, err = power.ParseConfig(text); err != nil {
-		return config, nil, usageError{err}
+		return config, nil, invalidUsage(err)
 	}
 	if f.keys != "" || config.KeysSecret == "" {
 		mountedAt(config.Machines, f.keys)

@@ -60,7 +60,7 @@ const skipBadUsage = "leave out rows of the trace that are wrong, and say how ma
 // oneFile wants the name of a file and nothing else.
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usageError{fmt.Errorf("want one file, as in %s jobs.csv", cmd.CommandPath())}
+		return invalidUsage(fmt.Errorf("want one file, as in %s jobs.csv", cmd.CommandPath()))
 	}
 	return nil
 }
@@ -68,11 +68,11 @@ func oneFile(cmd *cobra.Command, args []string) error {
 // read reads a trace and says what it left out.
 func (f *traceFlags) read(t terminal, path string) (*workload.Trace, error) {
 	if err := workload.CheckFormat(f.format); err != nil {
-		return nil, usageError{fmt.Errorf("--format: %w", err)}
+		return nil, invalidUsage(fmt.Errorf("--format: %w", err))
 	}
 	trace, err := workload.LoadWith(path, workload.Options{Format: f.format, Start: traceBegin, SkipBad: f.skipBad})
 	if err != nil {
-		return nil, usageError{err}
+		return nil, invalidUsage(err)
 	}
 	fmt.Fprintf(t.err, "%s: %d jobs, format %s\n", path, len(trace.Jobs), trace.Format)
 	for _, line := range trace.LeftOut() {
@@ -145,7 +145,7 @@ func fitted(jobs []sched.Job) (*workload.Model, error) {
 	slices.SortStableFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })
 	m, err := workload.Fit(jobs)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, invalidUsage(err)
 	}
 	return m, nil
 }
@@ -175,7 +175,7 @@ give the same trace.`,
 			}
 			jobs, err := m.Generate(f.seed, f.jobs, traceBegin)
 			if err != nil {
-				return usageError{err}
+				return invalidUsage(err)
 			}
 			return writeTrace(t.out, &workload.Trace{Jobs: jobs}, traceBegin)
 		},
@@ -194,9 +194,9 @@ const maxGenerated = 10_000_000
 func (f *generateFlags) read(t terminal) (*workload.Model, error) {
 	switch {
 	case (f.model == "") == (f.like == ""):
-		return nil, usageError{errors.New("want one of --model and --like")}
+		return nil, invalidUsage(errors.New("want one of --model and --like"))
 	case f.jobs < 1 || f.jobs > maxGenerated:
-		return nil, usageError{fmt.Errorf("--jobs is %d: want 1 to %d", f.jobs, maxGenerated)}
+		return nil, invalidUsage(fmt.Errorf("--jobs is %d: want 1 to %d", f.jobs, maxGenerated))
 	case f.like != "":
 		trace, err := f.traceFlags.read(t, f.like)
 		if err != nil {
@@ -206,11 +206,11 @@ func (f *generateFlags) read(t terminal) (*workload.Model, error) {
 	}
 	text, err := os.ReadFile(f.model)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("reading workload model: %w", err)}
+		return nil, invalidUsage(fmt.Errorf("reading workload model: %w", err))
 	}
 	m := &workload.Model{}
 	if err := json.Unmarshal(text, m); err != nil {
-		return nil, usageError{fmt.Errorf("%s: %w", f.model, err)}
+		return nil, invalidUsage(fmt.Errorf("%s: %w", f.model, err))
 	}
 	return m, nil
 }
@@ -245,7 +245,7 @@ comment says when each was submitted: if all are created at once, the queue is f
 		Args: oneFile,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
-				return usageError{err}
+				return invalidUsage(err)
 			}
 			trace, err := f.read(t, args[0])
 			if err != nil {
