@@ -49,6 +49,14 @@ func TestSame(t *testing.T) {
 		"a key that is called as a variable": {
 			"func F(max int) T { return T{most: max} }", "func F(max int) T { return T{max: max} }", true,
 		},
+		"a method with the name of a builtin function": {
+			"func (t T) F() { t.print(1) }", "func (t T) F() { t.Print(1) }", true,
+		},
+		"a builtin function": {"func F(t T) { print(1) }", "func F(t T) { grid.Print(1) }", false},
+		"a field of a field": {"func F(t T) { t.a.b() }", "func F(t T) { t.a() }", false},
+		"a constant of another package as a key": {
+			"var v = map[string]int{kindJob: 1}", "var v = map[string]int{grid.KindJob: 1}", true,
+		},
 		"one of two": {"func F() {}\n\nfunc G() {}", "func F() {}", false},
 	} {
 		old, err := parse("a/a.go", []byte(head+c.old))

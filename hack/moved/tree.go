@@ -213,6 +213,26 @@ func (w *writer) name(i *ast.Ident) {
 	w.idents = append(w.idents, i.Name)
 }
 
+// member writes that there is the name of a field, a method or a declaration of the module.
+func (w *writer) member(i *ast.Ident) {
+	w.tree.WriteString("# ")
+	w.idents = append(w.idents, i.Name)
+}
+
+// key returns the name in the key of a literal: usually a field, which the parser does not resolve, else a constant of
+// the module.
+func (w *writer) key(key ast.Expr) string {
+	switch key := key.(type) {
+	case *ast.Ident:
+		return key.Name
+	case *ast.SelectorExpr:
+		if from, ok := w.qualified(key); ok && strings.HasPrefix(from+"/", module) {
+			return key.Sel.Name
+		}
+	}
+	return ""
+}
+
 // qualified returns the import path of the package that an identifier is qualified by.
 func (w *writer) qualified(s *ast.SelectorExpr) (from string, ok bool) {
 	x, ok := s.X.(*ast.Ident)
@@ -261,16 +281,25 @@ func (w *writer) node(v reflect.Value) {
 	case *ast.Ident:
 		w.name(n)
 		return
-	case *ast.SelectorExpr:
-		if from, ok := w.qualified(n); ok {
-			if strings.HasPrefix(from+"/", module) {
-				w.tree.WriteString("# ")
-				w.idents = append(w.idents, n.Sel.Name)
-			} else {
-				w.tree.WriteString(from + "." + n.Sel.Name + " ")
-			}
+	case *ast.FuncDecl:
+		if n.Recv != nil { // a method may have a predeclared name, as fields may
+			w.tree.WriteString("method ")
+			w.member(n.Name)
+			w.value(reflect.ValueOf(n.Recv))
+			w.value(reflect.ValueOf(n.Type))
+			w.value(reflect.ValueOf(n.Body))
 			return
 		}
+	case *ast.SelectorExpr:
+		if from, ok := w.qualified(n); ok && !strings.HasPrefix(from+"/", module) {
+			w.tree.WriteString(from + "." + n.Sel.Name + " ")
+			return
+		} else if !ok {
+			w.tree.WriteString(". ")
+			w.value(reflect.ValueOf(n.X))
+		}
+		w.member(n.Sel)
+		return
 	case *ast.BasicLit:
 		if n.Kind == token.STRING {
 			text, err := strconv.Unquote(n.Value)
@@ -285,9 +314,9 @@ func (w *writer) node(v reflect.Value) {
 		w.value(reflect.ValueOf(n.Type))
 		for _, e := range n.Elts {
 			if kv, ok := e.(*ast.KeyValueExpr); ok {
-				if key, ok := kv.Key.(*ast.Ident); ok { // usually a field: the parser does not resolve it
+				if key := w.key(kv.Key); key != "" {
 					w.tree.WriteString("#: ")
-					w.idents = append(w.idents, key.Name)
+					w.idents = append(w.idents, key)
 					w.value(reflect.ValueOf(kv.Value))
 					continue
 				}
