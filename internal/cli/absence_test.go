@@ -10,13 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/cli/explain"
 )
 
 const systemPods = "/api/v1/namespaces/kubenergy-system/pods"
 
 // scaled is a cluster whose scheduler was scaled to 0, or killed, a moment ago: its Leases are still fresh.
 func scaled(t *testing.T, a *apiServer) {
-	for _, name := range []string{schedulerName, holdLease} {
+	for _, name := range []string{cmdutil.SchedulerName, cmdutil.HoldLease} {
 		l := lease(name, 3*time.Second)
 		l.Spec.HolderIdentity = new("kubenergy-scheduler-6c5-x2_a-b")
 		a.add(t, leasePath, l)
@@ -53,7 +55,7 @@ func TestNoSchedulerRuns(t *testing.T) {
 		"scaled to 0": {scaled, true, true},
 		"crashing": {func(t *testing.T, a *apiServer) {
 			scaled(t, a)
-			a.add(t, systemPods, programPod(schedulerName, "kubenergy-scheduler-6c5-x2", v1.ConditionFalse))
+			a.add(t, systemPods, programPod(cmdutil.SchedulerName, "kubenergy-scheduler-6c5-x2", v1.ConditionFalse))
 		}, true, true},
 		"neither runs": {func(t *testing.T, a *apiServer) {
 			scaled(t, a)
@@ -61,10 +63,10 @@ func TestNoSchedulerRuns(t *testing.T) {
 		}, true, false},
 		"a standby is ready": {func(t *testing.T, a *apiServer) {
 			scaled(t, a)
-			a.add(t, systemPods, programPod(schedulerName, "kubenergy-scheduler-6c5-x3", v1.ConditionTrue))
+			a.add(t, systemPods, programPod(cmdutil.SchedulerName, "kubenergy-scheduler-6c5-x3", v1.ConditionTrue))
 		}, false, true},
 		"a process elsewhere": {func(t *testing.T, a *apiServer) {
-			a.add(t, leasePath, lease(holdLease, 3*time.Second))
+			a.add(t, leasePath, lease(cmdutil.HoldLease, 3*time.Second))
 		}, false, true},
 		"no rights on Leases": {func(t *testing.T, a *apiServer) {
 			scaled(t, a)
@@ -77,11 +79,11 @@ func TestNoSchedulerRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := twoSites(t)
-			a.add(t, systemPods, programPod(controllerName, "controller", v1.ConditionTrue))
+			a.add(t, systemPods, programPod(cmdutil.ControllerName, "controller", v1.ConditionTrue))
 			a.add(t, jobsIn("ns"), unplanned("new"))
 			c.prepare(t, a)
 			x := explained(t, a, "job/new")
-			if x.State != stateHeld || strings.Contains(x.Sentence, why) != c.absent ||
+			if x.State != explain.StateHeld || strings.Contains(x.Sentence, why) != c.absent ||
 				x.LatestStart == nil || !x.LatestStart.Equal(testNow.Add(7*time.Hour)) {
 				t.Errorf("explain says %s by %v", x.Sentence, x.LatestStart)
 			}
@@ -134,7 +136,7 @@ func TestExplainTheRunOfACronJob(t *testing.T) {
 // Doctor sees at once that the holder of a Lease is gone.
 func TestDoctorSeesThatTheHolderIsGone(t *testing.T) {
 	a := healthy(t)
-	a.add(t, systemPods, programPod(controllerName, "controller", v1.ConditionTrue))
+	a.add(t, systemPods, programPod(cmdutil.ControllerName, "controller", v1.ConditionTrue))
 	scaled(t, a)
 	code, stdout, _ := a.run(t, "doctor")
 	for _, want := range []string{

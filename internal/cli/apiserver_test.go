@@ -33,6 +33,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 )
 
 // testNow is the time of all tests against an API server.
@@ -133,8 +134,8 @@ func (a *apiServer) delete(path string) {
 func (a *apiServer) run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	code = run(t.Context(), append(args, "--kubeconfig", a.kubeconfig), terminal{
-		name: "kubenergy", env: []string{"NO_COLOR=1", "COLUMNS=80"}, out: &out, err: &err, now: func() time.Time {
+	code = run(t.Context(), append(args, "--kubeconfig", a.kubeconfig), cmdutil.Terminal{
+		Name: "kubenergy", Env: []string{"NO_COLOR=1", "COLUMNS=80"}, Out: &out, Err: &err, Now: func() time.Time {
 			return testNow
 		},
 	})

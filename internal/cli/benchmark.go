@@ -21,22 +21,23 @@ import (
 	"github.com/kubenergy/kubenergy/internal/agent/host"
 	"github.com/kubenergy/kubenergy/internal/agent/meter"
 	"github.com/kubenergy/kubenergy/internal/benchmark"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
 type benchmarkFlags struct {
-	centralFlags
+	cmdutil.ControllerFlags
 	local                               bool
 	node, selector, image, runtimeClass string
 	works, results                      []string
 	rules                               benchmark.Rules
-	output                              *choice
+	output                              *cmdutil.Choice
 	meters                              meter.Config
 	timeout                             time.Duration
 }
 
-func newBenchmark(t terminal) *cobra.Command {
+func newBenchmark(t cmdutil.Terminal) *cobra.Command {
 	f := benchmarkFlags{rules: benchmark.DefaultRules(), meters: meter.DefaultConfig()}
 	cmd := &cobra.Command{
 		Use:   "benchmark --local | --image IMAGE | --results FILE [flags]",
@@ -53,15 +54,15 @@ knowledge base of the hybrid scheduler and PowerProfiles, for kubectl apply.`,
   kubenergy benchmark --image registry.example.org/kubenergy/kubenergy:0.1.0 -l pool=batch -o json > nodes.json
   kubenergy benchmark --results here.json --results nodes.json
   kubenergy benchmark --results nodes.json -o yaml | kubectl apply -f -`,
-		Args: noArguments,
+		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
 	}
 	flags := cmd.Flags()
-	f.add(flags)
-	f.addNamespace(flags, "namespace of the Jobs (default: that of the kubeconfig)")
+	f.Add(flags)
+	f.AddNamespace(flags, "namespace of the Jobs (default: that of the kubeconfig)")
 	flags.BoolVar(&f.local, "local", false, "measure this machine, without Kubernetes")
 	flags.StringVar(&f.node, "node", "", "what this machine is called, with --local (default: its host name)")
-	flags.StringSliceVar(&f.works, "workloads", knownWorks[:3], "works: "+orOf(knownWorks))
+	flags.StringSliceVar(&f.works, "workloads", knownWorks[:3], "works: "+cmdutil.OrOf(knownWorks))
 	flags.IntVar(&f.rules.Runs, "runs", f.rules.Runs, "runs of each work; fewer than 5 are not judged")
 	flags.DurationVar(&f.rules.AtLeast, "at-least", 0,
 		"how long a run takes at least (default: 5s, in a cluster 45s, for the controller's watts)")
@@ -72,7 +73,7 @@ knowledge base of the hybrid scheduler and PowerProfiles, for kubectl apply.`,
 		"image of kubenergy that nodes can pull; for the work gpu, with kubenergy-gpu beside it")
 	flags.StringVar(&f.runtimeClass, "runtime-class", "", "runtime class of pods that use a GPU, as nvidia")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Hour, "how long to wait for the Jobs")
-	f.output = output(flags, "table", "csv", "json", "yaml")
+	f.output = cmdutil.Output(flags, "table", "csv", "json", "yaml")
 	of := flag.NewFlagSet("", flag.ContinueOnError)
 	f.meters.AddFlags(of)
 	flags.AddGoFlagSet(of)
@@ -87,7 +88,7 @@ func (f *benchmarkFlags) check() error {
 	}
 	for _, work := range f.works {
 		if !slices.Contains(knownWorks, work) {
-			return fmt.Errorf("--workloads: there is no %q: have %s", work, orOf(knownWorks))
+			return fmt.Errorf("--workloads: there is no %q: have %s", work, cmdutil.OrOf(knownWorks))
 		}
 	}
 	if f.rules.Runs < 1 || f.rules.AtLeast < 0 {
@@ -101,9 +102,9 @@ func (f *benchmarkFlags) check() error {
 	return f.meters.Validate()
 }
 
-func (f *benchmarkFlags) run(ctx context.Context, t terminal) (err error) {
+func (f *benchmarkFlags) run(ctx context.Context, t cmdutil.Terminal) (err error) {
 	if err := f.check(); err != nil {
-		return invalidUsage(err)
+		return cmdutil.InvalidUsage(err)
 	}
 	doc, failed := &benchmarks{}, 0
 	switch {
@@ -122,20 +123,20 @@ func (f *benchmarkFlags) run(ctx context.Context, t terminal) (err error) {
 			errRead = errors.New("it is not what benchmark -o json printed")
 		}
 		if errRead != nil {
-			return invalidUsage(fmt.Errorf("--results %s: %s", name, oneLine(errRead)))
+			return cmdutil.InvalidUsage(fmt.Errorf("--results %s: %s", name, cmdutil.OneLine(errRead)))
 		}
 		doc.Results = append(doc.Results, more.Results...)
 	}
 	switch {
 	case err != nil:
 		return err
-	case f.output.value == "yaml":
+	case f.output.Value == "yaml":
 		err = doc.objects(t)
 	default:
-		err = t.print(doc, f.output.value)
+		err = t.Print(doc, f.output.Value)
 	}
 	if err == nil && failed > 0 {
-		err = fmt.Errorf("%s could not be measured", count(failed, "node"))
+		err = fmt.Errorf("%s could not be measured", cmdutil.Count(failed, "node"))
 	}
 	return err
 }
@@ -148,19 +149,19 @@ func (f *benchmarkFlags) plan(out io.Writer, where string) []string {
 	return works
 }
 
-func (f *benchmarkFlags) measure(ctx context.Context, t terminal) (*benchmark.Result, error) {
+func (f *benchmarkFlags) measure(ctx context.Context, t cmdutil.Terminal) (*benchmark.Result, error) {
 	if f.node == "" {
 		f.node, _ = os.Hostname()
 	}
-	m, err := openMeters(f.meters, slog.New(slog.NewTextHandler(t.err, nil)))
+	m, err := openMeters(f.meters, slog.New(slog.NewTextHandler(t.Err, nil)))
 	if err != nil {
-		return nil, invalidUsage(err)
+		return nil, cmdutil.InvalidUsage(err)
 	}
 	defer meter.Close(m.meters)
 	machine := &benchmark.Machine{CPUs: runtime.GOMAXPROCS(0), Power: m.power}
 	r := &benchmark.Result{Node: f.node, CPUs: machine.CPUs}
-	r.Runs, err = machine.Measure(ctx, f.plan(t.err, f.node), f.rules, func(run benchmark.Run) {
-		fmt.Fprintf(t.err, "%s took %v\n", run.Work, run.End.Sub(run.Start).Round(time.Second))
+	r.Runs, err = machine.Measure(ctx, f.plan(t.Err, f.node), f.rules, func(run benchmark.Run) {
+		fmt.Fprintf(t.Err, "%s took %v\n", run.Work, run.End.Sub(run.Start).Round(time.Second))
 	})
 	if len(m.last) > 0 {
 		r.Source, r.Quality = m.root.Source(), slices.MinFunc(m.last, func(a, b energy.Reading) int {
@@ -210,12 +211,12 @@ type benchmarks struct {
 
 // objects writes the knowledge base and PowerProfiles, as far as they are judged, and says what is left out. An empty
 // knowledge base would take the place of the one that is there.
-func (b *benchmarks) objects(t terminal) error {
+func (b *benchmarks) objects(t cmdutil.Terminal) error {
 	base, err := benchmark.KnowledgeBase(b.Results)
 	all, judged := []any{base}, 0
 	for _, r := range b.Results {
 		if missing := r.NotJudged(); len(missing) > 0 {
-			fmt.Fprintf(t.err, "node %s: not judged, so left out: %s\n", r.Node, strings.Join(missing, ", "))
+			fmt.Fprintf(t.Err, "node %s: not judged, so left out: %s\n", r.Node, strings.Join(missing, ", "))
 		}
 		judged += len(r.Benchmarks())
 		if p := r.PowerProfile(); p != nil {
@@ -227,7 +228,7 @@ func (b *benchmarks) objects(t terminal) error {
 	}
 	for _, object := range all {
 		text, errText := yaml.Marshal(object)
-		_, errWrite := fmt.Fprintf(t.out, "---\n%s", text)
+		_, errWrite := fmt.Fprintf(t.Out, "---\n%s", text)
 		err = errors.Join(err, errText, errWrite)
 	}
 	return err

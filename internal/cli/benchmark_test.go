@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/agent/meter"
 	"github.com/kubenergy/kubenergy/internal/benchmark"
 	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/hardware"
 )
@@ -148,7 +149,7 @@ func TestBenchmarkOfACluster(t *testing.T) {
 func TestWattsOfTheController(t *testing.T) {
 	doc := measured(testNow)
 	r := doc.Results[0]
-	f := &fleet{drawn: map[string][]drawn{}}
+	f := &fleet{drawn: map[string][]cmdutil.Drawn{}}
 	for at := 0; at <= 600; at += 10 {
 		watts := 50.0
 		if max(0, at-1)/60%2 == 1 {
@@ -157,7 +158,7 @@ func TestWattsOfTheController(t *testing.T) {
 		if at%60 > 0 && at%60 < 15 {
 			watts = 75 // of both sides of a change
 		}
-		f.drawn["n1"] = append(f.drawn["n1"], drawn{
+		f.drawn["n1"] = append(f.drawn["n1"], cmdutil.Drawn{
 			Name: "n1", Watts: watts, AsOf: testNow.Add(time.Duration(at) * time.Second), Source: "wall (shelly2)",
 			Quality: energy.Derived,
 		})
@@ -206,12 +207,12 @@ func TestWattsOfTheController(t *testing.T) {
 // This machine is measured, for a moment, by the model: what it says is told apart from what a meter says.
 func TestBenchmarkOfThisMachine(t *testing.T) {
 	f := benchmarkFlags{
-		works: []string{benchmark.Sequential}, node: "here", meters: meter.DefaultConfig(), output: &choice{value: "table"},
+		works: []string{benchmark.Sequential}, node: "here", meters: meter.DefaultConfig(), output: &cmdutil.Choice{Value: "table"},
 		rules: benchmark.Rules{Runs: 1, AtLeast: 50 * time.Millisecond, Rep: 20 * time.Millisecond, Least: 2, Most: 3},
 	}
 	f.meters.Meters = []string{"model"}
 	var said strings.Builder
-	r, err := f.measure(t.Context(), terminal{err: &said})
+	r, err := f.measure(t.Context(), cmdutil.Terminal{Err: &said})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +223,7 @@ func TestBenchmarkOfThisMachine(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	var out strings.Builder
-	if f.local = true; f.run(ended, terminal{out: &out, err: io.Discard}) == nil || out.Len() > 0 {
+	if f.local = true; f.run(ended, cmdutil.Terminal{Out: &out, Err: io.Discard}) == nil || out.Len() > 0 {
 		t.Errorf("when it is to end it says %q", out.String())
 	}
 	if !strings.Contains(said.String(), "measuring here: 1 runs each of idle, half, sequential, at least ") {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/internal/benchmark"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
@@ -59,16 +60,16 @@ func (f *benchmarkFlags) job(n *v1.Node) (*batchv1.Job, error) {
 
 // fleet measures the nodes of a cluster.
 type fleet struct {
-	cluster *cluster
-	central *centralUnit // nil: the controller is not there
-	drawn   map[string][]drawn
+	cluster *cmdutil.Cluster
+	central *cmdutil.ControllerClient // nil: the controller is not there
+	drawn   map[string][]cmdutil.Drawn
 }
 
 // measureCluster returns the results of the nodes that could be measured, and how many others there are.
-func (f *benchmarkFlags) measureCluster(ctx context.Context, t terminal,
+func (f *benchmarkFlags) measureCluster(ctx context.Context, t cmdutil.Terminal,
 ) (all []*benchmark.Result, failed int, err error) {
-	fl := &fleet{drawn: map[string][]drawn{}}
-	if fl.cluster, err = f.open(t); err != nil {
+	fl := &fleet{drawn: map[string][]cmdutil.Drawn{}}
+	if fl.cluster, err = f.Open(t); err != nil {
 		return nil, 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
@@ -76,26 +77,26 @@ func (f *benchmarkFlags) measureCluster(ctx context.Context, t terminal,
 	nodes, err := fl.cluster.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: f.selector})
 	switch {
 	case err != nil:
-		return nil, 0, fmt.Errorf("listing nodes: %s", because(err))
+		return nil, 0, fmt.Errorf("listing nodes: %s", cmdutil.Because(err))
 	case len(nodes.Items) == 0:
 		return nil, 0, fmt.Errorf("no node has the labels %q", f.selector)
 	}
-	if fl.central, err = f.connect(ctx, t); err != nil {
-		fmt.Fprintf(t.err, "watts are those that nodes can tell themselves: %s\n", oneLine(err))
+	if fl.central, err = f.Connect(ctx, t); err != nil {
+		fmt.Fprintf(t.Err, "watts are those that nodes can tell themselves: %s\n", cmdutil.OneLine(err))
 	}
-	f.plan(t.err, count(len(nodes.Items), "node")+" at once")
+	f.plan(t.Err, cmdutil.Count(len(nodes.Items), "node")+" at once")
 	fail := func(node string, err error) {
 		failed++
-		fmt.Fprintf(t.err, "node %s: %s\n", node, oneLine(err))
+		fmt.Fprintf(t.Err, "node %s: %s\n", node, cmdutil.OneLine(err))
 	}
 	jobs := map[string]string{} // by node
 	for i := range nodes.Items {
 		job, err := f.job(&nodes.Items[i])
 		if err == nil {
-			job, err = fl.cluster.BatchV1().Jobs(fl.cluster.namespace).Create(ctx, job, metav1.CreateOptions{})
+			job, err = fl.cluster.BatchV1().Jobs(fl.cluster.Namespace).Create(ctx, job, metav1.CreateOptions{})
 		}
 		if err != nil {
-			fail(nodes.Items[i].Name, fmt.Errorf("creating its Job: %s", because(err)))
+			fail(nodes.Items[i].Name, fmt.Errorf("creating its Job: %s", cmdutil.Because(err)))
 			continue
 		}
 		jobs[nodes.Items[i].Name] = job.Name
@@ -115,7 +116,7 @@ func (f *benchmarkFlags) measureCluster(ctx context.Context, t terminal,
 		if len(jobs) > 0 && !kube.Pause(ctx, watchEvery) {
 			for node, name := range jobs {
 				fail(node, fmt.Errorf("its Job %s did not end in time; delete it in namespace %s", name,
-					fl.cluster.namespace))
+					fl.cluster.Namespace))
 			}
 			break
 		}
@@ -129,7 +130,7 @@ func (fl *fleet) look(ctx context.Context) {
 	if fl.central == nil {
 		return
 	}
-	nodes, err := fl.central.nodes(ctx)
+	nodes, err := fl.central.Nodes(ctx)
 	if err != nil {
 		return // what is not seen is not in the means
 	}
@@ -143,7 +144,7 @@ func (fl *fleet) look(ctx context.Context) {
 
 // ended returns the pods of Jobs that have ended.
 func (fl *fleet) ended(ctx context.Context, jobs map[string]string) []v1.Pod {
-	pods, err := fl.cluster.CoreV1().Pods(fl.cluster.namespace).List(ctx,
+	pods, err := fl.cluster.CoreV1().Pods(fl.cluster.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + ",app.kubernetes.io/name=kubenergy-benchmark"})
 	if err != nil {
 		return nil // it is asked again
@@ -164,13 +165,13 @@ func (fl *fleet) collect(ctx context.Context, pod *v1.Pod) (*benchmark.Result, e
 		_ = log.Close()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading what it wrote: %s", because(err))
+		return nil, fmt.Errorf("reading what it wrote: %s", cmdutil.Because(err))
 	}
 	var doc benchmarks
 	begin := max(0, bytes.Index(text, []byte("{\n"))) // what it says meanwhile comes before, in the same stream
 	if err := json.Unmarshal(text[begin:], &doc); err != nil || len(doc.Results) != 1 ||
 		doc.Results[0].Node != pod.Spec.NodeName {
-		return nil, errors.New(printable(string(bytes.TrimSpace(text))))
+		return nil, errors.New(cmdutil.Printable(string(bytes.TrimSpace(text))))
 	}
 	fl.meter(doc.Results[0])
 	return doc.Results[0], nil

@@ -3,8 +3,6 @@
 package cli
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,39 +14,35 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
-	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	dashboardcmd "github.com/kubenergy/kubenergy/internal/cli/dashboard"
+	"github.com/kubenergy/kubenergy/internal/cli/doctor"
+	"github.com/kubenergy/kubenergy/internal/cli/explain"
+	forecastcmd "github.com/kubenergy/kubenergy/internal/cli/forecast"
+	"github.com/kubenergy/kubenergy/internal/cli/release"
 	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
-// usageError is a mistake of the user: wrong flags, or files that cannot be read as what they are said to be.
-type usageError struct{ error }
-
-// invalidUsage returns err as an error that is the fault of the command line: the exit code is 2.
-func invalidUsage(err error) error { return usageError{err} }
-
-func (e usageError) Unwrap() error { return e.error }
-
 // Run executes one command line and returns the exit code of the process.
 func Run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
-	return run(ctx, args, terminal{
-		name: programName(os.Args[0]), env: env, out: stdout, err: stderr, now: time.Now, after: time.After,
+	return run(ctx, args, cmdutil.Terminal{
+		Name: programName(os.Args[0]), Env: env, Out: stdout, Err: stderr, Now: time.Now, After: time.After,
 	})
 }
 
-func run(ctx context.Context, args []string, t terminal) int {
-	t.args = args
+func run(ctx context.Context, args []string, t cmdutil.Terminal) int {
+	t.Args = args
 	root := newRoot(t)
 	root.SetArgs(args)
-	root.SetOut(t.out)
-	root.SetErr(t.err)
+	root.SetOut(t.Out)
+	root.SetErr(t.Err)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintf(t.err, "%s: %v\n", t.name, err)
-	if _, ok := errors.AsType[usageError](err); ok {
+	fmt.Fprintf(t.Err, "%s: %v\n", t.Name, err)
+	if _, ok := errors.AsType[cmdutil.UsageError](err); ok {
 		return 2
 	}
 	return 1
@@ -63,34 +57,35 @@ func programName(binary string) string {
 	return "kubenergy"
 }
 
-func newRoot(t terminal) *cobra.Command {
+func newRoot(t cmdutil.Terminal) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kubenergy",
 		Short:         "Energy, carbon and cost of Kubernetes workloads: where and when they run best, and why",
-		Version:       version(),
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: t.name},
+		Version:       cmdutil.Version(),
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: t.Name},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return invalidUsage(fmt.Errorf("%w%s (see %s --help)", inWords(err), meantFlag(cmd, err), cmd.CommandPath()))
+		return cmdutil.InvalidUsage(fmt.Errorf("%w%s (see %s --help)", inWords(err), meantFlag(cmd, err),
+			cmd.CommandPath()))
 	})
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.AddCommand(
 		newSimulate(t),
 		newBenchmark(t),
 		newCompare(t),
-		newDashboard(t),
+		dashboardcmd.NewDashboard(t),
 		newData(t),
 		newDecisions(t),
 		newStrategies(t),
 		newExperiment(t),
-		newExplain(t),
-		newForecast(t),
-		newHeld(t),
-		newDoctor(t),
-		newRelease(t),
-		newRunNow(t),
+		explain.NewExplain(t),
+		forecastcmd.NewForecast(t),
+		explain.NewHeld(t),
+		doctor.NewDoctor(t),
+		release.NewRelease(t),
+		release.NewRunNow(t),
 		newStress(t),
 		newProfile(t),
 		newReport(t),
@@ -103,17 +98,13 @@ func newRoot(t terminal) *cobra.Command {
 	// cobra reports an unknown command as an error of the root.
 	root.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return invalidUsage(fmt.Errorf("unknown command %q%s (see %s --help)", args[0], meantCommand(root, args[0]),
-				t.name))
+			return cmdutil.InvalidUsage(fmt.Errorf("unknown command %q%s (see %s --help)", args[0],
+				cmdutil.MeantCommand(root, args[0]),
+				t.Name))
 		}
 		return nil
 	}
 	return root
-}
-
-// meantCommand asks for the command that was meant, where one is near.
-func meantCommand(parent *cobra.Command, typed string) string {
-	return spelling.DidYouMean(typed, report.Each(parent.Commands(), (*cobra.Command).Name))
 }
 
 // meantFlag asks for the flag that was meant, where an error is of one that there is not and one is near.
@@ -134,7 +125,7 @@ func inWords(err error) error {
 		return err
 	}
 	flag := wrong.GetFlag()
-	if _, ok := flag.Value.(*choice); ok {
+	if _, ok := flag.Value.(*cmdutil.Choice); ok {
 		name := "--" + flag.Name
 		if flag.Shorthand != "" {
 			name = "-" + flag.Shorthand
@@ -150,50 +141,4 @@ func inWords(err error) error {
 		return err
 	}
 	return fmt.Errorf("--%s is %q: want %s", flag.Name, wrong.GetValue(), want)
-}
-
-// version is the commit that the program was built from, or else the version of the module.
-func version() string {
-	b := readBuilt()
-	return cmp.Or(b.Commit, b.Version)
-}
-
-// terminal is what a command knows of where it writes.
-type terminal struct {
-	name     string // of the program, as people type it
-	args     []string
-	env      []string
-	out, err io.Writer
-	now      func() time.Time
-	after    func(time.Duration) <-chan time.Time
-}
-
-// print writes a document to standard output.
-func (t terminal) print(d report.Document, format string) error { return t.printTo("", d, format) }
-
-// printTo writes a document into a file; "": to standard output. It writes all of it, or nothing.
-func (t terminal) printTo(file string, d report.Document, format string) error {
-	var b bytes.Buffer
-	if err := report.Write(&b, d, format, file == "" && t.colours(t.out)); err != nil {
-		return err
-	}
-	if file == "" {
-		_, err := t.out.Write(b.Bytes())
-		return err
-	}
-	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil { //nolint:gosec // for all who may read the folder
-		return err
-	}
-	fmt.Fprintln(t.err, "wrote", file)
-	return nil
-}
-
-// colours reports whether w is a terminal that shows colours, and NO_COLOR is not set.
-func (t terminal) colours(w io.Writer) bool {
-	return t.getenv("NO_COLOR") == "" && t.getenv("TERM") != "dumb" && isTerminal(w)
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -4,14 +4,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 )
 
 // TestKubeconfigIsMissing: who has set KUBECONFIG is not told to set it.
 func TestKubeconfigIsMissing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "missing")
 	for value, want := range map[string]string{path: "no such file", "": "or set KUBECONFIG"} {
-		var f clusterFlags
-		_, _, err := f.config(terminal{env: []string{"KUBECONFIG=" + value, "HOME=" + t.TempDir()}})
+		var f cmdutil.ClusterFlags
+		_, _, err := f.Config(cmdutil.Terminal{Env: []string{"KUBECONFIG=" + value, "HOME=" + t.TempDir()}})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), value) {
 			t.Errorf("KUBECONFIG=%q: %v, want %q", value, err, want)
 		}

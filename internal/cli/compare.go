@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/study"
 )
@@ -18,11 +19,11 @@ type compareFlags struct {
 	over    study.Overrides
 	shard   string
 	workers int
-	output  *choice
+	output  *cmdutil.Choice
 	out     string
 }
 
-func newCompare(t terminal) *cobra.Command {
+func newCompare(t cmdutil.Terminal) *cobra.Command {
 	var f compareFlags
 	cmd := &cobra.Command{
 		Use:   "compare -f comparison.yaml [flags]",
@@ -35,7 +36,7 @@ it is done: the same command goes on where it was interrupted.`,
   kubenergy compare -f comparison.yaml --zones DE,FR --strategies rolling,residual --out results/
   kubenergy compare -f comparison.yaml --shard 0/8 --out results/part-0
   kubenergy compare merge results/part-* --out results/`,
-		Args: noArguments,
+		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
 	}
 	flags := cmd.Flags()
@@ -51,17 +52,17 @@ it is done: the same command goes on where it was interrupted.`,
 	flags.IntVar(&f.workers, "workers", 0, "trials at once (default: as many as there are cores)")
 	flags.StringVar(&f.shard, "shard", "",
 		"run only part I of N, as 0/8; in an Indexed Job JOB_COMPLETION_INDEX and JOB_COMPLETIONS say it")
-	f.output = output(flags, "table", "wide", "json", "csv")
+	f.output = cmdutil.Output(flags, "table", "wide", "json", "csv")
 	flags.StringVar(&f.out, "out", "", "directory for the trials, the report, its figures and a manifest")
 	cmd.AddCommand(newMerge(t))
 	return cmd
 }
 
 // part reads which shard is to be run.
-func (f *compareFlags) part(t terminal) (study.Shard, error) {
+func (f *compareFlags) part(t cmdutil.Terminal) (study.Shard, error) {
 	text := f.shard
 	if text == "" {
-		index, completions := t.getenv("JOB_COMPLETION_INDEX"), t.getenv("JOB_COMPLETIONS")
+		index, completions := t.Getenv("JOB_COMPLETION_INDEX"), t.Getenv("JOB_COMPLETIONS")
 		if index == "" || completions == "" {
 			return study.Shard{Count: 1}, nil
 		}
@@ -76,75 +77,77 @@ func (f *compareFlags) part(t terminal) (study.Shard, error) {
 	return study.Shard{Index: index, Count: count}, nil
 }
 
-func (f *compareFlags) run(cmd *cobra.Command, t terminal) error {
+func (f *compareFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	part, err := f.part(t)
 	switch {
 	case err != nil:
-		return invalidUsage(err)
+		return cmdutil.InvalidUsage(err)
 	case f.file == "":
-		return invalidUsage(errors.New("want a comparison file: -f FILE"))
+		return cmdutil.InvalidUsage(errors.New("want a comparison file: -f FILE"))
 	case f.workers < 0:
-		return invalidUsage(fmt.Errorf("--workers is %d: want 1 or more", f.workers))
+		return cmdutil.InvalidUsage(fmt.Errorf("--workers is %d: want 1 or more", f.workers))
 	case part.Count > 1 && f.out == "":
-		return invalidUsage(errors.New("--shard runs only part of the trials: say --out DIR, and merge them"))
+		return cmdutil.InvalidUsage(errors.New("--shard runs only part of the trials: say --out DIR, and merge them"))
 	}
-	if f.over.Strategies, err = strategyNames(cmd, "strategies"); err != nil {
-		return invalidUsage(err)
+	if f.over.Strategies, err = cmdutil.StrategyNames(cmd, "strategies"); err != nil {
+		return cmdutil.InvalidUsage(err)
 	}
 	file, err := study.ReadFile(f.file)
 	if err != nil {
-		return invalidUsage(err)
+		return cmdutil.InvalidUsage(err)
 	}
 	if err := file.Apply(&f.over); err != nil {
-		return invalidUsage(err)
+		return cmdutil.InvalidUsage(err)
 	}
-	p := t.progress(cmd.CommandPath(), "trials")
-	defer p.close()
-	read := p.doing("reading the files that " + f.file + " names")
+	p := t.Progress(cmd.CommandPath(), "trials")
+	defer p.Close()
+	read := p.Doing("reading the files that " + f.file + " names")
 	c, err := file.Plan()
 	if err != nil {
-		return invalidUsage(err)
+		return cmdutil.InvalidUsage(err)
 	}
 	read()
-	c.Doing = p.doing
+	c.Doing = p.Doing
 	return f.carryOut(cmd.Context(), t, c, part, p)
 }
 
 // carryOut runs the trials and reports on them.
-func (f *compareFlags) carryOut(ctx context.Context, t terminal, c *study.Study, part study.Shard, p *progress) error {
+func (f *compareFlags) carryOut(ctx context.Context, t cmdutil.Terminal, c *study.Study, part study.Shard,
+	p *cmdutil.Progress,
+) error {
 	store, err := study.OpenStore(f.out, part)
 	if err != nil {
 		return err
 	}
 	if store.Damaged > 0 {
-		p.say("%d lines of earlier results are damaged: those trials are run again\n", store.Damaged)
+		p.Say("%d lines of earlier results are damaged: those trials are run again\n", store.Damaged)
 	}
-	mine, err := c.Run(ctx, store, part, f.workers, p.tell)
-	p.close()
+	mine, err := c.Run(ctx, store, part, f.workers, p.Tell)
+	p.Close()
 	switch {
 	case errors.Is(err, context.Canceled) && f.out != "":
 		return fmt.Errorf("%w: the same command goes on from here", err)
 	case err != nil:
 		return err
 	}
-	book := c.Book(version(), append([]string{t.name}, t.args...))
+	book := c.Book(cmdutil.Version(), append([]string{t.Name}, t.Args...))
 	if part.Count > 1 {
 		if err := book.Write(f.out); err != nil {
 			return err
 		}
-		fmt.Fprintf(t.err,
+		fmt.Fprintf(t.Err,
 			"wrote part %d of %d, %d trials, into %s; when all are there: %s compare merge DIR... --out DIR\n",
-			part.Index, part.Count, len(mine), f.out, t.name)
+			part.Index, part.Count, len(mine), f.out, t.Name)
 		return nil
 	}
-	return finishComparison(t, book, mine, f.out, f.output.value)
+	return finishComparison(t, book, mine, f.out, f.output.Value)
 }
 
 // finishComparison sums trials up and writes what was asked for.
-func finishComparison(t terminal, book *study.Book, planned []*study.Planned, out, format string) error {
+func finishComparison(t cmdutil.Terminal, book *study.Book, planned []*study.Planned, out, format string) error {
 	sweep, err := book.Sum(planned)
 	if err != nil {
-		return invalidUsage(err)
+		return cmdutil.InvalidUsage(err)
 	}
 	if out != "" {
 		// Files first: a reader of standard output may take it as the sign that all went well.
@@ -155,13 +158,13 @@ func finishComparison(t terminal, book *study.Book, planned []*study.Planned, ou
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(t.err, "wrote", strings.Join(written, ", "))
+		fmt.Fprintln(t.Err, "wrote", strings.Join(written, ", "))
 	}
-	return t.print(sweep, format)
+	return t.Print(sweep, format)
 }
 
-func newMerge(t terminal) *cobra.Command {
-	var format *choice
+func newMerge(t cmdutil.Terminal) *cobra.Command {
+	var format *cmdutil.Choice
 	var out string
 	cmd := &cobra.Command{
 		Use:   "merge DIR...",
@@ -171,24 +174,24 @@ func newMerge(t terminal) *cobra.Command {
 		Example: "  kubenergy compare merge results/part-* --out results/",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return invalidUsage(errors.New("want the folders of the parts"))
+				return cmdutil.InvalidUsage(errors.New("want the folders of the parts"))
 			}
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			book, planned, err := study.ReadParts(args)
 			if err != nil {
-				return invalidUsage(err)
+				return cmdutil.InvalidUsage(err)
 			}
 			if out != "" {
 				if err := study.Keep(out, planned); err != nil {
 					return err
 				}
 			}
-			return finishComparison(t, book, planned, out, format.value)
+			return finishComparison(t, book, planned, out, format.Value)
 		},
 	}
-	format = output(cmd.Flags(), "table", "json", "csv")
+	format = cmdutil.Output(cmd.Flags(), "table", "json", "csv")
 	cmd.Flags().StringVar(&out, "out", "", "directory for all trials, the report, its figures and a manifest")
 	return cmd
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
@@ -19,7 +20,7 @@ import (
 func compared(t *testing.T, args ...string) (out, messages string, code int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code = run(t.Context(), args, terminal{name: "kubenergy", out: &stdout, err: &stderr, now: time.Now})
+	code = run(t.Context(), args, cmdutil.Terminal{Name: "kubenergy", Out: &stdout, Err: &stderr, Now: time.Now})
 	return stdout.String(), stderr.String(), code
 }
 
@@ -149,7 +150,7 @@ func TestCompareGoesOnWhereItWas(t *testing.T) {
 	cancel()
 	var stdout, stderr bytes.Buffer
 	if code := run(ctx, []string{"compare", "-f", file, "--out", t.TempDir()},
-		terminal{name: "kubenergy", out: &stdout, err: &stderr, now: time.Now}); code != 1 || stdout.Len() > 0 ||
+		cmdutil.Terminal{Name: "kubenergy", Out: &stdout, Err: &stderr, Now: time.Now}); code != 1 || stdout.Len() > 0 ||
 		!strings.Contains(stderr.String(), "goes on from here") {
 		t.Errorf("cancelled: exit code %d, %q, %q", code, stdout.String(), stderr.String())
 	}
@@ -164,9 +165,9 @@ func TestCompareInParts(t *testing.T) {
 		part := filepath.Join(dir, fmt.Sprint("part-", i))
 		parts = append(parts, part)
 		args := []string{"compare", "-f", file, "--out", part, "--shard", fmt.Sprintf("%d/3", i)}
-		terminal := terminal{name: "kubenergy", out: new(bytes.Buffer), err: new(bytes.Buffer), now: time.Now}
+		terminal := cmdutil.Terminal{Name: "kubenergy", Out: new(bytes.Buffer), Err: new(bytes.Buffer), Now: time.Now}
 		if i == 1 { // as Kubernetes says it
-			args, terminal.env = args[:len(args)-2], []string{"JOB_COMPLETION_INDEX=1", "JOB_COMPLETIONS=3"}
+			args, terminal.Env = args[:len(args)-2], []string{"JOB_COMPLETION_INDEX=1", "JOB_COMPLETIONS=3"}
 		}
 		if i == 2 {
 			_, messages, code := compared(t, append([]string{"compare", "merge"}, parts[:2]...)...)
@@ -175,7 +176,7 @@ func TestCompareInParts(t *testing.T) {
 			}
 		}
 		if code := run(t.Context(), args, terminal); code != 0 {
-			t.Fatalf("part %d: %s", i, terminal.err)
+			t.Fatalf("part %d: %s", i, terminal.Err)
 		}
 	}
 	out, messages, code := compared(t, append([]string{

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/study"
 )
@@ -153,7 +154,7 @@ func played(t *testing.T, path, out string) string {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := finishComparison(terminal{out: &b, err: &b, now: time.Now}, c.Book("", nil), trials, "",
+	if err := finishComparison(cmdutil.Terminal{Out: &b, Err: &b, Now: time.Now}, c.Book("", nil), trials, "",
 		"csv"); err != nil {
 		t.Fatal(err)
 	}

@@ -28,14 +28,17 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	dashboardcmd "github.com/kubenergy/kubenergy/internal/cli/dashboard"
+	"github.com/kubenergy/kubenergy/internal/cli/doctor"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// observed is a cluster of two sites whose ledger holds a day: 100 W for work and 50 W idle in every hour, at 200 g/kWh,
-// a fifth of it estimated.
+// observed is a cluster of two sites whose ledger holds a day: 100 W for work and 50 W idle in every hour, at 200
+// g/kWh, a fifth of it estimated.
 func observed(t *testing.T) *apiServer {
 	t.Helper()
 	a := twoSites(t)
@@ -134,12 +137,12 @@ func apart(q url.Values) *ledger.Answer {
 	return answer
 }
 
-func liveOf(t *testing.T, a *apiServer, f centralFlags) dashboard.Source {
+func liveOf(t *testing.T, a *apiServer, f cmdutil.ControllerFlags) dashboard.Source {
 	t.Helper()
-	f.kubeconfig = a.kubeconfig
-	f.component = v1alpha1.SystemNamespace
-	s, err := openLive(t.Context(), terminal{
-		name: "kubenergy", out: io.Discard, err: io.Discard, now: func() time.Time { return testNow },
+	f.Kubeconfig = a.kubeconfig
+	f.Component = v1alpha1.SystemNamespace
+	s, err := dashboardcmd.OpenLive(t.Context(), cmdutil.Terminal{
+		Name: "kubenergy", Out: io.Discard, Err: io.Discard, Now: func() time.Time { return testNow },
 	}, &f)
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +162,7 @@ func modelOf(t *testing.T, s dashboard.Source, v dashboard.View) *dashboard.Mode
 // The page of a cluster says what the API, held, explain and doctor say.
 func TestDashboardOfACluster(t *testing.T) {
 	a := observed(t)
-	m := modelOf(t, liveOf(t, a, centralFlags{}), dashboard.Overview)
+	m := modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Overview)
 	if m.Mode != "enforce" || !m.From.Equal(testNow.Add(-24*time.Hour)) || !m.To.Equal(testNow.Add(48*time.Hour)) {
 		t.Errorf("mode %s, %s to %s", m.Mode, m.From, m.To)
 	}
@@ -181,7 +184,7 @@ func TestDashboardOfACluster(t *testing.T) {
 		*p.Now != 165 || p.Estimated != 0.2 || p.Asleep != 1 || p.Guests != 1 {
 		t.Errorf("power %+v", p)
 	}
-	zoomed, err := liveOf(t, a, centralFlags{}).Model(t.Context(), dashboard.Query{
+	zoomed, err := liveOf(t, a, cmdutil.ControllerFlags{}).Model(t.Context(), dashboard.Query{
 		From: testNow.Add(-5 * time.Hour), To: testNow.Add(-2*time.Hour + 36*time.Second), Run: -1,
 	})
 	if err != nil || len(zoomed.Power.Points) != 4 || zoomed.Power.Points[3].Total() != 150 {
@@ -195,8 +198,8 @@ func TestDashboardOfACluster(t *testing.T) {
 		b[1].UsedUp != nil {
 		t.Errorf("budgets %+v", b)
 	}
-	if found := modelOf(t, liveOf(t, a, centralFlags{}), dashboard.Doctor).Findings; len(found) < len(checks) {
-		t.Errorf("%d findings of %d checks", len(found), len(checks))
+	if found := modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Doctor).Findings; len(found) < len(doctor.Checks) {
+		t.Errorf("%d findings of %d checks", len(found), len(doctor.Checks))
 	}
 	if a.writes > 0 {
 		t.Errorf("the page wrote %d times", a.writes)
@@ -215,13 +218,13 @@ func shadow(t *testing.T, a *apiServer) {
 func TestDashboardOfAShadow(t *testing.T) {
 	a := observed(t)
 	shadow(t, a)
-	m := modelOf(t, liveOf(t, a, centralFlags{}), dashboard.Overview)
+	m := modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Overview)
 	if m.Mode != "shadow" || m.Enforcing != 1 || m.Saved != nil {
 		t.Errorf("mode %s, %d enforce, saved %+v; want what namespace ns has saved, of which nothing is recorded", m.Mode,
 			m.Enforcing, m.Saved)
 	}
 	edit(t, a, "/api/v1/namespaces/ns", func(n *v1.Namespace) { n.Labels = nil })
-	m = modelOf(t, liveOf(t, a, centralFlags{}), dashboard.Overview)
+	m = modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Overview)
 	if m.Enforcing != 0 || m.Saved == nil || !m.Saved.Shadow || m.Saved.Emissions.Saved != 1.5 {
 		t.Errorf("%d enforce, saved %+v", m.Enforcing, m.Saved)
 	}
@@ -232,7 +235,7 @@ func TestDashboardWithoutRights(t *testing.T) {
 	a := observed(t)
 	a.central = nil
 	a.refused["list gridzones"], a.refused["list energybudgets"], a.refused["list pods"] = true, true, true
-	m := modelOf(t, liveOf(t, a, centralFlags{}), dashboard.Overview)
+	m := modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Overview)
 	said := strings.Join(m.Unseen, "\n")
 	for _, want := range []string{"the grid", "budgets", "pods", "what was drawn"} {
 		if !strings.Contains(said, want) {
@@ -253,7 +256,7 @@ func TestDashboardOfANamespace(t *testing.T) {
 		a.central["/api/v1/namespaces/ns/"+path] = func(q *http.Request) any { return booked(q.URL.Query()) }
 	}
 	a.central["/api/v1/nodes/power"] = a.central["/api/v1/ledger"]
-	s := liveOf(t, a, centralFlags{clusterFlags: clusterFlags{namespace: "ns"}})
+	s := liveOf(t, a, cmdutil.ControllerFlags{ClusterFlags: cmdutil.ClusterFlags{Namespace: "ns"}})
 	m := modelOf(t, s, dashboard.Overview)
 	if len(m.Jobs) != 1 || m.Jobs[0].Namespace != "ns" || m.Power == nil || len(m.Power.Points) != 24 {
 		t.Errorf("%+v", m)
@@ -288,7 +291,7 @@ func tenant(t *testing.T, a *apiServer) {
 func TestDashboardOfATenant(t *testing.T) {
 	a := observed(t)
 	tenant(t, a)
-	client, address := browse(t, liveOf(t, a, centralFlags{clusterFlags: clusterFlags{namespace: "ns"}}))
+	client, address := browse(t, liveOf(t, a, cmdutil.ControllerFlags{ClusterFlags: cmdutil.ClusterFlags{Namespace: "ns"}}))
 	seen, next := map[string]bool{}, []string{
 		"/", "/model.json", "/model.json?view=decisions", "/model.json?view=doctor",
 		"/model.json?view=savings", "/search?q=hidden-job", "/csv?of=work", "/svg?of=work",
@@ -371,7 +374,7 @@ func read(t *testing.T, client *http.Client, address string) string {
 // written with a form of the page alone.
 func TestDashboardActs(t *testing.T) {
 	a := observed(t)
-	client, address := browse(t, liveOf(t, a, centralFlags{}))
+	client, address := browse(t, liveOf(t, a, cmdutil.ControllerFlags{}))
 	job := read(t, client, address+"/job?kind=job&namespace=ns&name=nightly")
 	x := explained(t, a, "job", "nightly")
 	for _, want := range []string{
@@ -414,8 +417,8 @@ func TestDashboardActs(t *testing.T) {
 	}
 }
 
-// TestEightQuestions asks what people ask, of five clusters that differ. Each answer stands in the text of a page that is
-// at most two clicks from the first one, and is what the API, explain and doctor say.
+// TestEightQuestions asks what people ask, of five clusters that differ. Each answer stands in the text of a page that
+// is at most two clicks from the first one, and is what the API, explain and doctor say.
 func TestEightQuestions(t *testing.T) {
 	for seed := range uint64(5) {
 		rng := rand.New(rand.NewPCG(seed, 21))
@@ -436,10 +439,10 @@ func TestEightQuestions(t *testing.T) {
 			b.Status.Percent = 40 + 59*rng.Float64()
 		})
 		if seed%2 == 1 {
-			a.add(t, leasePath, lease(schedulerName, time.Hour)) // it is not renewed
+			a.add(t, leasePath, lease(cmdutil.SchedulerName, time.Hour)) // it is not renewed
 		}
 		decided(t, a)
-		s := liveOf(t, a, centralFlags{})
+		s := liveOf(t, a, cmdutil.ControllerFlags{})
 		client, address := browse(t, s)
 		first := text(t, client, address+"/")
 		page := text(t, client, address+"/job?kind=job&namespace=ns&name=asked")
@@ -469,7 +472,7 @@ func TestEightQuestions(t *testing.T) {
 				saved.Energy.Saved)
 		}
 		var budget v1alpha1.EnergyBudget
-		if err := getJSON(t.Context(), s.(*liveSource).cluster,
+		if err := cmdutil.GetJSON(t.Context(), s.(*dashboardcmd.LiveSource).Cluster,
 			"/apis/kubenergy.io/v1alpha1/namespaces/ns/energybudgets/soon", &budget); err != nil {
 			t.Fatal(err)
 		}
@@ -484,7 +487,7 @@ func TestEightQuestions(t *testing.T) {
 		want("What would six more hours bring?", page, sixMore(t, a))
 		failed := 0
 		for _, f := range modelOf(t, s, dashboard.Doctor).Findings {
-			if f.Status == statusFail {
+			if f.Status == doctor.StatusFail {
 				failed++
 			}
 		}
@@ -499,12 +502,12 @@ func TestEightQuestions(t *testing.T) {
 	}
 }
 
-// sixMore is what six more hours bring a Job of two hours that may wait for eight and was created an hour ago, at the site
-// of the node that is ranked first: found by trying every quarter of an hour, each hour of waiting at 0.5 % of a start
-// at once.
+// sixMore is what six more hours bring a Job of two hours that may wait for eight and was created an hour ago, at the
+// site of the node that is ranked first: found by trying every quarter of an hour, each hour of waiting at 0.5 % of a
+// start at once.
 func sixMore(t *testing.T, a *apiServer) string {
 	t.Helper()
-	zones, err := listZones(t.Context(), liveOf(t, a, centralFlags{}).(*liveSource).cluster)
+	zones, err := cmdutil.ListZones(t.Context(), liveOf(t, a, cmdutil.ControllerFlags{}).(*dashboardcmd.LiveSource).Cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -543,7 +546,7 @@ func TestDashboardDecision(t *testing.T) {
 	unit := newCentralUnit(t)
 	unit.history(t)
 	a.central["/api/v1/decisions"] = unit.answers["/api/v1/decisions"]
-	client, address := browse(t, liveOf(t, a, centralFlags{}))
+	client, address := browse(t, liveOf(t, a, cmdutil.ControllerFlags{}))
 	link := regexp.MustCompile(`/decision\?[^"]*id=placea[^"]*`).FindString(read(t, client, address+"/decisions"))
 	if link == "" {
 		t.Fatal("there is no link to the decision")
@@ -564,7 +567,7 @@ func TestDashboardOrigin(t *testing.T) {
 	var asked []url.Values
 	nodes := a.central["/api/v1/nodes/power"].(api.NodesPower)
 	nodes.Nodes[1].Source, nodes.Nodes[1].Quality = "rapl", energy.Measured
-	client, address := browse(t, liveOf(t, a, centralFlags{}))
+	client, address := browse(t, liveOf(t, a, cmdutil.ControllerFlags{}))
 	link := regexp.MustCompile(`/origin\?[^"]*ns-6[^"]*`).FindString(read(t, client, address+"/"))
 	page := text(t, client, address+html.UnescapeString(link))
 	for _, want := range []string{
@@ -621,8 +624,8 @@ func TestDashboardCommand(t *testing.T) {
 	printed, out := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"dashboard", "--dir", dir, "--no-browser"}, terminal{
-			name: "kubenergy", out: out, err: &errs, now: time.Now,
+		ended <- run(ctx, []string{"dashboard", "--dir", dir, "--no-browser"}, cmdutil.Terminal{
+			Name: "kubenergy", Out: out, Err: &errs, Now: time.Now,
 		})
 		_ = out.Close()
 	}()
@@ -658,14 +661,14 @@ func TestDashboardCommand(t *testing.T) {
 func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = run(t.Context(), args, terminal{name: "kubenergy", out: &out, err: &errs, now: time.Now})
+	code = run(t.Context(), args, cmdutil.Terminal{Name: "kubenergy", Out: &out, Err: &errs, Now: time.Now})
 	return code, out.String(), errs.String()
 }
 
 // A token that could not be had once is asked for again by the next page.
 func TestDashboardAsksForATokenAgain(t *testing.T) {
 	a := observed(t)
-	s := liveOf(t, a, centralFlags{})
+	s := liveOf(t, a, cmdutil.ControllerFlags{})
 	a.before = func(_, path string) int {
 		if strings.HasSuffix(path, "/token") {
 			return http.StatusInternalServerError

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/test/browser"
 )
 
@@ -23,7 +24,7 @@ func TestPagesOfACluster(t *testing.T) {
 	all := append([]string{"actmode"}, ofTenant...)
 	for name, state := range map[string]struct {
 		change func(a *apiServer)
-		flags  centralFlags
+		flags  cmdutil.ControllerFlags
 		views  []string
 	}{
 		"enforcing": {change: func(a *apiServer) { decided(t, a) }, views: all},
@@ -44,7 +45,7 @@ func TestPagesOfACluster(t *testing.T) {
 			edit(t, a, "/api/v1/namespaces/ns", func(n *v1.Namespace) { n.Labels = nil })
 		}, views: all},
 		"tenant": {
-			change: func(a *apiServer) { tenant(t, a) }, flags: centralFlags{clusterFlags: clusterFlags{namespace: "ns"}},
+			change: func(a *apiServer) { tenant(t, a) }, flags: cmdutil.ControllerFlags{ClusterFlags: cmdutil.ClusterFlags{Namespace: "ns"}},
 			views: ofTenant,
 		},
 		"rightless": {change: func(a *apiServer) {

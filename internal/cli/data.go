@@ -11,13 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/spelling"
 	"github.com/kubenergy/kubenergy/scenarios"
 )
 
-func newData(t terminal) *cobra.Command {
+func newData(t cmdutil.Terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "data",
 		Short: "List and fetch the public data that scenarios and documents use",
@@ -27,7 +28,7 @@ there. Scenario files find it in the folder that the variable KUBENERGY_DATA nam
 		Example: `  kubenergy data list
   kubenergy data fetch gaia ensembleci --dir ~/kubenergy-data
   export KUBENERGY_DATA=~/kubenergy-data`,
-		Args: noArguments,
+		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newDataList(t, scenarios.Data()), newDataFetch(t, scenarios.Data()))
@@ -35,9 +36,9 @@ there. Scenario files find it in the folder that the variable KUBENERGY_DATA nam
 }
 
 // dataDir adds the flag that names the folder. The function returns the folder; "": none is named.
-func dataDir(cmd *cobra.Command, t terminal) (folder func() string) {
+func dataDir(cmd *cobra.Command, t cmdutil.Terminal) (folder func() string) {
 	dir := cmd.Flags().String("dir", "", "folder of the data (default: the one that "+sim.DataVariable+" names)")
-	return func() string { return cmp.Or(*dir, t.getenv(sim.DataVariable)) }
+	return func() string { return cmp.Or(*dir, t.Getenv(sim.DataVariable)) }
 }
 
 // chooseData returns the files of the sets, and the single files, that are named; all where none is.
@@ -82,7 +83,7 @@ type dataState struct {
 	URL     string `json:"url"`
 }
 
-func newDataList(t terminal, all []scenarios.DataFile) *cobra.Command {
+func newDataList(t cmdutil.Terminal, all []scenarios.DataFile) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [NAME...]",
 		Short: "List the data sets: files, sizes, sums, origins, licences, and which of them are there",
@@ -90,11 +91,11 @@ func newDataList(t terminal, all []scenarios.DataFile) *cobra.Command {
   kubenergy data list gaia -o json`,
 	}
 	folder := dataDir(cmd, t)
-	format := output(cmd.Flags(), "table", "wide", "json", "csv")
+	format := cmdutil.Output(cmd.Flags(), "table", "wide", "json", "csv")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		files, err := chooseData(all, args)
 		if err != nil {
-			return invalidUsage(err)
+			return cmdutil.InvalidUsage(err)
 		}
 		list := &dataList{APIVersion: sim.APIVersion, Kind: "DataList", Folder: folder()}
 		for _, f := range files {
@@ -108,7 +109,7 @@ func newDataList(t terminal, all []scenarios.DataFile) *cobra.Command {
 			}
 			list.Files = append(list.Files, state)
 		}
-		return t.print(list, format.value)
+		return t.Print(list, format.Value)
 	}
 	return cmd
 }
@@ -162,7 +163,7 @@ func sizeText(bytes int64) string {
 	return fmt.Sprintf("%.1f MB", float64(bytes)/mega)
 }
 
-func newDataFetch(t terminal, all []scenarios.DataFile) *cobra.Command {
+func newDataFetch(t cmdutil.Terminal, all []scenarios.DataFile) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fetch [NAME...]",
 		Short: "Fetch data sets, or single files, into a folder",
@@ -180,9 +181,9 @@ only when all of it is there and its sum is right. Nothing is converted.`,
 		files, err := chooseData(all, args)
 		switch {
 		case err != nil:
-			return invalidUsage(err)
+			return cmdutil.InvalidUsage(err)
 		case folder() == "":
-			return invalidUsage(errors.New("want a folder: --dir DIR, or the variable " + sim.DataVariable))
+			return cmdutil.InvalidUsage(errors.New("want a folder: --dir DIR, or the variable " + sim.DataVariable))
 		}
 		dir, err := filepath.Abs(folder())
 		if err != nil {
@@ -193,9 +194,9 @@ only when all of it is there and its sum is right. Nothing is converted.`,
 		for i := range files {
 			if set != files[i].Set() {
 				set = files[i].Set()
-				fmt.Fprintf(t.err, "%s: licence: %s\n", set, files[i].Licence)
+				fmt.Fprintf(t.Err, "%s: licence: %s\n", set, files[i].Licence)
 			}
-			isNew, err := f.fetch(cmd.Context(), &files[i], t.err)
+			isNew, err := f.fetch(cmd.Context(), &files[i], t.Err)
 			if err != nil {
 				return fmt.Errorf("fetching %s: %w", files[i].Name, err)
 			}
@@ -203,8 +204,8 @@ only when all of it is there and its sum is right. Nothing is converted.`,
 				fetched++
 			}
 		}
-		fmt.Fprintf(t.err, "fetched %s, %d there before; scenarios find them by\n  export %s=%s\n",
-			count(fetched, "file"), len(files)-fetched, sim.DataVariable, dir)
+		fmt.Fprintf(t.Err, "fetched %s, %d there before; scenarios find them by\n  export %s=%s\n",
+			cmdutil.Count(fetched, "file"), len(files)-fetched, sim.DataVariable, dir)
 		return nil
 	}
 	return cmd

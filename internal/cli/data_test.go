@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/scenarios"
 )
 
@@ -296,7 +297,7 @@ func onData(t *testing.T, env []string, args ...string) (out, messages string, e
 	t.Helper()
 	all := []scenarios.DataFile{entry("one/a.csv", content), entry("one/b.csv", content), entry("two/c.csv", content)}
 	var stdout, stderr bytes.Buffer
-	term := terminal{name: "kubenergy", env: env, out: &stdout, err: &stderr, now: time.Now}
+	term := cmdutil.Terminal{Name: "kubenergy", Env: env, Out: &stdout, Err: &stderr, Now: time.Now}
 	cmd := newDataFetch(term, all)
 	if args[0] == "list" {
 		cmd = newDataList(term, all)

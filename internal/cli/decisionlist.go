@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/report"
@@ -49,7 +50,7 @@ func (l *decisionList) aligned(rows [][]string) string {
 	}
 	for _, row := range rows {
 		for i, cell := range row {
-			row[i] = printable(cell)
+			row[i] = cmdutil.Printable(cell)
 			l.widths[i] = max(l.widths[i], len([]rune(row[i])))
 		}
 	}

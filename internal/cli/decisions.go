@@ -16,23 +16,24 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 type decisionsFlags struct {
-	centralFlags
+	cmdutil.ControllerFlags
 	all        bool
 	since      string
 	limit      int
-	action     *choice
+	action     *cmdutil.Choice
 	strategies []string
 	nodes      []string
 	reasons    []string
 	follow     bool
 	snapshot   string
-	output     *choice
+	output     *cmdutil.Choice
 }
 
 // Decisions reach the central unit seconds after they were made, and after an outage of it together.
@@ -41,7 +42,7 @@ const (
 	lateBy      = 2 * time.Minute // what is recorded so much later than what was decided after it, --follow misses
 )
 
-func newDecisions(t terminal) *cobra.Command {
+func newDecisions(t cmdutil.Terminal) *cobra.Command {
 	var f decisionsFlags
 	cmd := &cobra.Command{
 		Use:   "decisions",
@@ -57,35 +58,35 @@ ended. -o json is what GET /api/v1/decisions of the central unit answers; with -
   kubenergy decisions -A --action hold --reason CheaperLater -o wide
   kubenergy decisions -A --follow
   kubenergy decisions -n shop --snapshot job/nightly`,
-		Args: noArguments,
+		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags().Changed("output")); err != nil {
-				return invalidUsage(err)
+				return cmdutil.InvalidUsage(err)
 			}
 			return f.run(cmd.Context(), t)
 		},
 	}
 	flags := cmd.Flags()
-	f.centralFlags.add(flags)
-	f.addNamespace(flags, "namespace of the work (default: that of the kubeconfig)")
+	f.ControllerFlags.Add(flags)
+	f.AddNamespace(flags, "namespace of the work (default: that of the kubeconfig)")
 	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "decisions of all namespaces")
 	flags.StringVar(&f.since, "since", "1d", "how long ago the oldest was made, as 2h or 7d; or a time, or a day")
 	flags.IntVar(&f.limit, "limit", 100, "at most so many, the youngest")
-	f.action = choose(flags, "action", "", "action", "only", "any", "place", "hold", "release")
+	f.action = cmdutil.Choose(flags, "action", "", "action", "only", "any", "place", "hold", "release")
 	flags.StringSliceVar(&f.strategies, "strategy", nil, "only by these strategies")
 	flags.StringSliceVar(&f.nodes, "node", nil, "only placements on these nodes")
 	flags.StringSliceVar(&f.reasons, "reason", nil, "only for these reasons, as CheaperLater or DeadlineForced")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with decisions as they are recorded")
 	flags.StringVar(&f.snapshot, "snapshot", "",
 		"show what a decision was made on, as JSON: its `ID`, or job/NAME or pod/NAME for the youngest on that")
-	f.output = output(flags, "table", "wide", "json", "csv")
+	f.output = cmdutil.Output(flags, "table", "wide", "json", "csv")
 	return cmd
 }
 
 func (f *decisionsFlags) check(format bool) error {
 	switch {
-	case f.all && f.namespace != "":
-		return fmt.Errorf("-A and -n %s: give one of them", f.namespace)
+	case f.all && f.Namespace != "":
+		return fmt.Errorf("-A and -n %s: give one of them", f.Namespace)
 	case f.limit <= 0:
 		return fmt.Errorf("--limit is %d: want more than 0", f.limit)
 	case f.snapshot != "" && (f.follow || format):
@@ -100,16 +101,16 @@ func (f *decisionsFlags) check(format bool) error {
 }
 
 // query asks for the records that the flags mean.
-func (f *decisionsFlags) query(c *centralUnit, now time.Time) (*ledger.RecordQuery, error) {
+func (f *decisionsFlags) query(c *cmdutil.ControllerClient, now time.Time) (*ledger.RecordQuery, error) {
 	from, err := report.ParseTime("--since", "-"+f.since, now)
 	if err != nil {
 		if from, err = report.ParseTime("--since", f.since, now); err != nil {
-			return nil, invalidUsage(err)
+			return nil, cmdutil.InvalidUsage(err)
 		}
 	}
 	q := &ledger.RecordQuery{From: from, Strategies: f.strategies, Limit: f.limit}
 	if !f.all {
-		q.Namespaces = []string{cmp.Or(c.home, "default")}
+		q.Namespaces = []string{cmp.Or(c.Home, "default")}
 	}
 	return q, nil
 }
@@ -117,17 +118,17 @@ func (f *decisionsFlags) query(c *centralUnit, now time.Time) (*ledger.RecordQue
 // wants reports whether a record passes the filters that the API does not have.
 func (f *decisionsFlags) wants(r *ledger.Record) bool {
 	reason := func(name string) bool { return strings.EqualFold(name, r.Reason) }
-	return (f.action.value == "any" || f.action.value == r.Action) &&
+	return (f.action.Value == "any" || f.action.Value == r.Action) &&
 		(len(f.nodes) == 0 || slices.Contains(f.nodes, r.Node)) &&
 		(len(f.reasons) == 0 || slices.ContainsFunc(f.reasons, reason))
 }
 
-func (f *decisionsFlags) run(ctx context.Context, t terminal) error {
-	c, err := f.connect(ctx, t)
+func (f *decisionsFlags) run(ctx context.Context, t cmdutil.Terminal) error {
+	c, err := f.Connect(ctx, t)
 	if err != nil {
 		return err
 	}
-	q, err := f.query(c, t.now())
+	q, err := f.query(c, t.Now())
 	if err != nil {
 		return err
 	}
@@ -135,36 +136,37 @@ func (f *decisionsFlags) run(ctx context.Context, t terminal) error {
 		return f.printSnapshot(ctx, t, c, q)
 	}
 	var keep func(*ledger.Record) bool
-	if f.action.value != "any" || len(f.nodes)+len(f.reasons) > 0 {
+	if f.action.Value != "any" || len(f.nodes)+len(f.reasons) > 0 {
 		keep = f.wants
 	}
-	records, since, err := c.decisions(ctx, q, keep)
+	records, since, err := c.Decisions(ctx, q, keep)
 	if err != nil {
 		return err
 	}
 	records = append([]ledger.Record{}, records...) // as the API, a list of none
 	if !since.IsZero() {
-		fmt.Fprintf(t.err, "there are more decisions than the youngest %d: see --limit and --since\n", f.limit)
+		fmt.Fprintf(t.Err, "there are more decisions than the youngest %d: see --limit and --since\n", f.limit)
 	}
 	list := &decisionList{Decisions: api.Decisions{Decisions: records}, namespaces: f.all}
 	if f.follow {
 		return f.goOn(ctx, t, c, q, list)
 	}
-	if format := f.output.value; len(records) == 0 && (format == "table" || format == "wide") {
-		_, err := fmt.Fprintf(t.err, "No such decision is recorded since %s. If there should be some, %s doctor says "+
-			"whether the scheduler tells the controller.\n", q.From.Format(time.RFC3339), t.name)
+	if format := f.output.Value; len(records) == 0 && (format == "table" || format == "wide") {
+		_, err := fmt.Fprintf(t.Err, "No such decision is recorded since %s. If there should be some, %s doctor says "+
+			"whether the scheduler tells the controller.\n", q.From.Format(time.RFC3339), t.Name)
 		return err
 	}
-	return t.print(list, f.output.value)
+	return t.Print(list, f.output.Value)
 }
 
 // goOn prints the list from the oldest on, and then each further decision once, until the context ends. A central unit
 // that is away for a while is asked again.
-func (f *decisionsFlags) goOn(ctx context.Context, t terminal, c *centralUnit, q *ledger.RecordQuery,
+func (f *decisionsFlags) goOn(ctx context.Context, t cmdutil.Terminal, c *cmdutil.ControllerClient,
+	q *ledger.RecordQuery,
 	list *decisionList,
 ) error {
 	seen := map[string]time.Time{}
-	q.Limit = maxRecords
+	q.Limit = cmdutil.MaxRecords
 	if err := f.add(t, list, seen); err != nil {
 		return err
 	}
@@ -172,7 +174,7 @@ func (f *decisionsFlags) goOn(ctx context.Context, t terminal, c *centralUnit, q
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-t.after(followEvery):
+		case <-t.After(followEvery):
 		}
 		for _, at := range seen {
 			if from := at.Add(-lateBy); from.After(q.From) {
@@ -180,7 +182,7 @@ func (f *decisionsFlags) goOn(ctx context.Context, t terminal, c *centralUnit, q
 			}
 		}
 		maps.DeleteFunc(seen, func(_ string, at time.Time) bool { return at.Before(q.From) })
-		records, _, failure := c.decisions(ctx, q, f.wants)
+		records, _, failure := c.Decisions(ctx, q, f.wants)
 		if failure != nil && ctx.Err() == nil {
 			var err error
 			if c, err = f.again(ctx, t, c, failure, failed); err != nil {
@@ -196,23 +198,23 @@ func (f *decisionsFlags) goOn(ctx context.Context, t terminal, c *centralUnit, q
 }
 
 // again returns what to ask after a failure; an error where asking again is of no use. A token is good for ten minutes.
-func (f *decisionsFlags) again(ctx context.Context, t terminal, c *centralUnit, failure error,
+func (f *decisionsFlags) again(ctx context.Context, t cmdutil.Terminal, c *cmdutil.ControllerClient, failure error,
 	told bool,
-) (*centralUnit, error) {
-	refused, ok := errors.AsType[*refusedError](failure)
+) (*cmdutil.ControllerClient, error) {
+	refused, ok := errors.AsType[*cmdutil.RefusedError](failure)
 	switch {
-	case ok && refused.status == http.StatusUnauthorized:
-		return f.connect(ctx, t)
-	case ok && refused.status < http.StatusInternalServerError && refused.status != http.StatusTooManyRequests:
+	case ok && refused.Status == http.StatusUnauthorized:
+		return f.Connect(ctx, t)
+	case ok && refused.Status < http.StatusInternalServerError && refused.Status != http.StatusTooManyRequests:
 		return nil, failure
 	case !told:
-		fmt.Fprintf(t.err, "%v: asking again\n", failure)
+		fmt.Fprintf(t.Err, "%v: asking again\n", failure)
 	}
 	return c, nil
 }
 
 // add prints what was not seen yet, the oldest first.
-func (f *decisionsFlags) add(t terminal, list *decisionList, seen map[string]time.Time) error {
+func (f *decisionsFlags) add(t cmdutil.Terminal, list *decisionList, seen map[string]time.Time) error {
 	slices.Reverse(list.Decisions.Decisions)
 	list.Decisions.Decisions = slices.DeleteFunc(list.Decisions.Decisions, func(r ledger.Record) bool {
 		_, known := seen[r.ID]
@@ -222,16 +224,16 @@ func (f *decisionsFlags) add(t terminal, list *decisionList, seen map[string]tim
 	if len(list.Decisions.Decisions) == 0 {
 		return nil
 	}
-	if f.output.value == "json" {
+	if f.output.Value == "json" {
 		for i := range list.Decisions.Decisions {
-			if err := json.NewEncoder(t.out).Encode(&list.Decisions.Decisions[i]); err != nil {
+			if err := json.NewEncoder(t.Out).Encode(&list.Decisions.Decisions[i]); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	var b bytes.Buffer
-	if err := report.Write(&b, list, f.output.value, false); err != nil {
+	if err := report.Write(&b, list, f.output.Value, false); err != nil {
 		return err
 	}
 	text := b.Bytes()
@@ -239,22 +241,24 @@ func (f *decisionsFlags) add(t terminal, list *decisionList, seen map[string]tim
 		text = text[bytes.IndexByte(text, '\n')+1:]
 	}
 	list.more = true
-	_, err := t.out.Write(text)
+	_, err := t.Out.Write(text)
 	return err
 }
 
 // printSnapshot prints what the youngest decision that is meant was made on.
-func (f *decisionsFlags) printSnapshot(ctx context.Context, t terminal, c *centralUnit, q *ledger.RecordQuery) error {
+func (f *decisionsFlags) printSnapshot(ctx context.Context, t cmdutil.Terminal, c *cmdutil.ControllerClient,
+	q *ledger.RecordQuery,
+) error {
 	owner := ""
 	if strings.Contains(f.snapshot, "/") {
-		kind, name, err := oneObject([]string{f.snapshot}, kindJob, kindPod)
+		kind, name, err := cmdutil.OneObject([]string{f.snapshot}, cmdutil.KindJob, cmdutil.KindPod)
 		if err != nil {
 			return fmt.Errorf("--snapshot: %w", err)
 		}
 		owner = strings.ToUpper(kind[:1]) + kind[1:] + "/" + name
 	}
-	q.Limit = maxRecords
-	found, _, err := c.decisions(ctx, q, func(r *ledger.Record) bool {
+	q.Limit = cmdutil.MaxRecords
+	found, _, err := c.Decisions(ctx, q, func(r *ledger.Record) bool {
 		return f.wants(r) && (r.ID == f.snapshot || r.OwnerName() == owner && r.Digest != "")
 	})
 	if err != nil {
@@ -266,7 +270,7 @@ func (f *decisionsFlags) printSnapshot(ctx context.Context, t terminal, c *centr
 	}
 	r := &found[0]
 	q.From, q.To, q.UID, q.Snapshots = r.At, r.At.Add(time.Millisecond), r.UID, true
-	full, _, err := c.decisions(ctx, q, func(other *ledger.Record) bool { return other.ID == r.ID })
+	full, _, err := c.Decisions(ctx, q, func(other *ledger.Record) bool { return other.ID == r.ID })
 	switch {
 	case err != nil:
 		return err
@@ -282,6 +286,6 @@ func (f *decisionsFlags) printSnapshot(ctx context.Context, t terminal, c *centr
 		return fmt.Errorf("the snapshot of decision %s cannot be read: %w", r.ID, err)
 	}
 	b.WriteByte('\n')
-	_, err = t.out.Write(b.Bytes())
+	_, err = t.Out.Write(b.Bytes())
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/internal/sched/codec"
@@ -198,9 +199,9 @@ func follow(t *testing.T, forbidden bool) {
 	stdout, stderr := shared{wrote: changed}, shared{wrote: changed}
 	ended, path := make(chan int, 1), c.kubeconfig(t, withToken)
 	go func() {
-		ended <- run(ctx, []string{"decisions", "-A", "--follow", "--kubeconfig", path}, terminal{
-			name: "kubenergy", out: &stdout, err: &stderr, now: func() time.Time { return testNow },
-			after: func(time.Duration) <-chan time.Time { return time.After(20 * time.Millisecond) },
+		ended <- run(ctx, []string{"decisions", "-A", "--follow", "--kubeconfig", path}, cmdutil.Terminal{
+			Name: "kubenergy", Out: &stdout, Err: &stderr, Now: func() time.Time { return testNow },
+			After: func(time.Duration) <-chan time.Time { return time.After(20 * time.Millisecond) },
 		})
 	}()
 	until := func(what string, done func() bool) {

@@ -18,6 +18,9 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/deploy"
 	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/cli/doctor"
+	"github.com/kubenergy/kubenergy/internal/cli/release"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
@@ -127,15 +130,15 @@ func healthy(t *testing.T) *apiServer {
 	for _, name := range []string{"gridzones", "powerprofiles", "energypolicies"} {
 		a.add(t, crdPath, newCRD(name+".kubenergy.io"))
 	}
-	for _, name := range []string{schedulerName, controllerName} {
+	for _, name := range []string{cmdutil.SchedulerName, cmdutil.ControllerName} {
 		a.add(t, deploymentPath, deployment(name, "example.org/"+name+":1.2.0"))
 		a.add(t, accountPath, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		a.add(t, leasePath, lease(name, 3*time.Second))
 	}
-	a.add(t, leasePath, lease(holdLease, 3*time.Second))
+	a.add(t, leasePath, lease(cmdutil.HoldLease, 3*time.Second))
 	for kind, names := range map[string][]string{
-		"mutatingadmissionpolicies": {holdPolicy}, "mutatingadmissionpolicybindings": {holdPolicy},
-		"validatingadmissionpolicies": guardPolicies, "validatingadmissionpolicybindings": guardPolicies,
+		"mutatingadmissionpolicies": {release.HoldPolicy}, "mutatingadmissionpolicybindings": {release.HoldPolicy},
+		"validatingadmissionpolicies": doctor.GuardPolicies, "validatingadmissionpolicybindings": doctor.GuardPolicies,
 	} {
 		for _, name := range names {
 			a.add(t, policyPath+kind, &metav1.PartialObjectMetadata{ObjectMeta: created(name,
@@ -191,12 +194,12 @@ func TestDoctorOfAHealthyCluster(t *testing.T) {
 	}
 	golden(t, "doctor.golden", stdout)
 	code, stdout, _ = a.run(t, "doctor", "-o", "json")
-	var report struct{ Checks []finding }
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != 0 || len(report.Checks) < len(checks) {
+	var report struct{ Checks []doctor.Finding }
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != 0 || len(report.Checks) < len(doctor.Checks) {
 		t.Errorf("exit code %d, %d checks: %v", code, len(report.Checks), err)
 	}
 	for _, f := range report.Checks {
-		if f.Status != statusOK {
+		if f.Status != doctor.StatusOK {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -210,7 +213,7 @@ func TestDoctorFinds(t *testing.T) {
 	for name, c := range map[string]struct {
 		break_ func(*testing.T, *apiServer)
 		check  string
-		status status
+		status doctor.Status
 		says   string
 	}{
 		"policies of Karmada that leave no choice": {
@@ -232,280 +235,280 @@ func TestDoctorFinds(t *testing.T) {
 					`"replicaScheduling": {"replicaSchedulingType": "Divided"}`)
 				add("/namespaces/ns/propagationpolicies", "others", "Deployment", "")
 				add("/clusterpropagationpolicies", "unsaid", "Job", "")
-			}, "karmada", statusWarn, "KubEnergy chooses none: ns/said, unsaid",
+			}, "karmada", doctor.StatusWarn, "KubEnergy chooses none: ns/said, unsaid",
 		},
 		"machines that nothing wakes": {
 			func(t *testing.T, a *apiServer) {
 				a.add(t, nodePath, node("s1", map[string]string{"kubenergy.io/power-state": "asleep"}))
-			}, "nodes", statusFail, "no kubenergy-power is ready to wake machines, and these are not awake: s1",
+			}, "nodes", doctor.StatusFail, "no kubenergy-power is ready to wake machines, and these are not awake: s1",
 		},
 		"machines that may sleep, and nothing sends them": {
 			func(t *testing.T, a *apiServer) {
 				a.add(t, nodePath, node("s1", map[string]string{"kubenergy.io/may-sleep": "true"}))
-			}, "nodes", statusWarn, "1 node may sleep, and there is no kubenergy-power: s1",
+			}, "nodes", doctor.StatusWarn, "1 node may sleep, and there is no kubenergy-power: s1",
 		},
 		"boots that fail": {
 			func(t *testing.T, a *apiServer) {
 				n := node("s1", map[string]string{"kubenergy.io/may-sleep": "true"})
 				n.Annotations = map[string]string{"kubenergy.io/power": `{"failed":2}`}
 				a.add(t, nodePath, n)
-			}, "nodes", statusWarn, "machines whose last boot failed: s1",
+			}, "nodes", doctor.StatusWarn, "machines whose last boot failed: s1",
 		},
 		"a server that is too old": {
 			func(_ *testing.T, a *apiServer) { a.version = "35" }, "kubernetes version",
-			statusFail, "Kubernetes v1.35.4: older than",
+			doctor.StatusFail, "Kubernetes v1.35.4: older than",
 		},
 		"a server that is too new": {
 			func(_ *testing.T, a *apiServer) { a.version = "38" }, "kubernetes version",
-			statusFail, "one minor version older at most",
+			doctor.StatusFail, "one minor version older at most",
 		},
 		"a version of a cloud": {
 			func(_ *testing.T, a *apiServer) { a.version = "37+" }, "kubernetes version",
-			statusOK, "one minor version older, as it may be",
+			doctor.StatusOK, "one minor version older, as it may be",
 		},
 		"a clock that is ahead": {
 			func(_ *testing.T, a *apiServer) { a.date = testNow.Add(-9 * time.Second) },
-			"clock", statusWarn, "8s ahead of",
+			"clock", doctor.StatusWarn, "8s ahead of",
 		},
 		"a clock that is behind": {
 			func(_ *testing.T, a *apiServer) { a.date = testNow.Add(9 * time.Second) },
-			"clock", statusWarn, "9s behind",
+			"clock", doctor.StatusWarn, "9s behind",
 		},
 		"a server that says no time": {
-			func(_ *testing.T, a *apiServer) { a.date = time.Time{} }, "clock", statusWarn, "its response has no creation timestamp",
+			func(_ *testing.T, a *apiServer) { a.date = time.Time{} }, "clock", doctor.StatusWarn, "its response has no creation timestamp",
 		},
 		"no admission policies": {func(_ *testing.T, a *apiServer) {
 			a.served["admissionregistration.k8s.io/v1"] = nil
-		}, "admission policies", statusFail, "Jobs cannot be held"},
+		}, "admission policies", doctor.StatusFail, "Jobs cannot be held"},
 		"a missing kind": {
 			func(_ *testing.T, a *apiServer) { a.delete(crdPath + "/gridzones.kubenergy.io") },
-			"custom resources", statusFail, "missing: gridzones.kubenergy.io",
+			"custom resources", doctor.StatusFail, "missing: gridzones.kubenergy.io",
 		},
 		"a kind not established": {func(t *testing.T, a *apiServer) {
 			edit(t, a, crdPath+"/gridzones.kubenergy.io", func(c *crd) { c.Status["conditions"] = nil })
-		}, "custom resources", statusFail, "not established: gridzones"},
+		}, "custom resources", doctor.StatusFail, "not established: gridzones"},
 		"a kind of an older version": {func(t *testing.T, a *apiServer) {
 			edit(t, a, crdPath+"/gridzones.kubenergy.io",
 				func(c *crd) { c.Status["storedVersions"] = []any{"v1alpha0", "v1alpha1"} })
-		}, "custom resources", statusWarn, "v1alpha0, v1alpha1"},
+		}, "custom resources", doctor.StatusWarn, "v1alpha0, v1alpha1"},
 		"a component that is down": {func(t *testing.T, a *apiServer) {
-			edit(t, a, deploymentPath+"/"+controllerName, func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 0 })
-		}, "components", statusFail, "kubenergy-controller: none of 2"},
+			edit(t, a, deploymentPath+"/"+cmdutil.ControllerName, func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 0 })
+		}, "components", doctor.StatusFail, "kubenergy-controller: none of 2"},
 		"a replica that is down": {func(t *testing.T, a *apiServer) {
-			edit(t, a, deploymentPath+"/"+controllerName, func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 1 })
-		}, "components", statusWarn, "1 of 2"},
+			edit(t, a, deploymentPath+"/"+cmdutil.ControllerName, func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 1 })
+		}, "components", doctor.StatusWarn, "1 of 2"},
 		"an upgrade half done": {func(t *testing.T, a *apiServer) {
-			edit(t, a, deploymentPath+"/"+controllerName, func(d *appsv1.Deployment) {
+			edit(t, a, deploymentPath+"/"+cmdutil.ControllerName, func(d *appsv1.Deployment) {
 				d.Spec.Template.Spec.Containers[0].Image = "example.org:5000/c:1.3.0"
 			})
-		}, "components", statusWarn, "kubenergy-controller 1.3.0, kubenergy-scheduler 1.2.0"},
+		}, "components", doctor.StatusWarn, "kubenergy-controller 1.3.0, kubenergy-scheduler 1.2.0"},
 		"an abandoned lease": {func(t *testing.T, a *apiServer) {
-			a.add(t, leasePath, lease(controllerName, time.Hour))
-		}, "leases", statusWarn, "kubenergy-controller was last renewed 1 h ago by pod-1"},
+			a.add(t, leasePath, lease(cmdutil.ControllerName, time.Hour))
+		}, "leases", doctor.StatusWarn, "kubenergy-controller was last renewed 1 h ago by pod-1"},
 		"nobody to release": {
-			func(t *testing.T, a *apiServer) { a.add(t, leasePath, lease(holdLease, time.Hour)) },
-			"hold policy", statusFail, "no scheduler holds the Lease kubenergy-hold",
+			func(t *testing.T, a *apiServer) { a.add(t, leasePath, lease(cmdutil.HoldLease, time.Hour)) },
+			"hold policy", doctor.StatusFail, "no scheduler holds the Lease kubenergy-hold",
 		},
 		"a right too few": {func(_ *testing.T, a *apiServer) {
-			a.allowed = except(a.allowed, false, "patch", "jobs", schedulerName)
-		}, "permissions", statusFail, "kubenergy-scheduler may not patch jobs.batch"},
+			a.allowed = except(a.allowed, false, "patch", "jobs", cmdutil.SchedulerName)
+		}, "permissions", doctor.StatusFail, "kubenergy-scheduler may not patch jobs.batch"},
 		"a right too many": {func(_ *testing.T, a *apiServer) {
-			a.allowed = except(a.allowed, true, "get", "secrets", controllerName)
-		}, "permissions", statusWarn, "kubenergy-controller may get secrets"},
+			a.allowed = except(a.allowed, true, "get", "secrets", cmdutil.ControllerName)
+		}, "permissions", doctor.StatusWarn, "kubenergy-controller may get secrets"},
 		"no binding": {func(_ *testing.T, a *apiServer) {
-			a.delete(policyPath + "mutatingadmissionpolicybindings/" + holdPolicy)
-		}, "hold policy", statusWarn, "has no binding: no Job is held"},
+			a.delete(policyPath + "mutatingadmissionpolicybindings/" + release.HoldPolicy)
+		}, "hold policy", doctor.StatusWarn, "has no binding: no Job is held"},
 		"a binding alone": {func(_ *testing.T, a *apiServer) {
-			a.delete(policyPath + "mutatingadmissionpolicies/" + holdPolicy)
-		}, "hold policy", statusWarn, "binds no policy"},
+			a.delete(policyPath + "mutatingadmissionpolicies/" + release.HoldPolicy)
+		}, "hold policy", doctor.StatusWarn, "binds no policy"},
 		"a binding that came first": {func(t *testing.T, a *apiServer) {
 			a.add(t, policyPath+"mutatingadmissionpolicybindings",
-				&metav1.PartialObjectMetadata{ObjectMeta: created(holdPolicy, testNow.Add(-72*time.Hour))})
-		}, "hold policy", statusWarn, "older than the scheduler"},
+				&metav1.PartialObjectMetadata{ObjectMeta: created(release.HoldPolicy, testNow.Add(-72*time.Hour))})
+		}, "hold policy", doctor.StatusWarn, "older than the scheduler"},
 		"no guard": {func(_ *testing.T, a *apiServer) {
-			a.delete(policyPath + "validatingadmissionpolicybindings/" + guardPolicies[1])
-		}, "hold policy", statusWarn, "is not pinned"},
+			a.delete(policyPath + "validatingadmissionpolicybindings/" + doctor.GuardPolicies[1])
+		}, "hold policy", doctor.StatusWarn, "is not pinned"},
 		"a policy of nonsense": {func(t *testing.T, a *apiServer) {
 			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) { p.Spec.Mode = "sometimes" })
-		}, "mode", statusWarn, `mode is "sometimes"`},
+		}, "mode", doctor.StatusWarn, `mode is "sometimes"`},
 		"a mode that is none": {func(t *testing.T, a *apiServer) {
 			a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: "team", Labels: map[string]string{v1alpha1.LabelMode: "enforcing"},
 			}})
-		}, "mode", statusWarn, `namespace team: label kubenergy.io/mode is "enforcing", which is no mode`},
+		}, "mode", doctor.StatusWarn, `namespace team: label kubenergy.io/mode is "enforcing", which is no mode`},
 		"no zone": {
-			func(_ *testing.T, a *apiServer) { a.delete(zonePath + "/DE") }, "grid zones", statusWarn,
+			func(_ *testing.T, a *apiServer) { a.delete(zonePath + "/DE") }, "grid zones", doctor.StatusWarn,
 			"there is no GridZone",
 		},
 		"an empty zone": {
 			editZone(func(z *v1alpha1.GridZone) { z.Status = v1alpha1.GridZoneStatus{} }), "grid zones",
-			statusFail, "its status is empty",
+			doctor.StatusFail, "its status is empty",
 		},
 		"a zone not ready": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Conditions[0].Status, z.Status.Conditions[0].Message = "False", "all sources fail"
-		}), "grid zones", statusFail, "not ready: all sources fail"},
+		}), "grid zones", doctor.StatusFail, "not ready: all sources fail"},
 		"an old signal": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Carbon.AsOf = new(metav1.NewTime(testNow.Add(-3 * time.Hour)))
-		}), "grid zones", statusFail, "3 h old, which is older than 2h0m0s"},
+		}), "grid zones", doctor.StatusFail, "3 h old, which is older than 2h0m0s"},
 		"a signal at its end": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Carbon.Start = metav1.NewTime(testNow.Add(-72 * time.Hour))
-		}), "grid zones", statusFail, "its last value ended 24 h ago"},
+		}), "grid zones", doctor.StatusFail, "its last value ended 24 h ago"},
 		"a short forecast": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Carbon.Values = z.Status.Carbon.Values[:2]
-		}), "grid zones", statusWarn, "known for the next 1 h only"},
+		}), "grid zones", doctor.StatusWarn, "known for the next 1 h only"},
 		"an estimated signal": {
 			editZone(func(z *v1alpha1.GridZone) { z.Status.Carbon.Quality = "estimated" }),
-			"grid zones", statusWarn, "estimated",
+			"grid zones", doctor.StatusWarn, "estimated",
 		},
 		"a failing source": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Conditions[0].Message = "known from typical; others did not answer well: electricityMaps: 401"
-		}), "grid zones", statusWarn, "GridZone DE: others did not answer well: electricityMaps: 401"},
+		}), "grid zones", doctor.StatusWarn, "GridZone DE: others did not answer well: electricityMaps: 401"},
 		"a node that nobody knows": {
 			func(t *testing.T, a *apiServer) { a.add(t, nodePath, node("n2", nil)) }, "nodes",
-			statusWarn, "1 of 2 nodes without a power profile: n2",
+			doctor.StatusWarn, "1 of 2 nodes without a power profile: n2",
 		},
 		"a Job that is overdue": {func(t *testing.T, a *apiServer) {
 			a.add(t, jobsIn("ns"), waitingJob("late", -2*time.Minute))
-		}, "held jobs", statusFail, "1 Job held past the latest start: ns/late"},
+		}, "held jobs", doctor.StatusFail, "1 Job held past the latest start: ns/late"},
 		"a Job without a date": {
 			func(t *testing.T, a *apiServer) { a.add(t, jobsIn("ns"), heldJob("undated")) },
-			"held jobs", statusWarn, "ns/undated",
+			"held jobs", doctor.StatusWarn, "ns/undated",
 		},
 		"Jobs one may not see": {
 			func(_ *testing.T, a *apiServer) { a.refused["list jobs"] = true }, "held jobs",
-			statusWarn, "you may not read Jobs",
+			doctor.StatusWarn, "you may not read Jobs",
 		},
 		"a Deployment that outlived us": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			d := deployment("web", "example.org/web:1")
 			d.Spec.Template.Spec.SchedulerName = policy.SchedulerName
 			a.add(t, "/apis/apps/v1/namespaces/ns/deployments", d)
-		}, "scheduler names", statusFail, "1 Deployment names the scheduler kubenergy, and its pods stay pending while no " +
+		}, "scheduler names", doctor.StatusFail, "1 Deployment names the scheduler kubenergy, and its pods stay pending while no " +
 			"such scheduler runs: ns/web"},
 		"a CronJob of a name that another system may serve": {func(t *testing.T, a *apiServer) {
 			configure(t, a, "profiles: [{schedulerName: kubenergy}]")
 			c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}}
 			c.Spec.JobTemplate.Spec.Template.Spec.SchedulerName = policy.GardenerSchedulerName
 			a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", c)
-		}, "scheduler names", statusWarn, "1 CronJob names the scheduler compute-gardener-scheduler"},
+		}, "scheduler names", doctor.StatusWarn, "1 CronJob names the scheduler compute-gardener-scheduler"},
 		"a CronJob that outlived us": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			configure(t, a, "profiles: [{schedulerName: compute-gardener-scheduler}]")
 			c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}}
 			c.Spec.JobTemplate.Spec.Template.Spec.SchedulerName = policy.GardenerSchedulerName
 			a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", c)
-		}, "scheduler names", statusFail, "1 CronJob names the scheduler compute-gardener-scheduler"},
+		}, "scheduler names", doctor.StatusFail, "1 CronJob names the scheduler compute-gardener-scheduler"},
 		"a pod of a ReplicaSet without a Deployment": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			pod := markedPod("a")
 			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "lone", Controller: new(true)}}
 			a.add(t, "/api/v1/namespaces/ns/pods", pod)
-		}, "scheduler names", statusFail, "1 pod waits for the scheduler kubenergy"},
+		}, "scheduler names", doctor.StatusFail, "1 pod waits for the scheduler kubenergy"},
 		"a Job that outlived us": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			j := heldJob("train")
 			j.Labels, j.Spec.Suspend = nil, nil
 			j.Spec.Template.Spec.SchedulerName = policy.SchedulerName
 			a.add(t, jobsIn("ns"), j)
-		}, "scheduler names", statusFail, "1 Job names the scheduler kubenergy"},
+		}, "scheduler names", doctor.StatusFail, "1 Job names the scheduler kubenergy"},
 		"pods that outlived us": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			for _, name := range []string{"a", "b"} {
 				a.add(t, "/api/v1/namespaces/ns/pods", markedPod(name))
 			}
-		}, "scheduler names", statusFail, "2 pods wait for the scheduler kubenergy, and stay pending while no such " +
+		}, "scheduler names", doctor.StatusFail, "2 pods wait for the scheduler kubenergy, and stay pending while no such " +
 			"scheduler runs: ns/a, ns/b"},
 		"a pod that names a profile that is gone": {func(t *testing.T, a *apiServer) {
 			configure(t, a, "profiles: [{schedulerName: green}, {schedulerName: default-scheduler}]")
 			a.add(t, "/api/v1/namespaces/ns/pods", markedPod("a"))
-		}, "scheduler names", statusFail, "1 pod waits for the scheduler kubenergy"},
+		}, "scheduler names", doctor.StatusFail, "1 pod waits for the scheduler kubenergy"},
 		"a pod that names the second scheduler where ours is the cluster's": {func(t *testing.T, a *apiServer) {
 			configure(t, a, string(deploy.DefaultSchedulerConfig))
 			a.add(t, "/api/v1/namespaces/ns/pods", markedPod("a"))
-		}, "scheduler names", statusFail, "1 pod waits for the scheduler kubenergy"},
+		}, "scheduler names", doctor.StatusFail, "1 pod waits for the scheduler kubenergy"},
 		"a name of one's own": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			configure(t, a, "profiles: [{schedulerName: green}]")
 			pod := markedPod("a")
 			pod.Spec.SchedulerName = "green"
 			a.add(t, "/api/v1/namespaces/ns/pods", pod)
-		}, "scheduler names", statusFail, "1 pod waits for the scheduler green"},
-		"a key for the wrong program": {setVariable(schedulerName, v1.EnvVar{
+		}, "scheduler names", doctor.StatusFail, "1 pod waits for the scheduler green"},
+		"a key for the wrong program": {setVariable(cmdutil.SchedulerName, v1.EnvVar{
 			Name: "ELECTRICITY_MAP_API_KEY", ValueFrom: &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{Key: "key"}},
-		}), "variables", statusWarn, "kubenergy-scheduler: environment variable ELECTRICITY_MAP_API_KEY has no effect"},
+		}), "variables", doctor.StatusWarn, "kubenergy-scheduler: environment variable ELECTRICITY_MAP_API_KEY has no effect"},
 		"a key that no zone names": {
-			setVariable(controllerName, v1.EnvVar{Name: "ELECTRICITY_MAP_API_KEY", Value: "s"}),
-			"variables", statusWarn, "kubenergy-controller: environment variable ELECTRICITY_MAP_API_KEY asks nothing",
+			setVariable(cmdutil.ControllerName, v1.EnvVar{Name: "ELECTRICITY_MAP_API_KEY", Value: "s"}),
+			"variables", doctor.StatusWarn, "kubenergy-controller: environment variable ELECTRICITY_MAP_API_KEY asks nothing",
 		},
 		"a log level": {
-			setVariable(controllerName, v1.EnvVar{Name: "LOG_LEVEL", Value: "debug"}),
-			"variables", statusWarn, "kubenergy-controller: environment variable LOG_LEVEL has no effect",
+			setVariable(cmdutil.ControllerName, v1.EnvVar{Name: "LOG_LEVEL", Value: "debug"}),
+			"variables", doctor.StatusWarn, "kubenergy-controller: environment variable LOG_LEVEL has no effect",
 		},
 		"a variable of no name": {
-			setVariable(schedulerName, v1.EnvVar{Name: "CARBON_INTENSITY_TRESHOLD", Value: "2"}),
-			"variables", statusWarn, "environment variable CARBON_INTENSITY_TRESHOLD has no effect",
+			setVariable(cmdutil.SchedulerName, v1.EnvVar{Name: "CARBON_INTENSITY_TRESHOLD", Value: "2"}),
+			"variables", doctor.StatusWarn, "environment variable CARBON_INTENSITY_TRESHOLD has no effect",
 		},
 		"prices that no zone has": {
-			setVariable(schedulerName, v1.EnvVar{Name: "PRICING_ENABLED", Value: "true"}),
-			"variables", statusWarn, "PRICING_ENABLED holds nothing: no GridZone has prices",
+			setVariable(cmdutil.SchedulerName, v1.EnvVar{Name: "PRICING_ENABLED", Value: "true"}),
+			"variables", doctor.StatusWarn, "PRICING_ENABLED holds nothing: no GridZone has prices",
 		},
 		"schedules alone": {
-			setVariable(schedulerName, v1.EnvVar{Name: "PRICING_SCHEDULES_PATH", Value: "/x"}),
-			"variables", statusWarn, "environment variable PRICING_SCHEDULES_PATH has no effect",
+			setVariable(cmdutil.SchedulerName, v1.EnvVar{Name: "PRICING_SCHEDULES_PATH", Value: "/x"}),
+			"variables", doctor.StatusWarn, "environment variable PRICING_SCHEDULES_PATH has no effect",
 		},
-		"a threshold of one program": {setVariable(schedulerName, v1.EnvVar{
+		"a threshold of one program": {setVariable(cmdutil.SchedulerName, v1.EnvVar{
 			Name: "CARBON_INTENSITY_THRESHOLD", Value: "250",
-		}), "variables", statusWarn, `CARBON_INTENSITY_THRESHOLD is "250" for the scheduler and not set for the controller`},
+		}), "variables", doctor.StatusWarn, `CARBON_INTENSITY_THRESHOLD is "250" for the scheduler and not set for the controller`},
 		"a delay that is cut": {
-			setVariable(schedulerName, v1.EnvVar{Name: "MAX_SCHEDULING_DELAY", Value: "900h"}),
-			"variables", statusWarn, "MAX_SCHEDULING_DELAY is 900h0m0s: it is cut to 24h0m0s",
+			setVariable(cmdutil.SchedulerName, v1.EnvVar{Name: "MAX_SCHEDULING_DELAY", Value: "900h"}),
+			"variables", doctor.StatusWarn, "MAX_SCHEDULING_DELAY is 900h0m0s: it is cut to 24h0m0s",
 		},
 		"a policy's delay that is cut": {func(t *testing.T, a *apiServer) {
 			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) {
 				p.Spec.AllowedDelay = &metav1.Duration{Duration: 100 * time.Hour}
 			})
-		}, "mode", statusWarn, "EnergyPolicy kubenergy-system/default: allowedDelay is 100h0m0s: it is cut to 24h0m0s"},
+		}, "mode", doctor.StatusWarn, "EnergyPolicy kubenergy-system/default: allowedDelay is 100h0m0s: it is cut to 24h0m0s"},
 		"a default that changed": {
-			func(*testing.T, *apiServer) {}, "defaults", statusOK,
+			func(*testing.T, *apiServer) {}, "defaults", doctor.StatusOK,
 			"hold.minSavingPerHour is not set; its default was 0 and is 0.005",
 		},
 		"a default that changed, and is set": {func(t *testing.T, a *apiServer) {
 			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) {
 				p.Spec.Hold = &v1alpha1.HoldSettings{MinSavingPerHour: new(0.0)}
 			})
-		}, "defaults", statusOK, "no default that changed"},
+		}, "defaults", doctor.StatusOK, "no default that changed"},
 		"a default that changed, and is a flag": {func(t *testing.T, a *apiServer) {
-			edit(t, a, deploymentPath+"/"+schedulerName, func(d *appsv1.Deployment) {
+			edit(t, a, deploymentPath+"/"+cmdutil.SchedulerName, func(d *appsv1.Deployment) {
 				d.Spec.Template.Spec.Containers[0].Args = []string{"--kubenergy-min-saving-per-hour=0"}
 			})
-		}, "defaults", statusOK, "no default that changed"},
+		}, "defaults", doctor.StatusOK, "no default that changed"},
 		"nodes one may not see": {
 			func(_ *testing.T, a *apiServer) { a.refused["list nodes"] = true }, "nodes",
-			statusWarn, "you may not read nodes",
+			doctor.StatusWarn, "you may not read nodes",
 		},
 		"rights one may not see": {func(_ *testing.T, a *apiServer) {
 			a.refused["create subjectaccessreviews"] = true
-		}, "permissions", statusWarn, "you may not read the rights"},
+		}, "permissions", doctor.StatusWarn, "you may not read the rights"},
 		"no metrics-server": {
 			func(_ *testing.T, a *apiServer) { delete(a.served, "metrics.k8s.io/v1beta1") },
-			"metrics", statusOK, "there is no metrics-server",
+			"metrics", doctor.StatusOK, "there is no metrics-server",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := healthy(t)
 			c.break_(t, a)
 			code, stdout, stderr := a.run(t, "doctor", "-o", "json")
-			var report struct{ Checks []finding }
+			var report struct{ Checks []doctor.Finding }
 			if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 				t.Fatalf("%v: %s%s", err, stdout, stderr)
 			}
 			found, fails := false, 0
 			for _, f := range report.Checks {
 				found = found || f.Check == c.check && f.Status == c.status && strings.Contains(f.Message, c.says)
-				if f.Status == statusFail {
+				if f.Status == doctor.StatusFail {
 					fails++
 				}
-				if f.Status != statusOK && f.Advice == "" {
+				if f.Status != doctor.StatusOK && f.Advice == "" {
 					t.Errorf("no advice: %+v", f)
 				}
 			}
@@ -513,10 +516,10 @@ func TestDoctorFinds(t *testing.T) {
 				t.Errorf("no %s of %q that says %q in\n%s", c.status, c.check, c.says, stdout)
 			}
 			if want := fails > 0; (code == 1) != want ||
-				want && !strings.Contains(stderr, fmt.Sprintf("%s failed", count(fails, "check"))) {
+				want && !strings.Contains(stderr, fmt.Sprintf("%s failed", cmdutil.Count(fails, "check"))) {
 				t.Errorf("exit code %d with %d failures: %s", code, fails, stderr)
 			}
-			if (c.status == statusFail) != (fails > 0) {
+			if (c.status == doctor.StatusFail) != (fails > 0) {
 				t.Errorf("%d failures", fails)
 			}
 		})
@@ -525,14 +528,14 @@ func TestDoctorFinds(t *testing.T) {
 
 // gone is a cluster in which our scheduler does not run any longer.
 func gone(t *testing.T, a *apiServer) {
-	for _, name := range []string{schedulerName, holdLease} {
+	for _, name := range []string{cmdutil.SchedulerName, cmdutil.HoldLease} {
 		a.add(t, leasePath, lease(name, time.Hour))
 	}
 }
 
 func configure(t *testing.T, a *apiServer, text string) {
 	a.add(t, "/api/v1/namespaces/kubenergy-system/configmaps", &v1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: schedulerName}, Data: map[string]string{"scheduler.yaml": text},
+		ObjectMeta: metav1.ObjectMeta{Name: cmdutil.SchedulerName}, Data: map[string]string{"scheduler.yaml": text},
 	})
 }
 
@@ -547,10 +550,10 @@ func setVariable(program string, e v1.EnvVar) func(*testing.T, *apiServer) {
 // A variable that stands for both programs, and a key that a zone names, are as they should be.
 func TestDoctorAcceptsVariables(t *testing.T) {
 	a := healthy(t)
-	for _, program := range []string{schedulerName, controllerName} {
+	for _, program := range []string{cmdutil.SchedulerName, cmdutil.ControllerName} {
 		setVariable(program, v1.EnvVar{Name: "CARBON_INTENSITY_THRESHOLD", Value: "250"})(t, a)
 	}
-	setVariable(controllerName, v1.EnvVar{Name: "ELECTRICITY_MAP_API_KEY", Value: "s"})(t, a)
+	setVariable(cmdutil.ControllerName, v1.EnvVar{Name: "ELECTRICITY_MAP_API_KEY", Value: "s"})(t, a)
 	edit(t, a, zonePath+"/DE", func(z *v1alpha1.GridZone) {
 		z.Spec.Carbon.Sources = []v1alpha1.CarbonSource{{
 			ElectricityMaps: &v1alpha1.ElectricityMapsSource{Key: policy.GardenerKey},

@@ -13,25 +13,24 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kubenergy/kubenergy/internal/benchmark"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/cli/experiment"
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
 type experimentFlags struct {
-	centralFlags
+	cmdutil.ControllerFlags
 	file, out    string
-	target       *choice
+	target       *cmdutil.Choice
 	seed         uint64
 	faster       float64
 	force, clean bool
 	allowed      []string
 }
 
-func newExperiment(t terminal) *cobra.Command {
+func newExperiment(t cmdutil.Terminal) *cobra.Command {
 	var f experimentFlags
 	cmd := &cobra.Command{
 		Use:   "experiment -f experiment.yaml [flags]",
@@ -48,12 +47,13 @@ On a busy machine nothing is run without --force, and differences are not judged
 		Example: `  kubenergy experiment -f scenarios/experiments/escheduler.yaml --faster 20
   kubenergy experiment -f experiment.yaml --target cluster --out results/
   kubenergy experiment --clean --target cluster`,
-		Args: noArguments,
+		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
 	}
 	flags := cmd.Flags()
-	f.add(flags)
-	f.target = choose(flags, "target", "", "target", "where to run:", experiment.TargetLab, experiment.TargetCluster)
+	f.Add(flags)
+	f.target = cmdutil.Choose(flags, "target", "", "target", "where to run:", experiment.TargetLab,
+		experiment.TargetCluster)
 	flags.StringVarP(&f.file, "filename", "f", "", "experiment file")
 	flags.StringVar(&f.out, "out", filepath.Join("out", "experiment"),
 		"directory for the report, its figures, all samples and a manifest; and, meanwhile, the lab")
@@ -67,7 +67,7 @@ On a busy machine nothing is run without --force, and differences are not judged
 	return cmd
 }
 
-func (f *experimentFlags) run(cmd *cobra.Command, t terminal) error {
+func (f *experimentFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	work, err := filepath.Abs(filepath.Join(f.out, "work"))
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (f *experimentFlags) run(cmd *cobra.Command, t terminal) error {
 	}
 	file, err := f.read()
 	if err != nil {
-		return invalidUsage(err)
+		return cmdutil.InvalidUsage(err)
 	}
 	if err := file.Programs(); err != nil {
 		return err
@@ -91,18 +91,18 @@ func (f *experimentFlags) run(cmd *cobra.Command, t terminal) error {
 	}
 	defer os.RemoveAll(work)
 	r := &experiment.Runner{File: file, Work: work}
-	if f.target.value == experiment.TargetCluster {
+	if f.target.Value == experiment.TargetCluster {
 		r.Kubeconfig = filepath.Join(work, "kubeconfig")
-		if err := f.write(t, r.Kubeconfig); err != nil {
+		if err := f.Write(t, r.Kubeconfig); err != nil {
 			return err
 		}
 		r.Meter = f.meter(cmd.Context(), t)
 	}
-	p := t.progress(cmd.CommandPath(), "arms")
-	defer p.close()
-	r.Told = p.tell
+	p := t.Progress(cmd.CommandPath(), "arms")
+	defer p.Close()
+	r.Told = p.Tell
 	trials, manifest, err := r.Run(cmd.Context())
-	p.close()
+	p.Close()
 	if err != nil {
 		return err
 	}
@@ -115,20 +115,20 @@ func (f *experimentFlags) run(cmd *cobra.Command, t terminal) error {
 	e := report.NewExperiment(file.Name, file.Names(), trials, notJudged, []string{fmt.Sprintf("Meter: %s. What is "+
 		"modelled follows from power profiles and from what pods use, so that it goes with CPU is no finding "+
 		"(docs/how-to/experiments.md). All else is measured.", manifest["meter"])})
-	command := append([]string{t.name}, t.args...)
-	manifest["program"], manifest["commandLine"], manifest["faster"] = version(), command, f.faster
-	written, err := report.WriteExperimentDir(f.out, e, strings.Join(command, " "), version(), manifest)
+	command := append([]string{t.Name}, t.Args...)
+	manifest["program"], manifest["commandLine"], manifest["faster"] = cmdutil.Version(), command, f.faster
+	written, err := report.WriteExperimentDir(f.out, e, strings.Join(command, " "), cmdutil.Version(), manifest)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(t.err, "wrote", strings.Join(written, ", "))
-	return t.print(e, "table")
+	fmt.Fprintln(t.Err, "wrote", strings.Join(written, ", "))
+	return t.Print(e, "table")
 }
 
 // remove removes what an experiment that was killed has left.
-func (f *experimentFlags) remove(ctx context.Context, t terminal, work string) error {
-	if f.target.value == experiment.TargetCluster {
-		c, err := f.open(t)
+func (f *experimentFlags) remove(ctx context.Context, t cmdutil.Terminal, work string) error {
+	if f.target.Value == experiment.TargetCluster {
+		c, err := f.Open(t)
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (f *experimentFlags) read() (*experiment.File, error) {
 	case !(f.faster > 0 && f.faster <= 1e6):
 		return nil, fmt.Errorf("--faster is %v: want a factor above 0, as 60", f.faster)
 	}
-	file, err := experiment.Read(f.file, f.target.value, f.faster)
+	file, err := experiment.Read(f.file, f.target.Value, f.faster)
 	if err == nil {
 		err = file.Allow(f.allowed)
 	}
@@ -157,8 +157,8 @@ func (f *experimentFlags) read() (*experiment.File, error) {
 }
 
 // announce says how long it takes and how much room, and why nothing would be judged.
-func (f *experimentFlags) announce(t terminal, file *experiment.File) (notJudged []string, err error) {
-	fmt.Fprintf(t.err, "%s: %s of %s, %s each: about %s, and up to 0.5 GB in %s until it ends\n", file.Name,
+func (f *experimentFlags) announce(t cmdutil.Terminal, file *experiment.File) (notJudged []string, err error) {
+	fmt.Fprintf(t.Err, "%s: %s of %s, %s each: about %s, and up to 0.5 GB in %s until it ends\n", file.Name,
 		report.Plural(file.Rounds, "round", "rounds"), strings.Join(file.Names(), ", "),
 		report.Span(file.Duration.Seconds()), report.Rounded(file.Takes()), f.out)
 	before := benchmark.ReadUsage()
@@ -174,38 +174,25 @@ func (f *experimentFlags) announce(t terminal, file *experiment.File) (notJudged
 	return []string{why}, nil
 }
 
-// write writes a kubeconfig of the cluster that is meant, alone, for the programs that an experiment starts.
-func (f *clusterFlags) write(t terminal, path string) error {
-	if _, _, err := f.config(t); err != nil {
-		return err
-	}
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: f.kubeconfig, Precedence: t.kubeconfigs()}
-	config, err := rules.Load()
-	if err != nil {
-		return err
-	}
-	config.CurrentContext = cmp.Or(f.context, config.CurrentContext)
-	err = errors.Join(clientcmdapi.MinifyConfig(config), clientcmdapi.FlattenConfig(config))
-	return cmp.Or(err, clientcmd.WriteToFile(*config, path))
-}
-
 // meter returns what reads all nodes' power at the central unit; nil where there is none.
-func (f *experimentFlags) meter(ctx context.Context, t terminal) func(context.Context) (float64, string, error) {
-	c, err := f.connect(ctx, t)
-	var nodes []drawn
+func (f *experimentFlags) meter(ctx context.Context,
+	t cmdutil.Terminal,
+) func(context.Context) (float64, string, error) {
+	c, err := f.Connect(ctx, t)
+	var nodes []cmdutil.Drawn
 	if err == nil {
-		nodes, err = c.nodes(ctx)
+		nodes, err = c.Nodes(ctx)
 	}
 	if err != nil || len(nodes) == 0 {
-		fmt.Fprintln(t.err, "energy is modelled: no node tells what it draws:", err)
+		fmt.Fprintln(t.Err, "energy is modelled: no node tells what it draws:", err)
 		return nil
 	}
 	return func(ctx context.Context) (watts float64, what string, err error) {
-		nodes, err := c.nodes(ctx)
+		nodes, err := c.Nodes(ctx)
 		sources := map[string]bool{}
 		for _, n := range nodes {
 			// What a virtual machine draws is in the figure of its host, where that is a node as well.
-			if !slices.ContainsFunc(nodes, func(o drawn) bool { return o.Name == n.Host }) {
+			if !slices.ContainsFunc(nodes, func(o cmdutil.Drawn) bool { return o.Name == n.Host }) {
 				watts += n.Watts
 				sources[fmt.Sprintf("%s (%s)", n.Source, n.Quality)] = true
 			}
@@ -214,16 +201,16 @@ func (f *experimentFlags) meter(ctx context.Context, t terminal) func(context.Co
 	}
 }
 
-func newExperimentServe(t terminal) *cobra.Command {
+func newExperimentServe(t cmdutil.Terminal) *cobra.Command {
 	var listen string
 	var work time.Duration
 	cmd := &cobra.Command{
 		Use:    "serve",
 		Short:  "Answer requests, as the services of an experiment do",
 		Hidden: true,
-		Args:   noArguments,
+		Args:   cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return experiment.Serve(cmd.Context(), listen, t.getenv("POD"), work)
+			return experiment.Serve(cmd.Context(), listen, t.Getenv("POD"), work)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", ":8080", "address to listen on")

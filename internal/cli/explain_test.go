@@ -15,6 +15,8 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/cli/explain"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
@@ -26,7 +28,7 @@ const podPath = "/api/v1/namespaces/ns/pods"
 func twoSites(t *testing.T) *apiServer {
 	t.Helper()
 	a := newAPIServer(t)
-	a.add(t, leasePath, lease(schedulerName, 3*time.Second))
+	a.add(t, leasePath, lease(cmdutil.SchedulerName, 3*time.Second))
 	a.add(t, zonePath, zone("DE"))
 	clean := zone("FR")
 	clean.Spec.Default = false
@@ -88,13 +90,13 @@ func workJob(name string) *batchv1.Job {
 	return j
 }
 
-func explained(t *testing.T, a *apiServer, args ...string) *explanation {
+func explained(t *testing.T, a *apiServer, args ...string) *explain.Explanation {
 	t.Helper()
 	code, stdout, stderr := a.run(t, append([]string{"explain", "-n", "ns", "-o", "json"}, args...)...)
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	var x explanation
+	var x explain.Explanation
 	if err := json.Unmarshal([]byte(stdout), &x); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +113,7 @@ func TestExplainAHeldJob(t *testing.T) {
 	golden(t, "explain_job.golden", stdout)
 
 	x := explained(t, a, "job/nightly")
-	if x.State != stateHeld || !x.HeldUntil.Equal(testNow.Add(3*time.Hour)) ||
+	if x.State != explain.StateHeld || !x.HeldUntil.Equal(testNow.Add(3*time.Hour)) ||
 		!x.LatestStart.Equal(testNow.Add(7*time.Hour)) {
 		t.Errorf("%s until %v, latest %v", x.State, x.HeldUntil, x.LatestStart)
 	}
@@ -137,7 +139,7 @@ func TestExplainAHeldJob(t *testing.T) {
 		t.Errorf("out: %s, want %s", got, want)
 	}
 	if code, stdout, _ := a.run(t, "explain", "job", "nightly", "-n", "ns", "-o", "yaml"); code != 0 ||
-		yaml.UnmarshalStrict([]byte(stdout), new(explanation)) != nil {
+		yaml.UnmarshalStrict([]byte(stdout), new(explain.Explanation)) != nil {
 		t.Errorf("exit code %d, not YAML of ours:\n%s", code, stdout)
 	}
 	if a.writes > 0 {
@@ -188,8 +190,8 @@ func TestExplainAPod(t *testing.T) {
 	}
 }
 
-// What a hold saves in grams is what the tables beside it come to: the energy of the node that is ranked first, times what
-// the intensity of its site is less. What the scheduler said, at a nominal power, is not shown beside it.
+// What a hold saves in grams is what the tables beside it come to: the energy of the node that is ranked first, times
+// what the intensity of its site is less. What the scheduler said, at a nominal power, is not shown beside it.
 func TestGramsOfAHold(t *testing.T) {
 	a := twoSites(t)
 	j := workJob("nightly")
@@ -280,91 +282,91 @@ func TestExplainStates(t *testing.T) {
 		in          string
 		state, says string
 	}{
-		"bound": {pod(func(p *v1.Pod) { p.Spec.NodeName = "n1" }), "ns", stateBound, "bound to n1"},
+		"bound": {pod(func(p *v1.Pod) { p.Spec.NodeName = "n1" }), "ns", explain.StateBound, "bound to n1"},
 		"running": {
 			pod(func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = "n1", v1.PodRunning }), "ns",
-			stateRunning, "runs on n1",
+			explain.StateRunning, "runs on n1",
 		},
 		"finished pod": {
-			pod(func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), "ns", stateFinished,
+			pod(func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), "ns", explain.StateFinished,
 			"Succeeded",
 		},
 		"gated by others": {
 			pod(func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "x"}} }), "ns",
-			stateSuspended, "not ours",
+			explain.StateSuspended, "not ours",
 		},
-		"held pod": {pod(held), "ns", stateHeld, "The scheduler said: cleaner at noon"},
+		"held pod": {pod(held), "ns", explain.StateHeld, "The scheduler said: cleaner at noon"},
 		"fits nowhere": {pod(func(p *v1.Pod) {
 			p.Status.Conditions = []v1.PodCondition{{
 				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
 				Message: "0/2 nodes are available: 2 Insufficient cpu. preemption: node worker-7 sleeps and would take it.",
 			}}
-		}), "ns", stateWaiting, "It waits for a node. The scheduler kubenergy said: 0/2 nodes are available: 2 " +
+		}), "ns", explain.StateWaiting, "It waits for a node. The scheduler kubenergy said: 0/2 nodes are available: 2 " +
 			"Insufficient cpu. preemption: node worker-7 sleeps and would take it"},
-		"shadow": {pod(held), "quiet", stateWaiting, "the mode here is shadow"},
+		"shadow": {pod(held), "quiet", explain.StateWaiting, "the mode here is shadow"},
 		"skipped": {
-			pod(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationSkip] = "true" }), "ns", stateWaiting,
+			pod(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationSkip] = "true" }), "ns", explain.StateWaiting,
 			"it says so itself (kubenergy.io/skip)",
 		},
 		"run now": {
-			pod(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationRunNow] = "true" }), "ns", stateWaiting,
+			pod(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationRunNow] = "true" }), "ns", explain.StateWaiting,
 			"it says so itself (kubenergy.io/run-now)",
 		},
 		"of a controller": {pod(func(p *v1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "rs", Controller: new(true)}}
-		}), "ns", stateWaiting, "it is run by ReplicaSet rs"},
+		}), "ns", explain.StateWaiting, "it is run by ReplicaSet rs"},
 		"nobody's": {
 			pod(func(p *v1.Pod) { p.Annotations, p.Spec.SchedulerName = nil, "default-scheduler" }),
-			"elsewhere", stateWaiting, "it is not marked, and namespace elsewhere has not opted in",
+			"elsewhere", explain.StateWaiting, "it is not marked, and namespace elsewhere has not opted in",
 		},
-		"no delay":           {pod(func(p *v1.Pod) { p.Annotations = nil }), "ns", stateWaiting, "no delay is allowed"},
-		"suspended by users": {job(func(j *batchv1.Job) { j.Labels = nil }), "ns", stateSuspended, "not by KubEnergy"},
+		"no delay":           {pod(func(p *v1.Pod) { p.Annotations = nil }), "ns", explain.StateWaiting, "no delay is allowed"},
+		"suspended by users": {job(func(j *batchv1.Job) { j.Labels = nil }), "ns", explain.StateSuspended, "not by KubEnergy"},
 		"suspended by a budget": {job(func(j *batchv1.Job) {
 			j.Labels = map[string]string{v1alpha1.LabelBudgetSuspended: "monthly"}
 			j.Annotations[v1alpha1.AnnotationBudgetSuspendedTill] = "2026-04-01T00:00:00Z"
-		}), "ns", stateSuspended, `KubEnergy suspended it: the budget "monthly" is used up. It goes on when the budget ` +
+		}), "ns", explain.StateSuspended, `KubEnergy suspended it: the budget "monthly" is used up. It goes on when the budget ` +
 			"allows it, at 1 Apr 00:00 UTC at the latest; a user with the role kubenergy-releaser can resume it before."},
 		"no plan yet": {
 			job(func(j *batchv1.Job) { delete(j.Annotations, v1alpha1.AnnotationHeldUntil) }), "ns",
-			stateHeld, "has not said yet",
+			explain.StateHeld, "has not said yet",
 		},
 		"past its window": {job(func(j *batchv1.Job) {
 			j.Annotations[v1alpha1.AnnotationHeldUntil] = testNow.Add(-time.Minute).Format(time.RFC3339)
-		}), "ns", stateHeld, "ask kubenergy doctor"},
+		}), "ns", explain.StateHeld, "ask kubenergy doctor"},
 		"released": {job(func(j *batchv1.Job) {
 			j.Labels, j.Spec.Suspend = nil, new(false)
 			j.Annotations[v1alpha1.AnnotationReleasedAt] = "2026-03-02T08:30:00Z"
-		}), "ns", stateReleased, "released at 08:30 UTC"},
+		}), "ns", explain.StateReleased, "released at 08:30 UTC"},
 		"released, and why": {job(func(j *batchv1.Job) {
 			j.Labels, j.Spec.Suspend = nil, new(false)
 			j.Annotations[v1alpha1.AnnotationReleasedAt] = "2026-03-02T08:30:00Z"
-		}), "ns", stateReleased, "It had been held, and the scheduler said: held until 12:00 UTC"},
+		}), "ns", explain.StateReleased, "It had been held, and the scheduler said: held until 12:00 UTC"},
 		"running, never held": {job(func(j *batchv1.Job) {
 			unheld(j)
 			delete(j.Annotations, v1alpha1.AnnotationAllowedDelay)
-		}), "ns", stateRunning, "It was not held: no delay is allowed."},
-		"running in shadow": {job(unheld), "quiet", stateRunning, "It was not held: the mode here is shadow"},
+		}), "ns", explain.StateRunning, "It was not held: no delay is allowed."},
+		"running in shadow": {job(unheld), "quiet", explain.StateRunning, "It was not held: the mode here is shadow"},
 		"running for another": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Flow", Name: "f"}}
-		}), "ns", stateRunning, "It was not held: it belongs to Flow f."},
+		}), "ns", explain.StateRunning, "It was not held: it belongs to Flow f."},
 		"running, due before it came": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-2 * time.Hour).Format(time.RFC3339)
-		}), "ns", stateRunning, "It was not held: kubenergy.io/finish-by 07:00 UTC is past: started at once."},
+		}), "ns", explain.StateRunning, "It was not held: kubenergy.io/finish-by 07:00 UTC is past: started at once."},
 		"running, due later": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-time.Minute).Format(time.RFC3339)
-		}), "ns", stateRunning, "leaves no time to wait: started at once, since it runs for 2 h."},
-		"running, for reasons that are lost": {job(unheld), "ns", stateRunning, "It was not held, and no event is left " +
+		}), "ns", explain.StateRunning, "leaves no time to wait: started at once, since it runs for 2 h."},
+		"running, for reasons that are lost": {job(unheld), "ns", explain.StateRunning, "It was not held, and no event is left " +
 			"that says why. One that came now would be: held until 12:00 UTC: saves an estimated 67%;"},
 		"running job": {job(func(j *batchv1.Job) {
 			j.Labels, j.Spec.Suspend = nil, new(false)
 			j.Status.Active, j.Status.Ready = 2, new(int32(1))
-		}), "ns", stateRunning, "1 of 2 pods ready"},
+		}), "ns", explain.StateRunning, "1 of 2 pods ready"},
 		"finished job": {job(func(j *batchv1.Job) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}}
-		}), "ns", stateFinished, "Complete"},
+		}), "ns", explain.StateFinished, "Complete"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind, path := "pod", "/api/v1/namespaces/"+c.in+"/pods"
@@ -376,7 +378,7 @@ func TestExplainStates(t *testing.T) {
 			if x.State != c.state || !strings.Contains(x.Sentence, c.says) {
 				t.Errorf("%s: %s; want %s, and %q", x.State, x.Sentence, c.state, c.says)
 			}
-			decided := x.State != stateBound && x.State != stateRunning && x.State != stateFinished
+			decided := x.State != explain.StateBound && x.State != explain.StateRunning && x.State != explain.StateFinished
 			if (x.Decision != nil) != decided || (x.Placement != nil) != decided {
 				t.Errorf("%s, with a decision %v, with a placement %v", x.State, x.Decision != nil, x.Placement != nil)
 			}
@@ -417,7 +419,7 @@ func TestExplainSaysWhatItMayNotSee(t *testing.T) {
 		if !strings.Contains(strings.Join(x.Unseen, "\n"), want) {
 			t.Errorf("may not %s: not seen is %q, want %q", refused, x.Unseen, want)
 		}
-		if x.State != stateHeld {
+		if x.State != explain.StateHeld {
 			t.Errorf("may not %s: state %s", refused, x.State)
 		}
 		if (x.Placement == nil) != (refused == "list nodes") {
@@ -459,7 +461,7 @@ func TestExplainToATenant(t *testing.T) {
 		a.refused["list all "+all] = true
 	}
 	x := explained(t, a, "job", "nightly")
-	if x.Mode != "enforce" || x.State != stateHeld || x.Decision != nil || x.Placement != nil {
+	if x.Mode != "enforce" || x.State != explain.StateHeld || x.Decision != nil || x.Placement != nil {
 		t.Errorf("mode %s, state %s, decided %+v, placed %+v", x.Mode, x.State, x.Decision, x.Placement)
 	}
 	from := map[string]string{}
@@ -475,7 +477,7 @@ func TestExplainToATenant(t *testing.T) {
 		t.Errorf("not seen: %s", all)
 	}
 	a.refused["get namespaces"] = true
-	if x = explained(t, a, "job", "nightly"); x.Mode != unknownMode || strings.Contains(x.Sentence, "the mode here") {
+	if x = explained(t, a, "job", "nightly"); x.Mode != explain.UnknownMode || strings.Contains(x.Sentence, "the mode here") {
 		t.Errorf("mode %s: %s", x.Mode, x.Sentence)
 	}
 }

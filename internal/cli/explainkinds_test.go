@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/cli/explain"
 )
 
 const (
@@ -41,28 +43,28 @@ func TestExplainACronJob(t *testing.T) {
 		says    string
 		decided bool
 	}{
-		"may wait": {nil, stateScheduled, "Its next Job comes at 10:00 UTC (in 1 h) and may wait until " +
+		"may wait": {nil, explain.StateScheduled, "Its next Job comes at 10:00 UTC (in 1 h) and may wait until " +
 			"18:00 UTC (in 9 h).", true},
 		"may not overlap": {func(c *batchv1.CronJob) {
 			c.Spec.Schedule, c.Spec.ConcurrencyPolicy = "0 */4 * * *", batchv1.ForbidConcurrent
-		}, stateScheduled, "comes at 12:00 UTC (in 3 h) and may wait until 13:59 UTC (in 5 h).", true},
+		}, explain.StateScheduled, "comes at 12:00 UTC (in 3 h) and may wait until 13:59 UTC (in 5 h).", true},
 		"fills its time": {func(c *batchv1.CronJob) {
 			c.Spec.Schedule, c.Spec.ConcurrencyPolicy = "0 * * * *", batchv1.ReplaceConcurrent
-		}, stateScheduled, "will not be held: it is to end before the next one (concurrencyPolicy Replace).", true},
-		"suspended": {func(c *batchv1.CronJob) { c.Spec.Suspend = new(true) }, stateSuspended, "it makes no Jobs", true},
+		}, explain.StateScheduled, "will not be held: it is to end before the next one (concurrencyPolicy Replace).", true},
+		"suspended": {func(c *batchv1.CronJob) { c.Spec.Suspend = new(true) }, explain.StateSuspended, "it makes no Jobs", true},
 		"of nonsense": {
-			func(c *batchv1.CronJob) { c.Spec.Schedule = "at ten" }, stateSuspended,
+			func(c *batchv1.CronJob) { c.Spec.Schedule = "at ten" }, explain.StateSuspended,
 			"Its schedule cannot be read", true,
 		},
 		"without a delay": {
-			func(c *batchv1.CronJob) { c.Spec.JobTemplate.Annotations = nil }, stateScheduled,
+			func(c *batchv1.CronJob) { c.Spec.JobTemplate.Annotations = nil }, explain.StateScheduled,
 			"will not be held: no delay is allowed.", true,
 		},
 		"with a wrong delay": {func(c *batchv1.CronJob) {
 			c.Spec.JobTemplate.Annotations[v1alpha1.AnnotationAllowedDelay] = "2d"
-		}, stateScheduled, "will not be held: its annotations make no sense.", true},
+		}, explain.StateScheduled, "will not be held: its annotations make no sense.", true},
 		"in another time zone": {
-			func(c *batchv1.CronJob) { c.Spec.TimeZone = new("America/New_York") }, stateScheduled,
+			func(c *batchv1.CronJob) { c.Spec.TimeZone = new("America/New_York") }, explain.StateScheduled,
 			"Its next Job comes at 15:00 UTC (in 6 h)", true,
 		},
 	} {
@@ -153,7 +155,7 @@ func TestExplainADeployment(t *testing.T) {
 	d.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"}
 	a.add(t, "/apis/apps/v1/namespaces/ns/deployments", d)
 	x := explained(t, a, "deploy", "web")
-	if x.State != statePlaced || !strings.Contains(x.Sentence, "2 of 3 pods ready. The scheduler kubenergy places them, "+
+	if x.State != explain.StatePlaced || !strings.Contains(x.Sentence, "2 of 3 pods ready. The scheduler kubenergy places them, "+
 		"and they are never held") || x.Decision != nil {
 		t.Errorf("%s: %s, decided %+v", x.State, x.Sentence, x.Decision)
 	}
@@ -184,9 +186,9 @@ func TestExplainANamespace(t *testing.T) {
 		labels      map[string]string
 		state, says string
 	}{
-		"quiet":       {map[string]string{v1alpha1.LabelMode: "shadow"}, stateOptedIn, "no delay is allowed by default"},
-		"elsewhere":   {nil, stateNotIn, "To opt in: kubectl label namespace elsewhere kubenergy.io/mode=shadow."},
-		"kube-system": {nil, stateNotIn, "Nothing in it is held: it is in namespace kube-system."},
+		"quiet":       {map[string]string{v1alpha1.LabelMode: "shadow"}, explain.StateOptedIn, "no delay is allowed by default"},
+		"elsewhere":   {nil, explain.StateNotIn, "To opt in: kubectl label namespace elsewhere kubenergy.io/mode=shadow."},
+		"kube-system": {nil, explain.StateNotIn, "Nothing in it is held: it is in namespace kube-system."},
 	} {
 		a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: c.labels}})
 		if x := explained(t, a, "namespace", name); x.State != c.state || !strings.Contains(x.Sentence, c.says) {
@@ -207,12 +209,12 @@ func TestExplainANamespaceToATenant(t *testing.T) {
 	}
 	a.refused["list energybudgets"], a.refused["list jobs"] = true, true
 	x := explained(t, a, "namespace", "ns")
-	if all := strings.Join(x.Unseen, "\n"); x.State != stateOptedIn || x.Mode != "enforce" ||
+	if all := strings.Join(x.Unseen, "\n"); x.State != explain.StateOptedIn || x.Mode != "enforce" ||
 		!strings.Contains(all, "energybudgets") || !strings.Contains(all, "Jobs that are held: forbidden") {
 		t.Errorf("%s, mode %s, not seen: %s", x.State, x.Mode, all)
 	}
 	a.refused["get namespaces"] = true
-	if x := explained(t, a, "namespace", "ns"); x.State != unknownMode || x.Mode != unknownMode {
+	if x := explained(t, a, "namespace", "ns"); x.State != explain.UnknownMode || x.Mode != explain.UnknownMode {
 		t.Errorf("%s, mode %s: %s", x.State, x.Mode, x.Sentence)
 	}
 }
@@ -289,13 +291,13 @@ func TestExplainTheStranded(t *testing.T) {
 // The variables of the scheduler hold for explain as well, where they may be read.
 func TestExplainReadsTheSchedulersVariables(t *testing.T) {
 	a := twoSites(t)
-	d := deployment(schedulerName, "example.org/s:1")
+	d := deployment(cmdutil.SchedulerName, "example.org/s:1")
 	d.Spec.Template.Spec.Containers[0].Env = []v1.EnvVar{{Name: "CARBON_INTENSITY_THRESHOLD", Value: "42"}}
 	a.add(t, deploymentPath, d)
 	p := markedPod("old")
 	p.Spec.SchedulerName, p.Annotations = "compute-gardener-scheduler", nil
 	a.add(t, podPath, p)
-	threshold := func(x *explanation) string {
+	threshold := func(x *explain.Explanation) string {
 		for _, s := range x.Settings {
 			if s.Name == "hold.carbonThreshold" {
 				return s.Value

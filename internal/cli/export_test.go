@@ -1,6 +1,10 @@
 package cli
 
-import "time"
+import (
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+)
 
 // HideProgress keeps programs that this process plays from reporting progress, which slow machines would do.
-func HideProgress() { silentFor = 24 * time.Hour }
+func HideProgress() { cmdutil.SilentFor = 24 * time.Hour }

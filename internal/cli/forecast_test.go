@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	forecastcmd "github.com/kubenergy/kubenergy/internal/cli/forecast"
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
@@ -98,16 +100,16 @@ func TestChartsFit(t *testing.T) {
 	status := zone("DE").Status.Carbon
 	for _, width := range []string{"32", "40", "50", "60", "80", "120", "160"} {
 		for _, band := range []bool{true, false} {
-			o, err := readOutlook(status)
+			o, err := forecastcmd.ReadOutlook(status)
 			if err != nil {
 				t.Fatal(err)
 			}
-			o.now, o.Quantity, o.duration = testNow, quantityCarbon, 2*time.Hour
+			o.Now, o.Quantity, o.Duration = testNow, forecastcmd.QuantityCarbon, 2*time.Hour
 			if !band {
-				o.low, o.high = nil, nil
+				o.Low, o.High = nil, nil
 			}
-			o.window = cheapest(o.series, testNow, 2*time.Hour)
-			o.width = terminal{env: []string{"COLUMNS=" + width}}.width()
+			o.Window = forecastcmd.Cheapest(o.Series, testNow, 2*time.Hour)
+			o.Width = cmdutil.Terminal{Env: []string{"COLUMNS=" + width}}.Width()
 			text := o.Text(false, false)
 			lines := strings.Split(text, "\n")
 			chart := lines[1 : len(lines)-2] // between title and verdict
@@ -116,7 +118,7 @@ func TestChartsFit(t *testing.T) {
 					t.Errorf("width %s: %d columns: %q", width, n, line)
 				}
 			}
-			if blocks := strings.ContainsAny(chart[0], "▁█"); blocks != (atoi(t, width) < narrow) {
+			if blocks := strings.ContainsAny(chart[0], "▁█"); blocks != (atoi(t, width) < forecastcmd.Narrow) {
 				t.Errorf("width %s: blocks %v", width, blocks)
 			}
 			if !strings.Contains(strings.Join(chart, "\n"), "▔") {
@@ -161,7 +163,7 @@ func TestCheapestWindow(t *testing.T) {
 		"all of it":             {series(time.Hour, 1, 5), 0, 2 * time.Hour, 0},
 		"negative prices":       {series(time.Hour, .1, -.2, -.2, .3), 0, 2 * time.Hour, time.Hour},
 	} {
-		w := cheapest(c.series, testNow.Add(c.now), c.duration)
+		w := forecastcmd.Cheapest(c.series, testNow.Add(c.now), c.duration)
 		switch {
 		case c.start < 0 && !w.Start.IsZero():
 			t.Errorf("%s: %v, want none", name, w)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/explain"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 )
 
@@ -45,7 +46,7 @@ func TestHeld(t *testing.T) {
 		golden(t, file, stdout)
 	}
 	_, stdout, _ := a.run(t, "held", "-n", "ns", "-o", "json")
-	var list heldList
+	var list explain.HeldList
 	if err := json.Unmarshal([]byte(stdout), &list); err != nil || len(list.Items) != 3 || list.Kind != "HeldList" {
 		t.Fatalf("%v: %s", err, stdout)
 	}
@@ -55,7 +56,7 @@ func TestHeld(t *testing.T) {
 		t.Errorf("%+v, want what explain says: %+v", first, x.Decision)
 	}
 	if code, stdout, _ := a.run(t, "held", "-n", "ns", "-o", "yaml"); code != 0 ||
-		yaml.UnmarshalStrict([]byte(stdout), new(heldList)) != nil {
+		yaml.UnmarshalStrict([]byte(stdout), new(explain.HeldList)) != nil {
 		t.Errorf("exit code %d, not YAML of ours:\n%s", code, stdout)
 	}
 	if a.writes > 0 {
@@ -110,7 +111,7 @@ func TestBriefly(t *testing.T) {
 			t.Errorf("%q: %q, want %q", reason, got, want)
 		}
 	}
-	if got := (&heldList{now: testNow}).distance(new(testNow.Add(-time.Hour))); got != "1 h ago" {
+	if got := (&explain.HeldList{Now: testNow}).Distance(new(testNow.Add(-time.Hour))); got != "1 h ago" {
 		t.Errorf("an hour ago is %q", got)
 	}
 }

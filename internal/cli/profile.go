@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/hardware"
 	"github.com/kubenergy/kubenergy/internal/policy"
@@ -31,13 +32,13 @@ import (
 const profileOwner = "kubenergy-profile"
 
 type profileFlags struct {
-	clusterFlags
+	cmdutil.ClusterFlags
 	selector, catalogue, results, since            string
-	output                                         *choice
+	output                                         *cmdutil.Choice
 	label, create, remove, overwrite, dryRunServer bool
 }
 
-func newProfile(t terminal) *cobra.Command {
+func newProfile(t cmdutil.Terminal) *cobra.Command {
 	var f profileFlags
 	cmd := &cobra.Command{
 		Use:   "profile",
@@ -60,17 +61,17 @@ SPECpower_ssj2008 results is read as it is.`,
   kubenergy profile --create --label-nodes --dry-run
   kubenergy profile --label-nodes -l pool=batch
   kubenergy profile --remove`,
-		Args: noArguments,
+		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
 	}
-	f.add(cmd.Flags())
+	f.Add(cmd.Flags())
 	flags := cmd.Flags()
 	flags.StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes (default: all)")
 	flags.StringVar(&f.catalogue, "hardware-profiles", "",
 		"file of more hardware, in the format of Compute Gardener's hardware-profiles.yaml")
 	flags.StringVar(&f.results, "score", "", "compare profiles with the measured machines of this CSV file")
 	flags.StringVar(&f.since, "since", "", "with --score: leave out results before this month, as 2021-06")
-	f.output = output(flags, "table", "json", "yaml", "csv")
+	f.output = cmdutil.Output(flags, "table", "json", "yaml", "csv")
 	flags.BoolVar(&f.create, "create", false, "create or update the PowerProfiles of recognised hardware")
 	flags.BoolVar(&f.label, "label-nodes", false, "label nodes with their power profiles")
 	flags.BoolVar(&f.remove, "remove", false, "take the labels off that --label-nodes wrote")
@@ -84,7 +85,7 @@ func (f *profileFlags) check() error {
 	switch {
 	case scoring && (changes || f.selector != ""):
 		return errors.New("--score asks no cluster: leave out --create, --label-nodes, --remove and --selector")
-	case !scoring && (f.since != "" || f.output.value == "csv"):
+	case !scoring && (f.since != "" || f.output.Value == "csv"):
 		return errors.New("--since and --output csv go with --score")
 	case f.remove && (f.label || f.create):
 		return errors.New("--remove goes with neither --label-nodes nor --create")
@@ -94,9 +95,9 @@ func (f *profileFlags) check() error {
 	return nil
 }
 
-func (f *profileFlags) run(ctx context.Context, t terminal) error {
+func (f *profileFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	if err := f.check(); err != nil {
-		return invalidUsage(err)
+		return cmdutil.InvalidUsage(err)
 	}
 	catalogue, err := f.readCatalogue(t)
 	if err != nil {
@@ -105,7 +106,7 @@ func (f *profileFlags) run(ctx context.Context, t terminal) error {
 	if f.results != "" {
 		return f.score(t, catalogue)
 	}
-	c, err := f.open(t)
+	c, err := f.Open(t)
 	if err != nil {
 		return err
 	}
@@ -120,30 +121,30 @@ func (f *profileFlags) run(ctx context.Context, t terminal) error {
 		p.change(ctx, &p.rows[i])
 	}
 	shown := &profiles{p.rows, p.made, f.label || f.remove}
-	if err := t.print(shown, f.output.value); err != nil {
+	if err := t.Print(shown, f.output.Value); err != nil {
 		return err
 	}
 	if p.failures > 0 {
-		return fmt.Errorf("%s could not be made", count(p.failures, "change"))
+		return fmt.Errorf("%s could not be made", cmdutil.Count(p.failures, "change"))
 	}
 	return nil
 }
 
 // readCatalogue returns the bundled catalogue with what a file adds to it.
-func (f *profileFlags) readCatalogue(t terminal) (*hardware.Catalog, error) {
+func (f *profileFlags) readCatalogue(t cmdutil.Terminal) (*hardware.Catalog, error) {
 	if f.catalogue == "" {
 		return hardware.Default(), nil
 	}
 	text, err := os.ReadFile(f.catalogue)
 	if err != nil {
-		return nil, invalidUsage(err)
+		return nil, cmdutil.InvalidUsage(err)
 	}
 	all, err := hardware.WithFile(text)
 	if err != nil {
-		return nil, invalidUsage(fmt.Errorf("%s: %s", f.catalogue, oneLine(err)))
+		return nil, cmdutil.InvalidUsage(fmt.Errorf("%s: %s", f.catalogue, cmdutil.OneLine(err)))
 	}
 	for _, w := range all.Warnings() {
-		fmt.Fprintf(t.err, "%s: %s\n", f.catalogue, w)
+		fmt.Fprintf(t.Err, "%s: %s\n", f.catalogue, w)
 	}
 	return all, nil
 }
@@ -184,7 +185,7 @@ type profileChange struct {
 func (p *profiler) look(ctx context.Context) error {
 	nodes, err := p.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: p.selector})
 	if err != nil {
-		return fmt.Errorf("listing nodes: %s", because(err))
+		return fmt.Errorf("listing nodes: %s", cmdutil.Because(err))
 	}
 	if len(nodes.Items) == 0 && p.selector != "" {
 		return fmt.Errorf("no node has the labels %s", p.selector)
@@ -192,12 +193,12 @@ func (p *profiler) look(ctx context.Context) error {
 	p.existing = map[string]bool{}
 	if p.label || p.create {
 		var list v1alpha1.PowerProfileList
-		if err := getJSON(ctx, p.client, resourcePath+"powerprofiles", &list); err != nil {
+		if err := cmdutil.GetJSON(ctx, p.client, cmdutil.ResourcePath+"powerprofiles", &list); err != nil {
 			if apierrors.IsNotFound(err) {
 				return errors.New(
 					"listing PowerProfiles: the cluster has no such kind: install KubEnergy's chart first")
 			}
-			return fmt.Errorf("listing PowerProfiles: %s", because(err))
+			return fmt.Errorf("listing PowerProfiles: %s", cmdutil.Because(err))
 		}
 		for i := range list.Items {
 			p.existing[list.Items[i].Name] = true
@@ -238,7 +239,7 @@ func (p *profiler) createProfiles(ctx context.Context) {
 		change := profileChange{object.Name, p.tense(done)}
 		if err := p.applyProfile(ctx, object); err != nil {
 			p.failures++
-			change.Change = "refused: " + because(err)
+			change.Change = "refused: " + cmdutil.Because(err)
 			if apierrors.IsConflict(err) {
 				change.Change = "kept: others have changed it; --overwrite would take it over"
 			}
@@ -259,7 +260,7 @@ func (p *profiler) applyProfile(ctx context.Context, object *v1alpha1.PowerProfi
 		return err
 	}
 	return p.client.Discovery().RESTClient().Patch(types.ApplyPatchType).
-		AbsPath(resourcePath+"powerprofiles", object.Name).
+		AbsPath(cmdutil.ResourcePath+"powerprofiles", object.Name).
 		SpecificallyVersionedParams(new(p.options().ToPatchOptions()), scheme.ParameterCodec, v1.SchemeGroupVersion).
 		Body(body).Do(ctx).Error()
 }
@@ -293,7 +294,7 @@ func (p *profiler) change(ctx context.Context, row *profileRow) {
 		row.Change = "kept: others wrote its label"
 	case err != nil:
 		p.failures++
-		row.Change = "refused: " + because(err)
+		row.Change = "refused: " + cmdutil.Because(err)
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
@@ -98,7 +99,7 @@ func (s *hardwareServer) run(t *testing.T, args ...string) (code int, stdout, st
 	t.Helper()
 	var out, err bytes.Buffer
 	code = run(t.Context(), append([]string{"profile", "--kubeconfig", s.kubeconfig}, args...),
-		terminal{name: "kubenergy", out: &out, err: &err})
+		cmdutil.Terminal{Name: "kubenergy", Out: &out, Err: &err})
 	return code, out.String(), err.String()
 }
 
@@ -127,13 +128,13 @@ func (s *hardwareServer) answer(q *http.Request, body []byte) (int, any) {
 		return 200, list
 	case strings.HasPrefix(path, "/apis/kubenergy.io/") && s.noKind:
 		return failed(apierrors.NewNotFound(schema.GroupResource{Resource: "powerprofiles"}, ""))
-	case path == resourcePath+"powerprofiles":
+	case path == cmdutil.ResourcePath+"powerprofiles":
 		var list v1alpha1.PowerProfileList
 		for _, p := range s.profiles {
 			list.Items = append(list.Items, *p)
 		}
 		return 200, list
-	case strings.HasPrefix(path, resourcePath+"powerprofiles/") && q.Method == http.MethodPatch:
+	case strings.HasPrefix(path, cmdutil.ResourcePath+"powerprofiles/") && q.Method == http.MethodPatch:
 		return s.apply(name, q, body, dry)
 	case strings.HasPrefix(path, "/api/v1/nodes/") && q.Method == http.MethodPatch:
 		query := q.URL.Query()

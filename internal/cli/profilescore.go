@@ -6,30 +6,31 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/hardware"
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
 // score compares profiles with measured machines of a file. It asks no cluster.
-func (f *profileFlags) score(t terminal, catalogue *hardware.Catalog) error {
+func (f *profileFlags) score(t cmdutil.Terminal, catalogue *hardware.Catalog) error {
 	since, err := time.Parse("2006-01", f.since)
 	if f.since != "" && err != nil {
-		return invalidUsage(fmt.Errorf("--since is %q: want a month, as 2021-06", f.since))
+		return cmdutil.InvalidUsage(fmt.Errorf("--since is %q: want a month, as 2021-06", f.since))
 	}
 	text, err := grid.ReadFile(f.results)
 	if err != nil {
-		return invalidUsage(err)
+		return cmdutil.InvalidUsage(err)
 	}
 	results, err := hardware.ReadResults(text)
 	if err != nil {
-		return invalidUsage(fmt.Errorf("%s: %w", f.results, err))
+		return cmdutil.InvalidUsage(fmt.Errorf("%s: %w", f.results, err))
 	}
 	results = slices.DeleteFunc(results, func(r hardware.Result) bool { return r.Published.Before(since) })
 	if len(results) == 0 {
 		return errors.New("no result to compare with: the file has none, or none since --since")
 	}
-	return t.print((*profileScore)(new(catalogue.Score(results))), f.output.value)
+	return t.Print((*profileScore)(new(catalogue.Score(results))), f.output.Value)
 }
 
 type profileScore hardware.Score
@@ -45,7 +46,7 @@ func (s *profileScore) Text(bool, bool) string {
 	far := s.Sheet()
 	far.Rows = far.Rows[:min(worst, len(far.Rows)-s.Unknown)]
 	return fmt.Sprintf("%s; the CPUs of %d (%s) are unknown. Errors of the others, without sign:\n%s\n"+
-		"Farthest off at full load:\n%s", count(s.Results, "result"), s.Unknown,
+		"Farthest off at full load:\n%s", cmdutil.Count(s.Results, "result"), s.Unknown,
 		whole(float64(s.Unknown)/float64(s.Results)), of.Plain(), far.Plain())
 }
 

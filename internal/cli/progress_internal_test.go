@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 )
 
 // A command that takes long says what it does, where nobody sees a bar as well: after two seconds, then every ten.
@@ -12,31 +14,31 @@ func TestProgressInLines(t *testing.T) {
 	var out bytes.Buffer
 	var seconds atomic.Int64
 	begin := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
-	p := terminal{err: &out, now: func() time.Time {
+	p := cmdutil.Terminal{Err: &out, Now: func() time.Time {
 		return begin.Add(time.Duration(seconds.Load()) * time.Second)
-	}}.progress("kubenergy compare", "trials")
+	}}.Progress("kubenergy compare", "trials")
 	at := func(second int64) {
 		seconds.Store(second)
-		p.show()
+		p.Show()
 	}
-	read := p.doing("reading files")
+	read := p.Doing("reading files")
 	at(1)
 	at(2)
 	at(3)
 	read()
-	learnt := p.doing("making the forecasts of history for DE")
-	p.doing("making the forecasts of history for FR")()
-	p.tell(4, 24) // of which some were done before
+	learnt := p.Doing("making the forecasts of history for DE")
+	p.Doing("making the forecasts of history for FR")()
+	p.Tell(4, 24) // of which some were done before
 	at(11)
 	at(12)
 	learnt()
 	seconds.Store(21)
-	p.tell(14, 24)
+	p.Tell(14, 24)
 	at(22)
-	p.tell(24, 24)
+	p.Tell(24, 24)
 	at(33)
-	p.close()
-	p.close()
+	p.Close()
+	p.Close()
 	want := `kubenergy compare: reading files
 kubenergy compare: 4 of 24 trials, making the forecasts of history for DE
 kubenergy compare: 14 of 24 trials, 19s left

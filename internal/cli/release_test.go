@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/cli/release"
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
@@ -84,7 +86,7 @@ func TestReleaseAll(t *testing.T) {
 	if o := a.get(t, jobsIn("ns0")+"/queued"); !suspended(o) || o.GetLabels()[v1alpha1.LabelHeld] != "" {
 		t.Errorf("a Job in a queue of Kueue: suspended %v, labels %v", suspended(o), o.GetLabels())
 	}
-	if a.busiest > releaseWorkers+1 {
+	if a.busiest > release.ReleaseWorkers+1 {
 		t.Errorf("%d requests at once", a.busiest)
 	}
 
@@ -162,7 +164,7 @@ func TestReleaseAllOfANamespace(t *testing.T) {
 func TestReleaseRemovesThePolicyFirst(t *testing.T) {
 	a := newAPIServer(t)
 	for _, kind := range []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
-		a.add(t, policyPath+kind, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: holdPolicy}})
+		a.add(t, policyPath+kind, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: release.HoldPolicy}})
 	}
 	a.add(t, jobsIn("ns"), heldJob("one"))
 	var order []string
@@ -171,44 +173,44 @@ func TestReleaseRemovesThePolicyFirst(t *testing.T) {
 		return 0
 	}
 	r, out := releaserOf(t, a)
-	if err := r.removePolicy(t.Context()); err != nil {
+	if err := r.RemovePolicy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// admitted by a server that had not noticed
 	late := time.AfterFunc(20*time.Millisecond, func() { a.add(t, jobsIn("ns"), heldJob("late")) })
 	defer late.Stop()
-	if err := r.all(t.Context(), ""); err != nil {
+	if err := r.All(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	if out.String() != "2 Jobs released, none is held\n" {
 		t.Errorf("said %q", out)
 	}
 	want := []string{
-		"DELETE mutatingadmissionpolicybindings/" + holdPolicy, "DELETE mutatingadmissionpolicies/" + holdPolicy,
+		"DELETE mutatingadmissionpolicybindings/" + release.HoldPolicy, "DELETE mutatingadmissionpolicies/" + release.HoldPolicy,
 		"PATCH jobs/one", "PATCH jobs/late",
 	}
 	if strings.Join(order, "\n") != strings.Join(want, "\n") {
 		t.Errorf("wrote\n%s\nwant\n%s", strings.Join(order, "\n"), strings.Join(want, "\n"))
 	}
-	if err := r.removePolicy(t.Context()); err != nil {
+	if err := r.RemovePolicy(t.Context()); err != nil {
 		t.Errorf("a second time: %v", err)
 	}
 }
 
-func releaserOf(t *testing.T, a *apiServer) (*releaser, *bytes.Buffer) {
+func releaserOf(t *testing.T, a *apiServer) (*release.Releaser, *bytes.Buffer) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", a.kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := clients(config)
+	client, err := cmdutil.Clients(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	return &releaser{
-		client: client, out: &out, err: io.Discard, now: time.Now, settle: 100 * time.Millisecond,
-		pause: 10 * time.Millisecond,
+	return &release.Releaser{
+		Client: client, Out: &out, Err: io.Discard, Now: time.Now, Settle: 100 * time.Millisecond,
+		Pause: 10 * time.Millisecond,
 	}, &out
 }
 
@@ -224,10 +226,10 @@ func TestReleaseTriesAgain(t *testing.T) {
 	}
 	r, out := releaserOf(t, a)
 	var told bytes.Buffer
-	r.err = &told
+	r.Err = &told
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	if err := r.all(ctx, ""); err != nil || out.String() != "1 Job released, none is held\n" {
+	if err := r.All(ctx, ""); err != nil || out.String() != "1 Job released, none is held\n" {
 		t.Errorf("%v, %q after %d calls", err, out, calls.Load())
 	}
 	until, _ := ctx.Deadline()
@@ -263,7 +265,7 @@ func TestReleaseMeetsChangedJobs(t *testing.T) {
 		return 0
 	}
 	r, out := releaserOf(t, a)
-	if err := r.all(t.Context(), ""); err != nil {
+	if err := r.All(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	if out.String() != "0 Jobs released, none is held\n" {
@@ -339,7 +341,7 @@ func TestReleaseOneJob(t *testing.T) {
 
 func TestReleaseTellsOfPodsThatWait(t *testing.T) {
 	a := newAPIServer(t)
-	a.add(t, leasePath, lease(schedulerName, 3*time.Second))
+	a.add(t, leasePath, lease(cmdutil.SchedulerName, 3*time.Second))
 	web := deployment("web", "example.org/web:1") // which a scheduler serves that stays
 	web.Spec.Template.Spec.SchedulerName = policy.SchedulerName
 	a.add(t, "/apis/apps/v1/namespaces/ns/deployments", web)
@@ -405,13 +407,13 @@ func TestReleaseForGoodTellsOfWhatNamesUs(t *testing.T) {
 	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "db", Controller: new(true)}}
 	a.add(t, "/api/v1/namespaces/ns/pods", pod)
 	r, _ := releaserOf(t, a)
-	r.now = func() time.Time { return testNow }
+	r.Now = func() time.Time { return testNow }
 	var out bytes.Buffer
-	r.noteDependents(t.Context(), &out, "", true)
+	r.NoteDependents(t.Context(), &out, "", true)
 	golden(t, "release_names.golden", out.String())
 	a.refused["list jobs"] = true
 	out.Reset()
-	r.noteDependents(t.Context(), &out, "", true)
+	r.NoteDependents(t.Context(), &out, "", true)
 	for _, want := range []string{
 		"not seen: Jobs: forbidden", "2 pods wait for the scheduler kubenergy, and stay pending while no such scheduler " +
 			"runs: ns/db-0, ns/train-x\n",
@@ -422,7 +424,7 @@ func TestReleaseForGoodTellsOfWhatNamesUs(t *testing.T) {
 	}
 	a.delete("/api/v1/namespaces/ns/pods/db-0")
 	out.Reset()
-	r.noteDependents(t.Context(), &out, "", true)
+	r.NoteDependents(t.Context(), &out, "", true)
 	if want := "→ kubectl -n ns get job train -o yaml | sed"; !strings.Contains(out.String(), want) {
 		t.Errorf("without rights on Jobs it says\n%swant %q", out.String(), want)
 	}
@@ -430,7 +432,7 @@ func TestReleaseForGoodTellsOfWhatNamesUs(t *testing.T) {
 		a.refused["list "+kind] = true
 	}
 	out.Reset()
-	r.noteDependents(t.Context(), &out, "", true)
+	r.NoteDependents(t.Context(), &out, "", true)
 	for _, kind := range []string{"pods", "Jobs", "CronJobs", "Deployments"} {
 		if !strings.Contains(out.String(), "not seen: "+kind+": forbidden") {
 			t.Errorf("without rights it says\n%swant that %s are not seen", out.String(), kind)
@@ -440,7 +442,7 @@ func TestReleaseForGoodTellsOfWhatNamesUs(t *testing.T) {
 
 func TestRunNow(t *testing.T) {
 	a := newAPIServer(t)
-	a.add(t, leasePath, lease(holdLease, 3*time.Second))
+	a.add(t, leasePath, lease(cmdutil.HoldLease, 3*time.Second))
 	a.add(t, jobsIn("ns"), heldJob("held"))
 	own := heldJob("own")
 	own.Labels = nil
@@ -489,7 +491,7 @@ func TestReleasePatchTouchesOnlyOurs(t *testing.T) {
 	for _, annotations := range []map[string]string{nil, {"a": "b"}} {
 		job.Annotations = annotations
 		var steps []struct{ Op, Path string }
-		if err := json.Unmarshal(releasePatch(job, testNow), &steps); err != nil {
+		if err := json.Unmarshal(release.ReleasePatch(job, testNow), &steps); err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range steps {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/policy"
@@ -20,16 +21,16 @@ import (
 )
 
 type replayFlags struct {
-	centralFlags
+	cmdutil.ControllerFlags
 	spanFlags
 	file       string
 	plans      string
 	strategies []string
-	output     *choice
+	output     *cmdutil.Choice
 	bounds     map[string]bool // which of from and to were given
 }
 
-func newReplay(t terminal) *cobra.Command {
+func newReplay(t cmdutil.Terminal) *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay --strategy NAME",
@@ -47,40 +48,40 @@ the lab as plans.jsonl: each must be the same. The first that is not is an error
   kubenergy replay --file scenarios/replay/decisions.json --strategy carbon,carbon+lowest-slot
   kubenergy replay --file decisions.json --strategy energy,carbon+residual -o csv
   kubenergy replay --plans plans.jsonl`,
-		Args: noArguments,
+		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.plans != "" {
 				return f.again(t)
 			}
 			var err error
-			if f.strategies, err = strategyNames(cmd, "strategy"); err != nil {
-				return invalidUsage(err)
+			if f.strategies, err = cmdutil.StrategyNames(cmd, "strategy"); err != nil {
+				return cmdutil.InvalidUsage(err)
 			}
 			f.bounds = map[string]bool{"from": cmd.Flags().Changed("from"), "to": cmd.Flags().Changed("to")}
 			return f.run(cmd.Context(), t)
 		},
 	}
 	flags := cmd.Flags()
-	f.centralFlags.add(flags)
+	f.ControllerFlags.Add(flags)
 	flags.StringSliceVar(&f.strategies, "strategy", nil, "strategies to decide by")
 	flags.StringVar(&f.file, "file", "", "read records from this file: JSON as the API gives it, with snapshots, or "+
 		"CSV with the same names as columns; gzip or not")
 	flags.StringVar(&f.plans, "plans", "", "make the plans of this `file` again instead")
 	f.spanFlags.add(flags, "; of a file, all records unless it is given")
-	f.output = output(flags, "table", "json", "csv")
+	f.output = cmdutil.Output(flags, "table", "json", "csv")
 	for _, other := range []string{"file", "strategy", "output"} { // of records
 		cmd.MarkFlagsMutuallyExclusive("plans", other)
 	}
 	return cmd
 }
 
-func (f *replayFlags) run(ctx context.Context, t terminal) error {
+func (f *replayFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	if len(f.strategies) == 0 {
-		return invalidUsage(errors.New("want a strategy to decide by: --strategy carbon+window"))
+		return cmdutil.InvalidUsage(errors.New("want a strategy to decide by: --strategy carbon+window"))
 	}
 	for _, name := range f.strategies {
 		if _, err := strategy.New(name); err != nil {
-			return invalidUsage(fmt.Errorf("--strategy: %w", err))
+			return cmdutil.InvalidUsage(fmt.Errorf("--strategy: %w", err))
 		}
 	}
 	records, err := f.records(ctx, t)
@@ -89,9 +90,9 @@ func (f *replayFlags) run(ctx context.Context, t terminal) error {
 	}
 	r, err := report.NewReplay(records, f.strategies)
 	if err != nil {
-		return invalidUsage(err)
+		return cmdutil.InvalidUsage(err)
 	}
-	if err := t.print(r, f.output.value); err != nil {
+	if err := t.Print(r, f.output.Value); err != nil {
 		return err
 	}
 	if r.Records == 0 && len(r.Refused) > 0 {
@@ -102,10 +103,10 @@ func (f *replayFlags) run(ctx context.Context, t terminal) error {
 }
 
 // again makes recorded plans again.
-func (f *replayFlags) again(t terminal) error {
+func (f *replayFlags) again(t cmdutil.Terminal) error {
 	text, err := grid.ReadFile(f.plans)
 	if err != nil {
-		return invalidUsage(fmt.Errorf("reading plans: %w", err))
+		return cmdutil.InvalidUsage(fmt.Errorf("reading plans: %w", err))
 	}
 	same, err := policy.ReplayPlans(bytes.NewReader(text))
 	if err != nil {
@@ -114,28 +115,28 @@ func (f *replayFlags) again(t terminal) error {
 	if same == 0 {
 		return fmt.Errorf("%s has no plan", f.plans)
 	}
-	fmt.Fprintf(t.out, "%d plans were made again from their snapshots: all the same\n", same)
+	fmt.Fprintf(t.Out, "%d plans were made again from their snapshots: all the same\n", same)
 	return nil
 }
 
-func (f *replayFlags) records(ctx context.Context, t terminal) ([]ledger.Record, error) {
-	q, err := f.query(t.now())
+func (f *replayFlags) records(ctx context.Context, t cmdutil.Terminal) ([]ledger.Record, error) {
+	q, err := f.query(t.Now())
 	if err != nil {
-		return nil, invalidUsage(err)
+		return nil, cmdutil.InvalidUsage(err)
 	}
 	if f.file != "" {
 		return f.recordsOfFile(q)
 	}
-	c, err := f.connect(ctx, t, f.namespaces...)
+	c, err := f.Connect(ctx, t, f.namespaces...)
 	if err != nil {
 		return nil, err
 	}
-	records, since, err := c.decisions(ctx, recordsOf(q, true, f.decisions), nil)
+	records, since, err := c.Decisions(ctx, cmdutil.RecordsOf(q, true, f.decisions), nil)
 	if err != nil {
 		return nil, err
 	}
 	if !since.IsZero() {
-		fmt.Fprintf(t.err, "there are more decisions than the youngest %d: those since %s UTC are replayed\n",
+		fmt.Fprintf(t.Err, "there are more decisions than the youngest %d: those since %s UTC are replayed\n",
 			len(records), since.UTC().Format(time.DateTime))
 	}
 	// The API is asked for earlier holds as well, which are not asked for here.
@@ -146,7 +147,7 @@ func (f *replayFlags) records(ctx context.Context, t terminal) ([]ledger.Record,
 func (f *replayFlags) recordsOfFile(q *ledger.Query) ([]ledger.Record, error) {
 	records, err := readRecords(f.file)
 	if err != nil {
-		return nil, invalidUsage(err)
+		return nil, cmdutil.InvalidUsage(err)
 	}
 	records = slices.DeleteFunc(records, func(r ledger.Record) bool {
 		return len(q.Namespaces) > 0 && !slices.Contains(q.Namespaces, r.Namespace) ||

@@ -15,6 +15,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/ledger"
@@ -213,8 +214,8 @@ func FuzzRefusal(f *testing.F) {
 	f.Add(404, []byte("{\"error\":\"\xff\\n\"}"))
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
 		defer memtest.Limit(t, 100*len(body))()
-		for _, c := range []*centralUnit{{}, {proxied: true}} {
-			said := c.refusal(status, "/api/v1/x", body).Error()
+		for _, c := range []*cmdutil.ControllerClient{{}, {Proxied: true}} {
+			said := c.Refusal(status, "/api/v1/x", body).Error()
 			if strings.ContainsFunc(said, unicode.IsControl) || !utf8.ValidString(said) || len(said) > 1000 {
 				t.Fatalf("%q", said)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
@@ -26,14 +27,12 @@ type simulateFlags struct {
 	carbon    float64
 	interrupt bool
 	seed      uint64
-	output    *choice
+	output    *cmdutil.Choice
 	out       string
 	best      time.Duration
 }
 
-const fillUsage = "up to how long gaps of the grid file are filled, as 3h; the intensity is then marked as estimated"
-
-func newSimulate(t terminal) *cobra.Command {
+func newSimulate(t cmdutil.Terminal) *cobra.Command {
 	var f simulateFlags
 	cmd := &cobra.Command{
 		Use:   "simulate [-f scenario.yaml] [flags]",
@@ -49,7 +48,7 @@ which says how often the queue is planned and for how many jobs at once.`,
   kubenergy simulate --workload jobs.csv --nodes ecsched50 --grid DE_2022.csv.gz \
       --start 2022-06-01 --max-delay 6h --strategy least-allocated,energy,carbon+window
   kubenergy simulate -f scenario.yaml --zone FR --grid FR.csv -o json --out results/`,
-		Args: noArguments,
+		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
 	}
 	flags := cmd.Flags()
@@ -62,7 +61,7 @@ which says how often the queue is planned and for how many jobs at once.`,
 	flags.StringVar(&f.over.Grid, "grid", "",
 		"carbon intensity over time, CSV, gzip or not; a pattern in quotes joins files that follow each other")
 	flags.StringVar(&f.over.Column, "column", "", "column of the grid file (default ci_lifecycle_g_per_kwh)")
-	flags.StringVar(&f.over.Fill, "fill", "", fillUsage)
+	flags.StringVar(&f.over.Fill, "fill", "", cmdutil.FillUsage)
 	flags.StringVar(&f.over.Zone, "zone", "", "grid zone, where the grid file has several")
 	flags.StringVar(&f.over.Start, "start", "",
 		"when the trace starts, as 2022-06-01 or RFC 3339 (default: the start of the grid file)")
@@ -91,7 +90,7 @@ which says how often the queue is planned and for how many jobs at once.`,
 		"breaks the ties of least-allocated at random, as stock does; 0 breaks them by name")
 	flags.DurationVar(&f.best, "best", 0, "for how long to search for a schedule that emits least, knowing everything "+
 		"in advance: shown as another strategy, with a bound that no schedule is below")
-	f.output = output(flags, "table", "wide", "json", "csv")
+	f.output = cmdutil.Output(flags, "table", "wide", "json", "csv")
 	flags.StringVar(&f.out, "out", "", "directory for summary.json, decisions.csv, figures as SVG and PNG, their data "+
 		"as CSV, and what dashboard shows")
 	return cmd
@@ -106,7 +105,7 @@ func (f *simulateFlags) scenario(cmd *cobra.Command) (*sim.File, error) {
 			return nil, err
 		}
 	}
-	if f.over.Strategies, err = strategyNames(cmd, "strategy"); err != nil {
+	if f.over.Strategies, err = cmdutil.StrategyNames(cmd, "strategy"); err != nil {
 		return nil, err
 	}
 	if err := f.missing(); err != nil {
@@ -150,20 +149,20 @@ func (f *simulateFlags) missing() error {
 		strings.Join(flags, ", no "))
 }
 
-func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
+func (f *simulateFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	file, err := f.scenario(cmd)
 	if err != nil {
-		return invalidUsage(err)
+		return cmdutil.InvalidUsage(err)
 	}
 	strategies := make([]strategy.Strategy, len(file.Strategies))
 	for i, name := range file.Strategies {
 		if strategies[i], err = strategy.ByName(name); err != nil {
-			return invalidUsage(fmt.Errorf("%s: %w", file.Called("strategies"), err))
+			return cmdutil.InvalidUsage(fmt.Errorf("%s: %w", file.Called("strategies"), err))
 		}
 	}
 	scenario, err := file.LoadContext(cmd.Context())
 	if err != nil {
-		return invalidUsage(err)
+		return cmdutil.InvalidUsage(err)
 	}
 	if !slices.ContainsFunc(scenario.Jobs, func(j sched.Job) bool { return j.Interruptible }) {
 		scenario.Notes = append(scenario.Notes,
@@ -187,9 +186,9 @@ func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(t.err, "wrote", strings.Join(append(written, page), ", "))
+		fmt.Fprintln(t.Err, "wrote", strings.Join(append(written, page), ", "))
 	}
-	return t.print(summary, f.output.value)
+	return t.Print(summary, f.output.Value)
 }
 
 // bracket adds the best schedule that it finds in time, and notes a bound: none emits less.
@@ -221,7 +220,7 @@ func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []
 }
 
 // simulateAll runs each strategy; where machines may sleep, first on such as stay on.
-func simulateAll(ctx context.Context, t terminal, s *sim.Scenario, names []string,
+func simulateAll(ctx context.Context, t cmdutil.Terminal, s *sim.Scenario, names []string,
 	strategies []strategy.Strategy,
 ) (results []*sim.Result, err error) {
 	scenarios := []*sim.Scenario{s}
@@ -230,21 +229,21 @@ func simulateAll(ctx context.Context, t terminal, s *sim.Scenario, names []strin
 	}
 	for _, s := range scenarios {
 		for i, name := range names {
-			if isTerminal(t.err) {
-				fmt.Fprintf(t.err, "simulating %s (%d of %d) …\n", name, len(results)+1, len(names)*len(scenarios))
+			if cmdutil.IsTerminal(t.Err) {
+				fmt.Fprintf(t.Err, "simulating %s (%d of %d) …\n", name, len(results)+1, len(names)*len(scenarios))
 			}
 			r, err := sim.Run(ctx, s, name, strategies[i])
 			if err != nil {
 				if ctx.Err() != nil {
 					return nil, err
 				}
-				return nil, invalidUsage(err) // the input asks for what its own files do not hold
+				return nil, cmdutil.InvalidUsage(err) // the input asks for what its own files do not hold
 			}
 			results = append(results, r)
 		}
 	}
 	if _, err := sim.Align(results...); err != nil {
-		return nil, invalidUsage(err)
+		return nil, cmdutil.InvalidUsage(err)
 	}
 	return results, nil
 }

@@ -2,38 +2,17 @@ package cli
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// strategyNames returns what a flag names, nil where it is not given: without the blanks that people put behind
-// commas. A flag that is given and names nothing is an error: as a script's variable that is not set, it would mean
-// something else.
-func strategyNames(cmd *cobra.Command, flag string) ([]string, error) {
-	if !cmd.Flags().Changed(flag) {
-		return nil, nil
-	}
-	names, err := cmd.Flags().GetStringSlice(flag)
-	if err != nil {
-		return nil, err
-	}
-	for i := range names {
-		names[i] = strings.TrimSpace(names[i])
-	}
-	if len(names) == 0 || slices.Contains(names, "") {
-		return nil, fmt.Errorf("--%s names no strategy, or an empty one: want one or more, as energy,carbon+window "+
-			"(see kubenergy strategies)", flag)
-	}
-	return names, nil
-}
-
-func newStrategies(t terminal) *cobra.Command {
+func newStrategies(t cmdutil.Terminal) *cobra.Command {
 	return &cobra.Command{
 		Use:     "strategies",
 		Short:   "List the strategies that simulate and the scheduler know",
@@ -42,7 +21,7 @@ func newStrategies(t terminal) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			wheres, _ := strategy.Names()
 			starting, suspending := strategy.Families()
-			w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
+			w := tabwriter.NewWriter(t.Out, 0, 0, 2, ' ', 0)
 			for _, group := range []struct {
 				title string
 				names []string

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubenergy/kubenergy/internal/benchmark"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
@@ -23,7 +24,7 @@ type stressFlags struct {
 	utilisation float64
 }
 
-func newStress(t terminal) *cobra.Command {
+func newStress(t cmdutil.Terminal) *cobra.Command {
 	var f stressFlags
 	cmd := &cobra.Command{
 		Use:   "stress",
@@ -31,13 +32,13 @@ func newStress(t terminal) *cobra.Command {
 		Long: `Use as much CPU as told, and hold as much memory. It ends by itself, or when it is told to. It
 is what the chart's Jobs run that load nodes; a line is written every ten seconds.`,
 		Example: `  kubenergy stress --cpu 1.5 --utilisation 0.6 --memory 200Mi --duration 10m`,
-		Args:    noArguments,
+		Args:    cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := f.load()
 			if err != nil {
-				return invalidUsage(err)
+				return cmdutil.InvalidUsage(err)
 			}
-			return s.run(cmd.Context(), t.out)
+			return s.run(cmd.Context(), t.Out)
 		},
 	}
 	flags := cmd.Flags()

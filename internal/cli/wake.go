@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/cli/release"
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 	"github.com/kubenergy/kubenergy/internal/controller/signal"
 	"github.com/kubenergy/kubenergy/internal/kube"
@@ -25,13 +27,13 @@ import (
 const stopPause = 5 * time.Second
 
 type wakeFlags struct {
-	clusterFlags
+	cmdutil.ClusterFlags
 	all, stop    bool
 	config, keys string
 	timeout      time.Duration
 }
 
-func newWake(t terminal) *cobra.Command {
+func newWake(t cmdutil.Terminal) *cobra.Command {
 	var f wakeFlags
 	cmd := &cobra.Command{
 		Use:   "wake NODE | --all",
@@ -45,7 +47,7 @@ and the Secret that it names say, or the files given here. Where kubenergy-power
   kubenergy wake --all --config machines.yaml --keys-dir keys   # where the ConfigMap is gone`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), t, args) },
 	}
-	f.add(cmd.Flags())
+	f.Add(cmd.Flags())
 	cmd.Flags().BoolVar(&f.all, "all", false, "all machines that sleep")
 	cmd.Flags().BoolVar(&f.stop, "stop", false, "first scale the Deployment kubenergy-power to no replica")
 	cmd.Flags().StringVar(&f.config, "config", "", "`file` with the machines, in place of the ConfigMap")
@@ -54,14 +56,14 @@ and the Secret that it names say, or the files given here. Where kubenergy-power
 	return cmd
 }
 
-func (f *wakeFlags) run(ctx context.Context, t terminal, args []string) error {
+func (f *wakeFlags) run(ctx context.Context, t cmdutil.Terminal, args []string) error {
 	switch {
 	case f.timeout <= 0:
-		return invalidUsage(fmt.Errorf("--timeout is %v: want more than 0", f.timeout))
+		return cmdutil.InvalidUsage(fmt.Errorf("--timeout is %v: want more than 0", f.timeout))
 	case f.all == (len(args) > 0) || len(args) > 1:
-		return invalidUsage(errors.New("want the name of one node, or --all"))
+		return cmdutil.InvalidUsage(errors.New("want the name of one node, or --all"))
 	}
-	c, err := f.open(t)
+	c, err := f.Open(t)
 	if err != nil {
 		return err
 	}
@@ -79,20 +81,20 @@ func (f *wakeFlags) run(ctx context.Context, t terminal, args []string) error {
 		return err
 	}
 	if err := scale(ctx, 0); err != nil {
-		return fmt.Errorf("stopping Deployment %s: %s", power.Name, because(err))
+		return fmt.Errorf("stopping Deployment %s: %s", power.Name, cmdutil.Because(err))
 	}
 	kube.Pause(ctx, stopPause) // until its replicas have ended, which could send machines to sleep again
 	err = f.wake(ctx, t, c, args)
 	if err != nil { // what still sleeps may be needed
 		if err := scale(context.WithoutCancel(ctx), power.Replicas); err != nil {
-			fmt.Fprintf(t.err, "kubenergy: starting Deployment %s again: %s\n", power.Name, because(err))
+			fmt.Fprintf(t.Err, "kubenergy: starting Deployment %s again: %s\n", power.Name, cmdutil.Because(err))
 		}
 	}
 	return err
 }
 
 // wake wakes the machine of the node that is named, or all.
-func (f *wakeFlags) wake(ctx context.Context, t terminal, c *cluster, args []string) error {
+func (f *wakeFlags) wake(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Cluster, args []string) error {
 	certificates, err := os.MkdirTemp("", "kubenergy-wake-")
 	if err != nil {
 		return err
@@ -104,42 +106,45 @@ func (f *wakeFlags) wake(ctx context.Context, t terminal, c *cluster, args []str
 	}
 	switches, err := power.NewSwitches(config.Machines, keys, true) // a tunnel ends on this machine
 	if err != nil {                                                 // the others can be woken
-		fmt.Fprintf(t.err, "kubenergy: %s\n", oneLine(err))
+		fmt.Fprintf(t.Err, "kubenergy: %s\n", cmdutil.OneLine(err))
 	}
 	woken := 0
-	w := &power.Waker{Client: c, Switches: switches, Clock: t.now, Pause: releasePause, Say: func(node, what string) {
-		woken++
-		fmt.Fprintf(t.out, "node %s: %s\n", node, what)
-	}, Limit: power.WakeLimit(&config.Policy.Policy)}
+	w := &power.Waker{Client: c, Switches: switches, Clock: t.Now, Pause: release.ReleasePause,
+		Say: func(node, what string) {
+			woken++
+			fmt.Fprintf(t.Out, "node %s: %s\n", node, what)
+		}, Limit: power.WakeLimit(&config.Policy.Policy)}
 	if err := w.Wake(ctx, strings.Join(args, "")); err != nil {
-		return fmt.Errorf("%s woken, not all that were meant: %s", count(woken, "machine"), oneLine(err))
+		return fmt.Errorf("%s woken, not all that were meant: %s", cmdutil.Count(woken, "machine"),
+			cmdutil.OneLine(err))
 	}
 	none := ""
 	if f.all {
 		none = ", none sleeps"
 	}
-	_, err = fmt.Fprintf(t.out, "%s woken%s\n", count(woken, "machine"), none)
+	_, err = fmt.Fprintf(t.Out, "%s woken%s\n", cmdutil.Count(woken, "machine"), none)
 	return err
 }
 
 // machines returns the machines and their keys, from files or from the cluster. Certificates of the Secret go into
 // a folder.
-func (f *wakeFlags) machines(ctx context.Context, c *cluster, certificates string,
+func (f *wakeFlags) machines(ctx context.Context, c *cmdutil.Cluster, certificates string,
 ) (config power.Config, keys dial.KeyReader, err error) {
 	var text []byte
 	if f.config != "" {
 		if text, err = os.ReadFile(f.config); err != nil {
-			return config, nil, invalidUsage(err)
+			return config, nil, cmdutil.InvalidUsage(err)
 		}
 	} else {
 		m, err := c.CoreV1().ConfigMaps(v1alpha1.SystemNamespace).Get(ctx, power.Name, metav1.GetOptions{})
 		if err != nil {
-			return config, nil, fmt.Errorf("reading ConfigMap %s (or give --config): %s", power.Name, because(err))
+			return config, nil, fmt.Errorf("reading ConfigMap %s (or give --config): %s", power.Name,
+				cmdutil.Because(err))
 		}
 		text = []byte(m.Data["machines.yaml"])
 	}
 	if config, err = power.ParseConfig(text); err != nil {
-		return config, nil, invalidUsage(err)
+		return config, nil, cmdutil.InvalidUsage(err)
 	}
 	if f.keys != "" || config.KeysSecret == "" {
 		mountedAt(config.Machines, f.keys)
@@ -147,7 +152,8 @@ func (f *wakeFlags) machines(ctx context.Context, c *cluster, certificates strin
 	}
 	s, err := c.CoreV1().Secrets(v1alpha1.SystemNamespace).Get(ctx, config.KeysSecret, metav1.GetOptions{})
 	if err != nil {
-		return config, nil, fmt.Errorf("reading Secret %s (or give --keys-dir): %s", config.KeysSecret, because(err))
+		return config, nil, fmt.Errorf("reading Secret %s (or give --keys-dir): %s", config.KeysSecret,
+			cmdutil.Because(err))
 	}
 	for _, file := range mountedAt(config.Machines, certificates) {
 		if err := os.WriteFile(file, s.Data[filepath.Base(file)], 0o600); err != nil {

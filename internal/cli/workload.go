@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
@@ -28,7 +29,7 @@ import (
 // traceBegin is when traces that say nothing of it are taken to begin: midnight at the beginning of a week.
 var traceBegin = time.Date(1970, 1, 5, 0, 0, 0, 0, time.UTC)
 
-func newWorkload(t terminal) *cobra.Command {
+func newWorkload(t cmdutil.Terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "workload",
 		Short: "Convert traces of jobs, make more like them, and make Kubernetes Jobs of them",
@@ -36,7 +37,7 @@ func newWorkload(t terminal) *cobra.Command {
   kubenergy workload fit hpc2n.swf.gz > model.json
   kubenergy workload generate --model model.json --jobs 1000 --seed 7 > jobs.csv
   kubenergy workload manifests jobs.csv --time-scale 60 --limit 100 | kubectl create -f -`,
-		Args: noArguments,
+		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newConvert(t), newFit(t), newGenerate(t), newManifests(t))
@@ -60,23 +61,23 @@ const skipBadUsage = "leave out rows of the trace that are wrong, and say how ma
 // oneFile wants the name of a file and nothing else.
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return invalidUsage(fmt.Errorf("want one file, as in %s jobs.csv", cmd.CommandPath()))
+		return cmdutil.InvalidUsage(fmt.Errorf("want one file, as in %s jobs.csv", cmd.CommandPath()))
 	}
 	return nil
 }
 
 // read reads a trace and says what it left out.
-func (f *traceFlags) read(t terminal, path string) (*workload.Trace, error) {
+func (f *traceFlags) read(t cmdutil.Terminal, path string) (*workload.Trace, error) {
 	if err := workload.CheckFormat(f.format); err != nil {
-		return nil, invalidUsage(fmt.Errorf("--format: %w", err))
+		return nil, cmdutil.InvalidUsage(fmt.Errorf("--format: %w", err))
 	}
 	trace, err := workload.LoadWith(path, workload.Options{Format: f.format, Start: traceBegin, SkipBad: f.skipBad})
 	if err != nil {
-		return nil, invalidUsage(err)
+		return nil, cmdutil.InvalidUsage(err)
 	}
-	fmt.Fprintf(t.err, "%s: %d jobs, format %s\n", path, len(trace.Jobs), trace.Format)
+	fmt.Fprintf(t.Err, "%s: %d jobs, format %s\n", path, len(trace.Jobs), trace.Format)
 	for _, line := range trace.LeftOut() {
-		fmt.Fprintf(t.err, "%s: %s\n", path, line)
+		fmt.Fprintf(t.Err, "%s: %s\n", path, line)
 	}
 	return trace, nil
 }
@@ -86,7 +87,7 @@ func first(jobs []sched.Job) time.Time {
 	return slices.MinFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) }).Submitted
 }
 
-func newConvert(t terminal) *cobra.Command {
+func newConvert(t cmdutil.Terminal) *cobra.Command {
 	var f traceFlags
 	cmd := &cobra.Command{
 		Use:   "convert FILE",
@@ -99,7 +100,7 @@ func newConvert(t terminal) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeTrace(t.out, trace, first(trace.Jobs))
+			return writeTrace(t.Out, trace, first(trace.Jobs))
 		},
 	}
 	f.add(cmd)
@@ -115,7 +116,7 @@ func writeTrace(w io.Writer, trace *workload.Trace, start time.Time) error {
 	return out.Flush()
 }
 
-func newFit(t terminal) *cobra.Command {
+func newFit(t cmdutil.Terminal) *cobra.Command {
 	var f traceFlags
 	cmd := &cobra.Command{
 		Use:     "fit FILE",
@@ -131,7 +132,7 @@ func newFit(t terminal) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := json.NewEncoder(t.out)
+			out := json.NewEncoder(t.Out)
 			out.SetIndent("", " ")
 			return out.Encode(m)
 		},
@@ -145,7 +146,7 @@ func fitted(jobs []sched.Job) (*workload.Model, error) {
 	slices.SortStableFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })
 	m, err := workload.Fit(jobs)
 	if err != nil {
-		return nil, invalidUsage(err)
+		return nil, cmdutil.InvalidUsage(err)
 	}
 	return m, nil
 }
@@ -157,7 +158,7 @@ type generateFlags struct {
 	seed        uint64
 }
 
-func newGenerate(t terminal) *cobra.Command {
+func newGenerate(t cmdutil.Terminal) *cobra.Command {
 	var f generateFlags
 	cmd := &cobra.Command{
 		Use:   "generate (--model FILE | --like TRACE)",
@@ -167,7 +168,7 @@ times are drawn together, owners by their rank. It begins on a Monday at midnigh
 give the same trace.`,
 		Example: `  kubenergy workload generate --model model.json --jobs 1000 --seed 7 > jobs.csv
   kubenergy workload generate --like hpc2n.swf.gz --jobs 10000 > jobs.csv`,
-		Args: noArguments,
+		Args: cmdutil.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			m, err := f.read(t)
 			if err != nil {
@@ -175,9 +176,9 @@ give the same trace.`,
 			}
 			jobs, err := m.Generate(f.seed, f.jobs, traceBegin)
 			if err != nil {
-				return invalidUsage(err)
+				return cmdutil.InvalidUsage(err)
 			}
-			return writeTrace(t.out, &workload.Trace{Jobs: jobs}, traceBegin)
+			return writeTrace(t.Out, &workload.Trace{Jobs: jobs}, traceBegin)
 		},
 	}
 	f.add(cmd)
@@ -191,12 +192,12 @@ give the same trace.`,
 
 const maxGenerated = 10_000_000
 
-func (f *generateFlags) read(t terminal) (*workload.Model, error) {
+func (f *generateFlags) read(t cmdutil.Terminal) (*workload.Model, error) {
 	switch {
 	case (f.model == "") == (f.like == ""):
-		return nil, invalidUsage(errors.New("want one of --model and --like"))
+		return nil, cmdutil.InvalidUsage(errors.New("want one of --model and --like"))
 	case f.jobs < 1 || f.jobs > maxGenerated:
-		return nil, invalidUsage(fmt.Errorf("--jobs is %d: want 1 to %d", f.jobs, maxGenerated))
+		return nil, cmdutil.InvalidUsage(fmt.Errorf("--jobs is %d: want 1 to %d", f.jobs, maxGenerated))
 	case f.like != "":
 		trace, err := f.traceFlags.read(t, f.like)
 		if err != nil {
@@ -206,11 +207,11 @@ func (f *generateFlags) read(t terminal) (*workload.Model, error) {
 	}
 	text, err := os.ReadFile(f.model)
 	if err != nil {
-		return nil, invalidUsage(fmt.Errorf("reading workload model: %w", err))
+		return nil, cmdutil.InvalidUsage(fmt.Errorf("reading workload model: %w", err))
 	}
 	m := &workload.Model{}
 	if err := json.Unmarshal(text, m); err != nil {
-		return nil, invalidUsage(fmt.Errorf("%s: %w", f.model, err))
+		return nil, cmdutil.InvalidUsage(fmt.Errorf("%s: %w", f.model, err))
 	}
 	return m, nil
 }
@@ -230,7 +231,7 @@ type manifestFlags struct {
 	limit                                     int
 }
 
-func newManifests(t terminal) *cobra.Command {
+func newManifests(t cmdutil.Terminal) *cobra.Command {
 	var f manifestFlags
 	cmd := &cobra.Command{
 		Use:   "manifests FILE",
@@ -245,13 +246,13 @@ comment says when each was submitted: if all are created at once, the queue is f
 		Args: oneFile,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
-				return invalidUsage(err)
+				return cmdutil.InvalidUsage(err)
 			}
 			trace, err := f.read(t, args[0])
 			if err != nil {
 				return err
 			}
-			return f.write(t.out, trace.Jobs)
+			return f.write(t.Out, trace.Jobs)
 		},
 	}
 	f.add(cmd)

@@ -53,7 +53,7 @@ func TestShippedFilesAreRead(t *testing.T) {
 
 // The samples of the page can be copied: one for each target.
 func TestSamplesOfThePageAreRead(t *testing.T) {
-	top, errTop := filepath.Abs("../..")
+	top, errTop := filepath.Abs("../../..")
 	page, err := os.ReadFile("../../../docs/how-to/experiments.md")
 	if err = errors.Join(err, errTop); err != nil {
 		t.Fatal(err)

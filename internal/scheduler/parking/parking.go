@@ -156,10 +156,10 @@ func (q *queue) leave(ctx context.Context, parked []*v1.Pod) {
 func (q *queue) Run(logger klog.Logger) {
 	q.SchedulingQueue.Run(logger)
 	ctx := klog.NewContext(context.Background(), logger)
-	go wait.Until(func() { q.lookAtAll(ctx) }, lookAgain, q.stop)
+	go wait.Until(func() { q.checkAll(ctx) }, lookAgain, q.stop)
 }
 
-func (q *queue) lookAtAll(ctx context.Context) {
+func (q *queue) checkAll(ctx context.Context) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.leave(ctx, slices.Collect(maps.Values(q.parked)))

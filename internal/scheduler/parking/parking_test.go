@@ -168,7 +168,7 @@ func TestParkedPodsAreForgotten(t *testing.T) {
 	q.Delete(held)
 	gate.hold(held, false)
 	q.Activate(klog.Background(), keyed(held))
-	q.lookAtAll(t.Context())
+	q.checkAll(t.Context())
 	q.want(t, "after it was deleted", 0)
 }
 
@@ -200,7 +200,7 @@ func TestTheOldestLeaveFirst(t *testing.T) {
 			q.Activate(klog.Background(), keyed(pods[:50]...))
 		}
 	}
-	q.lookAtAll(t.Context())
+	q.checkAll(t.Context())
 	for _, half := range [][]*v1.Pod{pods[:50], pods[50:]} {
 		slices.SortFunc(half, func(a, b *v1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 		for _, want := range half {
@@ -236,10 +236,10 @@ func TestNoPodIsForgotten(t *testing.T) {
 	held := pod("held", "1")
 	gate.hold(held, true)
 	q.Add(t.Context(), held)
-	q.lookAtAll(t.Context())
+	q.checkAll(t.Context())
 	q.want(t, "while it is held", 1)
 	gate.hold(held, false)
-	q.lookAtAll(t.Context())
+	q.checkAll(t.Context())
 	q.want(t, "afterwards", 0, "held@1")
 }
 
@@ -316,7 +316,7 @@ func TestPodsStandInOnePlace(t *testing.T) {
 				gate.hold(now, false)
 				q.Activate(logger, keyed(now))
 			case "look":
-				q.lookAtAll(ctx)
+				q.checkAll(ctx)
 			case "bind":
 				q.MoveAllToActiveOrBackoffQueue(logger, framework.EventAssignedPodAdd, nil, pod("bound", 1), nil)
 			}

@@ -1,0 +1,69 @@
+package cmdutil
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubenergy/kubenergy/internal/spelling"
+)
+
+// The kinds of objects that people name.
+const (
+	KindJob        = "job"
+	KindPod        = "pod"
+	KindCronJob    = "cronjob"
+	KindDeployment = "deployment"
+	KindNamespace  = "namespace"
+)
+
+// kindNames are what kubectl calls them as well.
+var kindNames = map[string]string{
+	"job": KindJob, "jobs": KindJob, "job.batch": KindJob, "jobs.batch": KindJob,
+	"pod": KindPod, "pods": KindPod, "po": KindPod,
+	"cronjob": KindCronJob, "cronjobs": KindCronJob, "cj": KindCronJob, "cronjob.batch": KindCronJob,
+	"cronjobs.batch": KindCronJob,
+	"deployment":     KindDeployment, "deployments": KindDeployment, "deploy": KindDeployment,
+	"deployment.apps": KindDeployment, "deployments.apps": KindDeployment,
+	"namespace": KindNamespace, "namespaces": KindNamespace, "ns": KindNamespace,
+}
+
+// OneObject wants a kind and a name, as "job NAME" or "job/NAME", of one of the given kinds.
+func OneObject(args []string, kinds ...string) (kind, name string, err error) {
+	words := args
+	if len(args) == 1 {
+		words = strings.SplitN(args[0], "/", 2)
+	}
+	if len(words) != 2 || words[1] == "" {
+		return "", "", InvalidUsage(fmt.Errorf("want %s and a name, as in %s nightly-report", OrOf(kinds), kinds[0]))
+	}
+	kind = kindNames[strings.ToLower(words[0])]
+	if slices.Contains(kinds, kind) {
+		return kind, words[1], nil
+	}
+	return "", "", InvalidUsage(fmt.Errorf("unknown kind %q%s: want %s", words[0], spelling.DidYouMean(words[0], kinds),
+		OrOf(kinds)))
+}
+
+// NoArguments refuses what a command does not take.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return InvalidUsage(fmt.Errorf("unexpected argument %q%s: %s takes flags only", args[0],
+			MeantCommand(cmd, args[0]), cmd.Name()))
+	}
+	return nil
+}
+
+// Because is why a request failed, in one line and as short as it is still true.
+func Because(err error) string {
+	switch {
+	case apierrors.IsForbidden(err):
+		return "forbidden: " + OneLine(err)
+	case apierrors.IsNotFound(err):
+		return "not found"
+	}
+	return OneLine(err)
+}

@@ -1,0 +1,154 @@
+package cmdutil
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/tools/pager"
+)
+
+// ClusterFlags say which cluster is meant, as kubectl's flags of these names do.
+type ClusterFlags struct {
+	Kubeconfig, Context, Namespace string
+}
+
+func (f *ClusterFlags) Add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.Kubeconfig, "kubeconfig", "",
+		"kubeconfig file (default: $KUBECONFIG, then ~/.kube/config, then the pod's own account)")
+	flags.StringVar(&f.Context, "context", "", "context of the kubeconfig (default: its current one)")
+}
+
+func (f *ClusterFlags) AddNamespace(flags *pflag.FlagSet, usage string) {
+	flags.StringVarP(&f.Namespace, "namespace", "n", "", usage)
+}
+
+// A client may ask more often than client-go's five times a second: these commands end, and the API server has a
+// fairness of its own.
+const (
+	clientQPS     = 200
+	clientBurst   = 200
+	clientTimeout = 30 * time.Second
+)
+
+// Config returns how to reach the cluster, and the namespace that holds where none is said.
+func (f *ClusterFlags) Config(t Terminal) (config *rest.Config, namespace string, err error) {
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: f.Kubeconfig, Precedence: t.kubeconfigs()}
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.Context}
+	overrides.Context.Namespace = f.Namespace
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	config, err = loader.ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err) && t.Getenv("KUBECONFIG") != "" && !anyExists(t.kubeconfigs()):
+		return nil, "",
+			InvalidUsage(fmt.Errorf(
+				"no cluster is configured: KUBECONFIG is %q, and there is no such file: mend it, or give --kubeconfig",
+				t.Getenv("KUBECONFIG")))
+	case clientcmd.IsEmptyConfig(err):
+		return nil, "", InvalidUsage(errors.New("no cluster is configured: give --kubeconfig, or set KUBECONFIG"))
+	case err != nil:
+		return nil, "", InvalidUsage(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+	}
+	if namespace, _, err = loader.Namespace(); err != nil {
+		return nil, "", InvalidUsage(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+	}
+	config.QPS, config.Burst, config.Timeout = clientQPS, clientBurst, clientTimeout
+	config.UserAgent = "kubenergy/" + Version()
+	config.WarningHandler = rest.NewWarningWriter(t.Err, rest.WarningWriterOptions{Deduplicate: true})
+	return config, namespace, nil
+}
+
+// Cluster is what talks to a cluster.
+type Cluster struct {
+	kubernetes.Interface
+	Config    *rest.Config
+	Namespace string // that holds where none is said
+}
+
+// Open returns the cluster that is meant.
+func (f *ClusterFlags) Open(t Terminal) (*Cluster, error) {
+	config, namespace, err := f.Config(t)
+	if err != nil {
+		return nil, err
+	}
+	client, err := Clients(config)
+	return &Cluster{client, config, namespace}, err
+}
+
+// Clients returns what talks to the cluster through config.
+func Clients(config *rest.Config) (kubernetes.Interface, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, InvalidUsage(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+	}
+	return client, nil
+}
+
+// EachItem hands over the objects of a list, which is read page by page.
+func EachItem[L, T runtime.Object](ctx context.Context, options metav1.ListOptions,
+	list func(context.Context, metav1.ListOptions) (L, error), take func(T),
+) error {
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) })
+	return pages.EachListItem(ctx, options, func(o runtime.Object) error { take(o.(T)); return nil })
+}
+
+func anyExists(paths []string) bool {
+	return slices.ContainsFunc(paths, func(path string) bool {
+		_, err := os.Stat(path)
+		return !errors.Is(err, fs.ErrNotExist)
+	})
+}
+
+// kubeconfigs are the files that kubectl would read.
+func (t Terminal) kubeconfigs() []string {
+	if files := t.Getenv("KUBECONFIG"); files != "" {
+		return filepath.SplitList(files)
+	}
+	for _, name := range []string{"HOME", "USERPROFILE"} {
+		if home := t.Getenv(name); home != "" {
+			return []string{filepath.Join(home, ".kube", "config")}
+		}
+	}
+	return nil
+}
+
+func (t Terminal) Getenv(name string) string {
+	for _, v := range t.Env {
+		if key, value, _ := strings.Cut(v, "="); key == name {
+			return value
+		}
+	}
+	return ""
+}
+
+// OneLine is what an error says, without line ends.
+func OneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// Write writes a kubeconfig of the cluster that is meant, alone, for the programs that an experiment starts.
+func (f *ClusterFlags) Write(t Terminal, path string) error {
+	if _, _, err := f.Config(t); err != nil {
+		return err
+	}
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: f.Kubeconfig, Precedence: t.kubeconfigs()}
+	config, err := rules.Load()
+	if err != nil {
+		return err
+	}
+	config.CurrentContext = cmp.Or(f.Context, config.CurrentContext)
+	err = errors.Join(clientcmdapi.MinifyConfig(config), clientcmdapi.FlattenConfig(config))
+	return cmp.Or(err, clientcmd.WriteToFile(*config, path))
+}

@@ -1,0 +1,310 @@
+package cmdutil
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/kube"
+)
+
+// ControllerFlags say where the central unit is. By default it is asked through the API server.
+type ControllerFlags struct {
+	ClusterFlags
+	server, tokenFile, caFile string
+	Component                 string // namespace of the central unit
+}
+
+func (f *ControllerFlags) Add(flags *pflag.FlagSet) {
+	f.ClusterFlags.Add(flags)
+	flags.StringVar(&f.server, "server", "",
+		"URL of the central unit, as https://kubenergy.example.org (default: through the API server's proxy)")
+	flags.StringVar(&f.tokenFile, "token-file", "",
+		"`file` with the token for --server (default: one of kubenergy-viewer, or the kubeconfig's)")
+	flags.StringVar(&f.caFile, "ca-file", "", "`file` with certificates to trust for --server (default: the system's)")
+	flags.StringVar(&f.Component, "central-namespace", v1alpha1.SystemNamespace, "namespace of the central unit")
+}
+
+const (
+	centralService = "https:kubenergy-controller:api"
+	viewerAccount  = "kubenergy-viewer"
+	tokenAudience  = "kubenergy"
+	TokenSeconds   = 600
+	tokenHeader    = "X-Kubenergy-Token" // the API server keeps the other one to itself
+	maxAnswer      = 256 << 20
+	centralTimeout = 2 * time.Minute
+)
+
+// ControllerClient asks the central unit.
+type ControllerClient struct {
+	client    *central.Client
+	token     map[string]string // header with it; nil: the client reads it from a file
+	Proxied   bool
+	namespace string // of the central unit
+	Home      string // namespace that the kubeconfig names
+}
+
+// Connect finds the central unit, and a token to show to it. Where it is asked about one namespace, the account in that
+// one will do.
+func (f *ControllerFlags) Connect(ctx context.Context, t Terminal, about ...string) (*ControllerClient, error) {
+	if len(about) == 1 {
+		f.Namespace = about[0]
+	}
+	if f.server != "" {
+		return f.direct(ctx, t)
+	}
+	if f.tokenFile != "" || f.caFile != "" {
+		return nil, InvalidUsage(errors.New("--token-file and --ca-file go with --server"))
+	}
+	config, namespace, err := f.Config(t)
+	if err != nil {
+		return nil, err
+	}
+	return ThroughProxy(ctx, config, f.Component, namespace, t.Now)
+}
+
+// ThroughProxy connects through the API server.
+func ThroughProxy(ctx context.Context, config *rest.Config, component, home string,
+	now func() time.Time,
+) (*ControllerClient, error) {
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, InvalidUsage(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+	}
+	host, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, InvalidUsage(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+	}
+	c := &ControllerClient{Proxied: true, namespace: component, Home: home}
+	if c.client, err = central.New(central.Options{
+		URL: strings.TrimSuffix(host.String(), "/") + "/api/v1/namespaces/" + url.PathEscape(component) +
+			"/services/" + centralService + "/proxy",
+		UserAgent: "kubenergy/" + Version(), Timeout: centralTimeout, Now: now, Node: true, Transport: transport,
+	}); err != nil {
+		return nil, InvalidUsage(err)
+	}
+	token, err := tokenFor(ctx, config, component, home)
+	if err != nil {
+		return nil, err
+	}
+	c.token = map[string]string{tokenHeader: token}
+	return c, nil
+}
+
+// tokenFor returns what is shown to the central unit: a token that is good for nothing else, of the account that may
+// see everything, or of the one in the caller's own namespace, which sees that. The caller's own token is never shown:
+// with it, a server in the central unit's place could do all that the caller may.
+func tokenFor(ctx context.Context, config *rest.Config, component, home string) (string, error) {
+	token, refused := viewerToken(ctx, config, component)
+	if _, none := errors.AsType[*NoTokenError](refused); !none || home == "" || home == component {
+		return token, refused
+	}
+	token, err := viewerToken(ctx, config, home)
+	if _, none := errors.AsType[*NoTokenError](err); none {
+		return "", refused
+	}
+	return token, err
+}
+
+// direct connects to a URL. The token is in its file, or the one for the way through the API server.
+func (f *ControllerFlags) direct(ctx context.Context, t Terminal) (*ControllerClient, error) {
+	u, err := url.Parse(f.server)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		return nil,
+			InvalidUsage(errors.New("--server is no URL: want https:// and a host, without a password or a query"))
+	}
+	if u.Scheme == "http" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname()) {
+		return nil, InvalidUsage(fmt.Errorf("--server is %s: a token is only sent over https", u))
+	}
+	c := &ControllerClient{namespace: f.Component, Home: f.Namespace}
+	if c.client, err = central.New(central.Options{
+		URL: f.server, TokenFile: f.tokenFile, CAFile: f.caFile, UserAgent: "kubenergy/" + Version(),
+		Timeout: centralTimeout, Now: t.Now, Node: true,
+	}); err != nil || f.tokenFile != "" {
+		return c, err
+	}
+	config, namespace, err := f.Config(t)
+	if err != nil {
+		return nil, InvalidUsage(fmt.Errorf("--token-file is missing, and there is no kubeconfig with a token: %w",
+			err))
+	}
+	token, err := tokenFor(ctx, config, f.Component, namespace)
+	if _, none := errors.AsType[*NoTokenError](err); none {
+		return nil, InvalidUsage(errors.New("there is no token for --server: give --token-file with one " +
+			"of an account named " + viewerAccount + " (docs/reference/reports.md)"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: or give --token-file", err)
+	}
+	c.Home, c.token = namespace, map[string]string{"Authorization": "Bearer " + token}
+	return c, nil
+}
+
+// NoTokenError says why no token could be made.
+type NoTokenError struct{ text string }
+
+func (e *NoTokenError) Error() string { return e.text }
+
+// viewerToken asks for a token of an account that may see everything, which the central unit alone takes.
+func viewerToken(ctx context.Context, config *rest.Config, namespace string) (string, error) {
+	client, err := Clients(config)
+	if err != nil {
+		return "", err
+	}
+	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, viewerAccount,
+		&authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{
+				Audiences: []string{tokenAudience}, ExpirationSeconds: new(int64(TokenSeconds)),
+			},
+		}, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "",
+			&NoTokenError{fmt.Sprintf(
+				"the controller is not installed: there is no service account %s in namespace %s", viewerAccount,
+				namespace)}
+	case apierrors.IsForbidden(err):
+		return "", &NoTokenError{fmt.Sprintf("you may not make a token for the controller: ask for the right to "+
+			"create serviceaccounts/token of %[1]s in namespace %[2]s, make an account %[1]s in your own namespace as "+
+			"docs/reference/reports.md says, or use --server and --token-file", viewerAccount, namespace)}
+	case err != nil:
+		return "", fmt.Errorf("asking for a token: %s", OneLine(err))
+	}
+	return answer.Status.Token, nil
+}
+
+// Get asks for JSON. It returns the time by the server's clock.
+func (c *ControllerClient) Get(ctx context.Context, path string, query url.Values,
+	into any,
+) (now time.Time, err error) {
+	target := path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	header := map[string]string{"Accept": "application/json"}
+	maps.Copy(header, c.token)
+	answer, err := c.client.Do(ctx, &central.Request{
+		Method: http.MethodGet, Path: target, Header: header, Most: maxAnswer,
+	})
+	refused, _ := errors.AsType[*central.Refused](err)
+	switch {
+	case refused != nil:
+		return now, c.Refusal(refused.Status, path, refused.Body)
+	case errors.Is(err, central.ErrToken):
+		return now, InvalidUsage(fmt.Errorf("--token-file: %w", err))
+	case errors.Is(err, central.ErrTrust):
+		return now, InvalidUsage(fmt.Errorf("--ca-file: %w", err))
+	case errors.Is(err, central.ErrAnswer):
+		return now, fmt.Errorf("%s: ask for less time or fewer groups", withoutURL(err))
+	case err != nil:
+		return now, fmt.Errorf("the controller cannot be reached: %s", withoutURL(err))
+	}
+	if now, err = http.ParseTime(answer.Header.Get("Date")); err != nil {
+		now = answer.At
+	}
+	if err := json.Unmarshal(answer.Body, into); err != nil {
+		return now, fmt.Errorf("the answer of the controller to %s cannot be read: %s", path, OneLine(err))
+	}
+	return now, nil
+}
+
+// withoutURL leaves out what net/http puts before an error: a query of a hundred names.
+func withoutURL(err error) string {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	return OneLine(err)
+}
+
+// RefusedError is an answer of the central unit, or of the API server in its place, other than 200.
+type RefusedError struct {
+	Status int
+	text   string
+}
+
+func (e *RefusedError) Error() string { return e.text }
+
+func (c *ControllerClient) Refusal(status int, path string, body []byte) error {
+	var object metav1.Status
+	if c.Proxied && json.Unmarshal(body, &object) == nil && object.Kind == "Status" {
+		return &RefusedError{status, c.proxyRefusal(status, &object)}
+	}
+	var said api.Error
+	text := http.StatusText(status)
+	if json.Unmarshal(body, &said) == nil && said.Error != "" {
+		text = said.Error
+	}
+	text = Printable(text)
+	switch status {
+	case http.StatusUnauthorized:
+		text = "the controller does not accept the token: " + text
+	case http.StatusForbidden:
+		text = "the controller refuses: " + text
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		text = fmt.Sprintf("the controller has no %s: it is too old for this command (%s)", path, text)
+	case http.StatusServiceUnavailable:
+		text = "the controller is not ready: " + text
+	default:
+		text = fmt.Sprintf("the controller answered %d: %s", status, text)
+	}
+	return &RefusedError{status, text}
+}
+
+// proxyRefusal says what the API server's own answers mean here.
+func (c *ControllerClient) proxyRefusal(status int, object *metav1.Status) string {
+	text := Printable(object.Message)
+	switch status {
+	case http.StatusNotFound:
+		return fmt.Sprintf(
+			"the controller is not installed: there is no service kubenergy-controller in namespace %s", c.namespace)
+	case http.StatusForbidden:
+		return fmt.Sprintf("you may not ask through the API server: ask for the right to get services/proxy of %s in "+
+			"namespace %s, or use --server (%s)",
+			centralService, c.namespace, text)
+	case http.StatusServiceUnavailable:
+		return "the API server's proxy does not reach the controller; name its address with --server: " + text
+	}
+	return fmt.Sprintf("the API server answered %d: %s", status, text)
+}
+
+// Printable is a text from elsewhere in one line, not too long, and without what a terminal would obey.
+func Printable(s string) string {
+	const longest = 400
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > longest {
+		s = strings.ToValidUTF8(s[:longest], "") + "…"
+	}
+	return s
+}
+
+// SavingsSpan is the time over which savings are shown.
+const SavingsSpan = 7 * 24 * time.Hour
+
+// The names of our components, of their service accounts, and of the Leases that they hold.
+const (
+	SchedulerName  = kube.Scheduler
+	ControllerName = "kubenergy-controller"
+	HoldLease      = kube.HoldLease
+)

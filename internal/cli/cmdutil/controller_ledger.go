@@ -1,0 +1,212 @@
+package cmdutil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+// route is a path of the API: that of the namespace, where it is about one. Its users may lack access to all.
+func route(namespaces []string, what string, query url.Values) string {
+	if len(namespaces) == 1 {
+		return "/api/v1/namespaces/" + url.PathEscape(namespaces[0]) + "/" + what
+	}
+	for _, n := range namespaces {
+		query.Add("namespace", n)
+	}
+	return "/api/v1/" + what
+}
+
+const maxReportRows = 100_000
+
+// Ledger asks for sums.
+func (c *ControllerClient) Ledger(ctx context.Context, q *ledger.Query,
+	filters map[string][]string,
+) (*ledger.Answer, error) {
+	query := url.Values{
+		"from": {q.From.Format(time.RFC3339)}, "to": {q.To.Format(time.RFC3339)},
+		"limit":  {strconv.Itoa(maxReportRows)},
+		"format": {"json"},
+	}
+	if q.Limit > 0 {
+		query.Set("limit", strconv.Itoa(min(q.Limit, maxReportRows)))
+	}
+	for _, d := range q.GroupBy {
+		query.Add("groupBy", string(d))
+	}
+	for _, k := range q.Kinds {
+		query.Add("kind", k.String())
+	}
+	for _, name := range q.Clusters {
+		query.Add("cluster", name)
+	}
+	maps.Copy(query, filters)
+	answer := new(ledger.Answer)
+	if _, err := c.Get(ctx, route(q.Namespaces, "ledger", query), query, answer); err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+// Evidence collects what turnarounds and savings need, and says whether savings can be told. What cannot be had is
+// said, and the rest goes on without it; nil: there is nothing.
+func (c *ControllerClient) Evidence(ctx context.Context, q *ledger.Query, savings bool,
+	most int,
+) (e *report.Evidence, saved bool, missing []string, err error) {
+	lack := func(what string, err error) error {
+		refused, ok := errors.AsType[*RefusedError](err)
+		if !ok || refused.Status >= 500 {
+			return err // not a matter of rights, or of what is kept
+		}
+		missing = append(missing, what+": "+refused.text)
+		return nil
+	}
+	records, since, without, err := c.recorded(ctx, q, savings, most)
+	if without != "" {
+		savings, missing = false, append(missing, without)
+	}
+	if err != nil {
+		err = lack("Decisions cannot be read, so turnaround and savings are missing", err)
+		return nil, false, missing, err
+	}
+	e = &report.Evidence{Records: records}
+	if len(e.Records) == 0 {
+		if savings {
+			missing = append(missing, "No decisions are recorded for this time, so nothing is known of savings. "+
+				"If there should be some, the scheduler's log says whether it can tell them to the central unit, and "+
+				"its metric kubenergy_records_total how many it told.")
+		}
+		return nil, false, missing, nil
+	}
+	if !since.IsZero() {
+		missing = append(missing, fmt.Sprintf("There are more decisions than the youngest %d: turnaround and savings "+
+			"are of those since %s UTC alone. Ask for less time, or see --max-decisions.",
+			len(e.Records), since.UTC().Format("2006-01-02 15:04:05")))
+	}
+	uids, owners, sites := report.Queries(q)
+	if e.Owners, err = c.Ledger(ctx, &owners, nil); err != nil {
+		return nil, false, missing, err
+	}
+	if e.UIDs, err = c.Ledger(ctx, &uids, nil); err != nil {
+		if err := lack("Pods are not remembered for that long; jobs are told apart by name", err); err != nil {
+			return nil, false, missing, err
+		}
+	}
+	if !savings {
+		return e, false, missing, nil
+	}
+	if e.Sites, err = c.Ledger(ctx, &sites, nil); err != nil && len(q.Namespaces) > 0 {
+		// A user without access to all namespaces gets the rates of the namespace's own bookings: the same rates, of
+		// fewer hours.
+		sites.Namespaces = q.Namespaces
+		e.Sites, err = c.Ledger(ctx, &sites, nil)
+	}
+	if err != nil {
+		err = lack("Intensities that were booked at sites cannot be read; forecasts stand in for them", err)
+	}
+	return e, true, missing, err
+}
+
+// recorded fetches the decisions; without their snapshots, and says so, where those may not be read.
+func (c *ControllerClient) recorded(ctx context.Context, q *ledger.Query, snapshots bool,
+	most int,
+) (records []ledger.Record, since time.Time, without string, err error) {
+	records, since, err = c.Decisions(ctx, RecordsOf(q, snapshots, most), nil)
+	refused, ok := errors.AsType[*RefusedError](err)
+	if !snapshots || !ok || refused.Status != http.StatusForbidden {
+		return records, since, "", err
+	}
+	bare, from, again := c.Decisions(ctx, RecordsOf(q, false, most), nil)
+	if again != nil {
+		return nil, since, "", err // the first says more
+	}
+	return bare, from, "Savings are missing, because what decisions depended on cannot be read: " + refused.text, nil
+}
+
+// What is fetched of decisions.
+const (
+	PageOfRecords   = 10_000
+	pageOfSnapshots = 200
+	MaxRecords      = 100_000
+)
+
+// RecordsOf asks for the decisions of a time, and for the holds that led to them.
+func RecordsOf(q *ledger.Query, snapshots bool, most int) *ledger.RecordQuery {
+	return &ledger.RecordQuery{
+		From: q.From.Add(-report.HoldsBefore), To: q.To, Namespaces: q.Namespaces, Snapshots: snapshots, Limit: most,
+	}
+}
+
+// Decisions fetches records, the youngest first, page by page; of these, keep says which are wanted, nil: all. since is
+// the instant of the oldest one if there are more than could be fetched, else zero. A query without To is up to now.
+func (c *ControllerClient) Decisions(ctx context.Context, q *ledger.RecordQuery,
+	keep func(*ledger.Record) bool,
+) (all []ledger.Record, since time.Time, err error) {
+	seen := map[string]bool{}
+	to, full := q.To, PageOfRecords
+	if q.Snapshots {
+		full = pageOfSnapshots
+	}
+	if keep == nil {
+		full = min(full, q.Limit+1)
+	}
+	for len(all) <= q.Limit {
+		var page api.Decisions
+		query := recordParameters(q, to, full)
+		if _, err := c.Get(ctx, route(q.Namespaces, "decisions", query), query, &page); err != nil {
+			return nil, time.Time{}, err
+		}
+		fresh := 0
+		for i := range page.Decisions {
+			r := page.Decisions[i]
+			if seen[r.ID] {
+				continue
+			}
+			seen[r.ID] = true
+			fresh++
+			if keep == nil || keep(&r) {
+				all = append(all, r)
+			}
+			since = r.At
+			// Others of the same instant may be on the next page.
+			if after := r.At.Add(time.Millisecond); to.IsZero() || after.Before(to) {
+				to = after
+			}
+		}
+		switch {
+		case fresh == 0 && len(page.Decisions) < full:
+			return all, time.Time{}, nil
+		case fresh == 0: // more of one instant than a page holds: what was before cannot be asked for
+			return all, since, nil
+		}
+	}
+	all = all[:q.Limit]
+	return all, all[q.Limit-1].At, nil
+}
+
+// recordParameters are the parameters of the API for a page of records before an instant.
+func recordParameters(q *ledger.RecordQuery, to time.Time, most int) url.Values {
+	query := url.Values{"from": {q.From.Format(time.RFC3339Nano)}, "limit": {strconv.Itoa(most)}}
+	if !to.IsZero() {
+		query.Set("to", to.Format(time.RFC3339Nano))
+	}
+	if q.UID != "" {
+		query.Set("uid", q.UID)
+	}
+	for _, s := range q.Strategies {
+		query.Add("strategy", s)
+	}
+	if q.Snapshots {
+		query.Set("snapshots", "true")
+	}
+	return query
+}

@@ -1,0 +1,109 @@
+package cmdutil
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+// LiveFor is the age beyond which a power is not what is drawn now.
+const LiveFor = 45 * time.Second
+
+// Drawn is one line: what a node or a pod draws.
+type Drawn struct {
+	Namespace   string         `json:"namespace,omitempty"`
+	Name        string         `json:"name"`
+	Node        string         `json:"node,omitempty"`
+	Host        string         `json:"host,omitempty"` // of a node: whose virtual machine it is
+	Owner       string         `json:"owner,omitempty"`
+	Watts       float64        `json:"watts"`
+	IdleWatts   *float64       `json:"idleWatts,omitempty"`
+	Source      string         `json:"source"`
+	Quality     energy.Quality `json:"quality"`
+	AsOf        time.Time      `json:"asOf"`
+	AgeSeconds  float64        `json:"ageSeconds"`
+	Stale       bool           `json:"stale"`
+	Implausible bool           `json:"implausible,omitempty"`
+	PowerState  string         `json:"powerState,omitempty"` // of a node whose machine is not awake
+	Celsius     *float64       `json:"celsius,omitempty"`
+	TooHot      bool           `json:"tooHot,omitempty"`
+}
+
+func (c *ControllerClient) Nodes(ctx context.Context) ([]Drawn, error) {
+	var answer api.NodesPower
+	now, err := c.Get(ctx, "/api/v1/nodes/power", nil, &answer)
+	if err != nil {
+		return nil, err
+	}
+	all := []Drawn{}
+	for _, n := range slices.Concat(answer.Nodes, answer.Members) {
+		d := Drawn{
+			Name: n.Node, Host: n.Host, Watts: n.Watts, Source: n.Source, Quality: n.Quality, AsOf: n.AsOf,
+			Implausible: n.Implausible, PowerState: n.PowerState,
+		}
+		if !n.Temperature.AsOf.IsZero() {
+			d.Celsius = new(float64(n.Temperature.Celsius))
+			_, d.TooHot = n.Temperature.Refuses(now)
+		}
+		all = append(all, aged(d, now))
+	}
+	return all, nil
+}
+
+func (c *ControllerClient) Pods(ctx context.Context, everywhere bool) ([]Drawn, error) {
+	path := "/api/v1/pods"
+	if !everywhere {
+		path = "/api/v1/namespaces/" + url.PathEscape(cmp.Or(c.Home, "default")) + "/pods"
+	}
+	var answer api.PodsPower
+	now, err := c.Get(ctx, path, nil, &answer)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Drawn, 0, len(answer.Pods))
+	for _, p := range answer.Pods {
+		owner := p.Owner
+		if p.OwnerKind != "" {
+			owner = p.OwnerKind + "/" + p.Owner
+		}
+		all = append(all, aged(Drawn{
+			Namespace: p.Namespace, Name: cmp.Or(p.Pod, p.UID), Node: p.Node, Owner: owner, Watts: p.Watts,
+			IdleWatts: new(p.IdleWatts),
+			Source:    p.Source, Quality: p.Quality, AsOf: p.AsOf,
+		}, now))
+	}
+	return all, nil
+}
+
+func aged(d Drawn, now time.Time) Drawn {
+	age := max(0, now.Sub(d.AsOf))
+	d.AgeSeconds, d.Stale = age.Round(time.Second).Seconds(), age > LiveFor
+	return d
+}
+
+func (d *Drawn) Age() string {
+	text := (time.Duration(d.AgeSeconds) * time.Second).String()
+	var marks []string
+	if d.Stale {
+		marks = append(marks, "stale")
+	}
+	if d.Implausible {
+		marks = append(marks, "implausible")
+	}
+	if d.Host != "" {
+		marks = append(marks, "guest of "+Printable(d.Host))
+	}
+	if d.PowerState != "" {
+		marks = append(marks, d.PowerState)
+	}
+	if d.TooHot {
+		marks = append(marks, "too hot")
+	}
+	return strings.TrimSpace(text + " " + strings.Join(marks, ", "))
+}

@@ -1,0 +1,68 @@
+package cmdutil
+
+import (
+	"cmp"
+	"runtime/debug"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+// Version is the commit that the program was built from, or else the version of the module.
+func Version() string {
+	b := ReadBuilt()
+	return cmp.Or(b.Commit, b.Version)
+}
+
+// built is what a program knows of how it was made.
+type built struct {
+	Version    string `json:"version"`            // of the module: a tag, or the time and commit
+	Commit     string `json:"commit,omitempty"`   // "": not built from a checkout
+	Time       string `json:"time,omitempty"`     // of the commit
+	Modified   bool   `json:"modified,omitempty"` // files differed from the commit
+	Go         string `json:"go"`
+	Kubernetes string `json:"kubernetes,omitempty"` // of the client libraries
+}
+
+func ReadBuilt() *built {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return &built{Version: "unknown"}
+	}
+	b := &built{Version: info.Main.Version, Go: info.GoVersion}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Time = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	for _, d := range info.Deps {
+		if minor, ok := strings.CutPrefix(d.Version, "v0."); ok && d.Path == "k8s.io/client-go" {
+			b.Kubernetes = "1." + minor
+		}
+	}
+	return b
+}
+
+// Text shows it as a table without a head.
+func (b *built) Text(_, _ bool) string {
+	t := report.Heads(2, "kubenergy", b.Version)
+	commit := b.Commit
+	switch {
+	case commit == "":
+		commit = "unknown: not built from a checkout"
+	case b.Modified:
+		commit += ", with changes"
+	}
+	t.Add("commit", commit)
+	if b.Time != "" {
+		t.Add("committed", b.Time)
+	}
+	t.Add("Go", b.Go)
+	t.Add("Kubernetes", b.Kubernetes)
+	return t.Plain()
+}

@@ -1,0 +1,274 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/cli/doctor"
+	"github.com/kubenergy/kubenergy/internal/cli/explain"
+	"github.com/kubenergy/kubenergy/internal/cli/release"
+	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+const (
+	before         = 24 * time.Hour   // now: since yesterday,
+	after          = 48 * time.Hour   // up to the day after tomorrow
+	savingsAge     = 10 * time.Minute // they take many requests, and change slowly
+	savingsWait    = 2 * time.Second  // that the first screen waits for them
+	savingsTake    = 2 * time.Minute
+	pageDecisions  = 2000 // that a page looks at
+	tokenRenewedBy = cmdutil.TokenSeconds * time.Second / 2
+)
+
+// LiveSource is what a page shows of a cluster: all that the user may see.
+type LiveSource struct {
+	*cmdutil.Cluster
+	flags *cmdutil.ControllerFlags
+	t     cmdutil.Terminal
+	only  string // this namespace; "": all
+
+	mu      sync.Mutex
+	unit    *cmdutil.ControllerClient
+	unitErr error
+	asked   time.Time // for the token
+
+	saved     *dashboard.Saved
+	savedErr  error
+	savedAt   time.Time
+	savedDone chan struct{} // closed when the computation that runs has ended; nil: none runs
+}
+
+func OpenLive(ctx context.Context, t cmdutil.Terminal, f *cmdutil.ControllerFlags) (dashboard.Source, error) {
+	c, err := f.Open(t)
+	if err != nil {
+		return nil, err
+	}
+	s := &LiveSource{Cluster: c, flags: f, t: t, only: f.Namespace}
+	if _, err := c.Discovery().ServerVersion(); err != nil {
+		return nil, fmt.Errorf("asking the API server: %s", cmdutil.OneLine(err))
+	}
+	return s, ctx.Err()
+}
+
+// Live is true: the cluster changes.
+func (s *LiveSource) Live() bool { return true }
+
+// central connects to the central unit, with a token that is young enough.
+func (s *LiveSource) central(ctx context.Context) (*cmdutil.ControllerClient, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.t.Now(); s.unit == nil || s.unitErr != nil || now.Sub(s.asked) > tokenRenewedBy {
+		s.asked = now
+		s.unit, s.unitErr = s.flags.Connect(ctx, s.t, s.namespaces()...)
+	}
+	return s.unit, s.unitErr
+}
+
+func (s *LiveSource) namespaces() []string {
+	if s.only == "" {
+		return nil
+	}
+	return []string{s.only}
+}
+
+// Model reads what a view shows. What cannot be read is said, and the rest is shown without it.
+func (s *LiveSource) Model(ctx context.Context, q dashboard.Query) (*dashboard.Model, error) {
+	now := s.t.Now().UTC()
+	m := &dashboard.Model{
+		APIVersion: "kubenergy.io/v1alpha1", Kind: dashboard.KindDashboard, Title: s.title(), Now: now,
+		From:  cmp.Or(q.From, now.Add(-before).Truncate(time.Hour)),
+		To:    cmp.Or(q.To, now.Add(after).Truncate(time.Hour)),
+		Zones: []dashboard.Zone{}, Jobs: []dashboard.Job{}, Namespaces: []dashboard.Use{},
+		Budgets: []dashboard.Budget{},
+	}
+	if !m.From.Before(m.To) {
+		return nil, errors.New("from is not before to")
+	}
+	r := &liveReader{LiveSource: s, m: m}
+	switch q.View {
+	case dashboard.Decisions:
+		r.mode(ctx)
+		r.decisions(ctx)
+	case dashboard.Doctor:
+		r.mode(ctx)
+		m.Findings = doctor.Examine(ctx, s.Cluster, s.flags.Component, s.t.Now).Findings
+	case dashboard.Savings:
+		r.mode(ctx)
+		r.savings(ctx, savingsTake)
+	default:
+		r.overview(ctx)
+	}
+	return m, ctx.Err()
+}
+
+// title is the context of the kubeconfig, and the namespace where only one is shown.
+func (s *LiveSource) title() string {
+	name := cmp.Or(s.flags.Context, strings.TrimPrefix(strings.TrimPrefix(s.Config.Host, "https://"), "http://"))
+	if s.only != "" {
+		return name + ", namespace " + s.only
+	}
+	return name
+}
+
+// Job explains a Job or a pod as explain does, and weighs other delays.
+func (s *LiveSource) Job(ctx context.Context, _ dashboard.Query,
+	kind, namespace, name string,
+) (*dashboard.JobView, error) {
+	e := &explain.Explainer{Client: s.Cluster, Config: s.Config, Now: s.t.Now()}
+	found, err := e.Explain(ctx, kind, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	v := &dashboard.JobView{
+		Explanation: found.Explanation, Now: e.Now.UTC(),
+		Command: "kubenergy explain " + kind + " " + name + " -n " + namespace,
+	}
+	site := e.View.DefaultSite()
+	switch {
+	case found.State != explain.StateHeld && found.State != explain.StateWaiting:
+		return v, nil
+	case e.Best != nil && e.Best.Site.Name != "":
+		site, v.Where = e.Best.Site, e.Best.Site.Name+", the site of the node that is ranked first"
+	case site == nil:
+		v.Where = "no node is ranked, and no default GridZone is seen"
+		return v, nil
+	default:
+		v.Where = site.Name + ", the default GridZone, since no node is ranked"
+	}
+	if site.Carbon.Series == nil {
+		v.Where += ", has no carbon intensity"
+		return v, nil
+	}
+	v.Weigh(site.Carbon.Series, "gCO2e/kWh", &e.Job, e.Now.UTC(), func(allowed time.Duration) time.Time {
+		job := e.Job
+		job.AllowedDelay = allowed
+		return e.View.Decide(e.Now, job, e.Settled).Window.Start.UTC()
+	})
+	return v, nil
+}
+
+// Decision asks for a decision with its snapshot, and without it where the user may not see all nodes.
+func (s *LiveSource) Decision(ctx context.Context, _ dashboard.Query, d *ledger.Record) (*ledger.Record, error) {
+	c, err := s.central(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q := &ledger.RecordQuery{
+		From: d.At, To: d.At.Add(time.Millisecond), Namespaces: s.namespaces(), UID: d.UID, Snapshots: true, Limit: 1,
+	}
+	wanted := func(r *ledger.Record) bool { return r.ID == d.ID }
+	found, _, err := c.Decisions(ctx, q, wanted)
+	if err != nil {
+		q.Snapshots = false
+		found, _, err = c.Decisions(ctx, q, wanted)
+	}
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
+// Origin takes what was booked in the last seven days apart.
+func (s *LiveSource) Origin(ctx context.Context, q dashboard.Query,
+	namespace, owner string,
+) (*dashboard.Origin, error) {
+	c, err := s.central(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := s.t.Now().UTC()
+	from, to := cmp.Or(q.From, now.Add(-cmdutil.SavingsSpan)), grid.Earlier(cmp.Or(q.To, now), now)
+	cluster := cmp.Or(q.Cluster, ledger.OwnCluster)
+	o, filters := &dashboard.Origin{Meters: map[string]string{}}, map[string][]string{"cluster": {cluster}}
+	o.Command = "kubenergy report --from " + from.Format(time.RFC3339) + " --group-by node,hour -n " + namespace +
+		" --cluster " + cluster
+	if owner != "" {
+		filters["owner"] = []string{owner}
+		o.Command += " --owner " + owner
+	}
+	for d, into := range map[ledger.Dimension]*[]ledger.Row{ledger.ByNode: &o.Nodes, ledger.ByHour: &o.Hours} {
+		answer, err := c.Ledger(ctx, &ledger.Query{
+			From: from, To: to, Namespaces: []string{namespace}, GroupBy: []ledger.Dimension{d},
+			Kinds: ledger.Workloads(),
+		}, filters)
+		if err != nil {
+			return nil, err
+		}
+		*into = slices.DeleteFunc(answer.Rows, func(r ledger.Row) bool { return len(r.Key) != 1 })
+		o.Total = answer.Total
+	}
+	if len(o.Nodes) == 0 {
+		return nil, nil
+	}
+	nodes, _ := c.Nodes(ctx) // who may not see all nodes sees what was booked
+	for i := range nodes {
+		o.Meters[nodes[i].Name] = nodes[i].Source + ", " + nodes[i].Quality.String()
+	}
+	return o, nil
+}
+
+// modes are those that a page switches between.
+var modes = []v1alpha1.Mode{v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce}
+
+// Effect says what run-now or another mode would come to. Nothing is changed.
+func (s *LiveSource) Effect(ctx context.Context, a dashboard.Act) (effect, command string, err error) {
+	switch {
+	case a.Do == dashboard.DoRunNow && (a.Kind == cmdutil.KindJob || a.Kind == cmdutil.KindPod):
+		e := &explain.Explainer{Client: s.Cluster, Config: s.Config, Now: s.t.Now()}
+		found, err := e.Explain(ctx, a.Kind, a.Namespace, a.Name)
+		if err != nil {
+			return "", "", err
+		}
+		effect = found.Sentence + " It would start now, and not be held any more."
+		if d := found.Decision; d != nil && d.Held && d.Grams > 0 {
+			effect += fmt.Sprintf(" What waiting is expected to save is lost: %.3g g of CO2e, %.0f %%.", d.Grams,
+				100*d.Saving)
+		}
+		return effect, fmt.Sprintf("kubenergy run-now %s %s -n %s", a.Kind, a.Name, a.Namespace), nil
+	case a.Do == dashboard.DoMode && slices.Contains(modes, v1alpha1.Mode(a.Mode)) && a.Namespace != "":
+		h := &explain.Holdings{Client: s.Cluster, Now: s.t.Now()}
+		if err := h.Read(ctx, s.Cluster, a.Namespace); err != nil {
+			return "", "", err
+		}
+		mode := v1alpha1.Mode(a.Mode)
+		effect = fmt.Sprintf("In %s mode %s.", mode, cmdutil.ModeMeans[mode])
+		if mode != v1alpha1.ModeEnforce && len(h.Items) > 0 {
+			effect += fmt.Sprintf(" %s held there now, and would start.",
+				report.Plural(len(h.Items), "object is", "objects are"))
+		}
+		command = fmt.Sprintf("kubectl label --overwrite namespace %s %s=%s", a.Namespace, v1alpha1.LabelMode, mode)
+		return effect, command, nil
+	}
+	return "", "", errors.New("want run-now of a job or a pod, or a mode of a namespace: shadow, advise or enforce")
+}
+
+// Act does it, with the user's rights.
+func (s *LiveSource) Act(ctx context.Context, a dashboard.Act) (result string, err error) {
+	if _, _, err := s.Effect(ctx, a); err != nil {
+		return "", err // it makes no sense, or what it is about is gone
+	}
+	if a.Do == dashboard.DoRunNow {
+		result, err := release.RunNow(ctx, s.Cluster, a.Kind, a.Namespace, a.Name, s.t.Now())
+		return fmt.Sprintf("%s %s/%s: %s", a.Kind, a.Namespace, a.Name, result), err
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, v1alpha1.LabelMode, a.Mode)
+	if _, err := s.CoreV1().Namespaces().Patch(ctx, a.Namespace, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
+		return "", fmt.Errorf("labelling namespace %s: %s", a.Namespace, cmdutil.Because(err))
+	}
+	return fmt.Sprintf("namespace %s: its mode is %s", a.Namespace, a.Mode), nil
+}

@@ -1,0 +1,405 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/cli/explain"
+	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+// liveReader fills one model.
+type liveReader struct {
+	*LiveSource
+	m *dashboard.Model
+}
+
+func (r *liveReader) unseen(what string, err error) {
+	r.m.Unseen = append(r.m.Unseen, what+": "+cmdutil.Because(err))
+}
+
+func (r *liveReader) overview(ctx context.Context) {
+	h := &explain.Holdings{Client: r.Cluster, Now: r.m.Now}
+	if err := h.Read(ctx, r.Cluster, r.only); err != nil {
+		r.unseen("what is held", err)
+	}
+	r.m.Jobs = append(r.m.Jobs, h.Items...)
+	r.m.Unseen = append(r.m.Unseen, h.Unseen...)
+	if h.View != nil && !h.NoPolicy {
+		r.modeOf(ctx, h.View)
+	}
+	r.zones(ctx, h)
+	r.budgets(ctx)
+	c, err := r.central(ctx)
+	if err != nil {
+		r.unseen("what is drawn and was used", err)
+		return
+	}
+	r.booked(ctx, c)
+	r.drawn(ctx, c)
+	r.used(ctx, c)
+	r.savings(ctx, savingsWait)
+}
+
+// mode tells that of the cluster, or of the only namespace.
+func (r *liveReader) mode(ctx context.Context) {
+	defaults, _ := cmdutil.ReadDefaults(ctx, r.Cluster)
+	view, unseen, err := kube.ListView(ctx, r.Config, r.only, defaults)
+	for _, u := range unseen {
+		if u.Resource == "energypolicies" && !u.Own {
+			return // it cannot be told
+		}
+	}
+	if err == nil {
+		r.modeOf(ctx, view)
+	}
+}
+
+// modeOf tells the mode, and how many namespaces enforce on their own.
+func (r *liveReader) modeOf(ctx context.Context, view *kube.View) {
+	mode, _ := view.Mode(r.only)
+	r.m.Mode = string(mode)
+	if r.only != "" || mode == v1alpha1.ModeEnforce {
+		return
+	}
+	names := map[string]bool{}
+	for name := range view.Policies() {
+		names[name] = true
+	}
+	// Without the right to list namespaces, those with a policy are counted; the lists of what is held name the lack.
+	_ = cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelMode}, r.CoreV1().Namespaces().List,
+		func(n *v1.Namespace) { names[n.Name] = true })
+	for name := range names {
+		if own, _ := view.Mode(name); own == v1alpha1.ModeEnforce {
+			r.m.Enforcing++
+		}
+	}
+}
+
+// zones adds what is to come on the grid.
+func (r *liveReader) zones(ctx context.Context, h *explain.Holdings) {
+	zones, err := cmdutil.ListZones(ctx, r.Cluster)
+	if err != nil {
+		r.unseen("the grid", err)
+		return
+	}
+	// the default one first
+	place := func(z v1alpha1.GridZone) string { return fmt.Sprint(!z.Spec.Default, " ", z.Name) }
+	slices.SortFunc(zones, func(a, b v1alpha1.GridZone) int { return strings.Compare(place(a), place(b)) })
+	for _, z := range zones {
+		shown := dashboard.Zone{Name: z.Name, Carbon: r.signal(z.Status.Carbon), Price: r.signal(z.Status.Price)}
+		if h.View != nil {
+			if site := h.View.Site(z.Name); site != nil {
+				for signal, fresh := range map[*dashboard.Signal]bool{
+					shown.Carbon: site.Carbon.Fresh(r.m.Now, 0), shown.Price: site.Price.Fresh(r.m.Now, 0),
+				} {
+					if signal != nil {
+						signal.Stale = !fresh
+					}
+				}
+			}
+		}
+		if shown.Carbon != nil || shown.Price != nil {
+			r.m.Zones = append(r.m.Zones, shown)
+		}
+	}
+}
+
+func (r *liveReader) signal(s *v1alpha1.SignalStatus) *dashboard.Signal {
+	if s == nil || len(s.Values) == 0 || s.Step.Duration <= 0 {
+		return nil
+	}
+	shown := &dashboard.Signal{Unit: s.Unit, Source: s.Source, Forecast: s.ForecastSource, Quality: s.Quality}
+	banded := len(s.Low) == len(s.Values) && len(s.High) == len(s.Values)
+	for i, v := range s.Values {
+		p := dashboard.Point{At: s.Start.Add(time.Duration(i) * s.Step.Duration).UTC(), Value: v}
+		if banded {
+			p.Low, p.High = &s.Low[i], &s.High[i]
+		}
+		shown.Points, shown.Until = append(shown.Points, p), p.At.Add(s.Step.Duration)
+	}
+	if v, ok := shown.At(r.m.Now); ok {
+		shown.Now = &v
+	}
+	if s.AsOf != nil {
+		shown.AsOf, shown.AgeSeconds = new(s.AsOf.UTC()), new(max(0, r.m.Now.Sub(s.AsOf.Time)).Seconds())
+	}
+	return shown
+}
+
+// booked adds what was drawn, hour by hour, and at which intensity and price that was booked.
+func (r *liveReader) booked(ctx context.Context, c *cmdutil.ControllerClient) {
+	q := &ledger.Query{
+		From: r.m.From, To: grid.Earlier(r.m.To, r.m.Now), Namespaces: r.namespaces(),
+		GroupBy: []ledger.Dimension{ledger.ByHour, ledger.BySite, ledger.ByKind},
+	}
+	if !q.From.Before(q.To) {
+		return
+	}
+	answer, err := c.Ledger(ctx, q, nil)
+	if err != nil {
+		r.unseen("what was drawn", err)
+		return
+	}
+	hours := map[time.Time]*dashboard.Watts{}
+	sites := map[siteHour]*ledger.Row{}
+	var all, guessed float64
+	for _, row := range answer.Rows {
+		if len(row.Key) != 3 {
+			continue // the rest of too many rows
+		}
+		at, err := time.Parse(time.RFC3339, row.Key[0])
+		if err != nil {
+			continue
+		}
+		if hours[at] == nil {
+			hours[at] = &dashboard.Watts{At: at.UTC()}
+		}
+		there := siteHour{row.Key[1], at.UTC()}
+		if sites[there] == nil {
+			sites[there] = &ledger.Row{}
+		}
+		sites[there].Include(&row)
+		seconds := grid.Earlier(at.Add(time.Hour), answer.AsOf).Sub(at).Seconds() // the ledger sums whole hours
+		if seconds <= 0 {
+			continue
+		}
+		divide(hours[at], &row, seconds)
+		all, guessed = all+float64(row.Energy()), guessed+float64(row.Estimated)
+	}
+	if len(hours) == 0 {
+		return
+	}
+	p := &dashboard.Power{
+		Points: []dashboard.Watts{}, Where: "at the nodes", Until: grid.Earlier(r.m.Now, answer.AsOf).UTC(),
+		StepSeconds: time.Hour.Seconds(),
+		Quality:     energy.Derived,
+	}
+	for _, w := range hours {
+		if total := w.Total(); total > 0 {
+			w.Estimated /= total
+		}
+		p.Points = append(p.Points, *w)
+	}
+	slices.SortFunc(p.Points, func(a, b dashboard.Watts) int { return a.At.Compare(b.At) })
+	if all > 0 {
+		p.Estimated = guessed / all
+	}
+	if guessed > 0 {
+		p.Quality = energy.Estimated
+	}
+	r.m.Power = p
+	r.past(sites)
+}
+
+// divide adds a sum to what was drawn in its hour.
+func divide(w *dashboard.Watts, row *ledger.Row, seconds float64) {
+	watts := func(u energy.Microjoules) float64 { return float64(u.Joules()) / seconds }
+	all := watts(row.Energy())
+	switch row.Key[2] {
+	case ledger.Idle.String(), ledger.Platform.String(), ledger.Booting.String():
+		w.Idle += all
+	case ledger.Asleep.String():
+		w.Asleep += all
+	case ledger.Unknown.String():
+		w.Unknown += all
+	default:
+		w.Dynamic, w.Idle = w.Dynamic+watts(row.Dynamic), w.Idle+watts(row.Idle)
+	}
+	w.Estimated += watts(row.Estimated)
+}
+
+type siteHour struct {
+	site string
+	at   time.Time
+}
+
+// past puts the intensities and prices that were booked before those that are to come. Hours in which nothing was
+// booked stay open.
+func (r *liveReader) past(sites map[siteHour]*ledger.Row) {
+	for _, z := range r.m.Zones {
+		rate := func(s *dashboard.Signal, of func(*ledger.Row) (amount float64, known energy.Microjoules, one bool)) {
+			if s == nil {
+				return
+			}
+			var points []dashboard.Point
+			for at := r.m.From.Truncate(time.Hour).UTC(); at.Before(s.Points[0].At); at = at.Add(time.Hour) {
+				p := dashboard.Point{At: at, Unknown: true}
+				if row := sites[siteHour{z.Name, at}]; row != nil {
+					if amount, known, one := of(row); one && known > 0 {
+						p.Value, p.Unknown = amount/float64(known)*3.6e12, false
+					}
+				}
+				points = append(points, p)
+			}
+			s.Points = append(points, s.Points...)
+		}
+		rate(z.Carbon, func(row *ledger.Row) (float64, energy.Microjoules, bool) {
+			return float64(row.Carbon) / 1e6, row.Facility - row.Uncharted, len(row.Emissions) == 1
+		})
+		rate(z.Price, func(row *ledger.Row) (float64, energy.Microjoules, bool) {
+			return float64(row.Cost) / 1e9, row.Facility - row.Unpriced, len(row.Costs) == 1
+		})
+	}
+}
+
+// drawn adds what nodes draw now.
+func (r *liveReader) drawn(ctx context.Context, c *cmdutil.ControllerClient) {
+	if r.only != "" {
+		return // it is all nodes'
+	}
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		r.unseen("what nodes draw now", err)
+		return
+	}
+	if len(nodes) == 0 {
+		return
+	}
+	if r.m.Power == nil {
+		r.m.Power = &dashboard.Power{Points: []dashboard.Watts{}, Where: "at the nodes", Until: r.m.Now}
+	}
+	p, sum := r.m.Power, 0.0
+	tells := map[string]bool{}
+	for i := range nodes {
+		tells[nodes[i].Name] = !nodes[i].Stale
+	}
+	for _, n := range nodes {
+		if n.Stale {
+			p.Late++
+			continue
+		}
+		if tells[n.Host] {
+			p.Guests++ // its host's power includes it
+		} else {
+			sum += n.Watts
+		}
+		if n.Implausible {
+			p.Odd++
+		}
+		if n.PowerState == v1alpha1.PowerAsleep {
+			p.Asleep++
+		}
+	}
+	p.Nodes, p.Now = len(nodes), &sum
+	if p.Late == p.Nodes {
+		p.Now = nil
+	}
+}
+
+// used adds the namespaces that used most in a week.
+func (r *liveReader) used(ctx context.Context, c *cmdutil.ControllerClient) {
+	answer, err := c.Ledger(ctx, &ledger.Query{
+		From: r.m.Now.Add(-cmdutil.SavingsSpan), To: r.m.Now, Namespaces: r.namespaces(),
+		Limit:   2 * dashboard.MaxNamespaces,
+		GroupBy: []ledger.Dimension{ledger.ByCluster, ledger.ByNamespace}, Kinds: ledger.Workloads(),
+	}, nil)
+	if err != nil {
+		r.unseen("what namespaces used", err)
+		return
+	}
+	for _, row := range answer.Rows {
+		if len(row.Key) != 2 || row.Key[1] == "" {
+			continue
+		}
+		u := dashboard.Use{
+			Cluster: row.Key[0], Name: row.Key[1], KWh: row.Energy().Joules().KWh(), Estimated: row.EstimatedShare(),
+		}
+		if len(row.Emissions) == 1 {
+			u.Kg = new(row.Carbon.Grams().Kg())
+		}
+		r.m.Namespaces = append(r.m.Namespaces, u)
+	}
+	slices.SortStableFunc(r.m.Namespaces, func(a, b dashboard.Use) int { return cmp.Compare(b.KWh, a.KWh) })
+	r.m.Namespaces = r.m.Namespaces[:min(len(r.m.Namespaces), dashboard.MaxNamespaces)]
+}
+
+// budgets adds those that end, the next one first.
+func (r *liveReader) budgets(ctx context.Context) {
+	path := cmdutil.ResourcePath + "energybudgets"
+	if r.only != "" {
+		path = cmdutil.ResourcePath + "namespaces/" + url.PathEscape(r.only) + "/energybudgets"
+	}
+	var list v1alpha1.EnergyBudgetList
+	if err := cmdutil.GetJSON(ctx, r.Cluster, path, &list); err != nil {
+		if !apierrors.IsNotFound(err) { // clusters without the kind have no budgets
+			r.unseen("budgets", err)
+		}
+		return
+	}
+	r.m.Budgets = report.Each(list.Items, func(b v1alpha1.EnergyBudget) dashboard.Budget { return r.budget(&b) })
+	slices.SortStableFunc(r.m.Budgets, func(a, b dashboard.Budget) int {
+		return cmp.Or(budgetEnd(&a, r.m.Now).Compare(budgetEnd(&b, r.m.Now)), cmp.Compare(b.Percent, a.Percent))
+	})
+}
+
+func (r *liveReader) budget(b *v1alpha1.EnergyBudget) dashboard.Budget {
+	shown := dashboard.Budget{
+		Namespace: b.Namespace, Name: b.Name, Period: strings.ToLower(b.Spec.Period.Type), Percent: b.Status.Percent,
+		Suspended: b.Status.Suspended,
+	}
+	if policy.Closes(b) {
+		shown.Closed = new(b.Status.ClosedUntil.UTC())
+	}
+	start, end := b.Status.PeriodStart, b.Status.PeriodEnd
+	if start == nil || end == nil {
+		return shown
+	}
+	shown.Ends = new(end.UTC())
+	if gone := r.m.Now.Sub(start.Time); gone > 0 && b.Status.Percent > 0 && b.Status.Percent < 100 {
+		at := start.Add(time.Duration(float64(gone) * 100 / b.Status.Percent)).UTC()
+		if at.Before(end.Time) {
+			shown.UsedUp = &at
+		}
+	}
+	return shown
+}
+
+// budgetEnd is when nothing of a budget is left, or when it starts anew.
+func budgetEnd(b *dashboard.Budget, now time.Time) time.Time {
+	switch {
+	case b.Percent >= 100:
+		return now
+	case b.UsedUp != nil:
+		return *b.UsedUp
+	case b.Ends != nil:
+		return b.Ends.Add(100 * 365 * 24 * time.Hour) // it lasts
+	}
+	return now.Add(200 * 365 * 24 * time.Hour)
+}
+
+func (r *liveReader) decisions(ctx context.Context) {
+	c, err := r.central(ctx)
+	if err != nil {
+		r.unseen("decisions", err)
+		return
+	}
+	records, since, err := c.Decisions(ctx, &ledger.RecordQuery{
+		From: r.m.From, To: grid.Earlier(r.m.To, r.m.Now), Namespaces: r.namespaces(), Limit: pageDecisions,
+	}, nil)
+	if err != nil {
+		r.unseen("decisions", err)
+		return
+	}
+	if r.m.Decisions = records; !since.IsZero() {
+		r.m.Unseen = append(r.m.Unseen, fmt.Sprintf("decisions before %s UTC: only the %d youngest are shown",
+			report.Clock(since, r.m.Now), pageDecisions))
+	}
+}

@@ -1,0 +1,105 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+// savings adds what decisions saved, as far as it is known before patience ends; it is computed on for later.
+func (r *liveReader) savings(ctx context.Context, patience time.Duration) {
+	mode := v1alpha1.Mode(r.m.Mode)
+	if r.m.Enforcing == 0 && (mode == v1alpha1.ModeShadow || mode == v1alpha1.ModeAdvise) {
+		r.shadowed(ctx)
+		return
+	}
+	s := r.LiveSource
+	s.mu.Lock()
+	if s.savedDone == nil && (s.savedAt.IsZero() || r.m.Now.Sub(s.savedAt) > savingsAge) {
+		s.savedDone = make(chan struct{})
+		go s.computeSavings(context.WithoutCancel(ctx), r.m.Now, s.savedDone)
+	}
+	done := s.savedDone
+	s.mu.Unlock()
+	if done != nil {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		case <-time.After(patience):
+			r.m.Unseen = append(r.m.Unseen, "what was saved is being computed: look again in a minute")
+		}
+	}
+	s.mu.Lock()
+	saved, err := s.saved, s.savedErr
+	s.mu.Unlock()
+	r.m.Saved = saved
+	r.m.Power.Under(saved)
+	if err != nil {
+		r.unseen("what was saved", err)
+	}
+}
+
+func (s *LiveSource) computeSavings(ctx context.Context, now time.Time, done chan struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, savingsTake)
+	defer cancel()
+	saved, err := s.compare(ctx, now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saved, s.savedErr, s.savedAt, s.savedDone = saved, err, now, nil
+	close(done)
+}
+
+// compare is what report --savings does.
+func (s *LiveSource) compare(ctx context.Context, now time.Time) (*dashboard.Saved, error) {
+	c, err := s.central(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q := &ledger.Query{From: now.Add(-cmdutil.SavingsSpan), To: now, Namespaces: s.namespaces()}
+	evidence, known, missing, err := c.Evidence(ctx, q, true, pageDecisions)
+	switch {
+	case err != nil:
+		return nil, err
+	case !known || evidence == nil:
+		return nil, errors.New(strings.Join(missing, " "))
+	}
+	found, err := report.Compare(evidence, report.DefaultBaseline, q.From, 1)
+	if err != nil {
+		return nil, err
+	}
+	saved := dashboard.SavedOf(found)
+	saved.Method = strings.Join(append([]string{"Of the last seven days. " + saved.Method}, missing...), " ")
+	saved.Command = fmt.Sprintf("kubenergy report --savings --max-decisions %d", pageDecisions)
+	return saved, nil
+}
+
+// shadowed adds what would have been saved, as the controller counts it.
+func (r *liveReader) shadowed(ctx context.Context) {
+	var list v1alpha1.EnergyPolicyList
+	if err := cmdutil.GetJSON(ctx, r.Cluster, cmdutil.ResourcePath+"energypolicies", &list); err != nil {
+		return // told with the mode
+	}
+	saved := &dashboard.Saved{
+		Against: "starting at once", Shadow: true,
+		Method: "The controller has counted it since shadow mode began, at the intensities that were forecast: a " +
+			"sum, which has no interval.",
+	}
+	grams := 0.0
+	for i := range list.Items {
+		if c := list.Items[i].Status.Shadow; c != nil {
+			saved.Jobs, saved.Held, grams = saved.Jobs+int(c.Decided), saved.Held+int(c.Held), grams+c.SavedGrams
+		}
+	}
+	if saved.Jobs > 0 {
+		saved.Emissions = &report.Difference{Saved: grams / 1000}
+		r.m.Saved = saved
+	}
+}

@@ -1,0 +1,110 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+)
+
+// foldLate is how long bookings may wait for their place in the sums: many times the usual.
+const foldLate = 15 * time.Minute
+
+// CheckController asks the controller how its ledger is and how old its knowledge of nodes.
+func (d *Doctor) CheckController(ctx context.Context) {
+	c, err := cmdutil.ThroughProxy(ctx, d.Config, d.Namespace, "", d.Now)
+	if err != nil {
+		hint := "use a kubeconfig with a token, or ask for the right"
+		// it is not the right that is missing
+		if _, none := errors.AsType[*cmdutil.NoTokenError](err); !none || ctx.Err() != nil {
+			hint = "ask again when the API server answers"
+		}
+		d.say(StatusWarn, hint, "the controller cannot be asked: %s", cmdutil.OneLine(err))
+		return
+	}
+	var holds struct {
+		Journal int        `json:"journal"`
+		Oldest  *time.Time `json:"oldest"`
+		Unsent  *time.Time `json:"unsent"`
+	}
+	now, err := c.Get(ctx, "/api/v1/ledger/statistics", nil, &holds)
+	refused, _ := errors.AsType[*cmdutil.RefusedError](err)
+	switch {
+	case refused != nil && (refused.Status == http.StatusNotFound || refused.Status == http.StatusMethodNotAllowed):
+		d.say(StatusWarn, "install or upgrade the chart: reports and live watts need it", "%v", err)
+		return
+	case refused != nil && refused.Status < http.StatusInternalServerError:
+		d.say(StatusWarn, adviceRights, "%v", err)
+		return
+	// whether its pod is ready was looked at above
+	case refused != nil && refused.Status == http.StatusServiceUnavailable:
+		d.say(StatusWarn,
+			"look at the logs of "+cmdutil.ControllerName+
+				"; where that proxy reaches no pods, use --server of report and top",
+			"%v", err)
+		return
+	case err != nil:
+		d.say(StatusFail, "look at the logs of "+cmdutil.ControllerName, "%v", err)
+		return
+	case holds.Oldest != nil && now.Sub(*holds.Oldest) > foldLate:
+		d.say(StatusFail, "look at the logs of "+cmdutil.ControllerName+" and at the room on its volume",
+			"%s are not in the ledger's sums since %s: it cannot be written", cmdutil.Count(holds.Journal, "booking"),
+			holds.Oldest.UTC().Format(time.RFC3339))
+	default:
+		d.ok("the controller answers, and its ledger is up to date")
+	}
+	d.checkFederation(ctx, c, now, holds.Unsent)
+	d.checkAges(ctx, c)
+}
+
+// checkFederation tells of bookings that wait to be forwarded, and of clusters that have forwarded what they book and
+// do not any more. unsent is when the first that waits was booked.
+func (d *Doctor) checkFederation(ctx context.Context, c *cmdutil.ControllerClient, now time.Time, unsent *time.Time) {
+	if unsent != nil && now.Sub(*unsent) > foldLate {
+		d.say(StatusWarn, "look at the logs of "+cmdutil.ControllerName+": the federation is away, or refuses bookings",
+			"the federation does not have all that was booked since %s", unsent.UTC().Format(time.RFC3339))
+	}
+	answer, err := c.Ledger(ctx, &ledger.Query{
+		From: now.Add(-cmdutil.SavingsSpan), To: now, GroupBy: []ledger.Dimension{ledger.ByCluster},
+	}, nil)
+	if err != nil {
+		d.say(StatusWarn, adviceRights, "%v", err)
+		return
+	}
+	for i := range answer.Rows {
+		if r := &answer.Rows[i]; len(r.Key) == 1 && r.Key[0] != "" && now.Sub(r.Last) > foldLate {
+			d.say(StatusWarn, "run kubenergy doctor there", "nothing came from cluster %s since %s",
+				cmdutil.Printable(r.Key[0]), r.Last.UTC().Format(time.RFC3339))
+		}
+	}
+}
+
+// checkAges says how many nodes tell what they draw.
+func (d *Doctor) checkAges(ctx context.Context, c *cmdutil.ControllerClient) {
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		d.say(StatusWarn, adviceRights, "%v", err)
+		return
+	}
+	stale, oldest := 0, time.Duration(0)
+	for i := range nodes {
+		if nodes[i].Stale {
+			stale++
+		}
+		oldest = max(oldest, time.Duration(nodes[i].AgeSeconds)*time.Second)
+	}
+	switch {
+	case len(nodes) == 0:
+		d.say(StatusWarn, "run agents (agent.enabled), or name meters; until then energy is estimated",
+			"no node tells what it draws")
+	case stale > 0:
+		d.say(StatusWarn, "look at the agents of those that kubenergy top nodes --sort age names first",
+			"%d of %s have not told what they draw for more than %v, one of them for %v", stale,
+			cmdutil.Count(len(nodes), "node"), cmdutil.LiveFor, oldest)
+	default:
+		d.ok("%s told what they draw within the last %v", cmdutil.Count(len(nodes), "node"), oldest)
+	}
+}

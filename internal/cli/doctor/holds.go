@@ -1,0 +1,100 @@
+package doctor
+
+import (
+	"context"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/cli/release"
+)
+
+// GuardPolicies pin what our accounts may change, on Jobs and on everything else, and what users and kubelets may.
+var GuardPolicies = []string{"kubenergy-hold-guard", "kubenergy-guard", "kubenergy-keys", "kubenergy-nodes"}
+
+// checkHoldPolicy wants what suspends Jobs only where something releases them.
+func (d *Doctor) checkHoldPolicy(ctx context.Context) {
+	policies := d.client.AdmissionregistrationV1()
+	_, errPolicy := policies.MutatingAdmissionPolicies().Get(ctx, release.HoldPolicy, metav1.GetOptions{})
+	binding, errBinding := policies.MutatingAdmissionPolicyBindings().Get(ctx, release.HoldPolicy, metav1.GetOptions{})
+	for _, err := range []error{errPolicy, errBinding} {
+		if err != nil && !apierrors.IsNotFound(err) {
+			d.unseen("admission policies", err)
+			return
+		}
+	}
+	const startScheduler = "start the scheduler, or let everything go: kubenergy release --all --remove-policy"
+	absence, _ := cmdutil.WithoutScheduler(ctx, d.client, d.Namespace, d.Now(), "releases them at their latest start")
+	switch {
+	case errPolicy != nil && errBinding != nil:
+		d.say(StatusWarn, "set hold.enabled in the chart, or apply deploy/hold",
+			"not installed: Jobs are not held, bare pods are")
+		return
+	case errBinding != nil:
+		d.say(StatusWarn, "create the binding, or remove the policy",
+			"MutatingAdmissionPolicy %s has no binding: no Job is held", release.HoldPolicy)
+		return
+	case errPolicy != nil:
+		d.say(StatusWarn, "create the policy, or remove the binding",
+			"MutatingAdmissionPolicyBinding %s binds no policy: no Job is held", release.HoldPolicy)
+		return
+	case absence != "":
+		d.say(StatusFail, startScheduler, "Jobs are suspended as they are created, and %s", absence)
+	case !d.fresh[cmdutil.HoldLease]:
+		d.say(StatusFail, startScheduler, "Jobs are suspended as they are created, and no scheduler holds the Lease "+
+			"%s: they start at their latest start", cmdutil.HoldLease)
+	case !d.scheduler.IsZero() && binding.CreationTimestamp.Time.Before(d.scheduler):
+		d.say(StatusWarn, "install the binding last and remove it first",
+			"MutatingAdmissionPolicyBinding %s is older than the scheduler: between the two, Jobs were suspended and "+
+				"nothing released them", release.HoldPolicy)
+	default:
+		d.ok("Jobs that may wait are suspended as they are created, and released by the holder of %s",
+			cmdutil.HoldLease)
+	}
+	for _, name := range GuardPolicies {
+		_, errPolicy = policies.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+		_, errBinding = policies.ValidatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(errPolicy) || apierrors.IsNotFound(errBinding) {
+			d.say(StatusWarn, "apply deploy/hold/guard.yaml: RBAC cannot say which part of an object may be changed",
+				"ValidatingAdmissionPolicy %s or its binding is missing: what our accounts, users and kubelets may "+
+					"change is not pinned", name)
+		}
+	}
+}
+
+func (d *Doctor) checkHeldJobs(ctx context.Context) {
+	var held int
+	var late, overdueWithoutDate []string
+	err := cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
+		d.client.BatchV1().Jobs(v1.NamespaceAll).List, func(j *batchv1.Job) {
+			held++
+			name := j.Namespace + "/" + j.Name
+			latest, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationLatestStart])
+			switch {
+			case err != nil && d.Now().Sub(j.CreationTimestamp.Time) > cmdutil.Lateness:
+				overdueWithoutDate = append(overdueWithoutDate, name)
+			case err == nil && d.Now().After(latest.Add(cmdutil.Lateness)):
+				late = append(late, name)
+			}
+		})
+	if err != nil {
+		d.unseen("Jobs", err)
+		return
+	}
+	const advice = "look whether the scheduler runs; to let them go: kubenergy release --all"
+	if n := len(late); n > 0 {
+		d.say(StatusFail, advice, "%s held past the latest start: %s", cmdutil.Count(n, "Job"), firstOf(late))
+	}
+	if n := len(overdueWithoutDate); n > 0 {
+		d.say(StatusWarn, advice, "%s held without a latest start: %s", cmdutil.Count(n, "Job"),
+			firstOf(overdueWithoutDate))
+	}
+	if len(late)+len(overdueWithoutDate) == 0 {
+		d.ok("%s held, none past its latest start", cmdutil.Count(held, "Job"))
+	}
+}

@@ -1,0 +1,207 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+func (d *Doctor) checkMode(ctx context.Context) {
+	if !d.crds {
+		d.ok("no EnergyPolicy can exist here: the scheduler's own settings hold")
+		return
+	}
+	var policies v1alpha1.EnergyPolicyList
+	if err := cmdutil.GetJSON(ctx, d.client, cmdutil.ResourcePath+"energypolicies", &policies); err != nil {
+		d.unseen("EnergyPolicies", err)
+		return
+	}
+	for i := range policies.Items {
+		p := &policies.Items[i]
+		if p.Name == v1alpha1.PolicyName && p.Namespace == d.Namespace {
+			d.policy = p
+		}
+		if err := policy.ReadPolicy(p); err != nil {
+			d.say(StatusWarn, "correct it: until then it counts as absent", "EnergyPolicy %s/%s: %s", p.Namespace,
+				p.Name, cmdutil.OneLine(err))
+		} else if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionValid); c != nil &&
+			c.Status == metav1.ConditionFalse {
+			d.say(StatusWarn, "correct it: until then it counts as absent", "EnergyPolicy %s/%s is not valid: %s",
+				p.Namespace, p.Name, c.Message)
+		}
+	}
+	mode := v1alpha1.ModeShadow
+	if d.policy != nil && d.policy.Spec.Mode != "" {
+		mode = d.policy.Spec.Mode
+	}
+	d.checkDelays(ctx, policies.Items)
+	own := ""
+	if n := d.namespacesOfTheirOwn(ctx, policies.Items); n > 0 {
+		own = fmt.Sprintf("; %s another one", report.Plural(n, "namespace has", "namespaces have"))
+	}
+	d.ok("the cluster's mode is %s: %s%s", mode, cmdutil.ModeMeans[mode], own)
+}
+
+// checkDelays tells of policies that allow longer delays than any hold may last.
+func (d *Doctor) checkDelays(ctx context.Context, policies []v1alpha1.EnergyPolicy) {
+	view, err := d.knowledge(ctx)
+	if err != nil {
+		return // told with the nodes
+	}
+	for _, p := range policies {
+		if p.Name != v1alpha1.PolicyName {
+			continue
+		}
+		for _, f := range view.FindPolicy(p.Namespace) {
+			d.say(StatusWarn, cmp.Or(f.Mend, "correct it"), "EnergyPolicy %s/%s: %s", p.Namespace, p.Name, f.Said)
+		}
+	}
+}
+
+// namespacesOfTheirOwn counts the namespaces that say themselves which mode holds in them, and tells of those that say
+// something in vain.
+func (d *Doctor) namespacesOfTheirOwn(ctx context.Context, policies []v1alpha1.EnergyPolicy) int {
+	own := map[string]bool{}
+	for i := range policies {
+		if p := &policies[i]; p.Spec.Mode != "" && p.Namespace != d.Namespace {
+			own[p.Namespace] = true
+		}
+	}
+	err := cmdutil.EachItem(ctx, metav1.ListOptions{}, d.client.CoreV1().Namespaces().List, func(n *v1.Namespace) {
+		if policy.ModeOf(n.Labels) != "" {
+			own[n.Name] = true
+		}
+		for _, f := range policy.FindNamespace(n) {
+			d.say(StatusWarn, cmp.Or(f.Mend, "correct or remove it"), "namespace %s: %s", n.Name, f.Said)
+		}
+	})
+	if err != nil {
+		d.unseen("namespaces", err)
+	}
+	return len(own)
+}
+
+func (d *Doctor) checkZones(ctx context.Context) {
+	if !d.crds {
+		d.ok("no GridZone can exist here: signals come from the scheduler's files, which cannot be seen")
+		return
+	}
+	zones, err := cmdutil.ListZones(ctx, d.client)
+	if err != nil {
+		d.unseen("GridZones", err)
+		return
+	}
+	if len(zones) == 0 {
+		d.say(StatusWarn, "create one for the place where the nodes are: kubectl explain gridzone.spec",
+			"there is no GridZone: no work is held, nodes are told apart by energy alone")
+	}
+	for i := range zones {
+		d.checkZone(&zones[i])
+	}
+}
+
+func (d *Doctor) checkZone(z *v1alpha1.GridZone) {
+	ready := meta.FindStatusCondition(z.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case ready == nil:
+		d.say(StatusFail, "look whether kubenergy-controller runs", "GridZone %s: its status is empty", z.Name)
+		return
+	case ready.Status != metav1.ConditionTrue:
+		d.say(StatusFail, "see its sources: kubectl describe gridzone "+z.Name, "GridZone %s is not ready: %s", z.Name,
+			ready.Message)
+		return
+	}
+	if s := z.Status.Carbon; s != nil {
+		d.checkSignal(z, "carbon", s, cmp.Or(z.Spec.Carbon, &v1alpha1.CarbonSpec{}).MaxAge)
+	}
+	if s := z.Status.Price; s != nil {
+		d.checkSignal(z, "price", s, cmp.Or(z.Spec.Price, &v1alpha1.PriceSpec{}).MaxAge)
+	}
+	// After the source that is believed, the condition names what is wrong with the others.
+	if _, trouble, ok := strings.Cut(ready.Message, "; "); ok {
+		d.say(StatusWarn, "see its sources: kubectl describe gridzone "+z.Name, "GridZone %s: %s", z.Name, trouble)
+	}
+}
+
+func (d *Doctor) checkSignal(z *v1alpha1.GridZone, name string, s *v1alpha1.SignalStatus, maxAge *metav1.Duration) {
+	now := d.Now()
+	what := fmt.Sprintf("GridZone %s: %s %s from %s, %s", z.Name, name, cmdutil.ValueOf(s.Now, s.Unit), s.Source,
+		s.Quality)
+	age := time.Duration(0)
+	if s.AsOf != nil {
+		age = now.Sub(s.AsOf.Time)
+		what += ", " + report.Rounded(max(0, age)) + " old"
+	}
+	end := s.Start.Add(time.Duration(len(s.Values)) * s.Step.Duration)
+	switch {
+	case maxAge != nil && maxAge.Duration > 0 && age > maxAge.Duration:
+		d.say(StatusFail, "see its sources: kubectl describe gridzone "+z.Name,
+			"%s, which is older than %v: it counts for nothing", what, maxAge.Duration)
+	case !end.After(now):
+		d.say(StatusFail, "look whether kubenergy-controller runs", "%s, and its last value ended %s ago", what,
+			report.Rounded(now.Sub(end)))
+	case end.Sub(now) < 2*time.Hour:
+		d.say(StatusWarn, "name a source that forecasts first in its spec",
+			"%s, and is known for the next %s only: little can wait for more", what, report.Rounded(end.Sub(now)))
+	case s.Quality == "estimated":
+		d.say(StatusWarn, "name a source of real data first in its spec", "%s", what)
+	default:
+		d.ok("%s", what)
+	}
+}
+
+func (d *Doctor) checkNodes(ctx context.Context) {
+	list, err := d.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		d.unseen("nodes", err)
+		return
+	}
+	defer d.checkSleep(list.Items)
+	view, err := d.knowledge(ctx)
+	if err != nil {
+		d.unseen("profiles", err)
+		return
+	}
+	var noProfile, noSite []string
+	for i := range list.Items {
+		n := &list.Items[i]
+		if _, ok := view.Node(n, sched.Resources{}, sched.Resources{}, 0); !ok {
+			noProfile = append(noProfile, n.Name)
+		}
+		if view.SiteOfNode(n).Name == "" {
+			noSite = append(noSite, n.Name)
+		}
+	}
+	all := len(list.Items)
+	if n := len(noProfile); n > 0 && d.crds {
+		d.say(StatusWarn, "label them (kubenergy profile --label-nodes), or give a PowerProfile a nodeSelector",
+			"%d of %s without a power profile: %s; where one fits, work is placed without regard to energy", n,
+			cmdutil.Count(all, "node"), firstOf(noProfile))
+	}
+	if n := len(noSite); n > 0 && d.crds {
+		d.say(StatusWarn, "create a GridZone with default: true, or label nodes with "+v1alpha1.LabelSite,
+			"%d of %s in no grid zone: %s", n, cmdutil.Count(all, "node"), firstOf(noSite))
+	}
+	switch {
+	case !d.crds:
+		d.ok("%s; which profiles they have stands in the scheduler's files, which cannot be seen",
+			cmdutil.Count(all, "node"))
+	case len(noProfile)+len(noSite) == 0:
+		d.ok("%s, each with a power profile and a grid zone", cmdutil.Count(all, "node"))
+	}
+}
+
+func firstOf(names []string) string { return report.Few(3, slices.Sorted(slices.Values(names))) }

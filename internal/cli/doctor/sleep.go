@@ -1,0 +1,54 @@
+package doctor
+
+import (
+	"encoding/json"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+)
+
+const powerName = "kubenergy-power"
+
+// checkSleep says what machines do that may sleep, and what would keep them from waking.
+func (d *Doctor) checkSleep(nodes []v1.Node) {
+	var may, away, failed []string
+	states := map[string]int{}
+	for _, n := range nodes {
+		if n.Labels[v1alpha1.LabelMaySleep] == "true" {
+			may = append(may, n.Name)
+		}
+		if state := n.Labels[v1alpha1.LabelPowerState]; state != "" {
+			away = append(away, n.Name)
+			states[state]++
+		}
+		var memory struct {
+			Failed int `json:"failed"`
+		}
+		if text := n.Annotations[v1alpha1.AnnotationPower]; text != "" &&
+			(json.Unmarshal([]byte(text), &memory) != nil || memory.Failed > 0) {
+			failed = append(failed, n.Name)
+		}
+	}
+	power := d.deployments[powerName]
+	works := power != nil && power.Status.ReadyReplicas > 0
+	switch {
+	case len(may)+len(away) == 0:
+		return
+	case len(away) > 0 && !works:
+		d.say(StatusFail, "start "+powerName+", or wake them: kubenergy wake --all",
+			"no %s is ready to wake machines, and these are not awake: %s", powerName, firstOf(away))
+	case power == nil:
+		d.say(StatusWarn, "set power.enabled in the chart, or take the label "+v1alpha1.LabelMaySleep+" off",
+			"%s may sleep, and there is no %s: %s", cmdutil.Count(len(may), "node"), powerName, firstOf(may))
+	default:
+		d.ok("%s may sleep: %d asleep, %d booting, %d stopping", cmdutil.Count(len(may), "node"),
+			states[v1alpha1.PowerAsleep],
+			states[v1alpha1.PowerBooting], states[v1alpha1.PowerStopping])
+	}
+	if len(failed) > 0 {
+		d.say(StatusWarn, "look at events, and at the management controller: kubectl describe node "+failed[0],
+			"machines whose last boot failed: %s", firstOf(failed))
+	}
+}

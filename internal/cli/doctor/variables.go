@@ -1,0 +1,133 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
+)
+
+// knowledge is what the cluster knows of grids, hardware and policies, read once.
+func (d *Doctor) knowledge(ctx context.Context) (*kube.View, error) {
+	if d.view == nil {
+		view, _, err := kube.ListView(ctx, d.Config, "", cmdutil.DefaultsOf(d.deployments[cmdutil.SchedulerName]))
+		if err != nil {
+			return nil, err
+		}
+		d.view = view
+	}
+	return d.view, nil
+}
+
+// checkVariables tells of variables of Compute Gardener that do nothing where they are set, or that scheduler and
+// controller read differently.
+func (d *Doctor) checkVariables(ctx context.Context) {
+	scheduler, controller := d.deployments[cmdutil.SchedulerName], d.deployments[cmdutil.ControllerName]
+	if scheduler == nil && controller == nil {
+		return
+	}
+	before := len(d.Findings)
+	most := policy.BuiltIn().MaxDelay
+	if d.policy != nil && d.policy.Spec.MaxDelay != nil {
+		most = d.policy.Spec.MaxDelay.Duration
+	}
+	for _, program := range []string{cmdutil.SchedulerName, cmdutil.ControllerName} {
+		environ := cmdutil.EnvironOf(d.deployments[program])
+		_, found := policy.AliasEnvironment(program, environ, nil, policy.BuiltIn())
+		d.sayOf(program, append(found, policy.FindDelay(environ, most)...))
+	}
+	if zones, err := cmdutil.ListZones(ctx, d.client); err == nil { // else another check tells
+		d.sayOf(cmdutil.ControllerName, policy.FindKey(cmdutil.EnvironOf(controller),
+			slices.ContainsFunc(zones, namesGardenerKey)))
+		priced := slices.ContainsFunc(zones, func(z v1alpha1.GridZone) bool { return z.Status.Price != nil })
+		if on, _ := strconv.ParseBool(cmdutil.VariablesOf(scheduler)["PRICING_ENABLED"].Value); on && !priced {
+			d.say(StatusWarn, "give a GridZone prices", "%s: PRICING_ENABLED holds nothing: no GridZone has prices",
+				cmdutil.SchedulerName)
+		}
+	}
+	if scheduler != nil && controller != nil {
+		d.compareVariables(cmdutil.VariablesOf(scheduler), cmdutil.VariablesOf(controller))
+	}
+	if len(d.Findings) == before {
+		d.ok("no variable of Compute Gardener is set in vain")
+	}
+}
+
+// sayOf tells what is wrong with the variables of a program.
+func (d *Doctor) sayOf(program string, found []policy.Finding) {
+	for _, f := range found {
+		d.say(StatusWarn, cmp.Or(f.Mend, "set what it lacks or unset it: see docs/how-to/compute-gardener.md"),
+			"%s: %s", program, f.Said)
+	}
+}
+
+// namesGardenerKey reports whether a zone takes the key of Electricity Maps from the environment.
+func namesGardenerKey(z v1alpha1.GridZone) bool {
+	names := func(s *v1alpha1.ElectricityMapsSource) bool { return s != nil && s.Key == policy.GardenerKey }
+	return z.Spec.Carbon != nil && slices.ContainsFunc(z.Spec.Carbon.Sources, func(s v1alpha1.CarbonSource) bool {
+		return names(s.ElectricityMaps)
+	}) || z.Spec.Price != nil && slices.ContainsFunc(z.Spec.Price.Sources, func(s v1alpha1.PriceSource) bool {
+		return names(s.ElectricityMaps)
+	})
+}
+
+// compareVariables wants the scheduler and the controller to read the same.
+func (d *Doctor) compareVariables(scheduler, controller map[string]v1.EnvVar) {
+	names := slices.Concat(slices.Collect(maps.Keys(scheduler)), slices.Collect(maps.Keys(controller)))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		a, b := valueOfVariable(scheduler, name), valueOfVariable(controller, name)
+		if policy.SharedVariable(name) && a != b {
+			d.say(StatusWarn, "give both the same: scheduler.extraEnv and controller.extraEnv",
+				"%s is %s for the scheduler and %s for the controller: what shadow mode counts and what is estimated "+
+					"is not what the scheduler does", name, a, b)
+		}
+	}
+}
+
+func valueOfVariable(all map[string]v1.EnvVar, name string) string {
+	switch e, ok := all[name]; {
+	case !ok:
+		return "not set"
+	case e.ValueFrom != nil:
+		return "from " + strings.TrimPrefix(e.ValueFrom.String(), "&")
+	default:
+		return strconv.Quote(e.Value)
+	}
+}
+
+// checkDefaults tells of defaults that are others than in the release before, where they are not set.
+func (d *Doctor) checkDefaults(context.Context) {
+	scheduler := d.deployments[cmdutil.SchedulerName]
+	if scheduler == nil {
+		return
+	}
+	var args []string
+	for i := range scheduler.Spec.Template.Spec.Containers {
+		args = append(args, scheduler.Spec.Template.Spec.Containers[i].Args...)
+	}
+	before := len(d.Findings)
+	for _, c := range policy.ChangedDefaults {
+		byFlag := func(arg string) bool { return arg == c.Flag || strings.HasPrefix(arg, c.Flag+"=") }
+		if d.policy != nil && c.SetBy(d.policy) || slices.ContainsFunc(args, byFlag) {
+			continue
+		}
+		d.say(StatusOK, fmt.Sprintf("to have it as before: %s: %s in the EnergyPolicy %s/%s", c.Setting, c.Was,
+			d.Namespace, v1alpha1.PolicyName), "%s is not set; its default was %s and is %s: "+
+			"%s", c.Setting, c.Was, c.Is,
+			c.Effect)
+	}
+	if len(d.Findings) == before {
+		d.ok("no default that changed with this release holds here")
+	}
+}

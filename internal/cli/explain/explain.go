@@ -1,0 +1,382 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// Explanation is what is known about one object, as a document. Pages show the same.
+type Explanation struct {
+	dashboard.Explanation
+	now time.Time
+}
+
+// States of a workload, as people ask for them.
+const (
+	StateHeld      = "held"
+	StateSuspended = "suspended" // by its user, or by others
+	StateReleased  = "released"
+	StateWaiting   = "waiting" // for the scheduler
+	StateBound     = "bound"
+	StateRunning   = "running"
+	StateFinished  = "finished"
+	StateScheduled = "scheduled" // a CronJob
+	StatePlaced    = "placed"    // the pods of a Deployment: never held
+	StateOptedIn   = "opted in"  // a namespace
+	StateNotIn     = "not opted in"
+)
+
+// explainable are the kinds of objects that can be explained.
+var explainable = []string{
+	cmdutil.KindPod, cmdutil.KindJob, cmdutil.KindCronJob, cmdutil.KindDeployment, cmdutil.KindNamespace,
+}
+
+func NewExplain(t cmdutil.Terminal) *cobra.Command {
+	var f cmdutil.ClusterFlags
+	var format *cmdutil.Choice
+	cmd := &cobra.Command{
+		Use:   "explain pod|job|cronjob|deployment|namespace NAME",
+		Short: "Say why work waits and until when, or why it does not, and which nodes suit it how well",
+		Long: `Say what KubEnergy does with a pod or a Job and why: whether it is held and until when, or why it was
+not, which settings hold for it and where each comes from, what a start now compares to, which signals that rests on,
+and which nodes are ranked how. Of a CronJob it says what its next Job will meet, of a Deployment how its pods are
+placed, and of a namespace what its mode, policy and budgets ask. It reads with your own rights; what you may not see
+is named. Where a PowerProfile limits the temperature of nodes, the controller is asked how hot they are. Nodes are
+ruled out by a model of feasibility: the real scheduler checks more.`,
+		Example: `  kubenergy explain job nightly-report -n reports
+  kubenergy explain pod/train-7 -o yaml
+  kubenergy explain cronjob nightly-report -n reports
+  kubenergy explain namespace reports`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kind, name, err := cmdutil.OneObject(args, explainable...)
+			if err != nil {
+				return err
+			}
+			c, err := f.Open(t)
+			if err != nil {
+				return err
+			}
+			e := &Explainer{Client: c, Config: c.Config, Now: t.Now()}
+			found, err := e.Explain(cmd.Context(), kind, c.Namespace, name)
+			if err != nil {
+				return err
+			}
+			return t.Print(found, format.Value)
+		},
+	}
+	f.Add(cmd.Flags())
+	f.AddNamespace(cmd.Flags(), "namespace of the object")
+	format = cmdutil.Output(cmd.Flags(), "text", "json", "yaml")
+	return cmd
+}
+
+// Explainer collects what one explanation needs.
+type Explainer struct {
+	Client kubernetes.Interface
+	Config *rest.Config
+	Now    time.Time
+
+	View *kube.View
+	Job  sched.Job // as it was settled
+	out  *Explanation
+
+	Settled policy.Settings
+	Best    *sched.Node // that the strategy ranks first; nil: it has no opinion
+	pod     sched.Job   // what one pod of the job adds there
+
+	// what the user may not read
+	noZones  bool // so what would be decided is not known
+	noPolicy bool // the cluster's: what it sets looks as if it were built in
+	noMode   bool // neither namespaces nor this one
+
+	budget bool // a budget suspended the object
+}
+
+// UnknownMode stands for the mode of a namespace that the user may not read.
+const UnknownMode = "unknown"
+
+// lacks tells of what the view lacks, and remembers what cannot be said without it.
+func (e *Explainer) lacks(unseen []kube.Unseen) {
+	for _, u := range unseen {
+		if apierrors.IsNotFound(u.Err) {
+			e.unseen("what the scheduler reads from files: this cluster has no GridZones, PowerProfiles and " +
+				"EnergyPolicies")
+			return
+		}
+		said := cmdutil.OneLine(u.Err)
+		switch u.Resource {
+		case "gridzones":
+			e.noZones, said = true, said+": what would be decided now cannot be said"
+		case "energypolicies":
+			e.noPolicy = true
+			if u.Own {
+				said += ": the policy of this namespace is seen, the cluster's is not"
+			}
+		case "namespaces":
+			if e.noMode = !u.Own; u.Own {
+				continue // the others say nothing of this one
+			}
+			said += ": whether this one has opted in, and its mode, cannot be said"
+		}
+		e.unseen(said)
+	}
+}
+
+func (e *Explainer) Explain(ctx context.Context, kind, namespace, name string) (*Explanation, error) {
+	s, err := e.read(ctx, kind, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	e.out = &Explanation{now: e.Now, Explanation: dashboard.Explanation{
+		APIVersion: "kubenergy.io/v1alpha1", Kind: "Explanation", Object: kind, Namespace: s.object.GetNamespace(),
+		Name: name,
+	}}
+	defaults, errDefaults := cmdutil.ReadDefaults(ctx, e.Client)
+	view, unseen, err := kube.ListView(ctx, e.Config, e.out.Namespace, defaults)
+	if err != nil {
+		return nil, fmt.Errorf("reading what the cluster knows of grids and hardware: %s", cmdutil.Because(err))
+	}
+	e.lacks(unseen)
+	if errDefaults != nil && s.work.OfGardener() {
+		e.unseen(errDefaults.Error() + ": what it sets by default for pods of " + policy.GardenerSchedulerName +
+			" cannot be said")
+	}
+	e.View = view
+	e.warn(ctx, s)
+	job, settings := view.Settle(&s.work)
+	e.Job, e.Settled = job, settings
+	e.out.Mode = string(settings.Mode)
+	if e.noMode {
+		e.out.Mode = UnknownMode
+	}
+	e.state(ctx, s, &job, &settings)
+	e.out.Sentence = report.Plain(e.out.Sentence, e.Now)
+	e.settings(s, &settings)
+	if kind == cmdutil.KindNamespace {
+		return e.out, nil
+	}
+	e.out.startOf(s.job)
+	e.strands(ctx, s)
+	e.signals(ctx)
+	switch e.out.State {
+	case StateBound, StateRunning, StateFinished:
+		return e.out, nil // nothing is left to decide
+	}
+	e.rank(ctx, s, &job, &settings)
+	if !e.noZones && e.out.State != StatePlaced && !(e.out.State == StateHeld && e.Job.Released) {
+		e.decide(&job, &settings)
+	}
+	return e.out, nil
+}
+
+// settings lists the settings, and which of them cannot be told.
+func (e *Explainer) settings(s *subject, settings *policy.Settings) {
+	e.out.Settings = settingsOf(e.View.Origins(&s.work), settings)
+	for i := range e.out.Settings {
+		switch set := &e.out.Settings[i]; {
+		case e.noMode && set.Name == "mode":
+			set.Value, set.From = UnknownMode, "namespaces, which you may not read"
+		case e.noPolicy && set.From == "built in":
+			set.From = "built in, unless the cluster's policy differs"
+		}
+	}
+}
+
+// settingsOf lists the settings that were made, and of the built-in ones those that matter most.
+func settingsOf(said []policy.Origin, settings *policy.Settings) []dashboard.Setting {
+	builtIn := map[string]string{
+		"allowedDelay": settings.AllowedDelay.String(), "expectedDuration": settings.Duration().String(),
+		"hold.minSaving": fmt.Sprint(settings.MinSaving), "hold.rule": settings.When, "strategy": settings.Where,
+		"hold.minSavingPerHour": fmt.Sprint(settings.MinSavingPerHour),
+	}
+	if settings.Where == "" {
+		builtIn["strategy"], _, _ = strings.Cut(settings.Strategy(), "+")
+	}
+	var all []dashboard.Setting
+	for _, o := range said {
+		all = append(all, dashboard.Setting{Name: o.Setting, Value: o.Value, From: o.From})
+		delete(builtIn, o.Setting)
+	}
+	for name, value := range builtIn {
+		all = append(all, dashboard.Setting{Name: name, Value: value, From: "built in"})
+	}
+	slices.SortFunc(all, func(a, b dashboard.Setting) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+func (e *Explainer) unseen(what string) { e.out.Unseen = append(e.out.Unseen, what) }
+
+// warn tells of what was written and is not, or not quite, obeyed.
+func (e *Explainer) warn(ctx context.Context, s *subject) {
+	if s.err != nil {
+		for line := range strings.Lines(s.err.Error()) {
+			e.out.Warnings = append(e.out.Warnings,
+				strings.TrimSpace(line)+": it is treated as unmarked")
+		}
+	}
+	both := []map[string]string{s.object.GetAnnotations(), s.pod.Annotations}
+	for _, annotations := range both {
+		for _, key := range aliasesIn(annotations) {
+			said := fmt.Sprintf("annotation %s is another system's: it is obeyed as one of ours", key)
+			if !slices.Contains(e.out.Warnings, said) {
+				e.out.Warnings = append(e.out.Warnings, said)
+			}
+		}
+	}
+	found := slices.Concat(s.above, policy.FindKeys(s.object.GetLabels(), both...),
+		policy.FindOwner(s.object, &s.work), e.View.Find(e.submitted(s), &s.work))
+	// Without the right to read the namespace, lacks has told of that.
+	if n, err := e.Client.CoreV1().Namespaces().Get(ctx, s.work.Namespace, metav1.GetOptions{}); err == nil {
+		found = append(found, policy.FindNamespace(n)...)
+	}
+	for _, f := range found {
+		e.out.Warnings = append(e.out.Warnings, report.Plain(f.String(), e.Now))
+	}
+}
+
+// aliasesIn returns the keys of other systems that say something to us.
+func aliasesIn(annotations map[string]string) (keys []string) {
+	for key, value := range annotations {
+		if strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/") {
+			continue
+		}
+		if marks, err := policy.ReadMarks(map[string]string{key: value}); err != nil || marks != (policy.Marks{}) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// submitted is when the object was created; of one that is to come, now.
+func (e *Explainer) submitted(s *subject) time.Time {
+	return cmp.Or(s.work.Submitted, e.Now)
+}
+
+func (e *Explainer) say(state, format string, args ...any) {
+	e.out.State, e.out.Sentence = state, fmt.Sprintf(format, args...)
+}
+
+// clock shows an instant, and how far off it is.
+func (e *Explainer) clock(t time.Time) string {
+	return report.Clock(t, e.Now) + " UTC (" + report.Away(t, e.Now) + ")"
+}
+
+// decide asks the core what it would do now.
+func (e *Explainer) decide(job *sched.Job, settings *policy.Settings) {
+	d := e.View.Decide(e.Now, *job, *settings)
+	held := d.Held(e.Now)
+	if held {
+		e.spare(&d)
+	}
+	e.out.Decision = &dashboard.Decision{
+		Held: held, Until: d.Window.Start.UTC(), Reason: d.Reason.Kind.String(),
+		Text: report.Plain(d.Reason.String(), e.Now), Saving: d.Reason.Saving, Grams: float64(d.Reason.Carbon),
+	}
+	then := d.Window.Start
+	if e.out.HeldUntil != nil && e.out.HeldUntil.After(e.Now) {
+		then = *e.out.HeldUntil // what is promised counts, not what would be promised today
+	}
+	for _, site := range e.View.Sites() {
+		e.compare(site, job.Duration, then)
+	}
+}
+
+// spare sets what a hold saves in grams and money to what the table of nodes comes to, on the node that is ranked
+// first: the core decides before there is a node, on a nominal power.
+func (e *Explainer) spare(d *sched.Decision) {
+	then := d.Window.Start
+	if e.Best == nil || e.Best.Profile == nil {
+		return
+	}
+	on := func(start time.Time) (sched.Estimate, bool) {
+		w := sched.Window{Start: start, End: start.Add(e.Best.Runtime(&e.pod))}
+		s := e.Best.Site.Carbon.Series
+		return (&sched.Snapshot{}).Estimate(&e.pod, e.Best, w), s == nil || s.Covers(w.Start, w.End)
+	}
+	was, _ := on(e.Now)
+	is, known := on(then)
+	if !known {
+		return
+	}
+	pods := 1.0
+	if e.pod.Request.MilliCPU > 0 {
+		pods = float64(e.Job.Request.MilliCPU) / float64(e.pod.Request.MilliCPU)
+	}
+	if d.Reason.Carbon != 0 {
+		d.Reason.Carbon = energy.Grams(pods) * (was.Carbon - is.Carbon)
+	}
+	if d.Reason.Money != 0 {
+		d.Reason.Money = grid.Money(pods) * (was.Cost - is.Cost)
+	}
+}
+
+// compare adds what a site's signals say of a start now and then, as far as they are known.
+func (e *Explainer) compare(site *sched.Site, duration time.Duration, then time.Time) {
+	c := dashboard.Comparison{Site: site.Name}
+	over := func(s *grid.Series) (now, later *float64) {
+		if s != nil && s.Covers(e.Now, e.Now.Add(duration)) {
+			now = new(s.Mean(e.Now, e.Now.Add(duration)))
+		}
+		if s != nil && then.After(e.Now) && s.Covers(then, then.Add(duration)) {
+			later = new(s.Mean(then, then.Add(duration)))
+		}
+		return now, later
+	}
+	if s := site.Carbon.Series; s != nil && s.Covers(e.Now, e.Now) {
+		c.CarbonNow = new(s.At(e.Now))
+		c.CarbonOver, c.CarbonThen = over(s)
+	}
+	if now, later := over(site.Price.Series); now != nil {
+		c.PriceOver, c.PriceThen = now, later
+	}
+	if c.CarbonNow != nil || c.PriceOver != nil {
+		e.out.Compare = append(e.out.Compare, c)
+	}
+}
+
+// signals names what every figure rests on.
+func (e *Explainer) signals(ctx context.Context) {
+	zones, err := cmdutil.ListZones(ctx, e.Client)
+	if err != nil {
+		return // named already: the view needed them as well
+	}
+	for _, z := range zones {
+		for quantity, s := range map[string]*v1alpha1.SignalStatus{"carbon": z.Status.Carbon, "price": z.Status.Price} {
+			if s == nil {
+				continue
+			}
+			age := "does not age"
+			if s.AsOf != nil {
+				age = report.Rounded(max(0, e.Now.Sub(s.AsOf.Time)))
+			}
+			e.out.Signals = append(e.out.Signals, dashboard.SignalSource{
+				Zone: z.Name, Quantity: quantity, Now: s.Now, Unit: s.Unit, Age: age, Source: s.Source,
+				Forecast: s.ForecastSource, Quality: s.Quality,
+			})
+		}
+	}
+	slices.SortFunc(e.out.Signals, func(a, b dashboard.SignalSource) int {
+		return strings.Compare(a.Zone+" "+a.Quantity, b.Zone+" "+b.Quantity)
+	})
+}

@@ -1,0 +1,236 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+// HeldList is all that is held.
+type HeldList struct {
+	APIVersion string           `json:"apiVersion"`
+	Items      []dashboard.Held `json:"items"`
+	Kind       string           `json:"kind"`
+
+	Now        time.Time
+	namespaces bool // are shown
+}
+
+func NewHeld(t cmdutil.Terminal) *cobra.Command {
+	var f cmdutil.ClusterFlags
+	var all bool
+	var format *cmdutil.Choice
+	cmd := &cobra.Command{
+		Use:   "held",
+		Short: "List what is held now: since when, until when, why, and what that is expected to save",
+		Long: `List the Jobs and bare pods that are held now: since when, when they are planned to start and when they
+start at the latest, what the planned start is expected to save compared with one now, and why. It reads with your own
+rights. Grams are those of the nominal power of what the work requests; kubenergy explain, which says more of one of
+them, counts the node that suits it best. run-now lets one start.`,
+		Example: `  kubenergy held -n reports
+  kubenergy held -A -o wide`,
+		Args: cmdutil.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if all && f.Namespace != "" {
+				return cmdutil.InvalidUsage(fmt.Errorf("-A and -n %s: give one of them", f.Namespace))
+			}
+			c, err := f.Open(t)
+			if err != nil {
+				return err
+			}
+			namespace := c.Namespace
+			if all {
+				namespace = v1.NamespaceAll
+			}
+			return printHeld(cmd.Context(), t, c, namespace, format.Value)
+		},
+	}
+	f.Add(cmd.Flags())
+	f.AddNamespace(cmd.Flags(), "namespace of the work (default: that of the kubeconfig)")
+	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "work of all namespaces")
+	format = cmdutil.Output(cmd.Flags(), "table", "wide", "json", "csv", "yaml")
+	return cmd
+}
+
+func printHeld(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Cluster, namespace, format string) error {
+	h := &Holdings{Client: c, Now: t.Now()}
+	if err := h.Read(ctx, c, namespace); err != nil {
+		return err
+	}
+	for _, u := range h.Unseen {
+		fmt.Fprintln(t.Err, "not seen:", u)
+	}
+	if h.absence != "" && len(h.Items) > 0 {
+		fmt.Fprintln(t.Err, "warning:", h.absence)
+	}
+	if len(h.Items) == 0 && (format == "table" || format == "wide") {
+		where := "in namespace " + namespace
+		if namespace == v1.NamespaceAll {
+			where = "in any namespace"
+		}
+		said := "Nothing is held " + where
+		if h.noPods {
+			said = "No Job is held " + where + "; pods are not seen"
+		}
+		_, err := fmt.Fprintln(t.Err, said+".")
+		return err
+	}
+	items := report.Each(h.Items, func(j dashboard.Job) dashboard.Held { return j.Held })
+	list := &HeldList{"kubenergy.io/v1alpha1", items, "HeldList", t.Now(), namespace == v1.NamespaceAll}
+	return t.Print(list, format)
+}
+
+// Holdings collects what is held.
+type Holdings struct {
+	Client kubernetes.Interface
+	Now    time.Time
+
+	View     *kube.View
+	noMode   bool // modes of namespaces are not known
+	NoPolicy bool // that of the cluster is not known
+	noPods   bool // pods are not seen
+	Items    []dashboard.Job
+	Unseen   []string
+	absence  string // how held Jobs are released if no scheduler runs
+}
+
+// Read reads Jobs and pods, and what is needed to say what their starts save.
+func (h *Holdings) Read(ctx context.Context, c *cmdutil.Cluster, namespace string) error {
+	defaults, _ := cmdutil.ReadDefaults(ctx, h.Client) // without them, only the expected saving may differ
+	view, unseen, err := kube.ListView(ctx, c.Config, namespace, defaults)
+	if err != nil {
+		return fmt.Errorf("reading what the cluster knows of grids and hardware: %s", cmdutil.Because(err))
+	}
+	h.View = view
+	h.absence, _ = cmdutil.WithoutScheduler(ctx, h.Client, v1alpha1.SystemNamespace, h.Now,
+		"releases Jobs at their latest start")
+	for _, u := range unseen {
+		switch u.Resource {
+		case "gridzones":
+			h.Unseen = append(h.Unseen, cmdutil.OneLine(u.Err)+": what is saved cannot be said")
+		case "energypolicies":
+			h.NoPolicy = true
+		case "namespaces":
+			h.noMode = !u.Own
+		}
+	}
+	if err := cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
+		h.Client.BatchV1().Jobs(namespace).List, h.addJob); err != nil {
+		return fmt.Errorf("reading Jobs: %s", cmdutil.Because(err))
+	}
+	if err := cmdutil.EachItem(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending,spec.nodeName="},
+		h.Client.CoreV1().Pods(namespace).List, h.addPod); err != nil {
+		h.noPods, h.Unseen = true, append(h.Unseen, "pods: "+cmdutil.Because(err))
+	}
+	slices.SortStableFunc(h.Items, func(a, b dashboard.Job) int {
+		return strings.Compare(a.Namespace+" "+a.Name, b.Namespace+" "+b.Name)
+	})
+	return nil
+}
+
+func (h *Holdings) addJob(job *batchv1.Job) {
+	work, err := policy.ReadJob(job)
+	w := cmdutil.ReadWritten(job.Annotations)
+	item := dashboard.Job{MayWait: true, Held: dashboard.Held{
+		Namespace: job.Namespace, Kind: "Job", Name: job.Name, Since: job.CreationTimestamp.UTC(),
+		PlannedStart: w.Until, LatestStart: w.Latest, Why: w.Reason,
+	}}
+	item.Team = h.View.TeamOf(job.Namespace, policy.TeamOf(job.Spec.Template.Labels))
+	if err == nil {
+		h.save(&item, &work)
+		if settled, _ := h.View.Settle(&work); w.Latest == nil && !h.noMode && !h.NoPolicy && kube.RunOf(job) == nil {
+			item.LatestStart = new(settled.LatestStart().UTC())
+		}
+	}
+	if item.Why == "" && h.absence != "" {
+		item.Why = "no scheduler runs"
+	}
+	h.Items = append(h.Items, item)
+}
+
+// addPod adds a pod if it is held. Its condition says why; when it is to start is what would be planned now.
+func (h *Holdings) addPod(pod *v1.Pod) {
+	message := cmdutil.HeldMessage(pod)
+	work, err := policy.ReadPod(pod)
+	if message == "" || err != nil {
+		return
+	}
+	job, settings := h.View.Settle(&work)
+	if !settings.Enforced() && !h.noMode {
+		return
+	}
+	start, latest := h.View.Decide(h.Now, job, settings).Window.Start.UTC(), job.LatestStart().UTC()
+	item := dashboard.Job{MayWait: true, Held: dashboard.Held{
+		Namespace: pod.Namespace, Kind: "Pod", Name: pod.Name, Since: pod.CreationTimestamp.UTC(), LatestStart: &latest,
+		Why: message,
+	}}
+	item.Team = h.View.TeamOf(pod.Namespace, policy.TeamOf(pod.Labels))
+	if start.After(h.Now) {
+		item.PlannedStart = &start
+	}
+	h.save(&item, &work)
+	h.Items = append(h.Items, item)
+}
+
+// save says what the planned start saves, as far as that is known.
+func (h *Holdings) save(item *dashboard.Job, work *policy.Work) {
+	if item.PlannedStart == nil {
+		return
+	}
+	job, settings := h.View.Settle(work)
+	item.PlannedEnd = new(item.PlannedStart.Add(job.Duration))
+	if share, carbon, ok := h.View.Saving(h.Now, job, settings, *item.PlannedStart); ok {
+		item.Saving, item.SavedGrams = &share, new(float64(carbon))
+	}
+}
+
+// Text lists the work as kubectl does: with how far off times are, or, where there is room, with the times themselves.
+func (l *HeldList) Text(wide, _ bool) string {
+	t := report.Heads(6, "NAMESPACE", "KIND", "NAME", "SINCE", "STARTS", "LATEST", "SAVES", "gCO2e", "WHY")
+	if !l.namespaces {
+		t.Columns[0].Name = ""
+	}
+	t.Columns[6].Show = func(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
+	t.Columns[7].Show = func(v float64) string { return fmt.Sprintf("%.3g", v) }
+	at, say := l.Distance, dashboard.Briefly
+	if wide {
+		at, say = func(t *time.Time) any { return t }, func(reason string) string { return reason }
+	}
+	for _, w := range l.Items {
+		t.Add(w.Namespace, w.Kind, w.Name, at(&w.Since), at(w.PlannedStart), at(w.LatestStart), w.Saving, w.SavedGrams,
+			say(w.Why))
+	}
+	return t.Plain()
+}
+
+// Distance says how far off a time is; "–" where there is none.
+func (l *HeldList) Distance(t *time.Time) any {
+	if t == nil {
+		return "–"
+	}
+	return report.Away(*t, l.Now)
+}
+
+// Sheet has everything.
+func (l *HeldList) Sheet() *report.Table {
+	t := report.Sheet("namespace", "kind", "name", "since", "planned_start", "latest_start", "saving", "saved_g", "why")
+	for _, h := range l.Items {
+		t.Add(h.Namespace, h.Kind, h.Name, h.Since, h.PlannedStart, h.LatestStart, h.Saving, h.SavedGrams, h.Why)
+	}
+	return t
+}

@@ -1,0 +1,154 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// subject is a pod or a Job, as far as both are the same. A CronJob stands for the Job that it would make now, a
+// Deployment for a pod of it, and a namespace for a Job in it that says nothing.
+type subject struct {
+	kind   string
+	object metav1.Object
+	pod    *v1.Pod          // of a Job: its template
+	job    *batchv1.Job     // nil: it is none
+	cron   *batchv1.CronJob // whose Job it is
+	ready  string           // pods of a Deployment, in words
+	above  []policy.Finding // of what stands on a CronJob or a Deployment, and not on its template
+	work   policy.Work
+	err    error // of annotations that make no sense
+}
+
+// titles are the kinds as errors name them.
+var titles = map[string]string{
+	cmdutil.KindJob: "Job", cmdutil.KindPod: "pod", cmdutil.KindCronJob: "CronJob",
+	cmdutil.KindDeployment: "Deployment", cmdutil.KindNamespace: "namespace",
+}
+
+func (e *Explainer) read(ctx context.Context, kind, namespace, name string) (*subject, error) {
+	s, err := e.get(ctx, kind, namespace, name)
+	switch {
+	case err != nil && kind == cmdutil.KindNamespace:
+		return nil, fmt.Errorf("reading namespace %s: %s", name, cmdutil.Because(err))
+	case apierrors.IsNotFound(err) && kind == cmdutil.KindJob && strings.HasPrefix(name, "slurm-"):
+		return nil, fmt.Errorf("job %s/%s does not wait: kubenergy decisions -n %s has what was decided, and the log "+
+			"of kubenergy-slurm why a job was not put off", namespace, name, namespace)
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s/%s: %s", titles[kind], namespace, name, cmdutil.Because(err))
+	}
+	s.kind = kind
+	s.work, s.err = policy.Read(s.object)
+	return s, nil
+}
+
+func (e *Explainer) get(ctx context.Context, kind, namespace, name string) (*subject, error) {
+	switch kind {
+	case cmdutil.KindPod:
+		pod, err := e.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		return &subject{object: pod, pod: pod}, err
+	case cmdutil.KindCronJob:
+		c, err := e.Client.BatchV1().CronJobs(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		s := ofJob(jobOf(c, e.Now))
+		s.cron = c
+		s.above = policy.FindAbove("CronJob", "spec.jobTemplate.metadata", c, &c.Spec.JobTemplate)
+		return s, nil
+	case cmdutil.KindDeployment:
+		d, err := e.Client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		pod := podOf(namespace, &d.Spec.Template)
+		pod.Name = d.Name
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "of " + d.Name, Controller: new(true)}}
+		ready := fmt.Sprintf("%d of %s ready", d.Status.ReadyReplicas,
+			cmdutil.Count(int(ptr.Deref(d.Spec.Replicas, 1)), "pod"))
+		above := policy.FindAbove("Deployment", "spec.template.metadata", d, &d.Spec.Template)
+		return &subject{object: pod, pod: pod, ready: ready, above: above}, nil
+	case cmdutil.KindNamespace:
+		_, err := e.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			err = nil // lacks tells what may not be read
+		}
+		return ofJob(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: name}}), err
+	}
+	job, err := e.Client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return ofJob(job), nil
+}
+
+func ofJob(job *batchv1.Job) *subject {
+	return &subject{object: job, job: job, pod: podOf(job.Namespace, &job.Spec.Template)}
+}
+
+// podOf is the pod that a template makes.
+func podOf(namespace string, template *v1.PodTemplateSpec) *v1.Pod {
+	pod := &v1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: template.Spec}
+	pod.Namespace = namespace
+	return pod
+}
+
+// jobOf is the Job that a CronJob would make now.
+func jobOf(c *batchv1.CronJob, now time.Time) *batchv1.Job {
+	template := c.Spec.JobTemplate.DeepCopy()
+	job := &batchv1.Job{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	job.Namespace, job.Name, job.CreationTimestamp = c.Namespace, c.Name, metav1.NewTime(now)
+	job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(c, batchv1.SchemeGroupVersion.WithKind(
+		"CronJob"))}
+	return job
+}
+
+// cronJobState says when the next Job comes, and what it will meet.
+func (e *Explainer) cronJobState(s *subject, job *sched.Job, settings *policy.Settings) {
+	tick, err := kube.NextTick(s.cron, e.Now.UTC())
+	switch {
+	case err != nil:
+		e.say(StateSuspended, "Its schedule cannot be read, so its Jobs are not held: %s.", cmdutil.OneLine(err))
+		return
+	case ptr.Deref(s.cron.Spec.Suspend, false):
+		e.say(StateSuspended, "It is suspended: it makes no Jobs until its user resumes it.")
+		return
+	}
+	e.say(StateScheduled, "Its next Job comes at %s", e.clock(tick))
+	e.out.NextRun = &tick
+	why := e.notHeld(s, job, settings)
+	if latest, err := kube.LatestRun(s.cron, tick, job.Duration); err == nil && !latest.IsZero() && why == "" {
+		// Under Forbid and Replace a run must end before the next tick.
+		if job.AllowedDelay = min(job.AllowedDelay, max(0, latest.Sub(tick))); job.AllowedDelay == 0 {
+			why = "it is to end before the next one (concurrencyPolicy " + string(s.cron.Spec.ConcurrencyPolicy) + ")"
+		}
+	}
+	switch latest := tick.Add(job.AllowedDelay); {
+	case why != "":
+		e.out.Sentence += ", and will not be held: " + why + "."
+	case e.noMode:
+		e.out.Sentence += "; whether it may wait cannot be said."
+	default:
+		e.out.LatestStart = &latest
+		e.out.Sentence += fmt.Sprintf(" and may wait until %s. Whether it does is decided then: below is what would "+
+			"be decided of one that came now.", e.clock(latest))
+	}
+}
+
+// deploymentState says that nothing of it is held, and why.
+func (e *Explainer) deploymentState(s *subject) {
+	e.say(StatePlaced, "%s. The scheduler %s places them, and they are never held: what a Deployment runs serves "+
+		"users, and a pod that waits serves none.", s.ready, s.pod.Spec.SchedulerName)
+}

@@ -1,0 +1,93 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+// namespaceState says what holds in a namespace for a Job that says nothing.
+func (e *Explainer) namespaceState(ctx context.Context, s *subject, settings *policy.Settings) {
+	name := s.object.GetNamespace()
+	_, optedIn := e.View.Mode(name)
+	why, never := policy.NeverHeld(s.object)
+	switch {
+	case never:
+		e.say(StateNotIn, "Nothing in it is held: %s.", why)
+	case e.noMode:
+		e.say(UnknownMode, "Whether it has opted in cannot be said.")
+	case !optedIn:
+		e.say(StateNotIn, "It has not opted in: only work that says something itself is dealt with, in mode %s (%s). "+
+			"To "+
+			"opt in: kubectl label namespace %s %s=shadow.", settings.Mode, cmdutil.ModeMeans[settings.Mode], name,
+			v1alpha1.LabelMode)
+	case settings.AllowedDelay > 0:
+		e.say(StateOptedIn, "The mode is %s: %s. Jobs that say nothing may wait for %v.", settings.Mode,
+			cmdutil.ModeMeans[settings.Mode], settings.AllowedDelay)
+	default:
+		e.say(StateOptedIn, "The mode is %s: %s. Only work that says so itself may wait (%s): no delay is allowed by "+
+			"default.", settings.Mode, cmdutil.ModeMeans[settings.Mode], v1alpha1.AnnotationAllowedDelay)
+	}
+	e.heldIn(ctx, name)
+	e.policyOf(ctx, name)
+	e.budgetsOf(ctx, name)
+}
+
+// heldIn counts the Jobs that are held.
+func (e *Explainer) heldIn(ctx context.Context, namespace string) {
+	held := 0
+	err := cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
+		e.Client.BatchV1().Jobs(namespace).List, func(*batchv1.Job) { held++ })
+	if err != nil {
+		e.unseen("Jobs that are held: " + cmdutil.Because(err))
+		return
+	}
+	if held > 0 {
+		e.out.Sentence += fmt.Sprintf(" %s held now: kubenergy held -n %s.", report.Plural(held, "Job is", "Jobs are"),
+			namespace)
+	}
+}
+
+// policyOf tells what the namespace's own policy counts, and what is wrong with it.
+func (e *Explainer) policyOf(ctx context.Context, namespace string) {
+	var p v1alpha1.EnergyPolicy
+	path := cmdutil.ResourcePath + "namespaces/" + namespace + "/energypolicies/" + v1alpha1.PolicyName
+	if cmdutil.GetJSON(ctx, e.Client, path, &p) != nil {
+		return // it has none, or the view has told that it cannot be read
+	}
+	if err := policy.ReadPolicy(&p); err != nil {
+		e.out.Warnings = append(e.out.Warnings, "its EnergyPolicy counts as absent: "+cmdutil.OneLine(err))
+	}
+	for _, f := range e.View.FindPolicy(namespace) {
+		e.out.Warnings = append(e.out.Warnings, "its EnergyPolicy: "+f.String())
+	}
+	if c := p.Status.Shadow; c != nil && c.Decided > 0 {
+		e.out.Sentence += fmt.Sprintf(" Not carried out so far: %d of %d decisions would have held, and saved an "+
+			"estimated %.4g gCO2e.", c.Held, c.Decided, c.SavedGrams)
+	}
+}
+
+// budgetsOf lists the budgets.
+func (e *Explainer) budgetsOf(ctx context.Context, namespace string) {
+	var list v1alpha1.EnergyBudgetList
+	if cmdutil.GetJSON(ctx, e.Client, cmdutil.ResourcePath+"namespaces/"+namespace+"/energybudgets", &list) != nil {
+		return // as with the policy
+	}
+	for _, b := range list.Items {
+		used := dashboard.UsedBudget{
+			Name: b.Name, Period: b.Spec.Period.Type, Percent: b.Status.Percent, Suspended: b.Status.Suspended,
+		}
+		if policy.Closes(&b) {
+			used.ClosedUntil = &b.Status.ClosedUntil.Time
+		}
+		e.out.Budgets = append(e.out.Budgets, used)
+	}
+}

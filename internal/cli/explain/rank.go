@@ -1,0 +1,111 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+const modelNote = "a model of feasibility: requests, node selector, affinity, taints and our own limits; the real " +
+	"scheduler checks more"
+
+// rank puts the nodes that could take the pod in order.
+func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settings *policy.Settings) {
+	nodes, err := e.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		e.unseen("nodes: " + cmdutil.Because(err))
+		return
+	}
+	used, err := e.requested(ctx)
+	p := &dashboard.Placement{Strategy: settings.Strategy(), Note: modelNote}
+	e.out.Placement = p
+	if err != nil {
+		e.unseen("pods of all namespaces, so that nodes count as empty: " + cmdutil.Because(err))
+	}
+	one := *job
+	one.Request = policy.PodRequest(s.pod) // a Job's pods are placed one by one
+	ask := &kube.Placement{
+		Now: e.Now, View: e.View, Pod: s.pod, Job: &one, Settings: settings, Hot: e.hot(ctx, nodes.Items),
+	}
+	var feasible []*sched.Node
+	for i := range nodes.Items {
+		load := used[nodes.Items[i].Name]
+		node, why := ask.Consider(&nodes.Items[i], &load)
+		if why != "" {
+			p.Out = append(p.Out, dashboard.NodeOut{Node: nodes.Items[i].Name, Why: why})
+			continue
+		}
+		feasible = append(feasible, node)
+	}
+	slices.SortFunc(p.Out, func(a, b dashboard.NodeOut) int { return strings.Compare(a.Node, b.Node) })
+	ranked, opinion := ask.Rank(feasible)
+	if opinion && len(ranked) > 0 {
+		e.Best, e.pod = ranked[0].Node, one
+	}
+	if !opinion && len(ranked) > 0 {
+		p.Note = "the strategy has no opinion, for want of fresh signals or power profiles: stock's scores decide; " +
+			p.Note
+	}
+	for i, r := range ranked {
+		shown := dashboard.NodeRank{
+			Node: r.Node.Name, Site: r.Node.Site.Name, Zone: string(r.Node.Site.Zone), Grams: r.Grams,
+		}
+		if r.Node.Profile != nil {
+			shown.Profile = r.Node.Profile.Name
+		}
+		if r.KWh != nil {
+			shown.WattHours = new(*r.KWh * 1000)
+		}
+		if opinion {
+			shown.Rank, shown.Cost = i+1, &r.Cost
+		}
+		p.Ranked = append(p.Ranked, shown)
+	}
+}
+
+// hot asks the central unit which nodes are too hot, where a PowerProfile limits that.
+func (e *Explainer) hot(ctx context.Context, nodes []v1.Node) map[string]sched.Heat {
+	if !slices.ContainsFunc(nodes, func(n v1.Node) bool { return e.View.Hottest(&n) > 0 }) {
+		return nil
+	}
+	var power api.NodesPower
+	now := e.Now // by the controller's clock
+	c, err := cmdutil.ThroughProxy(ctx, e.Config, v1alpha1.SystemNamespace, "", func() time.Time { return e.Now })
+	if err == nil {
+		now, err = c.Get(ctx, "/api/v1/nodes/power", nil, &power)
+	}
+	if err != nil {
+		e.unseen("temperatures of nodes, so that none counts as too hot: " + cmdutil.Because(err))
+	}
+	return power.Hot(e.Now, e.Now.Sub(now))
+}
+
+// requested adds up what is bound to each node.
+func (e *Explainer) requested(ctx context.Context) (map[string]kube.Load, error) {
+	used := map[string]kube.Load{}
+	err := cmdutil.EachItem(ctx, metav1.ListOptions{
+		FieldSelector: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
+	}, e.Client.CoreV1().Pods(v1.NamespaceAll).List, func(pod *v1.Pod) {
+		l := used[pod.Spec.NodeName]
+		l.Add(pod)
+		used[pod.Spec.NodeName] = l
+	})
+	if apierrors.IsResourceExpired(err) {
+		err = fmt.Errorf("the list took too long: %w", err)
+	}
+	return used, err
+}

@@ -1,0 +1,192 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+// state says in which state the object is, in one word and in one sentence.
+func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, settings *policy.Settings) {
+	switch s.kind {
+	case cmdutil.KindCronJob:
+		e.cronJobState(s, job, settings)
+		return
+	case cmdutil.KindDeployment:
+		e.deploymentState(s)
+		return
+	case cmdutil.KindNamespace:
+		e.namespaceState(ctx, s, settings)
+		return
+	}
+	e.events(ctx, s)
+	latest, run := job.LatestStart(), kube.RunOf(s.object)
+	// A CronJob that cannot be read does not shorten the deadlines of its runs.
+	if at, err := kube.ReadDeadline(ctx, e.Client, s.work.Namespace, job, run); err == nil {
+		latest = at
+	}
+	if job.AllowedDelay > 0 && !job.Submitted.IsZero() {
+		e.out.LatestStart = &latest
+	}
+	if s.kind == cmdutil.KindJob {
+		e.jobState(ctx, s.job)
+	} else {
+		e.podState(s.pod, settings)
+	}
+	switch e.out.State {
+	case StateWaiting, StateSuspended:
+		if why := e.notHeld(s, job, settings); why != "" && !e.budget {
+			e.out.Sentence = strings.TrimSuffix(e.out.Sentence, ".") + "; not held: " + why + "."
+		}
+	case StateRunning, StateReleased, StateFinished:
+		if s.kind == cmdutil.KindJob {
+			e.out.Sentence += e.past(s, *job, settings)
+		}
+	}
+}
+
+// notHeld is why we keep our hands off, or "".
+func (e *Explainer) notHeld(s *subject, job *sched.Job, settings *policy.Settings) string {
+	why, never := policy.NeverHeld(s.object)
+	switch {
+	case never:
+		return why
+	case s.err != nil:
+		return "its annotations make no sense"
+	case s.work.Marks.Skip:
+		return "it says so itself (" + v1alpha1.AnnotationSkip + ")"
+	case s.work.Marks.RunNow:
+		return "it says so itself (" + v1alpha1.AnnotationRunNow + ")"
+	case s.work.Marks.ReleasedBefore:
+		return "it was released before, and that is final"
+	case e.noMode:
+		return ""
+	case !settings.Ours:
+		return "it is not marked, and namespace " + s.work.Namespace + " has not opted in"
+	case settings.Mode != v1alpha1.ModeEnforce:
+		return fmt.Sprintf("the mode here is %s (%s)", settings.Mode, cmdutil.ModeMeans[settings.Mode])
+	case settings.AllowedDelay == 0:
+		return "no delay is allowed"
+	}
+	return policy.NoTime(e.submitted(s), job)
+}
+
+func (e *Explainer) jobState(ctx context.Context, job *batchv1.Job) {
+	suspended := job.Spec.Suspend != nil && *job.Spec.Suspend
+	held := job.Labels[v1alpha1.LabelHeld] == "true"
+	released := job.Annotations[v1alpha1.AnnotationReleasedAt]
+	switch end := cmdutil.EndOf(job); {
+	case end != "":
+		e.say(StateFinished, "It is finished (%s).", end)
+	case suspended && held:
+		e.held(ctx, job.Annotations)
+	case suspended && job.Labels[v1alpha1.LabelBudgetSuspended] != "":
+		e.budget = true
+		e.say(StateSuspended, "KubEnergy suspended it: the budget %q is used up. It goes on when the budget allows it"+
+			"%s; a user with the role kubenergy-releaser can resume it before.",
+			job.Labels[v1alpha1.LabelBudgetSuspended], until(job.Annotations[v1alpha1.AnnotationBudgetSuspendedTill]))
+	case suspended:
+		e.say(StateSuspended, "It is suspended, but not by KubEnergy, which does not resume it.")
+	case job.Status.Active > 0 && job.Status.Ready != nil && *job.Status.Ready > 0:
+		e.say(StateRunning, "It runs: %d of %s ready.", *job.Status.Ready, cmdutil.Count(int(job.Status.Active), "pod"))
+		if released != "" {
+			e.out.Sentence = strings.TrimSuffix(e.out.Sentence, ".") + ", released at " + released + "."
+		}
+	case released != "":
+		e.say(StateReleased, "It was released at %s.", released)
+	default:
+		e.say(StateWaiting, "It is not suspended: its pods are the scheduler's business.")
+	}
+}
+
+// startOf adds when a Job that was held should have started, by the last plan, and when it did.
+func (x *Explanation) startOf(job *batchv1.Job) {
+	if job == nil || job.Status.StartTime == nil || x.State == StateHeld || x.State == StateSuspended {
+		return
+	}
+	planned, err := time.Parse(time.RFC3339, job.Annotations[v1alpha1.AnnotationHeldUntil])
+	if err != nil {
+		return // it was never held, or not for long enough to be told
+	}
+	x.Planned, x.Started = &planned, &job.Status.StartTime.Time
+}
+
+// until names an instant that may not be known.
+func until(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ", at " + text + " at the latest"
+}
+
+// held reports the annotations that the hold loop wrote on the Job, and how the Job will be released.
+func (e *Explainer) held(ctx context.Context, annotations map[string]string) {
+	w := cmdutil.ReadWritten(annotations)
+	if computed := e.out.LatestStart; w.Latest != nil &&
+		(computed == nil || e.noMode || e.noPolicy || w.Latest.Before(*computed)) {
+		e.out.LatestStart = w.Latest
+	}
+	e.out.HeldUntil = w.Until
+	does := "releases it at its latest start"
+	if e.Job.Released {
+		does = "releases it within seconds"
+	}
+	absence, _ := cmdutil.WithoutScheduler(ctx, e.Client, v1alpha1.SystemNamespace, e.Now, does)
+	switch {
+	case e.Job.Released:
+		e.say(StateHeld, "It is held, and is to start now.")
+	case w.Until == nil && absence == "":
+		e.say(StateHeld, "It is held, and the scheduler has not said yet until when.")
+	case w.Until == nil:
+		e.say(StateHeld, "It is held.")
+	default:
+		e.say(StateHeld, "It is held until %s.", e.clock(*w.Until))
+		if w.Reason != "" {
+			e.out.Sentence += " The scheduler said: " + dashboard.WithoutGrams(w.Reason) + "."
+		}
+		if w.Until.Before(e.Now) {
+			e.out.Sentence += " That time has come: if it stays, ask kubenergy doctor."
+		}
+	}
+	if absence != "" {
+		e.out.Sentence += " But " + absence + "."
+	}
+}
+
+func (e *Explainer) podState(pod *v1.Pod, settings *policy.Settings) {
+	e.out.Node = pod.Spec.NodeName
+	switch {
+	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
+		e.say(StateFinished, "It is finished (%s).", pod.Status.Phase)
+	case pod.Status.Phase == v1.PodRunning:
+		e.say(StateRunning, "It runs on %s.", pod.Spec.NodeName)
+	case pod.Spec.NodeName != "":
+		e.say(StateBound, "It is bound to %s.", pod.Spec.NodeName)
+	case len(pod.Spec.SchedulingGates) > 0:
+		e.say(StateSuspended, "It has scheduling gates, which are not ours.")
+	case cmdutil.HeldMessage(pod) != "" && settings.Enforced():
+		e.say(StateHeld, "It is held. The scheduler said: %s.", cmdutil.HeldMessage(pod))
+	case policy.Scheduled(pod).Reason == v1.PodReasonUnschedulable:
+		e.say(StateWaiting, "It waits for a node. The scheduler %s said: %s.", pod.Spec.SchedulerName,
+			strings.TrimSuffix(policy.Scheduled(pod).Message, "."))
+	default:
+		e.say(StateWaiting, "It waits for the scheduler %s.", pod.Spec.SchedulerName)
+		age := e.Now.Sub(pod.CreationTimestamp.Time)
+		if policy.Scheduled(pod).Type == "" && !pod.CreationTimestamp.IsZero() && age > cmdutil.Lateness {
+			e.out.Sentence = fmt.Sprintf("It waits for the scheduler %s, and no scheduler has looked at it in %s.",
+				pod.Spec.SchedulerName, report.Rounded(age))
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package forecast
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/forecast"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+type backtestFlags struct {
+	grids                            []string
+	weather, zone, column            string
+	start                            string
+	output                           *cmdutil.Choice
+	horizon, stride, leaveOut, refit time.Duration
+	fill                             time.Duration
+	windows                          int
+	calibrate                        bool
+	models                           []string
+	seed                             uint64
+}
+
+func newForecastBacktest(t cmdutil.Terminal) *cobra.Command {
+	var f backtestFlags
+	cmd := &cobra.Command{
+		Use:   "backtest --grid FILE [--weather FILE]",
+		Short: "Measure on a recorded series how well each model forecasts it",
+		Long: `Forecast a recorded series again and again, each time knowing only what was before, and
+compare with what came: the mean absolute percentage error (MAPE) by day ahead, what is lost by running in the hours
+that are forecast to be the cheapest of the next 24, and how many values fall into the intervals of the models that
+are learnt. These are learnt from what is before the first forecast, and learnt again every --refit.
+
+The defaults are the protocol of EnsembleCI: 178 forecasts, one a day, over 96 hours, the last of which ends a day
+before the file does.`,
+		Example: `  kubenergy forecast backtest --grid DE_lifecycle_emissions.csv.gz \
+      --weather DE_weather_forecast.csv.gz
+  kubenergy forecast backtest --grid 'DE_202?.csv.gz' --zone DE --start 2023-01-01 --calibrate -o json`,
+		Args: cmdutil.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.grids, "grid", nil,
+		"carbon intensity over time, CSV, gzip or not; several, or a pattern in quotes, are joined in time")
+	flags.StringVar(&f.weather, "weather", "",
+		"hourly weather, CSV, gzip or not: time, wind speed, temperature, dew point, radiation, precipitation")
+	flags.StringVar(&f.zone, "zone", "", "grid zone, where the files have several")
+	flags.StringVar(&f.column, "column", "",
+		"column of the files (default "+grid.DefaultColumn+", carbon_intensity, or their only one)")
+	flags.DurationVar(&f.fill, "fill", 0, cmdutil.FillUsage)
+	flags.DurationVar(&f.horizon, "horizon", forecast.LearntHorizon, "how far ahead")
+	flags.DurationVar(&f.stride, "stride", 24*time.Hour, "time from one forecast to the next")
+	flags.IntVar(&f.windows, "test-windows", 178, "how many forecasts; with --start, as many as the file has room for")
+	flags.StringVar(&f.start, "start", "", "when the first forecast begins, as 2023-01-01, RFC 3339 or how long "+
+		"ago as -7d (default: so that the last one ends --leave-out before the file)")
+	flags.DurationVar(&f.leaveOut, "leave-out", 24*time.Hour, "of the end of the file")
+	flags.DurationVar(&f.refit, "refit", 0, "learn models again after this time, as 672h; 0: learn them once")
+	flags.BoolVar(&f.calibrate, "calibrate", false, "shift the learnt models' forecasts by what their last errors say")
+	flags.StringSliceVar(&f.models, "models", nil, "models to compare (default: all): "+strings.Join(forecast.Models(),
+		", "))
+	flags.Uint64Var(&f.seed, "seed", 0, "of the samples that trees are grown on")
+	f.output = cmdutil.Output(flags, "table", "json", "csv")
+	return cmd
+}
+
+func (f *backtestFlags) check() error {
+	switch {
+	case len(f.grids) == 0:
+		return errors.New("want --grid")
+	case f.windows <= 0:
+		return fmt.Errorf("--test-windows is %d: want at least 1", f.windows)
+	case f.leaveOut < 0:
+		return fmt.Errorf("--leave-out is %v: want 0 or more", f.leaveOut)
+	case f.stride <= 0:
+		return fmt.Errorf("--stride is %v: want more than 0", f.stride)
+	case f.fill < 0:
+		return fmt.Errorf("--fill is %v: want 0 or more", f.fill)
+	}
+	for _, m := range f.models {
+		if !slices.Contains(forecast.Models(), m) {
+			return fmt.Errorf("--models: no model %q: want some of %s", m, strings.Join(forecast.Models(), ", "))
+		}
+		if m == forecast.WithWeather && f.weather == "" {
+			return fmt.Errorf("--models: model %q needs --weather", m)
+		}
+	}
+	return nil
+}
+
+func (f *backtestFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
+	if err := f.check(); err != nil {
+		return cmdutil.InvalidUsage(err)
+	}
+	e, zone, err := f.evaluation(cmd, t)
+	if err != nil {
+		return cmdutil.InvalidUsage(err)
+	}
+	p := t.Progress(cmd.CommandPath(), "parts")
+	defer p.Close()
+	e.Progress = p.Tell
+	scores, err := forecast.Evaluate(cmd.Context(), e)
+	if err != nil {
+		if cmd.Context().Err() != nil {
+			return err
+		}
+		return cmdutil.InvalidUsage(err) // the input asks for what its own files do not hold
+	}
+	return t.Print(newBacktest(e, zone, scores), f.output.Value)
+}
+
+// evaluation reads the files.
+func (f *backtestFlags) evaluation(cmd *cobra.Command, t cmdutil.Terminal) (forecast.Evaluation, grid.Zone, error) {
+	e := forecast.Evaluation{
+		Stride: f.stride, Horizon: f.horizon, Windows: f.windows, Refit: f.refit, Calibrate: f.calibrate, Seed: f.seed,
+		Models: f.models, Now: t.Now,
+	}
+	signal, zone, err := readGrid(t, grid.CSVOptions{
+		Column: f.column, Zone: grid.Zone(f.zone), Fill: f.fill,
+	}, f.grids...)
+	if err != nil {
+		return e, "", err
+	}
+	e.History = signal.Series
+	if f.weather != "" {
+		if e.Weather, err = forecast.ReadWeather(f.weather); err != nil {
+			return e, "", err
+		}
+	}
+	if len(e.Models) == 0 {
+		e.Models = slices.DeleteFunc(forecast.Models(), func(m string) bool {
+			return m == forecast.WithWeather && e.Weather == nil
+		})
+	}
+	return e, zone, f.place(&e, cmd.Flags().Changed("test-windows"))
+}
+
+// place says when the first forecast begins, and how many there are.
+func (f *backtestFlags) place(e *forecast.Evaluation, windowsGiven bool) (err error) {
+	begin, end := e.History.Start().Add(forecast.MinBefore), e.History.End()
+	if f.start == "" {
+		end = end.Add(-f.leaveOut - f.horizon)
+		most := 0
+		if !end.Before(begin) {
+			most = 1 + int(end.Sub(begin)/f.stride)
+		}
+		if most < f.windows {
+			return f.tooShort(e.History, most)
+		}
+		e.First = end.Add(-time.Duration(f.windows-1) * f.stride)
+		return nil
+	}
+	if e.First, err = report.ParseTime("--start", f.start, e.Now()); err != nil {
+		return err
+	}
+	if e.First.Before(begin) {
+		return fmt.Errorf("--start is %s: the values begin at %s, and forecasts want a day of them: want %s or later",
+			e.First.Format(time.RFC3339), e.History.Start().Format(time.RFC3339), begin.Format(time.RFC3339))
+	}
+	if room := int(end.Sub(e.First.Add(f.horizon))/f.stride) + 1; !windowsGiven && room > 0 {
+		e.Windows = room
+	}
+	return nil
+}
+
+// tooShort says how many forecasts the files have room for.
+func (f *backtestFlags) tooShort(s *grid.Series, most int) error {
+	span := fmt.Sprintf("the values are of %s to %s", s.Start().Format(time.RFC3339), s.End().Format(time.RFC3339))
+	if most == 0 {
+		return fmt.Errorf("%s, which is too short for one forecast over %v: want a day more than --horizon and "+
+			"--leave-out together", span, f.horizon)
+	}
+	return fmt.Errorf("%s, which has no room for %d forecasts, one every %v: want --test-windows %d or less", span,
+		f.windows, f.stride, most)
+}
+
+// readGrid reads files of one zone that follow each other in time; a name may be a pattern. It says what it filled in,
+// and names the flag by which what is wrong can be mended.
+func readGrid(t cmdutil.Terminal, o grid.CSVOptions, names ...string) (grid.Signal, grid.Zone, error) {
+	o.Filled = new(int)
+	signal, zone, err := grid.ReadFiles(o, names...)
+	if row, ok := errors.AsType[*grid.RowError](err); ok {
+		switch row.Option {
+		case "":
+		case grid.OptionFill:
+			err = fmt.Errorf("%w; --fill 3h fills gaps of up to that", err)
+		default:
+			err = fmt.Errorf("--%s: %w", row.Option, err)
+		}
+	}
+	if *o.Filled > 0 {
+		fmt.Fprintln(t.Err, grid.FilledNote(strings.Join(names, ", "), *o.Filled, o.Fill))
+	}
+	return signal, zone, err
+}
+
+type (
+	backtest struct {
+		APIVersion string         `json:"apiVersion"`
+		Kind       string         `json:"kind"`
+		Zone       grid.Zone      `json:"zone,omitempty"`
+		First      time.Time      `json:"first"`
+		Windows    int            `json:"windows"`
+		Stride     string         `json:"stride"`
+		Horizon    string         `json:"horizon"`
+		Refit      string         `json:"refit,omitempty"`
+		Calibrated bool           `json:"calibrated"`
+		Models     []accuracyJSON `json:"models"`
+	}
+	accuracyJSON struct {
+		forecast.Accuracy
+		Learning float64 `json:"learningSeconds"`
+	}
+)
+
+func newBacktest(e forecast.Evaluation, zone grid.Zone, scores []forecast.Accuracy) *backtest {
+	b := &backtest{
+		APIVersion: "kubenergy.io/v1alpha1", Kind: "ForecastBacktest", Zone: zone, First: e.First.UTC(),
+		Windows: e.Windows, Stride: e.Stride.String(), Horizon: e.Horizon.String(), Calibrated: e.Calibrate,
+	}
+	if e.Refit > 0 {
+		b.Refit = e.Refit.String()
+	}
+	for _, a := range scores {
+		b.Models = append(b.Models, accuracyJSON{a, a.Learning.Seconds()})
+	}
+	return b
+}

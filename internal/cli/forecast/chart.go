@@ -1,0 +1,189 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/guptarohit/asciigraph"
+
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+const (
+	maxWidth    = 160
+	Narrow      = 50 // columns below which a chart with axes has no room
+	chartHeight = 10
+)
+
+// Text draws the outlook with letters, and says what follows from it.
+func (o *outlook) Text(_, colours bool) string {
+	width := min(o.Width, maxWidth)
+	var b strings.Builder
+	fmt.Fprintln(&b, o.title())
+	if width < Narrow {
+		o.blocks(&b, width)
+	} else {
+		o.chart(&b, width, colours)
+	}
+	fmt.Fprintln(&b, o.verdict())
+	return b.String()
+}
+
+// verdict is what to do with it.
+func (o *outlook) verdict() string {
+	if !o.windowed() {
+		return fmt.Sprintf("Known until %s: less than %s ahead, so there is no window to choose.",
+			o.Series.End().Format("Mon 2 Jan 15:04"), report.Rounded(o.Duration))
+	}
+	show := func(v float64) string { return cmdutil.ValueOf(v, o.Unit) }
+	now, then := o.Series.Mean(o.Now, o.Now.Add(o.Duration)), o.Series.Mean(o.Window.Start, o.Window.End)
+	line := fmt.Sprintf("Cheapest %s: %s–%s UTC, mean %s", report.Rounded(o.Duration),
+		o.Window.Start.UTC().Format("Mon 2 Jan 15:04"), o.Window.End.UTC().Format("15:04"), show(then))
+	if o.Low != nil {
+		low, high := o.Low.Mean(o.Window.Start, o.Window.End), o.High.Mean(o.Window.Start, o.Window.End)
+		line += fmt.Sprintf(" (80 %% interval %s to %s)", strings.TrimSuffix(show(low), " "+o.Unit),
+			strings.TrimSuffix(show(high), " "+o.Unit))
+	}
+	if !o.Window.Start.After(o.Now) {
+		return line + ": now."
+	}
+	line += "; started now: " + show(now)
+	if now > 0 {
+		line += fmt.Sprintf(", that is %.0f %% less", 100*(now-then)/now)
+	}
+	return line + "."
+}
+
+// sampled is the series at n instants, the first one off steps after its start, where n steps are all of its time.
+func sampled(s *grid.Series, n int, off float64) []float64 {
+	values := make([]float64, n)
+	span := float64(s.End().Sub(s.Start()))
+	for i := range values {
+		values[i] = s.At(s.Start().Add(time.Duration((float64(i) + off) / float64(n) * span)))
+	}
+	return values
+}
+
+// edges is the series at both ends of n columns: asciigraph draws in a column how one value becomes the next.
+func edges(s *grid.Series, n int) []float64 {
+	return append(sampled(s, n, 0), s.Value(s.Len()-1))
+}
+
+// most is the largest value of a series.
+func most(s *grid.Series) float64 { return slices.Max(sampled(s, s.Len(), 0.5)) }
+
+// column returns on which of n columns an instant lies.
+func (o *outlook) column(t time.Time, n int) int {
+	share := float64(t.Sub(o.Series.Start())) / float64(o.Series.End().Sub(o.Series.Start()))
+	return min(n, max(0, int(math.Round(share*float64(n)))))
+}
+
+// blocks is what fits on a narrow terminal: a line of blocks.
+func (o *outlook) blocks(b *strings.Builder, width int) {
+	levels := []rune("▁▂▃▄▅▆▇█")
+	values := sampled(o.Series, max(1, min(width, o.Series.Len())), 0.5)
+	lo, hi := slices.Min(values), slices.Max(values)
+	for _, v := range values {
+		i := 0
+		if hi > lo {
+			i = int((v - lo) / (hi - lo) * float64(len(levels)-1))
+		}
+		b.WriteRune(levels[i])
+	}
+	fmt.Fprintf(b, "\n%s", o.marks(len(values)))
+	fmt.Fprintf(b, "%s to %s\n%s to %s\n", cmdutil.ValueOf(lo, o.Unit), cmdutil.ValueOf(hi, o.Unit),
+		o.Series.Start().Format("2 Jan 15:04"), o.Series.End().Format("2 Jan 15:04 UTC"))
+}
+
+// marks is a line that marks the cheapest window below n columns, with its line end; "" where there is none.
+func (o *outlook) marks(n int) string {
+	if !o.windowed() {
+		return ""
+	}
+	from := min(o.column(o.Window.Start, n), n-1)
+	to := max(o.column(o.Window.End, n), from+1)
+	return strings.Repeat(" ", from) + strings.Repeat("▔", to-from) + "\n"
+}
+
+// chart draws lines with axes.
+func (o *outlook) chart(b *strings.Builder, width int, colours bool) {
+	top := most(o.Series)
+	if o.High != nil {
+		top = max(top, most(o.High))
+	}
+	format := "%.0f"
+	if o.Quantity == quantityPrice || top < 10 {
+		format = "%.3f"
+	}
+	const axis = 3 // what asciigraph puts between a label and the first column
+	label := len(fmt.Sprintf(format, top)) + 1
+	n := width - label - axis - 1
+	options := []asciigraph.Option{
+		asciigraph.Height(chartHeight),
+		asciigraph.YAxisValueFormatter(func(v float64) string { return fmt.Sprintf(format, v) }),
+	}
+	var data [][]float64
+	if o.Low != nil {
+		dots := asciigraph.CreateCharSet("·")
+		data = append(data, edges(o.Low, n), edges(o.High, n))
+		options = append(options, asciigraph.SeriesChars(dots, dots))
+	}
+	data = append(data, edges(o.Series, n))
+	if colours {
+		palette := []asciigraph.AnsiColor{asciigraph.Default, asciigraph.Default, asciigraph.DodgerBlue}
+		options = append(options, asciigraph.SeriesColors(palette[3-len(data):]...))
+	}
+	lines := strings.Split(asciigraph.PlotMany(data, options...), "\n")
+	pad := 0
+	for _, line := range lines {
+		fmt.Fprintln(b, strings.TrimRight(line, " "))
+		if at := strings.IndexAny(line, "┤┼"); at >= 0 {
+			pad = len([]rune(line[:at])) + 1
+		}
+	}
+	margin := strings.Repeat(" ", pad)
+	if marks := o.marks(n); marks != "" {
+		if colours {
+			marks = strings.Replace(strings.TrimSuffix(marks, "\n"), "▔", "\x1b[32m▔", 1) + "\x1b[0m\n"
+		}
+		fmt.Fprint(b, margin, marks)
+	}
+	fmt.Fprintf(b, "%s%s\n", margin, o.hours(n))
+}
+
+// hours is a line of times below n columns; midnights are named by their day.
+func (o *outlook) hours(n int) string {
+	line := []rune(strings.Repeat(" ", n+8))
+	span := o.Series.End().Sub(o.Series.Start())
+	step := 24 * time.Hour
+	for _, finer := range []time.Duration{
+		15 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,
+	} {
+		if float64(n)*float64(finer)/float64(span) >= 8 {
+			step = finer
+			break
+		}
+	}
+	free := 0
+	for at := o.Series.Start().Truncate(step); !at.After(o.Series.End()); at = at.Add(step) {
+		if at.Before(o.Series.Start()) {
+			continue
+		}
+		text := at.Format("15:04")
+		if at.Equal(at.Truncate(24 * time.Hour)) {
+			text = at.Format("2 Jan")
+		}
+		from := o.column(at, n)
+		if from < free || from+len(text) > len(line) {
+			continue
+		}
+		copy(line[from:], []rune(text))
+		free = from + len(text) + 1
+	}
+	return strings.TrimRight(string(line), " ") + " UTC"
+}

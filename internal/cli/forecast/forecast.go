@@ -1,0 +1,335 @@
+package forecast
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/forecast"
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
+)
+
+type forecastFlags struct {
+	cmdutil.ClusterFlags
+	zone, out           string
+	file, column, start string
+	quantity, output    *cmdutil.Choice
+	hours               int
+	duration, fill      time.Duration
+}
+
+const (
+	QuantityCarbon = "carbon"
+	quantityPrice  = "price"
+	offlineHours   = 48
+)
+
+func NewForecast(t cmdutil.Terminal) *cobra.Command {
+	var f forecastFlags
+	cmd := &cobra.Command{
+		Use:   "forecast --zone NAME",
+		Short: "Show what carbon intensity or price are forecast to be, and the cheapest window",
+		Long: `Show the forecast of a GridZone of the cluster, or make one from a file with the same models:
+of a recorded series everything before --start is looked at, and nothing after it. Times are in UTC.`,
+		Example: `  kubenergy forecast --zone DE --duration 2h
+  kubenergy forecast --zone DE --quantity price -o svg --out price.svg
+  kubenergy forecast --file DE_2022.csv.gz --zone DE --start 2022-06-01`,
+		Args: cmdutil.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
+	}
+	flags := cmd.Flags()
+	f.Add(flags)
+	flags.StringVar(&f.zone, "zone", "",
+		"GridZone, by its name or by the zone it stands for; of a file, the zone where it has several")
+	f.quantity = cmdutil.Choose(flags, "quantity", "", "quantity", "", QuantityCarbon, quantityPrice)
+	flags.IntVar(&f.hours, "hours", 0, fmt.Sprintf("how far ahead (default: all that is known; from a file %d)",
+		offlineHours))
+	flags.DurationVar(&f.duration, "duration", time.Hour, "mark the cheapest window of this length")
+	flags.StringVar(&f.file, "file", "", "make a forecast from this file, without a cluster: CSV, gzip or not")
+	flags.StringVar(&f.column, "column", "", "column of the file (default "+grid.DefaultColumn+", or its only one)")
+	flags.DurationVar(&f.fill, "fill", 0, cmdutil.FillUsage)
+	flags.StringVar(&f.start, "start", "",
+		"when the forecast of a file begins, as 2022-06-01, RFC 3339 or how long ago as -7d (default: where the "+
+			"file ends)")
+	f.output = cmdutil.Output(flags, "text", "svg", "csv", "json")
+	flags.StringVar(&f.out, "out", "", "write to this file; its ending says the format where -o does not")
+	cmd.AddCommand(newForecastBacktest(t))
+	return cmd
+}
+
+// outlook is a forecast, and what people want to know about it.
+type outlook struct {
+	APIVersion string          `json:"apiVersion"`
+	Kind       string          `json:"kind"`
+	Zone       string          `json:"zone"`
+	Quantity   string          `json:"quantity"`
+	Unit       string          `json:"unit"`
+	Quality    string          `json:"quality"`
+	Source     string          `json:"source"`
+	Model      string          `json:"forecastSource,omitempty"`
+	AsOf       time.Time       `json:"asOf,omitzero"` // zero: does not age
+	Step       string          `json:"step"`
+	Cheapest   *cheapestWindow `json:"cheapest,omitempty"`
+	Values     []stepValue     `json:"values"`
+
+	Now               time.Time
+	Series, Low, High *grid.Series
+	Window            sched.Window
+	Duration          time.Duration
+	Width             int // of the terminal
+}
+
+type cheapestWindow struct {
+	Start   time.Time `json:"start"`
+	End     time.Time `json:"end"`
+	Mean    float64   `json:"mean"`
+	MeanNow float64   `json:"meanIfStartedNow"`
+}
+
+type stepValue struct {
+	Start time.Time `json:"start"`
+	Value float64   `json:"value"`
+	Low   *float64  `json:"low,omitempty"`
+	High  *float64  `json:"high,omitempty"`
+}
+
+func (f *forecastFlags) check(cmd *cobra.Command) error {
+	f.output.Infer(cmd.Flags(), "output", f.out)
+	switch {
+	case f.zone == "" && f.file == "":
+		return errors.New("want --zone, or --file")
+	case f.file == "" && (f.start != "" || f.column != "" || f.fill != 0):
+		return errors.New("--start, --column and --fill go with --file")
+	case f.fill < 0:
+		return fmt.Errorf("--fill is %v: want 0 or more", f.fill)
+	case f.hours < 0 || f.hours > int(forecast.MaxHorizon.Hours()):
+		return fmt.Errorf("--hours is %d: want 1 to %d", f.hours, int(forecast.MaxHorizon.Hours()))
+	case f.duration <= 0:
+		return fmt.Errorf("--duration is %v: want more than 0", f.duration)
+	}
+	return nil
+}
+
+func (f *forecastFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
+	if err := f.check(cmd); err != nil {
+		return cmdutil.InvalidUsage(err)
+	}
+	var o *outlook
+	var err error
+	if f.file != "" {
+		o, err = f.fromFile(t)
+	} else {
+		o, err = f.fromCluster(cmd.Context(), t)
+	}
+	if err != nil {
+		return err
+	}
+	o.APIVersion, o.Kind, o.Quantity = "kubenergy.io/v1alpha1", "Forecast", f.quantity.Value
+	o.Duration, o.Width = f.duration, t.Width()
+	if err := o.crop(f.hours); err != nil {
+		return err
+	}
+	o.Window = Cheapest(o.Series, o.Now, f.duration)
+	o.tell()
+	return t.PrintTo(f.out, o, f.output.Value)
+}
+
+// fromCluster reads the forecast that the controller keeps.
+func (f *forecastFlags) fromCluster(ctx context.Context, t cmdutil.Terminal) (*outlook, error) {
+	c, err := f.Open(t)
+	if err != nil {
+		return nil, err
+	}
+	zones, err := cmdutil.ListZones(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("reading GridZones: %s", cmdutil.Because(err))
+	}
+	z, err := chooseZone(zones, f.zone)
+	if err != nil {
+		return nil, err
+	}
+	status := z.Status.Carbon
+	if f.quantity.Value == quantityPrice {
+		status = z.Status.Price
+	}
+	if status == nil {
+		return nil, fmt.Errorf("GridZone %s knows no %s: see kubectl describe gridzone %s", z.Name, f.quantity, z.Name)
+	}
+	o, err := ReadOutlook(status)
+	if err != nil {
+		return nil, fmt.Errorf("GridZone %s: %s: %w", z.Name, f.quantity, err)
+	}
+	o.Zone, o.Now = z.Name, t.Now()
+	if z.Spec.Zone != z.Name {
+		o.Zone += " (" + z.Spec.Zone + ")"
+	}
+	return o, nil
+}
+
+func chooseZone(zones []v1alpha1.GridZone, name string) (*v1alpha1.GridZone, error) {
+	names := report.Each(zones, func(z v1alpha1.GridZone) string { return z.Name })
+	i := slices.Index(names, name)
+	if i < 0 {
+		i = slices.IndexFunc(zones, func(z v1alpha1.GridZone) bool { return strings.EqualFold(z.Spec.Zone, name) })
+	}
+	switch {
+	case i >= 0:
+		return &zones[i], nil
+	case len(zones) == 0:
+		return nil, errors.New("the cluster has no GridZone: give --file to do without")
+	}
+	return nil, fmt.Errorf("there is no GridZone %q, only %s", name, strings.Join(names, ", "))
+}
+
+func ReadOutlook(s *v1alpha1.SignalStatus) (*outlook, error) {
+	signal, err := kube.Signal(s, nil)
+	if err != nil {
+		return nil, err
+	}
+	o := &outlook{
+		Unit: s.Unit, Source: s.Source, Quality: s.Quality, AsOf: signal.AsOf, Model: s.ForecastSource,
+		Series: signal.Series,
+	}
+	if len(s.Low) != len(s.Values) || len(s.High) != len(s.Values) {
+		return o, nil // an interval for a part of it would be none
+	}
+	if o.Low, err = grid.NewSeries(s.Start.Time, s.Step.Duration, s.Low); err != nil {
+		return nil, err
+	}
+	o.High, err = grid.NewSeries(s.Start.Time, s.Step.Duration, s.High)
+	return o, err
+}
+
+// fromFile forecasts a recorded series.
+func (f *forecastFlags) fromFile(t cmdutil.Terminal) (*outlook, error) {
+	signal, zone, err := readGrid(t, grid.CSVOptions{
+		Column: f.column, Zone: grid.Zone(f.zone), Price: f.quantity.Value == quantityPrice, Fill: f.fill,
+	}, f.file)
+	if err != nil {
+		return nil, cmdutil.InvalidUsage(err)
+	}
+	from := signal.Series.End()
+	if f.start != "" {
+		if from, err = report.ParseTime("--start", f.start, t.Now()); err != nil {
+			return nil, cmdutil.InvalidUsage(err)
+		}
+	}
+	f.hours = cmp.Or(f.hours, offlineHours)
+	made, err := forecast.Best(signal.Series, from, time.Duration(f.hours)*time.Hour)
+	if err != nil {
+		return nil, cmdutil.InvalidUsage(fmt.Errorf("forecasting %s: %w", f.file, err))
+	}
+	o := &outlook{
+		Zone: string(zone), Unit: "gCO2e/kWh", Source: filepath.Base(f.file), Quality: "estimated", Model: made.Model,
+		Now: from, Series: made.Series, Low: made.Low, High: made.High,
+	}
+	if f.quantity.Value == quantityPrice {
+		o.Unit = "per kWh"
+	}
+	return o, nil
+}
+
+// crop leaves what is known from now on, for as many hours as are wanted; 0: all.
+func (o *outlook) crop(hours int) error {
+	if !o.Series.Covers(o.Now, o.Now) {
+		return fmt.Errorf("zone %s: what is known ended at %s: look whether kubenergy-controller runs", o.Zone,
+			o.Series.End().Format(time.RFC3339))
+	}
+	end := o.Series.End()
+	if hours > 0 {
+		end = o.Now.Add(time.Duration(hours) * time.Hour)
+	}
+	for _, s := range []**grid.Series{&o.Series, &o.Low, &o.High} {
+		if *s != nil {
+			*s = (*s).Between(o.Now, end)
+		}
+	}
+	return nil
+}
+
+// Cheapest returns the earliest of the windows with the least mean, none where the forecast is shorter.
+func Cheapest(s *grid.Series, now time.Time, duration time.Duration) sched.Window {
+	now, latest := grid.Later(now, s.Start()), s.End().Add(-duration)
+	if latest.Before(now) {
+		return sched.Window{}
+	}
+	start := sched.BestStart(s, now, latest, duration)
+	return sched.Window{Start: start, End: start.Add(duration)}
+}
+
+func (o *outlook) windowed() bool { return o.Window.End.After(o.Window.Start) }
+
+// SVG draws the outlook.
+func (o *outlook) SVG() ([]byte, error) {
+	picture := report.Outlook{
+		Title: o.title(), Label: o.name() + "\n(" + o.Unit + ")", Series: o.Series, Low: o.Low, High: o.High,
+		Band: "80 % interval", Window: o.Window,
+	}
+	return picture.SVG()
+}
+
+func (o *outlook) name() string {
+	if o.Quantity == quantityPrice {
+		return "Price"
+	}
+	return "Carbon intensity"
+}
+
+// title says what is shown, where from, how old and how good.
+func (o *outlook) title() string {
+	title := fmt.Sprintf("%s: %s in %s, %s, from %s", o.Zone, strings.ToLower(o.name()), o.Unit, o.Quality, o.Source)
+	if !o.AsOf.IsZero() {
+		title += fmt.Sprintf(" (%s old)", report.Rounded(max(0, o.Now.Sub(o.AsOf))))
+	}
+	if o.Model != "" && o.Model != o.Source {
+		title += "; forecast by " + o.Model
+	}
+	return title
+}
+
+// tell fills in what programs are shown.
+func (o *outlook) tell() {
+	o.Step = o.Series.Step().String()
+	if o.windowed() {
+		o.Cheapest = &cheapestWindow{
+			o.Window.Start.UTC(), o.Window.End.UTC(),
+			o.Series.Mean(o.Window.Start, o.Window.End), o.Series.Mean(o.Now, o.Now.Add(o.Duration)),
+		}
+	}
+	for i := range o.Series.Len() {
+		v := stepValue{Start: o.Series.Start().Add(time.Duration(i) * o.Series.Step()), Value: o.Series.Value(i)}
+		if o.Low != nil {
+			v.Low, v.High = new(o.Low.Value(i)), new(o.High.Value(i))
+		}
+		o.Values = append(o.Values, v)
+	}
+}
+
+// Sheet has a row for each step.
+func (o *outlook) Sheet() *report.Table {
+	name := map[string]string{QuantityCarbon: "gco2e_per_kwh", quantityPrice: "price_per_kwh"}[o.Quantity]
+	t := report.Sheet("start", name, "low", "high")
+	for i := range t.Columns {
+		t.Columns[i].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	}
+	if o.Low == nil {
+		t.Columns = t.Columns[:2]
+	}
+	for _, v := range o.Values {
+		t.Add(v.Start, v.Value, v.Low, v.High)
+	}
+	return t
+}

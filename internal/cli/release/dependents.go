@@ -1,0 +1,152 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+// dependents are the objects of one kind whose pods name a scheduler.
+type dependents struct {
+	kind, Scheduler string
+	objects         []metav1.Object
+}
+
+// dependencies looks for what names some schedulers.
+type dependencies struct {
+	client    kubernetes.Interface
+	namespace string
+	names     []string
+
+	Found  []dependents
+	Unseen map[string]error // kinds that could not be listed
+}
+
+// FindDependents returns what names one of some schedulers: pods that wait for a node, and with templates also Jobs,
+// CronJobs and Deployments; the pods of those that are found are then left out.
+func FindDependents(ctx context.Context, client kubernetes.Interface, namespace string, names []string,
+	templates bool,
+) *dependencies {
+	d := &dependencies{client: client, namespace: namespace, names: names, Unseen: map[string]error{}}
+	if templates {
+		d.findTemplates(ctx)
+	}
+	for _, name := range names {
+		d.note("pods", cmdutil.EachItem(ctx, metav1.ListOptions{
+			FieldSelector: "status.phase=Pending,spec.nodeName=,spec.schedulerName=" + name,
+		}, client.CoreV1().Pods(namespace).List, func(pod *v1.Pod) {
+			if !d.hasTemplate(pod) {
+				d.take("pod", name, pod)
+			}
+		}))
+	}
+	return d
+}
+
+func (d *dependencies) findTemplates(ctx context.Context) {
+	d.note("Jobs", cmdutil.EachItem(ctx, metav1.ListOptions{}, d.client.BatchV1().Jobs(d.namespace).List,
+		func(job *batchv1.Job) {
+			placed := job.Status.Active > 0 && ptr.Deref(job.Status.Ready, 0) >= job.Status.Active
+			if cmdutil.EndOf(job) == "" && !placed {
+				d.takeNamed("Job", job, &job.Spec.Template)
+			}
+		}))
+	d.note("CronJobs", cmdutil.EachItem(ctx, metav1.ListOptions{}, d.client.BatchV1().CronJobs(d.namespace).List,
+		func(c *batchv1.CronJob) { d.takeNamed("CronJob", c, &c.Spec.JobTemplate.Spec.Template) }))
+	d.note("Deployments", cmdutil.EachItem(ctx, metav1.ListOptions{}, d.client.AppsV1().Deployments(d.namespace).List,
+		func(o *appsv1.Deployment) { d.takeNamed("Deployment", o, &o.Spec.Template) }))
+}
+
+func (d *dependencies) note(what string, err error) {
+	if err != nil {
+		d.Unseen[what] = err
+	}
+}
+
+func (d *dependencies) takeNamed(kind string, o metav1.Object, template *v1.PodTemplateSpec) {
+	if slices.Contains(d.names, template.Spec.SchedulerName) {
+		d.take(kind, template.Spec.SchedulerName, o)
+	}
+}
+
+func (d *dependencies) take(kind, scheduler string, o metav1.Object) {
+	for i := range d.Found {
+		if f := &d.Found[i]; f.kind == kind && f.Scheduler == scheduler {
+			f.objects = append(f.objects, o)
+			return
+		}
+	}
+	d.Found = append(d.Found, dependents{kind, scheduler, []metav1.Object{o}})
+}
+
+// hasTemplate reports whether a pod is made from a template that was found.
+func (d *dependencies) hasTemplate(pod *v1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return false
+	}
+	kind, name := owner.Kind, owner.Name
+	if kind == "ReplicaSet" { // a Deployment names its ReplicaSets so
+		kind = "Deployment"
+		name = strings.TrimSuffix(name, "-"+pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey])
+	}
+	return slices.ContainsFunc(d.Found, func(f dependents) bool {
+		return f.kind == kind && slices.ContainsFunc(f.objects, func(o metav1.Object) bool {
+			return o.GetNamespace() == pod.Namespace && o.GetName() == name
+		})
+	})
+}
+
+// String says which objects these are, and what happens to them.
+func (d *dependents) String() string {
+	names := report.Each(d.objects, func(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() })
+	one := len(names) == 1
+	text := "name the scheduler %s, and their pods stay"
+	switch {
+	case d.kind == "pod" && one:
+		text = "waits for the scheduler %s, and stays"
+	case d.kind == "pod":
+		text = "wait for the scheduler %s, and stay"
+	case one:
+		text = "names the scheduler %s, and its pods stay"
+	}
+	return fmt.Sprintf("%s "+text+" pending while no such scheduler runs: %s", cmdutil.Count(len(names), d.kind),
+		d.Scheduler,
+		report.Few(3, names))
+}
+
+// Mend is a command that gives the first of the objects to the cluster's own scheduler.
+func (d *dependents) Mend() string {
+	command := cmdutil.MendScheduler(d.kind, d.Scheduler, d.objects[0])
+	if len(d.objects) > 1 {
+		command += "   # and likewise for the others"
+	}
+	return command
+}
+
+// NoteDependents tells of what names a scheduler of ours: nothing written on it holds it, but without one of these
+// schedulers its pods stay pending. What the user may not list is named.
+func (r *Releaser) NoteDependents(ctx context.Context, w io.Writer, namespace string, uninstalls bool) {
+	s, err := cmdutil.ReadServing(ctx, r.Client, v1alpha1.SystemNamespace, r.Now())
+	all := FindDependents(ctx, r.Client, namespace, s.Names(), uninstalls || err != nil || !s.Runs)
+	for i := range all.Found {
+		fmt.Fprintf(w, "%s\n  → %s\n", &all.Found[i], all.Found[i].Mend())
+	}
+	for _, what := range slices.Sorted(maps.Keys(all.Unseen)) {
+		fmt.Fprintf(w, "not seen: %s: %s\n", what, cmdutil.Because(all.Unseen[what]))
+	}
+}

@@ -1,0 +1,328 @@
+package release
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/report"
+)
+
+// HoldPolicy is the name of the MutatingAdmissionPolicy that suspends Jobs, and of its binding.
+const HoldPolicy = "kubenergy-hold"
+
+const (
+	ReleaseWorkers = 32
+	// For how long nothing must be held once the policy is gone: API servers look at their policies every second.
+	releaseSettle = 4 * time.Second
+	ReleasePause  = time.Second // between two looks
+)
+
+type releaseFlags struct {
+	cmdutil.ClusterFlags
+	all, removePolicy bool
+	timeout           time.Duration
+}
+
+func NewRelease(t cmdutil.Terminal) *cobra.Command {
+	var f releaseFlags
+	cmd := &cobra.Command{
+		Use:   "release job NAME | --all",
+		Short: "Resume Jobs that are held or suspended for a budget, whether or not anything of ours runs",
+		Long: `Resume one Job that is held, or that an energy budget has suspended, or all of them, and take
+off the label kubenergy.io/held or kubenergy.io/budget-suspended. It needs nothing of ours to run, so it is also what
+helps when nothing of ours does. The budget does not suspend the same Job again. With --remove-policy no new Job is
+held, and none suspended, from then on: what an uninstall does first.
+
+Bare pods are not released by it: nothing but the scheduler that they name keeps them. See run-now. What names a
+scheduler of ours, and so waits for ever once none runs, is named at the end, with a command for each kind that gives
+it to the cluster's own.`,
+		Example: `  kubenergy release job nightly-report -n reports
+  kubenergy release --all
+  kubenergy release --all --remove-policy   # before the scheduler is removed`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), t, args) },
+	}
+	f.Add(cmd.Flags())
+	f.AddNamespace(cmd.Flags(), "namespace of the Job; with --all only Jobs of it (default: all)")
+	cmd.Flags().BoolVar(&f.all, "all", false, "all Jobs that are held")
+	cmd.Flags().BoolVar(&f.removePolicy, "remove-policy", false,
+		"first remove the admission policy that holds new Jobs")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to try")
+	return cmd
+}
+
+// check refuses what contradicts itself, and returns the one Job that is meant, if it is one.
+func (f *releaseFlags) check(args []string) (name string, err error) {
+	switch {
+	case f.timeout <= 0:
+		return "", cmdutil.InvalidUsage(fmt.Errorf("--timeout is %v: want more than 0", f.timeout))
+	case f.all && len(args) > 0:
+		return "", cmdutil.InvalidUsage(fmt.Errorf("%q and --all: give one of them", strings.Join(args, " ")))
+	case f.removePolicy && !f.all:
+		return "", cmdutil.InvalidUsage(errors.New("--remove-policy goes with --all: what is held would wait for ever"))
+	case f.removePolicy && f.Namespace != "":
+		return "", cmdutil.InvalidUsage(errors.New("--remove-policy concerns all namespaces: leave out --namespace"))
+	case f.all:
+		return "", nil
+	case len(args) == 0:
+		return "", cmdutil.InvalidUsage(errors.New("want job and a name, or --all"))
+	}
+	_, name, err = cmdutil.OneObject(args, cmdutil.KindJob)
+	return name, err
+}
+
+func (f *releaseFlags) run(ctx context.Context, t cmdutil.Terminal, args []string) error {
+	name, err := f.check(args)
+	if err != nil {
+		return err
+	}
+	c, err := f.Open(t)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	r := &Releaser{Client: c, Out: t.Out, Err: t.Err, Now: t.Now, Settle: releaseSettle, Pause: ReleasePause}
+	if !f.all {
+		return r.one(ctx, c.Namespace, name)
+	}
+	if f.removePolicy {
+		if err := r.RemovePolicy(ctx); err != nil {
+			return err
+		}
+	} else {
+		r.Settle = 0
+	}
+	err = r.All(ctx, f.Namespace)
+	r.NoteDependents(context.WithoutCancel(ctx), t.Err, f.Namespace, f.removePolicy)
+	return err
+}
+
+// Releaser resumes held Jobs.
+type Releaser struct {
+	Client        kubernetes.Interface
+	Out, Err      io.Writer
+	Now           func() time.Time
+	Settle, Pause time.Duration
+	told          bool // why it tries again
+
+	mu sync.Mutex // of the pass that runs
+}
+
+// one releases a single Job.
+func (r *Releaser) one(ctx context.Context, namespace, name string) error {
+	job, err := r.Client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading Job %s/%s: %s", namespace, name, cmdutil.Because(err))
+	}
+	what := "released"
+	if waitsBy(job) == "" {
+		what = "not held by us, left as it is"
+	} else if gone, err := r.release(ctx, job); err != nil {
+		return fmt.Errorf("releasing Job %s/%s: %s", namespace, name, cmdutil.Because(err))
+	} else if gone {
+		what = "no longer held"
+	}
+	_, err = fmt.Fprintf(r.Out, "job %s/%s: %s\n", namespace, name, what)
+	return err
+}
+
+// RemovePolicy lets new Jobs be. The binding goes first: a policy without one does nothing.
+func (r *Releaser) RemovePolicy(ctx context.Context) error {
+	policies := r.Client.AdmissionregistrationV1()
+	if err := policies.MutatingAdmissionPolicyBindings().Delete(ctx, HoldPolicy, metav1.DeleteOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing MutatingAdmissionPolicyBinding %s: %s", HoldPolicy, cmdutil.Because(err))
+	}
+	if err := policies.MutatingAdmissionPolicies().Delete(ctx, HoldPolicy, metav1.DeleteOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing MutatingAdmissionPolicy %s: %s", HoldPolicy, cmdutil.Because(err))
+	}
+	return nil
+}
+
+// All releases Jobs until none is held any more and, if the policy was removed, has not been for a while.
+func (r *Releaser) All(ctx context.Context, namespace string) error {
+	var total int
+	quietSince := r.Now()
+	for {
+		p, err := r.pass(ctx, namespace)
+		total += p.released
+		if err == nil && p.seen == 0 {
+			if r.Now().Sub(quietSince) >= r.Settle {
+				_, err := fmt.Fprintf(r.Out, "%s released, none is held\n", cmdutil.Count(total, "Job"))
+				return err
+			}
+		} else {
+			quietSince = r.Now()
+		}
+		if ctx.Err() == nil {
+			switch {
+			case err != nil && !transient(err):
+				return fmt.Errorf("listing held Jobs: %s", cmdutil.Because(err))
+			case err == nil && p.hopeless():
+				return p.error(total)
+			}
+		}
+		if p.released > 0 {
+			continue // there may be more
+		}
+		if err == nil && len(p.failed) > 0 {
+			err = p.failed[0].err
+		}
+		r.tell(ctx, err)
+		if !kube.Pause(ctx, r.Pause) {
+			return p.unfinished(cmp.Or(err, ctx.Err()), total)
+		}
+	}
+}
+
+// tell says once, when an error has kept a pass from releasing anything, until when others will follow.
+func (r *Releaser) tell(ctx context.Context, err error) {
+	until, limited := ctx.Deadline()
+	if err == nil || r.told || !limited || ctx.Err() != nil {
+		return
+	}
+	r.told = true
+	fmt.Fprintf(r.Err, "trying again until %s (--timeout): %s\n", until.Format(time.TimeOnly), cmdutil.Because(err))
+}
+
+// pass is one walk through what is held.
+type pass struct {
+	seen, released int
+	failed         []failure
+}
+
+type failure struct {
+	job string
+	err error
+}
+
+// transient reports whether the reason of an error may go by itself. A patch whose test fails is refused as invalid:
+// the Job has changed since it was listed.
+func transient(err error) bool {
+	return slices.Contains([]metav1.StatusReason{
+		metav1.StatusReasonUnknown, // the network
+		metav1.StatusReasonConflict, metav1.StatusReasonInvalid, metav1.StatusReasonExpired,
+		metav1.StatusReasonTooManyRequests, metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout,
+		metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable,
+	}, apierrors.ReasonForError(err))
+}
+
+// hopeless reports whether another pass would end as this one did.
+func (p *pass) hopeless() bool {
+	return p.seen > 0 && len(p.failed) == p.seen && !slices.ContainsFunc(p.failed, func(f failure) bool {
+		return transient(f.err)
+	})
+}
+
+// unfinished is what there is to say when time is up.
+func (p *pass) unfinished(err error, released int) error {
+	if len(p.failed) > 0 {
+		return p.error(released)
+	}
+	return fmt.Errorf("%s released, and whether others are still held is not known: %s", cmdutil.Count(released, "Job"),
+		cmdutil.OneLine(err))
+}
+
+func (p *pass) error(released int) error {
+	jobs := report.Each(p.failed, func(f failure) string { return f.job })
+	const most = 10
+	if n := len(jobs) - most; n > 0 {
+		jobs = append(jobs[:most], fmt.Sprintf("and %d more", n))
+	}
+	return fmt.Errorf("%s released, %s still held: %s (%s)",
+		cmdutil.Count(released, "Job"), cmdutil.Count(len(p.failed), "Job"), strings.Join(jobs, ", "),
+		cmdutil.Because(p.failed[0].err))
+}
+
+// pass releases every held Job, and every one that a budget has suspended, that a list shows.
+func (r *Releaser) pass(ctx context.Context, namespace string) (pass, error) {
+	var p pass
+	for _, selector := range []string{v1alpha1.LabelHeld + "=true", v1alpha1.LabelBudgetSuspended} {
+		var work errgroup.Group
+		work.SetLimit(ReleaseWorkers)
+		err := cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: selector},
+			r.Client.BatchV1().Jobs(namespace).List,
+			func(job *batchv1.Job) {
+				work.Go(func() error {
+					r.try(ctx, job, &p)
+					return nil
+				})
+			})
+		_ = work.Wait() // what failed is in p
+		if err != nil {
+			return p, err
+		}
+	}
+	slices.SortFunc(p.failed, func(a, b failure) int { return strings.Compare(a.job, b.job) })
+	return p, nil
+}
+
+// waitsBy returns the label by which a Job of ours waits: held, or suspended for a budget; "": it is not ours.
+func waitsBy(job *batchv1.Job) string {
+	if job.Labels[v1alpha1.LabelHeld] == "true" {
+		return v1alpha1.LabelHeld
+	}
+	if job.Labels[v1alpha1.LabelBudgetSuspended] != "" {
+		return v1alpha1.LabelBudgetSuspended
+	}
+	return ""
+}
+
+// try releases one Job of a pass.
+func (r *Releaser) try(ctx context.Context, job *batchv1.Job, p *pass) {
+	gone, err := r.release(ctx, job)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.seen++
+	switch {
+	case err != nil:
+		p.failed = append(p.failed, failure{job.Namespace + "/" + job.Name, err})
+	case !gone:
+		p.released++
+	}
+}
+
+// release resumes this very Job, if it is still held, in one step. gone is true if it was released or deleted
+// meanwhile.
+func (r *Releaser) release(ctx context.Context, job *batchv1.Job) (gone bool, err error) {
+	jobs := r.Client.BatchV1().Jobs(job.Namespace)
+	_, err = jobs.Patch(ctx, job.Name, types.JSONPatchType, ReleasePatch(job, r.Now()), metav1.PatchOptions{})
+	if err == nil || apierrors.IsNotFound(err) {
+		return err != nil, nil
+	}
+	if apierrors.IsInvalid(err) { // a test that failed
+		current, errGet := jobs.Get(ctx, job.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(errGet) || errGet == nil &&
+			(current.UID != job.UID || waitsBy(current) != waitsBy(job)) {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// ReleasePatch resumes a Job, except one in a queue of Kueue, which resumes it itself, and takes off our label.
+func ReleasePatch(job *batchv1.Job, now time.Time) []byte {
+	if waitsBy(job) == v1alpha1.LabelBudgetSuspended {
+		return kube.BudgetResumePatch(job, true)
+	}
+	return kube.SeenJob(job).ReleasePatch(now)
+}

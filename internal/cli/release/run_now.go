@@ -1,0 +1,94 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
+)
+
+func NewRunNow(t cmdutil.Terminal) *cobra.Command {
+	var f cmdutil.ClusterFlags
+	cmd := &cobra.Command{
+		Use:   "run-now job|pod NAME",
+		Short: "Ask for a held Job or pod to start now",
+		Long: `Write the annotation kubenergy.io/run-now on a Job or a pod: whatever else is said, it is not
+held, or not any longer. The scheduler releases it, or, if none runs, the controller. If neither runs, the exit code is
+1: see release.`,
+		Example: `  kubenergy run-now job nightly-report -n reports
+  kubenergy run-now pod/train-7`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kind, name, err := cmdutil.OneObject(args, cmdutil.KindJob, cmdutil.KindPod)
+			if err != nil {
+				return err
+			}
+			c, err := f.Open(t)
+			if err != nil {
+				return err
+			}
+			result, err := RunNow(cmd.Context(), c, kind, c.Namespace, name, t.Now())
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(t.Out, "%s %s/%s: %s\n", kind, c.Namespace, name, result)
+			return err
+		},
+	}
+	f.Add(cmd.Flags())
+	f.AddNamespace(cmd.Flags(), "namespace of the object")
+	return cmd
+}
+
+const askedNow = "asked to start now"
+
+// RunNow annotates the object, and says what will come of it.
+func RunNow(ctx context.Context, client kubernetes.Interface, kind, namespace, name string, now time.Time,
+) (result string, err error) {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationRunNow)
+	if kind == cmdutil.KindPod {
+		pod, err := client.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("annotating pod %s/%s: %s", namespace, name, cmdutil.Because(err))
+		case pod.Spec.NodeName != "":
+			return "has a node already, " + pod.Spec.NodeName, nil
+		case policy.Serves(pod.Spec.SchedulerName):
+			why, err := kube.Absent(ctx, client, v1alpha1.SystemNamespace, cmdutil.SchedulerName, now)
+			if why != "" && err == nil {
+				return "", fmt.Errorf("pod %s/%s is marked, but it waits for the scheduler %s, and none runs (%s)",
+					namespace, name, pod.Spec.SchedulerName, why)
+			}
+		}
+		return askedNow, nil
+	}
+	job, err := client.BatchV1().Jobs(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	switch suspended := err == nil && job.Spec.Suspend != nil && *job.Spec.Suspend; {
+	case err != nil:
+		return "", fmt.Errorf("annotating Job %s/%s: %s", namespace, name, cmdutil.Because(err))
+	case suspended && job.Labels[v1alpha1.LabelBudgetSuspended] != "":
+		return "marked, but a budget suspended it (kubenergy.io/budget-suspended): users with the role " +
+			"kubenergy-releaser resume it, or kubenergy release does", nil
+	case suspended && job.Labels[v1alpha1.LabelHeld] != "true":
+		return "marked, but its user suspended it, so it stays suspended", nil
+	case !suspended:
+		return "was not held", nil
+	}
+	absence, released := cmdutil.WithoutScheduler(ctx, client, v1alpha1.SystemNamespace, now,
+		"releases it within seconds")
+	switch {
+	case !released:
+		return "", fmt.Errorf("Job %s/%s is marked, but %s", namespace, name, absence)
+	case absence != "":
+		return askedNow + "; " + absence, nil
+	}
+	return askedNow, nil
+}
