@@ -3,7 +3,7 @@
 //
 // All routes stand in one table (routes.go). From it come the mux, the OpenAPI document, the reference in
 // docs/reference/api.md and the test that tries every route as a stranger. query.go reads every query, answer.go writes
-// every answer, and failure.go every error. POST /ingest, which takes jobs, is in jobs.go and jobrequest.go; the
+// every answer, and failure.go every error. POST /ingest, which takes jobs, is in jobs.go and job_request.go; the
 // batches of agents are package controller/intake's.
 //
 // # Invariants, and the tests that hold them

@@ -2,7 +2,7 @@
 // GridZone names, in their order, believes the first that has said something good that is not too old, and completes
 // it with a forecast.
 //
-// openchain.go makes the sources of a zone, chain.go polls them in their order, a file each makes the requests of one
+// open_chain.go makes the sources of a zone, chain.go polls them in their order, a file each makes the requests of one
 // kind of source, fetch.go makes them bounded, check.go decides what is believed, reading.go turns it into a status
 // from now on and forecasts, keeper.go keeps what came, track.go what was, and state.go is what others see of it.
 //
