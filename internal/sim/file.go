@@ -157,11 +157,11 @@ func (l *LimitsFile) check() error {
 	return nil
 }
 
-// The identity of scenario files.
-const (
-	APIVersion   = "kubenergy.io/v1alpha1"
-	ScenarioKind = "Scenario"
-)
+// APIVersion is the version of files that commands read.
+const APIVersion = "kubenergy.io/v1alpha1"
+
+// ScenarioKind is the kind of scenario files.
+const ScenarioKind = "Scenario"
 
 // What nodes without jobs do.
 const (
