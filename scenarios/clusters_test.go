@@ -14,7 +14,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
-	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
@@ -128,7 +128,7 @@ func TestClustersBetweenBounds(t *testing.T) {
 	row := func(name string, p *played) {
 		fmt.Fprintf(&table, "| %s | %.2f kg | %s | %.1f kWh | %s | %d |\n", name, float64(p.Carbon)/1000,
 			percent(1-float64(p.Carbon/runs["home"].Carbon)), float64(p.Energy)/energy.JoulesPerKWh,
-			report.Rounded(p.wait), p.late)
+			humanize.Rounded(p.wait), p.late)
 	}
 	for _, name := range file.Strategies {
 		strategy, err := strategy.ByName(name)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
@@ -158,7 +159,7 @@ func (f *figures) table() string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %.2f kWh | %s | %.3f kg | %s | %s | %d | %d |\n", words[r.EmptyNodes], name,
 			r.EnergyKWh, energySaved, r.EmissionsKg, emissionsSaved,
-			report.Rounded(time.Duration(r.MeanWaitSeconds*float64(time.Second))), r.HeldJobs, r.Boots)
+			humanize.Rounded(time.Duration(r.MeanWaitSeconds*float64(time.Second))), r.HeldJobs, r.Boots)
 	}
 	return b.String()
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/benchmark"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
@@ -242,7 +243,7 @@ func (b *benchmarks) Sheet() *report.Table {
 		"others",
 	} {
 		t.Columns = append(t.Columns, report.Column{
-			Name: name, Field: strings.ReplaceAll(name, " ", "_"), Show: report.Significant, Words: i < 2,
+			Name: name, Field: strings.ReplaceAll(name, " ", "_"), Show: humanize.Significant, Words: i < 2,
 		})
 	}
 	for _, r := range b.Results {

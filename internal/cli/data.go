@@ -12,8 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/document"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/spelling"
 	"github.com/kubenergy/kubenergy/scenarios"
 )
@@ -46,7 +48,7 @@ func chooseData(all []scenarios.DataFile, names []string) (chosen []scenarios.Da
 	if len(names) == 0 {
 		return all, nil
 	}
-	known := append(setNames(all), report.Each(all, func(f scenarios.DataFile) string { return f.Name })...)
+	known := append(setNames(all), sliceutil.Map(all, func(f scenarios.DataFile) string { return f.Name })...)
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("no data set or file %q%s: want one or more of %s", name,
@@ -62,7 +64,7 @@ func chooseData(all []scenarios.DataFile, names []string) (chosen []scenarios.Da
 }
 
 func setNames(files []scenarios.DataFile) []string {
-	return slices.Compact(report.Each(files, func(f scenarios.DataFile) string { return f.Set() }))
+	return slices.Compact(sliceutil.Map(files, func(f scenarios.DataFile) string { return f.Set() }))
 }
 
 // dataList is what people are shown of the manifest.
@@ -97,7 +99,7 @@ func newDataList(t cmdutil.Terminal, all []scenarios.DataFile) *cobra.Command {
 		if err != nil {
 			return cmdutil.InvalidUsage(err)
 		}
-		list := &dataList{APIVersion: sim.APIVersion, Kind: "DataList", Folder: folder()}
+		list := &dataList{APIVersion: document.APIVersion, Kind: "DataList", Folder: folder()}
 		for _, f := range files {
 			state := dataState{
 				Set: f.Set(), File: f.Name, Bytes: f.Bytes, Licence: f.Licence, SHA256: f.SHA256, URL: f.URL,
@@ -151,7 +153,7 @@ func (l *dataList) Text(wide, colours bool) string {
 
 // licences names each licence once. The table has their numbers, for they are long.
 func (l *dataList) licences() []string {
-	return report.Distinct(report.Each(l.Files, func(f dataState) string { return f.Licence }))
+	return sliceutil.Distinct(sliceutil.Map(l.Files, func(f dataState) string { return f.Licence }))
 }
 
 // sizeText shows a number of bytes in the unit that people read.

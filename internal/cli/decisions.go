@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/central/api"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
@@ -102,9 +103,9 @@ func (f *decisionsFlags) check(format bool) error {
 
 // query asks for the records that the flags mean.
 func (f *decisionsFlags) query(c *cmdutil.ControllerClient, now time.Time) (*ledger.RecordQuery, error) {
-	from, err := report.ParseTime("--since", "-"+f.since, now)
+	from, err := humanize.ParseTime("--since", "-"+f.since, now)
 	if err != nil {
-		if from, err = report.ParseTime("--since", f.since, now); err != nil {
+		if from, err = humanize.ParseTime("--since", f.since, now); err != nil {
 			return nil, cmdutil.InvalidUsage(err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/benchmark"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/cli/experiment"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
@@ -159,8 +160,8 @@ func (f *experimentFlags) read() (*experiment.File, error) {
 // announce says how long it takes and how much room, and why nothing would be judged.
 func (f *experimentFlags) announce(t cmdutil.Terminal, file *experiment.File) (notJudged []string, err error) {
 	fmt.Fprintf(t.Err, "%s: %s of %s, %s each: about %s, and up to 0.5 GB in %s until it ends\n", file.Name,
-		report.Plural(file.Rounds, "round", "rounds"), strings.Join(file.Names(), ", "),
-		report.Span(file.Duration.Seconds()), report.Rounded(file.Takes()), f.out)
+		humanize.Plural(file.Rounds, "round", "rounds"), strings.Join(file.Names(), ", "),
+		humanize.Span(file.Duration.Seconds()), humanize.Rounded(file.Takes()), f.out)
 	before := benchmark.ReadUsage()
 	time.Sleep(2 * time.Second)
 	share := before.Others()

@@ -14,9 +14,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 type reportFlags struct {
@@ -52,10 +54,10 @@ func (f *spanFlags) add(flags *pflag.FlagSet, more string) {
 func (f *spanFlags) query(now time.Time) (*ledger.Query, error) {
 	q := &ledger.Query{Namespaces: f.namespaces}
 	var err error
-	if q.From, err = report.ParseTime("--from", f.from, now); err != nil {
+	if q.From, err = humanize.ParseTime("--from", f.from, now); err != nil {
 		return nil, err
 	}
-	if q.To, err = report.ParseTime("--to", f.to, now); err != nil {
+	if q.To, err = humanize.ParseTime("--to", f.to, now); err != nil {
 		return nil, err
 	}
 	if f.decisions <= 0 {
@@ -77,7 +79,7 @@ var ofSlurm = map[string]ledger.Dimension{
 
 func newReport(t cmdutil.Terminal) *cobra.Command {
 	f := reportFlags{filters: map[string]*[]string{}}
-	names := report.Each(reportGroups, func(d ledger.Dimension) string { return string(d) })
+	names := sliceutil.Map(reportGroups, func(d ledger.Dimension) string { return string(d) })
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Sum up energy, emissions, cost and savings from the ledger",

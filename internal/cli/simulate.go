@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
@@ -203,7 +204,7 @@ func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []
 	}
 	note := &results[0].Scenario.Notes // which the report shows
 	sleeping := fmt.Sprintf("Were machines asleep whenever they are empty, and awake in time, the best found would "+
-		"emit %s kg.", report.Significant(foreseen.Carbon.Kg()))
+		"emit %s kg.", humanize.Significant(foreseen.Carbon.Kg()))
 	least, asleep, err := oracle.Bound(s, rounds)
 	if err != nil {
 		*note = append(*note, sleeping, "How little is possible is not known: "+err.Error()+".")
@@ -211,8 +212,8 @@ func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []
 		*note = append(*note, sleeping, fmt.Sprintf("Bound: no schedule that runs each job in one piece, on what it "+
 			"asks for, emits less than %s kg. The %s kg are %.1f %% above it, not counting the %s kg of machines at "+
 			"rest.",
-			report.Significant(least.Kg()), report.Significant(foreseen.Carbon.Kg()),
-			100*float64(foreseen.Carbon-least)/float64(least-asleep), report.Significant(asleep.Kg())))
+			humanize.Significant(least.Kg()), humanize.Significant(foreseen.Carbon.Kg()),
+			100*float64(foreseen.Carbon-least)/float64(least-asleep), humanize.Significant(asleep.Kg())))
 	}
 	results = append(results, best)
 	_, err = sim.Align(results...)

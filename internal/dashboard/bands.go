@@ -6,8 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
-	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/humanize"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // copies gives a band what says the same elsewhere: a command, a query of Prometheus, and a request to the controller's
@@ -48,7 +49,7 @@ func (m *Model) gridBand() band {
 	}
 	if len(m.Zones) > 0 {
 		z := &m.Zones[0]
-		said := report.Each(z.signals(), func(q quantity) string { return m.gridSentence(q.Signal) })
+		said := sliceutil.Map(z.signals(), func(q quantity) string { return m.gridSentence(q.Signal) })
 		b.Sentence = z.Name + ": " + strings.Join(said, ". ") + "."
 	}
 	for from, to := range m.slots() {
@@ -67,7 +68,7 @@ func shown(v float64, ok bool) string {
 	if !ok {
 		return "–"
 	}
-	return report.Significant(v)
+	return humanize.Significant(v)
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
@@ -93,7 +94,7 @@ func (m *Model) slots() iter.Seq2[time.Time, time.Time] {
 	}
 	return func(yield func(from, to time.Time) bool) {
 		for t := m.From.Truncate(step); t.Before(m.To); t = t.Add(step) {
-			if !yield(grid.Later(t, m.From), grid.Earlier(t.Add(step), m.To)) {
+			if !yield(timeutil.Later(t, m.From), timeutil.Earlier(t.Add(step), m.To)) {
 				return
 			}
 		}
@@ -138,7 +139,7 @@ func (m *Model) powerBand() band {
 			continue
 		}
 		all := []float64{w.Dynamic, w.Idle, w.Asleep, w.Unknown, w.Total(), w.Estimated * w.Total()}
-		cells := append([]string{stamp(from)}, report.Each(all, report.Significant)...)
+		cells := append([]string{stamp(from)}, sliceutil.Map(all, humanize.Significant)...)
 		if m.Power.Baseline != nil {
 			cells = append(cells, shown(m.Power.Baseline.Mean(from, to)))
 		}
@@ -180,6 +181,6 @@ func (m *Model) workBand(whole bool) band {
 func (m *Model) jobRow(j *Job) row {
 	return row{Links: map[int]string{0: jobLink(m, j)}, Cells: []string{
 		j.path(), j.team(), stamp(j.Since), stampOf(j.PlannedStart), stampOf(j.LatestStart), stampOf(j.Started),
-		report.Plain(Briefly(j.Why), m.Now),
+		humanize.Plain(Briefly(j.Why), m.Now),
 	}}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
@@ -19,7 +20,7 @@ func (p *page) decision(d *ledger.Record) {
 	text := fmt.Sprintf("Decided %s by %s", p.clock(d.At), cmp.Or(d.Strategy, "no strategy"))
 	text += given(d.Reason != "", ": "+d.Reason) + given(d.Node != "", ", on "+d.Node) +
 		given(!d.Start.IsZero(), ", start "+p.clock(d.Start))
-	p.Said = said(text+".", report.Plain(d.Message, p.Now))
+	p.Said = said(text+".", humanize.Plain(d.Message, p.Now))
 	s, err := report.ReadSnapshot(d)
 	if len(d.Snapshot) == 0 {
 		err = errors.New("no snapshot is kept, or you may not see it")
@@ -31,7 +32,7 @@ func (p *page) decision(d *ledger.Record) {
 	job := &s.Queue[0]
 	const asked = "It asked for %.3g cores and %.3g GiB for %s, may wait %s, and was submitted %s."
 	p.Said = append(p.Said, fmt.Sprintf(asked, float64(job.Request.MilliCPU)/1000,
-		float64(job.Request.Memory)/(1<<30), report.Rounded(job.Duration), report.Rounded(job.AllowedDelay),
+		float64(job.Request.Memory)/(1<<30), humanize.Rounded(job.Duration), humanize.Rounded(job.AllowedDelay),
 		p.clock(job.Submitted)))
 	p.Tables = []*table{candidates(s, job, d.Node), grids(s)}
 }

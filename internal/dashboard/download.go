@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // downloaded returns the page that a download is of, and which of its bands. Decisions are a band without a picture.
@@ -43,7 +44,7 @@ func (s *Server) csv(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	shown := cmp.Or(b.Table, &table{Header: columns(1, "nothing is known")})
-	names := report.Each(shown.Header, func(c column) string { return c.Name })
+	names := sliceutil.Map(shown.Header, func(c column) string { return c.Name })
 	t := report.Sheet(names...)
 	for _, row := range shown.Rows {
 		cells := make([]any, len(names))
@@ -68,7 +69,7 @@ func (b *band) legend(m *Model) (drawn string, height int) {
 		`class="title" x="4" y="16"`)
 	text.WriteString(`<g class="keys">`)
 	x, y := 4, 2*line
-	notes := report.Each(b.Notes, func(n note) keyed { return keyed{Name: n.Text} })
+	notes := sliceutil.Map(b.Notes, func(n note) keyed { return keyed{Name: n.Text} })
 	for _, k := range slices.Concat(b.Keys, notes) {
 		width := 30 + 7*len([]rune(k.Name))
 		if x+width > 1000 && x > 4 {

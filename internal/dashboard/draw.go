@@ -13,8 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 const (
@@ -230,7 +232,7 @@ func drawPower(m *Model) template.HTML {
 	}
 	d := newDrawing(m)
 	w, line := p.thinned(m.From, m.To)
-	values := report.Each(w, func(w Watts) float64 { return w.Total() })
+	values := sliceutil.Map(w, func(w Watts) float64 { return w.Total() })
 	var base *Line
 	if p.Baseline != nil {
 		base = p.Baseline.thinned(m.From, m.To)
@@ -322,7 +324,7 @@ func (j *Job) end() time.Time {
 // within are the jobs that have something to show in the time of the page.
 func (m *Model) within(jobs []*Job) []*Job {
 	return slices.DeleteFunc(slices.Clone(jobs), func(j *Job) bool {
-		last := grid.Later(j.end(), deref(j.LatestStart))
+		last := timeutil.Later(j.end(), deref(j.LatestStart))
 		return last.Before(m.From) || j.Since.After(m.To)
 	})
 }
@@ -360,7 +362,7 @@ func (d *drawing) bars(m *Model, jobs []*Job, class map[string]string) {
 		fmt.Fprintf(d, `<a href="%s" class="job %s"%s><title>%s</title>`, html.EscapeString(jobLink(m, j)),
 			class[j.team()], passed, html.EscapeString(j.sentence(m)))
 		fmt.Fprintf(d, `<line x1="%s" x2="%s" y1="%s" y2="%s"/>`, pc(d.x(j.Since)),
-			pc(d.x(grid.Later(deref(j.LatestStart), j.begin()))), pc(foot), pc(foot))
+			pc(d.x(timeutil.Later(deref(j.LatestStart), j.begin()))), pc(foot), pc(foot))
 		fmt.Fprintf(d, `<rect class="%s" x="%s" width="%s" y="%s" height="%s" rx="1.5"/>`,
 			map[bool]string{true: "ran", false: "plan"}[j.Started != nil], pc(start), pc(math.Max(0.25, end-start)),
 			pc(middle-0.36*row), pc(0.72*row))
@@ -381,7 +383,7 @@ func (d *drawing) name(j *Job, start, end, foot float64) {
 }
 
 // shortened is a name that fits beside a bar.
-func shortened(name string) string { return report.Shortened(name, 28) }
+func shortened(name string) string { return humanize.Shortened(name, 28) }
 
 // slots are in how many intervals the density is counted.
 const slots = 96

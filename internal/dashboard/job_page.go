@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/humanize"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // job fills the page of one Job.
@@ -29,7 +30,7 @@ func (p *page) job(v *JobView) {
 			"allowed delay", "start (UTC)", v.Unit, "less than at once")}
 		for i, d := range v.Delays {
 			r := row{Cells: []string{
-				report.Rounded(d.Allowed), stamp(d.Start), short(d.Value), percent(d.Saving),
+				humanize.Rounded(d.Allowed), stamp(d.Start), short(d.Value), percent(d.Saving),
 			}}
 			if d.Set {
 				p.SetDelay, r.Class = i, "set"
@@ -70,7 +71,7 @@ func (v *JobView) curve() (axis, plot template.HTML) {
 	first, last := v.Curve.Points[0].At, v.Curve.Until
 	m := &Model{Now: v.Now, From: first, To: last}
 	d := newDrawing(m)
-	d.scale(m, "", nil, report.Each(v.Curve.Points, func(p Point) float64 { return p.Value })...)
+	d.scale(m, "", nil, sliceutil.Map(v.Curve.Points, func(p Point) float64 { return p.Value })...)
 	d.stretched(func() { d.path("line c0", d.steps(v.Curve)) })
 	for i, mark := range []struct {
 		at   *time.Time
@@ -107,8 +108,8 @@ func (v *JobView) nodes() *table {
 			n.Node, n.Site, n.Profile, rank, optional(n.WattHours), optional(n.Grams), optional(n.Cost),
 		}}
 	})
-	if out := report.Each(v.Placement.Out, func(o NodeOut) string { return o.Node + ": " + o.Why }); len(out) > 0 {
-		t.More += " Out: " + report.Few(most, out) + "."
+	if out := sliceutil.Map(v.Placement.Out, func(o NodeOut) string { return o.Node + ": " + o.Why }); len(out) > 0 {
+		t.More += " Out: " + humanize.Few(most, out) + "."
 	}
 	t.More += " " + v.Placement.Note
 	return t
@@ -140,21 +141,21 @@ func (v *JobView) nowAndThen() *table {
 
 func (v *JobView) settings() *table {
 	return listed("Settings", columns(3, "setting", "value", "from"), v.Settings,
-		func(s *Setting) []string { return []string{s.Name, report.Plain(s.Value, v.Now), s.From} })
+		func(s *Setting) []string { return []string{s.Name, humanize.Plain(s.Value, v.Now), s.From} })
 }
 
 func (v *JobView) signals() *table {
 	return listed("Signals that this rests on", columns(7, "zone", "quantity", "unit", "age", "source", "forecast by",
 		"quality", "now"), v.Signals, func(s *SignalSource) []string {
 		return []string{
-			s.Zone, s.Quantity, s.Unit, s.Age, s.Source, s.Forecast, s.Quality, report.Significant(s.Now),
+			s.Zone, s.Quantity, s.Unit, s.Age, s.Source, s.Forecast, s.Quality, humanize.Significant(s.Now),
 		}
 	})
 }
 
 func (v *JobView) events() *table {
 	return listed("Events", columns(3, "at (UTC)", "event", "says"), v.Events,
-		func(e *Told) []string { return []string{stamp(e.At), e.Reason, report.Plain(e.Text, v.Now)} })
+		func(e *Told) []string { return []string{stamp(e.At), e.Reason, humanize.Plain(e.Text, v.Now)} })
 }
 
 // jobLink is the address of a job's page.

@@ -7,10 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/document"
 	"github.com/kubenergy/kubenergy/internal/grid"
-	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/sched"
-	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // whatIf are the allowed delays that a page compares.
@@ -34,7 +35,7 @@ func (v *JobView) Weigh(s *grid.Series, unit string, job *sched.Job, from time.T
 	}
 	mean := func(at time.Time) float64 { return s.Mean(at, at.Add(job.Duration)) }
 	curve := &Line{}
-	until := grid.Later(from.Add(48*time.Hour), job.Submitted.Add(job.AllowedDelay))
+	until := timeutil.Later(from.Add(48*time.Hour), job.Submitted.Add(job.AllowedDelay))
 	for t := from; !t.After(until) && s.Covers(t, t.Add(job.Duration)); t = t.Add(step) {
 		curve.Points, curve.Until = append(curve.Points, Point{At: t, Value: mean(t)}), t.Add(step)
 	}
@@ -46,10 +47,10 @@ func (v *JobView) Weigh(s *grid.Series, unit string, job *sched.Job, from time.T
 	delays := append(slices.Clone(whatIf), job.AllowedDelay, job.AllowedDelay+muchMore)
 	slices.Sort(delays)
 	for _, d := range slices.Compact(delays) {
-		if latest := grid.Later(job.Submitted.Add(d), from); !s.Covers(latest, latest.Add(job.Duration)) {
+		if latest := timeutil.Later(job.Submitted.Add(d), from); !s.Covers(latest, latest.Add(job.Duration)) {
 			break
 		}
-		at := grid.Later(start(d), from)
+		at := timeutil.Later(start(d), from)
 		saving := 0.0
 		if first != 0 {
 			saving = (first - mean(at)) / math.Abs(first)
@@ -69,7 +70,7 @@ func (f *Folder) Job(_ context.Context, q Query, _, _, name string) (*JobView, e
 	}
 	j := &m.Jobs[i]
 	v := &JobView{Job: j, Now: m.Now, Explanation: Explanation{
-		APIVersion: sim.APIVersion, Kind: "Explanation", Object: "job", Name: name, State: "finished",
+		APIVersion: document.APIVersion, Kind: "Explanation", Object: "job", Name: name, State: "finished",
 		Sentence: j.sentence(m), Node: j.Node, HeldUntil: j.PlannedStart, LatestStart: j.LatestStart,
 		Planned: j.PlannedStart, Started: j.Started,
 	}}
@@ -119,7 +120,7 @@ func (v *JobView) delaySentence() string {
 	}
 	set := &v.Delays[i]
 	text := fmt.Sprintf("With the allowed delay of %s, counted from its creation, %s, the best start has %s %s over "+
-		"its run, %s less than a start at once.", report.Rounded(set.Allowed), report.Clock(v.Created, v.Now),
+		"its run, %s less than a start at once.", humanize.Rounded(set.Allowed), humanize.Clock(v.Created, v.Now),
 		short(set.Value), v.Unit, percent(set.Saving))
 	if set.Allowed == 0 {
 		text = fmt.Sprintf("No delay is allowed: a start at once has %s %s over its run.", short(set.Value), v.Unit)
@@ -131,7 +132,7 @@ func (v *JobView) delaySentence() string {
 	if k := slices.IndexFunc(v.Delays, func(d Delay) bool { return d.Allowed == set.Allowed+muchMore }); k > 0 {
 		d = &v.Delays[k]
 	}
-	text += " " + report.Rounded(d.Allowed-set.Allowed) + " more would bring "
+	text += " " + humanize.Rounded(d.Allowed-set.Allowed) + " more would bring "
 	if d.Value >= set.Value {
 		return text + "nothing."
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // end is how long a point holds.
@@ -56,7 +57,7 @@ func (l *Line) At(t time.Time) (v float64, ok bool) {
 func (l *Line) Mean(from, to time.Time) (v float64, ok bool) {
 	var sum, seconds float64
 	for i, p := range l.Points {
-		start, end := grid.Later(p.At, from), grid.Earlier(l.end(i), to)
+		start, end := timeutil.Later(p.At, from), timeutil.Earlier(l.end(i), to)
 		if s := end.Sub(start).Seconds(); s > 0 && !p.Unknown {
 			sum, seconds = sum+s*p.Value, seconds+s
 		}
@@ -111,7 +112,7 @@ func (p *Power) end(i int) time.Time {
 		end = p.Points[i+1].At
 	}
 	if p.StepSeconds > 0 { // of what follows nothing is known
-		end = grid.Earlier(end, p.Points[i].At.Add(time.Duration(p.StepSeconds*float64(time.Second))))
+		end = timeutil.Earlier(end, p.Points[i].At.Add(time.Duration(p.StepSeconds*float64(time.Second))))
 	}
 	return end
 }
@@ -121,7 +122,7 @@ func (p *Power) mean(from, to time.Time) (mean Watts, known bool) {
 	var seconds float64
 	var sum Watts
 	for i, w := range p.Points {
-		s := grid.Earlier(p.end(i), to).Sub(grid.Later(w.At, from)).Seconds()
+		s := timeutil.Earlier(p.end(i), to).Sub(timeutil.Later(w.At, from)).Seconds()
 		if s <= 0 {
 			continue
 		}
@@ -167,7 +168,7 @@ func (p *Power) thinned(from, to time.Time) ([]Watts, *Line) {
 		}
 		seen = thin
 	}
-	line := &Line{Until: grid.Earlier(p.Until, to)}
+	line := &Line{Until: timeutil.Earlier(p.Until, to)}
 	for _, w := range seen {
 		line.Points = append(line.Points, Point{At: w.At, Unknown: gaps[w.At]})
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
-	"github.com/kubenergy/kubenergy/internal/report"
 )
 
 // Origin is what the figures of a namespace, or of one owner there, were added up from.
@@ -33,15 +33,15 @@ func (p *page) origin(o *Origin, namespace, owner string) {
 	p.View, p.Heading = "origin", "Where the energy of "+name+" comes from"
 	t := &o.Total
 	kWh, site := t.Energy().Joules().KWh(), t.Facility.Joules().KWh()
-	text := fmt.Sprintf("%s kWh were booked on %s, from %s to %s; %s of it is estimated.", report.Significant(kWh),
+	text := fmt.Sprintf("%s kWh were booked on %s, from %s to %s; %s of it is estimated.", humanize.Significant(kWh),
 		count(len(o.Nodes), "node"), stamp(t.First), stamp(t.Last), percent(t.EstimatedShare()))
 	if kWh > 0 {
 		text += fmt.Sprintf(" Times PUE, %.3g, they are %s kWh at the sites' meters.", site/kWh,
-			report.Significant(site))
+			humanize.Significant(site))
 	}
 	if grams := float64(t.Carbon.Grams()); len(t.Emissions) == 1 && site > 0 {
 		text += fmt.Sprintf(" Window by window, times the carbon intensity there and then, %s gCO2e/kWh in the mean, "+
-			"they caused %s gCO2e.", short(grams/site), report.Significant(grams))
+			"they caused %s gCO2e.", short(grams/site), humanize.Significant(grams))
 	}
 	p.Said = []string{text, "A meter's counter gives the joules of an interval. The node's agent divides them by the " +
 		"CPU time of pods, idle energy by what they request, and sends them as a batch; the controller books batches " +

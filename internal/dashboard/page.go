@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
 //go:embed assets
@@ -310,7 +310,7 @@ func (p *page) savedTile() tile {
 	}
 	if known := s.differences(); len(known) > 0 {
 		d := known[0]
-		t.Value, t.Unit, t.Text = report.Significant(d.Saved), d.unit+interval(d.Difference), s.brief(d.Difference)
+		t.Value, t.Unit, t.Text = humanize.Significant(d.Saved), d.unit+interval(d.Difference), s.brief(d.Difference)
 		t.Class = map[bool]string{true: "good", false: "bad"}[d.Saved >= 0]
 	}
 	return t
@@ -323,8 +323,8 @@ func (p *page) waitedTile() tile {
 		t.Name, t.Value, t.Unit = "Waits now", strconv.Itoa(len(p.heldJobs())), "held"
 		return t
 	}
-	if t.Value, t.Unit = report.Span(*s.MeanWait), "on average"; p.Past && s.Late != nil {
-		t.Text = report.Plural(s.Held, "Job was", "Jobs were") + " held; " + count(*s.Late, "start") + " too late"
+	if t.Value, t.Unit = humanize.Span(*s.MeanWait), "on average"; p.Past && s.Late != nil {
+		t.Text = humanize.Plural(s.Held, "Job was", "Jobs were") + " held; " + count(*s.Late, "start") + " too late"
 	}
 	return t
 }
@@ -348,7 +348,7 @@ func (p *page) staleTile() tile {
 	}
 	if names := p.stale(); len(names) > 0 {
 		t.Value, t.Unit, t.Class = strconv.Itoa(len(names)), "too old", "bad"
-		if t.Text = report.Few(3, names); p.Power != nil && p.Power.Odd > 0 {
+		if t.Text = humanize.Few(3, names); p.Power != nil && p.Power.Odd > 0 {
 			t.Unit = "too old or implausible"
 		}
 	}
@@ -358,9 +358,9 @@ func (p *page) staleTile() tile {
 func (p *page) usedTile() tile {
 	t := tile{Name: "Used", Value: "unknown", Text: "at the sites' meters", Link: p.source("estimated")}
 	if p.Saved != nil && p.Saved.Energy != nil {
-		t.Value, t.Unit = report.Significant(p.Saved.Energy.Used), "kWh"
+		t.Value, t.Unit = humanize.Significant(p.Saved.Energy.Used), "kWh"
 		if p.Saved.Emissions != nil {
-			t.Text = report.Significant(p.Saved.Emissions.Used) + " kgCO2e, " + t.Text
+			t.Text = humanize.Significant(p.Saved.Emissions.Used) + " kgCO2e, " + t.Text
 		}
 	}
 	return t
@@ -381,12 +381,12 @@ func (m *Model) cards() (all []card) {
 	for i := range m.Namespaces[:min(len(m.Namespaces), MaxNamespaces)] {
 		u := &m.Namespaces[i]
 		r := cardRow{
-			Name: pathOf(u.Cluster, u.Name), Value: report.Significant(u.KWh) + " kWh",
+			Name: pathOf(u.Cluster, u.Name), Value: humanize.Significant(u.KWh) + " kWh",
 			Link:  originLink(u.Cluster, u.Name, ""),
 			Share: pc(100 * u.KWh / max(m.Namespaces[0].KWh, 1e-12)),
 		}
 		if u.Kg != nil {
-			r.Text = report.Significant(*u.Kg) + " kgCO2e"
+			r.Text = humanize.Significant(*u.Kg) + " kgCO2e"
 		}
 		r.Text += given(u.Estimated > 0, ", "+percent(u.Estimated)+" estimated")
 		used.Rows = append(used.Rows, r)
@@ -449,7 +449,7 @@ func (m *Model) runsCard() card {
 		most = max(most, m.Strategies[i].Kg, 1e-12)
 	}
 	for i, s := range m.Strategies {
-		text := fmt.Sprintf("%s kWh, waits %s", report.Significant(s.KWh), report.Span(3600*s.WaitHours))
+		text := fmt.Sprintf("%s kWh, waits %s", humanize.Significant(s.KWh), humanize.Span(3600*s.WaitHours))
 		name, machines, both := strings.Cut(s.Name, ", ")
 		text = given(both, machines+"; ") + text
 		if i == 0 {
@@ -458,7 +458,7 @@ func (m *Model) runsCard() card {
 			text += "; saves " + percent(s.Saving.Value)
 		}
 		c.Rows = append(c.Rows, cardRow{
-			Name: name, Value: report.Significant(s.Kg) + " kg", Text: text, Link: "/?run=" + strconv.Itoa(i),
+			Name: name, Value: humanize.Significant(s.Kg) + " kg", Text: text, Link: "/?run=" + strconv.Itoa(i),
 			Share: pc(100 * s.Kg / most), Current: i == m.Run,
 		})
 	}

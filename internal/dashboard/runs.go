@@ -17,12 +17,15 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/kubenergy/kubenergy/internal/document"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // FileName is the file of a folder of results that the page is made of.
@@ -37,7 +40,7 @@ type Results struct {
 
 // NewResults makes models of the runs of one scenario, the first of which is the baseline.
 func NewResults(r *report.Report, results []*sim.Result) *Results {
-	all := &Results{APIVersion: sim.APIVersion, Kind: "DashboardResults"}
+	all := &Results{APIVersion: document.APIVersion, Kind: "DashboardResults"}
 	var names []string
 	for i := range r.Runs {
 		name := r.Runs[i].Strategy
@@ -50,7 +53,8 @@ func NewResults(r *report.Report, results []*sim.Result) *Results {
 	}
 	for i, result := range results {
 		m := &Model{
-			APIVersion: sim.APIVersion, Kind: KindDashboard, Title: cmp.Or(r.Scenario.Name, "simulation"), Note: r.Note,
+			APIVersion: document.APIVersion, Kind: KindDashboard, Title: cmp.Or(r.Scenario.Name,
+				"simulation"), Note: r.Note,
 			Now: result.Accounted.UTC(), From: result.Scenario.Start.UTC(), To: result.Accounted.UTC(), Past: true,
 			Runs: names, Run: i, Namespaces: []Use{}, Budgets: []Budget{},
 		}
@@ -235,7 +239,7 @@ func best(all []Strategy) []Strategy {
 // ofSweep makes a model of a comparison, which has no axis of time.
 func ofSweep(s *report.Sweep) *Model {
 	m := &Model{
-		APIVersion: sim.APIVersion, Kind: KindDashboard, Title: cmp.Or(s.Name, "comparison"), Past: true,
+		APIVersion: document.APIVersion, Kind: KindDashboard, Title: cmp.Or(s.Name, "comparison"), Past: true,
 		Zones: []Zone{}, Jobs: []Job{}, Namespaces: []Use{}, Budgets: []Budget{},
 	}
 	for i := range s.Strategies {
@@ -244,7 +248,7 @@ func ofSweep(s *report.Sweep) *Model {
 		m.Note = fmt.Sprintf("Means over %s of each strategy; intervals of 95 %%.", count(row.Trials, "trial"))
 		name := said(row.Strategy, given(row.Forecast != "perfect", row.Forecast),
 			given(row.StayOn, "machines stay on"),
-			given(row.RestartCost > 0, "restart costs "+report.Rounded(row.RestartCost)))
+			given(row.RestartCost > 0, "restart costs "+humanize.Rounded(row.RestartCost)))
 		m.Strategies = append(m.Strategies, Strategy{
 			Name: strings.Join(name, ", "), WaitHours: row.MeanWaitHours,
 			Kg: row.Grams / 1000 / trials, KWh: row.EnergyKWh / trials, Saving: &row.Saving,
@@ -314,7 +318,7 @@ func (f *Folder) Model(_ context.Context, q Query) (*Model, error) {
 			count(len(f.models), "run"), f.models[len(f.models)-1].Run))
 	}
 	m := *found
-	m.From, m.To = grid.Later(m.From, q.From), grid.Earlier(m.To, cmp.Or(q.To, m.To))
+	m.From, m.To = timeutil.Later(m.From, q.From), timeutil.Earlier(m.To, cmp.Or(q.To, m.To))
 	return &m, nil
 }
 

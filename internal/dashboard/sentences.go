@@ -10,8 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // clock shows an instant and how far off it is.
@@ -19,7 +20,7 @@ func (m *Model) clock(t time.Time) string {
 	if m.Past {
 		return t.UTC().Format("2 Jan 15:04")
 	}
-	return report.Clock(t, m.Now) + " (" + report.Away(t, m.Now) + ")"
+	return humanize.Clock(t, m.Now) + " (" + humanize.Away(t, m.Now) + ")"
 }
 
 // nominal is what a hold saves by its reason.
@@ -29,7 +30,7 @@ var nominal = regexp.MustCompile(` \([^()]* (k?gCO2e|in money)\)`)
 // and counts on a nominal power of what is requested.
 func WithoutGrams(text string) string { return nominal.ReplaceAllString(text, "") }
 
-func count(n int, thing string) string { return report.Plural(n, thing, thing+"s") }
+func count(n int, thing string) string { return humanize.Plural(n, thing, thing+"s") }
 
 func percent(share float64) string {
 	const unit = "\u00a0%" // it is not left alone in the next line
@@ -70,7 +71,7 @@ func (m *Model) gridSentence(s *Signal) string {
 	}
 	from := m.From
 	if !m.Past { // extremes that are over are of no use
-		from = grid.Later(from, m.Now)
+		from = timeutil.Later(from, m.Now)
 	}
 	if lowest, at, highest, ok := s.extremes(from, m.To); ok {
 		extremes = fmt.Sprintf("lowest %s at %s, highest %s", short(lowest), m.clock(at), short(highest)) +
@@ -85,7 +86,7 @@ func (l *Line) extremes(from, to time.Time) (lowest float64, at time.Time, highe
 			continue
 		}
 		if !ok || p.Value < lowest {
-			lowest, at = p.Value, grid.Later(p.At, from)
+			lowest, at = p.Value, timeutil.Later(p.At, from)
 		}
 		if !ok || p.Value > highest {
 			highest = p.Value
@@ -101,7 +102,7 @@ func short(v float64) string { return fmt.Sprintf("%.3g", v) }
 func (s *Signal) provenance() string {
 	age := ""
 	if s.AgeSeconds != nil {
-		age = given(s.Stale, "STALE: ") + report.Rounded(time.Duration(*s.AgeSeconds*float64(time.Second))) + " old" +
+		age = given(s.Stale, "STALE: ") + humanize.Rounded(time.Duration(*s.AgeSeconds*float64(time.Second))) + " old" +
 			given(s.Stale, ", nothing is decided by it")
 	}
 	return strings.Join(said(s.Quality, s.Source, given(s.Forecast != "", "forecast by "+s.Forecast), age), ", ")
@@ -121,10 +122,10 @@ func (m *Model) powerSentence() string {
 	}
 	if _, used := p.kWh(m.From, m.To); len(p.Points) > 0 {
 		instead, known := p.Baseline.kWh(m.From, m.To)
-		over = fmt.Sprintf("%s kWh in the time shown, %s", report.Significant(used), p.Where) +
-			given(known, fmt.Sprintf("; %s would have drawn %s kWh", p.Instead, report.Significant(instead)))
+		over = fmt.Sprintf("%s kWh in the time shown, %s", humanize.Significant(used), p.Where) +
+			given(known, fmt.Sprintf("; %s would have drawn %s kWh", p.Instead, humanize.Significant(instead)))
 	}
-	nodes := func(n int) string { return report.Plural(n, "node reports", "nodes report") }
+	nodes := func(n int) string { return humanize.Plural(n, "node reports", "nodes report") }
 	return strings.Join(said(now, over, given(p.Odd > 0, nodes(p.Odd)+" what their hardware cannot draw"),
 		given(p.Late > 0, nodes(p.Late)+" too late")), ". ") + "."
 }
@@ -132,7 +133,7 @@ func (m *Model) powerSentence() string {
 // kWh is what was drawn in a time, by part and in all.
 func (p *Power) kWh(from, to time.Time) (parted [4]float64, all float64) {
 	for i, w := range p.Points {
-		hours := max(0, grid.Earlier(p.end(i), to).Sub(grid.Later(w.At, from)).Hours())
+		hours := max(0, timeutil.Earlier(p.end(i), to).Sub(timeutil.Later(w.At, from)).Hours())
 		for k, part := range parts {
 			parted[k] += part.of(w) * hours / 1000
 			all += part.of(w) * hours / 1000
@@ -147,7 +148,7 @@ func (l *Line) kWh(from, to time.Time) (sum float64, known bool) {
 		return 0, false
 	}
 	for i, p := range l.Points {
-		if hours := grid.Earlier(l.end(i), to).Sub(grid.Later(p.At, from)).Hours(); hours > 0 {
+		if hours := timeutil.Earlier(l.end(i), to).Sub(timeutil.Later(p.At, from)).Hours(); hours > 0 {
 			if p.Unknown {
 				return 0, false
 			}
@@ -168,19 +169,19 @@ func (m *Model) workSentence() string {
 		for _, j := range jobs {
 			wait += j.begin().Sub(j.Since)
 		}
-		return fmt.Sprintf("%s held, %s on average.", report.Plural(len(jobs), "Job was", "Jobs were"),
-			report.Rounded(wait/time.Duration(len(jobs))))
+		return fmt.Sprintf("%s held, %s on average.", humanize.Plural(len(jobs), "Job was", "Jobs were"),
+			humanize.Rounded(wait/time.Duration(len(jobs))))
 	}
 	if len(jobs) == 0 {
 		return "Nothing is held."
 	}
-	text := report.Plural(len(jobs), "Job is", "Jobs are") + " held"
+	text := humanize.Plural(len(jobs), "Job is", "Jobs are") + " held"
 	if j := m.next(); j != nil {
 		text += fmt.Sprintf("; %s is to start next, at %s", j.path(), m.clock(*j.PlannedStart))
 	}
 	var last time.Time
 	for _, j := range jobs {
-		last = grid.Later(last, deref(j.LatestStart))
+		last = timeutil.Later(last, deref(j.LatestStart))
 	}
 	return text + given(!last.IsZero(), "; all start by "+m.clock(last)) + "."
 }
@@ -191,7 +192,7 @@ func (m *Model) heldBriefly() string {
 	if len(jobs) == 0 {
 		return "nothing waits for a better hour"
 	}
-	text := report.Plural(len(jobs), "Job is", "Jobs are") + " held"
+	text := humanize.Plural(len(jobs), "Job is", "Jobs are") + " held"
 	if j := m.next(); j != nil {
 		text += "; next " + m.clock(*j.PlannedStart)
 	}
@@ -231,7 +232,7 @@ func (j *Job) sentence(m *Model) string {
 	if j.Saving != nil {
 		text += "; saves an estimated " + percent(*j.Saving)
 	}
-	why := report.Plain(Briefly(j.Why), m.Now)
+	why := humanize.Plain(Briefly(j.Why), m.Now)
 	return strings.TrimSuffix(text+given(why != "", "; "+why), ".") + "."
 }
 
@@ -248,7 +249,7 @@ func interval(d *report.Difference) string {
 	if d.Low == nil || d.High == nil {
 		return ""
 	}
-	return fmt.Sprintf(" [%s, %s]", report.Significant(*d.Low), report.Significant(*d.High))
+	return fmt.Sprintf(" [%s, %s]", humanize.Significant(*d.Low), humanize.Significant(*d.High))
 }
 
 // named is a difference of a quantity.
@@ -282,7 +283,7 @@ func (m *Model) savedSentence() string {
 	}
 	var said []string
 	for _, d := range s.differences() {
-		said = append(said, report.Significant(d.Saved)+interval(d.Difference)+" "+d.unit)
+		said = append(said, humanize.Significant(d.Saved)+interval(d.Difference)+" "+d.unit)
 		if d.Difference == s.Emissions && d.Baseline > 0 {
 			said[0] += fmt.Sprintf(" (%s)", percent(d.Saved/d.Baseline))
 		}
@@ -302,7 +303,7 @@ func (s *Saved) brief(d *report.Difference) string {
 		text = percent(math.Abs(d.Saved/d.Baseline)) + " "
 	}
 	if s.Energy != nil && d != s.Energy && (s.Energy.Saved < 0) == (d.Saved < 0) {
-		text += "and " + report.Significant(math.Abs(s.Energy.Saved)) + " kWh "
+		text += "and " + humanize.Significant(math.Abs(s.Energy.Saved)) + " kWh "
 	}
 	return text + than + s.Against
 }

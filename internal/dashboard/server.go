@@ -26,8 +26,8 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
-	"github.com/kubenergy/kubenergy/internal/report"
 )
 
 const (
@@ -185,7 +185,7 @@ func (s *Server) query(r *http.Request, v View) (q Query, err error) {
 	}
 	for name, into := range map[string]*time.Time{"from": &q.From, "to": &q.To} {
 		if text := values.Get(name); text != "" {
-			if *into, err = report.ParseTime(name, text, s.now()); err != nil {
+			if *into, err = humanize.ParseTime(name, text, s.now()); err != nil {
 				return q, wrong("%w", err)
 			}
 		}

@@ -13,8 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 const maxDecisions = 300 // that are shown
@@ -26,7 +28,7 @@ var actions = []string{"any", "hold", "release", "place"}
 func (p *page) decisions() {
 	m := p.Model
 	p.Filter = &filter{p.query.Get("q"), p.query.Get("action")}
-	p.Actions = report.Each(actions, func(a string) option { return option{Name: a} })
+	p.Actions = sliceutil.Map(actions, func(a string) option { return option{Name: a} })
 	found := m.filtered(p.Filter)
 	p.Said = []string{fmt.Sprintf("%s, of %d known, the youngest first.", count(len(found), "decision"),
 		len(m.Decisions))}
@@ -45,7 +47,7 @@ func (p *page) decisions() {
 func (m *Model) decisionRow(d *ledger.Record) row {
 	why := d.Reason
 	if d.Message != "" {
-		why = report.Plain(Briefly(d.Message), m.Now)
+		why = humanize.Plain(Briefly(d.Message), m.Now)
 	}
 	work := Job{Held: Held{Namespace: d.Namespace, Kind: d.OwnerKind, Name: d.Owner}}
 	links := map[int]string{}
@@ -101,12 +103,13 @@ func (p *page) savings() {
 		}}
 	}
 	t := listed("Where it came from", []column{{"part", false}, {s.Unit, true}, {"because", false}}, s.Steps,
-		func(step *Step) []string { return []string{step.Name, report.Significant(step.Value), step.Why} })
+		func(step *Step) []string { return []string{step.Name, humanize.Significant(step.Value), step.Why} })
 	all := listed("Used, and what "+s.Against+" would have used", columns(1, "quantity", "used", "baseline", "saved",
 		"95 % from", "to"), s.differences(), func(d *named) []string {
 		return []string{
-			strings.TrimSuffix(d.name+", "+d.unit, ", "), report.Significant(d.Used), report.Significant(d.Baseline),
-			report.Significant(d.Saved), optional(d.Low), optional(d.High),
+			strings.TrimSuffix(d.name+", "+d.unit,
+				", "), humanize.Significant(d.Used), humanize.Significant(d.Baseline),
+			humanize.Significant(d.Saved), optional(d.Low), optional(d.High),
 		}
 	})
 	all.compact()
@@ -151,17 +154,17 @@ func drawSteps(s *Saved) template.HTML {
 		svgText(w, name, `class="tick" x="%s" y="97%%" text-anchor="middle"`, pc(x))
 		i++
 	}
-	bar("whole", "baseline", 0, d.Baseline, report.Significant(d.Baseline))
+	bar("whole", "baseline", 0, d.Baseline, humanize.Significant(d.Baseline))
 	level = d.Baseline
 	for _, step := range s.Steps {
-		class, said := "gain", report.Significant(-step.Value)
+		class, said := "gain", humanize.Significant(-step.Value)
 		if step.Value < 0 {
 			class, said = "loss", "+"+said
 		}
 		bar(class, step.Name, level, level-step.Value, said)
 		level -= step.Value
 	}
-	bar("whole", "caused", 0, d.Used, report.Significant(d.Used))
+	bar("whole", "caused", 0, d.Used, humanize.Significant(d.Used))
 	return w.picture("steps", "What was saved, step by step: the table has the same figures")
 }
 
@@ -185,7 +188,8 @@ func (p *page) compare() {
 	}
 	for _, s := range p.Strategies {
 		r := row{Cells: []string{
-			s.Name, report.Span(3600 * s.WaitHours), report.Significant(s.Kg), report.Significant(s.KWh), "–", "–", "–",
+			s.Name, humanize.Span(3600 * s.WaitHours), humanize.Significant(s.Kg), humanize.Significant(s.KWh), "–",
+			"–", "–",
 		}}
 		if s.Saving != nil && !s.Baseline {
 			r.Cells[4] = percent(s.Saving.Value)
@@ -209,12 +213,12 @@ func front(all []Strategy) []Strategy {
 
 // compareSentence names the strategies that are worth a look.
 func compareSentence(all []Strategy) string {
-	names := report.Each(front(all), func(s Strategy) string { return s.brief() })
+	names := sliceutil.Map(front(all), func(s Strategy) string { return s.brief() })
 	return "No other strategy beats these in waits and emissions at once: " + strings.Join(names, "; ") + "."
 }
 
 func (s *Strategy) brief() string {
-	return fmt.Sprintf("%s (%s kgCO2e, waits %s)", s.Name, report.Significant(s.Kg), report.Span(3600*s.WaitHours))
+	return fmt.Sprintf("%s (%s kgCO2e, waits %s)", s.Name, humanize.Significant(s.Kg), humanize.Span(3600*s.WaitHours))
 }
 
 func (s *Strategy) class() string {
@@ -261,7 +265,7 @@ func drawPareto(all []Strategy) template.HTML {
 		fmt.Fprintf(d, `<line class="front" x1="%s" y1="%s" x2="%s" y2="%s"/>`, pc(x(a.WaitHours)), pc(y(a.Kg)),
 			pc(x(b.WaitHours)), pc(y(b.Kg)))
 	}
-	taken := report.Each(all, func(s Strategy) box { return around(x(s.WaitHours), y(s.Kg)) })
+	taken := sliceutil.Map(all, func(s Strategy) box { return around(x(s.WaitHours), y(s.Kg)) })
 	for _, s := range all {
 		fmt.Fprintf(d, `<circle class="dot %s" cx="%s" cy="%s" r="6"><title>%s</title></circle>`, s.class(),
 			pc(x(s.WaitHours)), pc(y(s.Kg)), html.EscapeString(s.brief()))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Issuance says which forecasts to make over a span of a recorded history: one each hour, each knowing only what was
@@ -91,7 +92,7 @@ func (o *Issuance) checkWeather() error {
 		return nil
 	}
 	// What comes after the last hour that is known cannot be compared with anything.
-	until := grid.Earlier(o.Until.Add(o.length()), o.History.End())
+	until := timeutil.Earlier(o.Until.Add(o.length()), o.History.End())
 	return o.Weather.covers(o.History.Start(), until)
 }
 

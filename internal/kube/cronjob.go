@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Run identifies a Job as a run of a CronJob in its namespace.
@@ -46,7 +46,7 @@ func Deadline(job *sched.Job, run *Run, c *batchv1.CronJob) (time.Time, error) {
 	if err != nil || end.IsZero() {
 		return latest, err
 	}
-	return grid.Later(grid.Earlier(latest, end), job.Submitted), nil
+	return timeutil.Later(timeutil.Earlier(latest, end), job.Submitted), nil
 }
 
 // ReadDeadline is [Deadline] of a Job in a namespace. It reads the CronJob of a run from the API server.

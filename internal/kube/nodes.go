@@ -19,6 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/hardware"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // profileOf returns the profile that the node's label names, else the first that selects it. A label that names an
@@ -236,7 +237,7 @@ func WattsWritten(n *v1.Node) (at time.Time) {
 	for _, m := range n.ManagedFields {
 		if m.Time != nil && m.FieldsV1 != nil &&
 			bytes.Contains(m.FieldsV1.GetRawBytes(), []byte(`"f:`+thesisWatts+`"`)) {
-			at = grid.Later(at, m.Time.Time)
+			at = timeutil.Later(at, m.Time.Time)
 		}
 	}
 	return at

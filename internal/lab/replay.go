@@ -19,11 +19,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Stock is the name of the trial that runs under kube-scheduler's own default profile.
@@ -332,10 +332,10 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 				return nil, fmt.Errorf("job %s of %s ran on %q, which is none of its nodes", j.ID, t.Strategy,
 					seen.node)
 			}
-			p := sim.Placement{Job: i, Node: name, Start: grid.Later(r.clock.ToTrace(seen.bound), j.Submitted)}
+			p := sim.Placement{Job: i, Node: name, Start: timeutil.Later(r.clock.ToTrace(seen.bound), j.Submitted)}
 			p.Released, p.Finish = j.Submitted, p.Start.Add(n.Runtime(j))
 			if !seen.released.IsZero() {
-				p.Released = grid.Later(r.clock.ToTrace(seen.released), j.Submitted)
+				p.Released = timeutil.Later(r.clock.ToTrace(seen.released), j.Submitted)
 			}
 			if seen.planned { // others were suspended just until the loop had seen them
 				p.Hold = p.Released

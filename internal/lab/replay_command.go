@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/scenarios"
 )
 
@@ -211,7 +212,7 @@ func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim
 		return nil, err
 	}
 	defer stop()
-	names := report.Each(r.Trials, func(t Trial) string { return t.String() })
+	names := sliceutil.Map(r.Trials, func(t Trial) string { return t.String() })
 	length := clock.Shrink(span(r.Scenario))
 	fmt.Fprintf(stderr,
 		"replaying %d jobs on %d nodes under each of %s, %.0f times faster than the trace, about %.0f s\n",

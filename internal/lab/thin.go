@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // thin cuts a scenario down to what a replay in real time can carry: jobs of the first hours that fit on some empty
@@ -43,7 +43,7 @@ func span(s *sim.Scenario) time.Duration {
 	var end time.Time
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		end = grid.Later(end, j.LatestStart().Add(j.Duration))
+		end = timeutil.Later(end, j.LatestStart().Add(j.Duration))
 	}
 	return end.Sub(s.Start)
 }

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // What KubEnergy also writes when a budget in Compute Gardener's words is used up.
@@ -207,7 +207,7 @@ func closings(budgets []*v1alpha1.EnergyBudget) map[string][]closing {
 		if !Closes(b) {
 			continue
 		}
-		until := grid.Earlier(b.Status.ClosedUntil.Time, endOfTime)
+		until := timeutil.Earlier(b.Status.ClosedUntil.Time, endOfTime)
 		all[b.Namespace] = append(all[b.Namespace], closing{b.Name, b.Spec.Scope, until, b.Status.AsOf.Time})
 	}
 	return all

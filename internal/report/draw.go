@@ -17,6 +17,9 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/kubenergy/kubenergy/internal/humanize"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 const (
@@ -290,7 +293,7 @@ func barCharts(charts []chart, names []string, colours []color.Color) figure {
 	f, slot := figureOfBars(len(charts), names)
 	for _, c := range charts {
 		p := newPlot("", c.label, draw.LineStyle{})
-		figures := Each(c.values, Significant)
+		figures := sliceutil.Map(c.values, humanize.Significant)
 		upright := slices.ContainsFunc(figures, func(s string) bool { return lettering.Width(s) > slot-2 })
 		for i, v := range c.values {
 			p.Add(&plotter.BarChart{

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/codec"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Evidence is what the ledger knows of decisions and of what came of them.
@@ -57,7 +57,7 @@ func (e *Evidence) index() *found {
 		if answer == nil {
 			continue
 		}
-		f.asOf = grid.Later(f.asOf, answer.AsOf)
+		f.asOf = timeutil.Later(f.asOf, answer.AsOf)
 		for i := range answer.Rows {
 			if key := answer.Rows[i].Key; len(key) > 0 && key[len(key)-1] != "" {
 				rows[joinKey(key...)] = &answer.Rows[i]
@@ -130,7 +130,7 @@ func bookedMean(all map[rateKey]float64, site, of string, w sched.Window) (rate 
 		if !known {
 			return 0, false
 		}
-		begin, end := grid.Later(hour, from), grid.Earlier(hour.Add(time.Hour), to)
+		begin, end := timeutil.Later(hour, from), timeutil.Earlier(hour.Add(time.Hour), to)
 		sum += value * end.Sub(begin).Seconds()
 	}
 	return sum / to.Sub(from).Seconds(), true

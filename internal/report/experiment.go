@@ -11,6 +11,9 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/kubenergy/kubenergy/internal/humanize"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // ExperimentTrial is an arm of an experiment: one contestant in one round.
@@ -85,7 +88,7 @@ func NewExperiment(name string, contestants []string, trials []ExperimentTrial, 
 	}
 	if e.Rounds < MinRounds {
 		e.NotJudged = append(e.NotJudged, fmt.Sprintf("it has %s, and differences are judged from %d on",
-			Plural(e.Rounds, "round", "rounds"), MinRounds))
+			humanize.Plural(e.Rounds, "round", "rounds"), MinRounds))
 	}
 	compared := 0.0
 	for _, c := range contestants {
@@ -169,7 +172,7 @@ func (e *Experiment) title() string {
 		judged = " (not judged)"
 	}
 	return fmt.Sprintf("%s: %s in %s, against %s%s", e.Name, strings.Join(e.contestants, ", "),
-		Plural(e.Rounds, "round", "rounds"), e.Baseline, judged)
+		humanize.Plural(e.Rounds, "round", "rounds"), e.Baseline, judged)
 }
 
 func (e *Experiment) table() *Table {
@@ -177,9 +180,9 @@ func (e *Experiment) table() *Table {
 		{Name: "Contestant", Field: "contestant", Words: true},
 		{Name: "Metric", Field: "metric", Words: true},
 		{Name: "Arms", Field: "arms"},
-		{Name: "Mean", Field: "mean", Show: Significant},
-		{Name: "from", Field: "meanLow", Show: Significant},
-		{Name: "to", Field: "meanHigh", Show: Significant},
+		{Name: "Mean", Field: "mean", Show: humanize.Significant},
+		{Name: "from", Field: "meanLow", Show: humanize.Significant},
+		{Name: "to", Field: "meanHigh", Show: humanize.Significant},
 		{Name: "Difference", Field: "difference", Show: percent},
 		{Name: "from", Field: "differenceLow", Show: percent},
 		{Name: "to", Field: "differenceHigh", Show: percent},
@@ -209,7 +212,7 @@ func (e *Experiment) trialTable() *Table {
 		ExperimentMetrics...)...)
 	for _, trial := range e.trials {
 		cells := []any{trial.Arm, trial.Round, trial.Contestant, trial.Start, trial.Seconds, trial.Others}
-		values := Each(ExperimentMetrics, func(m string) any { return entry(trial.Values, m) })
+		values := sliceutil.Map(ExperimentMetrics, func(m string) any { return entry(trial.Values, m) })
 		t.Add(append(cells, values...)...)
 	}
 	return t

@@ -7,6 +7,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // figures draws the arms over time, CPU beside power, and the differences from the baseline.
@@ -35,7 +37,7 @@ func (e *Experiment) timeFigure() figure {
 		p := newPlot(panel.time, panel.label, faint)
 		for i := range e.trials {
 			k := slices.Index(e.contestants, e.trials[i].Contestant)
-			line := addLine(p, strategyStyle(k, len(e.contestants)), Each(e.trials[i].Samples,
+			line := addLine(p, strategyStyle(k, len(e.contestants)), sliceutil.Map(e.trials[i].Samples,
 				func(s ExperimentSample) plotter.XY { return plotter.XY{X: s.Seconds, Y: panel.of(&s)} }))
 			f.keys[0][k] = key{e.contestants[k], line}
 		}
@@ -48,7 +50,7 @@ func (e *Experiment) cpuFigure() figure {
 	p, keys := newPlot("Busy cores", "All nodes' power\n(W)", faint), e.keys()
 	for i := range e.trials {
 		k := slices.Index(e.contestants, e.trials[i].Contestant)
-		p.Add(&plotter.Scatter{GlyphStyle: glyph(k), XYs: Each(e.trials[i].Samples,
+		p.Add(&plotter.Scatter{GlyphStyle: glyph(k), XYs: sliceutil.Map(e.trials[i].Samples,
 			func(s ExperimentSample) plotter.XY { return plotter.XY{X: s.Cores, Y: s.Watts} })})
 	}
 	return figure{figureWidth, 5 * vg.Inch, [][]key{keys}, [][]*plot.Plot{{p}}}

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
@@ -40,7 +41,8 @@ func (o *Outlook) SVG() ([]byte, error) {
 	if length := o.Window.End.Sub(o.Window.Start); length > 0 {
 		from, to := o.Window.Start.Sub(start).Seconds(), o.Window.End.Sub(start).Seconds()
 		p.Add(stripe{max(0, from), min(span, to), windowColour})
-		name := fmt.Sprintf("cheapest %s, from %s", Rounded(length), o.Window.Start.UTC().Format("2 Jan 15:04"))
+		name := fmt.Sprintf("cheapest %s, from %s", humanize.Rounded(length),
+			o.Window.Start.UTC().Format("2 Jan 15:04"))
 		keys = append(keys, key{name, &plotter.Polygon{Color: windowColour}})
 	}
 	if o.Low != nil {

@@ -11,6 +11,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // heatmap is what rows, such as nodes, came to in equal slots of time.
@@ -71,7 +73,7 @@ func heatFigure(title, mark string, start time.Time, span float64, columns int, 
 		}
 	}
 	step := scale(most)
-	plots := Each(maps, func(m heatmap) *plot.Plot { return m.plot(step, span, columns) })
+	plots := sliceutil.Map(maps, func(m heatmap) *plot.Plot { return m.plot(step, span, columns) })
 	keys := make([]key, 0, len(shades)+1)
 	for i, shade := range shades {
 		name := fmt.Sprintf("%.4g–%.4g", step*float64(i), step*float64(i+1))

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // The actions of records that are looked at.
@@ -113,7 +113,7 @@ func (j *job) turnaround(f *found) (took time.Duration, ended time.Time, ok bool
 	}
 	created := j.first.At
 	for _, r := range append([]*ledger.Record{j.first}, j.holds...) {
-		created = grid.Earlier(created, r.At)
+		created = timeutil.Earlier(created, r.At)
 		if len(r.Snapshot) == 0 {
 			continue
 		}

@@ -5,6 +5,8 @@ import (
 	"html/template"
 	"io"
 	"strings"
+
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // page is what people look at with a browser: tables, figures and notes.
@@ -49,10 +51,10 @@ func (p *page) write(dir string, figures []namedFigure, tables []*Table, more ma
 	if err != nil {
 		return nil, err
 	}
-	p.Figures = Each(figures, func(f namedFigure) pageFigure {
+	p.Figures = sliceutil.Map(figures, func(f namedFigure) pageFigure {
 		return pageFigure{f.caption, inPage(files[f.name+".svg"])}
 	})
-	p.Tables = Each(tables, func(t *Table) *shown { return t.shown(true) })
+	p.Tables = sliceutil.Map(tables, func(t *Table) *shown { return t.shown(true) })
 	more["report.html"] = func(w io.Writer) error { return pageTemplate.Execute(w, p) }
 	return writeAll(dir, files, more)
 }

@@ -8,11 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/document"
 	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
-	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
 // Replay is what other strategies would have decided on what recorded decisions were made on, and what that would
@@ -81,7 +82,7 @@ type Refused struct {
 
 // NewReplay decides on records once more, under each of the strategies.
 func NewReplay(records []ledger.Record, strategies []string) (*Replay, error) {
-	r := &Replay{APIVersion: sim.APIVersion, Kind: "ReplayReport", Quality: energy.Estimated, Refused: []Refused{}}
+	r := &Replay{APIVersion: document.APIVersion, Kind: "ReplayReport", Quality: energy.Estimated, Refused: []Refused{}}
 	var planners []*strategy.Greedy
 	for _, name := range strategies {
 		g, err := strategy.New(name)
@@ -231,9 +232,9 @@ func (r *Replay) Text(_, colours bool) string {
 		"no\nchoice", "compared\n", "energy\nkWh", "emissions\ngCO2e", "cost\n")
 	signed := func(v float64) string {
 		if v > 0 {
-			return "+" + Significant(v)
+			return "+" + humanize.Significant(v)
 		}
-		return Significant(v)
+		return humanize.Significant(v)
 	}
 	for _, s := range r.Strategies {
 		t.Add(s.Strategy, s.Same, s.OtherNode, s.Held, s.Started, s.OtherHold, s.NoChoice, s.Compared,

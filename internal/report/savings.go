@@ -10,9 +10,12 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // DefaultBaseline is a model of what stock kube-scheduler would have done.
@@ -313,7 +316,7 @@ func (s *Comparison) Moved(from time.Time, hours int) []float64 {
 			first, last := int(m.Start.Sub(from)/time.Hour), int(m.End.Sub(from)/time.Hour)
 			for h := max(0, first); h <= min(last, hours-1); h++ {
 				start := from.Add(time.Duration(h) * time.Hour)
-				within := grid.Earlier(m.End, start.Add(time.Hour)).Sub(grid.Later(m.Start, start))
+				within := timeutil.Earlier(m.End, start.Add(time.Hour)).Sub(timeutil.Later(m.Start, start))
 				if within > 0 {
 					watts[h] += m.joules * within.Seconds() / m.End.Sub(m.Start).Seconds() / time.Hour.Seconds()
 				}
@@ -368,7 +371,7 @@ func (s *Comparison) sum(seed uint64) {
 
 func (t *Saved) total(seed uint64) {
 	t.Jobs = len(t.jobs)
-	t.Energy = total(Each(t.jobs, func(j *JobSavings) Difference { return j.Energy }), seed)
+	t.Energy = total(sliceutil.Map(t.jobs, func(j *JobSavings) Difference { return j.Energy }), seed)
 	totals := func(of func(*JobSavings) (string, *Difference)) map[string]Totals {
 		known := map[string][]Difference{}
 		for _, j := range t.jobs {
@@ -392,7 +395,7 @@ func (s *Comparison) spread() {
 	if len(s.PerJob) < MinJobs {
 		return
 	}
-	ratios := Each(s.PerJob, func(j JobSavings) float64 { return j.Ratio })
+	ratios := sliceutil.Map(s.PerJob, func(j JobSavings) float64 { return j.Ratio })
 	slices.Sort(ratios)
 	low, median, high := between(ratios, lowTail), between(ratios, 0.5), between(ratios, highTail)
 	s.Ratio = map[string]float64{"p2.5": low, "p50": median, "p97.5": high}
@@ -423,7 +426,8 @@ func (d *Difference) within(a, b float64) {
 // String renders a difference with its interval, in a unit that the reader knows.
 func (d *Difference) String() string {
 	if d.Low == nil || d.High == nil {
-		return Significant(d.Saved)
+		return humanize.Significant(d.Saved)
 	}
-	return fmt.Sprintf("%s (%s to %s)", Significant(d.Saved), Significant(*d.Low), Significant(*d.High))
+	return fmt.Sprintf("%s (%s to %s)", humanize.Significant(d.Saved), humanize.Significant(*d.Low),
+		humanize.Significant(*d.High))
 }

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/document"
 	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
@@ -116,7 +118,7 @@ const simulated = "Simulated; energy is modelled from power profiles, not metere
 func New(file *sim.File, results []*sim.Result) *Report {
 	s := results[0].Scenario
 	r := &Report{
-		APIVersion: sim.APIVersion, Kind: "SimulationReport", Baseline: results[0].Strategy, Note: simulated,
+		APIVersion: document.APIVersion, Kind: "SimulationReport", Baseline: results[0].Strategy, Note: simulated,
 		Scenario: Scenario{
 			Name: s.Name, Workload: file.Workload.File, Jobs: len(s.Jobs), Nodes: len(s.Nodes),
 			Start: s.Start, Accounted: results[0].Accounted, MaxDelay: file.MaxDelay,
@@ -159,7 +161,8 @@ func StartsOnly(strategies []string, mend string) []string {
 	if len(names) == 0 {
 		return nil
 	}
-	return []string{"No job may be suspended, so " + Listed(names, "and") + " only chose starts: set " + mend + "."}
+	return []string{"No job may be suspended, so " + humanize.Listed(names,
+		"and") + " only chose starts: set " + mend + "."}
 }
 
 // fitNowhere counts the jobs that fit on no empty node. No run places them, so it is enough to look at what one has
@@ -215,7 +218,7 @@ func bootNotes(s *sim.Scenario) (notes []string) {
 				"wake in no time. On a cluster they never sleep.", p.Name))
 		case p.Booting() < p.Power(0):
 			notes = append(notes, fmt.Sprintf("Profile %s draws %s W while it boots, less than idle: wakeUpJoules is "+
-				"what the whole boot takes beyond sleepWatts.", p.Name, Significant(float64(p.Booting()))))
+				"what the whole boot takes beyond sleepWatts.", p.Name, humanize.Significant(float64(p.Booting()))))
 		}
 	}
 	return notes

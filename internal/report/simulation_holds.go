@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // maxHolds is how many held jobs are drawn above each other, and minHolds how many of each run.
@@ -93,7 +94,7 @@ func holdsFigure(results []*sim.Result) (figure, error) {
 	start, end := period(results)
 	span := end.Sub(start).Seconds()
 	names := runNames(results)
-	held, panelled := Each(results, holds), 0
+	held, panelled := sliceutil.Map(results, holds), 0
 	for _, jobs := range held {
 		panelled += min(1, len(jobs))
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // plots prepares what compares the runs. The same results give the same bytes.
@@ -131,22 +133,25 @@ const adjustedLabel = "Cost with carbon, estimated\n(CO2e at %g a tonne)"
 // nothing.
 func barsFigure(results []*sim.Result) (figure, error) {
 	sites := results[0].Scenario.Sites
-	charts := []chart{{"Energy, estimated (kWh)", Each(results, func(r *sim.Result) float64 { return r.Energy.KWh() })}}
+	charts := []chart{{"Energy, estimated (kWh)",
+		sliceutil.Map(results, func(r *sim.Result) float64 { return r.Energy.KWh() })}}
 	if slices.ContainsFunc(sites, func(site *sched.Site) bool { return site.Carbon.Series != nil }) {
 		charts = append(charts, chart{
-			"Emissions, estimated (kgCO2e)", Each(results, func(r *sim.Result) float64 { return r.Carbon.Kg() }),
+			"Emissions, estimated (kgCO2e)", sliceutil.Map(results,
+				func(r *sim.Result) float64 { return r.Carbon.Kg() }),
 		})
 	}
 	if slices.ContainsFunc(sites, func(site *sched.Site) bool { return site.Price.Series != nil }) {
 		charts = append(charts, chart{
 			"Cost, estimated (in the prices' currency)",
-			Each(results, func(r *sim.Result) float64 { return float64(r.Cost) }),
+			sliceutil.Map(results, func(r *sim.Result) float64 { return float64(r.Cost) }),
 		})
 	}
 	if price := results[0].Scenario.CarbonPrice; price > 0 {
-		charts = append(charts, chart{fmt.Sprintf(adjustedLabel, price), Each(results, func(r *sim.Result) float64 {
-			return *adjustedCost(float64(r.Cost), float64(r.Carbon), price)
-		})})
+		charts = append(charts, chart{fmt.Sprintf(adjustedLabel, price),
+			sliceutil.Map(results, func(r *sim.Result) float64 {
+				return *adjustedCost(float64(r.Cost), float64(r.Carbon), price)
+			})})
 	}
 	for _, c := range charts {
 		for i, v := range c.values {
@@ -168,10 +173,10 @@ func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 func period(results []*sim.Result) (start, end time.Time) {
 	start, end = results[0].Scenario.Start, results[0].Accounted
 	for _, r := range results {
-		start = grid.Earlier(start, r.Scenario.Start)
-		end = grid.Later(end, r.Accounted)
+		start = timeutil.Earlier(start, r.Scenario.Start)
+		end = timeutil.Later(end, r.Accounted)
 	}
-	end = grid.Later(end, start.Add(time.Minute))
+	end = timeutil.Later(end, start.Add(time.Minute))
 	return start.UTC(), end.UTC()
 }
 
@@ -266,9 +271,10 @@ func strategyKeys(results []*sim.Result) []key {
 // runNames says of which strategy each run is, and what machines do where that differs between runs.
 func runNames(results []*sim.Result) []string {
 	if sleepAndStay(results) {
-		return Each(results, func(r *sim.Result) string { return r.Strategy + ", " + machinesDo[emptyNodes(r)] })
+		return sliceutil.Map(results,
+			func(r *sim.Result) string { return r.Strategy + ", " + machinesDo[emptyNodes(r)] })
 	}
-	return Each(results, func(r *sim.Result) string { return r.Strategy })
+	return sliceutil.Map(results, func(r *sim.Result) string { return r.Strategy })
 }
 
 // sleepAndStay reports whether empty machines sleep in some runs and stay on in others.
@@ -279,7 +285,7 @@ func sleepAndStay(results []*sim.Result) bool {
 // runStyle is the line of a run. A strategy has one colour; where machines stay on in some runs and sleep in others,
 // those that stay on are dashed.
 func runStyle(results []*sim.Result, i int) draw.LineStyle {
-	strategies := Distinct(Each(results, func(r *sim.Result) string { return r.Strategy }))
+	strategies := sliceutil.Distinct(sliceutil.Map(results, func(r *sim.Result) string { return r.Strategy }))
 	style := strategyStyle(slices.Index(strategies, results[i].Strategy), len(strategies))
 	if sleepAndStay(results) && !results[i].Scenario.Sleeps() {
 		style.Dashes = dashes[2]

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
@@ -30,16 +31,20 @@ func (r *Report) Text(wide, colours bool) string {
 			if i == 0 {
 				return "–"
 			}
-			return fixed(100*v, 1)
+			return humanize.Fixed(100*v, 1)
 		}
 		var adjusted any
 		if run.AdjustedCost != nil {
-			adjusted = Significant(*run.AdjustedCost)
+			adjusted = humanize.Significant(*run.AdjustedCost)
 		}
-		t.Add(run.Strategy, machinesDo[run.EmptyNodes], Significant(run.EnergyKWh), share(run.Savings.Energy),
-			Significant(run.EmissionsKg), share(run.Savings.Emissions), only(run.Priced, Significant(run.Cost)),
-			only(run.Priced, share(run.Savings.Cost)), adjusted, Span(run.MeanWaitSeconds), Span(run.P95WaitSeconds),
-			Span(run.MeanCompletionSeconds), Span(run.MakespanSeconds), fmt.Sprintf("%.1f", 100*run.Utilisation),
+		t.Add(run.Strategy, machinesDo[run.EmptyNodes], humanize.Significant(run.EnergyKWh), share(run.Savings.Energy),
+			humanize.Significant(run.EmissionsKg), share(run.Savings.Emissions), only(run.Priced,
+				humanize.Significant(run.Cost)),
+			only(run.Priced,
+				share(run.Savings.Cost)), adjusted, humanize.Span(run.MeanWaitSeconds),
+			humanize.Span(run.P95WaitSeconds),
+			humanize.Span(run.MeanCompletionSeconds), humanize.Span(run.MakespanSeconds), fmt.Sprintf("%.1f",
+				100*run.Utilisation),
 			strconv.Itoa(run.HeldJobs), strconv.Itoa(run.DelayViolations), run.LateStarts, run.MissedDeadlines,
 			run.Suspensions, run.Tolerated, run.UnplacedJobs, slept.Boots, slept.FailedBoots, run.DecisionsPerSecond)
 	}
@@ -79,8 +84,8 @@ func title(r *Report) string {
 		}
 		sites = append(sites, fmt.Sprintf("%s, PUE %.3g", label, s.PUE))
 	}
-	return fmt.Sprintf("%s on %s from %s; grid %s", Plural(r.Scenario.Jobs, "job", "jobs"),
-		Plural(r.Scenario.Nodes, "node", "nodes"),
+	return fmt.Sprintf("%s on %s from %s; grid %s", humanize.Plural(r.Scenario.Jobs, "job", "jobs"),
+		humanize.Plural(r.Scenario.Nodes, "node", "nodes"),
 		r.Scenario.Start.Format("2006-01-02 15:04 MST"), strings.Join(sites, "; "))
 }
 
@@ -151,15 +156,16 @@ func (r *Report) emptyNote() string {
 	}
 	return fmt.Sprintf("Machines that sleep draw what their power profile says; those that take time to boot slept "+
 		"for %s of machine time in all runs; the %s took %s kWh and %s, which the figures include.",
-		Span(3600*sum.AsleepHours), Plural(sum.Boots, "boot", "boots"), Significant(sum.BootEnergyKWh),
-		Span(3600*sum.BootHours))
+		humanize.Span(3600*sum.AsleepHours), humanize.Plural(sum.Boots, "boot",
+			"boots"), humanize.Significant(sum.BootEnergyKWh),
+		humanize.Span(3600*sum.BootHours))
 }
 
 // unplacedNotes tell what no node is large enough for from what only found no room: energy is lower for either.
 func unplacedNotes(r *Report) (notes []string) {
 	unfit := r.Scenario.FitNowhere
 	if unfit > 0 {
-		notes = append(notes, Plural(unfit, "job fits", "jobs fit")+
+		notes = append(notes, humanize.Plural(unfit, "job fits", "jobs fit")+
 			" on no node even when all are empty, by request or selector. What never runs uses no energy in any row.")
 	}
 	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.UnplacedJobs > unfit }) {

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Statement is what the ledger holds for some time, for people: energy, emissions and costs by what they asked for, how
@@ -55,8 +57,8 @@ func NewStatement(a *ledger.Answer, e *Evidence, savings *Comparison) *Statement
 	s := &Statement{
 		APIVersion: "kubenergy.io/v1alpha1", Kind: "EnergyReport", From: a.From, To: a.To, AsOf: a.AsOf,
 		Resolution: a.Resolution.Seconds(), Savings: savings,
-		GroupBy: Each(a.GroupBy, func(d ledger.Dimension) string { return string(d) }),
-		Rows:    Each(a.Rows, statementRow), Total: statementRow(a.Total),
+		GroupBy: sliceutil.Map(a.GroupBy, func(d ledger.Dimension) string { return string(d) }),
+		Rows:    sliceutil.Map(a.Rows, statementRow), Total: statementRow(a.Total),
 	}
 	s.Total.Key = nil
 	if e != nil {
@@ -183,7 +185,7 @@ func (s *Statement) explain() {
 		note("Average and marginal emissions are different things and are not added.")
 	}
 	if s.Total.Unmeasured > 0 {
-		note("Meters gave no value for " + Span(s.Total.Unmeasured) + " of the nodes' time.")
+		note("Meters gave no value for " + humanize.Span(s.Total.Unmeasured) + " of the nodes' time.")
 	}
 	if s.Total.Jobs > 0 {
 		note("Turnaround is from a job's creation to the end of its energy, for jobs that were placed by us and have " +
@@ -198,17 +200,17 @@ func (s *Statement) explain() {
 func (c *Comparison) notes() []string {
 	notes := []string{"Saved: against " + c.Baseline +
 		" on the recorded snapshots, corrected with measured energy; estimated; negative is a loss. " +
-		"In brackets the 95 % interval. " + Plural(c.Jobs, "job is", "jobs are") + " compared, " +
-		Plural(c.Held, "was held", "were held") + "."}
+		"In brackets the 95 % interval. " + humanize.Plural(c.Jobs, "job is", "jobs are") + " compared, " +
+		humanize.Plural(c.Held, "was held", "were held") + "."}
 	for _, why := range slices.Sorted(maps.Keys(c.Left)) {
-		notes = append(notes, Plural(c.Left[why], "job is", "jobs are")+" not compared: "+why+".")
+		notes = append(notes, humanize.Plural(c.Left[why], "job is", "jobs are")+" not compared: "+why+".")
 	}
 	if c.Forecast > 0 {
-		notes = append(notes, "Of "+Plural(c.Forecast, "job",
+		notes = append(notes, "Of "+humanize.Plural(c.Forecast, "job",
 			"jobs")+" the baseline is priced with forecasts: no energy was booked at that site and time.")
 	}
 	if c.NoCarbon > 0 {
-		notes = append(notes, "Of "+Plural(c.NoCarbon, "job",
+		notes = append(notes, "Of "+humanize.Plural(c.NoCarbon, "job",
 			"jobs")+" emissions are not compared: some intensity is not known.")
 	}
 	if c.Jobs > 0 && c.Jobs < MinJobs {

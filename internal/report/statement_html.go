@@ -10,8 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // What is shown of a long report; CSV and JSON have everything.
@@ -61,7 +62,7 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 	slot, what := slots[s.GroupBy[when]], s.GroupBy[1-when]
 	end := s.To
 	if !s.AsOf.IsZero() {
-		end = grid.Earlier(end, s.AsOf) // the last slot may not be over
+		end = timeutil.Earlier(end, s.AsOf) // the last slot may not be over
 	}
 	start = s.From.UTC().Truncate(slot)
 	span = max(slot/60, end.Sub(start))
@@ -78,7 +79,7 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 				cells[name] = slices.Repeat([]heat{{marked: true}}, n)
 			}
 			begins := start.Add(time.Duration(k) * group * slot) // the first slot may begin before the statement does
-			length := max(slot/60, grid.Earlier(begins.Add(group*slot), end).Sub(grid.Later(begins, s.From)))
+			length := max(slot/60, timeutil.Earlier(begins.Add(group*slot), end).Sub(timeutil.Later(begins, s.From)))
 			cells[name][k] = heat{value: cells[name][k].value + 1000*row.EnergyKWh/length.Hours()}
 			sums[name] += row.EnergyKWh
 		}
@@ -110,8 +111,8 @@ func (s *Statement) bars(t *shown) *bars {
 	for i := range s.Rows[:n] {
 		row := &s.Rows[i]
 		b.All = append(b.All, bar{
-			Name: Shortened(strings.Join(t.Rows[i][:t.Words], " · "), 40),
-			Text: Significant(row.EnergyKWh) + " kWh, " + row.Quality.String(), Y: float64(i) * barStep,
+			Name: humanize.Shortened(strings.Join(t.Rows[i][:t.Words], " · "), 40),
+			Text: humanize.Significant(row.EnergyKWh) + " kWh, " + row.Quality.String(), Y: float64(i) * barStep,
 			Width: math.Max(0, row.EnergyKWh/most*barRoom),
 		})
 	}
@@ -128,7 +129,7 @@ func (c *Comparison) jobs() *shown {
 		j := &c.PerJob[i]
 		var held, emissions, cost string
 		if j.Held > 0 {
-			held = Span(j.Held)
+			held = humanize.Span(j.Held)
 		}
 		if j.Emissions != nil {
 			emissions = j.Emissions.String() + " (" + j.Signal + ")"
@@ -136,7 +137,8 @@ func (c *Comparison) jobs() *shown {
 		if j.Cost != nil {
 			cost = j.Cost.String() + " " + j.Currency
 		}
-		t.Add(j.Namespace+"/"+j.Owner, j.Strategy, Few(3, j.Nodes), Few(3, j.Instead), held, j.Energy.String(),
+		t.Add(j.Namespace+"/"+j.Owner, j.Strategy, humanize.Few(3, j.Nodes), humanize.Few(3, j.Instead), held,
+			j.Energy.String(),
 			emissions, cost)
 	}
 	return t.shown(true)

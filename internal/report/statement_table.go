@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kubenergy/kubenergy/internal/humanize"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // statementTable is a table of a statement that is being made: columns, and what each is of a row.
@@ -21,7 +24,7 @@ func (t *statementTable) add(c Column, of func(*StatementRow) any) {
 }
 
 func (t *statementTable) row(r *StatementRow) []any {
-	return Each(t.of, func(of func(*StatementRow) any) any { return of(r) })
+	return sliceutil.Map(t.of, func(of func(*StatementRow) any) any { return of(r) })
 }
 
 // Sheet has a row for each of the statement's. A column that has nothing to say in any of them is not shown.
@@ -30,12 +33,12 @@ func (s *Statement) Sheet() *Table {
 	for i, d := range s.GroupBy {
 		t.add(Column{Name: d, Field: d, Words: true}, func(r *StatementRow) any { return s.key(r, i) })
 	}
-	t.add(Column{Name: "energy\nkWh", Field: "energy_kwh", Show: Significant},
+	t.add(Column{Name: "energy\nkWh", Field: "energy_kwh", Show: humanize.Significant},
 		func(r *StatementRow) any { return r.EnergyKWh })
-	t.add(Column{Name: "facility\nkWh", Field: "facility_kwh", Show: Significant, Wide: true},
+	t.add(Column{Name: "facility\nkWh", Field: "facility_kwh", Show: humanize.Significant, Wide: true},
 		func(r *StatementRow) any { return r.FacilityKWh })
 	if s.Total.GPUKWh > 0 {
-		t.add(Column{Name: "of GPUs\nkWh", Field: "gpu_kwh", Show: Significant},
+		t.add(Column{Name: "of GPUs\nkWh", Field: "gpu_kwh", Show: humanize.Significant},
 			func(r *StatementRow) any { return r.GPUKWh })
 	}
 	t.add(Column{
@@ -48,11 +51,11 @@ func (s *Statement) Sheet() *Table {
 		if len(signals) > 1 {
 			name = signal + " emissions"
 		}
-		t.add(Column{Name: name + "\nkgCO2e", Field: "emissions_kg_" + word(signal), Show: Significant},
+		t.add(Column{Name: name + "\nkgCO2e", Field: "emissions_kg_" + word(signal), Show: humanize.Significant},
 			func(r *StatementRow) any { return entry(r.EmissionsKg, signal) })
 	}
 	for _, currency := range slices.Sorted(maps.Keys(s.Total.Costs)) {
-		t.add(Column{Name: "cost\n" + currency, Field: "cost_" + word(currency), Show: Significant},
+		t.add(Column{Name: "cost\n" + currency, Field: "cost_" + word(currency), Show: humanize.Significant},
 			func(r *StatementRow) any { return entry(r.Costs, currency) })
 	}
 	t.add(Column{Name: "jobs\nended", Field: "jobs", Wide: true}, func(r *StatementRow) any {
@@ -63,7 +66,7 @@ func (s *Statement) Sheet() *Table {
 	})
 	t.add(Column{
 		Name: "turnaround\nmean", Field: "turnaround_hours",
-		Show: func(hours float64) string { return Span(hours * time.Hour.Seconds()) },
+		Show: func(hours float64) string { return humanize.Span(hours * time.Hour.Seconds()) },
 	}, func(r *StatementRow) any { return r.TurnaroundHours })
 	s.addSaved(t)
 	notZero := func(v float64) string {
@@ -72,7 +75,7 @@ func (s *Statement) Sheet() *Table {
 		}
 		return percent(v)
 	}
-	t.add(Column{Name: "CPU\nhours", Field: "cpu_hours", Show: Significant, Wide: true},
+	t.add(Column{Name: "CPU\nhours", Field: "cpu_hours", Show: humanize.Significant, Wide: true},
 		func(r *StatementRow) any { return r.CPUHours })
 	t.add(Column{Name: "est.\n%", Field: "estimated_share", Show: percent},
 		func(r *StatementRow) any { return r.EstimatedShare })
@@ -88,7 +91,7 @@ func (s *Statement) Sheet() *Table {
 		baseline = s.Savings.Baseline
 	}
 	t.add(Column{Field: "baseline"}, func(*StatementRow) any { return baseline })
-	t.Rows = Each(s.Rows, func(r StatementRow) []any { return t.row(&r) })
+	t.Rows = sliceutil.Map(s.Rows, func(r StatementRow) []any { return t.row(&r) })
 	t.Total = t.row(&s.Total)
 	return &t.Table
 }

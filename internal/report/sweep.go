@@ -10,7 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/document"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Sweep compares strategies over zones, starts and seeds. docs/how-to/comparisons.md has the formulas.
@@ -169,8 +170,9 @@ func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
 		return nil, err
 	}
 	s := &Sweep{
-		APIVersion: sim.APIVersion, Kind: "ComparisonReport", Name: o.Name, Baseline: o.Baseline, Trials: len(trials),
-		Zones: c.zones, Starts: c.starts,
+		APIVersion: document.APIVersion, Kind: "ComparisonReport", Name: o.Name, Baseline: o.Baseline,
+		Trials: len(trials),
+		Zones:  c.zones, Starts: c.starts,
 		Quoted: cmp.Or(o.Quote, QuoteAll), Seed: o.Seed, CarbonPrice: o.CarbonPrice,
 	}
 	c.resample()
@@ -178,7 +180,7 @@ func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
 	if c.seeds != nil {
 		s.Varied = "seeds"
 	}
-	s.Strategies = Each(c.order(), func(key rowKey) SweepRow { return *c.row(key) })
+	s.Strategies = sliceutil.Map(c.order(), func(key rowKey) SweepRow { return *c.row(key) })
 	s.days = slices.DeleteFunc(slices.Clone(trials), func(t Trial) bool { return t.Day == nil })
 	s.Notes = append(s.notes(), o.Notes...)
 	s.answer(o.Published)
@@ -216,7 +218,7 @@ func newSweeper(trials []Trial, o *SweepOptions) (*sweeper, error) {
 
 // sampleSeeds has intervals tell how figures vary with the seed, where there is but one start.
 func (c *sweeper) sampleSeeds(trials []Trial) {
-	seeds := Each(trials, func(t Trial) uint64 { return t.Seed })
+	seeds := sliceutil.Map(trials, func(t Trial) uint64 { return t.Seed })
 	slices.Sort(seeds)
 	if seeds = slices.Compact(seeds); c.starts > 1 || len(seeds) < minStarts {
 		return

@@ -14,6 +14,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // figures prepares what there is to draw.
@@ -74,15 +76,15 @@ func (s *Sweep) label(r SweepRow) string {
 func (s *Sweep) barsFigure() figure {
 	grams := func(r SweepRow) float64 { return r.mean(r.Grams / 1000) }
 	charts := []chart{
-		{"Emissions, estimated (kgCO2e)", Each(s.Strategies, grams)},
-		{"Mean turnaround (h)", Each(s.Strategies, func(r SweepRow) float64 { return r.TurnaroundHours })},
+		{"Emissions, estimated (kgCO2e)", sliceutil.Map(s.Strategies, grams)},
+		{"Mean turnaround (h)", sliceutil.Map(s.Strategies, func(r SweepRow) float64 { return r.TurnaroundHours })},
 	}
 	if s.CarbonPrice > 0 {
 		label := fmt.Sprintf(adjustedLabel, s.CarbonPrice)
 		adjusted := func(r SweepRow) float64 { return r.mean(*r.AdjustedCost) }
-		charts = append(charts, chart{label, Each(s.Strategies, adjusted)})
+		charts = append(charts, chart{label, sliceutil.Map(s.Strategies, adjusted)})
 	}
-	return barCharts(charts, Each(s.Strategies, s.label), s.colours())
+	return barCharts(charts, sliceutil.Map(s.Strategies, s.label), s.colours())
 }
 
 var shapes = [...]draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, diamond{}}
@@ -106,7 +108,7 @@ func (s *Sweep) colours() []color.Color {
 		variants[s.Strategies[i].Strategy]++
 	}
 	numbers, seen := map[string]int{}, map[string]int{}
-	return Each(s.Strategies, func(r SweepRow) color.Color {
+	return sliceutil.Map(s.Strategies, func(r SweepRow) color.Color {
 		name := r.Strategy
 		if _, ok := numbers[name]; !ok {
 			numbers[name] = len(numbers)
@@ -199,14 +201,14 @@ func (s *Sweep) nodesFigure() figure {
 			types[name] = true
 		}
 	}
-	labels := Each(s.Strategies, s.label)
+	labels := sliceutil.Map(s.Strategies, s.label)
 	f, slot := figureOfBars(1, labels)
 	p := newPlot("", "Energy, estimated (kWh)", draw.LineStyle{})
 	var keys []key
 	var below *plotter.BarChart
 	for i, name := range slices.Sorted(maps.Keys(types)) {
 		chart := &plotter.BarChart{Width: 0.68 * slot, Color: Palette[i%len(Palette)]}
-		chart.Values = Each(s.Strategies, func(r SweepRow) float64 { return r.mean(r.NodeEnergy[name]) })
+		chart.Values = sliceutil.Map(s.Strategies, func(r SweepRow) float64 { return r.mean(r.NodeEnergy[name]) })
 		if below != nil {
 			chart.StackOn(below)
 		}

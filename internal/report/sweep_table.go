@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Sheet has a row for every strategy over all zones, and one for each zone.
@@ -42,9 +44,10 @@ func (s *Sweep) tables() []*Table {
 		all = append(all, s.perZone("η by zone", func(z *ZoneRow) string { return shownInterval(z.Eta, 1, 3) }),
 			s.perZone("emissions saved by zone, % (optimum)", func(z *ZoneRow) string {
 				if z.OptimumSaving == nil {
-					return fixed(100*z.Saving.Value, 2)
+					return humanize.Fixed(100*z.Saving.Value, 2)
 				}
-				return fmt.Sprintf("%s (%s)", fixed(100*z.Saving.Value, 2), fixed(100**z.OptimumSaving, 2))
+				return fmt.Sprintf("%s (%s)", humanize.Fixed(100*z.Saving.Value, 2),
+					humanize.Fixed(100**z.OptimumSaving, 2))
 			}))
 	}
 	if len(s.Published) > 0 {
@@ -60,8 +63,8 @@ func (s *Sweep) published() *Table {
 	restarts := slices.ContainsFunc(s.Published, func(p Published) bool { return p.Restart != "" })
 	for _, p := range s.Published {
 		cost, _ := p.check() // a wrong one was refused
-		t.Add(p.Strategy, p.Forecast, only(restarts, cost.String()), p.Figure, p.Source, Significant(p.Value),
-			Significant(p.Measured))
+		t.Add(p.Strategy, p.Forecast, only(restarts, cost.String()), p.Figure, p.Source, humanize.Significant(p.Value),
+			humanize.Significant(p.Measured))
 	}
 	return t
 }
@@ -80,16 +83,19 @@ func (s *Sweep) overall() *Table {
 	for _, r := range s.Strategies {
 		var adjusted any
 		if r.AdjustedCost != nil {
-			adjusted = Significant(r.mean(*r.AdjustedCost))
+			adjusted = humanize.Significant(r.mean(*r.AdjustedCost))
 		}
 		t.Add(r.Strategy, only(s.sleeps(), machinesDo[s.empty(r)]), cmp.Or(r.Forecast, "–"),
-			only(restarts, r.RestartCost.String()), Significant(r.mean(r.Grams/1000)),
+			only(restarts, r.RestartCost.String()), humanize.Significant(r.mean(r.Grams/1000)),
 			shownInterval(&r.Saving, 100, 2), only(rated, shownInterval(r.Eta, 1, 3)),
 			only(rated, shownShare(r.EtaMean.value())), only(rated, worst(r)), only(rated, shownShare(r.EtaOther)),
-			only(rated, shownShare(r.EtaInterruptible.value())), Span(3600*r.MeanWaitHours), Span(3600*r.P95WaitHours),
-			Span(3600*r.TurnaroundHours), only(priced, Significant(r.mean(r.Cost))), adjusted,
-			fmt.Sprintf("%.2f", r.Suspensions), r.Violations, only(s.sleeps(), fixed(r.mean(float64(r.Boots)), 1)),
-			only(s.sleeps(), fixed(r.mean(float64(r.FailedBoots)), 1)))
+			only(rated,
+				shownShare(r.EtaInterruptible.value())), humanize.Span(3600*r.MeanWaitHours),
+			humanize.Span(3600*r.P95WaitHours),
+			humanize.Span(3600*r.TurnaroundHours), only(priced, humanize.Significant(r.mean(r.Cost))), adjusted,
+			fmt.Sprintf("%.2f", r.Suspensions), r.Violations, only(s.sleeps(),
+				humanize.Fixed(r.mean(float64(r.Boots)), 1)),
+			only(s.sleeps(), humanize.Fixed(r.mean(float64(r.FailedBoots)), 1)))
 	}
 	return t
 }
@@ -114,7 +120,7 @@ func (s *Sweep) perZone(title string, show func(*ZoneRow) string) *Table {
 		if r.Strategy == s.Baseline {
 			continue
 		}
-		cells := Each(r.ByZone, func(z ZoneRow) any { return show(&z) })
+		cells := sliceutil.Map(r.ByZone, func(z ZoneRow) any { return show(&z) })
 		t.Add(append([]any{s.label(r)}, cells...)...)
 	}
 	return t
@@ -134,34 +140,34 @@ func shownInterval(i *Interval, scale float64, decimals int) string {
 		return "–"
 	}
 	if i.Low == nil {
-		return fixed(scale*i.Value, decimals)
+		return humanize.Fixed(scale*i.Value, decimals)
 	}
-	return fmt.Sprintf("%s [%s, %s]", fixed(scale*i.Value, decimals), fixed(scale**i.Low, decimals),
-		fixed(scale**i.High, decimals))
+	return fmt.Sprintf("%s [%s, %s]", humanize.Fixed(scale*i.Value, decimals), humanize.Fixed(scale**i.Low, decimals),
+		humanize.Fixed(scale**i.High, decimals))
 }
 
 func shownShare(v *float64) string {
 	if v == nil {
 		return "–"
 	}
-	return fixed(*v, 3)
+	return humanize.Fixed(*v, 3)
 }
 
 func worst(r SweepRow) string {
 	if r.WorstEta == nil {
 		return "–"
 	}
-	return fixed(*r.WorstEta, 3) + " " + r.WorstZone
+	return humanize.Fixed(*r.WorstEta, 3) + " " + r.WorstZone
 }
 
 // headline says what was compared.
 func (s *Sweep) headline() string {
-	starts := Plural(s.Starts, "start", "starts")
+	starts := humanize.Plural(s.Starts, "start", "starts")
 	if s.Quoted != QuoteAll {
 		starts += fmt.Sprintf(", those of %s index quoted", s.Quoted)
 	}
-	return fmt.Sprintf("%s: %s in %s, %s", cmp.Or(s.Name, "comparison"), Plural(s.Trials, "trial", "trials"),
-		Plural(len(s.Zones), "zone", "zones"), starts)
+	return fmt.Sprintf("%s: %s in %s, %s", cmp.Or(s.Name, "comparison"), humanize.Plural(s.Trials, "trial", "trials"),
+		humanize.Plural(len(s.Zones), "zone", "zones"), starts)
 }
 
 // Text shows all tables.

@@ -14,6 +14,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // A Document is what a command prints. Its fields are what JSON and YAML show of it. Documents that can be written as
@@ -95,7 +97,7 @@ type Cell struct {
 
 // Sheet returns a table that is only written as CSV.
 func Sheet(fields ...string) *Table {
-	return &Table{Columns: Each(fields, func(field string) Column { return Column{Field: field} })}
+	return &Table{Columns: sliceutil.Map(fields, func(field string) Column { return Column{Field: field} })}
 }
 
 // Heads returns a table that is only shown to people. So many of its columns are of words.
@@ -256,7 +258,7 @@ func (s *shown) writer() table.Writer {
 	return t
 }
 
-func tableRow(cells []string) table.Row { return Each(cells, func(s string) any { return s }) }
+func tableRow(cells []string) table.Row { return sliceutil.Map(cells, func(s string) any { return s }) }
 
 // render writes a value, numbers and words as told.
 func render(v any, show func(float64) string, word func(string) string) string {

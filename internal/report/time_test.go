@@ -3,6 +3,8 @@ package report
 import (
 	"testing"
 	"time"
+
+	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
 func TestParseTime(t *testing.T) {
@@ -13,13 +15,13 @@ func TestParseTime(t *testing.T) {
 		"2026-03-01": "2026-03-01T00:00:00Z", "2026-03-01T05:00:00+02:00": "2026-03-01T03:00:00Z",
 		"2026-03-01 05:30": "2026-03-01T05:30:00Z",
 	} {
-		got, err := ParseTime("--from", text, now)
+		got, err := humanize.ParseTime("--from", text, now)
 		if err != nil || got.Format(time.RFC3339) != want {
 			t.Errorf("%s is %v, error %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "-", "7d", "-0d", "-d", "yesterday", "-99999999d", "2026-13-01"} {
-		if got, err := ParseTime("--from", text, now); err == nil {
+		if got, err := humanize.ParseTime("--from", text, now); err == nil {
 			t.Errorf("%q is %v", text, got)
 		}
 	}
@@ -33,7 +35,7 @@ func TestPlain(t *testing.T) {
 			"by 3 Mar 01:30 UTC",
 		"8h0m0s": "8 h", "1m30s, 24h0m0s": "2 min, 24 h", "45s": "45s", "2026-99-02T12:00:00Z": "2026-99-02T12:00:00Z",
 	} {
-		if got := Plain(text, now); got != want {
+		if got := humanize.Plain(text, now); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Resources are amounts of what a node has and a job asks for, in the units of Kubernetes' scheduler.
@@ -138,7 +138,7 @@ func (j *Job) Nominal() energy.Watts {
 func (j *Job) LatestStart() time.Time {
 	latest := j.Submitted.Add(j.AllowedDelay)
 	if !j.FinishBy.IsZero() {
-		latest = grid.Earlier(latest, j.FinishBy.Add(-j.Duration))
+		latest = timeutil.Earlier(latest, j.FinishBy.Add(-j.Duration))
 	}
 	if latest.Before(j.Submitted) {
 		return j.Submitted

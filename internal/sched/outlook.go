@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Outlook is what a unit of work costs over time at the one site that a job is planned on, from the signals that have
@@ -137,12 +138,12 @@ func (o *Outlook) nextStep(t, until time.Time) time.Time {
 func (o *Outlook) change(t, until time.Time) time.Time {
 	switch {
 	case t.Before(o.end):
-		return o.nextStep(t, grid.Earlier(until, o.end))
+		return o.nextStep(t, timeutil.Earlier(until, o.end))
 	case o.short:
 		return until
 	}
 	back := (t.Sub(o.end)/Day + 1) * Day
-	return grid.Earlier(until, o.nextStep(t.Add(-back), o.end).Add(back))
+	return timeutil.Earlier(until, o.nextStep(t.Add(-back), o.end).Add(back))
 }
 
 // slotLength is how often policies that look at a job again do so, and how finely they plan: that of the signals, but

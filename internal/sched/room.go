@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Room is how many cores of a pool of machines are free over time, as far as that is known: it says when a job that may
@@ -91,7 +91,7 @@ func (r *Room) Openings(id int64, j *Job, now time.Time) []Window {
 		return nil
 	case r.Queue.MilliCPU > 0:
 		// What may wait gets its turn by the time of its submission. The last quarter is left for what runs to end.
-		return []Window{{now, grid.Later(now, latest.Add(-latest.Sub(j.Submitted)/4))}}
+		return []Window{{now, timeutil.Later(now, latest.Add(-latest.Sub(j.Submitted)/4))}}
 	case r.Queue.until(now, r.MilliCPU).Rushed():
 		return []Window{{now, now}}
 	}
@@ -128,10 +128,10 @@ func (r *Room) free(id int64, j *Job, now, latest time.Time) (open []Window) {
 		if i+1 < len(steps) {
 			to = steps[i+1].at
 		}
-		if end := grid.Earlier(s.at.Add(-j.Duration), latest); !end.Before(from) {
+		if end := timeutil.Earlier(s.at.Add(-j.Duration), latest); !end.Before(from) {
 			open = append(open, Window{Start: from, End: end})
 		}
-		from = grid.Later(from, to)
+		from = timeutil.Later(from, to)
 	}
 	if !latest.Before(from) {
 		open = append(open, Window{Start: from, End: latest})

@@ -3,7 +3,7 @@ package sched
 import (
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Horizon returns the latest instant that a decision may look at.
@@ -13,7 +13,7 @@ func (s *Snapshot) Horizon() time.Time {
 	slot := s.longestSlot()
 	for i := range s.Queue {
 		j := &s.Queue[i]
-		latest := grid.Later(s.Policy.LatestStart(j), s.Now)
+		latest := timeutil.Later(s.Policy.LatestStart(j), s.Now)
 		length := max(j.Duration, j.Remaining())
 		longest := time.Duration(min(float64(length)/slowest, float64(MaxDuration)))
 		for _, t := range [...]time.Time{
@@ -21,7 +21,7 @@ func (s *Snapshot) Horizon() time.Time {
 			latest.Add(length), s.latest(j).Add(length), s.Now.Add(longest), s.Now.Add(Day),
 			s.latest(j).Add(j.planned(slot)),
 		} {
-			until = grid.Later(until, t)
+			until = timeutil.Later(until, t)
 		}
 	}
 	return until

@@ -3,7 +3,7 @@ package sched
 import (
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Closed holds a job that may wait while its budget is used up: until new work may start again, and no longer than
@@ -13,7 +13,7 @@ func (s *Snapshot) Closed(j *Job) (w Window, r Reason, held bool) {
 	if !until.After(s.Now) || j.Released || j.AllowedDelay <= 0 || !latest.After(s.Now) {
 		return Window{}, Reason{}, false
 	}
-	until = grid.Earlier(until, latest)
+	until = timeutil.Earlier(until, latest)
 	return j.Window(until), Reason{Kind: BudgetUsedUp, Until: until, Latest: latest, Budget: s.Policy.Budget}, true
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // scalingRule returns from when on an elastic job runs, on how many replicas, and when it is to be asked about again.
@@ -52,7 +53,7 @@ func carbonScaler(s *Snapshot, j *Job, room int) (Window, Reason, time.Time, int
 		change = p.End
 	}
 	if now > 0 {
-		return run(Reason{Kind: Cheapest}, grid.Earlier(next, change), now)
+		return run(Reason{Kind: Cheapest}, timeutil.Earlier(next, change), now)
 	}
 	was, is := o.Over(s.Now, s.Now.Add(work)), a.cost/float64(least)
 	few := slack > 0 // it could do on its least replicas
@@ -61,13 +62,13 @@ func carbonScaler(s *Snapshot, j *Job, room int) (Window, Reason, time.Time, int
 	}
 	if j.Released || few && was-is <= max(Tolerance, s.Policy.MinSaving)*math.Abs(was) {
 		// It may count on more replicas from then on to be done in time.
-		return run(Reason{Kind: NothingToSave}, grid.Earlier(next, change), least)
+		return run(Reason{Kind: NothingToSave}, timeutil.Earlier(next, change), least)
 	}
 	why := o.later(s, j, change, was, is)
 	if why.Latest = s.Now.Add(slack); j.RoomAssured {
 		why.Latest = until.Add(-time.Duration(float64(work) / j.Scaling.Rate(j.Scaling.Most())))
 	}
-	return Window{change, change.Add(left)}, why, grid.Earlier(next, change), 0
+	return Window{change, change.Add(left)}, why, timeutil.Earlier(next, change), 0
 }
 
 // spareTime is by how much more than it needs a part of a slot is used, so that nothing is left at the end for having

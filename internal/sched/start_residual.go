@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // residual is the when "residual", for jobs that may be suspended and of which only a distribution of lengths is
@@ -38,8 +38,8 @@ func residual(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 		w, r := atOnce(s, j, NothingToSave)
 		return w, r, next
 	}
-	start := grid.Earlier(next.Add(time.Duration(resume)*slot), latest)
-	return j.Window(start), o.later(s, j, start, run, pause), grid.Earlier(next, latest)
+	start := timeutil.Earlier(next.Add(time.Duration(resume)*slot), latest)
+	return j.Window(start), o.later(s, j, start, run, pause), timeutil.Earlier(next, latest)
 }
 
 // minRestart is what going on after a pause is taken to cost at least, in work. Forecasts are not as certain as the

@@ -3,7 +3,7 @@ package sched
 import (
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // rolling is the when "rolling", for jobs of which only a distribution of lengths is known and that run to their end
@@ -52,7 +52,7 @@ func rolling(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 		start, least = s.latest(j), cost
 	}
 	w, r := o.choose(s, j, start, was, least)
-	return w, r, grid.Earlier(next, s.latest(j))
+	return w, r, timeutil.Earlier(next, s.latest(j))
 }
 
 // rollingKnown chooses the window of least cost for a job whose length is known, anew at every slot. As
@@ -83,5 +83,5 @@ func rollingKnown(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	if !w.Start.After(s.Now) {
 		return w, r, time.Time{}
 	}
-	return w, r, grid.Earlier(next, w.Start)
+	return w, r, timeutil.Earlier(next, w.Start)
 }

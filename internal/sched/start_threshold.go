@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // belowThreshold is the when "threshold": the job waits while no site keeps to its limits, and starts at the first
@@ -176,7 +177,7 @@ func carbonLimit(l *Limits, series *grid.Series, now time.Time, buffer []Piece) 
 // quantile returns the least value of the series such that what is not above it holds for at least share p of the time
 // between now and until, as far as the series goes; it must cover now. The buffer is reused.
 func quantile(series *grid.Series, now, until time.Time, p float64, buffer []Piece) (float64, []Piece) {
-	until = grid.Earlier(until, series.End())
+	until = timeutil.Earlier(until, series.End())
 	buffer = piecesOf(buffer[:0], series, now, until)
 	slices.SortFunc(buffer, func(a, b Piece) int { return cmp.Compare(a.Rate, b.Rate) })
 	want, held := p*float64(until.Sub(now)), time.Duration(0)

@@ -7,6 +7,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // accountant integrates the power of every node over time. A node's power is constant between two changes of what runs
@@ -115,7 +116,7 @@ func (a *accountant) chart(i int, n *sched.Node, power energy.Watts, shares part
 	for w.Start.Before(w.End) {
 		k := w.Start.Sub(a.start) / a.step
 		part := sched.Window{Start: w.Start, End: a.start.Add((k + 1) * a.step)}
-		part.End = grid.Earlier(part.End, w.End)
+		part.End = timeutil.Earlier(part.End, w.End)
 		a.bin(i, n, part, a.sites[i].Account(power, 0, part), shares)
 		w.Start = part.End
 	}

@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // inOrder is a node of four cores and jobs that come one second after the other, each of which knows its length.
@@ -127,7 +127,7 @@ func TestBackfillDelaysNone(t *testing.T) {
 			j := &s.Jobs[i]
 			slices.SortFunc(free, time.Time.Compare)
 			n := j.Request.MilliCPU / 1000
-			last = grid.Later(grid.Later(last, j.Submitted), free[n-1])
+			last = timeutil.Later(timeutil.Later(last, j.Submitted), free[n-1])
 			for k := range n {
 				free[k] = last.Add(j.Duration)
 			}

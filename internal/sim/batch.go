@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // batch plans the queue as a whole, by the rules of the scenario.
@@ -233,7 +233,7 @@ func (e *engine) keepInLine(now time.Time, k int, d *sched.Decision) error {
 		e.tasks.idle(job, now)
 	}
 	if e.machines != nil && d.Node != "" && b.queue[k].Place != d.Place() { // which is to be awake by then
-		e.events.push(event{at: e.since(grid.Later(now, d.Window.Start.Add(-e.machines.horizon))), kind: power})
+		e.events.push(event{at: e.since(timeutil.Later(now, d.Window.Start.Add(-e.machines.horizon))), kind: power})
 	}
 	b.queue[k].Place = d.Place()
 	e.planAgain(now, d.Again)

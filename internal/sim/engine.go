@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Run plays the scenario under a strategy until the last job has finished.
@@ -283,10 +283,10 @@ func (e *engine) hold(now time.Time, job int, d *sched.Decision, final bool) err
 		if err := checkAgain(now, j, d); err != nil {
 			return err
 		}
-		kind, until = again, grid.Earlier(until, d.Again)
+		kind, until = again, timeutil.Earlier(until, d.Again)
 	}
 	if kind == again || e.result.Outcomes[job].Suspensions > 0 {
-		until = grid.Earlier(until, now.Add(e.slack(now, job)))
+		until = timeutil.Earlier(until, now.Add(e.slack(now, job)))
 	}
 	ev := event{at: e.since(until), kind: kind, job: int32(job)}
 	if e.backfill.holds(j, ev, until) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/document"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
@@ -157,12 +158,6 @@ func (l *LimitsFile) check() error {
 	return nil
 }
 
-// APIVersion is the version of files that commands read.
-const APIVersion = "kubenergy.io/v1alpha1"
-
-// ScenarioKind is the kind of scenario files.
-const ScenarioKind = "Scenario"
-
 // What nodes without jobs do.
 const (
 	EmptyNodesSleep = "sleep" // what their power profiles say
@@ -172,7 +167,7 @@ const (
 // ReadFile reads a scenario file strictly; unknown fields are errors.
 func ReadFile(path string) (*File, error) {
 	f := &File{name: path}
-	if err := ReadDocument(path, ScenarioKind, f); err != nil {
+	if err := document.ReadDocument(path, document.ScenarioKind, f); err != nil {
 		return nil, err
 	}
 	return f, nil

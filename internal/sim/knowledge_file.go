@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/forecast"
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/predict"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
@@ -176,6 +176,6 @@ func (f *File) issue(ctx context.Context, in *ForecastFile, s *Scenario, site in
 	}
 	last := s.LastEnd()
 	o.Until = last.Add(max(last.Sub(s.Start), 7*24*time.Hour)).Truncate(time.Hour).Add(time.Hour)
-	o.Until = grid.Earlier(o.Until, o.History.End())
+	o.Until = timeutil.Earlier(o.Until, o.History.End())
 	return forecast.Issue(ctx, o)
 }

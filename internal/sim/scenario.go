@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/spelling"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Validate reports everything that keeps a scenario from being run.
@@ -136,7 +136,7 @@ func (s *Scenario) timelineStep() time.Duration {
 // LastEnd returns the latest time at which a job ends if no job waits for room.
 func (s *Scenario) LastEnd() (last time.Time) {
 	for i := range s.Jobs {
-		last = grid.Later(last, s.Jobs[i].LatestStart().Add(s.Jobs[i].Duration))
+		last = timeutil.Later(last, s.Jobs[i].LatestStart().Add(s.Jobs[i].Duration))
 	}
 	return last
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubenergy/kubenergy/internal/document"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
@@ -31,12 +32,12 @@ func TestUnmarshalYAML(t *testing.T) {
 		"benchmarks: 1":                 "benchmarks is a number: want fields, as {name: value}",
 		"- energy":                      "the document is a list: want fields, as {name: value}",
 	} {
-		if err := sim.UnmarshalYAML([]byte(text), &sim.File{}); err == nil || err.Error() != want {
+		if err := document.UnmarshalYAML([]byte(text), &sim.File{}); err == nil || err.Error() != want {
 			t.Errorf("%q: error %v, want %s", text, err, want)
 		}
 	}
 	var f sim.File
-	if err := sim.UnmarshalYAML([]byte("seed: 3\nmaxDelay: 6h\n"), &f); err != nil || f.Seed != 3 ||
+	if err := document.UnmarshalYAML([]byte("seed: 3\nmaxDelay: 6h\n"), &f); err != nil || f.Seed != 3 ||
 		f.MaxDelay != "6h" {
 		t.Errorf("%+v, %v", f, err)
 	}
@@ -48,7 +49,7 @@ func FuzzUnmarshalYAML(f *testing.F) {
 	f.Add([]byte("seed: [1\nkind: {a: &a [*a]}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		defer memtest.Limit(t, 100*len(text))()
-		err := sim.UnmarshalYAML(text, &sim.File{})
+		err := document.UnmarshalYAML(text, &sim.File{})
 		if err != nil && (err.Error() == "" || strings.Contains(err.Error(), "\n")) {
 			t.Fatalf("%q", err)
 		}

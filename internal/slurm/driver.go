@@ -16,10 +16,10 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/daemon"
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Options are what a [Driver] is made of.
@@ -422,7 +422,7 @@ func (l *look) steady(j *Job, e *entry, q *sched.Snapshot, d *sched.Decision, s 
 
 // give is to give a job the BeginTime that was decided.
 func (l *look) give(j *Job, e *entry, q *sched.Snapshot, d *sched.Decision, s *policy.Settings) {
-	begin := grid.Earlier(d.Window.Start, q.Queue[0].LatestStart()).Truncate(time.Second)
+	begin := timeutil.Earlier(d.Window.Start, q.Queue[0].LatestStart()).Truncate(time.Second)
 	l.room.take(j, begin, begin.Add(q.Queue[0].Duration))
 	r := l.record(j, "hold", s.Strategy(), d.Reason.Kind.String(), begin)
 	r.Message, r.Saving, r.Saved = d.Reason.String(), d.Reason.Saving, d.Reason.Carbon

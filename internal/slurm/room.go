@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // see looks at the room of each partition: the cores of its nodes that take work. What runs and may have waited takes
@@ -38,7 +38,7 @@ func (r room) see(nodes []Node, jobs []Job, now time.Time, asks func(*Job) bool)
 				queued[p] += milliCPU
 			}
 		case j.Does() == Started:
-			r.take(j, now, grid.Later(j.End.time(), now.Add(time.Minute)))
+			r.take(j, now, timeutil.Later(j.End.time(), now.Add(time.Minute)))
 		}
 	}
 	for p, milliCPU := range queued {

@@ -10,8 +10,8 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/kubenergy/kubenergy/internal/document"
 	"github.com/kubenergy/kubenergy/internal/report"
-	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
 // Book is what a folder of results says of them, so that parts can be merged without their inputs.
@@ -45,7 +45,7 @@ func (c *Study) Book(program string, commandLine []string) *Book {
 func (c *Study) manifest(program string, commandLine []string) report.Manifest {
 	options := c.options()
 	m := report.Manifest{
-		APIVersion: sim.APIVersion, Kind: "ComparisonManifest", Program: program, Go: runtime.Version(),
+		APIVersion: document.APIVersion, Kind: "ComparisonManifest", Program: program, Go: runtime.Version(),
 		Platform:    runtime.GOOS + "/" + runtime.GOARCH,
 		CommandLine: commandLine, Comparison: c.digest, Inputs: c.inputs,
 		Seed: c.file.BootstrapSeed, Seeds: c.file.Seeds,

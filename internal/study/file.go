@@ -11,10 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/document"
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/spelling"
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
@@ -83,7 +86,7 @@ const perfectForecast = "perfect"
 // ReadFile reads a comparison file strictly.
 func ReadFile(path string) (*File, error) {
 	f := &File{name: path}
-	if err := sim.ReadDocument(path, Kind, f); err != nil {
+	if err := document.ReadDocument(path, Kind, f); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -123,14 +126,14 @@ func (f *File) Apply(o *Overrides) error {
 		f.Lag, f.flags["lag"] = o.Lag, "--lag"
 	}
 	if len(o.Seeds) > 0 {
-		f.Seeds = report.Each(o.Seeds, func(seed uint) uint64 { return uint64(seed) })
+		f.Seeds = sliceutil.Map(o.Seeds, func(seed uint) uint64 { return uint64(seed) })
 	}
 	const maxZones = 12 // more are seldom read
-	known := report.Each(f.Zones, func(z zoneFile) string { return z.Name })
+	known := sliceutil.Map(f.Zones, func(z zoneFile) string { return z.Name })
 	for _, name := range o.Zones {
 		if !slices.Contains(known, name) {
 			return fmt.Errorf("--zones: the comparison has no zone %q%s: it has %s", name,
-				spelling.DidYouMean(name, known), report.Few(maxZones, known))
+				spelling.DidYouMean(name, known), humanize.Few(maxZones, known))
 		}
 	}
 	if len(o.Zones) > 0 {
@@ -398,7 +401,7 @@ func (f *File) startTimes(series *grid.Series) (times map[int]time.Time, first t
 	case f.Starts.First != "" && f.Starts.Last != "":
 		return nil, first, errors.New("starts: want first or last, not both")
 	case f.Starts.First != "":
-		if first, err = report.ParseTime("starts.first", f.Starts.First, series.End()); err != nil {
+		if first, err = humanize.ParseTime("starts.first", f.Starts.First, series.End()); err != nil {
 			return nil, first, err
 		}
 	case f.Starts.Last != "":

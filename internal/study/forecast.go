@@ -15,6 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/forecast"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // checkForecast reports whether a comparison can be made on a forecast of that name.
@@ -51,7 +52,7 @@ func (c *Study) issue(ctx context.Context, z *zone, model, out string) (sim.Fore
 		Lag: c.file.lag,
 	}
 	for _, s := range spans {
-		o.Until = grid.Later(o.Until, s.Until)
+		o.Until = timeutil.Later(o.Until, s.Until)
 	}
 	if model == forecast.WithWeather {
 		if o.Weather, err = forecast.ReadWeather(z.Weather); err != nil {
@@ -90,9 +91,10 @@ func (z *zone) load(index int, seed uint64) (*sim.Scenario, error) {
 func (z *zone) until(scenario *sim.Scenario) time.Time {
 	last := scenario.Start.Add(time.Hour)
 	for _, j := range scenario.Jobs {
-		last = grid.Later(last, j.Submitted.Add(j.AllowedDelay+2*j.Duration)) // restarts and slow nodes take time, too
+		last = timeutil.Later(last,
+			j.Submitted.Add(j.AllowedDelay+2*j.Duration)) // restarts and slow nodes take time, too
 	}
-	return grid.Earlier(last, z.series.End())
+	return timeutil.Earlier(last, z.series.End())
 }
 
 // untilThen are forecasts of which those after the span of a start are not seen: another start, from which they were
@@ -104,5 +106,5 @@ type untilThen struct {
 
 // At returns what is known at now.
 func (f untilThen) At(now time.Time) grid.Signal {
-	return f.Foresight.At(grid.Earlier(now, f.last))
+	return f.Foresight.At(timeutil.Earlier(now, f.last))
 }

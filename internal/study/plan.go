@@ -17,6 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
@@ -128,7 +129,7 @@ func (f *File) Plan() (*Study, error) {
 func (c *Study) note() {
 	f := c.file
 	if !f.Interruptible && !c.zones[0].elastic {
-		full := report.Each(f.Strategies, func(name string) string { return c.fullNames[name] })
+		full := sliceutil.Map(f.Strategies, func(name string) string { return c.fullNames[name] })
 		c.notes = append(c.notes, report.StartsOnly(full, "interruptible: true")...)
 	}
 	if f.lag > 0 {
@@ -185,7 +186,7 @@ func (c *Study) addZone(spec *zoneFile) error {
 		return err
 	}
 	// Those on the trace are the same in every zone.
-	c.notes = report.Distinct(append(c.notes, z.scenario.Notes...))
+	c.notes = sliceutil.Distinct(append(c.notes, z.scenario.Notes...))
 	z.elastic = slices.ContainsFunc(z.scenario.Jobs, func(j sched.Job) bool { return j.Scaling != nil })
 	z.scenario.Jobs = nil // each start has its own
 	z.series = z.scenario.Sites[0].Carbon.Series

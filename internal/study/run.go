@@ -19,6 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/sim/oracle"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // shared is what the trials of a cell share: it is loaded for the first one and let go after the last.
@@ -48,7 +49,7 @@ func (c *trialCell) load(interruptible bool) {
 	for i := range c.scenario.Jobs {
 		j := &c.scenario.Jobs[i]
 		j.Interruptible = interruptible || j.Scaling != nil
-		c.end = grid.Later(c.end, j.LatestStart().Add(j.Duration))
+		c.end = timeutil.Later(c.end, j.LatestStart().Add(j.Duration))
 	}
 	site := c.scenario.Sites[0]
 	for _, series := range [...]*grid.Series{site.Carbon.Series, site.Price.Series} {
@@ -138,7 +139,7 @@ func (c *Study) run(ctx context.Context, t *Planned) error {
 func align(trials []*Planned) error {
 	ends := map[*trialCell]time.Time{}
 	for _, t := range trials {
-		ends[t.cell] = grid.Later(ends[t.cell], t.Trial.Accounted)
+		ends[t.cell] = timeutil.Later(ends[t.cell], t.Trial.Accounted)
 	}
 	for _, t := range trials {
 		if end := ends[t.cell]; end.After(t.Trial.Accounted) {

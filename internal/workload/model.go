@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 const hoursOfWeek = 7 * 24
@@ -90,7 +90,7 @@ func (m *Model) fitArrivals(jobs []sched.Job) {
 	var hours [hoursOfWeek]float64
 	begin, end := jobs[0].Submitted, jobs[len(jobs)-1].Submitted
 	for t := begin; t.Before(end); {
-		next := grid.Earlier(t.Truncate(time.Hour).Add(time.Hour), end)
+		next := timeutil.Earlier(t.Truncate(time.Hour).Add(time.Hour), end)
 		hours[hourOfWeek(t)] += next.Sub(t).Hours()
 		t = next
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/codec"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -264,9 +265,9 @@ func (d *day) judge(name string, p *played) (placements []sim.Placement, v verdi
 			v.broken += count(w.place != anywhere && pod.member != w.place)
 			v.started += count(pod.bound.After(latest))
 			v.way = append(v.way, pod.bound.Sub(let))
-			start := grid.Later(p.clock.ToTrace(pod.bound), of.Submitted)
+			start := timeutil.Later(p.clock.ToTrace(pod.bound), of.Submitted)
 			placements = append(placements, sim.Placement{
-				Job: w.first + k, Node: pod.node, Released: grid.Later(p.clock.ToTrace(let), of.Submitted), Start: start,
+				Job: w.first + k, Node: pod.node, Released: timeutil.Later(p.clock.ToTrace(let), of.Submitted), Start: start,
 				Finish: start.Add(of.Duration),
 			})
 		}

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/karmada"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -177,7 +177,7 @@ func (p *point) judge() (slowest, latest time.Duration) {
 		if held {
 			late, since = s.free.Sub(s.latest), s.free
 		}
-		took := s.bound.Sub(grid.Later(p.killed, since))
+		took := s.bound.Sub(timeutil.Later(p.killed, since))
 		if s.bound.IsZero() || took > takeover || late > overdue || held && !s.wasHeld {
 			p.t.Errorf("point %d: %s/%s, held %v, was let go %v after its deadline and bound after %v: %+v", p.number,
 				s.namespace, s.name, s.wasHeld, late, took, s)

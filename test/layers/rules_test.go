@@ -29,13 +29,13 @@ const (
 )
 
 var (
-	ground = []string{"energy", "grid", "mincost", "spelling"}
+	ground = []string{"energy", "grid", "mincost", "humanize", "sliceutil", "spelling", "timeutil"}
 	middle = slices.Concat(ground, []string{"sched", "forecast", "predict", "workload"})
-	upper  = slices.Concat(middle, []string{"sim", "ledger"})
+	upper  = slices.Concat(middle, []string{"document", "sim", "ledger"})
 	known  = []string{"api", "hardware", "policy", "kube"} // what the wings in a cluster share
 	wings  = slices.Concat(upper, known, []string{
 		"report", "study", "central", "daemon", "dashboard", "scheduler", "karmada", "slurm", "agent", "controller", "power",
-		"benchmark",
+		"benchmark", "child",
 	})
 	data = []string{"scenarios", "examples", "charts", "dashboards", "deploy"}
 )
@@ -49,8 +49,15 @@ var house = map[string]folder{
 	"energy":  {own: ground},
 	"grid":    {own: ground},
 	"mincost": {own: ground},
-	// Suggestions for misspelled names.
-	"spelling": {},
+	// Utilities, which import nothing of ours.
+	"humanize":  {},
+	"sliceutil": {},
+	"spelling":  {},
+	"timeutil":  {},
+	// Child processes that end with this one.
+	"child": {outside: anything},
+	// The YAML files that commands read.
+	"document": {own: []string{"spelling"}, outside: anything},
 
 	// How fast a machine is, and what it draws meanwhile.
 	"benchmark": {own: []string{"energy", "api", "hardware"}, outside: kinds},
@@ -65,7 +72,7 @@ var house = map[string]folder{
 	"workload": {own: slices.Concat(ground, []string{"sched"}), outside: anything},
 
 	"ledger": {own: middle, outside: anything},
-	"sim":    {own: slices.Concat(middle, []string{"ledger"}), outside: anything},
+	"sim":    {own: slices.Concat(middle, []string{"document", "ledger"}), outside: anything},
 	"report": {own: upper, outside: anything},
 	"study":  {own: slices.Concat(upper, []string{"report"}), outside: anything},
 	// What every long-running process has: listeners with limits, timeouts, heartbeats.

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Reasons for which a test may call time.Sleep. All other tests wait for a condition with kit.Eventually or kit.Await, or
-// run in a bubble of testing/synctest and advance its clock with bubble.Advance.
+// Reasons for which a test may call time.Sleep. All other tests wait for a condition with kit.Eventually or kit.Await,
+// or run in a bubble of testing/synctest and advance its clock with bubble.Advance.
 const (
 	absence  = "shows that something real does not happen for a while"
 	instant  = "waits for an instant of the real clock"
@@ -43,55 +43,55 @@ var sleeps = map[string]allowance{
 	"scheduler/record/recorder_test.go":   {1, latency},
 
 	// With real processes, devices, files or networks.
-	"agent/cost_test.go":                    {2, interval},
-	"agent/delivery/kill_test.go":           {2, pace},
-	"agent/host/bench_internal_test.go":     {2, interval},
-	"agent/meter/gpu_internal_test.go":      {1, interval},
-	"cli/experiment/arm_test.go":            {1, polls},
-	"kube/child/death_signal_linux_test.go": {1, absence},
-	"kube/objects_test.go":                  {1, absence},
-	"kube/standalone/server_test.go":        {4, polls + "; " + absence},
-	"lab/kubelet/services_test.go":          {1, unseen},
-	"lab/lab_test.go":                       {1, absence},
-	"lab/redfish_test.go":                   {1, absence},
-	"test/batch/batch_test.go":              {1, unseen},
-	"test/batch/burst_test.go":              {1, unseen},
-	"test/central/end_to_end_test.go":       {1, pace},
-	"test/central/full_test.go":             {1, absence},
-	"test/central/herd_test.go":             {1, moment},
-	"test/central/kill_test.go":             {2, moment},
-	"test/central/tenant_test.go":           {3, pace + "; " + unseen + "; " + absence},
-	"test/central/two_test.go":              {2, moment + "; " + unseen},
-	"test/central/upgrade_test.go":          {2, pace},
-	"test/central/wire_test.go":             {2, moment},
-	"test/grafana/panels_test.go":           {1, pace},
-	"test/guest/guest_test.go":              {1, interval},
-	"test/hold/deadline_test.go":            {6, instant + "; " + unseen},
-	"test/hold/exchange_test.go":            {3, instant},
-	"test/hold/last_records_test.go":        {2, latency + "; " + unseen},
-	"test/hold/never_held_test.go":          {3, absence + "; " + instant},
-	"test/karmada/crds_test.go":             {3, unseen + "; " + absence},
-	"test/karmada/day_test.go":              {3, instant + "; " + unseen},
-	"test/karmada/kills_test.go":            {2, unseen},
-	"test/karmada/lost_test.go":             {4, instant + "; " + unseen},
-	"test/karmada/real_test.go":             {3, unseen},
-	"test/lifecycle/grid_test.go":           {1, instant},
-	"test/lifecycle/lifecycle_test.go":      {1, unseen},
-	"test/nodes/machine_test.go":            {1, interval},
-	"test/real/kernel_test.go":              {1, pace},
-	"test/real/real_test.go":                {2, interval},
-	"test/scale/controller_test.go":         {2, interval},
-	"test/scale/hold_test.go":               {5, interval + "; " + instant + "; " + unseen},
-	"test/slurm/energy_test.go":             {4, unseen},
-	"test/slurm/ingest_test.go":             {1, moment},
-	"test/slurm/power_test.go":              {2, pace},
-	"test/slurm/slurm_test.go":              {5, pace + "; " + instant + "; " + unseen},
-	"test/slurm/stage_test.go":              {1, unseen},
-	"test/slurm/waits_test.go":              {2, pace + "; " + unseen},
-	"test/surface/agent_test.go":            {1, absence},
-	"test/vm/age_test.go":                   {1, interval},
-	"test/vm/baselines_test.go":             {1, interval},
-	"test/vm/pipeline_test.go":              {2, interval},
+	"agent/cost_test.go":                {2, interval},
+	"agent/delivery/kill_test.go":       {2, pace},
+	"agent/host/bench_internal_test.go": {2, interval},
+	"agent/meter/gpu_internal_test.go":  {1, interval},
+	"cli/experiment/arm_test.go":        {1, polls},
+	"child/death_signal_linux_test.go":  {1, absence},
+	"kube/objects_test.go":              {1, absence},
+	"kube/standalone/server_test.go":    {4, polls + "; " + absence},
+	"lab/kubelet/services_test.go":      {1, unseen},
+	"lab/lab_test.go":                   {1, absence},
+	"lab/redfish_test.go":               {1, absence},
+	"test/batch/batch_test.go":          {1, unseen},
+	"test/batch/burst_test.go":          {1, unseen},
+	"test/central/end_to_end_test.go":   {1, pace},
+	"test/central/full_test.go":         {1, absence},
+	"test/central/herd_test.go":         {1, moment},
+	"test/central/kill_test.go":         {2, moment},
+	"test/central/tenant_test.go":       {3, pace + "; " + unseen + "; " + absence},
+	"test/central/two_test.go":          {2, moment + "; " + unseen},
+	"test/central/upgrade_test.go":      {2, pace},
+	"test/central/wire_test.go":         {2, moment},
+	"test/grafana/panels_test.go":       {1, pace},
+	"test/guest/guest_test.go":          {1, interval},
+	"test/hold/deadline_test.go":        {6, instant + "; " + unseen},
+	"test/hold/exchange_test.go":        {3, instant},
+	"test/hold/last_records_test.go":    {2, latency + "; " + unseen},
+	"test/hold/never_held_test.go":      {3, absence + "; " + instant},
+	"test/karmada/crds_test.go":         {3, unseen + "; " + absence},
+	"test/karmada/day_test.go":          {3, instant + "; " + unseen},
+	"test/karmada/kills_test.go":        {2, unseen},
+	"test/karmada/lost_test.go":         {4, instant + "; " + unseen},
+	"test/karmada/real_test.go":         {3, unseen},
+	"test/lifecycle/grid_test.go":       {1, instant},
+	"test/lifecycle/lifecycle_test.go":  {1, unseen},
+	"test/nodes/machine_test.go":        {1, interval},
+	"test/real/kernel_test.go":          {1, pace},
+	"test/real/real_test.go":            {2, interval},
+	"test/scale/controller_test.go":     {2, interval},
+	"test/scale/hold_test.go":           {5, interval + "; " + instant + "; " + unseen},
+	"test/slurm/energy_test.go":         {4, unseen},
+	"test/slurm/ingest_test.go":         {1, moment},
+	"test/slurm/power_test.go":          {2, pace},
+	"test/slurm/slurm_test.go":          {5, pace + "; " + instant + "; " + unseen},
+	"test/slurm/stage_test.go":          {1, unseen},
+	"test/slurm/waits_test.go":          {2, pace + "; " + unseen},
+	"test/surface/agent_test.go":        {1, absence},
+	"test/vm/age_test.go":               {1, interval},
+	"test/vm/baselines_test.go":         {1, interval},
+	"test/vm/pipeline_test.go":          {2, interval},
 
 	// Test kits.
 	"agent/delivery/killtest/killtest.go": {1, moment},
@@ -104,8 +104,8 @@ var sleeps = map[string]allowance{
 	"test/kit/node/group.go":              {1, kernel},
 }
 
-// TestSleepsAreAllowed holds the calls of time.Sleep in tests and test kits to the table above, so that new tests do not
-// guess how long something takes.
+// TestSleepsAreAllowed holds the calls of time.Sleep in tests and test kits to the table above, so that new tests do
+// not guess how long something takes.
 func TestSleepsAreAllowed(t *testing.T) {
 	left := map[string]bool{}
 	for name := range sleeps {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -220,7 +220,7 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 		w.heldUntil(t, name)
 		annotations := w.job(t, team, name).Annotations
 		w.shell.say(t, "kubenergy explain job "+name+" -n team-a",
-			report.Plain("held until "+annotations[v1alpha1.AnnotationHeldUntil], time.Now()),
+			humanize.Plain("held until "+annotations[v1alpha1.AnnotationHeldUntil], time.Now()),
 			"The scheduler said: held until ", "namespace label", "Latest start")
 	}
 	w.shell.say(t, "kubenergy forecast --zone default", "gCO2e/kWh")

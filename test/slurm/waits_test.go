@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -58,7 +59,7 @@ func (s *stage) turnaround() time.Duration {
 	all := s.jobs()
 	first, last, worked := all[ids[0]].start, all[ids[0]].end, time.Duration(0)
 	for _, id := range ids {
-		last = grid.Later(last, all[id].end)
+		last = timeutil.Later(last, all[id].end)
 		worked += all[id].end.Sub(all[id].start)
 	}
 	return max(0, (nodes*last.Sub(first)-worked)/(chain*nodes))

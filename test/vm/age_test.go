@@ -16,6 +16,7 @@ import (
 	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/guest"
@@ -45,9 +46,9 @@ func TestAge(t *testing.T) {
 	table := &report.Table{Columns: []report.Column{
 		{Name: "Machines", Field: "machines"},
 		{Name: "Readings", Field: "readings"},
-		{Name: "p50\n(s)", Field: "p50Seconds", Show: report.Significant},
-		{Name: "p99\n(s)", Field: "p99Seconds", Show: report.Significant},
-		{Name: "Oldest\n(s)", Field: "oldestSeconds", Show: report.Significant},
+		{Name: "p50\n(s)", Field: "p50Seconds", Show: humanize.Significant},
+		{Name: "p99\n(s)", Field: "p99Seconds", Show: humanize.Significant},
+		{Name: "Oldest\n(s)", Field: "oldestSeconds", Show: humanize.Significant},
 	}}
 	var lines [3]plotter.XYs
 	var listeners []*listener

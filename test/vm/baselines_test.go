@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
@@ -86,12 +87,12 @@ func (b *baselines) measure(t *testing.T, state string) {
 			*table = &report.Table{Columns: []report.Column{
 				{Name: "State", Field: "state", Words: true},
 				{Name: "Of", Field: "of", Words: true},
-				{Name: "Power\n(W)", Field: "watts", Show: report.Significant},
-				{Name: "from", Field: "wattsLow", Show: report.Significant},
-				{Name: "to", Field: "wattsHigh", Show: report.Significant},
-				{Name: "Busy\ncores", Field: "cores", Show: report.Significant},
-				{Name: "from", Field: "coresLow", Show: report.Significant},
-				{Name: "to", Field: "coresHigh", Show: report.Significant},
+				{Name: "Power\n(W)", Field: "watts", Show: humanize.Significant},
+				{Name: "from", Field: "wattsLow", Show: humanize.Significant},
+				{Name: "to", Field: "wattsHigh", Show: humanize.Significant},
+				{Name: "Busy\ncores", Field: "cores", Show: humanize.Significant},
+				{Name: "from", Field: "coresLow", Show: humanize.Significant},
+				{Name: "to", Field: "coresHigh", Show: humanize.Significant},
 			}}
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/lab"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/test/kit"
@@ -360,12 +361,12 @@ func (w *world) checkShares(t *testing.T) {
 	table := &report.Table{Columns: []report.Column{
 		{Name: "Pod", Field: "pod", Words: true},
 		{Name: "of", Field: "guest", Words: true},
-		{Name: "Energy\n(J)", Field: "joules", Show: report.Significant},
-		{Name: "CPU time\n(s)", Field: "cpuSeconds", Show: report.Significant},
-		{Name: "of pods'\nenergy", Field: "energyShare", Show: report.Significant},
-		{Name: "of their\nCPU time", Field: "cpuShare", Show: report.Significant},
-		{Name: "with services:\nof energy", Field: "energyShareOfAll", Show: report.Significant},
-		{Name: "with services:\nof CPU time", Field: "cpuShareOfAll", Show: report.Significant},
+		{Name: "Energy\n(J)", Field: "joules", Show: humanize.Significant},
+		{Name: "CPU time\n(s)", Field: "cpuSeconds", Show: humanize.Significant},
+		{Name: "of pods'\nenergy", Field: "energyShare", Show: humanize.Significant},
+		{Name: "of their\nCPU time", Field: "cpuShare", Show: humanize.Significant},
+		{Name: "with services:\nof energy", Field: "energyShareOfAll", Show: humanize.Significant},
+		{Name: "with services:\nof CPU time", Field: "cpuShareOfAll", Show: humanize.Significant},
 	}}
 	for i, n := range w.guests {
 		after := w.uses(t, n)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
 // Choice is the value of a flag that has one of a few words.
@@ -34,7 +34,7 @@ func Output(flags *pflag.FlagSet, formats ...string) *Choice {
 func (c *Choice) list() string { return OrOf(c.words) }
 
 // OrOf names words of which one is to be chosen.
-func OrOf(words []string) string { return report.Listed(words, "or") }
+func OrOf(words []string) string { return humanize.Listed(words, "or") }
 
 // Infer takes the word that a file's name ends in, unless the flag is given. It reports whether there is one.
 func (c *Choice) Infer(flags *pflag.FlagSet, name, file string) (known bool) {

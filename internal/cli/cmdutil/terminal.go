@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
@@ -25,7 +26,7 @@ func (e UsageError) Unwrap() error { return e.error }
 
 // MeantCommand asks for the command that was meant, where one is near.
 func MeantCommand(parent *cobra.Command, typed string) string {
-	return spelling.DidYouMean(typed, report.Each(parent.Commands(), (*cobra.Command).Name))
+	return spelling.DidYouMean(typed, sliceutil.Map(parent.Commands(), (*cobra.Command).Name))
 }
 
 // Terminal is what a command knows of where it writes.

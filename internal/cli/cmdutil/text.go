@@ -1,8 +1,8 @@
 package cmdutil
 
-import "github.com/kubenergy/kubenergy/internal/report"
+import "github.com/kubenergy/kubenergy/internal/humanize"
 
 // Count is a number of things, in words that fit it.
 func Count(n int, thing string) string {
-	return report.Plural(n, thing, thing+"s")
+	return humanize.Plural(n, thing, thing+"s")
 }

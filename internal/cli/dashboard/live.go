@@ -19,9 +19,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/explain"
 	"github.com/kubenergy/kubenergy/internal/cli/release"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
-	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 const (
@@ -191,7 +191,7 @@ func (s *LiveSource) Origin(ctx context.Context, q dashboard.Query,
 		return nil, err
 	}
 	now := s.t.Now().UTC()
-	from, to := cmp.Or(q.From, now.Add(-cmdutil.SavingsSpan)), grid.Earlier(cmp.Or(q.To, now), now)
+	from, to := cmp.Or(q.From, now.Add(-cmdutil.SavingsSpan)), timeutil.Earlier(cmp.Or(q.To, now), now)
 	cluster := cmp.Or(q.Cluster, ledger.OwnCluster)
 	o, filters := &dashboard.Origin{Meters: map[string]string{}}, map[string][]string{"cluster": {cluster}}
 	o.Command = "kubenergy report --from " + from.Format(time.RFC3339) + " --group-by node,hour -n " + namespace +
@@ -248,7 +248,7 @@ func (s *LiveSource) Effect(ctx context.Context, a dashboard.Act) (effect, comma
 		effect = fmt.Sprintf("In %s mode %s.", mode, cmdutil.ModeMeans[mode])
 		if mode != v1alpha1.ModeEnforce && len(h.Items) > 0 {
 			effect += fmt.Sprintf(" %s held there now, and would start.",
-				report.Plural(len(h.Items), "object is", "objects are"))
+				humanize.Plural(len(h.Items), "object is", "objects are"))
 		}
 		command = fmt.Sprintf("kubectl label --overwrite namespace %s %s=%s", a.Namespace, v1alpha1.LabelMode, mode)
 		return effect, command, nil

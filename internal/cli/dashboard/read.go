@@ -18,11 +18,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/explain"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/energy"
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/policy"
-	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // liveReader fills one model.
@@ -147,7 +148,7 @@ func (r *liveReader) signal(s *v1alpha1.SignalStatus) *dashboard.Signal {
 // booked adds what was drawn, hour by hour, and at which intensity and price that was booked.
 func (r *liveReader) booked(ctx context.Context, c *cmdutil.ControllerClient) {
 	q := &ledger.Query{
-		From: r.m.From, To: grid.Earlier(r.m.To, r.m.Now), Namespaces: r.namespaces(),
+		From: r.m.From, To: timeutil.Earlier(r.m.To, r.m.Now), Namespaces: r.namespaces(),
 		GroupBy: []ledger.Dimension{ledger.ByHour, ledger.BySite, ledger.ByKind},
 	}
 	if !q.From.Before(q.To) {
@@ -177,7 +178,7 @@ func (r *liveReader) booked(ctx context.Context, c *cmdutil.ControllerClient) {
 			sites[there] = &ledger.Row{}
 		}
 		sites[there].Include(&row)
-		seconds := grid.Earlier(at.Add(time.Hour), answer.AsOf).Sub(at).Seconds() // the ledger sums whole hours
+		seconds := timeutil.Earlier(at.Add(time.Hour), answer.AsOf).Sub(at).Seconds() // the ledger sums whole hours
 		if seconds <= 0 {
 			continue
 		}
@@ -188,7 +189,7 @@ func (r *liveReader) booked(ctx context.Context, c *cmdutil.ControllerClient) {
 		return
 	}
 	p := &dashboard.Power{
-		Points: []dashboard.Watts{}, Where: "at the nodes", Until: grid.Earlier(r.m.Now, answer.AsOf).UTC(),
+		Points: []dashboard.Watts{}, Where: "at the nodes", Until: timeutil.Earlier(r.m.Now, answer.AsOf).UTC(),
 		StepSeconds: time.Hour.Seconds(),
 		Quality:     energy.Derived,
 	}
@@ -344,7 +345,7 @@ func (r *liveReader) budgets(ctx context.Context) {
 		}
 		return
 	}
-	r.m.Budgets = report.Each(list.Items, func(b v1alpha1.EnergyBudget) dashboard.Budget { return r.budget(&b) })
+	r.m.Budgets = sliceutil.Map(list.Items, func(b v1alpha1.EnergyBudget) dashboard.Budget { return r.budget(&b) })
 	slices.SortStableFunc(r.m.Budgets, func(a, b dashboard.Budget) int {
 		return cmp.Or(budgetEnd(&a, r.m.Now).Compare(budgetEnd(&b, r.m.Now)), cmp.Compare(b.Percent, a.Percent))
 	})
@@ -392,7 +393,7 @@ func (r *liveReader) decisions(ctx context.Context) {
 		return
 	}
 	records, since, err := c.Decisions(ctx, &ledger.RecordQuery{
-		From: r.m.From, To: grid.Earlier(r.m.To, r.m.Now), Namespaces: r.namespaces(), Limit: pageDecisions,
+		From: r.m.From, To: timeutil.Earlier(r.m.To, r.m.Now), Namespaces: r.namespaces(), Limit: pageDecisions,
 	}, nil)
 	if err != nil {
 		r.unseen("decisions", err)
@@ -400,6 +401,6 @@ func (r *liveReader) decisions(ctx context.Context) {
 	}
 	if r.m.Decisions = records; !since.IsZero() {
 		r.m.Unseen = append(r.m.Unseen, fmt.Sprintf("decisions before %s UTC: only the %d youngest are shown",
-			report.Clock(since, r.m.Now), pageDecisions))
+			humanize.Clock(since, r.m.Now), pageDecisions))
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
-	"github.com/kubenergy/kubenergy/internal/report"
 )
 
 // customResource is as much of a CustomResourceDefinition as concerns us.
@@ -157,7 +157,7 @@ func (d *Doctor) checkLeases(ctx context.Context) {
 			d.say(StatusWarn, "look whether its component runs", "Lease %s has no holder", l.Name)
 		default:
 			d.say(StatusWarn, "look whether its component runs", "Lease %s was last renewed %s ago by %s", l.Name,
-				report.Rounded(d.Now().Sub(l.Spec.RenewTime.Time)), holder)
+				humanize.Rounded(d.Now().Sub(l.Spec.RenewTime.Time)), holder)
 		}
 	}
 	if !found {

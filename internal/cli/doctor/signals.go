@@ -14,8 +14,8 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/policy"
-	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
@@ -50,7 +50,7 @@ func (d *Doctor) checkMode(ctx context.Context) {
 	d.checkDelays(ctx, policies.Items)
 	own := ""
 	if n := d.namespacesOfTheirOwn(ctx, policies.Items); n > 0 {
-		own = fmt.Sprintf("; %s another one", report.Plural(n, "namespace has", "namespaces have"))
+		own = fmt.Sprintf("; %s another one", humanize.Plural(n, "namespace has", "namespaces have"))
 	}
 	d.ok("the cluster's mode is %s: %s%s", mode, cmdutil.ModeMeans[mode], own)
 }
@@ -143,7 +143,7 @@ func (d *Doctor) checkSignal(z *v1alpha1.GridZone, name string, s *v1alpha1.Sign
 	age := time.Duration(0)
 	if s.AsOf != nil {
 		age = now.Sub(s.AsOf.Time)
-		what += ", " + report.Rounded(max(0, age)) + " old"
+		what += ", " + humanize.Rounded(max(0, age)) + " old"
 	}
 	end := s.Start.Add(time.Duration(len(s.Values)) * s.Step.Duration)
 	switch {
@@ -152,10 +152,10 @@ func (d *Doctor) checkSignal(z *v1alpha1.GridZone, name string, s *v1alpha1.Sign
 			"%s, which is older than %v: it counts for nothing", what, maxAge.Duration)
 	case !end.After(now):
 		d.say(StatusFail, "look whether kubenergy-controller runs", "%s, and its last value ended %s ago", what,
-			report.Rounded(now.Sub(end)))
+			humanize.Rounded(now.Sub(end)))
 	case end.Sub(now) < 2*time.Hour:
 		d.say(StatusWarn, "name a source that forecasts first in its spec",
-			"%s, and is known for the next %s only: little can wait for more", what, report.Rounded(end.Sub(now)))
+			"%s, and is known for the next %s only: little can wait for more", what, humanize.Rounded(end.Sub(now)))
 	case s.Quality == "estimated":
 		d.say(StatusWarn, "name a source of real data first in its spec", "%s", what)
 	default:
@@ -204,4 +204,4 @@ func (d *Doctor) checkNodes(ctx context.Context) {
 	}
 }
 
-func firstOf(names []string) string { return report.Few(3, slices.Sorted(slices.Values(names))) }
+func firstOf(names []string) string { return humanize.Few(3, slices.Sorted(slices.Values(names))) }

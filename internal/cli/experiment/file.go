@@ -17,10 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/internal/document"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
-	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
@@ -102,7 +103,7 @@ type Disturbance struct {
 // Read reads an experiment file strictly. All its times are made so many times shorter; rates of requests stay.
 func Read(path, target string, faster float64) (*File, error) {
 	f := &File{target: target, Rounds: report.MinRounds}
-	if err := sim.ReadDocument(path, "Experiment", f); err != nil {
+	if err := document.ReadDocument(path, "Experiment", f); err != nil {
 		return nil, err
 	}
 	f.path, _ = filepath.Abs(path)
@@ -298,7 +299,7 @@ func (f *File) Programs() (err error) {
 
 // Names returns the contestants' names.
 func (f *File) Names() []string {
-	return report.Each(f.Contestants, func(c Contestant) string { return c.Name })
+	return sliceutil.Map(f.Contestants, func(c Contestant) string { return c.Name })
 }
 
 // order is whose turn it is: in each round all contestants, as the seed shuffles them.

@@ -29,6 +29,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
@@ -237,7 +238,7 @@ func (a *arm) some(is func(*pod) bool) (pods []pod) {
 // ready returns the names of the ready pods of services and stress.
 func (a *arm) ready() []string {
 	pods := a.some(func(p *pod) bool { return p.isReady() && p.load.jobs == nil })
-	names := report.Each(pods, func(p pod) string { return p.Name })
+	names := sliceutil.Map(pods, func(p pod) string { return p.Name })
 	slices.Sort(names)
 	return names
 }
@@ -451,8 +452,8 @@ func (a *arm) sumUp(trial *report.ExperimentTrial) {
 	if asked := len(a.all) + a.failed; asked > 0 {
 		v["requestsFailedShare"] = float64(a.failed) / float64(asked)
 	}
-	cores := report.Each(trial.Samples, func(s report.ExperimentSample) float64 { return s.Cores })
-	watts := report.Each(trial.Samples, func(s report.ExperimentSample) float64 { return s.Watts })
+	cores := sliceutil.Map(trial.Samples, func(s report.ExperimentSample) float64 { return s.Cores })
+	watts := sliceutil.Map(trial.Samples, func(s report.ExperimentSample) float64 { return s.Watts })
 	v["meanBusyCores"], v["cpuEnergyCorrelation"] = stat.Mean(cores, nil), stat.Correlation(cores, watts, nil)
 	maps.DeleteFunc(v, func(_ string, value float64) bool { return math.IsNaN(value) }) // one of them never changes
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"github.com/kubenergy/kubenergy/internal/kube/child"
+	"github.com/kubenergy/kubenergy/internal/child"
 )
 
 // process is a program that works for an experiment; nil: there is none.

@@ -19,9 +19,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/policy"
-	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
@@ -170,7 +170,7 @@ func (e *Explainer) Explain(ctx context.Context, kind, namespace, name string) (
 		e.out.Mode = UnknownMode
 	}
 	e.state(ctx, s, &job, &settings)
-	e.out.Sentence = report.Plain(e.out.Sentence, e.Now)
+	e.out.Sentence = humanize.Plain(e.out.Sentence, e.Now)
 	e.settings(s, &settings)
 	if kind == cmdutil.KindNamespace {
 		return e.out, nil
@@ -250,7 +250,7 @@ func (e *Explainer) warn(ctx context.Context, s *subject) {
 		found = append(found, policy.FindNamespace(n)...)
 	}
 	for _, f := range found {
-		e.out.Warnings = append(e.out.Warnings, report.Plain(f.String(), e.Now))
+		e.out.Warnings = append(e.out.Warnings, humanize.Plain(f.String(), e.Now))
 	}
 }
 
@@ -279,7 +279,7 @@ func (e *Explainer) say(state, format string, args ...any) {
 
 // clock shows an instant, and how far off it is.
 func (e *Explainer) clock(t time.Time) string {
-	return report.Clock(t, e.Now) + " UTC (" + report.Away(t, e.Now) + ")"
+	return humanize.Clock(t, e.Now) + " UTC (" + humanize.Away(t, e.Now) + ")"
 }
 
 // decide asks the core what it would do now.
@@ -291,7 +291,7 @@ func (e *Explainer) decide(job *sched.Job, settings *policy.Settings) {
 	}
 	e.out.Decision = &dashboard.Decision{
 		Held: held, Until: d.Window.Start.UTC(), Reason: d.Reason.Kind.String(),
-		Text: report.Plain(d.Reason.String(), e.Now), Saving: d.Reason.Saving, Grams: float64(d.Reason.Carbon),
+		Text: humanize.Plain(d.Reason.String(), e.Now), Saving: d.Reason.Saving, Grams: float64(d.Reason.Carbon),
 	}
 	then := d.Window.Start
 	if e.out.HeldUntil != nil && e.out.HeldUntil.After(e.Now) {
@@ -368,7 +368,7 @@ func (e *Explainer) signals(ctx context.Context) {
 			}
 			age := "does not age"
 			if s.AsOf != nil {
-				age = report.Rounded(max(0, e.Now.Sub(s.AsOf.Time)))
+				age = humanize.Rounded(max(0, e.Now.Sub(s.AsOf.Time)))
 			}
 			e.out.Signals = append(e.out.Signals, dashboard.SignalSource{
 				Zone: z.Name, Quantity: quantity, Now: s.Now, Unit: s.Unit, Age: age, Source: s.Source,

@@ -16,9 +16,11 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // HeldList is all that is held.
@@ -90,7 +92,7 @@ func printHeld(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Cluster, name
 		_, err := fmt.Fprintln(t.Err, said+".")
 		return err
 	}
-	items := report.Each(h.Items, func(j dashboard.Job) dashboard.Held { return j.Held })
+	items := sliceutil.Map(h.Items, func(j dashboard.Job) dashboard.Held { return j.Held })
 	list := &HeldList{"kubenergy.io/v1alpha1", items, "HeldList", t.Now(), namespace == v1.NamespaceAll}
 	return t.Print(list, format)
 }
@@ -223,7 +225,7 @@ func (l *HeldList) Distance(t *time.Time) any {
 	if t == nil {
 		return "–"
 	}
-	return report.Away(*t, l.Now)
+	return humanize.Away(*t, l.Now)
 }
 
 // Sheet has everything.

@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/policy"
-	"github.com/kubenergy/kubenergy/internal/report"
 )
 
 // namespaceState says what holds in a namespace for a Job that says nothing.
@@ -51,7 +51,8 @@ func (e *Explainer) heldIn(ctx context.Context, namespace string) {
 		return
 	}
 	if held > 0 {
-		e.out.Sentence += fmt.Sprintf(" %s held now: kubenergy held -n %s.", report.Plural(held, "Job is", "Jobs are"),
+		e.out.Sentence += fmt.Sprintf(" %s held now: kubenergy held -n %s.",
+			humanize.Plural(held, "Job is", "Jobs are"),
 			namespace)
 	}
 }

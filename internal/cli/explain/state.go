@@ -12,9 +12,9 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/policy"
-	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
@@ -186,7 +186,7 @@ func (e *Explainer) podState(pod *v1.Pod, settings *policy.Settings) {
 		age := e.Now.Sub(pod.CreationTimestamp.Time)
 		if policy.Scheduled(pod).Type == "" && !pod.CreationTimestamp.IsZero() && age > cmdutil.Lateness {
 			e.out.Sentence = fmt.Sprintf("It waits for the scheduler %s, and no scheduler has looked at it in %s.",
-				pod.Spec.SchedulerName, report.Rounded(age))
+				pod.Spec.SchedulerName, humanize.Rounded(age))
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
@@ -32,7 +33,7 @@ func (x *Explanation) Text(_, colours bool) string {
 	fmt.Fprintf(&b, "%s: %s\n", bold(x.Object+" "+name), x.State)
 	fmt.Fprintln(&b, x.Sentence)
 	if x.LatestStart != nil {
-		fmt.Fprintf(&b, "Latest start: %s UTC\n", report.Clock(*x.LatestStart, x.now))
+		fmt.Fprintf(&b, "Latest start: %s UTC\n", humanize.Clock(*x.LatestStart, x.now))
 	}
 	if x.Planned != nil {
 		fmt.Fprintf(&b, "Planned start: %s\nActual start: %s (%s)\n", x.Planned.UTC().Format(time.RFC3339),
@@ -49,7 +50,7 @@ func (x *Explanation) Text(_, colours bool) string {
 	}
 	settings := report.Heads(3, "setting", "value", "from")
 	for _, s := range x.Settings {
-		settings.Add(s.Name, report.Plain(s.Value, x.now), s.From)
+		settings.Add(s.Name, humanize.Plain(s.Value, x.now), s.From)
 	}
 	section("Settings", settings)
 	budgets := report.Heads(2, "budget", "period", "used %", "new work waits until", "suspended")
@@ -67,7 +68,7 @@ func (x *Explanation) Text(_, colours bool) string {
 	}
 	events := report.Heads(3, "at", "event", "says")
 	for _, e := range x.Events {
-		events.Add(e.At, e.Reason, report.Plain(e.Text, x.now))
+		events.Add(e.At, e.Reason, humanize.Plain(e.Text, x.now))
 	}
 	section("Events", events)
 	for _, u := range x.Unseen {
@@ -80,9 +81,9 @@ func (x *Explanation) Text(_, colours bool) string {
 func offBy(late time.Duration) string {
 	switch {
 	case late > 0:
-		return report.Rounded(late) + " later"
+		return humanize.Rounded(late) + " later"
 	case late < 0:
-		return report.Rounded(-late) + " earlier"
+		return humanize.Rounded(-late) + " earlier"
 	}
 	return "as planned"
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/forecast"
 	"github.com/kubenergy/kubenergy/internal/grid"
-	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
 type backtestFlags struct {
@@ -156,7 +156,7 @@ func (f *backtestFlags) place(e *forecast.Evaluation, windowsGiven bool) (err er
 		e.First = end.Add(-time.Duration(f.windows-1) * f.stride)
 		return nil
 	}
-	if e.First, err = report.ParseTime("--start", f.start, e.Now()); err != nil {
+	if e.First, err = humanize.ParseTime("--start", f.start, e.Now()); err != nil {
 		return err
 	}
 	if e.First.Before(begin) {

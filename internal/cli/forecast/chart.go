@@ -11,7 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/grid"
-	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
 const (
@@ -38,11 +38,11 @@ func (o *outlook) Text(_, colours bool) string {
 func (o *outlook) verdict() string {
 	if !o.windowed() {
 		return fmt.Sprintf("Known until %s: less than %s ahead, so there is no window to choose.",
-			o.Series.End().Format("Mon 2 Jan 15:04"), report.Rounded(o.Duration))
+			o.Series.End().Format("Mon 2 Jan 15:04"), humanize.Rounded(o.Duration))
 	}
 	show := func(v float64) string { return cmdutil.ValueOf(v, o.Unit) }
 	now, then := o.Series.Mean(o.Now, o.Now.Add(o.Duration)), o.Series.Mean(o.Window.Start, o.Window.End)
-	line := fmt.Sprintf("Cheapest %s: %s–%s UTC, mean %s", report.Rounded(o.Duration),
+	line := fmt.Sprintf("Cheapest %s: %s–%s UTC, mean %s", humanize.Rounded(o.Duration),
 		o.Window.Start.UTC().Format("Mon 2 Jan 15:04"), o.Window.End.UTC().Format("15:04"), show(then))
 	if o.Low != nil {
 		low, high := o.Low.Mean(o.Window.Start, o.Window.End), o.High.Mean(o.Window.Start, o.Window.End)

@@ -17,9 +17,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/forecast"
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 type forecastFlags struct {
@@ -180,7 +183,7 @@ func (f *forecastFlags) fromCluster(ctx context.Context, t cmdutil.Terminal) (*o
 }
 
 func chooseZone(zones []v1alpha1.GridZone, name string) (*v1alpha1.GridZone, error) {
-	names := report.Each(zones, func(z v1alpha1.GridZone) string { return z.Name })
+	names := sliceutil.Map(zones, func(z v1alpha1.GridZone) string { return z.Name })
 	i := slices.Index(names, name)
 	if i < 0 {
 		i = slices.IndexFunc(zones, func(z v1alpha1.GridZone) bool { return strings.EqualFold(z.Spec.Zone, name) })
@@ -223,7 +226,7 @@ func (f *forecastFlags) fromFile(t cmdutil.Terminal) (*outlook, error) {
 	}
 	from := signal.Series.End()
 	if f.start != "" {
-		if from, err = report.ParseTime("--start", f.start, t.Now()); err != nil {
+		if from, err = humanize.ParseTime("--start", f.start, t.Now()); err != nil {
 			return nil, cmdutil.InvalidUsage(err)
 		}
 	}
@@ -262,7 +265,7 @@ func (o *outlook) crop(hours int) error {
 
 // Cheapest returns the earliest of the windows with the least mean, none where the forecast is shorter.
 func Cheapest(s *grid.Series, now time.Time, duration time.Duration) sched.Window {
-	now, latest := grid.Later(now, s.Start()), s.End().Add(-duration)
+	now, latest := timeutil.Later(now, s.Start()), s.End().Add(-duration)
 	if latest.Before(now) {
 		return sched.Window{}
 	}
@@ -292,7 +295,7 @@ func (o *outlook) name() string {
 func (o *outlook) title() string {
 	title := fmt.Sprintf("%s: %s in %s, %s, from %s", o.Zone, strings.ToLower(o.name()), o.Unit, o.Quality, o.Source)
 	if !o.AsOf.IsZero() {
-		title += fmt.Sprintf(" (%s old)", report.Rounded(max(0, o.Now.Sub(o.AsOf))))
+		title += fmt.Sprintf(" (%s old)", humanize.Rounded(max(0, o.Now.Sub(o.AsOf))))
 	}
 	if o.Model != "" && o.Model != o.Source {
 		title += "; forecast by " + o.Model

@@ -17,7 +17,8 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
-	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/humanize"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // dependents are the objects of one kind whose pods name a scheduler.
@@ -113,7 +114,7 @@ func (d *dependencies) hasTemplate(pod *v1.Pod) bool {
 
 // String says which objects these are, and what happens to them.
 func (d *dependents) String() string {
-	names := report.Each(d.objects, func(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() })
+	names := sliceutil.Map(d.objects, func(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() })
 	one := len(names) == 1
 	text := "name the scheduler %s, and their pods stay"
 	switch {
@@ -126,7 +127,7 @@ func (d *dependents) String() string {
 	}
 	return fmt.Sprintf("%s "+text+" pending while no such scheduler runs: %s", cmdutil.Count(len(names), d.kind),
 		d.Scheduler,
-		report.Few(3, names))
+		humanize.Few(3, names))
 }
 
 // Mend is a command that gives the first of the objects to the cluster's own scheduler.

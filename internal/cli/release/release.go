@@ -22,7 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/kube"
-	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // HoldPolicy is the name of the MutatingAdmissionPolicy that suspends Jobs, and of its binding.
@@ -243,7 +243,7 @@ func (p *pass) unfinished(err error, released int) error {
 }
 
 func (p *pass) error(released int) error {
-	jobs := report.Each(p.failed, func(f failure) string { return f.job })
+	jobs := sliceutil.Map(p.failed, func(f failure) string { return f.job })
 	const most = 10
 	if n := len(jobs) - most; n > 0 {
 		jobs = append(jobs[:most], fmt.Sprintf("and %d more", n))

@@ -10,9 +10,9 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/central/api"
 	"github.com/kubenergy/kubenergy/internal/energy"
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Options are what a State needs.
@@ -111,7 +111,7 @@ func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
 	}
 	now := s.o.Now()
 	asOf := b.Batch.End
-	asOf = grid.Earlier(asOf, b.Received) // a clock that is ahead does not make a value younger
+	asOf = timeutil.Earlier(asOf, b.Received) // a clock that is ahead does not make a value younger
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep(now)
@@ -153,7 +153,7 @@ func (s *State) Wall(name string, power energy.Watts, asOf time.Time, quality en
 	if !(power >= 0) || math.IsInf(float64(power), 1) {
 		return
 	}
-	asOf = grid.Earlier(asOf, now)
+	asOf = timeutil.Earlier(asOf, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.node(name)

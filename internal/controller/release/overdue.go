@@ -16,9 +16,9 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/controller/instrument"
 	"github.com/kubenergy/kubenergy/internal/daemon"
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Options are what a Releaser needs.
@@ -183,7 +183,7 @@ func (h *Held) deadline(log *slog.Logger, j *heldJob, view *kube.View, now time.
 		j.seen, j.cron, j.latest = view, c, latestStart(log, view, j, c)
 	}
 	if !j.written.IsZero() {
-		return grid.Earlier(j.latest, j.written), true
+		return timeutil.Earlier(j.latest, j.written), true
 	}
 	return j.latest, true
 }

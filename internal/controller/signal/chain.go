@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // poll asks the sources whose time has come, down to the first that has something to believe, and returns when to poll
@@ -16,9 +16,9 @@ func (k *Keeper) poll(ctx context.Context) time.Time {
 		if now := k.deps.Clock(); !l.next.After(now) {
 			k.ask(ctx, l, now)
 		}
-		next = grid.Earlier(next, l.next)
+		next = timeutil.Earlier(next, l.next)
 		if !expired(l.status, k.deps.Clock(), k.terms.maxAge) { // which this goroutine alone writes
-			return grid.Earlier(next, end(l.status, k.terms.maxAge))
+			return timeutil.Earlier(next, end(l.status, k.terms.maxAge))
 		}
 		if !l.asked {
 			break // it is about to be asked: whether those below are needed is not known yet

@@ -12,6 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 const electricityMapsURL = "https://api.electricitymaps.com"
@@ -57,7 +58,7 @@ func (s *electricityMaps) Fetch(ctx context.Context, now time.Time) (Answer, err
 	}
 	a.Step, a.IssuedAt = time.Hour, time.Time{}
 	for _, p := range a.Points { // of the hour, not of the text around it, which is new even where the value is old
-		a.IssuedAt = grid.Later(a.IssuedAt, p.Time)
+		a.IssuedAt = timeutil.Later(a.IssuedAt, p.Time)
 	}
 	lacks, wrong := s.history.renew(now, electricityMapsSlow, electricityMapsKeep, func() (Answer, error) {
 		return s.get(ctx, "carbon-intensity/history", nil)
@@ -148,7 +149,7 @@ func (s *electricityMaps) decode(body []byte) (Answer, error) {
 		if !known {
 			continue // a gap
 		}
-		a.IssuedAt = grid.Later(a.IssuedAt, row.UpdatedAt.Time)
+		a.IssuedAt = timeutil.Later(a.IssuedAt, row.UpdatedAt.Time)
 		a.Points = append(a.Points, p)
 	}
 	if len(a.Points) == 0 {

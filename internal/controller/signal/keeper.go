@@ -17,6 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Times of a keeper.
@@ -139,7 +140,7 @@ func (k *Keeper) start(now time.Time) {
 			l.next = now
 		case !expired(l.status, now, k.terms.maxAge):
 			wait := l.every/2 + rand.N(l.every/2+1)
-			l.next = grid.Earlier(now.Add(wait), end(l.status, k.terms.maxAge))
+			l.next = timeutil.Earlier(now.Add(wait), end(l.status, k.terms.maxAge))
 		default:
 			l.next = now.Add(rand.N(firstPollWithin))
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 const (
@@ -65,7 +65,7 @@ func octopusRates(body []byte, from, until time.Time) ([]Point, error) {
 			return nil, dial.Refuse(dial.ReasonTime, "a rate is from %s to %s: want half hours",
 				start.Format(time.RFC3339), end.Format(time.RFC3339))
 		}
-		for t := grid.Later(start, from); t.Before(end); t = t.Add(octopusSlot) {
+		for t := timeutil.Later(start, from); t.Before(end); t = t.Add(octopusSlot) {
 			points = append(points, Point{Time: t, Value: r.ValueIncVAT.value / 100})
 		}
 		if len(points) > maxPoints {

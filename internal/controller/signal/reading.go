@@ -13,6 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/forecast"
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 const (
@@ -115,7 +116,7 @@ func end(s *v1alpha1.SignalStatus, maxAge time.Duration) time.Time {
 	if s.AsOf == nil {
 		return until(s)
 	}
-	return grid.Earlier(until(s), s.AsOf.Add(maxAge))
+	return timeutil.Earlier(until(s), s.AsOf.Add(maxAge))
 }
 
 // resumes reports whether a gap at t is short: a point of the answer begins again within a few steps.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // A Track remembers what held, one value for each slot of five minutes: NaN where nothing was known. What is older than
@@ -80,7 +81,8 @@ func (t *Track) During(start, end time.Time) *grid.Series {
 func (t *Track) add(a *Answer, now time.Time) {
 	oldest := now.Add(-t.Span)
 	for i, p := range a.Points {
-		for at := grid.Later(p.Time, oldest); !at.After(now) && at.Before(p.Time.Add(a.hold(i))); at = at.Add(slot) {
+		for at := timeutil.Later(p.Time,
+			oldest); !at.After(now) && at.Before(p.Time.Add(a.hold(i))); at = at.Add(slot) {
 			t.set(slotOf(at), p.Value)
 		}
 	}

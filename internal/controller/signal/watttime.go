@@ -11,7 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 const (
@@ -55,7 +55,7 @@ func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	}
 	return Answer{
 		Points: supplement(past.Points, s.ahead.Points), Step: wattTimeStep, Marginal: true, Lacks: cmp.Or(more, lacks),
-		IssuedAt: grid.Later(newest(past.Points, now), s.ahead.IssuedAt),
+		IssuedAt: timeutil.Later(newest(past.Points, now), s.ahead.IssuedAt),
 	}, nil
 }
 

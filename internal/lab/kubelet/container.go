@@ -15,8 +15,8 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubenergy/kubenergy/internal/child"
 	"github.com/kubenergy/kubenergy/internal/kube"
-	"github.com/kubenergy/kubenergy/internal/kube/child"
 )
 
 // Restarts come after a pause that doubles, as a kubelet's, but short: a lab's user does not wait for minutes.

@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // pieces returns where a booking that may be suspended costs least on one row: in the cheapest slots with room, on as
@@ -126,7 +126,7 @@ func (t *timetable) behind(p *booking) bool {
 // tick returns when a plan is made anew that is to be so at an instant after now: at most twelve times in a slot.
 func (t *timetable) tick(at time.Time) time.Time {
 	step := t.slot / 12
-	at = grid.Later(at, t.s.Now.Add(1))
+	at = timeutil.Later(at, t.s.Now.Add(1))
 	return at.Add(step - 1).Truncate(step)
 }
 

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // newTimetable returns the machines of a snapshot with what runs on them, for so many slots.
@@ -126,7 +126,7 @@ func (t *timetable) prices(site *sched.Site, pue float64) []float64 {
 	horizon := t.s.Horizon()
 	for k := range prices {
 		begins := t.origin.Add(time.Duration(k) * t.slot)
-		from, to := grid.Later(begins, t.s.Now), begins.Add(t.slot)
+		from, to := timeutil.Later(begins, t.s.Now), begins.Add(t.slot)
 		switch {
 		case len(known) == 0:
 			prices[k] = pue

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/mincost"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // together reports whether g plans all jobs of a snapshot together. Without nodes there is nothing to share.
@@ -128,7 +128,7 @@ func (b *batch) bookings(ahead time.Duration, inPieces bool) (bookings []booking
 	now := b.snapshot.Now
 	for _, i := range b.open {
 		j := b.job(i)
-		earliest := grid.Later(now, j.Submitted)
+		earliest := timeutil.Later(now, j.Submitted)
 		latest := earliest
 		_, why, known := b.snapshot.Outlook(j)
 		spread := j.Interruptible && inPieces
@@ -137,9 +137,9 @@ func (b *batch) bookings(ahead time.Duration, inPieces bool) (bookings []booking
 		}
 		switch {
 		case known && !(j.Limits.NoCarbon && b.snapshot.Policy.Weights.Price == 0):
-			latest = grid.Later(earliest, b.snapshot.Policy.LatestStart(j))
+			latest = timeutil.Later(earliest, b.snapshot.Policy.LatestStart(j))
 			if spread {
-				latest = grid.Later(earliest, b.snapshot.LatestInPieces(j))
+				latest = timeutil.Later(earliest, b.snapshot.LatestInPieces(j))
 			}
 		case why == sched.NoFreshSignal:
 			b.plan[i].Reason.Kind = why

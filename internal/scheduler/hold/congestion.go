@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // congestion decides how much is let go, by how long what was let go takes until it starts. It is a congestion control:
@@ -175,7 +175,7 @@ func (c *congestion) released(now time.Time) departure {
 func (c *congestion) started(at time.Time, d departure) {
 	c.forget(d)
 	c.lastNews = at
-	c.newestStarted = grid.Later(c.newestStarted, d.at)
+	c.newestStarted = timeutil.Later(c.newestStarted, d.at)
 	latency := max(at.Sub(d.at), 0)
 	if d.ahead == 0 {
 		c.aloneStarts = min(c.aloneStarts+1, learnAlone)
@@ -258,7 +258,7 @@ func (c *congestion) forget(d departure) {
 // setBack leaves nothing in the future.
 func (c *congestion) setBack(now time.Time) {
 	for _, t := range [5]*time.Time{&c.slot, &c.aloneMeasured, &c.lastNews, &c.newestStarted, &c.roundBegan} {
-		*t = grid.Earlier(*t, now)
+		*t = timeutil.Earlier(*t, now)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // deadlines are holds in the order of their deadlines; of equal ones, the older first. What comes and goes within a
@@ -132,5 +132,5 @@ func (d *deadline) lastCall(early bool) time.Time {
 	if early {
 		return by
 	}
-	return grid.Earlier(by.Add(standbyLag), latest)
+	return timeutil.Earlier(by.Add(standbyLag), latest)
 }

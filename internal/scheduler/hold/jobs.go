@@ -15,11 +15,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // readJob reads a Job with our label: what the loop needs of it is a small part of the object. Where it is not to be
@@ -195,7 +195,7 @@ func (l *Loop) takeJob(seen *hold) {
 		h.latest = h.firstDeadline(view)
 		h.start = h.latest
 		if !h.told.IsZero() {
-			h.start, h.basis = grid.Earlier(h.told, h.latest), fixed
+			h.start, h.basis = timeutil.Earlier(h.told, h.latest), fixed
 		}
 		l.followPods()
 		l.jobs.add(h)
@@ -225,7 +225,7 @@ func (h *hold) firstDeadline(view *kube.View) time.Time {
 		latest = job.Submitted.Add(unknownDelay)
 	}
 	if !h.latest.IsZero() {
-		latest = grid.Earlier(latest, h.latest) // that knew the limits, and the schedule of its CronJob
+		latest = timeutil.Earlier(latest, h.latest) // that knew the limits, and the schedule of its CronJob
 	}
 	return latest
 }
@@ -311,9 +311,9 @@ func (l *Loop) jobReleased(h *hold, at time.Time, ours bool, err error) {
 	if err != nil {
 		now := l.clock.Now()
 		retry := now.Add(retryRelease << h.failures)
-		soon := grid.Later(now, h.latest).Add(retryOverdue)
+		soon := timeutil.Later(now, h.latest).Add(retryOverdue)
 		h.failures = min(h.failures+1, maxDoublings)
-		l.jobs.fail(h, grid.Earlier(retry, soon))
+		l.jobs.fail(h, timeutil.Earlier(retry, soon))
 		return
 	}
 	if l.jobs.byUID[h.UID] == h {

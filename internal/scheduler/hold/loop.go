@@ -17,12 +17,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Config is what a [Loop] is made of.
@@ -332,10 +332,10 @@ func (l *Loop) idle() bool {
 
 // setBack handles a clock that was set back: times that were noted before would otherwise lie in the future.
 func (l *Loop) setBack(now time.Time) {
-	l.swept = grid.Earlier(l.swept, now)
-	l.startsChecked = grid.Earlier(l.startsChecked, now)
+	l.swept = timeutil.Earlier(l.swept, now)
+	l.startsChecked = timeutil.Earlier(l.startsChecked, now)
 	for _, st := range l.starts.Range {
-		st.(*start).at = grid.Earlier(st.(*start).at, now)
+		st.(*start).at = timeutil.Earlier(st.(*start).at, now)
 	}
 	for _, q := range [2]*queue{l.pods, l.jobs} {
 		q.congestion.setBack(now)
@@ -436,8 +436,8 @@ func (l *Loop) settle(h *hold, view *kube.View) {
 // setLatest changes the deadline of a hold and lets it be planned again.
 func (l *Loop) setLatest(h *hold, latest time.Time) {
 	q := h.queue
-	q.move(h, grid.Later(latest, h.submitted))
-	h.start = grid.Earlier(h.start, h.latest)
+	q.move(h, timeutil.Later(latest, h.submitted))
+	h.start = timeutil.Earlier(h.start, h.latest)
 	q.enter(h, h.state)
 	q.plan(h)
 }

@@ -8,11 +8,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // question returns the job and the settings of a hold as a view has them. The job's allowed delay ends at the hold's
@@ -107,7 +107,7 @@ func notHeld(d *sched.Decision, job *sched.Job, now time.Time) string {
 
 // keep lets a hold wait for the window that was decided.
 func (l *Loop) keep(h *hold, now time.Time, d *sched.Decision) {
-	start := grid.Earlier(d.Window.Start, h.latest)
+	start := timeutil.Earlier(d.Window.Start, h.latest)
 	if h.basis != unplanned && !start.Equal(h.start) {
 		h.moved = now
 	}

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // queue keeps the holds of one kind and decides which to release when. It does no I/O and reads no clock. What it costs
@@ -275,7 +275,7 @@ func (q *queue) next(now time.Time, early bool) time.Time {
 	}
 	if h := q.heaps[opened].first(); h != nil && q.attempts < maxAttempts {
 		if room := q.congestion.nextRelease(now); !room.IsZero() {
-			sooner(grid.Later(room, q.limits.when(now, q.draw(h))))
+			sooner(timeutil.Later(room, q.limits.when(now, q.draw(h))))
 		}
 	}
 	return at

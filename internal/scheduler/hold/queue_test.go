@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -180,7 +180,7 @@ func TestDeadlinesStayInOrder(t *testing.T) {
 		for i, h := range there {
 			by := h.latest.Add(-lead)
 			for k := i + 1; k < len(there); k++ {
-				by = grid.Earlier(by, there[k].latest.Add(-lead-time.Duration(k-i)*gap))
+				by = timeutil.Earlier(by, there[k].latest.Add(-lead-time.Duration(k-i)*gap))
 			}
 			if e := sorted[i]; e.hold != h || e.by != by.UnixNano() {
 				t.Fatalf("seed %d: place %d is %s, by %v: want %s, by %v", seed, i, e.hold.UID, time.Unix(0, e.by),

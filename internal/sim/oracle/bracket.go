@@ -13,6 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // told is where and when jobs are to run, by ID. No node is the one that "energy" chooses.
@@ -31,7 +32,7 @@ func recorded(r *sim.Result) told {
 	of := told{}
 	for i := range r.Outcomes {
 		j := &r.Scenario.Jobs[i]
-		of[j.ID] = sched.Place{Start: grid.Earlier(r.Outcomes[i].Released, j.LatestStart())}
+		of[j.ID] = sched.Place{Start: timeutil.Earlier(r.Outcomes[i].Released, j.LatestStart())}
 	}
 	return of
 }
@@ -75,7 +76,7 @@ func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64,
 		return nil, nil, err
 	}
 	s = withinPolicy(s)
-	c := search{ctx: ctx, s: s, placing: placing, end: grid.Later(s.Start, s.LastEnd())}
+	c := search{ctx: ctx, s: s, placing: placing, end: timeutil.Later(s.Start, s.LastEnd())}
 	const ahead = 0.3 // of the time is for the plan
 	snapshot := &sched.Snapshot{Now: s.Start, Queue: s.Jobs, Sites: s.Sites}
 	for i := range s.Nodes {
@@ -182,7 +183,7 @@ func drawn(r *rand.Rand, j *sched.Job, was time.Time) time.Time {
 		return j.Submitted.Add(time.Duration(r.Int64N(int64(j.LatestStart().Sub(j.Submitted)/grain)+1)) * grain)
 	}
 	shift := time.Duration(1+r.IntN(near)) * grain * time.Duration(1-2*r.IntN(2))
-	return grid.Later(j.Submitted, grid.Earlier(was.Add(shift), j.LatestStart()))
+	return timeutil.Later(j.Submitted, timeutil.Earlier(was.Add(shift), j.LatestStart()))
 }
 
 // awakeInTime returns a scenario whose machines take no time to boot.
@@ -227,7 +228,7 @@ type step struct{ cores, watts float64 }
 // each step of the intensity, with the prices that so many subgradient steps find.
 func Bound(s *sim.Scenario, rounds int) (least, asleep energy.Grams, err error) {
 	s = withinPolicy(s)
-	end := grid.Later(s.Start, s.LastEnd())
+	end := timeutil.Later(s.Start, s.LastEnd())
 	if slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.PUE != 0 }) {
 		return 0, 0, errors.New("a job has a PUE of its own")
 	}
@@ -285,7 +286,7 @@ func (b *bound) climb(rounds int) (best float64) {
 			mean += st.watts / float64(len(p.steps))
 		}
 		for k := range p.prices {
-			p.prices[k] = mean * series.At(grid.Earlier(b.at(p, k), series.End().Add(-1)))
+			p.prices[k] = mean * series.At(timeutil.Earlier(b.at(p, k), series.End().Add(-1)))
 			p.mean += p.prices[k] / float64(n)
 		}
 	}
@@ -321,7 +322,7 @@ func (b *bound) value() (total float64) {
 		c, length := p.site.Carbon.Series, p.site.Carbon.Series.Step().Seconds()
 		for k, price := range p.prices {
 			p.load[k] = 0
-			intensity := c.At(grid.Earlier(b.at(p, k), c.End().Add(-1)))
+			intensity := c.At(timeutil.Earlier(b.at(p, k), c.End().Add(-1)))
 			for _, st := range p.steps {
 				if gain := price - intensity*st.watts; gain > 0 {
 					total -= gain * st.cores * length
@@ -347,7 +348,7 @@ func (b *bound) value() (total float64) {
 		p := b.pools[where]
 		length := p.site.Carbon.Series.Step()
 		for k := int(when.Sub(b.s.Start) / length); k < len(p.load) && b.at(p, k).Before(when.Add(j.Duration)); k++ {
-			from, to := grid.Later(when, b.at(p, k)), grid.Earlier(when.Add(j.Duration), b.at(p, k+1))
+			from, to := timeutil.Later(when, b.at(p, k)), timeutil.Earlier(when.Add(j.Duration), b.at(p, k+1))
 			p.load[k] += width(j) * to.Sub(from).Seconds()
 		}
 	}

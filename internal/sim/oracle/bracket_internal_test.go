@@ -12,6 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // tiny is a scenario of a few jobs of whole hours on two unlike machines that sleep.
@@ -62,7 +63,7 @@ func TestBracket(t *testing.T) {
 		s := withinPolicy(whole)
 		end := s.Start
 		for i := range s.Jobs {
-			end = grid.Later(end, deadline(&s.Jobs[i]))
+			end = timeutil.Later(end, deadline(&s.Jobs[i]))
 		}
 		bound, asleep, err := Bound(whole, 300)
 		if err != nil || asleep <= 0 || bound < asleep {

@@ -9,6 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/mincost"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // ErrOverfull is what is wrong with jobs that cannot all be done in time on the cores that there are.
@@ -31,8 +32,8 @@ func Fluid(c *grid.Series, cores float64, jobs []sched.Job) (cost float64, err e
 		if width(j) > cores {
 			return 0, fmt.Errorf("job %s asks for %v cores, there are %v: %w", j.ID, width(j), cores, ErrOverfull)
 		}
-		first = grid.Earlier(first, j.Submitted)
-		last = grid.Later(last, deadline(j))
+		first = timeutil.Earlier(first, j.Submitted)
+		last = timeutil.Later(last, deadline(j))
 	}
 	if first.Before(c.Start()) {
 		return 0, fmt.Errorf("the first job comes at %s, before the intensity begins", first.Format(time.RFC3339))
@@ -55,7 +56,7 @@ func Fluid(c *grid.Series, cores float64, jobs []sched.Job) (cost float64, err e
 		total += work
 		f.Add(work)
 		for k := int(j.Submitted.Sub(start) / step); k < len(values) && at(k).Before(deadline(j)); k++ {
-			from, to := grid.Later(at(k), j.Submitted), grid.Earlier(at(k+1), deadline(j))
+			from, to := timeutil.Later(at(k), j.Submitted), timeutil.Earlier(at(k+1), deadline(j))
 			f.Allow(k, widest*to.Sub(from).Seconds())
 		}
 	}

@@ -1,4 +1,5 @@
-package sim
+// Package document reads the YAML files that commands take, strictly.
+package document
 
 import (
 	"cmp"
@@ -162,3 +163,9 @@ func inWords(t reflect.Type) string {
 	}
 	return "a number"
 }
+
+// APIVersion is the version of files that commands read.
+const APIVersion = "kubenergy.io/v1alpha1"
+
+// ScenarioKind is the kind of scenario files.
+const ScenarioKind = "Scenario"

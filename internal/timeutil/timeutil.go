@@ -1,4 +1,5 @@
-package grid
+// Package timeutil compares instants.
+package timeutil
 
 import "time"
 

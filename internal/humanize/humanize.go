@@ -1,0 +1,100 @@
+// Package humanize formats numbers, durations and times for people.
+package humanize
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Plural counts things.
+func Plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+// Shortened is a text of at most so many characters.
+func Shortened(text string, most int) string {
+	if all := []rune(text); len(all) > most {
+		return string(all[:most-1]) + "…"
+	}
+	return text
+}
+
+// Few names so many of all, and says whether there are more.
+func Few(most int, all []string) string {
+	if len(all) > most {
+		return strings.Join(all[:most], ", ") + ", …"
+	}
+	return strings.Join(all, ", ")
+}
+
+// Listed joins words with commas, and the last one with a conjunction: "a, b or c". There must be at least one word.
+func Listed(words []string, conjunction string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
+}
+
+// Fixed shows a value with so many decimals. What rounds to nothing has no sign.
+func Fixed(v float64, decimals int) string {
+	text := strconv.FormatFloat(v, 'f', decimals, 64)
+	if strings.Trim(text, "-0.") == "" {
+		return strings.TrimPrefix(text, "-")
+	}
+	return text
+}
+
+// Significant shows four digits, and no exponent for what people pay.
+func Significant(v float64) string {
+	switch a := max(v, -v); {
+	case a >= 1000:
+		return Fixed(v, 0)
+	case a >= 100:
+		return Fixed(v, 1)
+	case a >= 10:
+		return Fixed(v, 2)
+	case a >= 1e-9 && a < 0.1:
+		// A share of a minute of one node is a few millionths of a kilowatt-hour: 0.000 would say that it was nothing.
+		const digits, most = 3, 9
+		return Fixed(v, min(most, digits-1-int(math.Floor(math.Log10(a)))))
+	}
+	return Fixed(v, 3) // less than that is what is left of a sum of figures that cancel out
+}
+
+// Span shows seconds with two units at most.
+func Span(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%.3g s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm %02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh %02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd %02dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// Rounded shows a duration to two units at most.
+func Rounded(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return d.Round(time.Second).String()
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Round(time.Minute).Minutes()))
+	case d < 48*time.Hour:
+		d = d.Round(time.Minute)
+		if d%time.Hour == 0 {
+			return fmt.Sprintf("%d h", int(d.Hours()))
+		}
+		return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
+}

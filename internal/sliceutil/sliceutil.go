@@ -1,0 +1,23 @@
+// Package sliceutil has functions on slices that the standard library lacks.
+package sliceutil
+
+import "slices"
+
+// Map returns what of says of each of all.
+func Map[T, V any](all []T, of func(T) V) []V {
+	values := make([]V, len(all))
+	for i := range all {
+		values[i] = of(all[i])
+	}
+	return values
+}
+
+// Distinct returns all without duplicates, in the order of the first occurrences.
+func Distinct[T comparable](all []T) (distinct []T) {
+	for _, v := range all {
+		if !slices.Contains(distinct, v) {
+			distinct = append(distinct, v)
+		}
+	}
+	return distinct
+}
