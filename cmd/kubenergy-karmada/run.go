@@ -32,14 +32,14 @@ func run(ctx context.Context, f *karmada.Flags, api *rest.Config, log *slog.Logg
 	var loop *hold.Loop   // asks the driver, which tells it
 	o.View = objects.View // what it knows at first is nothing: Karmada decides alone
 	o.Started = func(job types.UID, room bool) { loop.Started(job, room) }
-	o.Record = func(r ledger.Record, on *sched.Snapshot) { recorder.Tell(&record.Entry{Record: r, Question: on}) }
+	o.Record = func(r ledger.Record, on *sched.Snapshot) { recorder.Record(&record.Entry{Record: r, Question: on}) }
 	driver, err := karmada.New(o)
 	if err != nil {
 		return err
 	}
 	loop = hold.New(hold.Config{
 		Client: client, View: objects.View, Namespace: v1alpha1.SystemNamespace, Sites: driver.Sites,
-		Record: recorder.Tell,
+		Record: recorder.Record,
 		Stuck: func() { // the kubelet starts it anew
 			log.Error("the hold loop is stuck: ending")
 			os.Exit(1)

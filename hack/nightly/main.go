@@ -305,11 +305,11 @@ func (n *night) work(ctx context.Context) error {
 			break
 		}
 		seconds := time.Since(began).Seconds()
-		verdict, says := judge(out, err)
+		verdict, description := judge(out, err)
 		n.lock.Lock()
-		n.Done[p.name], n.Times[p.name] = outcome{Verdict: verdict, Says: says, Seconds: seconds}, seconds
+		n.Done[p.name], n.Times[p.name] = outcome{Verdict: verdict, Says: description, Seconds: seconds}, seconds
 		n.lock.Unlock()
-		fmt.Printf("%-10s  %s  %s: %s\n", verdict, p.name, about(time.Since(began)), says)
+		fmt.Printf("%-10s  %s  %s: %s\n", verdict, p.name, about(time.Since(began)), description)
 		if err := n.save(); err != nil {
 			return err
 		}
@@ -358,7 +358,7 @@ var (
 
 // judge says how a part ended, from what it wrote. Tests that were all skipped, and a database of vulnerabilities that
 // cannot be reached, judge nothing.
-func judge(out string, err error) (verdict, says string) {
+func judge(out string, err error) (verdict, description string) {
 	names := map[string][]string{}
 	for _, match := range testLine.FindAllStringSubmatch(out, -1) {
 		names[match[1]] = append(names[match[1]], match[2])

@@ -16,9 +16,9 @@ func TestJudge(t *testing.T) {
 	skipped := "=== RUN   TestPods\n    real_test.go:22: only root can run pods\n--- SKIP: TestPods (0.00s)\nPASS\n"
 	status := errors.New("exit status 1")
 	for _, c := range []struct {
-		out           string
-		err           error
-		verdict, says string
+		out                  string
+		err                  error
+		verdict, description string
 	}{
 		{"--- PASS: TestA (1s)\n    --- PASS: TestA/b (1s)\n" + skipped + "ok  \tx\n", nil, passed, "1 tests, 1 skipped"},
 		{"ok  \tx\t1s\nok  \ty\t1s\n?   \tz\t[no test files]\n", nil, passed, "2 packages"},
@@ -30,8 +30,8 @@ func TestJudge(t *testing.T) {
 			"govulncheck: fetching vulnerabilities: no such host",
 		},
 	} {
-		if verdict, says := judge(c.out, c.err); verdict != c.verdict || says != c.says {
-			t.Errorf("%q: %s, %q", c.out, verdict, says)
+		if verdict, description := judge(c.out, c.err); verdict != c.verdict || description != c.description {
+			t.Errorf("%q: %s, %q", c.out, verdict, description)
 		}
 	}
 }
@@ -114,8 +114,8 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// TestTargets: every fuzz target of the tree is listed in the table of what was fuzzed, limits what an input may allocate,
-// and does not sleep, which would be all that is fuzzed.
+// TestTargets: every fuzz target of the tree is listed in the table of what was fuzzed, limits what an input may
+// allocate, and does not sleep, which would be all that is fuzzed.
 func TestTargets(t *testing.T) {
 	root := filepath.Join("..", "..")
 	_, targets, err := discover(root)

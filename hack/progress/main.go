@@ -59,16 +59,16 @@ func run(command *exec.Cmd) error {
 
 // A pulse writes through, and adds a line after each silence.
 type pulse struct {
-	lock    sync.Mutex
-	to      io.Writer
-	says    func() string
-	started time.Time
-	timer   *time.Timer
-	partial bool // the last write did not end its line
+	lock        sync.Mutex
+	to          io.Writer
+	description func() string
+	started     time.Time
+	timer       *time.Timer
+	partial     bool // the last write did not end its line
 }
 
-func newPulse(to io.Writer, says func() string) *pulse {
-	p := &pulse{to: to, says: says, started: time.Now()}
+func newPulse(to io.Writer, description func() string) *pulse {
+	p := &pulse{to: to, description: description, started: time.Now()}
 	p.timer = time.AfterFunc(silence, p.beat)
 	return p
 }
@@ -80,7 +80,7 @@ func (p *pulse) beat() {
 		fmt.Fprintln(p.to)
 		p.partial = false
 	}
-	fmt.Fprintf(p.to, "   %3.0f s: %s\n", time.Since(p.started).Seconds(), p.says())
+	fmt.Fprintf(p.to, "   %3.0f s: %s\n", time.Since(p.started).Seconds(), p.description())
 	p.timer.Reset(silence)
 }
 

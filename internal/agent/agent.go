@@ -100,11 +100,11 @@ type agent struct {
 	observation energy.Observation
 	attribution energy.Attribution
 	state       []byte
-	pulse       pulse
+	pulse       heartbeat
 	status      exposition.Status
 
-	sweepTrouble, publishTrouble trouble
-	meterTrouble                 []trouble
+	sweepTrouble, publishTrouble logThrottle
+	meterTrouble                 []logThrottle
 }
 
 func open(o Options, log *slog.Logger) (_ *agent, err error) {
@@ -202,7 +202,7 @@ func (a *agent) openDelivery() error {
 
 // prepare is what follows from the parts, once all are there.
 func (a *agent) prepare() {
-	a.meterTrouble = make([]trouble, len(a.meters))
+	a.meterTrouble = make([]logThrottle, len(a.meters))
 	for _, m := range a.meters {
 		a.status.Meters = append(a.status.Meters, exposition.MeterStatus{Name: m.Name(), Readable: true})
 	}

@@ -13,7 +13,7 @@ import (
 // gpus are the boards of the node, where it has some that a meter reads.
 type gpus struct {
 	meter *meter.Boards // nil: none
-	books *gpu.Books
+	books *gpu.Attribution
 	names podNames
 }
 

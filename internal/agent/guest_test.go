@@ -29,10 +29,10 @@ func TestHostAndGuest(t *testing.T) {
 	hosttest.Start(t, scope).Wake(10*time.Millisecond, 50*time.Millisecond)
 
 	sink := &sinktest.Sink{}
-	var told atomic.Pointer[string]
+	var reported atomic.Pointer[string]
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if value := r.Header.Get(batch.HardwareHeader); value != "" {
-			told.Store(&value)
+			reported.Store(&value)
 		}
 		sink.ServeHTTP(w, r)
 	}))
@@ -60,7 +60,7 @@ func TestHostAndGuest(t *testing.T) {
 	guest.stop(syscall.SIGTERM)
 	host.stop(syscall.SIGTERM)
 
-	if value := told.Load(); value == nil {
+	if value := reported.Load(); value == nil {
 		t.Error("no hardware is told")
 	} else if h, err := batch.DecodeHardware(*value); err != nil || h.Threads < 1 || h.Memory < 1<<20 {
 		t.Errorf("told is %s, %v", *value, err)

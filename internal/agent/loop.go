@@ -95,8 +95,8 @@ func (a *agent) readMeters() {
 	}
 }
 
-// trouble keeps something that fails again and again from filling the log.
-type trouble struct {
+// logThrottle keeps something that fails again and again from filling the log.
+type logThrottle struct {
 	failing  bool
 	loggedAt time.Duration // when, since boot; 0: never
 }
@@ -104,7 +104,7 @@ type trouble struct {
 const troublePause = time.Minute
 
 // note logs a failure and its end, each once, and neither more than once a minute.
-func (t *trouble) note(log *slog.Logger, what, consequence string, err error) {
+func (t *logThrottle) note(log *slog.Logger, what, consequence string, err error) {
 	now := host.Now()
 	if (err != nil) == t.failing || t.loggedAt != 0 && now-t.loggedAt < troublePause {
 		return
@@ -172,8 +172,8 @@ func (a *agent) report() {
 	a.page.SetStatus(s)
 }
 
-// A pulse tells an agent that ticks from one that hangs.
-type pulse struct {
+// A heartbeat tells an agent that ticks from one that hangs.
+type heartbeat struct {
 	interval atomic.Int64
 	last     atomic.Int64 // since boot
 }
@@ -181,10 +181,10 @@ type pulse struct {
 // missed is how many ticks may be missing before the agent should be restarted.
 const missed = 10
 
-func (p *pulse) beat() { p.last.Store(int64(host.Now())) }
+func (p *heartbeat) beat() { p.last.Store(int64(host.Now())) }
 
 // check returns why the agent is not well.
-func (p *pulse) check() error {
+func (p *heartbeat) check() error {
 	silent, most := host.Now()-time.Duration(p.last.Load()), missed*time.Duration(p.interval.Load())
 	if silent > max(most, missed*time.Second) {
 		return fmt.Errorf("the last tick was %v ago", silent.Round(time.Second))

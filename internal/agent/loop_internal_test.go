@@ -16,7 +16,7 @@ import (
 // A meter that fails every other tick says so, but does not fill the log.
 func TestTroubleIsSaidOnce(t *testing.T) {
 	var log bytes.Buffer
-	var tr trouble
+	var tr logThrottle
 	tr.loggedAt = host.Now() - 2*troublePause
 	for i := range 1000 {
 		err := errors.New("no")
@@ -47,7 +47,7 @@ func FuzzRestore(f *testing.F) {
 }
 
 func TestPulse(t *testing.T) {
-	var p pulse
+	var p heartbeat
 	p.interval.Store(int64(time.Second))
 	p.beat()
 	if err := p.check(); err != nil {

@@ -93,7 +93,7 @@ type Machine struct {
 
 // Measure runs works in turn, so that what changes slowly, as the room's temperature, meets all of them. tell hears of
 // each run.
-func (m *Machine) Measure(ctx context.Context, works []string, rules Rules, tell func(Run)) (runs []Run, err error) {
+func (m *Machine) Measure(ctx context.Context, works []string, rules Rules, notify func(Run)) (runs []Run, err error) {
 	if slices.Contains(works, GPU) { // whose program or driver may be missing: better told before minutes of others
 		looking, end := context.WithCancel(ctx)
 		defer end()
@@ -111,7 +111,7 @@ func (m *Machine) Measure(ctx context.Context, works []string, rules Rules, tell
 			if err != nil {
 				return nil, fmt.Errorf("running %s: %w", name, err)
 			}
-			tell(r)
+			notify(r)
 			runs = append(runs, r)
 		}
 	}

@@ -122,7 +122,7 @@ func (f *compareFlags) carryOut(ctx context.Context, t cmdutil.Terminal, c *stud
 	if store.Damaged > 0 {
 		p.Say("%d lines of earlier results are damaged: those trials are run again\n", store.Damaged)
 	}
-	mine, err := c.Run(ctx, store, part, f.workers, p.Tell)
+	mine, err := c.Run(ctx, store, part, f.workers, p.Update)
 	p.Close()
 	switch {
 	case errors.Is(err, context.Canceled) && f.out != "":

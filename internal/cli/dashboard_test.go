@@ -388,12 +388,12 @@ func TestDashboardActs(t *testing.T) {
 	if strings.Contains(job, "What it used") {
 		t.Error("the page of a Job that never ran offers what it used")
 	}
-	for _, act := range []struct{ query, says string }{
+	for _, act := range []struct{ query, description string }{
 		{"do=run-now&kind=job&namespace=ns&name=nightly", "What waiting is expected to save is lost"},
 		{"do=mode&namespace=ns&mode=shadow", "In shadow mode decisions are counted"},
 	} {
 		form := read(t, client, address+"/act?"+act.query)
-		if !strings.Contains(form, act.says) || a.writes > 0 {
+		if !strings.Contains(form, act.description) || a.writes > 0 {
 			t.Fatalf("%d writes, and the page says\n%s", a.writes, form)
 		}
 		values, err := url.ParseQuery(act.query)
@@ -644,7 +644,7 @@ func TestDashboardCommand(t *testing.T) {
 	if code := <-ended; code != 0 {
 		t.Errorf("exit code %d: %s", code, errs.text())
 	}
-	for args, says := range map[string]string{
+	for args, description := range map[string]string{
 		"--dir " + t.TempDir():                     "--out",
 		"--listen 0.0.0.0:0":                       "others would reach it",
 		"--listen 8080":                            "want an address of this machine",
@@ -652,7 +652,7 @@ func TestDashboardCommand(t *testing.T) {
 		"--dir " + dir + " -n reports --context c": "--dir asks no cluster: leave out --context, --namespace",
 	} {
 		code, _, stderr := execute(t, append([]string{"dashboard", "--no-browser"}, strings.Fields(args)...)...)
-		if code != 2 || !strings.Contains(stderr, says) {
+		if code != 2 || !strings.Contains(stderr, description) {
 			t.Errorf("%s: exit code %d: %s", args, code, stderr)
 		}
 	}

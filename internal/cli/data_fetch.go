@@ -60,7 +60,7 @@ type fetcher struct {
 	client      *http.Client
 	attempts    int
 	pause       time.Duration // before the second attempt; it doubles
-	patience    time.Duration // with a server that sends nothing
+	timeout     time.Duration // with a server that sends nothing
 }
 
 func newFetcher(dir, mirror string) *fetcher {
@@ -69,7 +69,7 @@ func newFetcher(dir, mirror string) *fetcher {
 	transport.DisableCompression = true
 	return &fetcher{
 		dir: dir, mirror: strings.TrimSuffix(mirror, "/"), client: &http.Client{Transport: transport}, attempts: 4,
-		pause: time.Second, patience: time.Minute,
+		pause: time.Second, timeout: time.Minute,
 	}
 }
 
@@ -185,8 +185,8 @@ func (f *fetcher) download(ctx context.Context, file *scenarios.DataFile, out *o
 	if have > 0 {
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 	}
-	alarm := time.AfterFunc(f.patience, func() {
-		cancel(fmt.Errorf("the server has sent nothing for %v", f.patience))
+	alarm := time.AfterFunc(f.timeout, func() {
+		cancel(fmt.Errorf("the server has sent nothing for %v", f.timeout))
 	})
 	defer alarm.Stop()
 	answer, err := f.client.Do(request)
@@ -208,7 +208,7 @@ func (f *fetcher) download(ctx context.Context, file *scenarios.DataFile, out *o
 	default:
 		return lasting{fmt.Errorf("%s answers %s", url, answer.Status)}
 	}
-	return receive(ctx, file, answer.Body, out, sum, have, func() { alarm.Reset(f.patience) })
+	return receive(ctx, file, answer.Body, out, sum, have, func() { alarm.Reset(f.timeout) })
 }
 
 // receive appends what comes to the part. alive is called whenever something does.

@@ -162,7 +162,7 @@ func TestFetchData(t *testing.T) {
 			s := serveData(t, c.first...)
 			f := fetcherOf(t, s)
 			if len(c.first) == 9 {
-				f.patience = 50 * time.Millisecond
+				f.timeout = 50 * time.Millisecond
 			}
 			file := entry("set/file.csv", content)
 			path := filepath.Join(f.dir, "set", "file.csv")

@@ -200,7 +200,7 @@ func (f *decisionsFlags) goOn(ctx context.Context, t cmdutil.Terminal, c *cmduti
 
 // again returns what to ask after a failure; an error where asking again is of no use. A token is good for ten minutes.
 func (f *decisionsFlags) again(ctx context.Context, t cmdutil.Terminal, c *cmdutil.ControllerClient, failure error,
-	told bool,
+	reported bool,
 ) (*cmdutil.ControllerClient, error) {
 	refused, ok := errors.AsType[*cmdutil.RefusedError](failure)
 	switch {
@@ -208,7 +208,7 @@ func (f *decisionsFlags) again(ctx context.Context, t cmdutil.Terminal, c *cmdut
 		return f.Connect(ctx, t)
 	case ok && refused.Status < http.StatusInternalServerError && refused.Status != http.StatusTooManyRequests:
 		return nil, failure
-	case !told:
+	case !reported:
 		fmt.Fprintf(t.Err, "%v: asking again\n", failure)
 	}
 	return c, nil

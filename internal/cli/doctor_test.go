@@ -211,10 +211,10 @@ func TestDoctorOfAHealthyCluster(t *testing.T) {
 // One thing is wrong at a time.
 func TestDoctorFinds(t *testing.T) {
 	for name, c := range map[string]struct {
-		break_ func(*testing.T, *apiServer)
-		check  string
-		status doctor.Status
-		says   string
+		break_      func(*testing.T, *apiServer)
+		check       string
+		status      doctor.Status
+		description string
 	}{
 		"policies of Karmada that leave no choice": {
 			func(t *testing.T, a *apiServer) {
@@ -504,7 +504,7 @@ func TestDoctorFinds(t *testing.T) {
 			}
 			found, fails := false, 0
 			for _, f := range report.Checks {
-				found = found || f.Check == c.check && f.Status == c.status && strings.Contains(f.Message, c.says)
+				found = found || f.Check == c.check && f.Status == c.status && strings.Contains(f.Message, c.description)
 				if f.Status == doctor.StatusFail {
 					fails++
 				}
@@ -513,7 +513,7 @@ func TestDoctorFinds(t *testing.T) {
 				}
 			}
 			if !found {
-				t.Errorf("no %s of %q that says %q in\n%s", c.status, c.check, c.says, stdout)
+				t.Errorf("no %s of %q that says %q in\n%s", c.status, c.check, c.description, stdout)
 			}
 			if want := fails > 0; (code == 1) != want ||
 				want && !strings.Contains(stderr, fmt.Sprintf("%s failed", cmdutil.Count(fails, "check"))) {

@@ -101,7 +101,7 @@ func (f *experimentFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	}
 	p := t.Progress(cmd.CommandPath(), "arms")
 	defer p.Close()
-	r.Told = p.Tell
+	r.Progress = p.Update
 	trials, manifest, err := r.Run(cmd.Context())
 	p.Close()
 	if err != nil {

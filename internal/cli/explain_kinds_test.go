@@ -38,10 +38,10 @@ func nightlyCron(change func(*batchv1.CronJob)) *batchv1.CronJob {
 
 func TestExplainACronJob(t *testing.T) {
 	for name, c := range map[string]struct {
-		change  func(*batchv1.CronJob)
-		state   string
-		says    string
-		decided bool
+		change      func(*batchv1.CronJob)
+		state       string
+		description string
+		decided     bool
 	}{
 		"may wait": {nil, explain.StateScheduled, "Its next Job comes at 10:00 UTC (in 1 h) and may wait until " +
 			"18:00 UTC (in 9 h).", true},
@@ -72,8 +72,8 @@ func TestExplainACronJob(t *testing.T) {
 			a := twoSites(t)
 			a.add(t, cronJobPath, nightlyCron(c.change))
 			x := explained(t, a, "cronjob", "nightly")
-			if x.State != c.state || !strings.Contains(x.Sentence, c.says) {
-				t.Errorf("%s: %s; want %s, and %q", x.State, x.Sentence, c.state, c.says)
+			if x.State != c.state || !strings.Contains(x.Sentence, c.description) {
+				t.Errorf("%s: %s; want %s, and %q", x.State, x.Sentence, c.state, c.description)
 			}
 			if (x.Decision != nil) != c.decided || x.Placement == nil {
 				t.Errorf("decided %+v, placed %+v", x.Decision, x.Placement)
@@ -183,16 +183,16 @@ func TestExplainANamespace(t *testing.T) {
 	}
 	golden(t, "explain_namespace.golden", stdout)
 	for name, c := range map[string]struct {
-		labels      map[string]string
-		state, says string
+		labels             map[string]string
+		state, description string
 	}{
 		"quiet":       {map[string]string{v1alpha1.LabelMode: "shadow"}, explain.StateOptedIn, "no delay is allowed by default"},
 		"elsewhere":   {nil, explain.StateNotIn, "To opt in: kubectl label namespace elsewhere kubenergy.io/mode=shadow."},
 		"kube-system": {nil, explain.StateNotIn, "Nothing in it is held: it is in namespace kube-system."},
 	} {
 		a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: c.labels}})
-		if x := explained(t, a, "namespace", name); x.State != c.state || !strings.Contains(x.Sentence, c.says) {
-			t.Errorf("%s: %s: %s; want %s and %q", name, x.State, x.Sentence, c.state, c.says)
+		if x := explained(t, a, "namespace", name); x.State != c.state || !strings.Contains(x.Sentence, c.description) {
+			t.Errorf("%s: %s: %s; want %s and %q", name, x.State, x.Sentence, c.state, c.description)
 		}
 	}
 	if code, _, stderr := a.run(t, "explain", "ns", "none"); code != 1 ||

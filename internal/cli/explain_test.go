@@ -212,7 +212,7 @@ func TestGramsOfAHold(t *testing.T) {
 
 // Of a Job that was held and has started, both times are told: that of the plan and the real one.
 func TestExplainWhenAHeldJobStarted(t *testing.T) {
-	for after, says := range map[time.Duration]string{
+	for after, description := range map[time.Duration]string{
 		0: "as planned", 2 * time.Second: "2s later", -4 * time.Minute: "4 min earlier",
 	} {
 		a := twoSites(t)
@@ -223,7 +223,7 @@ func TestExplainWhenAHeldJobStarted(t *testing.T) {
 		a.add(t, jobsIn("ns"), j)
 		code, stdout, stderr := a.run(t, "explain", "job", "nightly", "-n", "ns")
 		want := "Planned start: " + testNow.Add(3*time.Hour).Format(time.RFC3339) + "\nActual start: " +
-			started.Format(time.RFC3339) + " (" + says + ")\n"
+			started.Format(time.RFC3339) + " (" + description + ")\n"
 		if code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, %s\n%s\nwant\n%s", code, stderr, stdout, want)
 		}
@@ -278,9 +278,9 @@ func TestExplainStates(t *testing.T) {
 		return j
 	}
 	for name, c := range map[string]struct {
-		object      metav1.Object
-		in          string
-		state, says string
+		object             metav1.Object
+		in                 string
+		state, description string
 	}{
 		"bound": {pod(func(p *v1.Pod) { p.Spec.NodeName = "n1" }), "ns", explain.StateBound, "bound to n1"},
 		"running": {
@@ -375,8 +375,8 @@ func TestExplainStates(t *testing.T) {
 			}
 			a.add(t, path, c.object)
 			x := explained(t, a, kind, c.object.GetName(), "-n", c.in)
-			if x.State != c.state || !strings.Contains(x.Sentence, c.says) {
-				t.Errorf("%s: %s; want %s, and %q", x.State, x.Sentence, c.state, c.says)
+			if x.State != c.state || !strings.Contains(x.Sentence, c.description) {
+				t.Errorf("%s: %s; want %s, and %q", x.State, x.Sentence, c.state, c.description)
 			}
 			decided := x.State != explain.StateBound && x.State != explain.StateRunning && x.State != explain.StateFinished
 			if (x.Decision != nil) != decided || (x.Placement != nil) != decided {

@@ -67,14 +67,14 @@ func TestHeld(t *testing.T) {
 func TestNothingIsHeld(t *testing.T) {
 	a := twoSites(t)
 	for _, c := range []struct {
-		args, says string
+		args, description string
 	}{
 		{"held -n ns", "Nothing is held in namespace ns.\n"},
 		{"held -A -o wide", "Nothing is held in any namespace.\n"},
 		{"held -A -o json", ""},
 	} {
 		code, stdout, stderr := a.run(t, strings.Fields(c.args)...)
-		if code != 0 || stderr != c.says || (c.says == "") != strings.Contains(stdout, `"items": []`) {
+		if code != 0 || stderr != c.description || (c.description == "") != strings.Contains(stdout, `"items": []`) {
 			t.Errorf("%s: exit code %d, %q, %q", c.args, code, stdout, stderr)
 		}
 	}

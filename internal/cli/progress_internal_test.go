@@ -28,14 +28,14 @@ func TestProgressInLines(t *testing.T) {
 	read()
 	learnt := p.Doing("making the forecasts of history for DE")
 	p.Doing("making the forecasts of history for FR")()
-	p.Tell(4, 24) // of which some were done before
+	p.Update(4, 24) // of which some were done before
 	at(11)
 	at(12)
 	learnt()
 	seconds.Store(21)
-	p.Tell(14, 24)
+	p.Update(14, 24)
 	at(22)
-	p.Tell(24, 24)
+	p.Update(24, 24)
 	at(33)
 	p.Close()
 	p.Close()

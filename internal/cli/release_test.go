@@ -225,17 +225,17 @@ func TestReleaseTriesAgain(t *testing.T) {
 		return 0
 	}
 	r, out := releaserOf(t, a)
-	var told bytes.Buffer
-	r.Err = &told
+	var reported bytes.Buffer
+	r.Err = &reported
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	if err := r.All(ctx, ""); err != nil || out.String() != "1 Job released, none is held\n" {
 		t.Errorf("%v, %q after %d calls", err, out, calls.Load())
 	}
 	until, _ := ctx.Deadline()
-	if want := "trying again until " + until.Format(time.TimeOnly) + " (--timeout): "; !strings.HasPrefix(told.String(),
-		want) || strings.Count(told.String(), "\n") != 1 {
-		t.Errorf("told %q, want one line that begins with %q", &told, want)
+	if want := "trying again until " + until.Format(time.TimeOnly) + " (--timeout): "; !strings.HasPrefix(reported.String(),
+		want) || strings.Count(reported.String(), "\n") != 1 {
+		t.Errorf("told %q, want one line that begins with %q", &reported, want)
 	}
 }
 

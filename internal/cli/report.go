@@ -220,8 +220,8 @@ func (f *reportFlags) narrow(e *report.Evidence) (missing []string) {
 	} {
 		values := *f.filters[name]
 		e.Records = slices.DeleteFunc(e.Records, func(r ledger.Record) bool {
-			told := name == "owner" || r.Action == "place" // holds have no node, and the strategy that holds
-			return len(values) > 0 && told && !slices.Contains(values, of(&r))
+			reported := name == "owner" || r.Action == "place" // holds have no node, and the strategy that holds
+			return len(values) > 0 && reported && !slices.Contains(values, of(&r))
 		})
 	}
 	for _, name := range []string{"pod", "team", "site", "cluster", "kind"} {

@@ -38,7 +38,7 @@ func sleeper(name string) *v1.Node {
 
 func TestWake(t *testing.T) {
 	const nodes = "/api/v1/nodes"
-	var told []string
+	var reported []string
 	broken, stuck := "", ""
 	var mu sync.Mutex // machines are woken side by side
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,9 +49,9 @@ func TestWake(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
-		if told = append(told, string(body)); strings.Contains(string(body), `"state"`) {
+		if reported = append(reported, string(body)); strings.Contains(string(body), `"state"`) {
 			node := fmt.Sprint("n", slices.IndexFunc([]string{"n0", "n1", "n2"}, func(n string) bool { return strings.Contains(string(body), `"`+n+`"`) }))
-			fmt.Fprintf(w, `{"on": %v}`, slices.ContainsFunc(told, func(b string) bool {
+			fmt.Fprintf(w, `{"on": %v}`, slices.ContainsFunc(reported, func(b string) bool {
 				return strings.Contains(b, `{"action":"on",`) && strings.Contains(b, `"node":"`+node+`"`) && stuck != node
 			}))
 		}
@@ -69,7 +69,7 @@ func TestWake(t *testing.T) {
 	pem := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate().Raw})
 	world := func(t *testing.T) *apiServer {
 		a := newAPIServer(t)
-		told, broken = nil, ""
+		reported, broken = nil, ""
 		system := "/api/v1/namespaces/kubenergy-system/"
 		a.add(t, system+"configmaps", &v1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: "kubenergy-power"}, Data: map[string]string{"machines.yaml": machines},
@@ -102,8 +102,8 @@ func TestWake(t *testing.T) {
 		stdout != "node n1: woken\n1 machine woken\n" || !slices.Equal(asleep(a), []string{"n0", "n2"}) {
 		t.Errorf("exit code %d: %s%s%v", code, stdout, stderr, asleep(a))
 	}
-	if len(told) != 3 || !strings.Contains(told[1], `{"action":"on",`) {
-		t.Error(told)
+	if len(reported) != 3 || !strings.Contains(reported[1], `{"action":"on",`) {
+		t.Error(reported)
 	}
 	broken = "n2"
 	if code, _, stderr := a.run(t, "wake", "--all", "--timeout=3s"); code != 1 ||

@@ -91,11 +91,11 @@ func TestTheWholeWay(t *testing.T) {
 		Action: record.Hold, At: begin, Namespace: "shop", OwnerKind: "Job", Owner: "nightly", UID: "the-job",
 		Strategy: "carbon+window", Start: begin.Add(2 * time.Hour),
 	}}
-	recorder.Tell(&decision)
+	recorder.Record(&decision)
 	start := begin.Add(2 * time.Hour)
 	decision.Action, decision.At, decision.UID, decision.Strategy, decision.Node, decision.Question,
 		decision.Start = record.Place, start, "the-pod", "carbon", "thrifty", snapshot(start), time.Time{}
-	recorder.Tell(&decision)
+	recorder.Record(&decision)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // it delivers what is there and ends
 	if err := recorder.Run(ctx); err != nil {

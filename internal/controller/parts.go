@@ -43,7 +43,7 @@ type process struct {
 	direct   client.Client // does not read from a cache
 	objects  *kube.Objects
 
-	directory *intake.Directory // of pods
+	directory *intake.PodIndex // of pods
 	nodes     intake.NodeBook
 	hosts     *access.HostTokens
 	members   access.Members
@@ -193,10 +193,10 @@ func (p *process) addRunners() error {
 	if p.unit != nil {
 		watchers = append(watchers, p.directory)
 	}
-	each := func(tell func(watcher, client.Object)) func(client.Object) {
+	each := func(notify func(watcher, client.Object)) func(client.Object) {
 		return func(o client.Object) {
 			for _, w := range watchers {
-				panics.Survive(p.log, "objects", "telling of an object", func() { tell(w, o) })
+				panics.Survive(p.log, "objects", "telling of an object", func() { notify(w, o) })
 			}
 		}
 	}

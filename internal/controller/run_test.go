@@ -279,14 +279,14 @@ func TestVariablesAtTheStart(t *testing.T) {
 	t.Setenv("ELECTRICITY_MAP_API_KEY", "s") // which a GridZone may name
 	t.Setenv("MAX_SCHEDULING_DELAY", "48h")  // which an EnergyPolicy may allow
 	t.Setenv("CACHE_TTL", "5m")
-	var told strings.Builder
-	log := slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	var reported strings.Builder
+	log := slog.New(slog.NewTextHandler(&reported, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	api := &rest.Config{Host: "http://127.0.0.1:1"}
 	if _, err := build(t.Context(), api, quiet(t), log, prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Count(told.String(), "reading the environment") != 1 || !strings.Contains(told.String(), "CACHE_TTL") {
-		t.Errorf("told\n%s", told.String())
+	if strings.Count(reported.String(), "reading the environment") != 1 || !strings.Contains(reported.String(), "CACHE_TTL") {
+		t.Errorf("told\n%s", reported.String())
 	}
 }
 

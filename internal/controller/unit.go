@@ -45,7 +45,7 @@ import (
 // works without the API server as far as that goes: agents that were known go on delivering for ten minutes, those
 // outside of the cluster for good. With PostgreSQL, a leader that cannot renew its Lease ends.
 type unit struct {
-	store   *intake.LateStore
+	store   *intake.LazyStore
 	ledger  *ledger.Ledger
 	live    *live.State
 	gate    *access.Gate
@@ -149,7 +149,7 @@ func (u *unit) addIntake(p *process) error {
 		},
 		Rates: p.rates.Of, Envelope: envelope, Known: func(node string) bool { return p.nodes.Node(node) != nil },
 		Members: p.members, Forward: p.options.Forward.URL != "",
-		Power: p.nodes.Power, Hardware: p.labels.Told, Now: time.Now, Log: p.log, Registerer: p.registry,
+		Power: p.nodes.Power, Hardware: p.labels.Reported, Now: time.Now, Log: p.log, Registerer: p.registry,
 	})
 	u.live = live.New(live.Options{
 		Now: time.Now, Container: p.directory.Container,
@@ -218,8 +218,8 @@ func (u *unit) addBudgets(p *process) (err error) {
 
 // podUID returns the UID of a pod of the cache.
 func (p *process) podUID(namespace, name string) (string, bool) {
-	const patience = 5 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	const timeout = 5 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var pod v1.Pod
 	err := p.manager.GetClient().Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &pod)
@@ -273,11 +273,11 @@ func (u *unit) addAPI(p *process) (err error) {
 			return err
 		}
 		cert, key = own.CertFile, own.KeyFile
-		told := &relay.Authority{
+		reported := &relay.Authority{
 			Client: p.direct, Namespace: o.Namespace, AgentNamespace: o.agentNamespace(), Certificate: own,
 			Now: time.Now, Log: p.log,
 		}
-		if err := p.manager.Add(p.kept("certificate", told.Run)); err != nil {
+		if err := p.manager.Add(p.kept("certificate", reported.Run)); err != nil {
 			return err
 		}
 	}

@@ -54,7 +54,7 @@ type Explanation struct {
 	Compare   []Comparison   `json:"nowAndThen,omitempty"`
 	Signals   []SignalSource `json:"signals,omitempty"`
 	Placement *Placement     `json:"placement,omitempty"`
-	Events    []Told         `json:"events,omitempty"`
+	Events    []Reported     `json:"events,omitempty"`
 	Budgets   []UsedBudget   `json:"budgets,omitempty"` // of a namespace
 	Warnings  []string       `json:"warnings,omitempty"`
 	Unseen    []string       `json:"unseen,omitempty"` // what the user may not read
@@ -125,8 +125,8 @@ type NodeOut struct {
 	Why  string `json:"why"`
 }
 
-// Told is an event of ours about an object.
-type Told struct {
+// Reported is an event of ours about an object.
+type Reported struct {
 	At     time.Time `json:"at"`
 	Reason string    `json:"reason"`
 	Text   string    `json:"text"`

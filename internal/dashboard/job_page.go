@@ -155,7 +155,7 @@ func (v *JobView) signals() *table {
 
 func (v *JobView) events() *table {
 	return listed("Events", columns(3, "at (UTC)", "event", "says"), v.Events,
-		func(e *Told) []string { return []string{stamp(e.At), e.Reason, humanize.Plain(e.Text, v.Now)} })
+		func(e *Reported) []string { return []string{stamp(e.At), e.Reason, humanize.Plain(e.Text, v.Now)} })
 }
 
 // jobLink is the address of a job's page.

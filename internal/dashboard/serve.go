@@ -42,7 +42,7 @@ func Serve(ctx context.Context, source Source, at *net.TCPAddr, browser bool, ou
 func newHTTP(ctx context.Context, page *Server) *http.Server {
 	server := daemon.NewServer(page.Handler(), slog.Default())
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
-	server.WriteTimeout = 3 * patience // of a model, and of what else its page needs
+	server.WriteTimeout = 3 * timeout // of a model, and of what else its page needs
 	return server
 }
 

@@ -33,8 +33,8 @@ func TestEventsOutliveTheWriteTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		page := NewServer(idle{}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711}, time.Now)
 		server := newHTTP(t.Context(), page)
-		if server.WriteTimeout <= 2*patience {
-			t.Errorf("responses have %v, want more than two models of %v", server.WriteTimeout, patience)
+		if server.WriteTimeout <= 2*timeout {
+			t.Errorf("responses have %v, want more than two models of %v", server.WriteTimeout, timeout)
 		}
 		ours, theirs := net.Pipe()
 		l := make(pipe, 1)

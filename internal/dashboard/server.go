@@ -39,7 +39,7 @@ const (
 	young        = 5 * time.Second  // a model is as good as new for so long: many pages cost what one does
 	looks        = 15 * time.Second // between two looks for changes
 	maxAge       = 60 * time.Second // a page is refreshed at least so often: times on it are relative to now
-	patience     = 30 * time.Second
+	timeout      = 30 * time.Second
 	maxQuery     = 4096
 	maxQuerySpan = 800 * 24 * time.Hour // as the ledger's own limit is
 )
@@ -212,7 +212,7 @@ func (s *Server) get(ctx context.Context, q Query) (*Model, error) {
 	s.mu.Unlock()
 	if !known {
 		made, err, _ := s.making.Do(name, func() (any, error) {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 			defer cancel()
 			m, err := s.source.Model(ctx, q)
 			if err != nil {
@@ -380,7 +380,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	fmt.Fprint(w, "retry: 5000\n\n")
 	flush.Flush()
-	last, told := s.digest(r.Context()), s.now()
+	last, reported := s.digest(r.Context()), s.now()
 	ticks := time.NewTicker(looks)
 	defer ticks.Stop()
 	for {
@@ -389,8 +389,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-ticks.C:
 		}
-		if d := s.digest(r.Context()); d != last || s.now().Sub(told) >= maxAge {
-			last, told = d, s.now()
+		if d := s.digest(r.Context()); d != last || s.now().Sub(reported) >= maxAge {
+			last, reported = d, s.now()
 			if _, err := fmt.Fprint(w, "event: changed\ndata: \n\n"); err != nil {
 				return
 			}

@@ -106,7 +106,7 @@ func (f *Fit) Add(u float64, p Watts, dt time.Duration) {
 		return
 	}
 	s := sample{p: float32(p), seq: f.seen, load: uint16(math.Round(min(u, 1) * math.MaxUint16))}
-	changed := f.notice(s)
+	changed := f.detectChange(s)
 	f.bins[binOf(s.u())].add(s)
 	f.seen++ // for 136 years of seconds
 	if changed || f.due() {
@@ -128,10 +128,10 @@ func (f *Fit) due() bool {
 	}
 }
 
-// notice finds out that the machine changed: most of the latest samples are off the curve, to one side, at loads at
-// which the curve was known. What was learned before then counts little, and idle power is unsettled until low loads
+// detectChange finds out that the machine changed: most of the latest samples are off the curve, to one side, at loads
+// at which the curve was known. What was learned before then counts little, and idle power is unsettled until low loads
 // were seen again. If load visits all of its range, idle power is right again within 150 samples.
-func (f *Fit) notice(s sample) (changed bool) {
+func (f *Fit) detectChange(s sample) (changed bool) {
 	if u := s.u(); !f.shaped || u < f.lo || u > f.hi {
 		return false
 	}

@@ -104,7 +104,7 @@ func (r *roster) merge(usage, ended []Usage, most time.Duration, blind bool) boo
 			if ended[0].CPU < 0 {
 				return false
 			}
-			found = addClamped(found, r.take(&e, &ended[0], fresh, most))
+			found = addClamped(found, r.account(&e, &ended[0], fresh, most))
 			e.ended, fresh, ended = true, true, ended[1:]
 		}
 		switch {
@@ -112,7 +112,7 @@ func (r *roster) merge(usage, ended []Usage, most time.Duration, blind bool) boo
 			if usage[0].CPU < 0 {
 				return false
 			}
-			found = addClamped(found, r.take(&e, &usage[0], fresh, most))
+			found = addClamped(found, r.account(&e, &usage[0], fresh, most))
 			e.id, e.weight, e.absent, e.ended, usage = id, usage[0].Weight, 0, false, usage[1:]
 		case !blind && !e.ended:
 			e.absent++
@@ -146,9 +146,9 @@ func firstOf(old []entry, usage, ended []Usage) string {
 	return id
 }
 
-// take books the CPU time of a consumer and returns how much is new. A fresh one began since the last sweep, and so
+// account books the CPU time of a consumer and returns how much is new. A fresh one began since the last sweep, and so
 // did one whose counter fell: it is another that took the name.
-func (r *roster) take(e *entry, u *Usage, fresh bool, most time.Duration) time.Duration {
+func (r *roster) account(e *entry, u *Usage, fresh bool, most time.Duration) time.Duration {
 	used := u.CPU - e.cpu
 	if fresh || used < 0 {
 		used = u.CPU

@@ -64,7 +64,7 @@ func (s *Smoothed) Add(power Watts, over time.Duration, end time.Time, tau time.
 		s.weight, s.sum, s.squares = 0, 0, 0
 		odd = false
 	}
-	s.settle()
+	s.flush()
 	if odd {
 		s.oddAt, s.odd, s.oddSeconds = at, float32(x), float32(w)
 		return
@@ -80,8 +80,8 @@ func (s *Smoothed) put(x, w float64) {
 	s.squares += w * x * x
 }
 
-// settle counts the samples that wait.
-func (s *Smoothed) settle() {
+// flush counts the samples that wait.
+func (s *Smoothed) flush() {
 	if s.oddSeconds > 0 {
 		s.put(float64(s.odd), float64(s.oddSeconds))
 		s.oddSeconds = 0
@@ -111,7 +111,7 @@ func (s *Smoothed) moments() (mean, deviation float64) {
 
 // settled returns the moments of all samples, those that wait among them.
 func (s Smoothed) settled() (mean, deviation float64) {
-	s.settle()
+	s.flush()
 	return s.moments()
 }
 

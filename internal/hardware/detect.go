@@ -243,12 +243,12 @@ func (d *detection) cpu() bool {
 func (d *detection) sockets() {
 	const most = 64
 	k := &d.kind.Components
-	told, err := strconv.ParseInt(d.labels[v1alpha1.LabelCPUSockets], 10, 64)
-	if err != nil || told < 1 || told > most || k.Provider != "" {
+	reported, err := strconv.ParseInt(d.labels[v1alpha1.LabelCPUSockets], 10, 64)
+	if err != nil || reported < 1 || reported > most || k.Provider != "" {
 		return
 	}
-	if guessed, err := socketsOf(d.catalog.CPUs[k.CPUModel], *k); err != nil || guessed != energy.Watts(told) {
-		k.Sockets = told
+	if guessed, err := socketsOf(d.catalog.CPUs[k.CPUModel], *k); err != nil || guessed != energy.Watts(reported) {
+		k.Sockets = reported
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// ToldLabels are the labels of a node that its agent's word stands in, and nothing else.
-var ToldLabels = []string{
+// ReportedLabels are the labels of a node that its agent's word stands in, and nothing else.
+var ReportedLabels = []string{
 	v1alpha1.LabelCPUModel, v1alpha1.LabelCPUSockets, v1alpha1.LabelCPUCores, v1alpha1.LabelGPUModel,
 	v1alpha1.LabelGPUCount, v1alpha1.LabelMachine, v1alpha1.LabelCloud, v1alpha1.LabelInstanceType,
 }
@@ -64,7 +64,7 @@ func labelValue(name string) string {
 // Untold returns the labels of a node without those that its agent's word stands in.
 func Untold(labels map[string]string) map[string]string {
 	labels = maps.Clone(labels)
-	for _, key := range ToldLabels {
+	for _, key := range ReportedLabels {
 		delete(labels, key)
 	}
 	return labels

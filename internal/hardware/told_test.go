@@ -17,9 +17,9 @@ import (
 func TestToldHardware(t *testing.T) {
 	h100 := map[string]int{"NVIDIA H100 80GB HBM3": 8}
 	for what, c := range map[string]struct {
-		told   batch.Hardware
-		node   node
-		labels map[string]string
+		reported batch.Hardware
+		node     node
+		labels   map[string]string
 		// like is the CPU, and the board, whose profile it has; "": it is unknown
 		like, board string
 		cpuFrom     string
@@ -27,7 +27,7 @@ func TestToldHardware(t *testing.T) {
 		note        string
 	}{
 		"a server": {
-			told: batch.Hardware{
+			reported: batch.Hardware{
 				CPU: "Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.00GHz", Sockets: 2, Cores: 112, Threads: 224,
 				Vendor: "Dell Inc.", Product: "PowerEdge R760",
 			},
@@ -40,13 +40,13 @@ func TestToldHardware(t *testing.T) {
 		},
 		// Threads alone would be those of one socket.
 		"two sockets, half of whose cores are off": {
-			told:    batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor", Sockets: 2, Cores: 64, Threads: 128},
-			node:    node{cpus: 128, memory: 512 * gb},
-			like:    "AMD EPYC 7763",
-			cpuFrom: "label " + v1alpha1.LabelCPUModel, sockets: 2,
+			reported: batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor", Sockets: 2, Cores: 64, Threads: 128},
+			node:     node{cpus: 128, memory: 512 * gb},
+			like:     "AMD EPYC 7763",
+			cpuFrom:  "label " + v1alpha1.LabelCPUModel, sockets: 2,
 		},
 		"a virtual machine, whose sockets are made up": {
-			told: batch.Hardware{
+			reported: batch.Hardware{
 				CPU: "Intel(R) Xeon(R) Platinum 8175M CPU @ 2.50GHz", Sockets: 4, Cores: 4, Threads: 4, Virtual: true,
 			},
 			node:    node{cpus: 4, memory: 16 * gb},
@@ -55,7 +55,7 @@ func TestToldHardware(t *testing.T) {
 			cpuFrom: "label " + v1alpha1.LabelCPUModel,
 		},
 		"k3s on an instance of EC2": {
-			told: batch.Hardware{
+			reported: batch.Hardware{
 				CPU: "Intel(R) Xeon(R) Platinum 8259CL CPU @ 2.50GHz", Virtual: true, Cloud: "aws", Instance: "m5.xlarge",
 				Vendor: "Amazon EC2", Product: "m5.xlarge",
 			},
@@ -63,49 +63,49 @@ func TestToldHardware(t *testing.T) {
 			like: "m5.xlarge", cpuFrom: "label " + v1alpha1.LabelInstanceType,
 		},
 		"a type that the cloud has said": {
-			told: batch.Hardware{Cloud: "aws", Instance: "c5.large"},
+			reported: batch.Hardware{Cloud: "aws", Instance: "c5.large"},
 			node: node{
 				providerID: "aws:///a/i-0", cpus: 4, memory: 15 * gb, labels: map[string]string{labelInstance: "m5.xlarge"},
 			},
 			like: "m5.xlarge", cpuFrom: "label " + labelInstance,
 		},
 		"Google names no type": {
-			told: batch.Hardware{CPU: "AMD EPYC 7B13", Virtual: true, Cloud: "gcp"},
-			node: node{cpus: 8, memory: 31 * gb},
-			like: "AMD EPYC 3rd Gen", cpuFrom: "label " + v1alpha1.LabelCPUModel,
+			reported: batch.Hardware{CPU: "AMD EPYC 7B13", Virtual: true, Cloud: "gcp"},
+			node:     node{cpus: 8, memory: 31 * gb},
+			like:     "AMD EPYC 3rd Gen", cpuFrom: "label " + v1alpha1.LabelCPUModel,
 		},
 		"what people write comes first": {
-			told: batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor"},
+			reported: batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor"},
 			node: node{
 				cpus: 128, memory: 512 * gb, annotations: map[string]string{labelCPUModel: "Intel(R) Xeon(R) Gold 6148"},
 			},
 			like: "Intel Xeon Gold 6148", cpuFrom: "annotation " + labelCPUModel,
 		},
 		"GPUs": {
-			told: batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor", GPUs: h100},
-			node: node{cpus: 256, memory: 512 * gb, gpus: 8},
-			like: "AMD EPYC 7763", board: "NVIDIA H100 SXM", cpuFrom: "label " + v1alpha1.LabelCPUModel,
+			reported: batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor", GPUs: h100},
+			node:     node{cpus: 256, memory: 512 * gb, gpus: 8},
+			like:     "AMD EPYC 7763", board: "NVIDIA H100 SXM", cpuFrom: "label " + v1alpha1.LabelCPUModel,
 		},
 		"GPUs in sevenths": {
-			told: batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor", GPUs: h100},
-			node: node{cpus: 256, memory: 512 * gb, gpus: 56},
-			like: "AMD EPYC 7763", board: "NVIDIA H100 SXM", cpuFrom: "label " + v1alpha1.LabelCPUModel,
+			reported: batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor", GPUs: h100},
+			node:     node{cpus: 256, memory: 512 * gb, gpus: 56},
+			like:     "AMD EPYC 7763", board: "NVIDIA H100 SXM", cpuFrom: "label " + v1alpha1.LabelCPUModel,
 		},
 		"a board for a screen": {
-			told:    batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor", GPUs: map[string]int{"PCI 10de:1d01": 1}},
-			node:    node{cpus: 256, memory: 512 * gb},
-			like:    "AMD EPYC 7763",
-			cpuFrom: "label " + v1alpha1.LabelCPUModel, note: "PCI-10de-1d01",
+			reported: batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor", GPUs: map[string]int{"PCI 10de:1d01": 1}},
+			node:     node{cpus: 256, memory: 512 * gb},
+			like:     "AMD EPYC 7763",
+			cpuFrom:  "label " + v1alpha1.LabelCPUModel, note: "PCI-10de-1d01",
 		},
 		"boards that are counted, and not known": {
-			told: batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor", GPUs: map[string]int{"PCI 10de:1d01": 1}},
-			node: node{cpus: 256, memory: 512 * gb, gpus: 1}, note: "PCI-10de-1d01",
+			reported: batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor", GPUs: map[string]int{"PCI 10de:1d01": 1}},
+			node:     node{cpus: 256, memory: 512 * gb, gpus: 1}, note: "PCI-10de-1d01",
 		},
 		"an unknown CPU": {
-			told: batch.Hardware{CPU: "Loongson-3A5000"}, node: node{cpus: 4, memory: gb}, note: "Loongson-3A5000",
+			reported: batch.Hardware{CPU: "Loongson-3A5000"}, node: node{cpus: 4, memory: gb}, note: "Loongson-3A5000",
 		},
 		"nonsense": {
-			told: batch.Hardware{
+			reported: batch.Hardware{
 				CPU: "\x00a\nb ü", Sockets: 1 << 17, Cores: -1, Product: strings.Repeat("p", 99),
 				GPUs: map[string]int{"\x7f": -1},
 			},
@@ -114,7 +114,7 @@ func TestToldHardware(t *testing.T) {
 			note:   "a-b",
 		},
 	} {
-		labels := Labels(&c.told)
+		labels := Labels(&c.reported)
 		for key, value := range labels {
 			if wrong := validation.IsValidLabelValue(value); len(wrong) > 0 {
 				t.Errorf("%s: %s: %v", what, key, wrong)
@@ -137,7 +137,7 @@ func TestToldHardware(t *testing.T) {
 		if said := Guess(p, kind); known != strings.Contains(said, "W at full load, estimated") {
 			t.Errorf("%s: the guess is %q", what, said)
 		}
-		if bare := Untold(labels); len(bare) != len(labels)-len(Labels(&c.told)) {
+		if bare := Untold(labels); len(bare) != len(labels)-len(Labels(&c.reported)) {
 			t.Errorf("%s: without what is told, %v", what, bare)
 		}
 	}

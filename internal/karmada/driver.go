@@ -110,7 +110,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	for name, part := range map[string]func(context.Context){
 		"campaign": func(ctx context.Context) { d.campaign(ctx, places) }, "moves": d.move, "members": d.watchMembers,
 		"releases":   func(ctx context.Context) { d.work(ctx, frees, d.free) },
-		"placements": func(ctx context.Context) { d.work(ctx, places, d.settle) },
+		"placements": func(ctx context.Context) { d.work(ctx, places, d.reconcile) },
 	} {
 		group.Go(func() error { part(d.beats.Loop(ctx, name)); return nil })
 	}
@@ -181,8 +181,8 @@ func (d *Driver) free(ctx context.Context, b *binding) error {
 	return err
 }
 
-// settle places a binding if that is due and ours to do.
-func (d *Driver) settle(ctx context.Context, b *binding) error {
+// reconcile places a binding if that is due and ours to do.
+func (d *Driver) reconcile(ctx context.Context, b *binding) error {
 	if !d.leads() || b.Spec.SchedulerName != SchedulerName || b.suspended() || b.DeletionTimestamp != nil {
 		return nil
 	}

@@ -38,7 +38,7 @@ const (
 	estimatorService  = "/github.com.karmada_io.karmada.pkg.estimator.service.Estimator/"
 	maxReplicasMethod = estimatorService + "MaxAvailableReplicas"
 	noOpinion         = -1
-	patience          = time.Minute     // that a binding waits for the clusters that we like best
+	timeout           = time.Minute     // that a binding waits for the clusters that we like best
 	remembered        = 2 * time.Second // an answer: karmada-scheduler asks for each cluster at once
 	maxWaiting        = 8               // bindings that one answer is about
 	maxReported       = 10_000
@@ -56,17 +56,17 @@ const (
 type estimator struct {
 	*Driver
 
-	mu    sync.Mutex
-	known map[string]*opinion         // by requirements, and what waits with them
-	told  *cache.LRUExpireCache       // of bindings, by UID: what was recorded last
-	conns map[string]*grpc.ClientConn // to official estimators, by address
+	mu       sync.Mutex
+	known    map[string]*opinion         // by requirements, and what waits with them
+	reported *cache.LRUExpireCache       // of bindings, by UID: what was recorded last
+	conns    map[string]*grpc.ClientConn // to official estimators, by address
 
 	complains rate.Sometimes
 }
 
 func newEstimator(d *Driver) *estimator {
 	return &estimator{
-		Driver: d, known: map[string]*opinion{}, told: cache.NewLRUExpireCache(maxReported),
+		Driver: d, known: map[string]*opinion{}, reported: cache.NewLRUExpireCache(maxReported),
 		conns: map[string]*grpc.ClientConn{}, complains: rate.Sometimes{Interval: time.Minute},
 	}
 }
@@ -247,8 +247,8 @@ func (e *estimator) advise(ctx context.Context, b *binding, kept []target) (targ
 	case a.on == nil:
 		return nil, "no replica is new"
 	}
-	last, _ := e.told.Get(b.UID)
-	if e.told.Add(b.UID, a.record.Message, time.Hour); last != a.record.Message {
+	last, _ := e.reported.Get(b.UID)
+	if e.reported.Add(b.UID, a.record.Message, time.Hour); last != a.record.Message {
 		e.Record(a.record, a.on)
 	}
 	return a.targets, ""
@@ -266,7 +266,7 @@ func (e *estimator) waiting(request sched.Resources) (some []*binding, known, ot
 		known = true
 		if !e.enforces(b) || b.unsupported() != nil {
 			others = true
-		} else if len(some) < maxWaiting && e.Clock().Sub(b.since()).Abs() < patience {
+		} else if len(some) < maxWaiting && e.Clock().Sub(b.since()).Abs() < timeout {
 			some = append(some, b)
 		}
 	}

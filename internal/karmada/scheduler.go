@@ -342,10 +342,11 @@ func lacksRoom(p *v1.Pod) bool {
 		}
 	}
 	said := policy.Scheduled(p)
-	says := func(why string) bool { return strings.Contains(said.Message, why) }
+	description := func(why string) bool { return strings.Contains(said.Message, why) }
 	if said.Type != "" {
-		return slices.ContainsFunc([]string{"Insufficient cpu", "Insufficient memory", "Too many pods"}, says) &&
-			!slices.ContainsFunc([]string{"affinity rules", "topology spread", "volume", "free ports", "claim"}, says)
+		return slices.ContainsFunc([]string{"Insufficient cpu", "Insufficient memory", "Too many pods"}, description) &&
+			!slices.ContainsFunc([]string{"affinity rules", "topology spread", "volume", "free ports", "claim"},
+				description)
 	}
 	return p.Spec.SchedulerName == v1.DefaultSchedulerName
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// A pod that has found no node for a minute disproves the room that a member claims: for all, for its own namespace, or,
-// where it is meant to wait, for none.
+// A pod that has found no node for a minute disproves the room that a member claims: for all, for its own namespace,
+// or, where it is meant to wait, for none.
 func TestDisproved(t *testing.T) {
 	for name, c := range map[string]struct {
 		pod         string
@@ -183,7 +183,7 @@ func TestSettleWrites(t *testing.T) {
 		}
 		d.settled(t, b, []target{{"c000", 1}})
 		b.applied = name == "nothing is due"
-		if err := d.settle(t.Context(), b); err != nil {
+		if err := d.reconcile(t.Context(), b); err != nil {
 			t.Error(err)
 		}
 		if len(wrote) != len(c.want) {

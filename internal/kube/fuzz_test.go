@@ -151,8 +151,8 @@ func FuzzPatches(f *testing.F) {
 		"suspend":true}}`), "month", "until ~1/ \xff")
 	f.Add([]byte(`{"metadata":{"annotations":{"a/b~c":"d","kubenergy.io/budget-suspended-until":"x"},"labels":{
 		"kueue.x-k8s.io/queue-name":"q"}}}`), "", "")
-	f.Fuzz(func(t *testing.T, text []byte, budget, says string) {
-		defer memtest.Limit(t, 100*(len(text)+len(budget)+len(says)))()
+	f.Fuzz(func(t *testing.T, text []byte, budget, description string) {
+		defer memtest.Limit(t, 100*(len(text)+len(budget)+len(description)))()
 		var job batchv1.Job
 		if hugeExponent.Match(text) || json.Unmarshal(text, &job) != nil {
 			return
@@ -170,12 +170,12 @@ func FuzzPatches(f *testing.F) {
 			held.Labels = map[string]string{}
 		}
 		held.Labels[v1alpha1.LabelHeld], held.Spec.Suspend = "true", new(true)
-		told := patched(t, held, SeenJob(held).SayPatch(map[string]string{v1alpha1.AnnotationHeldUntil: says}))
-		free := patched(t, told, SeenJob(told).ReleasePatch(noon))
+		reported := patched(t, held, SeenJob(held).SayPatch(map[string]string{v1alpha1.AnnotationHeldUntil: description}))
+		free := patched(t, reported, SeenJob(reported).ReleasePatch(noon))
 		if _, still := free.Labels[v1alpha1.LabelHeld]; still || *free.Spec.Suspend != queued {
 			t.Fatalf("%+v", free)
 		}
-		if len(told.Annotations) < len(job.Annotations) || len(free.Labels) != len(held.Labels)-1 {
+		if len(reported.Annotations) < len(job.Annotations) || len(free.Labels) != len(held.Labels)-1 {
 			t.Fatalf("others' keys are gone: %+v", free.ObjectMeta)
 		}
 	})

@@ -38,15 +38,15 @@ type Objects struct {
 	began   time.Time
 	limits  limits
 
-	last   []*item // what the last view was made of
-	told   map[problem]bool
-	failed string // why there could be no view of them
+	last     []*item // what the last view was made of
+	reported map[problem]bool
+	failed   string // why there could be no view of them
 }
 
 // limits are how long Objects waits for what.
 type limits struct {
 	// A server that keeps us waiting for policies for longer has none.
-	patience time.Duration
+	timeout time.Duration
 	// A refusal that lasts so long is meant: rights may be granted, and kinds installed, seconds after we start.
 	belief time.Duration
 	// What had been read counts for so long after the server has begun to refuse it.
@@ -107,7 +107,7 @@ func NewObjects(config *rest.Config, log *slog.Logger) (*Objects, error) {
 	}
 	o := &Objects{
 		Defaults: policy.BuiltIn(), Log: log, changed: make(chan struct{}, 1),
-		limits: limits{patience: 30 * time.Second, belief: 5 * time.Second, grace: 30 * time.Second},
+		limits: limits{timeout: 30 * time.Second, belief: 5 * time.Second, grace: 30 * time.Second},
 	}
 	for i := range kinds {
 		o.watches = append(o.watches, newWatched(&kinds[i], client))
@@ -177,7 +177,7 @@ func (o *Objects) state(now time.Time) (state []bool) {
 
 // waiting reports whether policies may still come. Once they are known they stay so.
 func (o *Objects) waiting(now time.Time) bool {
-	if v := o.view.Load(); v != nil && v.Settled() || now.Sub(o.began) >= o.limits.patience {
+	if v := o.view.Load(); v != nil && v.Settled() || now.Sub(o.began) >= o.limits.timeout {
 		return false
 	}
 	return slices.ContainsFunc(o.watches, func(w *watched) bool { return w.policies && !w.known(now, o.limits.belief) })
@@ -187,7 +187,7 @@ func (o *Objects) waiting(now time.Time) bool {
 // there is one in any case: without a view, Jobs that were created suspended would have no plan.
 func (o *Objects) refresh() (took time.Duration) {
 	if !panics.Survive(o.Log, "view", "building a view of the API server's objects", func() { took = o.publish() }) &&
-		!o.View().Settled() && time.Since(o.began) >= o.limits.patience {
+		!o.View().Settled() && time.Since(o.began) >= o.limits.timeout {
 		o.put(&Contents{Defaults: o.Defaults})
 	}
 	return took
@@ -210,7 +210,7 @@ func (o *Objects) publish() (took time.Duration) {
 	c := assemble(items, o.Defaults)
 	c.Unsettled = waiting
 	o.last = items
-	o.tell(items)
+	o.notify(items)
 	o.put(c)
 	return time.Since(now)
 }
@@ -229,17 +229,17 @@ func (o *Objects) put(c *Contents) {
 	o.view.Store(v)
 }
 
-// tell logs what is wrong with objects, unless it was so already when we looked last.
-func (o *Objects) tell(items []*item) {
+// notify logs what is wrong with objects, unless it was so already when we looked last.
+func (o *Objects) notify(items []*item) {
 	now := map[problem]bool{}
 	for _, it := range items {
 		for _, p := range it.problems {
-			if now[p] = true; !o.told[p] {
+			if now[p] = true; !o.reported[p] {
 				p.log(o.Log)
 			}
 		}
 	}
-	o.told = now
+	o.reported = now
 }
 
 func (p *problem) log(log *slog.Logger) {

@@ -201,7 +201,7 @@ func zoneObject(name string, isDefault bool, values ...float64) *v1alpha1.GridZo
 }
 
 // quick are limits for tests that do not look at them.
-var quick = limits{patience: time.Minute, belief: 50 * time.Millisecond, grace: time.Minute}
+var quick = limits{timeout: time.Minute, belief: 50 * time.Millisecond, grace: time.Minute}
 
 // record is a log that may be read while it is written.
 type record struct {
@@ -291,7 +291,7 @@ func TestARefusalIsBelievedWhenItLasts(t *testing.T) {
 		s.AllowedDelay = delay(time.Hour)
 	}))
 	server.refuse("energypolicies", true)
-	o, log := watching(t, config, limits{patience: time.Minute, belief: 4 * time.Second, grace: time.Minute})
+	o, log := watching(t, config, limits{timeout: time.Minute, belief: 4 * time.Second, grace: time.Minute})
 	untilView(t, o, "a view", func(*View) bool { return o.view.Load() != nil && log.count("cannot be watched") > 0 })
 	if o.View().Settled() || o.Synced() {
 		t.Error("a refusal of a moment says that there are no policies")
@@ -309,7 +309,7 @@ func TestRefusedForGood(t *testing.T) {
 	server.set("energypolicies")
 	server.refuse("energypolicies", true)
 	began := time.Now()
-	o, log := watching(t, config, limits{patience: time.Minute, belief: time.Second, grace: time.Minute})
+	o, log := watching(t, config, limits{timeout: time.Minute, belief: time.Second, grace: time.Minute})
 	untilView(t, o, "settled without policies", (*View).Settled)
 	if took := time.Since(began); took < time.Second {
 		t.Errorf("settled after %v", took)
@@ -330,7 +330,7 @@ func TestARefusalAfterASync(t *testing.T) {
 	server.set("energypolicies", policyIn("team", func(s *v1alpha1.EnergyPolicySpec) {
 		s.AllowedDelay = delay(time.Hour)
 	}))
-	o, log := watching(t, config, limits{patience: time.Minute, belief: 50 * time.Millisecond, grace: 2 * time.Second})
+	o, log := watching(t, config, limits{timeout: time.Minute, belief: 50 * time.Millisecond, grace: 2 * time.Second})
 	untilView(t, o, "the policy", func(v *View) bool { return v.Settled() && v.Delays("team") })
 	server.refuse("energypolicies", true)
 	kit.Eventually(t, 10*time.Second, "the refusal is logged", func() bool {
@@ -352,7 +352,7 @@ func TestPatienceRunsOut(t *testing.T) {
 	server, config := newObjectServer(t)
 	server.slow["energypolicies"] = true // before anybody asks
 	o, _ := watching(t, config, limits{
-		patience: 700 * time.Millisecond, belief: 50 * time.Millisecond, grace: time.Minute,
+		timeout: 700 * time.Millisecond, belief: 50 * time.Millisecond, grace: time.Minute,
 	})
 	untilView(t, o, "a view", func(*View) bool { return o.view.Load() != nil })
 	if o.View().Settled() {
@@ -603,22 +603,22 @@ func TestAReaderThatPanicsCostsOneObject(t *testing.T) {
 
 func TestAnEventThatPanicsCostsItself(t *testing.T) {
 	t.Cleanup(panics.Reset)
-	told := 0
-	tell := func(obj any) {
-		if told++; obj == "bad" {
+	reported := 0
+	notify := func(obj any) {
+		if reported++; obj == "bad" {
 			panic("planted")
 		}
 	}
 	h := Surviving(slog.New(slog.DiscardHandler), cache.ResourceEventHandlerFuncs{
-		AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }, DeleteFunc: tell,
+		AddFunc: notify, UpdateFunc: func(_, obj any) { notify(obj) }, DeleteFunc: notify,
 	})
 	for _, obj := range []string{"bad", "good"} {
 		h.OnAdd(obj, true)
 		h.OnUpdate(nil, obj)
 		h.OnDelete(obj)
 	}
-	if again := panics.Note("objects"); again != 4 || told != 6 {
-		t.Errorf("told %d times, %d panics are counted", told, again-1)
+	if again := panics.Note("objects"); again != 4 || reported != 6 {
+		t.Errorf("told %d times, %d panics are counted", reported, again-1)
 	}
 }
 
@@ -626,12 +626,12 @@ func TestAnEventThatPanicsCostsItself(t *testing.T) {
 func TestAViewThatPanicsLeavesTheLastOne(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	o := &Objects{
-		Log: slog.New(slog.DiscardHandler), watches: []*watched{nil}, began: time.Now(), limits: limits{patience: time.Hour},
+		Log: slog.New(slog.DiscardHandler), watches: []*watched{nil}, began: time.Now(), limits: limits{timeout: time.Hour},
 	}
 	if o.refresh(); o.View().Settled() {
 		t.Error("there is a view although building it panicked")
 	}
-	o.limits.patience = 0
+	o.limits.timeout = 0
 	if o.refresh(); !o.View().Settled() {
 		t.Error("Jobs wait for a view that never comes")
 	}

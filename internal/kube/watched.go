@@ -28,8 +28,8 @@ type watched struct {
 
 	mu sync.Mutex
 	// since when the server has no such kind, or we may not read it; zero: it answers, or fails otherwise
-	refused time.Time
-	told    string // the last error
+	refused  time.Time
+	reported string // the last error
 }
 
 func newWatched(k *kind, all dynamic.Interface) *watched {
@@ -72,7 +72,7 @@ func (w *watched) heard(err error, watching bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if watching {
-		w.told = ""
+		w.reported = ""
 	}
 	switch refused := apierrors.IsNotFound(err) || apierrors.IsForbidden(err); {
 	case !refused:
@@ -141,10 +141,10 @@ func (w *watched) complain(err error, log *slog.Logger) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err.Error() == w.told {
+	if err.Error() == w.reported {
 		return
 	}
-	w.told = err.Error()
+	w.reported = err.Error()
 	how := "without it"
 	if w.refused.IsZero() {
 		how = "with what was read before"

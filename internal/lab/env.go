@@ -23,7 +23,7 @@ const (
 
 func newEnv() *cobra.Command {
 	var dir string
-	var patience time.Duration
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "env",
 		Short: "Print shell lines after which kubectl, helm and kubenergy use the running cluster",
@@ -38,7 +38,7 @@ is needed: the API server's proxy reaches the controller.`,
 			if err != nil {
 				return err
 			}
-			if !waitReady(cmd.Context(), home, patience) {
+			if !waitReady(cmd.Context(), home, timeout) {
 				return usageError{fmt.Errorf("no lab is ready in %s: start one with kubenergy-lab up, give --wait "+
 					"where it is starting, or name its folder with --dir", dir)}
 			}
@@ -55,13 +55,13 @@ is needed: the API server's proxy reaches the controller.`,
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", defaultDir, "folder that kubenergy-lab up was given")
-	cmd.Flags().DurationVar(&patience, "wait", 0, "how long to wait for a cluster that is starting")
+	cmd.Flags().DurationVar(&timeout, "wait", 0, "how long to wait for a cluster that is starting")
 	return cmd
 }
 
 // waitReady reports whether a cluster is ready in its folder, or becomes so in time.
-func waitReady(ctx context.Context, home string, patience time.Duration) bool {
-	until := time.Now().Add(patience)
+func waitReady(ctx context.Context, home string, timeout time.Duration) bool {
+	until := time.Now().Add(timeout)
 	for {
 		if _, err := os.Stat(filepath.Join(home, readyName)); err == nil && IsRunning(home) {
 			return true

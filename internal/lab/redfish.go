@@ -142,14 +142,14 @@ func (m *Machines) reset(ctx context.Context, s *Machine, kind string) (status i
 	switch kind + " " + powerStates[s.state] {
 	case "GracefulShutdown On", "ForceOff On":
 		s.state = sleep.Stopping
-		m.running.Go(func() { m.turn(ctx, s, sleep.Asleep, 0) })
+		m.running.Go(func() { m.switchPower(ctx, s, sleep.Asleep, 0) })
 	case "On Off":
 		m.note(s, sleep.Booting, time.Now())
 		to := sleep.Awake
 		if s.boots++; s.Fails(s.boots) {
 			to = sleep.Asleep
 		}
-		m.running.Go(func() { m.turn(ctx, s, to, s.BootTime) })
+		m.running.Go(func() { m.switchPower(ctx, s, to, s.BootTime) })
 	case "On On", "On PoweringOn", "GracefulShutdown Off", "ForceOff Off":
 	default:
 		return http.StatusConflict
@@ -163,8 +163,8 @@ func (m *Machines) note(s *Machine, to sleep.State, at time.Time) {
 	m.Changes = append(m.Changes, sim.PowerChange{Node: s.node, At: at, State: to})
 }
 
-// turn stops or boots a machine, and asks the API server until it has done what follows from that.
-func (m *Machines) turn(ctx context.Context, s *Machine, to sleep.State, after time.Duration) {
+// switchPower stops or boots a machine, and asks the API server until it has done what follows from that.
+func (m *Machines) switchPower(ctx context.Context, s *Machine, to sleep.State, after time.Duration) {
 	if !kube.Pause(ctx, after) {
 		return
 	}

@@ -72,10 +72,11 @@ func (a *Answer) columns() (all []column) {
 	seconds("cpu", func(r *Row) time.Duration { return r.CPU })
 	joules("facility", func(r *Row) energy.Microjoules { return r.Facility })
 	for _, signal := range names(a.Rows, func(r *Row) map[string]Micrograms { return r.Emissions }) {
-		add("carbon_grams_"+orUnknown(signal), func(r *Row) string { return told(r.Emissions, signal, microPlaces) })
+		add("carbon_grams_"+orUnknown(signal),
+			func(r *Row) string { return reported(r.Emissions, signal, microPlaces) })
 	}
 	for _, currency := range names(a.Rows, func(r *Row) map[string]Nanos { return r.Costs }) {
-		add("cost_"+orUnknown(currency), func(r *Row) string { return told(r.Costs, currency, nanoPlaces) })
+		add("cost_"+orUnknown(currency), func(r *Row) string { return reported(r.Costs, currency, nanoPlaces) })
 	}
 	joules("estimated", func(r *Row) energy.Microjoules { return r.Estimated })
 	add("estimated_share", func(r *Row) string { return short(r.EstimatedShare()) })
@@ -97,8 +98,8 @@ func names[N any](rows []Row, sums func(*Row) map[string]N) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// told writes one of some sums; nothing where there is none.
-func told[N ~int64](sums map[string]N, name string, places int) string {
+// reported writes one of some sums; nothing where there is none.
+func reported[N ~int64](sums map[string]N, name string, places int) string {
 	if sum, ok := sums[name]; ok {
 		return decimal(int64(sum), places)
 	}

@@ -285,12 +285,12 @@ func (l *Ledger) commit(group []*request) {
 			r.done <- result{err: err}
 			continue
 		}
-		l.tell(r, receipts[i], errs[i])
+		l.notify(r, receipts[i], errs[i])
 	}
 }
 
-// tell counts and answers.
-func (l *Ledger) tell(r *request, receipt Receipt, err error) {
+// notify counts and answers.
+func (l *Ledger) notify(r *request, receipt Receipt, err error) {
 	l.mu.Lock()
 	hooks := l.onBooked
 	switch {

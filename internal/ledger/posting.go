@@ -186,8 +186,9 @@ func (w Window) Cut(postings int) iter.Seq[Window] {
 	}
 }
 
-// Cuttable reports whether an interval of so many shares is cut at all. One that is not lands whole in its last window.
-func Cuttable(length time.Duration, shares int) bool {
+// Splittable reports whether an interval of so many shares is cut at all. One that is not lands whole in its last
+// window.
+func Splittable(length time.Duration, shares int) bool {
 	const own = 3 // idle, platform, unknown
 	return stepFor(length, shares+own) > 0
 }

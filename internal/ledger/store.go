@@ -16,8 +16,8 @@ type Store interface {
 	Book(ctx context.Context, all []*Booking) (receipts []Receipt, errs []error, err error)
 	// Acked returns the highest number of a stream that is booked, and if any is.
 	Acked(ctx context.Context, of batch.Stream) (acked uint64, known bool, err error)
-	// Told returns how much time the agent of a node has told of, over all of its boots.
-	Told(ctx context.Context, node string) (Told, error)
+	// Reported returns how much time the agent of a node has told of, over all of its boots.
+	Reported(ctx context.Context, node string) (Reported, error)
 	// Fold moves what the journal holds, some of it if there is much, into windows and sums. It returns how many
 	// bookings are left of those that there were when it began.
 	Fold(ctx context.Context) (left int, err error)
@@ -39,8 +39,8 @@ type Store interface {
 	Close() error
 }
 
-// Told is the time that is booked of a node, told by its agent.
-type Told struct {
+// Reported is the time that is booked of a node, told by its agent.
+type Reported struct {
 	Time  time.Duration // over all boots
 	Since time.Time     // when the node came to be, as its first booking said; zero: there is none
 	Seen  Seen          // what its Node said at first that it has

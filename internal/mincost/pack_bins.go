@@ -95,17 +95,17 @@ func (b *bins) removed(bin, class int) int64 {
 func (b *bins) put(bin, class int) {
 	b.cost += b.added(bin, class) - b.p.Items[class].LeftOut
 	b.left[class]--
-	b.take(bin, class, 1)
+	b.occupy(bin, class, 1)
 }
 
 // pull moves an item out of a bin to those that are left.
 func (b *bins) pull(bin, class int) {
 	b.cost += b.p.Items[class].LeftOut - b.removed(bin, class)
 	b.left[class]++
-	b.take(bin, class, -1)
+	b.occupy(bin, class, -1)
 }
 
-func (b *bins) take(bin, class int, count int64) {
+func (b *bins) occupy(bin, class int, count int64) {
 	b.held[bin] = change(b.held[bin], class, count)
 	for k, d := range b.p.Items[class].Demand {
 		b.free[bin*b.dims+k] -= d * count

@@ -141,7 +141,7 @@ func (s *search) replace(bin int, out []Held) bool {
 	}
 	if len(s.done) > 0 {
 		for _, h := range out {
-			s.settle(h)
+			s.placeLeftOut(h)
 		}
 	}
 	if s.cost < before {
@@ -158,8 +158,8 @@ func (s *search) replace(bin int, out []Held) bool {
 	return false
 }
 
-// settle puts items that are left out where they cost least.
-func (s *search) settle(items Held) {
+// placeLeftOut puts items that are left out where they cost least.
+func (s *search) placeLeftOut(items Held) {
 	for range items.Count {
 		to := s.target(items.Class, s.p.Items[items.Class].LeftOut, -1)
 		if to < 0 {

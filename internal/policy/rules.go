@@ -219,8 +219,8 @@ func (r *namespaceRules) layers(workloadType, scheduler string) []layer {
 	return append(layers, r.own[workloadType]...)
 }
 
-// settle computes the settings that schedulers ask for again and again.
-func (r *namespaceRules) settle() {
+// resolve computes the settings that schedulers ask for again and again.
+func (r *namespaceRules) resolve() {
 	r.ready = map[[2]string]Settings{}
 	for _, t := range workloadTypes {
 		for _, scheduler := range append(slices.Collect(maps.Keys(r.schedulers)), "") {
@@ -246,12 +246,12 @@ func ReadPolicy(p *v1alpha1.EnergyPolicy) error {
 	check("allowedDelay", p.Spec.AllowedDelay)
 	check("expectedDuration", p.Spec.ExpectedDuration)
 	for _, t := range slices.Sorted(maps.Keys(p.Spec.WorkloadTypes)) {
-		says := p.Spec.WorkloadTypes[t]
+		description := p.Spec.WorkloadTypes[t]
 		if !slices.Contains(workloadTypes, t) {
 			errs = append(errs, fmt.Errorf("workload type %q: want one of %s", t, strings.Join(workloadTypes, ", ")))
 		}
-		check("workloadTypes."+t+".allowedDelay", says.AllowedDelay)
-		check("workloadTypes."+t+".expectedDuration", says.ExpectedDuration)
+		check("workloadTypes."+t+".allowedDelay", description.AllowedDelay)
+		check("workloadTypes."+t+".expectedDuration", description.ExpectedDuration)
 	}
 	if p.Spec.Mode != "" && !slices.Contains(modes, p.Spec.Mode) {
 		errs = append(errs, fmt.Errorf("mode is %q: want off, shadow, advise or enforce", p.Spec.Mode))
@@ -339,7 +339,7 @@ func (b *ruleBook) of(namespace string, marks *NamespaceMarks, annotated map[str
 		}
 	}
 	r.cluster, r.own = layersOf(cluster, "cluster", nil), layersOf(own, "namespace", annotated)
-	r.settle()
+	r.resolve()
 	return r
 }
 
@@ -365,12 +365,12 @@ func layersOf(p *v1alpha1.EnergyPolicy, from string, annotated map[string]Terms)
 		p = &v1alpha1.EnergyPolicy{} // sets nothing
 	}
 	for _, t := range workloadTypes {
-		says := p.Spec.WorkloadTypes[t]
+		description := p.Spec.WorkloadTypes[t]
 		all[t] = slices.DeleteFunc([]layer{
 			{from + " annotation", annotated[""]},
 			{from, termsOf(&p.Spec.WorkloadSettings)},
 			{from + " annotation, workload type " + t, annotated[t]},
-			{from + ", workload type " + t, termsOf(&says)},
+			{from + ", workload type " + t, termsOf(&description)},
 		}, func(l layer) bool { return l.said == 0 })
 	}
 	return all

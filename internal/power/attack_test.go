@@ -311,8 +311,8 @@ func TestVainPodsTakeLimitedMemory(t *testing.T) {
 	}
 }
 
-func waking(turns []*turn) (all []string) {
-	for _, t := range turns {
+func waking(transitions []*transition) (all []string) {
+	for _, t := range transitions {
 		if t.want == sleep.Wake && t.state == sleep.Asleep {
 			all = append(all, t.node.Name)
 		}

@@ -37,11 +37,11 @@ type loop struct {
 	list     func() *cluster
 	event    func(n *v1.Node, kind, reason, note string)
 
-	empty  map[string]time.Time // since when nothing is seen to run on a node
-	seen   map[string]sight     // when the state of a node was seen first, by its Since
-	doubts map[string]doubt     // machines that are left alone
-	told   map[string]string    // what was said last of a machine
-	vain   map[vain]sighted
+	empty    map[string]time.Time   // since when nothing is seen to run on a node
+	seen     map[string]observation // when the state of a node was seen first, by its Since
+	doubts   map[string]doubt       // machines that are left alone
+	reported map[string]string      // what was said last of a machine
+	vain     map[vain]sighted
 
 	kept map[string]time.Time // when a machine was last kept or woken for planned work
 
@@ -62,8 +62,8 @@ func newLoop(o Options, switches map[string]Switch) *loop {
 	l := &loop{
 		Options: o, limits: usual.faster(cmp.Or(o.Faster, 1)), abreast: abreast, switches: switches,
 		uuids: map[string]string{},
-		empty: map[string]time.Time{}, seen: map[string]sight{}, doubts: map[string]doubt{},
-		told: map[string]string{}, vain: map[vain]sighted{}, kept: map[string]time.Time{},
+		empty: map[string]time.Time{}, seen: map[string]observation{}, doubts: map[string]doubt{},
+		reported: map[string]string{}, vain: map[vain]sighted{}, kept: map[string]time.Time{},
 		decider: sleep.Decide, horizon: (*sleep.Machine).Horizon, looked: map[types.UID]int{},
 	}
 	for i := range o.Machines {
@@ -77,30 +77,30 @@ const (
 	maxCandidates = 8  // machines checked in a round for whether they can go to sleep; the others do not wait for them
 )
 
-// turn is what is done about one machine in a round.
-type turn struct {
+// transition is what is done about one machine in a round.
+type transition struct {
 	facts
 
-	node  *v1.Node
-	step  step
-	told  bool // what the step writes is written
-	would bool // it would be sent to sleep, if the mode were enforce
-	err   error
+	node     *v1.Node
+	step     step
+	reported bool // what the step writes is written
+	would    bool // it would be sent to sleep, if the mode were enforce
+	err      error
 }
 
 // round looks at everything once.
 func (l *loop) round(ctx context.Context) {
 	now := l.Clock()
-	var turns []*turn
-	daemon.Round(ctx, func() { turns = l.decide(l.list(), now) })
+	var transitions []*transition
+	daemon.Round(ctx, func() { transitions = l.decide(l.list(), now) })
 	var work errgroup.Group
 	work.SetLimit(l.abreast)
-	for _, t := range turns {
+	for _, t := range transitions {
 		work.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, l.limits.call)
 			defer cancel()
 			if !panics.Survive(l.Log, "power", t.node.Name, func() {
-				daemon.Round(ctx, func() { t.err = l.take(ctx, t) })
+				daemon.Round(ctx, func() { t.err = l.step(ctx, t) })
 			}) {
 				t.step, t.err = step{}, nil
 			}
@@ -108,14 +108,14 @@ func (l *loop) round(ctx context.Context) {
 		})
 	}
 	_ = work.Wait() // each turn has its own error
-	for _, t := range turns {
+	for _, t := range transitions {
 		l.conclude(t, now)
 	}
 }
 
 // decide returns what may have to be done, machine by machine. It wakes machines that have no verdict because of a
 // panic.
-func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
+func (l *loop) decide(c *cluster, now time.Time) (transitions []*transition) {
 	var s sleep.Snapshot
 	var plan sleep.Plan
 	if panics.Survive(l.Log, "power", "taking a snapshot", func() { s = l.snapshot(c, now) }) {
@@ -130,14 +130,14 @@ func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
 		if kube.PowerState(n) == sleep.Awake && !isReady(n) {
 			continue
 		}
-		t := &turn{node: n, facts: l.facts(n, now)}
+		t := &transition{node: n, facts: l.facts(n, now)}
 		t.boot, t.want = unknown.BootTime(), sleep.Wake
 		i, planned := verdicts[n.Name]
 		if planned {
 			l.judge(t, &s.Machines[i], &plan.Verdicts[i])
 			planned = t.want == sleep.Wake
 		}
-		l.tell(t)
+		l.notify(t)
 		if !t.would && (l.Mode != ModeEnforce || n.Labels[v1alpha1.LabelMaySleep] != "true") {
 			t.want, t.why = sleep.Wake, "it may sleep no longer"
 		}
@@ -150,10 +150,10 @@ func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
 			asked++
 		}
 		if l.concerns(t) && (asked <= maxCandidates || !t.would && !t.goes()) {
-			turns = append(turns, t)
+			transitions = append(transitions, t)
 		}
 	}
-	return turns
+	return transitions
 }
 
 // free returns how many machines may be woken in this round beyond those that a plan wakes.
@@ -206,12 +206,12 @@ func (l *loop) plan(s *sleep.Snapshot) (plan sleep.Plan) {
 }
 
 // concerns reports whether there may be anything to do about a machine.
-func (l *loop) concerns(t *turn) bool {
+func (l *loop) concerns(t *transition) bool {
 	return l.switches[t.node.Name] != nil || t.state != sleep.Awake || t.tainted
 }
 
 // judge has a turn do what was decided.
-func (l *loop) judge(t *turn, m *sleep.Machine, v *sleep.Verdict) {
+func (l *loop) judge(t *transition, m *sleep.Machine, v *sleep.Verdict) {
 	t.boot, t.want, t.why, t.owner, t.keep = m.BootTime(), v.Do, because(v), v.Owner, m.Keep
 	if v.Reason == sleep.ForPlanned {
 		l.kept[m.Name] = t.now
@@ -224,18 +224,19 @@ func (l *loop) facts(n *v1.Node, now time.Time) facts {
 		limits: &l.limits, now: now, ready: isReady(n), leads: l.leads(), state: kube.PowerState(n),
 		memory: remembered(n, now), tainted: isTainted(n),
 	}
-	f.seen = l.sight(n.Name, f.Since, now)
+	f.seen = l.firstSeen(n.Name, f.Since, now)
 	return f
 }
 
-// sight returns when the state of a node was seen first. What stood there when this replica began is as old as it says.
-func (l *loop) sight(node string, of, now time.Time) time.Time {
+// observation returns when the state of a node was seen first. What stood there when this replica began is as old as it
+// says.
+func (l *loop) firstSeen(node string, of, now time.Time) time.Time {
 	saw, ok := l.seen[node]
 	switch {
 	case !ok && of.Before(now):
-		l.seen[node] = sight{of, of}
+		l.seen[node] = observation{of, of}
 	case !ok || !saw.of.Equal(of):
-		l.seen[node] = sight{of, now}
+		l.seen[node] = observation{of, now}
 	}
 	return l.seen[node].since
 }
@@ -245,31 +246,31 @@ func because(v *sleep.Verdict) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s", v.Reason, v.For))
 }
 
-// tell tells why a machine never sleeps, and finds out whether one is to be told of that would sleep.
-func (l *loop) tell(t *turn) {
-	switch told := l.told[t.node.Name]; {
+// notify tells why a machine never sleeps, and finds out whether one is to be told of that would sleep.
+func (l *loop) notify(t *transition) {
+	switch reported := l.reported[t.node.Name]; {
 	case !t.leads || t.node.Labels[v1alpha1.LabelMaySleep] != "true":
 	case t.state != sleep.Awake && l.switches[t.node.Name] == nil:
 		l.say(t.node, reasonFailed, "the cluster's configuration binds no machine to it: start it by hand")
 	case t.keep != "" && t.keep != keptForPlanned:
 		l.say(t.node, reasonStays, t.keep)
 	case t.want == sleep.Sleep && l.Mode != ModeEnforce:
-		t.would = !strings.HasPrefix(told, reasonWould)
-	case strings.HasPrefix(told, reasonWould):
-		delete(l.told, t.node.Name) // it works, or wakes
+		t.would = !strings.HasPrefix(reported, reasonWould)
+	case strings.HasPrefix(reported, reasonWould):
+		delete(l.reported, t.node.Name) // it works, or wakes
 	}
 }
 
 // say tells an event of a machine that changes nothing, once.
 func (l *loop) say(n *v1.Node, reason, note string) {
-	if text := reason + ": " + note; l.told[n.Name] != text {
-		l.told[n.Name] = text
+	if text := reason + ": " + note; l.reported[n.Name] != text {
+		l.reported[n.Name] = text
 		l.event(n, v1.EventTypeNormal, reason, note)
 	}
 }
 
-// take takes one step of a machine.
-func (l *loop) take(ctx context.Context, t *turn) (err error) {
+// step takes one step of a machine.
+func (l *loop) step(ctx context.Context, t *transition) (err error) {
 	power := l.switches[t.node.Name]
 	if power == nil { // its machine was taken out of the configuration
 		if t.want == sleep.Wake {
@@ -279,7 +280,7 @@ func (l *loop) take(ctx context.Context, t *turn) (err error) {
 		t.ask(ctx, power, l.uuids[t.node.Name])
 	}
 	if t.would {
-		t.step.doubts = t.says != isOn
+		t.step.doubts = t.description != isOn
 		return nil
 	}
 	if t.due() {
@@ -293,7 +294,7 @@ func (l *loop) take(ctx context.Context, t *turn) (err error) {
 		if t.node, err = t.step.write(ctx, l.Client, t.node); err != nil {
 			return err
 		}
-		t.told = true
+		t.reported = true
 	}
 	if power == nil {
 		return nil
@@ -315,20 +316,20 @@ func (l *loop) take(ctx context.Context, t *turn) (err error) {
 }
 
 // ask asks the management controller whether the machine is on. It is not believed where it is another machine's.
-func (t *turn) ask(ctx context.Context, power Switch, uuid string) {
-	on, says, err := power.State(ctx)
-	switch same := strings.EqualFold(says, uuid); {
+func (t *transition) ask(ctx context.Context, power Switch, uuid string) {
+	on, description, err := power.State(ctx)
+	switch same := strings.EqualFold(description, uuid); {
 	case errors.Is(err, errUnsure):
-		t.says, t.doubt = unsure, err.Error()
+		t.description, t.doubt = unsure, err.Error()
 	case err != nil:
 		t.doubt = err.Error()
 	case !same || !strings.EqualFold(t.node.Status.NodeInfo.SystemUUID, uuid):
-		t.doubt = fmt.Sprintf("its address leads to the system %.40q, and the node's is %.40q: want %s", says,
+		t.doubt = fmt.Sprintf("its address leads to the system %.40q, and the node's is %.40q: want %s", description,
 			t.node.Status.NodeInfo.SystemUUID, uuid)
 	case on:
-		t.says = isOn
+		t.description = isOn
 	default:
-		t.says, t.doubt = isOff, "its management controller says that it is off"
+		t.description, t.doubt = isOff, "its management controller says that it is off"
 	}
 }
 
@@ -358,7 +359,7 @@ func (l *loop) busy(ctx context.Context, node string) (string, error) {
 }
 
 // conclude tells of what was done about a machine.
-func (l *loop) conclude(t *turn, now time.Time) {
+func (l *loop) conclude(t *transition, now time.Time) {
 	if t.err != nil {
 		l.Log.Warn("taking a step", "node", t.node.Name, "state", t.state, "order", t.step.order, "error", t.err)
 	}
@@ -368,10 +369,10 @@ func (l *loop) conclude(t *turn, now time.Time) {
 	if t.would && !t.step.doubts {
 		l.say(t.node, reasonWould, t.why)
 	}
-	if !t.told {
+	if !t.reported {
 		return
 	}
-	l.seen[t.node.Name] = sight{t.step.Since, l.Clock()}
+	l.seen[t.node.Name] = observation{t.step.Since, l.Clock()}
 	kind := v1.EventTypeNormal
 	if t.step.reason == reasonFailed || t.step.reason == reasonRefused || t.step.doubts {
 		kind = v1.EventTypeWarning

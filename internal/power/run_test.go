@@ -27,10 +27,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// TestRun: the process takes the Lease, sends a machine off through its switch, tells it in an event, and ends when it is
-// told to. Its clock is fast.
+// TestRun: the process takes the Lease, sends a machine off through its switch, tells it in an event, and ends when it
+// is told to. Its clock is fast.
 func TestRun(t *testing.T) {
-	off, told := make(chan struct{}, 1), make(chan struct{}, 1)
+	off, reported := make(chan struct{}, 1), make(chan struct{}, 1)
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), `"off"`) {
 			kube.Poke(off)
@@ -44,7 +44,7 @@ func TestRun(t *testing.T) {
 	client.PrependReactor("create", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		e, ok := a.(clienttesting.CreateAction).GetObject().(*eventsv1.Event)
 		if ok && e.Reason == reasonStopping && e.Regarding.Name == "m0" {
-			kube.Poke(told)
+			kube.Poke(reported)
 		}
 		return false, nil, nil
 	})
@@ -69,7 +69,7 @@ func TestRun(t *testing.T) {
 		})
 	}()
 	timeout := time.After(30 * time.Second)
-	for _, happens := range []chan struct{}{off, told} {
+	for _, happens := range []chan struct{}{off, reported} {
 		select {
 		case <-happens:
 		case <-timeout:

@@ -55,8 +55,8 @@ func (has *onNode) add(p *v1.Pod) {
 	}
 }
 
-// sight is since when a replica sees something.
-type sight struct{ of, since time.Time }
+// observation is since when a replica sees something.
+type observation struct{ of, since time.Time }
 
 // vain is a pod that goes on waiting although a machine is awake and has room.
 type vain struct {
@@ -165,7 +165,7 @@ func (l *loop) machine(view *kube.View, n *v1.Node, state sleep.State, mem *memo
 		m.State, m.Since = sleep.Awake, time.Time{}
 	case state == sleep.Booting:
 		// Another replica may have written it, whose clock is ahead.
-		elapsed := min(now.Sub(mem.Wake), now.Sub(l.sight(n.Name, mem.Since, now)))
+		elapsed := min(now.Sub(mem.Wake), now.Sub(l.firstSeen(n.Name, mem.Since, now)))
 		if m.Since, m.Woken = now.Add(-elapsed), now.Add(-elapsed); elapsed > m.BootTime()+l.limits.late {
 			m.Failed++
 		}
@@ -173,7 +173,7 @@ func (l *loop) machine(view *kube.View, n *v1.Node, state sleep.State, mem *memo
 		if _, ok := l.empty[n.Name]; m.Jobs > 0 || !ok {
 			l.empty[n.Name] = now
 		}
-		if m.Since = l.sight(n.Name, mem.Since, now); m.Since.Before(l.empty[n.Name]) {
+		if m.Since = l.firstSeen(n.Name, mem.Since, now); m.Since.Before(l.empty[n.Name]) {
 			m.Since = l.empty[n.Name]
 		}
 	}

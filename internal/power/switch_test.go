@@ -114,7 +114,7 @@ func TestRedfish(t *testing.T) {
 }
 
 func TestWebhook(t *testing.T) {
-	var told []string
+	var reported []string
 	answer := `{"on": true, "uuid": "` + someUUID + `"}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -124,7 +124,7 @@ func TestWebhook(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
-		told = append(told, string(body))
+		reported = append(reported, string(body))
 		_, _ = io.WriteString(w, answer)
 	}))
 	t.Cleanup(server.Close)
@@ -149,9 +149,9 @@ func TestWebhook(t *testing.T) {
 			Action, Node, UUID string
 			At                 time.Time
 		}
-		if err := json.Unmarshal([]byte(told[i]), &body); err != nil || body.Action != action || body.Node != "n" ||
+		if err := json.Unmarshal([]byte(reported[i]), &body); err != nil || body.Action != action || body.Node != "n" ||
 			body.UUID != someUUID || time.Since(body.At) > time.Minute {
-			t.Errorf("%s: want %s of n, now (%v)", told[i], action, err)
+			t.Errorf("%s: want %s of n, now (%v)", reported[i], action, err)
 		}
 	}
 	answer = `{"on": null}`

@@ -361,7 +361,7 @@ type replica struct {
 var errAway = errors.New("connection refused")
 
 // call is made by a replica to anything: it takes time, and may be its last one.
-func (r *replica) call() (do, tell bool) {
+func (r *replica) call() (do, notify bool) {
 	if r.dead {
 		return false, false
 	}
@@ -380,12 +380,12 @@ func (w *world) start(name string) *replica {
 	client := &fake.Clientset{}
 	r := &replica{world: w, name: name, next: w.now, fake: client}
 	client.AddReactor("*", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		do, tell := r.call()
+		do, notify := r.call()
 		if !do || w.away {
 			return true, nil, errAway
 		}
 		o, err := w.answer(a)
-		if !tell {
+		if !notify {
 			return true, nil, errAway
 		}
 		return true, o, err
@@ -499,7 +499,7 @@ type control struct {
 }
 
 // reach returns the machine that answers, whether it is one's own or not.
-func (c *control) reach(ctx context.Context) (b *box, tell error) {
+func (c *control) reach(ctx context.Context) (b *box, notify error) {
 	if c.spent == ctx {
 		return nil, context.DeadlineExceeded
 	}
@@ -514,11 +514,11 @@ func (c *control) reach(ctx context.Context) (b *box, tell error) {
 	case b.mood == slow:
 		c.spent = ctx
 		c.r.world.meanwhile(usual.call)
-		tell = context.DeadlineExceeded
+		notify = context.DeadlineExceeded
 	case !answers:
-		tell = errAway
+		notify = errAway
 	}
-	return b, tell
+	return b, notify
 }
 
 func (c *control) State(ctx context.Context) (on bool, uuid string, err error) {
@@ -530,9 +530,9 @@ func (c *control) State(ctx context.Context) (on bool, uuid string, err error) {
 }
 
 func (c *control) Off(ctx context.Context) error {
-	b, tell := c.reach(ctx)
+	b, notify := c.reach(ctx)
 	if b == nil || b.mood == deaf {
-		return tell
+		return notify
 	}
 	w := c.r.world
 	w.sleep++
@@ -552,13 +552,13 @@ func (c *control) Off(ctx context.Context) error {
 	if b.on && b.stops.IsZero() {
 		b.stops = w.now.Add(w.within(2*time.Second, 90*time.Second))
 	}
-	return tell
+	return notify
 }
 
 func (c *control) On(ctx context.Context) error {
-	b, tell := c.reach(ctx)
+	b, notify := c.reach(ctx)
 	if b == nil || b.mood == deaf || b.on {
-		return tell
+		return notify
 	}
 	w := c.r.world
 	w.wakes++
@@ -566,5 +566,5 @@ func (c *control) On(ctx context.Context) error {
 	if b.fails {
 		w.failures = append(w.failures, w.now)
 	}
-	return tell
+	return notify
 }

@@ -93,9 +93,9 @@ type Groups struct {
 	outcomes [calibrationBins]float64     // how many run times came out at each share of what was predicted for them
 	adjusted [calibrationBins + 1]float64 // share of them at the beginning of each, and at the end of the last
 
-	round   int // of Refresh
-	current map[groupKey]*expectation
-	told    map[string]*[binCount + 1]float64 // by job: what was first expected of it
+	round    int // of Refresh
+	current  map[groupKey]*expectation
+	reported map[string]*[binCount + 1]float64 // by job: what was first expected of it
 }
 
 // expectation is what is known of one group of jobs. It holds until another job of the group, of its owner or of its
@@ -109,7 +109,7 @@ type expectation struct {
 
 // NewGroups returns a learner that has not seen any job.
 func NewGroups() *Groups {
-	g := &Groups{edges: binEdges(), current: map[groupKey]*expectation{}, told: map[string]*[binCount + 1]float64{}}
+	g := &Groups{edges: binEdges(), current: map[groupKey]*expectation{}, reported: map[string]*[binCount + 1]float64{}}
 	for level := range g.groups {
 		g.groups[level] = map[groupKey]*histogram{}
 	}
@@ -134,11 +134,11 @@ func (g *Groups) Refresh(time.Time, iter.Seq2[*sched.Job, time.Duration]) { g.ro
 // Ended implements [Learner].
 func (g *Groups) Ended(j *sched.Job, ran time.Duration) {
 	bin := binOf(ran)
-	below := g.told[j.ID]
+	below := g.reported[j.ID]
 	if below == nil {
 		below = g.below(j)
 	}
-	delete(g.told, j.ID)
+	delete(g.reported, j.ID)
 	g.learn((below[bin] + below[bin+1]) / 2)
 	for level, key := range groupsOf(j) {
 		of(g.groups[level], key).add(bin, keeps[level])
@@ -215,8 +215,8 @@ func (g *Groups) Expect(j *sched.Job) {
 	if e.runtimes == nil {
 		e.runtimes = g.runtimes(&e.adjusted)
 	}
-	if g.told[j.ID] == nil {
-		g.told[j.ID] = e.below
+	if g.reported[j.ID] == nil {
+		g.reported[j.ID] = e.below
 	}
 	j.Runtimes, j.Duration = e.runtimes, e.runtimes.Mean()
 }

@@ -202,7 +202,7 @@ func newSweeper(trials []Trial, o *SweepOptions) (*sweeper, error) {
 	}
 	c := &sweeper{options: o, baselines: map[trialKey][]*Trial{}, rows: map[rowKey][]*Trial{}}
 	for i := range trials {
-		c.take(&trials[i])
+		c.add(&trials[i])
 	}
 	for i := range trials {
 		if _, err := c.baseline(&trials[i]); err != nil {
@@ -332,7 +332,7 @@ type sweeper struct {
 	drawn     [][]int  // resamples of them
 }
 
-func (c *sweeper) take(t *Trial) {
+func (c *sweeper) add(t *Trial) {
 	key := rowKey{t.Strategy, t.Forecast, t.RestartCost, t.StayOn}
 	c.rows[key] = append(c.rows[key], t)
 	if t.Strategy == c.options.Baseline {

@@ -14,10 +14,10 @@ import (
 func TestUnplacedJobs(t *testing.T) {
 	large := func(j *sched.Job) { j.Request.MilliCPU = 1e9 }
 	for name, c := range map[string]struct {
-		spoil    map[int]func(j *sched.Job) // of the jobs that were not placed
-		nowhere  int
-		says     []string
-		saysNone string
+		spoil       map[int]func(j *sched.Job) // of the jobs that were not placed
+		nowhere     int
+		description []string
+		saysNone    string
 	}{
 		"all placed": {nil, 0, nil, "empty node"},
 		"one too large": {
@@ -57,16 +57,16 @@ func TestUnplacedJobs(t *testing.T) {
 			spoil(&s.Jobs[i])
 			r.Outcomes[i] = sim.Outcome{Job: i}
 		}
-		told := report.New(&sim.File{}, []*sim.Result{r})
-		if told.Scenario.FitNowhere != c.nowhere || told.Runs[0].UnplacedJobs != len(c.spoil) {
+		reported := report.New(&sim.File{}, []*sim.Result{r})
+		if reported.Scenario.FitNowhere != c.nowhere || reported.Runs[0].UnplacedJobs != len(c.spoil) {
 			t.Errorf("%s: %d jobs fit nowhere and %d were not placed, want %d and %d",
-				name, told.Scenario.FitNowhere, told.Runs[0].UnplacedJobs, c.nowhere, len(c.spoil))
+				name, reported.Scenario.FitNowhere, reported.Runs[0].UnplacedJobs, c.nowhere, len(c.spoil))
 		}
 		var b bytes.Buffer
-		if err := report.Write(&b, told, "table", false); err != nil {
+		if err := report.Write(&b, reported, "table", false); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range c.says {
+		for _, want := range c.description {
 			if !strings.Contains(b.String(), want) {
 				t.Errorf("%s: no %q in\n%s", name, want, b.String())
 			}

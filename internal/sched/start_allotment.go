@@ -48,7 +48,7 @@ func (a *Allotment) Fill(due func(i int) float64, work float64) (left float64) {
 		if i < len(a.Pieces)-1 {
 			need = min(work, due(i))
 		}
-		done = a.take(done, need)
+		done = a.takeUnits(done, need)
 	}
 	return max(0, work-done)
 }
@@ -81,8 +81,8 @@ func (a *Allotment) offer(i int) {
 	}
 }
 
-// take takes the best units until so much work is done.
-func (a *Allotment) take(done, need float64) float64 {
+// takeUnits takes the best units until so much work is done.
+func (a *Allotment) takeUnits(done, need float64) float64 {
 	for done < need*(1-1e-12) && len(a.open) > 0 {
 		o := a.open[0]
 		p := &a.Pieces[o.piece]

@@ -65,8 +65,8 @@ func newAccountant(start time.Time, nodes []sched.Node, u *use, step time.Durati
 	return a
 }
 
-// settle books what node i drew until t. It must be called before the node changes.
-func (a *accountant) settle(i int, n *sched.Node, t time.Time) error {
+// bookUntil books what node i drew until t. It must be called before the node changes.
+func (a *accountant) bookUntil(i int, n *sched.Node, t time.Time) error {
 	if !t.After(a.since[i]) {
 		return nil
 	}

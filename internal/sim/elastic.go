@@ -102,8 +102,8 @@ func checkScaling(j *sched.Job) error {
 	return nil
 }
 
-// take notes on how many replicas a job is about to run.
-func (e *engine) take(job, replicas int) error {
+// setReplicas notes on how many replicas a job is about to run.
+func (e *engine) setReplicas(job, replicas int) error {
 	s := e.scenario.Jobs[job].Scaling
 	if replicas == 0 && e.elastic.scales && s != nil && e.scenario.Jobs[job].Interruptible {
 		replicas = s.Least // by a where that matches a whole queue
@@ -169,14 +169,14 @@ func (e *engine) resize(now time.Time, job, replicas int) error {
 	if !sized.Request.Within(room) {
 		return fmt.Errorf("strategy runs job %s on %d replicas, for which node %q has no room", j.ID, replicas, n.Name)
 	}
-	if err := e.account.settle(i, n, now); err != nil {
+	if err := e.account.bookUntil(i, n, now); err != nil {
 		return err
 	}
 	e.endRun(now, job)
 	e.meters.end(i, job, now)
 	smaller := !before.Within(sized.Request)
 	e.candidates.change(i, func(n *sched.Node) { n.Free, n.Jobs = room, n.Jobs-1 })
-	if err := e.take(job, replicas); err != nil {
+	if err := e.setReplicas(job, replicas); err != nil {
 		return err
 	}
 	e.meters.place(i, n, job, &sized, now)

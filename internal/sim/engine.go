@@ -340,13 +340,13 @@ func (e *engine) plan(now time.Time, job int, released bool) *sched.Decision {
 	e.knowledge.look(now)
 	e.snapshot.Now = now
 	e.snapshot.Nodes = e.feasible
-	e.tell(&e.snapshot.Queue[0], now, job, released)
+	e.notify(&e.snapshot.Queue[0], now, job, released)
 	e.result.Decisions++
 	return &e.strategy.Plan(&e.snapshot)[0]
 }
 
-// tell fills in what a strategy is told of a job.
-func (e *engine) tell(q *sched.Job, now time.Time, job int, released bool) {
+// notify fills in what a strategy is told of a job.
+func (e *engine) notify(q *sched.Job, now time.Time, job int, released bool) {
 	*q = e.scenario.Jobs[job]
 	q.Released = q.Released || released
 	q.Openings = e.openings(job, q, now)
@@ -370,7 +370,7 @@ func (e *engine) expect(q *sched.Job) {
 func (e *engine) place(now time.Time, job int, d *sched.Decision) error {
 	i, ok := e.byName[d.Node]
 	j := &e.scenario.Jobs[job]
-	if err := e.take(job, d.Replicas); err != nil {
+	if err := e.setReplicas(job, d.Replicas); err != nil {
 		return err
 	}
 	if !ok || !e.sized(job).Fits(&e.nodes[i]) {
@@ -394,7 +394,7 @@ func (e *engine) place(now time.Time, job int, d *sched.Decision) error {
 // begin puts a job on node i.
 func (e *engine) begin(now time.Time, job, i int) error {
 	n, j := &e.nodes[i], e.sized(job)
-	if err := e.account.settle(i, n, now); err != nil {
+	if err := e.account.bookUntil(i, n, now); err != nil {
 		return err
 	}
 	if n.Jobs == 0 && !n.Awake && n.Profile.Sleeps() {
@@ -403,7 +403,7 @@ func (e *engine) begin(now time.Time, job, i int) error {
 	}
 	e.machines.began(j.Request, e.since(now))
 	e.begins(job, j, now)
-	e.meters.place(i, n, job, e.pods.told(j), now)
+	e.meters.place(i, n, job, e.pods.reported(j), now)
 	e.candidates.change(i, func(n *sched.Node) { *n = n.Place(j.Request) })
 	e.use.begin(i, job)
 	e.meters.changed(i, n)
@@ -417,7 +417,7 @@ func (e *engine) begin(now time.Time, job, i int) error {
 func (e *engine) end(now time.Time, job int) error {
 	i := int(e.on[job])
 	n, j := &e.nodes[i], e.sized(job)
-	if err := e.account.settle(i, n, now); err != nil {
+	if err := e.account.bookUntil(i, n, now); err != nil {
 		return err
 	}
 	e.meters.end(i, job, now)

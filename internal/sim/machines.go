@@ -136,10 +136,10 @@ func (e *engine) decideSleep(now time.Time, at int64) error {
 		var err error
 		switch plan.Verdicts[k].Do {
 		case sleep.Sleep:
-			err = e.turn(now, k, sleep.Asleep)
+			err = e.switchMachine(now, k, sleep.Asleep)
 		case sleep.Wake:
 			s.Machines[k].Woken, s.Machines[k].WokenFor = now, plan.Verdicts[k].Owner
-			err = e.turn(now, k, sleep.Booting)
+			err = e.switchMachine(now, k, sleep.Booting)
 			e.events.push(event{at: at + int64(s.Machines[k].BootTime()), kind: booted, job: int32(m.node[k])})
 		}
 		if err != nil {
@@ -237,11 +237,11 @@ func (m *machines) at(sites []string) (names []string) {
 	return names
 }
 
-// turn changes the state of a machine.
-func (e *engine) turn(now time.Time, k int, to sleep.State) error {
+// switchMachine changes the state of a machine.
+func (e *engine) switchMachine(now time.Time, k int, to sleep.State) error {
 	m := e.machines
 	i, machine, slept := m.node[k], &m.snapshot.Machines[k], &e.result.Sleep
-	if err := e.account.settle(i, &e.nodes[i], now); err != nil {
+	if err := e.account.bookUntil(i, &e.nodes[i], now); err != nil {
 		return err
 	}
 	switch to {
@@ -277,9 +277,9 @@ func (e *engine) boot(now time.Time, i int) error {
 	k := e.machines.of[i]
 	e.machines.boots[k]++
 	if e.scenario.BootFails(e.nodes[i].Name, e.machines.boots[k]) {
-		return e.turn(now, k, sleep.Asleep)
+		return e.switchMachine(now, k, sleep.Asleep)
 	}
-	return e.turn(now, k, sleep.Awake)
+	return e.switchMachine(now, k, sleep.Awake)
 }
 
 // BootFails reports whether a boot of a node fails, its first if boot is 1. It depends on the seed, the node and how

@@ -78,8 +78,8 @@ func (p *pods) expect(j *sched.Job) {
 	p.learner.Expect(j)
 }
 
-// told returns j as strategies are told of its power.
-func (p *pods) told(j *sched.Job) *sched.Job {
+// reported returns j as strategies are told of its power.
+func (p *pods) reported(j *sched.Job) *sched.Job {
 	if p == nil {
 		return j
 	}

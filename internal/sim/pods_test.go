@@ -192,15 +192,15 @@ func TestStrategiesAreToldWhatJobsDraw(t *testing.T) {
 			s.Queue.Window = 9
 		}
 		(&listener{t: t}).scenario(s)
-		told := map[string]float64{}
+		reported := map[string]float64{}
 		play(t, s, &scripted{seen: func(s *sched.Snapshot) {
 			for i := range s.Queue {
-				if told[s.Queue[i].ID] = -1; s.Queue[i].HasExpected {
-					told[s.Queue[i].ID] = float64(s.Queue[i].Expected)
+				if reported[s.Queue[i].ID] = -1; s.Queue[i].HasExpected {
+					reported[s.Queue[i].ID] = float64(s.Queue[i].Expected)
 				}
 			}
 		}})
-		if diff := cmp.Diff(map[string]float64{"a": -1, "b": -1, "c": 1}, told); diff != "" {
+		if diff := cmp.Diff(map[string]float64{"a": -1, "b": -1, "c": 1}, reported); diff != "" {
 			t.Errorf("batch %v (-want +got):\n%s", batch, diff)
 		}
 	}
@@ -314,14 +314,14 @@ func TestPowerOfUnknownOwners(t *testing.T) {
 	first.ID, first.Submitted, first.Owner = "first", start, "somebody"
 	s.Jobs, s.Use = append(s.Jobs, stranger, first), append(s.Use, 1, 1)
 	s.Power = func() predict.PowerLearner { return predict.NewPower() }
-	told := map[string]sched.Job{}
-	play(t, s, &scripted{seen: func(s *sched.Snapshot) { told[s.Queue[0].ID] = s.Queue[0] }})
-	if j := told["first"]; j.HasExpected {
+	reported := map[string]sched.Job{}
+	play(t, s, &scripted{seen: func(s *sched.Snapshot) { reported[s.Queue[0].ID] = s.Queue[0] }})
+	if j := reported["first"]; j.HasExpected {
 		t.Errorf("%v expected before anything was measured", j.Expected)
 	}
 	// One core draws 100·(1/12)² = 0.7 W beyond idle, and a tenth of one next to nothing: all of them less than the
 	// nominal 12 W.
-	if j := told["stranger"]; !j.HasExpected || j.Expected <= 0 || j.Expected >= j.Nominal() {
+	if j := reported["stranger"]; !j.HasExpected || j.Expected <= 0 || j.Expected >= j.Nominal() {
 		t.Errorf("%v expected of a stranger, %v", j.Expected, j.HasExpected)
 	}
 }

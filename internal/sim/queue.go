@@ -121,8 +121,8 @@ func (q *waitingQueue) skip(k int32) { q.lines[k].tried++ }
 // drop leaves all of line k where it is until the next pass.
 func (q *waitingQueue) drop(k int32) { q.lines[k].tried = len(q.lines[k].jobs) - q.lines[k].from }
 
-// take removes the head of line k.
-func (q *waitingQueue) take(k int32) {
+// pop removes the head of line k.
+func (q *waitingQueue) pop(k int32) {
 	l := &q.lines[k]
 	copy(l.jobs[l.from+1:l.from+l.tried+1], l.jobs[l.from:l.from+l.tried])
 	l.from++
@@ -179,14 +179,14 @@ func (e *engine) retry(now time.Time) error {
 		d := e.plan(now, job, final)
 		switch {
 		case d.Held(now):
-			q.take(k)
+			q.pop(k)
 			if err := e.hold(now, job, d, final); err != nil {
 				return err
 			}
 		case d.Node == "":
 			q.skip(k)
 		default:
-			q.take(k)
+			q.pop(k)
 			if err := e.place(now, job, d); err != nil {
 				return err
 			}

@@ -65,7 +65,7 @@ func TestWaitingQueueIsAListInOrder(t *testing.T) {
 					q.skip(k)
 					continue
 				}
-				q.take(k)
+				q.pop(k)
 				room = room.Sub(jobs[job].Request)
 			}
 			q.end()

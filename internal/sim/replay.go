@@ -73,7 +73,7 @@ func (e *engine) observe(ev event, power []PowerChange) error {
 		return e.complete(now, ev.at, int(ev.job))
 	case booted:
 		e.machines.played = now
-		return e.turn(now, e.machines.of[e.byName[power[ev.job].Node]], power[ev.job].State)
+		return e.switchMachine(now, e.machines.of[e.byName[power[ev.job].Node]], power[ev.job].State)
 	}
 	out := &e.result.Outcomes[ev.job]
 	i := e.byName[out.Placed.Node]

@@ -35,7 +35,7 @@ func (e *engine) finish() error {
 	if e.machines != nil && e.machines.played.After(until) { // machines were woken in vain for what never ran
 		until = e.machines.played
 	}
-	if err := e.settleAll(until); err != nil {
+	if err := e.bookAll(until); err != nil {
 		return err
 	}
 	e.fill()
@@ -62,12 +62,12 @@ func (e *engine) rest(t time.Time) error {
 			return err
 		}
 	}
-	return e.settleAll(t)
+	return e.bookAll(t)
 }
 
-func (e *engine) settleAll(t time.Time) error {
+func (e *engine) bookAll(t time.Time) error {
 	for i := range e.nodes {
-		if err := e.account.settle(i, &e.nodes[i], t); err != nil {
+		if err := e.account.bookUntil(i, &e.nodes[i], t); err != nil {
 			return err
 		}
 	}

@@ -24,7 +24,7 @@ type accounts struct {
 	asked chan struct{}        // that they are read again soon
 	vain  map[string]time.Time // by node: until when jobs of it that are not known are not looked for
 
-	patience time.Duration // how long a job that is not known is looked for
+	timeout time.Duration // how long a job that is not known is looked for
 }
 
 // charged is what is known of a job that runs, or has run.
@@ -68,9 +68,9 @@ func (a *accounts) find(node string, id int64) (c charged, ok bool) {
 		a.mu.Lock()
 		c, ok = a.of[id]
 		next := a.next
-		vain := try == looks || time.Since(began) >= a.patience
+		vain := try == looks || time.Since(began) >= a.timeout
 		if !ok && vain {
-			a.vain[node] = time.Now().Add(2 * a.patience)
+			a.vain[node] = time.Now().Add(2 * a.timeout)
 		}
 		vain = vain || time.Now().Before(a.vain[node])
 		a.mu.Unlock()
@@ -83,7 +83,7 @@ func (a *accounts) find(node string, id int64) (c charged, ok bool) {
 		}
 		select {
 		case <-next:
-		case <-time.After(a.patience - time.Since(began)):
+		case <-time.After(a.timeout - time.Since(began)):
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (t *Trouble) Error() string { return t.Err.Error() }
 // Unwrap returns the cause.
 func (t *Trouble) Unwrap() error { return t.Err }
 
-func trouble(kind, format string, args ...any) error {
+func newFault(kind, format string, args ...any) error {
 	return &Trouble{Kind: kind, Err: fmt.Errorf(format, args...)}
 }
 
@@ -149,7 +149,7 @@ func (c *Client) negotiate(ctx context.Context) error {
 			return err
 		}
 	}
-	return trouble(unknown, "slurmrestd at %s answers to none of %s: start it with one of them, as slurmrestd -s "+
+	return newFault(unknown, "slurmrestd at %s answers to none of %s: start it with one of them, as slurmrestd -s "+
 		"openapi/slurmctld -d %s; Slurm 24.11 and later have one", c.o.URL, strings.Join(names, ", "), names[0])
 }
 
@@ -192,7 +192,7 @@ func (c *Client) do(ctx context.Context, method, path string, body any, into map
 		return failed
 	}
 	if err != nil {
-		return trouble(garbled, "slurmrestd at %s answers to %s what cannot be read: %w", c.o.URL, path, err)
+		return newFault(garbled, "slurmrestd at %s answers to %s what cannot be read: %w", c.o.URL, path, err)
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (c *Client) sign(r *http.Request) error {
 	}
 	text, err := os.ReadFile(c.o.TokenFile)
 	if err != nil {
-		return trouble(forbidden, "--slurm-token-file: %w", err)
+		return newFault(forbidden, "--slurm-token-file: %w", err)
 	}
 	token := strings.TrimPrefix(strings.TrimSpace(string(text)), "SLURM_JWT=") // as scontrol prints it
 	parts := strings.Split(token, ".")
@@ -218,7 +218,7 @@ func (c *Client) sign(r *http.Request) error {
 		_ = json.Unmarshal(payload, &claims) // what is no token, slurmrestd refuses
 	}
 	if expiry := time.Unix(int64(claims.Exp), 0); claims.Exp > 0 && time.Now().After(expiry) {
-		return trouble(forbidden, "the token in --slurm-token-file has run out at %s: write another one there",
+		return newFault(forbidden, "the token in --slurm-token-file has run out at %s: write another one there",
 			expiry.UTC().Format(time.RFC3339))
 	}
 	r.Header.Set("X-SLURM-USER-TOKEN", token)
@@ -231,10 +231,11 @@ func (c *Client) sign(r *http.Request) error {
 // unanswered says why there is no answer.
 func (c *Client) unanswered(err error) error {
 	if t, ok := errors.AsType[net.Error](err); ok && t.Timeout() {
-		return trouble(slow, "slurmrestd at %s has not answered within %v: Slurm goes on without us; look at its load "+
-			"and slurmctld's", c.o.URL, timeout)
+		return newFault(slow,
+			"slurmrestd at %s has not answered within %v: Slurm goes on without us; look at its load "+
+				"and slurmctld's", c.o.URL, timeout)
 	}
-	return trouble(away, "slurmrestd at %s does not answer: Slurm goes on without us; look whether it runs: %w",
+	return newFault(away, "slurmrestd at %s does not answer: Slurm goes on without us; look whether it runs: %w",
 		c.o.URL, err)
 }
 
@@ -271,10 +272,11 @@ func (c *Client) failure(status int, errs []said, start []byte) error {
 	}
 	switch {
 	case denied:
-		return trouble(forbidden, "slurmrestd at %s refuses our account (%s): give --slurm-token-file a token that is "+
-			"valid, of an account with sacctmgr modify user NAME set adminlevel=operator", c.o.URL, text)
+		return newFault(forbidden,
+			"slurmrestd at %s refuses our account (%s): give --slurm-token-file a token that is "+
+				"valid, of an account with sacctmgr modify user NAME set adminlevel=operator", c.o.URL, text)
 	case status == http.StatusNotFound:
-		return trouble(unknown, "slurmrestd at %s has no such path", c.o.URL)
+		return newFault(unknown, "slurmrestd at %s has no such path", c.o.URL)
 	case len(errs) > 0 || status >= http.StatusMultipleChoices:
 		return &Trouble{refused, fmt.Errorf("slurmrestd at %s answers %d: %s", c.o.URL, status, text), mute}
 	}

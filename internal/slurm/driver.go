@@ -61,7 +61,7 @@ type Driver struct {
 	memory   *memory
 	accounts accounts
 	metrics  *metrics
-	told     map[string]string // what was logged last, by what it is about
+	reported map[string]string // what was logged last, by what it is about
 	sleepers map[string]*sleeper
 	room     room
 	beside   time.Duration // of the last look, what Seen took
@@ -77,11 +77,11 @@ func New(o Options) *Driver {
 		o.Log.Error("Failed to read which BeginTimes are ours; jobs submitted before now keep theirs", "err", err)
 	}
 	return &Driver{
-		o: o, memory: m, metrics: metrics, told: map[string]string{}, sleepers: map[string]*sleeper{},
+		o: o, memory: m, metrics: metrics, reported: map[string]string{}, sleepers: map[string]*sleeper{},
 		room: m.room(),
 		accounts: accounts{
 			of: map[int64]charged{}, vain: map[string]time.Time{},
-			next: make(chan struct{}), asked: make(chan struct{}, 1), patience: 5 * time.Second,
+			next: make(chan struct{}), asked: make(chan struct{}, 1), timeout: 5 * time.Second,
 		},
 	}
 }
@@ -103,9 +103,9 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 	for {
 		began := time.Now()
-		d.tell("slurm.conf", checkConf(d.o.Conf))
-		d.tell("the address of slurmrestd", d.o.Client.checkURL())
-		daemon.Round(ctx, func() { d.tell("slurmrestd", d.Look(ctx)) })
+		d.notify("slurm.conf", checkConf(d.o.Conf))
+		d.notify("the address of slurmrestd", d.o.Client.checkURL())
+		daemon.Round(ctx, func() { d.notify("slurmrestd", d.Look(ctx)) })
 		pause := share * (time.Since(began) - d.beside)
 		select {
 		case <-ctx.Done():
@@ -121,21 +121,21 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// tell logs what is wrong once, and once that it is mended.
-func (d *Driver) tell(about string, err error) {
+// notify logs what is wrong once, and once that it is mended.
+func (d *Driver) notify(about string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
 	switch {
-	case d.told[about] == text:
+	case d.reported[about] == text:
 		return
 	case err != nil:
 		d.o.Log.Warn("not as it should be", "about", about, "error", err)
 	default:
 		d.o.Log.Info("as it should be again", "about", about)
 	}
-	d.told[about] = text
+	d.reported[about] = text
 }
 
 // Look asks Slurm what waits, and gives BeginTimes. An error says why nothing was done, or not all.
@@ -153,19 +153,19 @@ func (d *Driver) Look(ctx context.Context) (err error) {
 	d.memory.keepQueues(d.room)
 	for _, j := range l.waiting {
 		e := d.memory.entry(j)
-		l.states[l.settle(j, e)]++
+		l.states[l.decide(j, e)]++
 	}
 	if err := d.memory.write(); err != nil {
 		return err
 	}
-	failed := l.tellSlurm(ctx)
+	failed := l.notifySlurm(ctx)
 	d.forget(l.waiting)
 	d.metrics.show(l.states)
 	d.o.Show(l.held)
-	d.tell("nodes that may sleep", d.power(ctx, l.nodes, l.jobs))
+	d.notify("nodes that may sleep", d.power(ctx, l.nodes, l.jobs))
 	if began := time.Now(); d.o.Seen != nil {
 		err := d.o.Seen(ctx, l.nodes, l.jobs)
-		d.tell("jobs of POST /ingest", err)
+		d.notify("jobs of POST /ingest", err)
 		if isKind(err, NoState) {
 			d.metrics.fails.WithLabelValues(NoState).Inc()
 		}
@@ -204,7 +204,7 @@ func (d *Driver) see(ctx context.Context) (*look, error) {
 	d.accounts.saw(jobs, d.o.Now())
 	rules, settled := d.o.Rules()
 	if !settled {
-		return nil, trouble("rules", "policies are not known yet: nothing is put off")
+		return nil, newFault("rules", "policies are not known yet: nothing is put off")
 	}
 	nodes, err := d.o.Client.Nodes(ctx)
 	if err != nil {
@@ -226,7 +226,7 @@ func (d *Driver) see(ctx context.Context) (*look, error) {
 		l.waiting = append(l.waiting, j)
 		if begin := j.Eligible.time(); e.Final == "" && e.Ours != 0 && begin.After(l.now) {
 			job, _, _ := l.question(j)
-			l.room.take(j, begin, begin.Add(job.Duration))
+			l.room.occupy(j, begin, begin.Add(job.Duration))
 		}
 	}
 	return l, nil
@@ -235,9 +235,10 @@ func (d *Driver) see(ctx context.Context) (*look, error) {
 // changing is how long one look gives BeginTimes; the next look decides about the others again.
 const changing = 15 * time.Second
 
-// tellSlurm gives the BeginTimes that were decided, which are remembered as ours by now, first to jobs that are to wait
-// no longer. It stops at the first timeout, because each further change could take as long. An error is the last one.
-func (l *look) tellSlurm(ctx context.Context) error {
+// notifySlurm gives the BeginTimes that were decided, which are remembered as ours by now, first to jobs that are to
+// wait no longer. It stops at the first timeout, because each further change could take as long. An error is the last
+// one.
+func (l *look) notifySlurm(ctx context.Context) error {
 	slices.SortStableFunc(l.calls, func(a, b call) int {
 		return cmp.Compare(max(a.begin.Compare(l.now), 0), max(b.begin.Compare(l.now), 0))
 	})
@@ -270,7 +271,10 @@ func (d *Driver) forget(waiting []*Job) {
 	for _, j := range waiting {
 		waits[int64(j.ID)], names[j.name()] = true, true
 	}
-	maps.DeleteFunc(d.told, func(about, _ string) bool { return strings.HasPrefix(about, "slurm-") && !names[about] })
+	maps.DeleteFunc(d.reported, func(about, _ string) bool {
+		return strings.HasPrefix(about,
+			"slurm-") && !names[about]
+	})
 	d.memory.forget(waits)
 }
 
@@ -329,8 +333,8 @@ const (
 	isEligible = "eligible"
 )
 
-// settle decides what is to be done about one job that waits, and returns what it is.
-func (l *look) settle(j *Job, e *entry) (state string) {
+// decide decides what is to be done about one job that waits, and returns what it is.
+func (l *look) decide(j *Job, e *entry) (state string) {
 	if e.Final != "" {
 		return e.Final
 	}
@@ -341,7 +345,7 @@ func (l *look) settle(j *Job, e *entry) (state string) {
 		return why
 	}
 	job, s, err := l.question(j)
-	l.tell(j.name(), err)
+	l.notify(j.name(), err)
 	switch {
 	case err != nil || marksOf(j.Comment) == nil:
 		return l.let(j, e, isWrong, "its comment does not ask to wait")
@@ -423,7 +427,7 @@ func (l *look) steady(j *Job, e *entry, q *sched.Snapshot, d *sched.Decision, s 
 // give is to give a job the BeginTime that was decided.
 func (l *look) give(j *Job, e *entry, q *sched.Snapshot, d *sched.Decision, s *policy.Settings) {
 	begin := timeutil.Earlier(d.Window.Start, q.Queue[0].LatestStart()).Truncate(time.Second)
-	l.room.take(j, begin, begin.Add(q.Queue[0].Duration))
+	l.room.occupy(j, begin, begin.Add(q.Queue[0].Duration))
 	r := l.record(j, "hold", s.Strategy(), d.Reason.Kind.String(), begin)
 	r.Message, r.Saving, r.Saved = d.Reason.String(), d.Reason.Saving, d.Reason.Carbon
 	l.set(j, e, begin, r.Message, func() { l.o.Record(r, q) })

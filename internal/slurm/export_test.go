@@ -19,4 +19,4 @@ const (
 func (c *Client) CheckURL() error { return c.checkURL() }
 
 // AskOnce has [Driver.Account] return at once if a job is not known.
-func (d *Driver) AskOnce() { d.accounts.patience = 0 }
+func (d *Driver) AskOnce() { d.accounts.timeout = 0 }

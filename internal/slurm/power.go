@@ -77,14 +77,14 @@ const switching = time.Minute
 // switchNodes runs the program with nodes in batches, and calls done for each node of a batch that succeeded. It starts
 // no batch later than switching after at, when the nodes were chosen.
 func (d *Driver) switchNodes(ctx context.Context, at time.Time, word string, names []string, done func(string)) error {
-	const patience = 30 * time.Second
+	const timeout = 30 * time.Second
 	for batch := range slices.Chunk(names, maxNames) {
 		if d.o.Now().Sub(at) > switching {
 			d.o.Log.Info("Nodes left for the next look", "do", word)
 			break
 		}
 		list := strings.Join(batch, ",")
-		limited, cancel := context.WithTimeout(ctx, patience)
+		limited, cancel := context.WithTimeout(ctx, timeout)
 		program := exec.CommandContext(limited, d.o.Power.Program, word, list)
 		program.WaitDelay = time.Second // for what it leaves running: that has its output too
 		said, err := program.CombinedOutput()

@@ -42,7 +42,7 @@ func TestNodesSleep(t *testing.T) {
 				},
 			}
 			w.restart()
-			tell := func(want string) {
+			notify := func(want string) {
 				t.Helper()
 				began := time.Now()
 				w.look()
@@ -55,20 +55,20 @@ func TestNodesSleep(t *testing.T) {
 					t.Errorf("the program is told %q, want %q: %+v", got, want, plans[len(plans)-1])
 				}
 			}
-			tell("")
+			notify("")
 			w.now = w.now.Add(9 * time.Minute) // a boot costs as much as ten minutes asleep save
-			tell("")
+			notify("")
 			w.now = w.now.Add(2 * time.Minute)
-			tell("suspend a")
+			notify("suspend a")
 			w.nodes[0].state = "POWERED_DOWN"
 			w.nodes[1].taken = 0
-			tell("")
+			notify("")
 			for id := range int64(3) { // of which each takes a node
 				w.add(id, mayWait, func(j *job) { j.cpus = 64 })
 			}
-			tell("")
+			notify("")
 			w.now = noon.Add(valley - 2*time.Minute)
-			tell("resume a")
+			notify("resume a")
 		})
 	}
 }

@@ -38,7 +38,7 @@ func (r room) see(nodes []Node, jobs []Job, now time.Time, asks func(*Job) bool)
 				queued[p] += milliCPU
 			}
 		case j.Does() == Started:
-			r.take(j, now, timeutil.Later(j.End.time(), now.Add(time.Minute)))
+			r.occupy(j, now, timeutil.Later(j.End.time(), now.Add(time.Minute)))
 		}
 	}
 	for p, milliCPU := range queued {
@@ -58,8 +58,8 @@ func (r room) of(partition string) *sched.Room {
 	return r[partition]
 }
 
-// take counts a job as running in some time, and in no other.
-func (r room) take(j *Job, from, to time.Time) {
+// occupy counts a job as running in some time, and in no other.
+func (r room) occupy(j *Job, from, to time.Time) {
 	r.of(j.partition()).Take(int64(j.ID), milli*j.atOnce(), sched.Window{Start: from, End: to})
 }
 

@@ -58,7 +58,7 @@ func (c *Client) Submit(ctx context.Context, s *Submission) (id int64, err error
 	case submitted > 0:
 		return int64(submitted), nil // old versions call it an error that it is held
 	case err == nil:
-		err = trouble(garbled, "slurmrestd at %s has submitted a job and names no number", c.o.URL)
+		err = newFault(garbled, "slurmrestd at %s has submitted a job and names no number", c.o.URL)
 	}
 	return 0, err
 }

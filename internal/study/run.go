@@ -165,7 +165,7 @@ type Shard struct{ Index, Count int }
 // Run runs the trials of a part of the study that the store does not have, on so many workers; 0: one for each core. It
 // fills in all of them and closes the store. Which worker runs which trial does not matter to the results.
 func (c *Study) Run(ctx context.Context, store *Store, part Shard, workers int,
-	tell func(done, all int),
+	notify func(done, all int),
 ) (mine []*Planned, err error) {
 	complete := false // also where something panics
 	defer func() { err = cmp.Or(err, store.close(mine, complete)) }()
@@ -196,7 +196,7 @@ func (c *Study) Run(ctx context.Context, store *Store, part Shard, workers int,
 				err = store.keep(t)
 			}
 			if err == nil {
-				tell(len(mine)-len(missing)+int(done.Add(1)), len(mine))
+				notify(len(mine)-len(missing)+int(done.Add(1)), len(mine))
 			}
 			if err != nil && !errors.Is(err, context.Canceled) {
 				err = fmt.Errorf("%s: %w", t.Trial.ID(), err)

@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
 // planned makes the scheduler stand still with a plan for some pods in force, and returns what lets it go on. Nothing
 // of the plan has been followed yet.
@@ -30,22 +30,22 @@ func (w *world) planned(n int, cores string, change func(int, *v1.Pod)) (names [
 	w.addPods("stop", 2, "1m", "high", func(_ int, p *v1.Pod) {
 		p.Annotations = map[string]string{v1alpha1.AnnotationMaxPower: "1000"} // so that no plan is made for them
 	})
-	w.eventually("the scheduler stands still", patience,
+	w.eventually("the scheduler stands still", timeout,
 		func() bool { return w.tried("stop-0000")+w.tried("stop-0001") > 0 })
 	if w.tried("stop-0000") == 0 {
 		first, second = second, first
 	}
 	names = w.addPods("planned", n, cores, "", change)
-	w.eventually("the pods wait in the queue", patience, func() bool {
+	w.eventually("the pods wait in the queue", timeout, func() bool {
 		pods, _ := w.scheduler.SchedulingQueue.PendingPods()
 		return len(pods) > n
 	})
 	time.Sleep(time.Second) // the planner has a handler of its own
 	first()
-	w.eventually("there is a plan", patience, func() bool {
+	w.eventually("there is a plan", timeout, func() bool {
 		return metric(w.t, "kubenergy_batch_plans_total", schedulerName) > before
 	})
-	w.eventually("the scheduler stands still again", patience,
+	w.eventually("the scheduler stands still again", timeout,
 		func() bool { return w.tried("stop-0000") > 0 && w.tried("stop-0001") > 0 })
 	return names, second
 }
@@ -75,7 +75,7 @@ func TestPlanIsFollowed(t *testing.T) {
 	outcomes := w.outcomes()
 	names, goOn := w.planned(60, "2", nil)
 	goOn()
-	w.allBound(names, patience)
+	w.allBound(names, timeout)
 	if cycles := w.cycles(names); cycles[1] != 60 {
 		t.Errorf("cycles of pods: %v", cycles)
 	}
@@ -91,19 +91,20 @@ func TestPlanIsFollowed(t *testing.T) {
 	w.nobodyWentFor()
 }
 
-// TestPlannedNodeIsTaken: another scheduler fills the planned nodes in between. The cycle sees that before it is narrowed.
+// TestPlannedNodeIsTaken: another scheduler fills the planned nodes in between. The cycle sees that before it is
+// narrowed.
 func TestPlannedNodeIsTaken(t *testing.T) {
 	w := start(t, "ecsched-ml", nil)
 	w.addNodes(0, 150, 4)
 	outcomes := w.outcomes()
 	names, goOn := w.planned(40, "3", nil)
 	w.occupy("rival", 0, 100, "4")
-	w.eventually("the scheduler has seen them", patience, func() bool {
+	w.eventually("the scheduler has seen them", timeout, func() bool {
 		pods, err := w.scheduler.Cache.PodCount()
 		return err == nil && pods > 100 // the first stop has been placed as well
 	})
 	goOn()
-	w.allBound(names, patience)
+	w.allBound(names, timeout)
 	for _, name := range names {
 		if node := w.nodeOf(name); node < nodeName(100) {
 			t.Errorf("%s is on %s, which is full", name, node)
@@ -132,7 +133,7 @@ func TestPlansEvictNoPod(t *testing.T) {
 	names, goOn := w.planned(40, "3", nil)
 	goOn()
 	begun := time.Now()
-	w.allBound(names, patience)
+	w.allBound(names, timeout)
 	if cycles := w.cycles(names); cycles[2] != len(names) {
 		t.Errorf("cycles of pods: %v, want two each", cycles)
 	}
@@ -152,7 +153,7 @@ func TestPreemptionGoesOn(t *testing.T) {
 	w.refuse = func(p *v1.Pod, n fwk.NodeInfo) bool { return p.Labels["kind"] == "planned" && hasVictim(p, n) }
 	names, goOn := w.planned(10, "3", nil)
 	goOn()
-	w.allBound(names, patience)
+	w.allBound(names, timeout)
 	w.mu.Lock()
 	evicted := len(w.evicted)
 	w.mu.Unlock()
@@ -188,7 +189,7 @@ func TestOrder(t *testing.T) {
 	w.refuse = hasVictim
 	names, goOn := w.planned(20, "3", nil)
 	goOn()
-	w.allBound(names, patience)
+	w.allBound(names, timeout)
 	if cycles := w.cycles(names); cycles[1] != len(names) {
 		t.Errorf("cycles of pods: %v, want one each", cycles)
 	}
@@ -202,9 +203,9 @@ func TestNodesVanish(t *testing.T) {
 	names, goOn := w.planned(40, "3", nil)
 	w.removeNodes(0, 100)
 	// one may have a pod
-	w.eventually("the scheduler knows", patience, func() bool { return w.scheduler.Cache.NodeCount() <= 51 })
+	w.eventually("the scheduler knows", timeout, func() bool { return w.scheduler.Cache.NodeCount() <= 51 })
 	goOn()
-	w.allBound(names, patience)
+	w.allBound(names, timeout)
 	if cycles := w.cycles(names); cycles[1] != len(names) {
 		t.Errorf("cycles of pods: %v, want one each", cycles)
 	}
@@ -222,14 +223,14 @@ func TestInfeasibleBatch(t *testing.T) {
 	giants, goOn := w.planned(30, "64", nil)
 	goOn()
 	others := w.addPods("other", 100, "1", "", nil)
-	w.allBound(others, patience)
+	w.allBound(others, timeout)
 	for _, name := range giants {
 		if node := w.nodeOf(name); node != "" {
 			t.Fatalf("%s is on %s", name, node)
 		}
 	}
 	w.addNodes(120, 135, 128)
-	w.allBound(giants, patience)
+	w.allBound(giants, timeout)
 	w.nobodyWentFor()
 }
 
@@ -243,7 +244,7 @@ func TestFewNodes(t *testing.T) {
 	outcomes := w.outcomes()
 	names, goOn := w.planned(40, "3", nil)
 	goOn()
-	w.allBound(names, patience)
+	w.allBound(names, timeout)
 	if cycles := w.cycles(names); cycles[1] != len(names) {
 		t.Errorf("cycles of pods: %v, want one each", cycles)
 	}

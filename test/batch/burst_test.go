@@ -87,7 +87,7 @@ func burst(t *testing.T, strategy string, change func(map[string]any), nodes, po
 	goOn := w.block("stop-0000")
 	t.Cleanup(goOn)
 	w.addPods("stop", 1, "1m", "high", nil)
-	w.eventually("the scheduler stands still", patience, func() bool { return w.tried("stop-0000") > 0 })
+	w.eventually("the scheduler stands still", timeout, func() bool { return w.tried("stop-0000") > 0 })
 	outcomes := w.outcomes()
 	names := w.addPods("burst", pods, "2", "", nil)
 	time.Sleep(2 * time.Second) // until the scheduler has seen them all

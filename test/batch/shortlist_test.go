@@ -10,7 +10,7 @@ import (
 // seen waits until the scheduler knows of so many pods.
 func (w *world) seen(pods int) {
 	w.t.Helper()
-	w.eventually("the scheduler has seen them", patience, func() bool {
+	w.eventually("the scheduler has seen them", timeout, func() bool {
 		n, err := w.scheduler.Cache.PodCount()
 		return err == nil && n >= pods
 	})
@@ -24,7 +24,7 @@ func TestShortlist(t *testing.T) {
 	w.seen(30)
 	before := metric(t, "kubenergy_shortlisted_cycles_total", "narrowed")
 	names := w.addPods("short", 60, "1", "high", nil)
-	w.allBound(names, patience)
+	w.allBound(names, timeout)
 	for _, name := range names {
 		if node := w.nodeOf(name); node < nodeName(120) {
 			t.Errorf("%s is on %s, which was not switched on", name, node)
@@ -49,7 +49,7 @@ func TestShortlistInVain(t *testing.T) {
 	w.refuse = hasVictim
 	before := metric(t, "kubenergy_shortlisted_cycles_total", "retried")
 	names := w.addPods("short", 40, "1", "high", nil)
-	w.allBound(names, patience)
+	w.allBound(names, timeout)
 	cycles := w.cycles(names)
 	if cycles[1]+cycles[2] != len(names) || cycles[2] == 0 {
 		t.Errorf("cycles of pods: %v, want one or two each", cycles)
@@ -68,7 +68,7 @@ func TestShortlistsLeavePreemptionAlone(t *testing.T) {
 	w.seen(150)
 	w.refuse = func(p *v1.Pod, n fwk.NodeInfo) bool { return p.Labels["kind"] == "short" && hasVictim(p, n) }
 	names := w.addPods("short", 10, "3", "high", nil)
-	w.allBound(names, patience)
+	w.allBound(names, timeout)
 	w.mu.Lock()
 	evicted := len(w.evicted)
 	w.mu.Unlock()

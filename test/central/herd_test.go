@@ -170,7 +170,7 @@ func (h *herd) kills() (n int64) {
 }
 
 // finish has all deliver what is left, and returns how many steps each has made.
-func (h *herd) finish(t *testing.T, patience time.Duration) map[string]uint64 {
+func (h *herd) finish(t *testing.T, timeout time.Duration) map[string]uint64 {
 	t.Helper()
 	steps := map[string]uint64{}
 	for _, f := range h.all {
@@ -178,12 +178,12 @@ func (h *herd) finish(t *testing.T, patience time.Duration) map[string]uint64 {
 			t.Fatal(err)
 		}
 	}
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for _, f := range h.all {
 		select {
 		case <-f.process.Done():
 		case <-deadline:
-			t.Fatalf("after %v the agent of %s holds something yet: %v", patience, f.node, f.wire)
+			t.Fatalf("after %v the agent of %s holds something yet: %v", timeout, f.node, f.wire)
 		}
 		n, err := strconv.ParseUint(strings.TrimSpace(f.out.String()), 10, 64)
 		if err != nil {

@@ -79,8 +79,8 @@ func (k *killed) controllers(t *testing.T, kills int) {
 	t.Helper()
 	points := []point{anywhere, beforeAck, whileWriting, beforeWrite, anywhere, whileWriting, halfAck}
 	const (
-		patience = 10 * time.Second
-		longest  = 300 * time.Millisecond
+		timeout = 10 * time.Second
+		longest = 300 * time.Millisecond
 	)
 	for k.kills < kills {
 		at := points[k.kills%len(points)]
@@ -88,7 +88,7 @@ func (k *killed) controllers(t *testing.T, kills int) {
 			time.Sleep(rand.N(longest))
 			k.c.Kill()
 			k.note(anywhere)
-		} else if tr := k.wire.set("", at, k.c.Kill); !k.wire.wait("", tr, patience) {
+		} else if tr := k.wire.set("", at, k.c.Kill); !k.wire.wait("", tr, timeout) {
 			k.c.Kill()
 			k.note(anywhere)
 		} else {

@@ -151,10 +151,10 @@ func (m *meters) agent(ctx context.Context, node string) (*simulatedAgent, error
 	if err != nil {
 		return nil, err
 	}
-	const patience = 10 * time.Second // a tick that is late by more is time without a meter
+	const timeout = 10 * time.Second // a tick that is late by more is time without a meter
 	a := &simulatedAgent{
 		attributor: energy.NewAttributor(energy.AttributorOptions{Idle: energy.IdleByRequests}),
-		counter:    energy.NewIntegrator(energy.Domain{Kind: energy.Model, Name: "node"}, energy.Estimated, patience),
+		counter:    energy.NewIntegrator(energy.Domain{Kind: energy.Model, Name: "node"}, energy.Estimated, timeout),
 		queue:      queue, cpu: map[string]time.Duration{},
 	}
 	m.pushing.Go(func() { pusher.Run(ctx) })

@@ -148,12 +148,12 @@ func (e *engine) refused(t *testing.T, c *central, this string) {
 	mark := len(c.Output())
 	c.path = this
 	c.begin(t)
-	var told string
+	var reported string
 	kit.Eventually(t, time.Minute, "it says why it does not use the store", func() bool {
-		told = lineWith(c.Output()[mark:], "a newer program is needed")
-		return told != ""
+		reported = lineWith(c.Output()[mark:], "a newer program is needed")
+		return reported != ""
 	})
-	t.Logf("a store of a future version: %s", told)
+	t.Logf("a store of a future version: %s", reported)
 	if status, body := c.get(t, "/api/v1/ledger?from=-1h", c.token); status == http.StatusOK {
 		t.Errorf("of a store of a future version it tells %s", body)
 	}

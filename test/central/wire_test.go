@@ -103,11 +103,11 @@ func (w *wire) set(node string, at point, kill func()) *trap {
 }
 
 // wait returns whether the trap has sprung. If not, it is taken away.
-func (w *wire) wait(node string, tr *trap, patience time.Duration) bool {
+func (w *wire) wait(node string, tr *trap, timeout time.Duration) bool {
 	select {
 	case <-tr.sprung:
 		return true
-	case <-time.After(patience):
+	case <-time.After(timeout):
 	}
 	w.mu.Lock()
 	taken := w.traps[node] == tr

@@ -22,8 +22,8 @@ var sleeps = []string{
 		`"uuid":"4c4c4544-0042-3510-8054-b4c04f564433","kind":"redfish","url":"https://bmc1","passwordKey":"p"}]`,
 }
 
-// TestPowerReadsItsConfiguration: what the chart writes, the process reads; by default it does not run, and then only in
-// shadow.
+// TestPowerReadsItsConfiguration: what the chart writes, the process reads; by default it does not run, and then only
+// in shadow.
 func TestPowerReadsItsConfiguration(t *testing.T) {
 	named := func(documents []Document, name string) int {
 		return slices.IndexFunc(documents, func(d Document) bool { return d.Name() == name })
@@ -239,11 +239,11 @@ func TestControllerWritesLittleOnNodes(t *testing.T) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(documents[i].Object.Object, &policy); err != nil {
 		t.Fatal(err)
 	}
-	told := map[string]string{"zone": "a"}
-	for _, key := range hardware.ToldLabels {
-		told[key] = "x"
+	reported := map[string]string{"zone": "a"}
+	for _, key := range hardware.ReportedLabels {
+		reported[key] = "x"
 	}
-	all, err := json.Marshal(told)
+	all, err := json.Marshal(reported)
 	if err != nil {
 		t.Fatal(err)
 	}

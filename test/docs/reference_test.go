@@ -313,7 +313,7 @@ func takes(schema reference.Object) string {
 // limits says which values of its type a schema accepts.
 func limits(schema reference.Object) string {
 	var all []string
-	for _, word := range []struct{ key, says string }{
+	for _, word := range []struct{ key, description string }{
 		{"minimum", map[bool]string{true: "> ", false: "≥ "}[schema["exclusiveMinimum"] == true]},
 		{"maximum", map[bool]string{true: "< ", false: "≤ "}[schema["exclusiveMaximum"] == true]},
 		{"minLength", "characters ≥ "},
@@ -329,7 +329,7 @@ func limits(schema reference.Object) string {
 		case word.key == "pattern":
 			all = append(all, code(v))
 		default:
-			all = append(all, word.says+v)
+			all = append(all, word.description+v)
 		}
 	}
 	rules, _ := schema["x-kubernetes-validations"].([]any)
@@ -369,8 +369,8 @@ func TestKinds(t *testing.T) {
 	reference.Hold(t, "docs/reference/kinds.md", "./test/docs -run TestKinds", b.String(), *rewrite)
 }
 
-// describeFields makes a table of the fields of a kind. Fields that must be there are marked with an asterisk. Conditions
-// are those of Kubernetes.
+// describeFields makes a table of the fields of a kind. Fields that must be there are marked with an asterisk.
+// Conditions are those of Kubernetes.
 func describeFields(t *testing.T, schema reference.Object) string {
 	t.Helper()
 	fields, required := map[string]reference.Object{}, map[string]bool{}

@@ -207,10 +207,10 @@ func (w *world) awaitPod(t *testing.T, selector string) time.Time {
 
 // sendsToSleep runs what sends the guest to sleep, until stop is called or the test ends. The configuration has one
 // UUID, and the management controller says another or the same.
-func (w *world) sendsToSleep(t *testing.T, configured, says string, record func(*sleep.Snapshot, *sleep.Plan),
+func (w *world) sendsToSleep(t *testing.T, configured, description string, record func(*sleep.Snapshot, *sleep.Plan),
 ) (stop func()) {
 	t.Helper()
-	service := lab.Redfish(map[string]lab.System{nodeName: w.guest.system(says)})
+	service := lab.Redfish(map[string]lab.System{nodeName: w.guest.system(description)})
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if user, given, _ := r.BasicAuth(); user != "admin" || given != password {
 			rw.WriteHeader(http.StatusUnauthorized)
@@ -247,12 +247,12 @@ func (w *world) sendsToSleep(t *testing.T, configured, says string, record func(
 }
 
 // staysOn makes sure that a machine is not touched whose identity is in doubt.
-func (w *world) staysOn(t *testing.T, why, configured, says string) {
+func (w *world) staysOn(t *testing.T, why, configured, description string) {
 	t.Helper()
 	const watched = 30 * time.Second // with the right UUID the order comes after half of it
 	var mu sync.Mutex
 	kept := map[string]bool{}
-	stop := w.sendsToSleep(t, configured, says, func(s *sleep.Snapshot, _ *sleep.Plan) {
+	stop := w.sendsToSleep(t, configured, description, func(s *sleep.Snapshot, _ *sleep.Plan) {
 		mu.Lock()
 		defer mu.Unlock()
 		for i := range s.Machines {

@@ -28,14 +28,14 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 	central := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		// it is further away than the API server, and nearer than what an election here waits for
 		time.Sleep(300 * time.Millisecond)
-		var told struct{ Decisions []ledger.Record }
-		if err := json.NewDecoder(r.Body).Decode(&told); err != nil {
+		var reported struct{ Decisions []ledger.Record }
+		if err := json.NewDecoder(r.Body).Decode(&reported); err != nil {
 			t.Error(err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		for i := range told.Decisions {
-			placed[told.Decisions[i].UID] = true
+		for i := range reported.Decisions {
+			placed[reported.Decisions[i].UID] = true
 		}
 	}))
 	t.Cleanup(central.Close)

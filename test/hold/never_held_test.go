@@ -17,9 +17,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// patience is for a Job controller that is still busy with the hundreds of Jobs of the tests before, at its default
+// timeout is for a Job controller that is still busy with the hundreds of Jobs of the tests before, at its default
 // limits.
-const patience = time.Minute
+const timeout = time.Minute
 
 // TestNeverHeld has one test for each row of what is never held, and for what becomes of what was.
 func TestNeverHeld(t *testing.T) {
@@ -99,7 +99,7 @@ func TestNeverHeld(t *testing.T) {
 					metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				kit.Eventually(t, patience, "both pods are bound", func() bool {
+				kit.Eventually(t, timeout, "both pods are bound", func() bool {
 					pods, err := w.Client.CoreV1().Pods(n).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
 					return err == nil && len(pods.Items) == 2 && pods.Items[0].Spec.NodeName != "" &&
 						pods.Items[1].Spec.NodeName != ""
@@ -108,7 +108,7 @@ func TestNeverHeld(t *testing.T) {
 			"a released pod that does not fit": func(t *testing.T) { w.releasedIsFinal(t, n) },
 			"a held Job told to run now": func(t *testing.T) {
 				w.createJob(t, n, newJob("hurry", "1h", nil))
-				kit.Eventually(t, patience, "it says until when it is held", func() bool {
+				kit.Eventually(t, timeout, "it says until when it is held", func() bool {
 					return w.job(t, n, "hurry").Annotations[v1alpha1.AnnotationHeldUntil] != ""
 				})
 				patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/run-now":"true"}}}`)
@@ -116,7 +116,7 @@ func TestNeverHeld(t *testing.T) {
 					metav1.PatchOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				d.startsWithin(t, "hurry", patience)
+				d.startsWithin(t, "hurry", timeout)
 				w.wantEvents(t, n, "hurry", "Held Released")
 			},
 			"a held pod told to run now": func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestNeverHeld(t *testing.T) {
 					metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				kit.Eventually(t, patience, "it says that it is held", func() bool {
+				kit.Eventually(t, timeout, "it says that it is held", func() bool {
 					pod, err := w.Client.CoreV1().Pods(n).Get(ctx, "hurry-pod", metav1.GetOptions{})
 					return err == nil && len(pod.Status.Conditions) == 1 &&
 						pod.Status.Conditions[0].Reason == v1.PodReasonSchedulingGated &&
@@ -135,7 +135,7 @@ func TestNeverHeld(t *testing.T) {
 					metav1.PatchOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				d.startsWithin(t, "hurry-pod", patience)
+				d.startsWithin(t, "hurry-pod", timeout)
 				w.wantEvents(t, n, "hurry-pod", "Held Released")
 			},
 			"our account touches nothing else": func(t *testing.T) { w.guardHolds(t, n) },
@@ -167,7 +167,7 @@ func (w *world) job(t *testing.T, namespace, name string) *batchv1.Job {
 func (w *world) runsAtOnce(t *testing.T, d *diary, namespace string, job *batchv1.Job) {
 	t.Helper()
 	w.createJob(t, namespace, job)
-	d.startsWithin(t, job.Name, patience)
+	d.startsWithin(t, job.Name, timeout)
 }
 
 func (d *diary) startsWithin(t *testing.T, name string, within time.Duration) {
@@ -183,7 +183,7 @@ func (d *diary) startsWithin(t *testing.T, name string, within time.Duration) {
 func (w *world) wantEvents(t *testing.T, namespace, name, want string) {
 	t.Helper()
 	var got string
-	kit.Eventually(t, patience, name+" has the events "+want, func() bool {
+	kit.Eventually(t, timeout, name+" has the events "+want, func() bool {
 		list, err := w.Client.EventsV1().Events(namespace).List(t.Context(),
 			metav1.ListOptions{FieldSelector: "regarding.name=" + name})
 		if err != nil {
@@ -266,7 +266,7 @@ func (w *world) releasedIsFinal(t *testing.T, namespace string) {
 		}
 		return pod.Status.Conditions[0]
 	}
-	kit.Eventually(t, patience, "the scheduler has tried it",
+	kit.Eventually(t, timeout, "the scheduler has tried it",
 		func() bool { return condition().Reason == v1.PodReasonUnschedulable })
 	// A longer delay would let it wait again, had it not been released.
 	patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/allowed-delay":"1h"}}}`)

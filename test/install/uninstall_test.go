@@ -24,7 +24,8 @@ import (
 )
 
 // testUninstall does what helm uninstall does: it creates the objects of the pre-delete hook, runs what the hook's Job
-// Jobs run, as their accounts, and then removes the release. The Jobs themselves cannot run, since no node has a kubelet.
+// Jobs run, as their accounts, and then removes the release. The Jobs themselves cannot run, since no node has a
+// kubelet.
 func (w *world) testUninstall(t *testing.T) {
 	ctx := t.Context()
 	kit.Eventually(t, 20*time.Second, "Jobs are held", func() bool {
@@ -74,8 +75,8 @@ func (w *world) testUninstall(t *testing.T) {
 		}
 		jobs[job.Spec.Template.Spec.ServiceAccountName] = job.Spec.Template.Spec.Containers[0].Args
 	}
-	if _, told := w.runAs(t, "kubenergy-wake", jobs["kubenergy-wake"]); !strings.Contains(told, "node sleeper: woken") {
-		t.Errorf("it does not tell of the node that it woke:\n%s", told)
+	if _, reported := w.runAs(t, "kubenergy-wake", jobs["kubenergy-wake"]); !strings.Contains(reported, "node sleeper: woken") {
+		t.Errorf("it does not tell of the node that it woke:\n%s", reported)
 	}
 	n, err := w.Client.CoreV1().Nodes().Get(ctx, sleeper, metav1.GetOptions{})
 	if err != nil || len(v1alpha1.WithoutSleep(n.Spec.Taints)) != len(n.Spec.Taints) || n.Labels[v1alpha1.LabelPowerState] != "" {
@@ -108,7 +109,7 @@ func (w *world) testUninstall(t *testing.T) {
 }
 
 // runAs runs what a hook's Job runs, as its account.
-func (w *world) runAs(t *testing.T, account string, args []string) (warned, told string) {
+func (w *world) runAs(t *testing.T, account string, args []string) (warned, reported string) {
 	t.Helper()
 	if len(args) == 0 {
 		t.Fatalf("no pre-delete Job runs as %s", account)

@@ -290,14 +290,14 @@ type records struct {
 }
 
 func (r *records) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	var told struct{ Decisions []ledger.Record }
-	if err := json.NewDecoder(request.Body).Decode(&told); err != nil {
+	var reported struct{ Decisions []ledger.Record }
+	if err := json.NewDecoder(request.Body).Decode(&reported); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.all = append(r.all, told.Decisions...)
+	r.all = append(r.all, reported.Decisions...)
 }
 
 // replay decides all that was recorded once more.
@@ -409,7 +409,7 @@ func TestADay(t *testing.T) {
 		result, err := sim.Run(t.Context(), scenario, name, strategy)
 		add("simulated: `"+name+"`", result, err, verdict{})
 	}
-	told := &records{}
+	reported := &records{}
 	const dynamic = ", weightPreference: {dynamicWeight: AvailableReplicas}"
 	for i, a := range []*arm{
 		{"Karmada's dynamic weights", "day-stock", v1.DefaultSchedulerName, dynamic},
@@ -417,15 +417,15 @@ func TestADay(t *testing.T) {
 		{"by schedulerName, and holds", "day-scheduler", "kubenergy", ""},
 	} {
 		if i == 1 {
-			d.replace(stock, told)
+			d.replace(stock, reported)
 		}
 		p := d.play(a)
 		placements, v := d.judge(a.name, p)
-		v.after = p.after(told.plans(a.namespace))
+		v.after = p.after(reported.plans(a.namespace))
 		result, err := sim.Replay(scenario, a.name, placements, nil)
 		add(a.name, result, err, v)
 	}
-	decided := told.replay(t)
+	decided := reported.replay(t)
 	t.Logf("decided once more, and alike: %v", decided)
 	if decided["hold"] == 0 || decided["place"] < dayJobs {
 		t.Errorf("few decisions were recorded: %v", decided)
@@ -434,7 +434,7 @@ func TestADay(t *testing.T) {
 }
 
 // replace has Jobs held and our program, which tells of its decisions, in the place of Karmada's estimators.
-func (d *day) replace(stock []*kit.Process, told *records) {
+func (d *day) replace(stock []*kit.Process, reported *records) {
 	d.t.Helper()
 	for _, p := range stock {
 		p.Kill()
@@ -445,7 +445,7 @@ func (d *day) replace(stock []*kit.Process, told *records) {
 			d.t.Fatal(err)
 		}
 	}
-	server := httptest.NewServer(told)
+	server := httptest.NewServer(reported)
 	d.t.Cleanup(server.Close)
 	d.holds()
 	d.ours("--kubenergy-record-url=" + server.URL)

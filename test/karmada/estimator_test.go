@@ -82,7 +82,7 @@ func (s *stage) estimator(t *testing.T, address string) {
 		n, _ := protowire.ConsumeVarint(answer[max(tag, 0):])
 		return strconv.FormatUint(n, 10), codes.OK
 	}
-	says := func(what, cluster, cpu, want string) {
+	description := func(what, cluster, cpu, want string) {
 		t.Helper()
 		if got, code := call("MaxAvailableReplicas", question(cluster, cpu)); got != want || code != codes.OK {
 			t.Errorf("%s: %s of %s: %s, want %s (%v)", what, cpu, cluster, got, want, code)
@@ -90,13 +90,13 @@ func (s *stage) estimator(t *testing.T, address string) {
 	}
 	c := s.in(t, "asked", "")
 	c.turn(50, 400)
-	says("nothing waits", "north", "1", "7")
-	says("nothing waits", "south", "1", "7")
+	description("nothing waits", "north", "1", "7")
+	description("nothing waits", "south", "1", "7")
 
 	c.sends("w", work{stock: true})
-	says("it waits", "north", "2", "7")
-	says("it waits", "south", "2", "0")
-	says("others do not", "south", "1500m", "7")
+	description("it waits", "north", "2", "7")
+	description("it waits", "south", "2", "0")
+	description("others do not", "south", "1500m", "7")
 	if got, code := call("MaxAvailableReplicas", question("elsewhere", "2")); code != codes.NotFound {
 		t.Errorf("of a cluster that is not a member: %s, %v", got, code)
 	}
@@ -125,6 +125,6 @@ func (s *stage) estimator(t *testing.T, address string) {
 		return mode == "shadow"
 	})
 	shadow.sends("w", work{stock: true, cpu: "3"})
-	says("in shadow", "south", "3", "7")
-	says("in shadow", "north", "3", "7")
+	description("in shadow", "south", "3", "7")
+	description("in shadow", "north", "3", "7")
 }

@@ -94,7 +94,7 @@ const (
 		"dispatching":true}}}`
 	places = `{"metadata":{"annotations":{"policy.karmada.io/applied-placement":"{\"a\":1}"}},
 		"spec":{"clusters":[{"name":"south","replicas":2}]}}`
-	says = `{"status":{"schedulerObservedGeneration":2,"lastScheduledTime":"2026-11-03T12:00:00Z","conditions":[
+	description = `{"status":{"schedulerObservedGeneration":2,"lastScheduledTime":"2026-11-03T12:00:00Z","conditions":[
 		{"type":"FullyApplied","status":"True"},{"type":"Scheduled","status":"False"}]}}`
 	free = `{"metadata":{"labels":{"kubenergy.io/held":null}},"spec":{"suspension":{"scheduling":false}}}`
 )
@@ -150,12 +150,12 @@ func TestGuard(t *testing.T) {
 		"says that another's is placed": {
 			aBinding, "", `{"metadata":{"annotations":{"policy.karmada.io/applied-placement":"1"}}}`, false,
 		},
-		"says what a scheduler says": {ours, "status", says, true},
+		"says what a scheduler says": {ours, "status", description, true},
 		"says it first": {
 			merged(t, ours, `{"status":null}`), "status",
 			`{"status":{"conditions":[{"type":"Scheduled","status":"True"}]}}`, true,
 		},
-		"says it of another's":   {aBinding, "status", says, false},
+		"says it of another's":   {aBinding, "status", description, false},
 		"says what members say":  {ours, "status", `{"status":{"aggregatedStatus":[]}}`, false},
 		"says another condition": {ours, "status", `{"status":{"conditions":[]}}`, false},
 		"lets go what is held":   {held, "", free, true},

@@ -14,12 +14,12 @@ import (
 const (
 	minPause = time.Millisecond      // between the first two looks at a condition; it doubles up to maxPause
 	maxPause = 50 * time.Millisecond // between two looks at a condition
-	patience = 3                     // so many times longer a busy machine may take
+	timeout  = 3                     // so many times longer a busy machine may take
 	minWait  = time.Minute           // for what must happen: a test that judges time measures it
 )
 
-// Eventually waits until done reports true. The test fails after the timeout, which is at least a minute and three times
-// as long on a busy machine, or when one of the processes ends.
+// Eventually waits until done reports true. The test fails after the timeout, which is at least a minute and three
+// times as long on a busy machine, or when one of the processes ends.
 func Eventually(t testing.TB, within time.Duration, what string, done func() bool, needs ...*Process) {
 	t.Helper()
 	Await(t, within, what, func(context.Context) (bool, error) { return done(), nil }, needs...)
@@ -38,7 +38,7 @@ func Await(t testing.TB, within time.Duration, what string, done func(context.Co
 func await(ctx context.Context, within time.Duration, what string, done func(context.Context) (bool, error),
 	needs []*Process,
 ) error {
-	ctx, cancel := context.WithTimeout(ctx, patience*within)
+	ctx, cancel := context.WithTimeout(ctx, timeout*within)
 	defer cancel()
 	began := time.Now()
 	var last error

@@ -26,14 +26,14 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-const patience = 4 * time.Minute // for what starts on a machine that others use
+const timeout = 4 * time.Minute // for what starts on a machine that others use
 
 // inside is the test in its own namespaces.
 func inside(t *testing.T) {
 	w := start(t)
 	t.Run("install", w.testInstall)
 	if t.Failed() {
-		w.tell(t)
+		w.notify(t)
 		return
 	}
 	t.Run("security contexts", w.testSecurityContexts)
@@ -41,7 +41,7 @@ func inside(t *testing.T) {
 	t.Run("experiment", w.testExperiment)
 	t.Run("other architectures", w.testArchitectures)
 	if t.Failed() {
-		w.tell(t)
+		w.notify(t)
 	}
 }
 
@@ -142,8 +142,8 @@ func (w *world) pods(t *testing.T, program string) (ready []corev1.Pod) {
 	return ready
 }
 
-// tell shows what pods say, through the API server and the kubelets.
-func (w *world) tell(t *testing.T) {
+// notify shows what pods say, through the API server and the kubelets.
+func (w *world) notify(t *testing.T) {
 	t.Helper()
 	all, err := w.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -229,7 +229,7 @@ image: "IMAGE", args: [stress, --cpu=500m, --duration=20s], resources: {requests
 
 func (w *world) testJob(t *testing.T) {
 	// Agents deliver when the kubelet has brought them the controller's certificate, a minute after it was there.
-	kit.Await(t, patience, "kubenergy top says what both nodes draw", func(context.Context) (bool, error) {
+	kit.Await(t, timeout, "kubenergy top says what both nodes draw", func(context.Context) (bool, error) {
 		nodes, err := w.top("nodes")
 		return len(nodes) == 2 && metered(nodes), fmt.Errorf("%+v: %w", nodes, err)
 	})
@@ -241,15 +241,15 @@ func (w *world) testJob(t *testing.T) {
 	if _, err := w.Client.BatchV1().Jobs("default").Create(t.Context(), &burn, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	kit.Await(t, patience, "kubenergy top says what the Job's pod draws", func(context.Context) (bool, error) {
+	kit.Await(t, timeout, "kubenergy top says what the Job's pod draws", func(context.Context) (bool, error) {
 		pods, err := w.top("pods", "-n", "default")
 		return len(pods) == 1 && pods[0].Owner == "Job/burn" && metered(pods), fmt.Errorf("%+v: %w", pods, err)
 	})
-	kit.Await(t, patience, "the Job has ended", func(ctx context.Context) (bool, error) {
+	kit.Await(t, timeout, "the Job has ended", func(ctx context.Context) (bool, error) {
 		j, err := w.Client.BatchV1().Jobs("default").Get(ctx, "burn", metav1.GetOptions{})
 		return err == nil && j.Status.Succeeded == 1, fmt.Errorf("%+v: %w", j, err)
 	})
-	kit.Await(t, patience, "kubenergy report says what the Job used", func(context.Context) (bool, error) {
+	kit.Await(t, timeout, "kubenergy report says what the Job used", func(context.Context) (bool, error) {
 		out, err := w.run("kubenergy", "report", "--group-by", "owner", "--owner", "Job/burn", "-o", "json")
 		var r struct {
 			Total struct {

@@ -307,13 +307,13 @@ func (c *holdCluster) awaitIdle(t *testing.T) {
 func besideJobs(t *testing.T, s holdSize, b *besides, free, suspended, held *holdCluster) {
 	clean := time.Now().Add(6 * time.Hour).Truncate(time.Second)
 	held.cleanFrom(t, clean)
-	told := waiting(12 * time.Hour)
-	told[v1alpha1.AnnotationHeldUntil] = clean.UTC().Format(time.RFC3339)
-	told[v1alpha1.AnnotationHeldReason] = "held until then"
-	told[v1alpha1.AnnotationLatestStart] = time.Now().Add(12 * time.Hour).UTC().Format(time.RFC3339)
+	reported := waiting(12 * time.Hour)
+	reported[v1alpha1.AnnotationHeldUntil] = clean.UTC().Format(time.RFC3339)
+	reported[v1alpha1.AnnotationHeldReason] = "held until then"
+	reported[v1alpha1.AnnotationLatestStart] = time.Now().Add(12 * time.Hour).UTC().Format(time.RFC3339)
 	set := held.newSet("held")
 	began := time.Now()
-	held.jobs(t, set, s.Jobs, told, false)
+	held.jobs(t, set, s.Jobs, reported, false)
 	b.CreatedPerSecond = append(b.CreatedPerSecond, float64(s.Jobs)/time.Since(began).Seconds())
 	suspended.jobs(t, suspended.newSet("suspended"), s.Jobs, nil, true)
 	held.awaitHeld(t, "job", s.Jobs)
@@ -402,7 +402,7 @@ func (c *holdCluster) neverHeld(t *testing.T, s holdSize) *run {
 	r.BusyP50, r.BusyP99 = latency(&last)
 	r.Collections = c.plane.usage(t).Collections - before
 	r.First, r.Seconds = first.Sub(began).Seconds(), last.Sub(began).Seconds()
-	c.tell(t, "never held", r)
+	c.notify(t, "never held", r)
 	c.remove(t, set)
 	return r
 }
@@ -439,7 +439,7 @@ func (c *holdCluster) released(t *testing.T, s holdSize, creating time.Duration)
 	r.BusyP50, r.BusyP99 = latency(&last)
 	r.Collections = c.plane.usage(t).Collections - before
 	r.First, r.Seconds = first.Sub(opens).Seconds(), last.Sub(earliest(first, opens)).Seconds()
-	c.tell(t, "held", r)
+	c.notify(t, "held", r)
 	c.remove(t, set)
 	return r
 }
@@ -451,7 +451,7 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-func (c *holdCluster) tell(t *testing.T, what string, r *run) {
+func (c *holdCluster) notify(t *testing.T, what string, r *run) {
 	t.Helper()
 	t.Logf("%s: created %.0f/s, first bound after %.2f s, all after %.1f s; unheld pods: quiet p50 %.0f ms, p99 %.0f "+
 		"ms, meanwhile p50 %.0f ms, p99 %.0f ms; %d collections of garbage",

@@ -50,8 +50,8 @@ func (k inSample) Expect(j *sched.Job) {
 	j.Duration = j.Runtimes.Mean()
 }
 
-// told says the true lengths.
-func told([]trace) predict.Learner { return nil }
+// reported says the true lengths.
+func reported([]trace) predict.Learner { return nil }
 
 // TestPerfectForecasts holds the policies to what science.md and shifting.md found of them where forecasts come true.
 // With KUBENERGY_LONG=1 on all grids and every fourth start, which takes a minute; else on one week of one grid.
@@ -74,11 +74,11 @@ func TestPerfectForecasts(t *testing.T) {
 		{"carbon-time", sample, 0.74, 0.81, 0.766},
 		{"rolling", sample, 0.84, 0.89, 0.816},
 		{"rolling", past, 0.82, 0.88, 0.734},
-		{"rolling", told, 1 - 1e-9, 1 + 1e-9, 1},
+		{"rolling", reported, 1 - 1e-9, 1 + 1e-9, 1},
 		{"ecovisor", sample, 0.76, 0.83, 0.791},
 		{"residual", past, 0.865, 0.905, 0.88},
-		{"residual", told, 0.97, 1, 0.987},
-		{"wait-awhile", told, 1 - 1e-9, 1 + 1e-9, 1},
+		{"residual", reported, 0.97, 1, 0.987},
+		{"wait-awhile", reported, 1 - 1e-9, 1 + 1e-9, 1},
 	} {
 		p.when, p.learner = test.when, test.learner
 		r := p.play(t)

@@ -81,22 +81,22 @@ func TestFailsOpen(t *testing.T) {
 	s := newStage(t)
 	s.token(operator)
 	// runs wants a job that may wait for an hour to be eligible soon, and ours to say something.
-	runs := func(t *testing.T, says string, p *kit.Process) {
+	runs := func(t *testing.T, description string, p *kit.Process) {
 		t.Helper()
 		id, _ := s.submit(1, "kubenergy:allowed-delay=1h,expected-duration=10s")
-		if says != "" {
-			kit.Eventually(t, time.Minute, "the log says "+says, func() bool { return strings.Contains(p.Output(), says) })
+		if description != "" {
+			kit.Eventually(t, time.Minute, "the log says "+description, func() bool { return strings.Contains(p.Output(), description) })
 		}
 		kit.Eventually(t, 3*time.Minute, "the job has run", func() bool { return s.jobs()[id].state == "COMPLETED" })
 		if j := s.jobs()[id]; j.eligible.Sub(j.submit) > 70*time.Second {
 			t.Errorf("eligible after %v", j.eligible.Sub(j.submit))
 		}
 	}
-	with := func(name, says string, spoil, mend func()) {
+	with := func(name, description string, spoil, mend func()) {
 		t.Run(name, func(t *testing.T) {
 			spoil()
 			p := s.ours()
-			runs(t, says, p)
+			runs(t, description, p)
 			p.End(t)
 			mend()
 		})
@@ -125,8 +125,8 @@ func TestFailsOpen(t *testing.T) {
 		for _, broken := range []string{"os.time = nil\n" + s.lua, s.lua + "function (", ""} {
 			s.write("job_submit.lua", 0o644, broken)
 			time.Sleep(time.Second)
-			if _, told := s.submit(1, "kubenergy:allowed-delay=1h"); strings.Contains(told, "error") {
-				t.Errorf("the submitter is told %q", told)
+			if _, reported := s.submit(1, "kubenergy:allowed-delay=1h"); strings.Contains(reported, "error") {
+				t.Errorf("the submitter is told %q", reported)
 			}
 		}
 		s.write("job_submit.lua", 0o644, s.lua)
@@ -136,8 +136,8 @@ func TestFailsOpen(t *testing.T) {
 			"kubenergy:allowed-delay=6h": "up to 360 minutes", "kubenergy:alowed-delay=6h": "alowed-delay has no effect",
 			"kubenergy:allowed-delay=soon": "makes no sense", "anything": "",
 		} {
-			if _, told := s.submit(1, comment); !strings.Contains(told, want) || want == "" && told != "" {
-				t.Errorf("%s: told %q, want %q", comment, told, want)
+			if _, reported := s.submit(1, comment); !strings.Contains(reported, want) || want == "" && reported != "" {
+				t.Errorf("%s: told %q, want %q", comment, reported, want)
 			}
 		}
 	})

@@ -1,5 +1,5 @@
-// Package slurm shows kubenergy-slurm on Debian's real Slurm: slurmctld, two slurmd, slurmdbd on MariaDB and slurmrestd,
-// all on addresses of this machine, in a folder of their own.
+// Package slurm shows kubenergy-slurm on Debian's real Slurm: slurmctld, two slurmd, slurmdbd on MariaDB and
+// slurmrestd, all on addresses of this machine, in a folder of their own.
 package slurm
 
 import (
@@ -283,14 +283,14 @@ func (s *stage) token(account string) {
 }
 
 // submit submits a job that sleeps, and returns its number and what the submitter was told.
-func (s *stage) submit(seconds int, comment string, args ...string) (id int64, told string) {
+func (s *stage) submit(seconds int, comment string, args ...string) (id int64, reported string) {
 	s.t.Helper()
 	return s.sbatch(submitter, append([]string{
 		"--output=/dev/null", "--time=5", "--comment=" + comment, "--wrap=sleep " + strconv.Itoa(seconds),
 	}, args...)...)
 }
 
-func (s *stage) sbatch(account string, args ...string) (id int64, told string) {
+func (s *stage) sbatch(account string, args ...string) (id int64, reported string) {
 	s.t.Helper()
 	cmd := s.command("runuser", append([]string{"-u", account, "--", "sbatch", "--parsable"}, args...)...)
 	var out, errs bytes.Buffer

@@ -103,7 +103,7 @@ func startSmall(t *testing.T, h *host, d guest.Disk, dir, initrd, name string) *
 		"-append", "console=ttyS0 quiet panic=-1")...)
 	l := h.add(t, m)
 	kit.Eventually(t, m.Patience()*30*time.Second, name+" reads its counter", func() bool {
-		return len(l.told()) > 0
+		return len(l.reported()) > 0
 	}, m.On(), h.agent)
 	return l
 }
@@ -115,7 +115,7 @@ func watch(listeners []*listener) (ages []float64) {
 	}
 	time.Sleep(watching)
 	for _, l := range listeners {
-		for _, age := range l.told() {
+		for _, age := range l.reported() {
 			ages = append(ages, age.Seconds())
 		}
 	}

@@ -225,7 +225,7 @@ func (l *listener) forget() {
 	l.ages = nil
 }
 
-func (l *listener) told() []time.Duration {
+func (l *listener) reported() []time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.ages)

@@ -425,7 +425,7 @@ func (w *world) checkAges(t *testing.T, machine *kit.Machine) {
 	t.Helper()
 	for _, n := range w.guests {
 		var ages []float64
-		for _, age := range n.told() {
+		for _, age := range n.reported() {
 			ages = append(ages, age.Seconds())
 		}
 		p99 := report.Quantile(ages, 0.99)

@@ -35,7 +35,7 @@ func newClient(o *PushOptions) (*central.Client, error) {
 // send makes one request and returns the acknowledgement, which is yet to be compared with the batch. What is told of
 // the node are headers, where it is not empty. A panic is a failure: what the central unit answers does not end
 // metering.
-func (p *poster) send(ctx context.Context, b *batch.Batch, told map[string]string) (ack *batch.Ack, err error) {
+func (p *poster) send(ctx context.Context, b *batch.Batch, reported map[string]string) (ack *batch.Ack, err error) {
 	defer func() {
 		if what := recover(); what != nil {
 			p.zip = nil // whatever state it is in
@@ -47,7 +47,7 @@ func (p *poster) send(ctx context.Context, b *batch.Batch, told map[string]strin
 		return nil, &failure{reason: reasonRefused, lasting: true, err: err}
 	}
 	header := map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}
-	for name, value := range told {
+	for name, value := range reported {
 		if value != "" {
 			header[name] = value
 		}

@@ -46,9 +46,9 @@ type Pusher struct {
 	log   *slog.Logger
 	post  poster
 
-	told    time.Time // when the central unit was told of the hardware
-	wake    chan struct{}
-	resting map[batch.Stream]rest
+	reported time.Time // when the central unit was told of the hardware
+	wake     chan struct{}
+	resting  map[batch.Stream]rest
 
 	mu      sync.Mutex
 	waiting []chan error // calls of Push
@@ -210,7 +210,7 @@ func (p *Pusher) drain(ctx context.Context, all bool) error {
 // send delivers one batch.
 func (p *Pusher) send(ctx context.Context, b *batch.Batch) error {
 	hardware, temperature := "", ""
-	if p.opts.Hardware != nil && time.Since(p.told) >= tellAgain {
+	if p.opts.Hardware != nil && time.Since(p.reported) >= notifyAgain {
 		hardware = batch.EncodeHardware(p.opts.Hardware())
 	}
 	if p.opts.Temperature != nil {
@@ -223,7 +223,7 @@ func (p *Pusher) send(ctx context.Context, b *batch.Batch) error {
 		return err
 	}
 	if hardware != "" {
-		p.told = time.Now()
+		p.reported = time.Now()
 	}
 	if ack.Epoch != b.Stream.Epoch {
 		return &failure{reason: reasonAnswer, err: fmt.Errorf("an acknowledgement of epoch %.40q for one of epoch %q",
@@ -347,7 +347,7 @@ const (
 	slowWait      = 5 * time.Minute
 
 	// Between two times that hardware is told: some is changed while it runs, and a Node may be made anew.
-	tellAgain = time.Hour
+	notifyAgain = time.Hour
 
 	lastBatches = 5 * time.Second // how long these may take after the context is done
 )

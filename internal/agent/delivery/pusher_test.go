@@ -645,7 +645,7 @@ func TestHardwareIsTold(t *testing.T) {
 			Hardware: func() *batch.Hardware { return &batch.Hardware{Threads: 8 + int(time.Since(began).Hours())} },
 		})
 		m.sink.Fault = func(n int) sinktest.Fault { return sinktest.Fault{Cut: n == 0} }
-		var told []string
+		var reported []string
 		var lock sync.Mutex
 		requests := 0
 		m.pusher.post.client = clientOf(t, wire{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -653,7 +653,7 @@ func TestHardwareIsTold(t *testing.T) {
 			defer lock.Unlock()
 			requests++
 			if value := r.Header.Get(batch.HardwareHeader); value != "" {
-				told = append(told, time.Since(began).Truncate(time.Minute).String()+" "+value)
+				reported = append(reported, time.Since(began).Truncate(time.Minute).String()+" "+value)
 			}
 			m.sink.ServeHTTP(w, r)
 		})})
@@ -661,7 +661,7 @@ func TestHardwareIsTold(t *testing.T) {
 			m.seconds(4800)
 		})
 		want := []string{`0s {"threads":8}`, `0s {"threads":8}`, `1h0m0s {"threads":9}`}
-		if diff := cmp.Diff(want, told); diff != "" || requests < 300 {
+		if diff := cmp.Diff(want, reported); diff != "" || requests < 300 {
 			t.Errorf("%d requests: %s", requests, diff)
 		}
 		m.exact()
@@ -680,19 +680,19 @@ func TestTemperatureIsTold(t *testing.T) {
 				return nil
 			},
 		})
-		told := map[string]int{}
+		reported := map[string]int{}
 		var lock sync.Mutex
 		m.pusher.post.client = clientOf(t, wire{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			lock.Lock()
 			defer lock.Unlock()
-			told[r.Header.Get(batch.TemperatureHeader)]++
+			reported[r.Header.Get(batch.TemperatureHeader)]++
 			m.sink.ServeHTTP(w, r)
 		})})
 		m.run(func(context.Context) {
 			m.seconds(170)
 		})
-		if len(told) != 3 || told["70.0"] < 3 || told[""] < 3 || told["72.0"] < 3 {
-			t.Errorf("told: %v", told)
+		if len(reported) != 3 || reported["70.0"] < 3 || reported[""] < 3 || reported["72.0"] < 3 {
+			t.Errorf("told: %v", reported)
 		}
 		m.exact()
 	})

@@ -149,14 +149,14 @@ func (q *Queue) reset(number uint64) {
 func (q *Queue) Add(a *energy.Attribution, m Meta) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := q.take(a, q.usable(m)); err != nil {
+	if err := q.enqueue(a, q.usable(m)); err != nil {
 		q.stats.Refused += min(max(a.Measured, 0), math.MaxInt64-q.stats.Refused)
 		return fmt.Errorf("adding attribution: %w", err)
 	}
 	return nil
 }
 
-func (q *Queue) take(a *energy.Attribution, m Meta) error {
+func (q *Queue) enqueue(a *energy.Attribution, m Meta) error {
 	if err := checkAttribution(a); err != nil {
 		return err
 	}

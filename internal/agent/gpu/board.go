@@ -42,8 +42,8 @@ type Part struct {
 	Busy     float64 `json:"busy"`               // share of the time since the reading before in which something ran
 	// Told says that SM of the uses is known. Otherwise a part's only consumer is charged with all of it, and where
 	// there are several, it is unknown who used it.
-	Told bool  `json:"told,omitempty"`
-	Uses []Use `json:"uses,omitempty"`
+	Reported bool  `json:"told,omitempty"`
+	Uses     []Use `json:"uses,omitempty"`
 }
 
 // A Use is a process on a part, or a container that a page names.
@@ -69,7 +69,7 @@ func (p *Part) shares(who func(*Use) string) map[string]float64 {
 	}
 	for id := range shares {
 		switch {
-		case p.Told:
+		case p.Reported:
 		case len(shares) == 1 && !unknown:
 			shares[id] = p.Busy
 		default:

@@ -13,11 +13,11 @@ import (
 // holdsAll is the weight in idle energy of who holds a whole board.
 const holdsAll = 1000
 
-// Books divide the energy of boards, each by an attributor of its own, and are for one goroutine. What is exported is
-// what a later process goes on from.
-type Books struct {
-	Boards map[string]*book   // by the name of the counter's domain
-	Due    energy.Microjoules // booked of boards, and not taken out of the root yet: see TakeOut
+// Attribution divide the energy of boards, each by an attributor of its own, and are for one goroutine. What is
+// exported is what a later process goes on from.
+type Attribution struct {
+	Boards map[string]*boardAttribution // by the name of the counter's domain
+	Due    energy.Microjoules           // booked of boards, and not taken out of the root yet: see TakeOut
 
 	options     energy.AttributorOptions
 	attribution energy.Attribution
@@ -25,8 +25,8 @@ type Books struct {
 	outside     bool
 }
 
-// A book is what is known of one board.
-type book struct {
+// A boardAttribution is what is known of one board.
+type boardAttribution struct {
 	At    time.Duration            // of the last reading
 	Busy  time.Duration            // multiprocessor time since the book was opened
 	Used  map[string]time.Duration // of it, by consumer
@@ -36,14 +36,14 @@ type book struct {
 }
 
 // NewBooks returns books of no boards.
-func NewBooks(o energy.AttributorOptions) *Books {
+func NewBooks(o energy.AttributorOptions) *Attribution {
 	o.Prior = nil // a node's
-	return &Books{options: o, Boards: map[string]*book{}, root: map[energy.Domain]counted{}}
+	return &Attribution{options: o, Boards: map[string]*boardAttribution{}, root: map[energy.Domain]counted{}}
 }
 
 // Observe takes what was read of boards and adds what that completes to a node's attribution. Who returns the consumer
 // of a use; "": it is not known, and then nor is who used what of that part, as far as it did.
-func (b *Books) Observe(boards []Board, who func(*Use) string, into *energy.Attribution) {
+func (b *Attribution) Observe(boards []Board, who func(*Use) string, into *energy.Attribution) {
 	before := into.Measured
 	for i := range boards {
 		board := &boards[i]
@@ -51,7 +51,8 @@ func (b *Books) Observe(boards []Board, who func(*Use) string, into *energy.Attr
 		k := b.Boards[name]
 		switch {
 		case k == nil:
-			k = &book{At: board.At, Used: map[string]time.Duration{}, attributor: energy.NewAttributor(b.options)}
+			k = &boardAttribution{At: board.At, Used: map[string]time.Duration{},
+				attributor: energy.NewAttributor(b.options)}
 			b.Boards[name] = k
 		case board.At <= k.At:
 			continue // nothing is new
@@ -64,7 +65,7 @@ func (b *Books) Observe(boards []Board, who func(*Use) string, into *energy.Attr
 }
 
 // count adds up multiprocessor time since the reading before.
-func (k *book) count(board *Board, who func(*Use) string) *energy.Observation {
+func (k *boardAttribution) count(board *Board, who func(*Use) string) *energy.Observation {
 	passed := board.At - k.At
 	k.At = board.At
 	held := map[string]float64{}
@@ -105,7 +106,7 @@ func fraction(v float64) float64 {
 }
 
 // Readings appends the latest reading of each board, for meters to go on from after RestoreState.
-func (b *Books) Readings(into []energy.Reading) []energy.Reading {
+func (b *Attribution) Readings(into []energy.Reading) []energy.Reading {
 	for _, k := range b.Boards {
 		into = k.attributor.Readings(into)
 	}
@@ -113,7 +114,7 @@ func (b *Books) Readings(into []energy.Reading) []energy.Reading {
 }
 
 // AppendState appends what is known of all boards.
-func (b *Books) AppendState(to []byte) []byte {
+func (b *Attribution) AppendState(to []byte) []byte {
 	for _, k := range b.Boards {
 		k.State = k.attributor.AppendState(k.State[:0])
 	}
@@ -126,8 +127,8 @@ func (b *Books) AppendState(to []byte) []byte {
 
 // RestoreState takes over what AppendState wrote. What the boards used while no process ran is then divided as the
 // first reading says that they are used.
-func (b *Books) RestoreState(state []byte) error {
-	var kept Books
+func (b *Attribution) RestoreState(state []byte) error {
+	var kept Attribution
 	if err := json.Unmarshal(state, &kept); err != nil {
 		return fmt.Errorf("restoring what GPUs used: %w", err)
 	}

@@ -70,7 +70,7 @@ func (s *source) read(at time.Duration) gpu.Board {
 
 func (h *history) parts() (parts []gpu.Part) {
 	if h.r.IntN(2) == 0 {
-		return []gpu.Part{{SMs: 1, Busy: h.share(), Told: h.r.IntN(4) > 0, Uses: h.uses(4)}}
+		return []gpu.Part{{SMs: 1, Busy: h.share(), Reported: h.r.IntN(4) > 0, Uses: h.uses(4)}}
 	}
 	left := 7
 	for i := 0; left > 0; i++ {
@@ -226,8 +226,8 @@ func TestH100(t *testing.T) {
 	}
 }
 
-// An instance with one consumer is charged by its part of the board. Where two share an instance, or a process cannot be
-// found, it is unknown who used it.
+// An instance with one consumer is charged by its part of the board. Where two share an instance, or a process cannot
+// be found, it is unknown who used it.
 func TestInstances(t *testing.T) {
 	books := gpu.NewBooks(energy.AttributorOptions{Idle: energy.IdleApart})
 	var node energy.Attribution

@@ -18,7 +18,7 @@ const dueAtMost = 2 * time.Minute
 // Readings that are left never fall within a run, and with what was booked apart they add up to what the root counted.
 // Where boards have used more than the root did in two minutes, it does not feed them, and nothing is taken out any
 // more: outside is true once.
-func (b *Books) TakeOut(root []energy.Reading) (outside bool) {
+func (b *Attribution) TakeOut(root []energy.Reading) (outside bool) {
 	for i := range root {
 		r := &root[i]
 		if b.outside || r.Domain.Kind != energy.Wall {

@@ -127,8 +127,8 @@ func (n *node) certain() bool {
 	return !n.failed || n.rebase
 }
 
-// take books a read of the counter.
-func (n *node) take(value time.Duration, reborn bool) {
+// record books a read of the counter.
+func (n *node) record(value time.Duration, reborn bool) {
 	switch {
 	case n.rebase:
 		n.rebase, n.rebased = false, true
@@ -166,13 +166,13 @@ func (n *node) fail(now time.Duration) {
 	}
 }
 
-// settle computes what n and its children claim, and what is n's own.
-func (n *node) settle() {
+// attribute computes what n and its children claim, and what is n's own.
+func (n *node) attribute() {
 	sum := n.gone
 	n.unsure, n.waiting = false, n.failed && !n.rebase
 	lost := false
 	for _, c := range n.children {
-		c.settle()
+		c.attribute()
 		sum += c.claim
 		n.unsure = n.unsure || !c.certain()
 		n.waiting = n.waiting || c.waiting
@@ -180,7 +180,7 @@ func (n *node) settle() {
 	}
 	known := !n.unsure && !n.failed
 	if n.role == slice {
-		n.settleSlice(sum, known && !n.rebased, lost)
+		n.attributeSlice(sum, known && !n.rebased, lost)
 	} else {
 		if n.rebased {
 			n.total = max(n.total, n.own+sum) // what children did meanwhile is theirs
@@ -194,9 +194,9 @@ func (n *node) settle() {
 	n.fresh, n.late, n.rebased, n.ghosts = false, false, false, 0
 }
 
-// settleSlice computes what a slice's children claim. What they do not is no consumer's here, but if some of them
+// attributeSlice computes what a slice's children claim. What they do not is no consumer's here, but if some of them
 // ended in this tick, and nothing else can have grown it, it is theirs.
-func (n *node) settleSlice(sum time.Duration, known, lost bool) {
+func (n *node) attributeSlice(sum time.Duration, known, lost bool) {
 	rest := n.total - sum
 	if known && n.exact && !n.late && !n.folded && !lost {
 		tail := n.divide(rest - n.rest)

@@ -34,7 +34,7 @@ func (h *Host) Sweep(into *Sweep) error {
 		h.weigh.dead[i] = nil
 	}
 	h.weigh.dead = h.weigh.dead[:0]
-	h.settle()
+	h.attribute()
 	if err != nil {
 		into.Usage, into.Ended = nil, nil
 		return err
@@ -73,7 +73,7 @@ func (h *Host) readOne(n *node, now time.Duration) {
 	value, reborn, err := h.read(n)
 	switch {
 	case err == nil:
-		n.take(value, reborn)
+		n.record(value, reborn)
 		if !n.failed {
 			return
 		}
@@ -101,11 +101,11 @@ func (h *Host) readBusy() error {
 	return nil
 }
 
-// settle computes what everybody used. The node's own counter may be one of ticks, 4 ms apart, which misses what runs
-// between them; where what is inside it runs ahead of it by more than a second of all CPUs, the counter is lifted: what
-// groups count is exact.
-func (h *Host) settle() {
-	h.root.settle()
+// attribute computes what everybody used. The node's own counter may be one of ticks, 4 ms apart, which misses what
+// runs between them; where what is inside it runs ahead of it by more than a second of all CPUs, the counter is lifted:
+// what groups count is exact.
+func (h *Host) attribute() {
+	h.root.attribute()
 	if deficit := h.root.claim - h.root.total; !h.root.failed && !h.root.unsure {
 		if bound := time.Duration(h.cpus * float64(time.Second)); deficit > bound {
 			h.lift += deficit - bound

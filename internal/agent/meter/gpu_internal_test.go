@@ -105,7 +105,7 @@ func TestNVML(t *testing.T) {
 	want := []gpu.Board{
 		{
 			ID: "GPU-AAAAAAAA-0000-4000-8000-000000000000", Milliwatts: new(uint32(300_000)), Celsius: new(uint32(78)),
-			Parts: []gpu.Part{{SMs: 1, Busy: 0.9, Told: true, Uses: []gpu.Use{
+			Parts: []gpu.Part{{SMs: 1, Busy: 0.9, Reported: true, Uses: []gpu.Use{
 				{PID: 4101, SM: 0.6, Memory: 5 << 30}, {PID: 4102, SM: 0.3},
 			}}},
 		},
@@ -253,7 +253,7 @@ func TestDCGMPages(t *testing.T) {
 DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="GPU-1",pod="b",namespace="n",pod_uid="u"} 7000
 `
 	if b := dcgmPage(t, two); len(b) != 1 || *b[0].Millijoules != 7000 || len(b[0].Parts) != 1 ||
-		len(b[0].Parts[0].Uses) != 2 || b[0].Parts[0].Told {
+		len(b[0].Parts[0].Uses) != 2 || b[0].Parts[0].Reported {
 		t.Errorf("two pods in turn: %+v", b)
 	}
 	if b := dcgmPage(t, `DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1"} 9e18`+"\n"); *b[0].Milliwatts != math.MaxUint32 {
@@ -383,7 +383,7 @@ func TestRealGPU(t *testing.T) {
 	var node energy.Attribution
 	first, last := map[string]energy.Reading{}, map[string]energy.Reading{}
 	shown := map[string]energy.Joules{} // by the power that boards show
-	told := true
+	reported := true
 	for range 30 {
 		readings, err := m.Read(realTick(), nil)
 		if err != nil {
@@ -407,8 +407,8 @@ func TestRealGPU(t *testing.T) {
 		used := last[name].Total - first[name].Total
 		counted += used
 		t.Logf("%s: %v by its counter, %v by its power; %d parts, told %v", name, used, shown[name], len(b.Parts),
-			b.Parts[0].Told)
-		told = told && b.Parts[0].Told
+			b.Parts[0].Reported)
+		reported = reported && b.Parts[0].Reported
 		if ratio := float64(used.Joules() / shown[name]); ratio < 0.9 || ratio > 1.1 {
 			t.Errorf("%s: its counter rose by %.2f of what its power says", name, ratio)
 		}
@@ -417,7 +417,7 @@ func TestRealGPU(t *testing.T) {
 		t.Errorf("%v were counted, %v are attributed, %v", counted, node.Measured, node.Check())
 	}
 	t.Logf("idle %v, unknown %v, processes %+v", node.Idle, node.Unknown, node.Shares)
-	if load != "" && told && len(node.Shares) == 0 {
+	if load != "" && reported && len(node.Shares) == 0 {
 		t.Error("no process that computes is named")
 	}
 }

@@ -238,11 +238,11 @@ func (g *Guest) look(now time.Duration) error {
 	if g.readInfo(now); g.moved && !moved {
 		return g.look(now) // the value may be the former host's
 	}
-	g.take(raw, written, now)
+	g.record(raw, written, now)
 	return nil
 }
 
-func (g *Guest) take(raw uint64, written time.Time, now time.Duration) {
+func (g *Guest) record(raw uint64, written time.Time, now time.Duration) {
 	switch {
 	case g.moved:
 		g.moved, g.reached = false, 0

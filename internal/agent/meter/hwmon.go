@@ -67,7 +67,7 @@ type wallSensor struct {
 	counter    *energy.Counter    // of an energy sensor
 	integrator *energy.Integrator // of a power sensor
 	scale      float64            // of a power
-	pulse      pulse
+	pulse      changeDetector
 	gone       bool // its device was away since it was last read
 }
 
@@ -116,7 +116,7 @@ func newHwmon(c Config, log *slog.Logger, sys *calls) (*Hwmon, error) {
 			break
 		}
 		if strings.HasPrefix(chip, "hwmon") {
-			h.take(filepath.Join(c.HwmonRoot, chip))
+			h.addDevice(filepath.Join(c.HwmonRoot, chip))
 		}
 	}
 	walls, err := h.choose(c.WallSensors)
@@ -136,8 +136,8 @@ func newHwmon(c Config, log *slog.Logger, sys *calls) (*Hwmon, error) {
 	return h, nil
 }
 
-// take enters the sensors of a device.
-func (h *Hwmon) take(dir string) {
+// addDevice enters the sensors of a device.
+func (h *Hwmon) addDevice(dir string) {
 	chip, err := readText(h.sys, filepath.Join(dir, "name"))
 	if err != nil {
 		return // every driver of this century gives a name

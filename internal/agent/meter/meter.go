@@ -69,17 +69,17 @@ const staleAfter = 15 * time.Second
 // period is that of a counter whose value may stand still until it is stale: see [energy.CounterOptions].
 func period(stale time.Duration) time.Duration { return stale * 2 / 3 }
 
-// A pulse tells a counter that counts from one that stands still.
-type pulse struct {
+// A changeDetector tells a counter that counts from one that stands still.
+type changeDetector struct {
 	raw   uint64
 	since time.Duration // when raw was seen first
 	begun bool
 }
 
 // beat takes the value of the counter and returns for how long it has been the same.
-func (p *pulse) beat(raw uint64, at time.Duration) time.Duration {
+func (p *changeDetector) beat(raw uint64, at time.Duration) time.Duration {
 	if !p.begun || raw != p.raw {
-		*p = pulse{raw: raw, since: at, begun: true}
+		*p = changeDetector{raw: raw, since: at, begun: true}
 	}
 	return at - p.since
 }

@@ -28,7 +28,7 @@ type raplZone struct {
 	file    counterFile
 	limit   uint64 // the counter's highest value; 0 if unknown
 	counter *energy.Counter
-	pulse   pulse
+	pulse   changeDetector
 
 	raw  uint64
 	gone bool // its device was away since it was last read

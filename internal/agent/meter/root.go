@@ -72,7 +72,7 @@ func (r *Root) Split(readings, root, parts []energy.Reading) (_, _ []energy.Read
 
 func (r *Root) choose() {
 	others := func(m Meter) bool { return m.Name() != NameHwmon && m.Name() != NameRAPL }
-	if r.take(slices.DeleteFunc(slices.Clone(r.meters), others)) {
+	if r.chooseAmong(slices.DeleteFunc(slices.Clone(r.meters), others)) {
 		return
 	}
 	for _, name := range []string{NameGuest, NameScaphandre, NameKepler, NameModel} {
@@ -84,14 +84,14 @@ func (r *Root) choose() {
 		if len(m.Domains()) == 0 { // it has not answered yet
 			return
 		}
-		if r.take([]Meter{m}) {
+		if r.chooseAmong([]Meter{m}) {
 			return
 		}
 	}
 }
 
-// take chooses among meters whose domains are parts of one another.
-func (r *Root) take(meters []Meter) bool {
+// chooseAmong chooses among meters whose domains are parts of one another.
+func (r *Root) chooseAmong(meters []Meter) bool {
 	of := func(kinds ...energy.DomainKind) (found []energy.Domain, by Meter) {
 		for _, kind := range kinds {
 			for _, m := range meters {

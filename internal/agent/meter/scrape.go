@@ -61,7 +61,7 @@ type series struct {
 
 type scrapedCounter struct {
 	counter *energy.Counter
-	pulse   pulse
+	pulse   changeDetector
 	last    energy.Reading
 	err     error // why last is not what is known
 }
@@ -231,7 +231,7 @@ func (s *Scraped) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) 
 		return into, errors.Join(err, fmt.Errorf("no counter of %s counts", s.page))
 	}
 	if answer.at != s.taken {
-		s.take(answer)
+		s.record(answer)
 	}
 	if age := t.Now() - answer.at; age > s.stale {
 		return into, errors.Join(err, fmt.Errorf("the last answer of %s is %v old", s.page, age.Round(time.Second)))
@@ -247,8 +247,8 @@ func (s *Scraped) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) 
 	return into, err
 }
 
-// take counts what an answer says.
-func (s *Scraped) take(answer page) {
+// record counts what an answer says.
+func (s *Scraped) record(answer page) {
 	restarted := s.taken != 0 && answer.start != s.start
 	s.taken, s.start = answer.at, answer.start
 	for i, d := range s.domains {

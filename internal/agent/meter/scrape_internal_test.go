@@ -128,9 +128,9 @@ func TestScrapedReadsWithoutWaiting(t *testing.T) {
 // Close ends the goroutine also while an answer is on its way.
 func TestScrapedCloseDoesNotWait(t *testing.T) {
 	asked, never := make(chan struct{}), make(chan struct{})
-	tell := sync.OnceFunc(func() { close(asked) })
+	notify := sync.OnceFunc(func() { close(asked) })
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		tell()
+		notify()
 		select {
 		case <-never:
 		case <-r.Context().Done():

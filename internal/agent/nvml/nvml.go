@@ -150,7 +150,7 @@ func (l *library) board(device uintptr, id string) gpu.Board {
 func (l *library) part(device uintptr, id string) gpu.Part {
 	p := gpu.Part{SMs: 1}
 	var used map[uint32]float64
-	used, p.Told = l.used(device, id)
+	used, p.Reported = l.used(device, id)
 	for pid, memory := range l.processes(device) {
 		p.Uses = append(p.Uses, gpu.Use{PID: int(pid), SM: used[pid], Memory: memory})
 	}
@@ -208,7 +208,7 @@ func (l *library) processes(device uintptr) map[uint32]uint64 {
 
 // used returns how much of a board's multiprocessor time processes used since they were asked for last, and whether the
 // driver tells.
-func (l *library) used(device uintptr, id string) (shares map[uint32]float64, told bool) {
+func (l *library) used(device uintptr, id string) (shares map[uint32]float64, reported bool) {
 	list, n := new([room]processSample), new(uint32(room))
 	switch c := l.call("nvmlDeviceGetProcessUtilization", device, list, n, l.seen[id]); {
 	case c == notFound:

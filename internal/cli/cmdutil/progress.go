@@ -74,8 +74,8 @@ func (p *Progress) Say(format string, args ...any) {
 	fmt.Fprintf(p.out, format, args...)
 }
 
-// Tell is called after each thing.
-func (p *Progress) Tell(done, all int) {
+// Update is called after each thing.
+func (p *Progress) Update(done, all int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.first.IsZero() {

@@ -15,7 +15,7 @@ import (
 )
 
 // savings adds what decisions saved, as far as it is known before patience ends; it is computed on for later.
-func (r *liveReader) savings(ctx context.Context, patience time.Duration) {
+func (r *liveReader) savings(ctx context.Context, timeout time.Duration) {
 	mode := v1alpha1.Mode(r.m.Mode)
 	if r.m.Enforcing == 0 && (mode == v1alpha1.ModeShadow || mode == v1alpha1.ModeAdvise) {
 		r.shadowed(ctx)
@@ -33,7 +33,7 @@ func (r *liveReader) savings(ctx context.Context, patience time.Duration) {
 		select {
 		case <-done:
 		case <-ctx.Done():
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			r.m.Unseen = append(r.m.Unseen, "what was saved is being computed: look again in a minute")
 		}
 	}

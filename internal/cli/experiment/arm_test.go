@@ -145,7 +145,7 @@ func TestTellsHowLongASlowNodeTakes(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if err := a.tell(ctx); err != nil {
+	if err := a.notify(ctx); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"pod-0": "1954285.7", "pod-1": "120.0"} {
@@ -194,7 +194,8 @@ func TestWhatPodsWaitFor(t *testing.T) {
 	}
 }
 
-// Energy follows from what pods use: services from their requests, stress from its utilisation, classes from benchmarks.
+// Energy follows from what pods use: services from their requests, stress from its utilisation, classes from
+// benchmarks.
 func TestPower(t *testing.T) {
 	f := &File{Load: []Load{
 		{Name: "web", Replicas: 1, Work: metav1.Duration{Duration: 100 * time.Millisecond}},

@@ -104,9 +104,9 @@ func (a *arm) submit(ctx context.Context, l *Load) error {
 	return nil
 }
 
-// tell tells the lab how long pods of a class run, once they are bound: as much longer than on the fastest node as that
-// one's benchmark is better.
-func (a *arm) tell(ctx context.Context) error {
+// notify tells the lab how long pods of a class run, once they are bound: as much longer than on the fastest node as
+// that one's benchmark is better.
+func (a *arm) notify(ctx context.Context) error {
 	for kube.Pause(ctx, 50*time.Millisecond) {
 		for _, p := range a.some(func(p *pod) bool {
 			return p.class() != "" && p.Spec.NodeName != "" && !p.gone &&

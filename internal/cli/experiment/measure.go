@@ -182,7 +182,7 @@ func (a *arm) measure(whole context.Context) (*report.ExperimentTrial, error) {
 		}
 	}
 	if a.File.target == TargetLab {
-		meanwhile(a.tell)
+		meanwhile(a.notify)
 	}
 	trial := &report.ExperimentTrial{
 		Contestant: a.Name, Round: a.round, Arm: a.number, Start: a.began.UTC(), Values: map[string]float64{},

@@ -32,14 +32,14 @@ const (
 	TargetCluster = "cluster"
 )
 
-const patience = 5 * time.Minute
+const timeout = 5 * time.Minute
 
 // Runner runs an experiment.
 type Runner struct {
 	File       *File
 	Work       string // its own folder, for what the lab and the contestants write
 	Kubeconfig string // of the cluster; the lab's is found when it has started
-	Told       func(done, all int)
+	Progress   func(done, all int)
 	// Meter returns what all nodes draw by meters, and what they are; nil: there is none, and energy is modelled.
 	Meter func(context.Context) (watts float64, what string, err error)
 
@@ -79,7 +79,7 @@ func (r *Runner) Run(ctx context.Context) (trials []report.ExperimentTrial, mani
 	}
 	order := r.File.order()
 	for i, c := range order {
-		r.Told(i, len(order))
+		r.Progress(i, len(order))
 		a := &arm{
 			Runner: r, Contestant: c, number: i + 1, round: 1 + i/len(r.File.Contestants),
 			namespace: fmt.Sprintf("experiment-%s-%d", r.run, i+1),
@@ -95,7 +95,7 @@ func (r *Runner) Run(ctx context.Context) (trials []report.ExperimentTrial, mani
 		trials = append(trials, *trial)
 	}
 	// What is removed must be gone even where the experiment was interrupted.
-	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	err = cmp.Or(err, Clean(clean, r.client))
 	return trials, map[string]any{
@@ -263,7 +263,7 @@ func unless(is func(error) bool, err error) error {
 
 // eventually waits until done reports true. It fails at the first error.
 func eventually(ctx context.Context, what string, done func() (bool, error)) error {
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true,
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, timeout, true,
 		func(context.Context) (bool, error) { return done() })
 	if err != nil {
 		return fmt.Errorf("waiting until %s: %w", what, err)

@@ -29,12 +29,12 @@ func (e *Explainer) events(ctx context.Context, s *subject) {
 	}
 	for _, event := range list.Items {
 		if strings.HasPrefix(event.ReportingController, "kubenergy-") {
-			e.out.Events = append(e.out.Events, dashboard.Told{
+			e.out.Events = append(e.out.Events, dashboard.Reported{
 				At: timeOf(&event), Reason: event.Reason, Text: dashboard.WithoutGrams(event.Message),
 			})
 		}
 	}
-	slices.SortFunc(e.out.Events, func(a, b dashboard.Told) int { return a.At.Compare(b.At) })
+	slices.SortFunc(e.out.Events, func(a, b dashboard.Reported) int { return a.At.Compare(b.At) })
 }
 
 func timeOf(event *v1.Event) time.Time {

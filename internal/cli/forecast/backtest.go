@@ -104,7 +104,7 @@ func (f *backtestFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	}
 	p := t.Progress(cmd.CommandPath(), "parts")
 	defer p.Close()
-	e.Progress = p.Tell
+	e.Progress = p.Update
 	scores, err := forecast.Evaluate(cmd.Context(), e)
 	if err != nil {
 		if cmd.Context().Err() != nil {

@@ -146,7 +146,7 @@ func (f *forecastFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 		return err
 	}
 	o.Window = Cheapest(o.Series, o.Now, f.duration)
-	o.tell()
+	o.notify()
 	return t.PrintTo(f.out, o, f.output.Value)
 }
 
@@ -303,8 +303,8 @@ func (o *outlook) title() string {
 	return title
 }
 
-// tell fills in what programs are shown.
-func (o *outlook) tell() {
+// notify fills in what programs are shown.
+func (o *outlook) notify() {
 	o.Step = o.Series.Step().String()
 	if o.windowed() {
 		o.Cheapest = &cheapestWindow{

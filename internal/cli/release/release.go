@@ -121,7 +121,7 @@ type Releaser struct {
 	Out, Err      io.Writer
 	Now           func() time.Time
 	Settle, Pause time.Duration
-	told          bool // why it tries again
+	reported      bool // why it tries again
 
 	mu sync.Mutex // of the pass that runs
 }
@@ -187,20 +187,20 @@ func (r *Releaser) All(ctx context.Context, namespace string) error {
 		if err == nil && len(p.failed) > 0 {
 			err = p.failed[0].err
 		}
-		r.tell(ctx, err)
+		r.notify(ctx, err)
 		if !kube.Pause(ctx, r.Pause) {
 			return p.unfinished(cmp.Or(err, ctx.Err()), total)
 		}
 	}
 }
 
-// tell says once, when an error has kept a pass from releasing anything, until when others will follow.
-func (r *Releaser) tell(ctx context.Context, err error) {
+// notify says once, when an error has kept a pass from releasing anything, until when others will follow.
+func (r *Releaser) notify(ctx context.Context, err error) {
 	until, limited := ctx.Deadline()
-	if err == nil || r.told || !limited || ctx.Err() != nil {
+	if err == nil || r.reported || !limited || ctx.Err() != nil {
 		return
 	}
-	r.told = true
+	r.reported = true
 	fmt.Fprintf(r.Err, "trying again until %s (--timeout): %s\n", until.Format(time.TimeOnly), cmdutil.Because(err))
 }
 

@@ -23,15 +23,15 @@ func TestBucketsAreBounded(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	b := newBuckets(Allowance{PerSecond: 1, AtOnce: 1})
 	for i := range maxBuckets + 5000 {
-		b.take(strconv.Itoa(i), now)
+		b.allow(strconv.Itoa(i), now)
 	}
 	if n := len(b.each); n > maxBuckets {
 		t.Errorf("%d buckets", n)
 	}
-	if _, ok := b.take("0", now); ok {
+	if _, ok := b.allow("0", now); ok {
 		t.Error("many callers make that the first one is not counted any more")
 	}
-	if _, ok := b.take("newcomer", now); ok || !b.empty("newcomer", now) {
+	if _, ok := b.allow("newcomer", now); ok || !b.empty("newcomer", now) {
 		t.Error("newcomers do not share a bucket while there is no room")
 	}
 	if now = now.Add(time.Minute); b.empty("newcomer", now) {

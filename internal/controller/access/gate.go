@@ -81,7 +81,7 @@ type Gate struct {
 	known   *cache.LRUExpireCache // holder, by tokenKey
 	refused *cache.LRUExpireCache // tokenKey of tokens that were refused
 	rights  *cache.LRUExpireCache // bool, by rightKey
-	flights singleflight.Group
+	calls   singleflight.Group
 	slots   chan struct{}
 	reviews [2]*rate.Limiter // by class
 	breaker breaker
@@ -199,9 +199,9 @@ func (g *Gate) ask(ctx context.Context, key tokenKey, token string, h holder, no
 	if g.breaker.away(now) {
 		return nil, ErrAway
 	}
-	u, err := AnswerOf[*User](ctx, g.fly(ctx, key, token, h))
+	u, err := AnswerOf[*User](ctx, g.join(ctx, key, token, h))
 	if peer != "" && errors.Is(err, ErrUnauthenticated) {
-		g.guesses.take(peer, now)
+		g.guesses.allow(peer, now)
 	}
 	return u, err
 }
@@ -221,12 +221,12 @@ func (g *Gate) renew(key tokenKey, token string, h holder, now time.Time) {
 	}
 	g.answers.Unlock()
 	if current {
-		g.fly(context.Background(), key, token, h)
+		g.join(context.Background(), key, token, h)
 	}
 }
 
-// fly has a token reviewed, unless it was reviewed since its holder was seen.
-func (g *Gate) fly(ctx context.Context, key tokenKey, token string, seen holder) <-chan singleflight.Result {
+// join has a token reviewed, unless it was reviewed since its holder was seen.
+func (g *Gate) join(ctx context.Context, key tokenKey, token string, seen holder) <-chan singleflight.Result {
 	flight := string(append([]byte{byte(key.class)}, key.hash[:]...))
 	return g.askOnce(ctx, flight, g.reviews[key.class], func(ctx context.Context) (any, error) {
 		if h := g.holder(key); g.o.Now().Before(h.fresh) && !h.fresh.Equal(seen.fresh) {
@@ -242,15 +242,15 @@ func (g *Gate) fly(ctx context.Context, key tokenKey, token string, seen holder)
 var errPanicked = errors.New("asking the API server panicked")
 
 // askOnce asks the API server, once for all who ask the same meanwhile. turns limits how often; nil: nothing does.
-func (g *Gate) askOnce(ctx context.Context, key string, turns *rate.Limiter, ask func(context.Context) (any, error),
+func (g *Gate) askOnce(ctx context.Context, key string, limiter *rate.Limiter, ask func(context.Context) (any, error),
 ) <-chan singleflight.Result {
-	return g.flights.DoChan(key, func() (any, error) {
+	return g.calls.DoChan(key, func() (any, error) {
 		// One who leaves must not take the answer from the others.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout+reviewWait)
 		defer cancel()
 		waiting, stop := context.WithTimeout(ctx, reviewWait)
 		defer stop()
-		if turns != nil && turns.Wait(waiting) != nil { // it would take too long
+		if limiter != nil && limiter.Wait(waiting) != nil { // it would take too long
 			return nil, ErrBusy
 		}
 		select {

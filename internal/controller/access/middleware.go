@@ -23,19 +23,19 @@ func (g *Gate) Require(next http.Handler, what func(*http.Request) []Attributes)
 			g.Refuse(w, err)
 			return
 		}
-		if wait, ok := g.people.take(u.Username, g.o.Now()); !ok {
+		if wait, ok := g.people.allow(u.Username, g.o.Now()); !ok {
 			g.metrics.refused("rate")
 			Busy(w, http.StatusTooManyRequests, wait, "too many requests")
 			return
 		}
-		if what == nil || g.may(w, r, u, what(r)) {
+		if what == nil || g.authorize(w, r, u, what(r)) {
 			next.ServeHTTP(w, r.WithContext(WithUser(r.Context(), u)))
 		}
 	})
 }
 
-// may reports whether the user may do all of it, and answers the request if not.
-func (g *Gate) may(w http.ResponseWriter, r *http.Request, u *User, all []Attributes) bool {
+// authorize reports whether the user may do all of it, and answers the request if not.
+func (g *Gate) authorize(w http.ResponseWriter, r *http.Request, u *User, all []Attributes) bool {
 	for _, a := range all {
 		switch ok, err := g.Allowed(r.Context(), u, a); {
 		case err != nil:
@@ -66,7 +66,7 @@ func (g *Gate) Refuse(w http.ResponseWriter, err error) {
 
 // AdmitAgent counts a request of a node's agent. Where it is one too many, it returns how long to wait.
 func (g *Gate) AdmitAgent(node string) (wait time.Duration, ok bool) {
-	return g.agents.take(node, g.o.Now())
+	return g.agents.allow(node, g.o.Now())
 }
 
 // ChargeAgent counts a request of a node's agent as so many more: one that costs as much as many small ones.

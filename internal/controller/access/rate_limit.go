@@ -31,8 +31,8 @@ func newBuckets(a Allowance) *buckets {
 	return b
 }
 
-// take counts a request. Where it is one too many, it returns how long to wait.
-func (b *buckets) take(who string, now time.Time) (wait time.Duration, ok bool) {
+// allow counts a request. Where it is one too many, it returns how long to wait.
+func (b *buckets) allow(who string, now time.Time) (wait time.Duration, ok bool) {
 	turn := b.of(who, now).ReserveN(now, 1)
 	if wait = turn.DelayFrom(now); wait == 0 {
 		return 0, true

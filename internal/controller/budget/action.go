@@ -42,8 +42,8 @@ type duty struct {
 	do   func(context.Context) error
 }
 
-// notice is what an action tells of a budget, or of a workload that has one.
-type notice struct {
+// notification is what an action tells of a budget, or of a workload that has one.
+type notification struct {
 	about   v1.ObjectReference
 	webhook string
 	attrs   []any  // of the log line
@@ -51,15 +51,15 @@ type notice struct {
 	message *Message
 }
 
-// notice returns one of an action at a threshold, as a status tells what was used.
-func (a *account) notice(key string, at int32, webhook string, s *v1alpha1.EnergyBudgetStatus, percent float64,
+// notification returns one of an action at a threshold, as a status tells what was used.
+func (a *account) notification(key string, at int32, webhook string, s *v1alpha1.EnergyBudgetStatus, percent float64,
 	now time.Time, attrs ...any,
-) *notice {
+) *notification {
 	namespace, workload := a.object.GetNamespace(), a.workload()
 	if workload != "" {
 		attrs = append(attrs, "workload", workload)
 	}
-	return &notice{
+	return &notification{
 		about: reference(a.object), webhook: webhook,
 		attrs: append([]any{"at", at, "namespace", namespace, "budget", a.name, "percent", percent}, attrs...),
 		message: &Message{
@@ -72,7 +72,7 @@ func (a *account) notice(key string, at int32, webhook string, s *v1alpha1.Energ
 }
 
 // dutyOf returns how an action that only tells is carried out.
-func (e *Engine) dutyOf(deed v1alpha1.BudgetDeed, n *notice) duty {
+func (e *Engine) dutyOf(deed v1alpha1.BudgetDeed, n *notification) duty {
 	d := duty{key: n.message.Key, lane: telling, do: func(context.Context) error { return nil }}
 	switch deed {
 	case v1alpha1.DeedLog:
@@ -150,7 +150,7 @@ func (e *Engine) act(ctx context.Context, c *budgetCase, due []int, enabled bool
 		case v1alpha1.DeedSuspend:
 			duties = append(duties, duty{c.key(t), telling, func(context.Context) error { return suspendErr }})
 		default:
-			duties = append(duties, e.dutyOf(t.Do, c.notice(t, now)))
+			duties = append(duties, e.dutyOf(t.Do, c.notification(t, now)))
 		}
 	}
 	e.carryOut(reference(c.budget), duties, func(ctx context.Context, results map[string]error) {
@@ -172,7 +172,7 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(sum[:kept])
 }
 
-func (c *budgetCase) notice(t *v1alpha1.BudgetActionTaken, now time.Time) *notice {
+func (c *budgetCase) notification(t *v1alpha1.BudgetActionTaken, now time.Time) *notification {
 	b := c.budget
 	of := "its lifetime"
 	if !c.period.to.IsZero() {
@@ -182,7 +182,7 @@ func (c *budgetCase) notice(t *v1alpha1.BudgetActionTaken, now time.Time) *notic
 	if c.use != nil { // nil: a retry, which knows no more than the status says
 		amount = ", " + c.use.used(&b.Spec.Limits)
 	}
-	n := c.account.notice(c.key(t), t.At, c.webhook(t), &b.Status, t.Percent, now, "periodStart", c.period.from,
+	n := c.account.notification(c.key(t), t.At, c.webhook(t), &b.Status, t.Percent, now, "periodStart", c.period.from,
 		"periodEnd", c.period.to)
 	n.text = fmt.Sprintf("%v%% of the budget for %s is used%s; %s at %d%%", t.Percent, of, amount, t.Do, t.At)
 	return n

@@ -149,7 +149,7 @@ func (a *allowance) fitting(all record, due []v1alpha1.BudgetAction) (some []v1a
 		key := a.key(&x)
 		if _, was := counted[key]; !was {
 			counted[key] = longest
-			if !tells(x.Do) {
+			if !notifies(x.Do) {
 				counted[key] = begun{done: true}
 			}
 			if len(counted.String()) > maxRecordText {
@@ -170,9 +170,9 @@ func rank(do v1alpha1.BudgetDeed) int {
 	return 1
 }
 
-// tells reports whether an action tells something, which is done after it was written down. All others are done by the
-// write itself.
-func tells(do v1alpha1.BudgetDeed) bool {
+// notifies reports whether an action tells something, which is done after it was written down. All others are done by
+// the write itself.
+func notifies(do v1alpha1.BudgetDeed) bool {
 	return do == v1alpha1.DeedLog || do == v1alpha1.DeedEvent || do == v1alpha1.DeedNotify
 }
 
@@ -219,10 +219,10 @@ func (e *Engine) begin(ctx context.Context, a *allowance, all record, due []v1al
 		if before.attempts == 0 {
 			fresh = append(fresh, x)
 		}
-		if tells(x.Do) {
+		if notifies(x.Do) {
 			all[key] = begun{at: now.Unix(), attempts: before.attempts + 1}
 			keys[a.noticeKey(key)] = key
-			duties = append(duties, e.dutyOf(x.Do, a.notice(&x, now)))
+			duties = append(duties, e.dutyOf(x.Do, a.notification(&x, now)))
 			continue
 		}
 		all[key] = begun{done: true}
@@ -258,10 +258,10 @@ func (e *Engine) begin(ctx context.Context, a *allowance, all record, due []v1al
 	})
 }
 
-func (a *allowance) notice(x *v1alpha1.BudgetAction, now time.Time) *notice {
+func (a *allowance) notification(x *v1alpha1.BudgetAction, now time.Time) *notification {
 	s := v1alpha1.EnergyBudgetStatus{Exhausted: a.percent() >= whole}
 	a.use.writeTo(&s, a.limits)
-	n := a.account.notice(a.noticeKey(a.key(x)), threshold(x), x.Webhook, &s, a.percent(), now)
+	n := a.account.notification(a.noticeKey(a.key(x)), threshold(x), x.Webhook, &s, a.percent(), now)
 	n.text = fmt.Sprintf("%v%% of its energy budget %s is used: %s", tenths(a.percent()), a.name, a.use.used(a.limits))
 	return n
 }

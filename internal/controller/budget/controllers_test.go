@@ -233,11 +233,11 @@ func TestControllerDies(t *testing.T) {
 			return w.post(ctx, to, m)
 		}
 		first.sweepAndWork(t.Context())
-		told := w.posted()
+		reported := w.posted()
 		clock.at = clock.at.Add(takeOver / 3)
 		second.sweepAndWork(t.Context()) // what was begun just now is the other one's
 		began := w.budget("month").Status.Actions
-		if told == w.posted() && len(began) > 0 && began[0].By == "first" && began[0].Done == nil &&
+		if reported == w.posted() && len(began) > 0 && began[0].By == "first" && began[0].Done == nil &&
 			began[0].Attempts > 1 {
 			t.Errorf("%d calls: taken over too soon", calls)
 		}

@@ -211,7 +211,7 @@ func (e *Engine) askAll(ctx context.Context, s *scene) error {
 func (e *Engine) suspendAndClaim(ctx context.Context, s *scene) {
 	var all []func()
 	for _, c := range s.shared {
-		all = append(all, func() { e.act(ctx, c, e.settle(ctx, c, s.now, s.marks.of(c.budget)), s.enabled) })
+		all = append(all, func() { e.act(ctx, c, e.updateStatus(ctx, c, s.now, s.marks.of(c.budget)), s.enabled) })
 	}
 	slices.SortStableFunc(s.own, func(a, b *allowance) int { return cmp.Compare(a.urgency(), b.urgency()) })
 	for _, a := range s.own {

@@ -44,9 +44,9 @@ const (
 // endOfTime stands for the end of a lifetime.
 var endOfTime = metav1.NewTime(time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// settle brings the status of a budget up to date. It returns the actions that this controller has claimed, as places
-// in the status's list.
-func (e *Engine) settle(ctx context.Context, c *budgetCase, now time.Time, suspended int32) (due []int) {
+// updateStatus brings the status of a budget up to date. It returns the actions that this controller has claimed, as
+// places in the status's list.
+func (e *Engine) updateStatus(ctx context.Context, c *budgetCase, now time.Time, suspended int32) (due []int) {
 	status := e.statusOf(c, suspended)
 	due = claim(c, status, now, e.o.Identity, e.tasks.isBusy)
 	status.ClosedUntil = closedUntil(status, c.period)

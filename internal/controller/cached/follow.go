@@ -79,12 +79,12 @@ func Follow(ctx context.Context, m manager.Manager, kind client.Object, h toolsc
 	synced *atomic.Int32, log *slog.Logger,
 ) error {
 	const retry = 5 * time.Second
-	told := ""
+	reported := ""
 	h = kube.Surviving(log, h)
 	var registration toolscache.ResourceEventHandlerRegistration
 	err := wait.PollUntilContextCancel(ctx, retry, true, func(ctx context.Context) (done bool, err error) {
-		if registration, err = register(ctx, m, kind, h); err != nil && err.Error() != told && ctx.Err() == nil {
-			told = err.Error()
+		if registration, err = register(ctx, m, kind, h); err != nil && err.Error() != reported && ctx.Err() == nil {
+			reported = err.Error()
 			log.Warn("watching: trying again", "kind", fmt.Sprintf("%T", kind), "error", err)
 		}
 		return err == nil, nil

@@ -25,7 +25,7 @@ type books struct {
 	root       int                // byWall or byModel
 	at         time.Duration      // of the last tick
 	now        time.Time
-	told       time.Duration // until then energy is attributed
+	reported   time.Duration // until then energy is attributed
 	source     string
 	out        energy.Attribution
 
@@ -69,7 +69,7 @@ func (b *books) observe(s *scene, q *queue) {
 	s.look()
 	root := s.kind()
 	if b.attributor != nil && b.root == byWall && root == byModel {
-		b.begin(s, byModel, b.told) // the wall is silent
+		b.begin(s, byModel, b.reported) // the wall is silent
 	}
 	b.enter(s)
 	b.at, b.now = s.at, s.now
@@ -124,12 +124,12 @@ func (b *books) begin(s *scene, root int, from time.Duration) {
 			},
 			apart: map[types.UID]energy.Microjoules{},
 		}
-		b.told = from
+		b.reported = from
 		o.At = max(b.at, from)
 		o.Root = []energy.Reading{b.model.reading}
 	} else {
 		o.Root = s.wall
-		b.told = latest(s.wall)
+		b.reported = latest(s.wall)
 	}
 	b.attributor.Observe(o, &b.out)
 	b.ended = b.ended[:0]
@@ -153,7 +153,7 @@ func (b *books) attribute(s *scene, q *queue) {
 	if b.root == byModel {
 		b.model.charge(&b.out)
 	}
-	b.told = b.out.End
+	b.reported = b.out.End
 	if made := b.batch(); made != nil {
 		q.add(made)
 	}

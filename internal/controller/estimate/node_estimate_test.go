@@ -714,7 +714,7 @@ func conserve(t *testing.T, r *rand.Rand) {
 		case measured[name] > counted[name]:
 			t.Errorf("%s: %d µJ booked as measured, %d counted only", name, measured[name], counted[name])
 		case silences: // some of it is the model's
-		case got != counted[name] && e.books[name].told == m.at:
+		case got != counted[name] && e.books[name].reported == m.at:
 			t.Errorf("%s: %d µJ booked, %d counted", name, got, counted[name])
 		case got > counted[name]:
 			t.Errorf("%s: %d µJ booked, %d counted only", name, got, counted[name])

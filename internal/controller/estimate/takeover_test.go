@@ -49,7 +49,7 @@ func TestTakeOverInTheLedger(t *testing.T) {
 	e.queue.book = func(_ context.Context, b *batch.Batch) error { book(b, true); return nil }
 	noon := w.clock
 	number := uint64(0)
-	tell := func(minute int) { // the agent tells of a minute at 200 W
+	notify := func(minute int) { // the agent tells of a minute at 200 W
 		number++
 		b := &batch.Batch{
 			Version: batch.Version, Stream: batch.Stream{Node: "n", Boot: "real", Epoch: "x"}, First: number,
@@ -67,10 +67,10 @@ func TestTakeOverInTheLedger(t *testing.T) {
 		switch {
 		case minute == 13:
 			for late := 5; late < 13; late++ { // its network was away
-				tell(late)
+				notify(late)
 			}
 		case minute > 13 && minute <= 30:
-			tell(minute - 1)
+			notify(minute - 1)
 		}
 		w.tick(e)
 	}

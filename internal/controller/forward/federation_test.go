@@ -130,8 +130,8 @@ func (f *federation) Acked(ctx context.Context, s batch.Stream) (uint64, bool, e
 	return f.ledger.Acked(ctx, s)
 }
 
-func (f *federation) Told(ctx context.Context, node string) (ledger.Told, error) {
-	return f.ledger.Told(ctx, node)
+func (f *federation) Reported(ctx context.Context, node string) (ledger.Reported, error) {
+	return f.ledger.Reported(ctx, node)
 }
 
 // dying is a ledger that dies in a request: some bookings of it are on disk, others not.

@@ -45,7 +45,7 @@ type Options struct {
 const (
 	maxBytes    = 1 << 20 // of a request's bookings, compressed, beyond the first
 	maxAnswer   = 1 << 20
-	patience    = time.Minute
+	timeout     = time.Minute
 	lookEvery   = time.Second // for new bookings
 	passEvery   = time.Minute
 	longestRest = 15 * time.Minute // that a federation can ask for
@@ -71,7 +71,7 @@ type Forwarder struct {
 // New checks the options. Files are read when they are needed.
 func New(o Options) (*Forwarder, error) {
 	client, err := central.New(central.Options{
-		URL: o.URL, TokenFile: o.TokenFile, CAFile: o.CAFile, UserAgent: "kubenergy-controller", Timeout: patience,
+		URL: o.URL, TokenFile: o.TokenFile, CAFile: o.CAFile, UserAgent: "kubenergy-controller", Timeout: timeout,
 		Node: true, Transport: o.Transport,
 	})
 	if err != nil {

@@ -42,9 +42,9 @@ func (e *entry) allowance(b *batch.Batch, l *Limits) *allowance {
 // none reports whether the pod was not there at all.
 func (a *allowance) none() bool { return a != nil && a.absent }
 
-// take leaves in a share what the pod can have used, and returns the energy that is too much. A pod that was not there
+// cap leaves in a share what the pod can have used, and returns the energy that is too much. A pod that was not there
 // keeps its share: it is not charged to it.
-func (a *allowance) take(s *energy.Share) (over energy.Microjoules) {
+func (a *allowance) cap(s *energy.Share) (over energy.Microjoules) {
 	if a == nil || a.none() {
 		return 0
 	}

@@ -20,7 +20,9 @@ func (nowhere) Book(_ context.Context, b *ledger.Booking) (ledger.Receipt, error
 
 func (nowhere) Acked(context.Context, batch.Stream) (uint64, bool, error) { return 0, false, nil }
 
-func (nowhere) Told(context.Context, string) (ledger.Told, error) { return ledger.Told{}, nil }
+func (nowhere) Reported(context.Context, string) (ledger.Reported, error) {
+	return ledger.Reported{}, nil
+}
 
 type discard struct {
 	header http.Header

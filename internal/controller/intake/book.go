@@ -142,7 +142,8 @@ func (h *Handler) parent(n *node, b *batch.Batch, now time.Time) {
 
 func (h *Handler) orphan(b *batch.Batch, why string) {
 	h.metrics.orphans.Inc()
-	h.tell("a node names a host that it is not booked under", "node", b.Stream.Node, "host", b.Parent.Host, "vm",
+	h.logThrottled("a node names a host that it is not booked under", "node", b.Stream.Node, "host", b.Parent.Host,
+		"vm",
 		b.Parent.VM, "why", why)
 	b.Parent = nil
 }
@@ -158,7 +159,7 @@ func (h *Handler) compare(n *node, b *batch.Batch, l *Limits) {
 		h.metrics.implausible.Inc()
 	}
 	if far && !before {
-		h.tell("a node's power is far from what is known of its hardware", "node", b.Stream.Node,
+		h.logThrottled("a node's power is far from what is known of its hardware", "node", b.Stream.Node,
 			"watts", float64(b.Measured.Joules())/(b.EndSinceBoot-b.StartSinceBoot).Seconds(), "idleWatts",
 			float64(l.Idle), "maxWatts", float64(l.MaxPower))
 	}

@@ -24,11 +24,11 @@ const (
 	// A node tells of no more time, over all of its boots, than has passed since it came to be: since its Node was made
 	// or its first batch came, whichever was earlier. The ledger keeps how much it told: invented boots do not help.
 	// An agent outside the cluster may have measured for some time before the controller first let it in.
-	maxBacklog = 7 * 24 * time.Hour
-	drift      = 1000 // of a clock: a part in so many
-	timeSlack  = 10 * time.Minute
-	toldFor    = time.Hour // what the ledger says is asked for again: another controller may have booked
-	toldAtOnce = 24        // hours in an hour: more is worth a line
+	maxBacklog     = 7 * 24 * time.Hour
+	drift          = 1000 // of a clock: a part in so many
+	timeSlack      = 10 * time.Minute
+	reportedFor    = time.Hour // what the ledger says is asked for again: another controller may have booked
+	reportedAtOnce = 24        // hours in an hour: more is worth a line
 
 	// What is far from a model, if measured for long enough to say.
 	farBelow   = 0.3
@@ -70,9 +70,9 @@ type envelope struct {
 
 // An hour adds up what nodes tell within an hour.
 type hour struct {
-	began time.Time
-	told  time.Duration
-	last  time.Duration // in the hour before
+	began    time.Time
+	reported time.Duration
+	last     time.Duration // in the hour before
 }
 
 // at returns the hour that an instant is in.
@@ -80,7 +80,7 @@ func (h *hour) at(now time.Time) *hour {
 	switch passed := now.Sub(h.began); {
 	case passed < time.Hour && passed >= 0:
 	case passed < 2*time.Hour && passed >= 0:
-		*h = hour{began: now, last: h.told}
+		*h = hour{began: now, last: h.reported}
 	default:
 		*h = hour{began: now}
 	}
@@ -105,12 +105,12 @@ func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (done func(b
 	defer e.mu.Unlock()
 	since = e.cameToBe(l, now)
 	elapsed := now.Sub(since)
-	told, power, cpuNow := e.time+length, max(0, e.power+overEnergy), max(0, e.cpu+overCPU)
+	reported, power, cpuNow := e.time+length, max(0, e.power+overEnergy), max(0, e.cpu+overCPU)
 	switch {
-	case !ledger.Cuttable(length, len(b.Shares)):
+	case !ledger.Splittable(length, len(b.Shares)):
 		return nil, since, &breach{limitTime, fmt.Sprintf("%v of %d consumers are too much to be booked day by day",
 			length, len(b.Shares))}
-	case !e.asked.IsZero() && told > elapsed+elapsed/drift+timeSlack:
+	case !e.asked.IsZero() && reported > elapsed+elapsed/drift+timeSlack:
 		return nil, since, &breach{limitTime, fmt.Sprintf("%v, and %v before: the node came to be %v ago", length,
 			e.time, elapsed.Round(time.Second))}
 	case power > most*slack.Seconds():
@@ -121,8 +121,8 @@ func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (done func(b
 			time.Duration(cpu), length, l.Cores)}
 	}
 	deltaPower, deltaCPU := power-e.power, cpuNow-e.cpu
-	e.time, e.power, e.cpu = told, power, cpuNow
-	e.hour.at(now).told += length
+	e.time, e.power, e.cpu = reported, power, cpuNow
+	e.hour.at(now).reported += length
 	e.going += length
 	return func(booked, known bool) {
 		e.mu.Lock()
@@ -135,7 +135,7 @@ func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (done func(b
 			return
 		}
 		e.time -= length
-		e.hour.told = max(0, e.hour.told-length)
+		e.hour.reported = max(0, e.hour.reported-length)
 		e.power, e.cpu = max(0, e.power-deltaPower), max(0, e.cpu-deltaCPU)
 	}, since, nil
 }
@@ -156,19 +156,19 @@ func (e *envelope) cameToBe(l Limits, now time.Time) time.Time {
 // is checked: without it, time is not.
 func (e *envelope) recall(ctx context.Context, l Booker, node string, now time.Time) error {
 	e.mu.Lock()
-	fresh := !e.asked.IsZero() && now.Sub(e.asked) < toldFor
+	fresh := !e.asked.IsZero() && now.Sub(e.asked) < reportedFor
 	e.mu.Unlock()
 	if fresh {
 		return nil
 	}
-	told, err := l.Told(ctx, node)
+	reported, err := l.Reported(ctx, node)
 	if err != nil {
 		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.asked, e.since, e.time = now, told.Since, told.Time+e.going
-	e.kept, e.seen = told.Seen, told.Seen.Add(e.seen)
+	e.asked, e.since, e.time = now, reported.Since, reported.Time+e.going
+	e.kept, e.seen = reported.Seen, reported.Seen.Add(e.seen)
 	return nil
 }
 
@@ -207,24 +207,24 @@ func (e *envelope) keeps(seen *ledger.Seen) {
 // surge notes how much time a node has told of within the hour: much of it is a backlog, or invented.
 func (h *Handler) surge(n *node, name string, now time.Time) {
 	n.envelope.mu.Lock()
-	told := n.envelope.hour.at(now).told
+	reported := n.envelope.hour.at(now).reported
 	n.envelope.mu.Unlock()
 	h.mu.Lock()
 	most := h.most.at(now)
-	before := most.told
-	most.told = max(most.told, told)
+	before := most.reported
+	most.reported = max(most.reported, reported)
 	h.mu.Unlock()
-	if told > toldAtOnce*time.Hour && told > before {
-		h.tell("a node tells of more than a day within an hour", "node", name, "told", told)
+	if reported > reportedAtOnce*time.Hour && reported > before {
+		h.logThrottled("a node tells of more than a day within an hour", "node", name, "told", reported)
 	}
 }
 
-// toldRatio is the most that a node has told of within this hour or the last, over an hour.
-func (h *Handler) toldRatio() float64 {
+// reportedRatio is the most that a node has told of within this hour or the last, over an hour.
+func (h *Handler) reportedRatio() float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	most := h.most.at(h.c.Now())
-	return max(most.told, most.last).Hours()
+	return max(most.reported, most.last).Hours()
 }
 
 // compare reports whether the mean power of a batch is far from what a model of the node says; known is false where

@@ -158,32 +158,32 @@ func TestEnvelopeOfFailures(t *testing.T) {
 func TestImplausible(t *testing.T) {
 	w := newWorld(t)
 	n := uint64(0)
-	says := func(j energy.Microjoules, change ...func(*batch.Batch)) bool {
+	description := func(j energy.Microjoules, change ...func(*batch.Batch)) bool {
 		t.Helper()
 		n++
 		w.booked("token-a", of("a", n, append([]func(*batch.Batch){joules(j)}, change...)...))
 		return w.handler.Implausible("a")
 	}
-	if says(1) || says(30_000) {
+	if description(1) || description(30_000) {
 		t.Error("nobody knows the node, and it is implausible")
 	}
 	w.limits["a"] = intake.Limits{MaxPower: 200, Idle: 100, Modelled: true}
-	if says(450+1) || says(3600) {
+	if description(450+1) || description(3600) {
 		t.Error("0.3 of idle to 1.2 of the maximum is plausible")
 	}
-	if !says(449) {
+	if !description(449) {
 		t.Error("29.9 W of a node of 100 W idle")
 	}
-	if !says(3000, func(b *batch.Batch) { b.Quality = energy.Estimated }) {
+	if !description(3000, func(b *batch.Batch) { b.Quality = energy.Estimated }) {
 		t.Error("an estimate says nothing")
 	}
-	if says(3000) {
+	if description(3000) {
 		t.Error("still implausible")
 	}
-	if !says(3800) {
+	if !description(3800) {
 		t.Error("253 W of a node of 200 W")
 	}
-	if says(1000, func(b *batch.Batch) { b.Unmeasured = 10 * time.Second }) {
+	if description(1000, func(b *batch.Batch) { b.Unmeasured = 10 * time.Second }) {
 		t.Error("1,000 J in the 5 s that were measured are 200 W")
 	}
 	if w.handler.Implausible("nobody") {
@@ -315,7 +315,7 @@ func TestGPUsOfUnknownPower(t *testing.T) {
 // started anew, until the Node is deleted and made anew, which a kubelet may not.
 func TestMoreHardwareThanAtFirst(t *testing.T) {
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}}
-	says := func(cores, gpus string) {
+	description := func(cores, gpus string) {
 		node = node.DeepCopy()
 		node.Status.Capacity = v1.ResourceList{
 			v1.ResourceCPU: resource.MustParse(cores), "nvidia.com/gpu": resource.MustParse(gpus),
@@ -330,7 +330,7 @@ func TestMoreHardwareThanAtFirst(t *testing.T) {
 	}
 	w := newWorld(t, use)
 	number := uint64(0)
-	tell := func(watts, cores float64) *batch.Batch {
+	notify := func(watts, cores float64) *batch.Batch {
 		number++
 		const length = 2 * time.Minute
 		b := of("a", number, joules(energy.Microjoules(watts*length.Seconds())), lasting(length),
@@ -340,25 +340,25 @@ func TestMoreHardwareThanAtFirst(t *testing.T) {
 	}
 	forged := func(what string, watts, cores float64) {
 		t.Helper()
-		if text := w.refused("token-a", tell(watts, cores), http.StatusUnprocessableEntity); !strings.Contains(text, what) {
+		if text := w.refused("token-a", notify(watts, cores), http.StatusUnprocessableEntity); !strings.Contains(text, what) {
 			t.Errorf("refused with %s, want %s", text, what)
 		}
 		number--
 	}
-	says("8", "0")
+	description("8", "0")
 	forged("draws at most 100", 4000, 8) // what is not booked is not kept, and is told again with the next batch
-	w.booked("token-a", tell(100, 8))
-	says("8", "2") // the plugin of the devices starts later
-	w.booked("token-a", tell(900, 8))
-	says("64", "16")
+	w.booked("token-a", notify(100, 8))
+	description("8", "2") // the plugin of the devices starts later
+	w.booked("token-a", notify(900, 8))
+	description("64", "16")
 	forged("draws at most 900", 4000, 8)
 	forged("has 8 cores", 900, 64)
 	w.restart(use)
 	forged("draws at most 900", 4000, 8)
 	forged("has 8 cores", 900, 64)
-	w.booked("token-a", tell(900, 8))
+	w.booked("token-a", notify(900, 8))
 	node.CreationTimestamp = metav1.NewTime(noon)
-	w.booked("token-a", tell(4000, 64))
+	w.booked("token-a", notify(4000, 64))
 }
 
 // What recognises hardware reads memory, GPUs and cores: none of them makes more of a node than it said at first.
@@ -524,16 +524,16 @@ func TestHardwareThatIsToldBoundsNothing(t *testing.T) {
 		v1.ResourceCPU: resource.MustParse("1024"),
 	}}}
 	limits := intake.Nodes(func() *kube.View { return view }, func(string) *v1.Node { return node }, nil, 1234)
-	for _, told := range []batch.Hardware{
+	for _, reported := range []batch.Hardware{
 		{}, {CPU: "Intel(R) Xeon(R) Platinum 8480+", Sockets: 64}, {Vendor: "Large"},
 	} {
 		node = node.DeepCopy()
-		node.Labels = hardware.Labels(&told)
+		node.Labels = hardware.Labels(&reported)
 		if got := limits("a", ledger.Seen{}); got.MaxPower != 1234 || got.Modelled || got.Idle != 0 {
-			t.Errorf("%+v: %+v", told, got)
+			t.Errorf("%+v: %+v", reported, got)
 		}
-		if known, _ := view.Hardware(node); known == nil || (known == any400) != (told.CPU == "" && told.Vendor == "") {
-			t.Errorf("%+v: %+v", told, known)
+		if known, _ := view.Hardware(node); known == nil || (known == any400) != (reported.CPU == "" && reported.Vendor == "") {
+			t.Errorf("%+v: %+v", reported, known)
 		}
 	}
 	node.Labels = map[string]string{"node.kubernetes.io/cpu-model": "Intel-Xeon-Gold-6148"}
@@ -544,8 +544,8 @@ func TestHardwareThatIsToldBoundsNothing(t *testing.T) {
 
 // The agent of a node of the cluster is heard; its batch is booked whatever it tells.
 func TestHardwareOfAnAgent(t *testing.T) {
-	told := map[string]*batch.Hardware{}
-	w := newWorld(t, func(c *intake.Config) { c.Hardware = func(node string, h *batch.Hardware) { told[node] = h } })
+	reported := map[string]*batch.Hardware{}
+	w := newWorld(t, func(c *intake.Config) { c.Hardware = func(node string, h *batch.Hardware) { reported[node] = h } })
 	send := func(token, node, value string, status int) {
 		t.Helper()
 		r := post(token, bytes.NewReader(w.encoded(of(node, 1))), "")
@@ -558,8 +558,8 @@ func TestHardwareOfAnAgent(t *testing.T) {
 	send("token-b", "b", `{"cpu":"`+strings.Repeat("x", 5000)+`"}`, http.StatusOK)
 	send("token-b", "c", `{"cpu":"of b, though the batch is of c"}`, http.StatusForbidden)
 	send("no token", "c", `{"cpu":"AMD EPYC 7763"}`, http.StatusUnauthorized)
-	if len(told) != 2 || told["a"].CPU != "AMD EPYC 7763" || told["b"] == nil {
-		t.Errorf("told was %v", told)
+	if len(reported) != 2 || reported["a"].CPU != "AMD EPYC 7763" || reported["b"] == nil {
+		t.Errorf("told was %v", reported)
 	}
 	if !strings.Contains(w.logged.String(), "makes no sense") {
 		t.Error(w.logged.String())

@@ -9,7 +9,7 @@ type PodNames struct {
 }
 
 // Names returns what is known of a pod.
-func (d *Directory) Names(podUID string) (PodNames, bool) {
+func (d *PodIndex) Names(podUID string) (PodNames, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	e := d.pods.get(podUID)

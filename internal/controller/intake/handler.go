@@ -29,7 +29,7 @@ type Booker interface {
 	Book(ctx context.Context, b *ledger.Booking) (ledger.Receipt, error)
 	Acked(ctx context.Context, s batch.Stream) (acked uint64, known bool, err error)
 	// Told returns how much time the agent of a node has told of.
-	Told(ctx context.Context, node string) (ledger.Told, error)
+	Reported(ctx context.Context, node string) (ledger.Reported, error)
 }
 
 // Config is what a Handler needs.
@@ -38,7 +38,7 @@ type Config struct {
 	Gate      *access.Gate
 	Agents    *access.HostTokens // of agents outside the cluster; nil: there are none
 	AgentUser string             // of agents in the cluster: system:serviceaccount:NAMESPACE:NAME
-	Directory *Directory
+	Directory *PodIndex
 	// Ready reports whether the directory knows all pods that there are; until then agents in the cluster are asked
 	// to wait.
 	Ready func() bool
@@ -52,7 +52,7 @@ type Config struct {
 	Members access.Members
 	Forward bool
 	// Hardware is told what the agent of a node of the cluster says that the node is made of; nil: that is left out.
-	Hardware func(node string, told *batch.Hardware)
+	Hardware func(node string, reported *batch.Hardware)
 	// Known reports whether there is a node of a name, besides those that have sent something.
 	Known func(node string) bool
 
@@ -83,7 +83,7 @@ const (
 type Handler struct {
 	c       Config
 	memory  *semaphore.Weighted
-	news    novelties
+	news    nameQuota
 	members map[string]*member
 	unpacks *semaphore.Weighted // as memory, of members: they cannot take what agents need
 	metrics *metrics
@@ -112,7 +112,7 @@ func New(c Config) *Handler {
 	}
 	for name, m := range c.Members {
 		h.members[name] = &member{
-			Member: m, place: make(chan struct{}, 1), nodes: novelties{most: m.Nodes},
+			Member: m, place: make(chan struct{}, 1), nodes: nameQuota{most: m.Nodes},
 			rate: rate.NewLimiter(rate.Limit(m.Bookings)/60, m.Bookings), //nolint:mnd // seconds of a minute
 		}
 	}
@@ -120,7 +120,7 @@ func New(c Config) *Handler {
 		Name: "kubenergy_ingest_told_ratio",
 		Help: "Hours that a node told of within an hour, of the node that told of most. An agent that was kept from " +
 			"delivering tells of what it kept; one that invents time looks the same.",
-	}, h.toldRatio)
+	}, h.reportedRatio)
 	return h
 }
 
@@ -174,8 +174,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 	if !from.outside && !h.c.Ready() {
 		return busy(busyAfter, "not all pods are known yet")
 	}
-	if told := r.Header.Get(batch.HardwareHeader); told != "" && h.c.Hardware != nil && !from.outside {
-		h.hardware(from, told)
+	if reported := r.Header.Get(batch.HardwareHeader); reported != "" && h.c.Hardware != nil && !from.outside {
+		h.hardware(from, reported)
 	}
 	n := h.node(from.node)
 	select {
@@ -194,28 +194,30 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 		return refused("malformed", http.StatusUnprocessableEntity, err.Error())
 	}
 	var heat *energy.Celsius // a batch does not depend on it
-	if told := r.Header.Get(batch.TemperatureHeader); told != "" {
-		if heat, err = batch.DecodeTemperature(told); err != nil {
-			h.tell("what an agent tells of its node's temperature makes no sense", "node", from.node, "error", err)
+	if reported := r.Header.Get(batch.TemperatureHeader); reported != "" {
+		if heat, err = batch.DecodeTemperature(reported); err != nil {
+			h.logThrottled("what an agent tells of its node's temperature makes no sense", "node", from.node, "error",
+				err)
 		}
 	}
-	return h.take(r.Context(), from, n, b, heat)
+	return h.bookBatch(r.Context(), from, n, b, heat)
 }
 
 // hardware passes on what an agent tells of its node. A batch does not depend on it.
-func (h *Handler) hardware(from *sender, told string) {
-	hardware, err := batch.DecodeHardware(told)
+func (h *Handler) hardware(from *sender, reported string) {
+	hardware, err := batch.DecodeHardware(reported)
 	if err != nil {
-		h.tell("what an agent tells of its node's hardware makes no sense", "node", from.node, "error", err)
+		h.logThrottled("what an agent tells of its node's hardware makes no sense", "node", from.node, "error", err)
 		return
 	}
 	h.c.Hardware(from.node, hardware)
 }
 
-// take books a batch of a node whose sender is known, and says what to answer.
-func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batch, heat *energy.Celsius) *reply {
+// bookBatch books a batch of a node whose sender is known, and says what to answer.
+func (h *Handler) bookBatch(ctx context.Context, from *sender, n *node, b *batch.Batch, heat *energy.Celsius) *reply {
 	if b.Stream.Node != from.node {
-		h.tell("a node has sent a batch of another node", "node", from.node, "user", from.user, "of", b.Stream.Node,
+		h.logThrottled("a node has sent a batch of another node", "node", from.node, "user", from.user, "of",
+			b.Stream.Node,
 			"from", from.address)
 		return refused("forbidden", http.StatusForbidden, "this token is not that of node "+b.Stream.Node)
 	}
@@ -228,7 +230,7 @@ func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batc
 	}
 	undo, wait, ok := n.begins(b, false, h.c.Now())
 	if !ok {
-		h.tell("a node begins too many streams, or leaves out too much time", "node", b.Stream.Node, "boot",
+		h.logThrottled("a node begins too many streams, or leaves out too much time", "node", b.Stream.Node, "boot",
 			b.Stream.Boot, "first", b.First)
 		return later("streams", http.StatusTooManyRequests, min(wait, maxRetryAfter),
 			"too many streams of this node, or gaps in them")
@@ -266,11 +268,12 @@ func (h *Handler) failed(b *batch.Batch, err error) *reply {
 	var broken *breach
 	switch {
 	case errors.Is(err, ledger.ErrOverlap), errors.Is(err, ledger.ErrPartly):
-		h.tell("a batch contradicts what is booked", "node", b.Stream.Node, "first", b.First, "last", b.Last, "error",
+		h.logThrottled("a batch contradicts what is booked", "node", b.Stream.Node, "first", b.First, "last", b.Last,
+			"error",
 			err)
 		return refused("conflict", http.StatusConflict, err.Error())
 	case errors.As(err, &broken):
-		h.tell("a batch cannot be true", "node", b.Stream.Node, "first", b.First, "last", b.Last, "error", err)
+		h.logThrottled("a batch cannot be true", "node", b.Stream.Node, "first", b.First, "last", b.Last, "error", err)
 		return refused("refused", http.StatusUnprocessableEntity, err.Error())
 	case errors.Is(err, ErrRefused), errors.Is(err, ledger.ErrInvalid):
 		return refused("refused", http.StatusUnprocessableEntity, err.Error())
@@ -311,8 +314,8 @@ func (h *Handler) Implausible(name string) bool {
 	return n != nil && n.strange.Load()
 }
 
-// tell writes a line that a sender of batches can cause: there is not more than one in a second.
-func (h *Handler) tell(text string, args ...any) {
+// logThrottled writes a line that a sender of batches can cause: there is not more than one in a second.
+func (h *Handler) logThrottled(text string, args ...any) {
 	if !h.audit.Allow() {
 		h.unsaid.Add(1)
 		return

@@ -13,10 +13,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// A LateStore is a store that may not be there yet: a database that starts later than we do, a volume that is restored.
+// A LazyStore is a store that may not be there yet: a database that starts later than we do, a volume that is restored.
 // Until it is, nothing is acknowledged and no question answered; signals, holds and deadlines have nothing to do with
 // it and go on.
-type LateStore struct {
+type LazyStore struct {
 	open func(context.Context) (ledger.Store, error)
 	log  *slog.Logger
 
@@ -34,8 +34,8 @@ const (
 )
 
 // OpenLate opens a store, or leaves that to run.
-func OpenLate(ctx context.Context, open func(context.Context) (ledger.Store, error), log *slog.Logger) *LateStore {
-	s := &LateStore{open: open, log: log, why: errNotOpened}
+func OpenLate(ctx context.Context, open func(context.Context) (ledger.Store, error), log *slog.Logger) *LazyStore {
+	s := &LazyStore{open: open, log: log, why: errNotOpened}
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
 	s.try(ctx)
@@ -43,7 +43,7 @@ func OpenLate(ctx context.Context, open func(context.Context) (ledger.Store, err
 }
 
 // Run tries until the store is open or ctx ends.
-func (s *LateStore) Run(ctx context.Context) error {
+func (s *LazyStore) Run(ctx context.Context) error {
 	for {
 		if _, err := s.get(); err == nil || !kube.Pause(ctx, retryToOpen) {
 			return nil
@@ -52,7 +52,7 @@ func (s *LateStore) Run(ctx context.Context) error {
 	}
 }
 
-func (s *LateStore) try(ctx context.Context) {
+func (s *LazyStore) try(ctx context.Context) {
 	store, err := s.open(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *LateStore) try(ctx context.Context) {
 	}
 }
 
-func (s *LateStore) get() (ledger.Store, error) {
+func (s *LazyStore) get() (ledger.Store, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.store == nil {
@@ -79,7 +79,7 @@ func (s *LateStore) get() (ledger.Store, error) {
 }
 
 // ask asks the store for one answer, if it is open.
-func ask[T any](s *LateStore, question func(ledger.Store) (T, error)) (answer T, err error) {
+func ask[T any](s *LazyStore, question func(ledger.Store) (T, error)) (answer T, err error) {
 	store, err := s.get()
 	if err != nil {
 		return answer, err
@@ -88,7 +88,7 @@ func ask[T any](s *LateStore, question func(ledger.Store) (T, error)) (answer T,
 }
 
 // Book implements [ledger.Store], as all that follows.
-func (s *LateStore) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.Receipt, []error, error) {
+func (s *LazyStore) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.Receipt, []error, error) {
 	store, err := s.get()
 	if err != nil {
 		return nil, nil, err
@@ -97,7 +97,7 @@ func (s *LateStore) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.R
 }
 
 // Acked implements [ledger.Store].
-func (s *LateStore) Acked(ctx context.Context, stream batch.Stream) (uint64, bool, error) {
+func (s *LazyStore) Acked(ctx context.Context, stream batch.Stream) (uint64, bool, error) {
 	store, err := s.get()
 	if err != nil {
 		return 0, false, err
@@ -105,70 +105,70 @@ func (s *LateStore) Acked(ctx context.Context, stream batch.Stream) (uint64, boo
 	return store.Acked(ctx, stream)
 }
 
-// Told implements [ledger.Store].
-func (s *LateStore) Told(ctx context.Context, node string) (ledger.Told, error) {
-	return ask(s, func(l ledger.Store) (ledger.Told, error) { return l.Told(ctx, node) })
+// Reported implements [ledger.Store].
+func (s *LazyStore) Reported(ctx context.Context, node string) (ledger.Reported, error) {
+	return ask(s, func(l ledger.Store) (ledger.Reported, error) { return l.Reported(ctx, node) })
 }
 
 // Fold implements [ledger.Store].
-func (s *LateStore) Fold(ctx context.Context) (int, error) {
+func (s *LazyStore) Fold(ctx context.Context) (int, error) {
 	return ask(s, func(l ledger.Store) (int, error) { return l.Fold(ctx) })
 }
 
 // Query implements [ledger.Store].
-func (s *LateStore) Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error) {
+func (s *LazyStore) Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error) {
 	return ask(s, func(l ledger.Store) (*ledger.Answer, error) { return l.Query(ctx, q) })
 }
 
 // Series implements [ledger.Store].
-func (s *LateStore) Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error) {
+func (s *LazyStore) Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error) {
 	return ask(s, func(l ledger.Store) ([]ledger.Point, error) { return l.Series(ctx, q) })
 }
 
 // Temperatures implements [ledger.Store].
-func (s *LateStore) Temperatures(ctx context.Context, from, to time.Time, node string) ([]ledger.Temperature, error) {
+func (s *LazyStore) Temperatures(ctx context.Context, from, to time.Time, node string) ([]ledger.Temperature, error) {
 	return ask(s, func(l ledger.Store) ([]ledger.Temperature, error) { return l.Temperatures(ctx, from, to, node) })
 }
 
 // Record implements [ledger.Store].
-func (s *LateStore) Record(ctx context.Context, records []ledger.Record) error {
+func (s *LazyStore) Record(ctx context.Context, records []ledger.Record) error {
 	_, err := ask(s, func(l ledger.Store) (any, error) { return nil, l.Record(ctx, records) })
 	return err
 }
 
 // Records implements [ledger.Store].
-func (s *LateStore) Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Record, error) {
+func (s *LazyStore) Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Record, error) {
 	return ask(s, func(l ledger.Store) ([]ledger.Record, error) { return l.Records(ctx, q) })
 }
 
 // Keep implements [ledger.Store].
-func (s *LateStore) Keep(ctx context.Context, r ledger.Retention, now time.Time) error {
+func (s *LazyStore) Keep(ctx context.Context, r ledger.Retention, now time.Time) error {
 	_, err := ask(s, func(l ledger.Store) (any, error) { return nil, l.Keep(ctx, r, now) })
 	return err
 }
 
 // Audit implements [ledger.Store].
-func (s *LateStore) Audit(ctx context.Context, from time.Time) (*ledger.Findings, error) {
+func (s *LazyStore) Audit(ctx context.Context, from time.Time) (*ledger.Findings, error) {
 	return ask(s, func(l ledger.Store) (*ledger.Findings, error) { return l.Audit(ctx, from) })
 }
 
 // Statistics implements [ledger.Store].
-func (s *LateStore) Statistics(ctx context.Context) (ledger.Statistics, error) {
+func (s *LazyStore) Statistics(ctx context.Context) (ledger.Statistics, error) {
 	return ask(s, func(l ledger.Store) (ledger.Statistics, error) { return l.Statistics(ctx) })
 }
 
 // Gauges implements [ledger.Store].
-func (s *LateStore) Gauges(ctx context.Context) (ledger.Statistics, error) {
+func (s *LazyStore) Gauges(ctx context.Context) (ledger.Statistics, error) {
 	return ask(s, func(l ledger.Store) (ledger.Statistics, error) { return l.Gauges(ctx) })
 }
 
 // Outbox returns the store's, if it is open.
-func (s *LateStore) Outbox() (ledger.Outbox, error) {
+func (s *LazyStore) Outbox() (ledger.Outbox, error) {
 	return ask(s, func(l ledger.Store) (ledger.Outbox, error) { return l.(ledger.Outbox), nil })
 }
 
 // Close implements [ledger.Store].
-func (s *LateStore) Close() error {
+func (s *LazyStore) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true

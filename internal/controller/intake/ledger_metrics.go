@@ -100,8 +100,8 @@ func (m *LedgerMetrics) gauges() (g ledger.Statistics, ok bool) {
 	if m.Now().Sub(m.looked) < gaugesEvery {
 		return m.store, !m.failed
 	}
-	const patience = 5 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	const timeout = 5 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	g, err := m.Ledger.Gauges(ctx)
 	m.store, m.failed, m.looked = g, err != nil, m.Now()

@@ -34,8 +34,8 @@ type member struct {
 	access.Member
 	place chan struct{} // of its request: one at a time, so that bookings stay in order
 	rate  *rate.Limiter // of bookings
-	nodes novelties     // that it names
-	news  novelties     // that its nodes name
+	nodes nameQuota     // that it names
+	news  nameQuota     // that its nodes name
 }
 
 // ServeMember takes what a cluster has booked: POST /api/v1/clusters/{cluster}/bookings. Its caller has made sure that
@@ -136,7 +136,7 @@ func (h *Handler) bookStream(ctx context.Context, m *member, node string, lines 
 		case !Permanent(l.err):
 			return l.err
 		}
-		h.tell("a booking of a cluster is refused", "cluster", m.Name, "node", node, "error", l.err)
+		h.logThrottled("a booking of a cluster is refused", "cluster", m.Name, "node", node, "error", l.err)
 		for _, rest := range lines[i:] {
 			rest.err = l.err
 		}
@@ -182,7 +182,7 @@ func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Bookin
 	}
 	for i, c := range b.Consumers { // each name is a row in the ledger
 		if !m.news.admit(name, fmt.Sprint(*c), now) {
-			b.Consumers[i] = crowd()
+			b.Consumers[i] = overflow()
 		}
 	}
 	b.Received, b.NodeSince, b.Rates = now, since, h.c.Rates(name, bt.Start, bt.End)

@@ -19,7 +19,7 @@ type metrics struct {
 	implausible, gaps, nameless prometheus.Counter
 }
 
-func newMetrics(registry prometheus.Registerer, d *Directory) *metrics {
+func newMetrics(registry prometheus.Registerer, d *PodIndex) *metrics {
 	with := instrument.With(registry)
 	for state, value := range map[string]func() int{
 		"existing": func() int { there, _ := d.Count(); return there },

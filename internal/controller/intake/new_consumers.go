@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// novelties bound how many names a node can invent: of virtual machines, of control groups, of pods that do
+// nameQuota bound how many names a node can invent: of virtual machines, of control groups, of pods that do
 // not exist. Each is a row in the ledger.
-type novelties struct {
+type nameQuota struct {
 	most  int // of a node; 0: maxNovelOfNode
 	mu    sync.Mutex
 	began time.Time
@@ -18,24 +18,24 @@ type novelties struct {
 }
 
 const (
-	noveltiesFor    = 24 * time.Hour
+	nameQuotaPeriod = 24 * time.Hour
 	maxNovelOfNode  = 20_000
 	maxNovelOfNodes = 1_000_000
 )
 
-var noveltySeed = maphash.MakeSeed()
+var nameQuotaSeed = maphash.MakeSeed()
 
 // admit reports whether a node may name a consumer: it has before, or has not named too many.
-func (n *novelties) admit(node, id string, now time.Time) bool {
+func (n *nameQuota) admit(node, id string, now time.Time) bool {
 	var h maphash.Hash
-	h.SetSeed(noveltySeed)
+	h.SetSeed(nameQuotaSeed)
 	_, _ = h.WriteString(node)
 	_ = h.WriteByte(0)
 	_, _ = h.WriteString(id)
 	sum := h.Sum64()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.seen == nil || now.Sub(n.began).Abs() > noveltiesFor {
+	if n.seen == nil || now.Sub(n.began).Abs() > nameQuotaPeriod {
 		n.began, n.seen, n.of = now, map[uint64]struct{}{}, map[string]int{}
 	}
 	if _, known := n.seen[sum]; known {

@@ -32,9 +32,9 @@ type DirectoryOptions struct {
 	Now        func() time.Time
 }
 
-// A Directory knows pods by their UIDs: their names, their owners and their nodes. It is told of
+// A PodIndex knows pods by their UIDs: their names, their owners and their nodes. It is told of
 // them by informers.
-type Directory struct {
+type PodIndex struct {
 	o DirectoryOptions
 
 	mu      sync.RWMutex
@@ -67,14 +67,14 @@ type container struct {
 var containerSeed = maphash.MakeSeed()
 
 // NewDirectory returns a Directory that knows no pod.
-func NewDirectory(o DirectoryOptions) *Directory {
+func NewDirectory(o DirectoryOptions) *PodIndex {
 	o.MaxDeleted = cmp.Or(o.MaxDeleted, maxGone)
-	return &Directory{o: o, pods: newRegister[string, *entry](o), parents: newRegister[types.NamespacedName, string](o)}
+	return &PodIndex{o: o, pods: newRegister[string, *entry](o), parents: newRegister[types.NamespacedName, string](o)}
 }
 
 // Saw is told of every pod and Job that an informer adds or updates: a pod names its Job, and only the Job names its
 // CronJob.
-func (d *Directory) Saw(o client.Object) {
+func (d *PodIndex) Saw(o client.Object) {
 	switch o := o.(type) {
 	case *v1.Pod:
 		d.sawPod(o)
@@ -87,7 +87,7 @@ func (d *Directory) Saw(o client.Object) {
 	}
 }
 
-func (d *Directory) sawPod(p *v1.Pod) {
+func (d *PodIndex) sawPod(p *v1.Pod) {
 	id, e := uidOf(p), d.entryOf(p)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,7 +103,7 @@ func (d *Directory) sawPod(p *v1.Pod) {
 }
 
 // Lost is told of every pod and Job that was deleted. It is known for some more time.
-func (d *Directory) Lost(o client.Object) {
+func (d *PodIndex) Lost(o client.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch o := o.(type) {
@@ -170,7 +170,7 @@ func (r *register[K, V]) forget() {
 	}
 }
 
-func (d *Directory) entryOf(p *v1.Pod) *entry {
+func (d *PodIndex) entryOf(p *v1.Pod) *entry {
 	ownerKind, owner := policy.OwnerOf(p)
 	e := &entry{
 		name: p.Name, owner: owner, node: unique.Make(p.Spec.NodeName),

@@ -381,9 +381,9 @@ func FuzzDirectory(f *testing.F) {
 			d.Saw(p)
 			before[uid], _ = d.Names(uid)
 		}
-		for _, tell := range []func(client.Object){d.Saw, d.Saw, d.Lost, d.Lost, d.Saw} {
-			tell(&p)
-			tell(&j)
+		for _, notify := range []func(client.Object){d.Saw, d.Saw, d.Lost, d.Lost, d.Saw} {
+			notify(&p)
+			notify(&j)
 			for uid := range good {
 				if names, _ := d.Names(uid); names != before[uid] || names.Pod == "" {
 					t.Fatalf("%s is %+v, was %+v", uid, names, before[uid])

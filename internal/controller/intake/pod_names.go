@@ -14,7 +14,7 @@ import (
 )
 
 // account returns what a pod is charged under.
-func (d *Directory) account(e *entry) ledger.Account {
+func (d *PodIndex) account(e *entry) ledger.Account {
 	a := e.account.Value()
 	a.Owner = e.owner
 	if d.o.TeamOf != nil {
@@ -27,7 +27,7 @@ func (d *Directory) account(e *entry) ledger.Account {
 }
 
 // Container returns the name of a pod's container, or "".
-func (d *Directory) Container(podUID, containerID string) string {
+func (d *PodIndex) Container(podUID, containerID string) string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if e := d.pods.get(podUID); e != nil {
@@ -47,7 +47,7 @@ func (e *entry) container(id string) string {
 }
 
 // Count returns how many pods there are, and how many of the others are remembered.
-func (d *Directory) Count() (there, gone int) {
+func (d *PodIndex) Count() (there, gone int) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return len(d.pods.there), len(d.pods.gone)
@@ -64,7 +64,7 @@ type resolution struct {
 
 // resolve says who the shares of a node's batch are. What is told of a pod beyond what it can have used since it was
 // made becomes unknown energy.
-func (d *Directory) resolve(b *batch.Batch, l *Limits, news *novelties, now time.Time) resolution {
+func (d *PodIndex) resolve(b *batch.Batch, l *Limits, news *nameQuota, now time.Time) resolution {
 	node, shares := b.Stream.Node, b.Shares
 	r := resolution{consumers: make([]*ledger.Consumer, len(shares)), late: now.Sub(b.Start) > lateAfter}
 	groups := d.groups(node, shares)
@@ -97,7 +97,7 @@ func (d *Directory) resolve(b *batch.Batch, l *Limits, news *novelties, now time
 		}
 		r.consumers[i] = c
 		gpu := s.GPU
-		b.Unknown += young.take(s)
+		b.Unknown += young.cap(s)
 		s.GPU = min(gpu, s.Dynamic+s.Idle)
 		b.GPUUnknown += gpu - s.GPU
 		switch c.Account.Kind {
@@ -111,14 +111,14 @@ func (d *Directory) resolve(b *batch.Batch, l *Limits, news *novelties, now time
 }
 
 // pod returns who a pod is, as its node may call it.
-func (d *Directory) pod(e *entry, key, node string, news *novelties, now time.Time) *ledger.Consumer {
+func (d *PodIndex) pod(e *entry, key, node string, news *nameQuota, now time.Time) *ledger.Consumer {
 	c := &ledger.Consumer{Key: key}
 	c.Account.Kind = ledger.Workload
 	switch {
 	case e != nil && e.node.Value() == node:
 		c.Pod, c.Account = e.name, d.account(e)
 	case !news.admit(node, key, now):
-		return crowd()
+		return overflow()
 	case e != nil && e.node.Value() != "":
 		c.Account.Kind = ledger.Foreign
 	}
@@ -126,7 +126,7 @@ func (d *Directory) pod(e *entry, key, node string, news *novelties, now time.Ti
 }
 
 // groups asks who control groups are. It may take time, so no lock is held.
-func (d *Directory) groups(node string, shares []energy.Share) map[string]*ledger.Consumer {
+func (d *PodIndex) groups(node string, shares []energy.Share) map[string]*ledger.Consumer {
 	known := map[string]*ledger.Consumer{}
 	for i := range shares {
 		id := shares[i].ID
@@ -140,7 +140,7 @@ func (d *Directory) groups(node string, shares []energy.Share) map[string]*ledge
 }
 
 // apart returns who a consumer is that is no pod; group is who it is as a control group, nil where that is not known.
-func (d *Directory) apart(id string, group *ledger.Consumer, news *novelties, node string, now time.Time,
+func (d *PodIndex) apart(id string, group *ledger.Consumer, news *nameQuota, node string, now time.Time,
 ) *ledger.Consumer {
 	c := cmp.Or(group, &ledger.Consumer{Key: id})
 	if vm, ok := energy.VMOf(id); ok {
@@ -152,13 +152,13 @@ func (d *Directory) apart(id string, group *ledger.Consumer, news *novelties, no
 		return c
 	}
 	if !news.admit(node, id, now) {
-		return crowd()
+		return overflow()
 	}
 	return c
 }
 
-// crowd is who stands for consumers that a node has named too many of.
-func crowd() *ledger.Consumer {
+// overflow is who stands for consumers that a node has named too many of.
+func overflow() *ledger.Consumer {
 	return &ledger.Consumer{Key: batch.Others, Account: ledger.Account{Kind: ledger.System}}
 }
 

@@ -29,7 +29,8 @@ func (h *Handler) sender(r *http.Request) (*sender, *reply) {
 		return nil, h.stranger("busy", err)
 	}
 	forbid := func(text string) (*sender, *reply) {
-		h.tell("a user that is not an agent sent a batch", "user", u.Username, "from", r.RemoteAddr, "why", text)
+		h.logThrottled("a user that is not an agent sent a batch", "user", u.Username, "from", r.RemoteAddr, "why",
+			text)
 		return nil, refused("forbidden", http.StatusForbidden, text)
 	}
 	switch {

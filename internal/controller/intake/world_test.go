@@ -44,7 +44,7 @@ func unplaced(*v1.Pod) string { return "" }
 type world struct {
 	t         testing.TB
 	store     *ledgertest.Store
-	directory *intake.Directory
+	directory *intake.PodIndex
 	handler   *intake.Handler
 	logged    *lockedBuffer
 
@@ -175,9 +175,9 @@ func (w *world) Acked(_ context.Context, s batch.Stream) (acked uint64, known bo
 	return acked, known, nil
 }
 
-// Told says for how long a node has told.
-func (w *world) Told(ctx context.Context, node string) (ledger.Told, error) {
-	return w.store.Told(ctx, node)
+// Reported says for how long a node has told.
+func (w *world) Reported(ctx context.Context, node string) (ledger.Reported, error) {
+	return w.store.Reported(ctx, node)
 }
 
 // forgetful is a ledger that does not say what is booked.
@@ -188,8 +188,8 @@ func (forgetful) Acked(context.Context, batch.Stream) (acked uint64, known bool,
 	return 0, false, nil
 }
 
-func (f forgetful) Told(ctx context.Context, node string) (ledger.Told, error) {
-	return f.w.Told(ctx, node)
+func (f forgetful) Reported(ctx context.Context, node string) (ledger.Reported, error) {
+	return f.w.Reported(ctx, node)
 }
 
 func (f forgetful) Book(ctx context.Context, b *ledger.Booking) (ledger.Receipt, error) {

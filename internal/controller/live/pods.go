@@ -71,17 +71,17 @@ func (s *State) attribute(n *node, b *ledger.Booking, measured time.Duration, as
 		}
 		n.pods[p.uid] = p
 		s.identify(p, b.Consumers[i])
-		s.take(n, p, &c, isNew, measured, asOf)
+		s.setPower(n, p, &c, isNew, measured, asOf)
 		i += len(c.shares)
 	}
 	n.met = true
 }
 
-// take sets what a pod draws, and adds it to what is expected of its owner's.
-func (s *State) take(n *node, p *pod, c *claim, isNew bool, measured time.Duration, asOf time.Time) {
+// setPower sets what a pod draws, and adds it to what is expected of its owner's.
+func (s *State) setPower(n *node, p *pod, c *claim, isNew bool, measured time.Duration, asOf time.Time) {
 	p.power, p.idle = float32(power(c.dynamic+c.idle, measured)), float32(power(c.idle, measured))
 	if isNew && n.met {
-		n.tellFresh(p.uid, asOf)
+		n.notifyFresh(p.uid, asOf)
 	}
 	// The first and the last batch of a pod cover time in which it did not run.
 	if !isNew && !c.ended && p.owner != nil {
@@ -137,8 +137,8 @@ func (s *State) containers(p *pod, shares []energy.Share, measured time.Duration
 	}
 }
 
-// tellFresh remembers that a node's value includes a pod from now on.
-func (n *node) tellFresh(uid string, since time.Time) {
+// notifyFresh remembers that a node's value includes a pod from now on.
+func (n *node) notifyFresh(uid string, since time.Time) {
 	n.fresh = slices.DeleteFunc(n.fresh, func(f freshPod) bool { return since.Sub(f.since) > freshFor })
 	if len(n.fresh) >= maxFresh {
 		n.fresh = slices.Delete(n.fresh, 0, 1)

@@ -556,7 +556,7 @@ func TestHotNodes(t *testing.T) {
 	s := state(Options{Now: w.Now, Hottest: func(node string) energy.Celsius {
 		return map[string]energy.Celsius{"limited": 80}[node]
 	}})
-	tell := func(celsius energy.Celsius) (limited, free sched.Heat) {
+	notify := func(celsius energy.Celsius) (limited, free sched.Heat) {
 		t.Helper()
 		w.now = w.now.Add(tick)
 		for _, node := range []string{"limited", "free"} {
@@ -575,7 +575,7 @@ func TestHotNodes(t *testing.T) {
 		celsius energy.Celsius
 		hot     bool
 	}{{79, false}, {81, true}, {77, true}, {75, false}} {
-		limited, free := tell(step.celsius)
+		limited, free := notify(step.celsius)
 		want := sched.Heat{Celsius: step.celsius, Limit: 80, AsOf: w.now, Hot: step.hot}
 		if diff := cmp.Diff(want, limited); diff != "" || free.Hot || free.Celsius != step.celsius {
 			t.Errorf("at %v: %+v, %s", step.celsius, free, diff)

@@ -60,7 +60,7 @@ func serve(t testing.TB, h http.HandlerFunc) string {
 	return s.URL
 }
 
-func says(text string) http.HandlerFunc {
+func description(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
 }
 
@@ -69,7 +69,7 @@ const plug = `{"switch:0":{"apower":5,"aenergy":{"total":1.5}}}`
 // A proof is used again with a higher count; a nonce that is stale, or of before a reboot, costs one request more.
 func TestDigest(t *testing.T) {
 	g := &guard{t: t, password: secret, lasts: 3}
-	m := open(t, "kind: shelly2, passwordKey: plug, url: '"+serve(t, g.protect(says(plug)))+"'")
+	m := open(t, "kind: shelly2, passwordKey: plug, url: '"+serve(t, g.protect(description(plug)))+"'")
 	for range 10 {
 		if _, err := m.source.read(t.Context()); err != nil {
 			t.Fatal(err)
@@ -96,7 +96,7 @@ func TestDigest(t *testing.T) {
 // To whom MD5 is enough the password is not proven.
 func TestDigestByMD5(t *testing.T) {
 	g := &guard{t: t, password: secret, lasts: 3, md5: true}
-	m := open(t, "kind: shelly2, passwordKey: plug, url: '"+serve(t, g.protect(says(plug)))+"'")
+	m := open(t, "kind: shelly2, passwordKey: plug, url: '"+serve(t, g.protect(description(plug)))+"'")
 	if _, err := m.source.read(t.Context()); dial.ReasonOf(err) != dial.ReasonAuth || err == nil || g.refused != 0 {
 		t.Errorf("%v", err)
 	}
@@ -108,7 +108,7 @@ func TestBasic(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		says(`{"meters":[{"power":5,"is_valid":true,"total":7}]}`)(w, r)
+		description(`{"meters":[{"power":5,"is_valid":true,"total":7}]}`)(w, r)
 	})
 	if s, err := open(t, "kind: shelly1, username: me, passwordKey: plug, url: '"+at+"'").source.read(
 		t.Context()); err != nil || s[0].watts != 5 {
@@ -130,15 +130,15 @@ func TestTasmotaAsks(t *testing.T) {
 	at := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		q, err := url.ParseQuery(strings.ReplaceAll(r.URL.RawQuery, "+", "%2B")) // it does not read a plus as a space
 		if err != nil || q.Get("user") != "admin" || q.Get("password") != secret {
-			says(`{"WARNING":"Need user=<username>&password=<password>"}`)(w, r)
+			description(`{"WARNING":"Need user=<username>&password=<password>"}`)(w, r)
 			return
 		}
 		asked = append(asked, q.Get("cmnd"))
 		if q.Get("cmnd") == "Status 8" {
-			says(`{"StatusSNS":{"ENERGY":{"Total":1.234,"Power":5}}}`)(w, r)
+			description(`{"StatusSNS":{"ENERGY":{"Total":1.234,"Power":5}}}`)(w, r)
 			return
 		}
-		says(`{"Command":"Unknown"}`)(w, r)
+		description(`{"Command":"Unknown"}`)(w, r)
 	})
 	m := open(t, "kind: tasmota, passwordKey: plug, url: '"+at+"'")
 	for range 2 {
@@ -395,7 +395,7 @@ func TestRedirects(t *testing.T) {
 
 // A name that is rebound between two polls is refused at the second: what is checked is what is dialled.
 func TestReboundName(t *testing.T) {
-	u, err := url.Parse(serve(t, says(plug)))
+	u, err := url.Parse(serve(t, description(plug)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -439,8 +439,8 @@ func TestBadAnswers(t *testing.T) {
 				}
 			}
 		}},
-		"HTML":    {dial.ReasonShape, says("<html>" + secret)},
-		"nothing": {dial.ReasonShape, says("")},
+		"HTML":    {dial.ReasonShape, description("<html>" + secret)},
+		"nothing": {dial.ReasonShape, description("")},
 		"404":     {dial.ReasonHTTP, http.NotFound},
 		"500": {dial.ReasonHTTP, func(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, echo(r), http.StatusInternalServerError)

@@ -123,7 +123,7 @@ type meter struct {
 	source   source
 	channels map[string]*channel
 	failures int
-	told     dial.Reason // why it gave nothing, as it was logged last
+	reported dial.Reason // why it gave nothing, as it was logged last
 	log      *slog.Logger
 
 	mu    sync.Mutex             // of what follows, which others read
@@ -257,18 +257,18 @@ func (p *Poller) poll(ctx context.Context, m *meter) error {
 	}
 	at := before + (p.deps.Uptime()-before)/2
 	if err == nil {
-		m.take(samples, at, p.deps.Clock())
+		m.addReadings(samples, at, p.deps.Clock())
 	}
 	m.noted(err)
 	if err != nil {
 		return err
 	}
-	p.tell(p.nodes[m.entry.Node])
+	p.notify(p.nodes[m.entry.Node])
 	return nil
 }
 
-// take makes readings of what a meter said.
-func (m *meter) take(samples []sample, at time.Duration, asOf time.Time) {
+// addReadings makes readings of what a meter said.
+func (m *meter) addReadings(samples []sample, at time.Duration, asOf time.Time) {
 	s := state{at: at, asOf: asOf, up: true, quality: energy.Measured}
 	for i := range samples {
 		c := m.channels[samples[i].channel]
@@ -305,7 +305,7 @@ func (m *meter) noted(err error) {
 		if m.failures > 0 || m.polls[outcomeOK] == 0 {
 			m.log.Info("meter answers", "watts", float64(m.now.power))
 		}
-		m.failures, m.told = 0, ""
+		m.failures, m.reported = 0, ""
 		m.polls[outcomeOK]++
 		return
 	}
@@ -313,8 +313,8 @@ func (m *meter) noted(err error) {
 	m.now.up = false
 	m.polls[reason]++
 	m.failures++
-	if m.told != reason {
-		m.told = reason
+	if m.reported != reason {
+		m.reported = reason
 		m.log.Warn("meter gives nothing", "reason", string(reason), "error", m.text(err))
 	}
 }
@@ -330,8 +330,8 @@ func (m *meter) text(err error) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxError)], "…")
 }
 
-// tell says what a node draws, if all of its meters know.
-func (p *Poller) tell(n *node) {
+// notify says what a node draws, if all of its meters know.
+func (p *Poller) notify(n *node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	power, asOf, quality, ok := p.power(n)

@@ -77,22 +77,22 @@ func (f *fake) read(ctx context.Context) ([]sample, error) {
 	}}, nil
 }
 
-// told is what was said of nodes.
-type told struct {
+// reported is what was said of nodes.
+type reported struct {
 	mu   sync.Mutex
 	last map[string]energy.Watts
 	asOf map[string]time.Time
 	how  map[string]string
 }
 
-func (w *told) wall(node string, power energy.Watts, asOf time.Time, quality energy.Quality, source string) {
+func (w *reported) wall(node string, power energy.Watts, asOf time.Time, quality energy.Quality, source string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last[node], w.asOf[node], w.how[node] = power, asOf, quality.String()+" "+source
 }
 
 // poller makes one of fakes by meter; each is named by its node and a number.
-func poller(t *testing.T, d Deps, fakes map[string]*fake) (*Poller, *told) {
+func poller(t *testing.T, d Deps, fakes map[string]*fake) (*Poller, *reported) {
 	t.Helper()
 	var text strings.Builder
 	text.WriteString("meters:\n")
@@ -104,7 +104,7 @@ func poller(t *testing.T, d Deps, fakes map[string]*fake) (*Poller, *told) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heard := &told{last: map[string]energy.Watts{}, asOf: map[string]time.Time{}, how: map[string]string{}}
+	heard := &reported{last: map[string]energy.Watts{}, asOf: map[string]time.Time{}, how: map[string]string{}}
 	d.Wall, d.Uptime = heard.wall, func() time.Duration { return time.Since(born) }
 	p, err := New(c, d)
 	if err != nil {
@@ -282,10 +282,10 @@ func TestPowerOfACounter(t *testing.T) {
 		m := p.meters[0]
 		at := func(seconds int, counts uint64) {
 			up := time.Duration(seconds) * time.Second
-			m.take([]sample{{channel: "0", counted: true, counts: counts, unit: microjoulesPerMilliwattHour}}, up,
+			m.addReadings([]sample{{channel: "0", counted: true, counts: counts, unit: microjoulesPerMilliwattHour}}, up,
 				time.Now())
 			p.deps.Uptime = func() time.Duration { return up }
-			p.tell(p.nodes["a"])
+			p.notify(p.nodes["a"])
 		}
 		at(10, 1000)
 		if len(heard.last) != 0 {
@@ -310,7 +310,7 @@ func TestAMeterThatPanics(t *testing.T) {
 		fakes := map[string]*fake{"a-1": {watts: 100, panics: true}, "b-1": {watts: 70}}
 		p, heard := poller(t, Deps{}, fakes)
 		during(t, p, 10*time.Minute)
-		if _, told := heard.last["a"]; told || heard.last["b"] != 70 || p.meters[0].failures+p.meters[1].failures < 3 {
+		if _, reported := heard.last["a"]; reported || heard.last["b"] != 70 || p.meters[0].failures+p.meters[1].failures < 3 {
 			t.Errorf("%+v", heard)
 		}
 	})

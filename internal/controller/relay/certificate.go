@@ -131,10 +131,10 @@ func (s *Certificate) Renew(now time.Time) error {
 		return nil
 	case left == 0 && !good:
 		return s.sign(now)
-	case left == 0, good && next.told(now):
+	case left == 0, good && next.reported(now):
 		return s.promote(next, key)
 	case !good || successor.NotAfter.Sub(now) <= certificateRenew:
-		_ = os.Remove(next.toldFile())
+		_ = os.Remove(next.reportedFile())
 		err = next.sign(now)
 	}
 	if err == nil {
@@ -153,26 +153,26 @@ func (s *Certificate) promote(next *Certificate, key []byte) error {
 	if err := s.keep(next.pem, key); err != nil {
 		return err
 	}
-	return errors.Join(os.Remove(next.KeyFile), os.Remove(next.CertFile), os.RemoveAll(next.toldFile()))
+	return errors.Join(os.Remove(next.KeyFile), os.Remove(next.CertFile), os.RemoveAll(next.reportedFile()))
 }
 
-// toldFile is as old as the first time that the bundle held the successor.
-func (s *Certificate) toldFile() string { return s.CertFile + ".told" }
+// reportedFile is as old as the first time that the bundle held the successor.
+func (s *Certificate) reportedFile() string { return s.CertFile + ".told" }
 
 // Published notes that the bundle holds the successor, if there is one.
 func (s *Certificate) Published(now time.Time) error {
 	if s.successor == nil {
 		return nil
 	}
-	file := s.successor.toldFile()
+	file := s.successor.reportedFile()
 	if _, err := os.Stat(file); err == nil {
 		return nil
 	}
 	return errors.Join(replace(file, nil), os.Chtimes(file, now, now))
 }
 
-func (s *Certificate) told(now time.Time) bool {
-	info, err := os.Stat(s.toldFile())
+func (s *Certificate) reported(now time.Time) bool {
+	info, err := os.Stat(s.reportedFile())
 	return err == nil && now.Sub(info.ModTime()) >= certificateTold
 }
 
@@ -258,13 +258,13 @@ type Authority struct {
 // Run renews and publishes until ctx ends. A user may remove what was published, and another replica may write over it.
 func (a *Authority) Run(ctx context.Context) error {
 	const every, retry = time.Minute, 5 * time.Second
-	told := ""
+	reported := ""
 	for {
 		wait := every
-		if err := a.turn(ctx); err != nil && ctx.Err() == nil {
+		if err := a.renewOnce(ctx); err != nil && ctx.Err() == nil {
 			wait = retry
-			if err.Error() != told {
-				told = err.Error()
+			if err.Error() != reported {
+				reported = err.Error()
 				a.Log.Warn("renewing or publishing the certificate of the HTTP API: trying again", "configMap",
 					AuthorityName, "error", err)
 			}
@@ -275,7 +275,7 @@ func (a *Authority) Run(ctx context.Context) error {
 	}
 }
 
-func (a *Authority) turn(ctx context.Context) error {
+func (a *Authority) renewOnce(ctx context.Context) error {
 	err := errors.Join(a.Certificate.Renew(a.Now()), a.publish(ctx, a.Namespace))
 	if a.AgentNamespace != a.Namespace {
 		err = errors.Join(err, a.publishToAgents(ctx))

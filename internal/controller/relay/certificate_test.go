@@ -119,7 +119,7 @@ func TestCertificateRotates(t *testing.T) {
 			if err := a.Certificate.Renew(now); err != nil {
 				t.Fatal(err)
 			}
-		} else if err := a.turn(t.Context()); err != nil {
+		} else if err := a.renewOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
@@ -201,7 +201,7 @@ func TestCertificateHeals(t *testing.T) {
 			if err := s.Renew(now); err != nil {
 				t.Fatal(err)
 			}
-			told := s.successor.pem
+			reported := s.successor.pem
 			key, err := os.ReadFile(s.next().KeyFile)
 			if err == nil {
 				err = os.WriteFile(s.next().KeyFile+".copy", key, 0o600)
@@ -211,7 +211,7 @@ func TestCertificateHeals(t *testing.T) {
 			}
 			harm(s)
 			again, err := SignOnce(filepath.Dir(s.CertFile), apiNames, now)
-			if err != nil || !bytes.Equal(again.pem, told) {
+			if err != nil || !bytes.Equal(again.pem, reported) {
 				t.Errorf("it serves a certificate that no client was told of: %v", err)
 			}
 			pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
@@ -311,7 +311,7 @@ func TestAuthorityIsToldToAgents(t *testing.T) {
 		errors.New("away"), apierrors.NewForbidden(configMaps, AuthorityName, nil),
 		apierrors.NewForbidden(configMaps, AuthorityName, nil), nil,
 	} {
-		if err := a.turn(t.Context()); (err != nil) != (refusal != nil && !apierrors.IsForbidden(refusal)) {
+		if err := a.renewOnce(t.Context()); (err != nil) != (refusal != nil && !apierrors.IsForbidden(refusal)) {
 			t.Errorf("refused with %v: %v", refusal, err)
 		}
 		var m v1.ConfigMap

@@ -35,7 +35,7 @@ func (r *Releaser) warn() {
 	r.o.Held.mu.Lock()
 	defer r.o.Held.mu.Unlock()
 	for uid, j := range r.o.Held.jobs {
-		if j.told || !j.suspended || j.free || j.Queued || !j.written.IsZero() ||
+		if j.reported || !j.suspended || j.free || j.Queued || !j.written.IsZero() ||
 			now.Sub(j.work.Submitted) < plannedWithin {
 			continue
 		}
@@ -44,7 +44,7 @@ func (r *Releaser) warn() {
 			return
 		}
 		left--
-		j.told = true
+		j.reported = true
 		r.o.Events.Eventf(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: j.name, UID: uid}},
 			nil, v1.EventTypeWarning, eventNoScheduler, "Holding",
 			"Held while no scheduler is running: the controller releases it at its latest start, %s",

@@ -26,14 +26,14 @@ const (
 // Bindings is the second releaser of Karmada's bindings: it lets go of those that admission has suspended and that no
 // kubenergy-karmada has let go, until ctx ends. Where the API server is not Karmada's it does nothing.
 func Bindings(ctx context.Context, c dynamic.Interface, held *Held, log *slog.Logger) error {
-	told := false
+	reported := false
 	for {
 		err := freeBindings(ctx, c, held, log)
 		pause := bindingLook
 		switch {
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-			if pause = absentLook; !told && apierrors.IsForbidden(err) { // as a cluster says that has no bindings
-				told = true
+			if pause = absentLook; !reported && apierrors.IsForbidden(err) { // as a cluster says that has no bindings
+				reported = true
 				log.Info("listing ResourceBindings: on Karmada's API server, apply deploy/karmada/federation.yaml",
 					"error", err)
 			}

@@ -46,7 +46,7 @@ type heldJob struct {
 // progress is the state of a Job's release, which outlives changes of the Job.
 type progress struct {
 	freed    time.Time // when free was first seen; zero: never
-	told     bool      // the event NoScheduler was recorded
+	reported bool      // the event NoScheduler was recorded
 	attempts int
 	retry    time.Time // no attempt before
 	busy     bool      // an attempt is under way

@@ -31,16 +31,16 @@ import (
 // jobServer is an API server with Jobs and a clock, which informs a replica of the controller about each change.
 type jobServer struct {
 	*kubefake.Clientset
-	ahead   time.Duration // its clock
-	away    atomic.Bool
-	patches atomic.Int32
-	asked   atomic.Int32 // for its time
-	panics  atomic.Int32 // of the next patches
-	events  *events.FakeRecorder
-	runs    bool         // a scheduler does
-	looks   atomic.Int32 // for it
-	mu      sync.Mutex
-	told    []*Held
+	ahead    time.Duration // its clock
+	away     atomic.Bool
+	patches  atomic.Int32
+	asked    atomic.Int32 // for its time
+	panics   atomic.Int32 // of the next patches
+	events   *events.FakeRecorder
+	runs     bool         // a scheduler does
+	looks    atomic.Int32 // for it
+	mu       sync.Mutex
+	reported []*Held
 }
 
 func newJobServer(t *testing.T, jobs ...runtime.Object) *jobServer {
@@ -69,17 +69,17 @@ func newJobServer(t *testing.T, jobs ...runtime.Object) *jobServer {
 		s.patches.Add(1)
 		handled, o, err := react(action)
 		if j, ok := o.(*batchv1.Job); ok && err == nil {
-			go s.tell(j.DeepCopy())
+			go s.notify(j.DeepCopy())
 		}
 		return handled, o, err
 	})
 	return s
 }
 
-func (s *jobServer) tell(j *batchv1.Job) {
+func (s *jobServer) notify(j *batchv1.Job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, h := range s.told {
+	for _, h := range s.reported {
 		h.Saw(j)
 	}
 }
@@ -98,7 +98,7 @@ func (s *jobServer) replica(ctx context.Context, t *testing.T, view *kube.View, 
 	for i := range all.Items {
 		r.o.Held.Saw(&all.Items[i])
 	}
-	s.told = append(s.told, r.o.Held)
+	s.reported = append(s.reported, r.o.Held)
 	for _, run := range []func(context.Context) error{r.Run, r.Warn} {
 		go func() {
 			if err := run(ctx); err != nil {

@@ -35,12 +35,13 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 	if asked.Snapshots {
 		// A snapshot of a decision tells of the nodes of all namespaces what they have, draw and are.
 		needed := access.Attributes{Verb: "list", Group: group, Resource: resourceNodeEnergy}
-		if err := s.may(r.Context(), needed, "you may not %s: snapshots tell of all nodes; decisions are to be had "+
-			"without them", needed); err != nil {
+		if err := s.authorize(r.Context(), needed,
+			"you may not %s: snapshots tell of all nodes; decisions are to be had "+
+				"without them", needed); err != nil {
 			return err
 		}
 	}
-	done, err := s.turn(r.Context(), asked.Snapshots)
+	done, err := s.acquire(r.Context(), asked.Snapshots)
 	if err != nil {
 		return err
 	}
@@ -52,8 +53,8 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 	return writeJSON(w, http.StatusOK, api.Decisions{Decisions: some(records)})
 }
 
-// may refuses a caller who may not do what is needed, in the words that are given.
-func (s *server) may(ctx context.Context, needed access.Attributes, refusal string, args ...any) error {
+// authorize refuses a caller who may not do what is needed, in the words that are given.
+func (s *server) authorize(ctx context.Context, needed access.Attributes, refusal string, args ...any) error {
 	ok, err := s.Gate.Allowed(ctx, access.UserOf(ctx), needed)
 	switch {
 	case err != nil:

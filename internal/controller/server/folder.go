@@ -33,14 +33,14 @@ type FolderOptions struct {
 //   - metrics_<time>.csv: a row for each batch, one for each of its consumers
 //   - schedule_log.csv: a row for each pod that was placed; older ones are schedule_log_<time>.csv
 type Folder struct {
-	o       FolderOptions
-	queue   chan rows
-	lost    *prometheus.CounterVec
-	written prometheus.Counter
-	metrics table
-	log     table
-	told    time.Time   // when the last failure was logged
-	missing atomic.Bool // since the queue was full: it is logged once
+	o        FolderOptions
+	queue    chan rows
+	lost     *prometheus.CounterVec
+	written  prometheus.Counter
+	metrics  table
+	log      table
+	reported time.Time   // when the last failure was logged
+	missing  atomic.Bool // since the queue was full: it is logged once
 }
 
 // rows are rows of one table; they are made when they are written.
@@ -56,7 +56,7 @@ const (
 	defaultQueue     = 4096
 	stampLayout      = "20060102T150405Z.csv"
 	retryFolder      = 10 * time.Second
-	tellFolder       = time.Minute
+	notifyFolder     = time.Minute
 )
 
 // NewFolder returns a Folder; the folder is made if it is not there.
@@ -147,8 +147,8 @@ func (f *Folder) write(r rows) {
 	f.lost.WithLabelValues(lostWrite).Add(float64(r.count))
 	t.close()
 	t.broken = now
-	if f.told.IsZero() || now.Sub(f.told) >= tellFolder {
-		f.told = now
+	if f.reported.IsZero() || now.Sub(f.reported) >= notifyFolder {
+		f.reported = now
 		f.o.Log.Error("writing into the data folder", "dir", f.o.Dir, "error", err)
 	}
 }

@@ -115,7 +115,7 @@ const usualRows = 10_000
 
 // ask queries the ledger, and has its answer used while the query has its place.
 func (s *server) ask(ctx context.Context, asked *ledger.Query, use func(*ledger.Answer) error) error {
-	done, err := s.turn(ctx, asked.Limit > usualRows)
+	done, err := s.acquire(ctx, asked.Limit > usualRows)
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func share(part, of energy.Microjoules) float64 {
 }
 
 func (s *server) serveStatistics(w http.ResponseWriter, r *http.Request, _ *query) error {
-	done, err := s.turn(r.Context(), false)
+	done, err := s.acquire(r.Context(), false)
 	if err != nil {
 		return err
 	}

@@ -79,13 +79,13 @@ func Certificates(certFile, keyFile string, log *slog.Logger) (*tls.Config, func
 		return nil
 	}
 	look := func(ctx context.Context) error {
-		told := "" // what was logged last
+		reported := "" // what was logged last
 		wait.UntilWithContext(ctx, func(context.Context) {
 			switch err := read(); {
 			case err == nil:
-				told = ""
-			case err.Error() != told:
-				told = err.Error()
+				reported = ""
+			case err.Error() != reported:
+				reported = err.Error()
 				log.Warn("the certificate that was read before goes on counting", "error", err)
 			}
 		}, certificateLook)

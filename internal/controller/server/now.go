@@ -120,7 +120,7 @@ func (s *server) serveNodesTemperature(w http.ResponseWriter, r *http.Request, q
 	if err := q.err(); err != nil {
 		return err
 	}
-	done, err := s.turn(r.Context(), false)
+	done, err := s.acquire(r.Context(), false)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (s *server) servePodPower(w http.ResponseWriter, r *http.Request, q *query)
 	if err := q.err(); err != nil {
 		return err
 	}
-	done, err := s.turn(r.Context(), false)
+	done, err := s.acquire(r.Context(), false)
 	if err != nil {
 		return err
 	}

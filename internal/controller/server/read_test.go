@@ -438,9 +438,9 @@ func (f failing) Query(ctx context.Context, _ *ledger.Query) (*ledger.Answer, er
 
 func TestFailures(t *testing.T) {
 	for _, c := range []struct {
-		ledger failing
-		status int
-		says   string
+		ledger      failing
+		status      int
+		description string
 	}{
 		{failing{err: errors.New("disk of the secret host")}, 500, "internal error"},
 		{failing{err: errors.New("secret"), panic: true}, 500, "internal error"},
@@ -455,8 +455,8 @@ func TestFailures(t *testing.T) {
 			ask(t, h, "GET", "/api/v1/ledger?limit=100000", admin, "")
 		}
 		answer := ask(t, h, "GET", "/api/v1/ledger", admin, "")
-		wantStatus(t, answer, c.status, c.says)
-		if !strings.Contains(answer.Body.String(), c.says) || strings.Contains(answer.Body.String(), "secret") {
+		wantStatus(t, answer, c.status, c.description)
+		if !strings.Contains(answer.Body.String(), c.description) || strings.Contains(answer.Body.String(), "secret") {
 			t.Errorf("%s", answer.Body)
 		}
 		if c.status == 500 && !strings.Contains(w.log.String(), "secret") {

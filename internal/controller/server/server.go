@@ -171,9 +171,9 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	writeError(w, &failure{status: http.StatusNotFound, text: "there is no such route: see /openapi/v3.json"})
 }
 
-// turn waits for a place to ask the ledger, as each query may take a core and much memory: one of several, of which a
-// caller has half at most, and with large also the only one for large answers.
-func (s *server) turn(ctx context.Context, large bool) (done func(), err error) {
+// acquire waits for a place to ask the ledger, as each query may take a core and much memory: one of several, of which
+// a caller has half at most, and with large also the only one for large answers.
+func (s *server) acquire(ctx context.Context, large bool) (done func(), err error) {
 	caller := "" // the controller itself
 	if u := access.UserOf(ctx); u != nil {
 		caller = u.Username

@@ -60,8 +60,8 @@ func (s *server) serveZones(w http.ResponseWriter, r *http.Request, q *query) er
 // gridZones returns the objects, by name. What cannot be read only describes less.
 func (s *server) gridZones(ctx context.Context) map[string]*v1alpha1.GridZone {
 	byName := map[string]*v1alpha1.GridZone{}
-	const patience = 2 * time.Second // for a cache that has not synced yet
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	const timeout = 2 * time.Second // for a cache that has not synced yet
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var list v1alpha1.GridZoneList
 	if err := s.Client.List(ctx, &list); err != nil {

@@ -69,8 +69,8 @@ func regional(from, to time.Time, postcode, intensity string) string {
 
 func marginal(region, units, kind string) http.HandlerFunc {
 	return atPath(map[string]http.HandlerFunc{
-		"/login": says(`{"token":"t"}`),
-		"": says(
+		"/login": description(`{"token":"t"}`),
+		"": description(
 			`{"data":[{"point_time":"2026-03-10T12:15:00+00:00","value":900}],"meta":{"region":%q,"signal_type":%q,"units":%q}}`, region, kind, units),
 	})
 }
@@ -98,7 +98,7 @@ func prices(currency, domain string, positions ...int) http.HandlerFunc {
 		fmt.Fprintf(&points, "<Point><position>%d</position><price.amount>%d</price.amount></Point>", positions[i],
 			positions[i+1])
 	}
-	return says(`<Publication_MarketDocument xmlns="urn:x"><TimeSeries><in_Domain.mRID>%s</in_Domain.mRID><currency_Unit.name>%s</currency_Unit.name>
+	return description(`<Publication_MarketDocument xmlns="urn:x"><TimeSeries><in_Domain.mRID>%s</in_Domain.mRID><currency_Unit.name>%s</currency_Unit.name>
 		<price_Measure_Unit.name>MWH</price_Measure_Unit.name><curveType>A03</curveType><Period><timeInterval><start>2026-03-10T00:00Z</start>
 		<end>2026-03-11T00:00Z</end></timeInterval><resolution>PT60M</resolution>%s</Period></TimeSeries></Publication_MarketDocument>`, domain, currency, &points)
 }
@@ -125,10 +125,10 @@ func badSignals(t *testing.T) []badSignal {
 		if !strings.Contains(good, from) {
 			t.Fatalf("%s is not in %s", from, good)
 		}
-		return says("%s", strings.Replace(good, from, to, 1))
+		return description("%s", strings.Replace(good, from, to, 1))
 	}
 	latestAnd := func(more map[string]http.HandlerFunc) http.HandlerFunc {
-		more["/latest"] = says("%s", good)
+		more["/latest"] = description("%s", good)
 		return atPath(more)
 	}
 	still := func() string {
@@ -145,9 +145,9 @@ func badSignals(t *testing.T) []badSignal {
 			}
 		}
 	}
-	elsewhere := httptest.NewServer(says("%s", good))
+	elsewhere := httptest.NewServer(description("%s", good))
 	t.Cleanup(elsewhere.Close)
-	untrusted := httptest.NewUnstartedServer(says("%s", good))
+	untrusted := httptest.NewUnstartedServer(description("%s", good))
 	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
 	untrusted.StartTLS()
 	testFakes.Store(untrusted.Listener.Addr().String(), true)
@@ -172,36 +172,36 @@ func badSignals(t *testing.T) []badSignal {
 	return []badSignal{
 		{
 			name: "stale by its own timestamp", reason: dial.ReasonStale,
-			serve: says("%s", latest("DE", noonHour.Add(-3*time.Hour), "300")),
+			serve: description("%s", latest("DE", noonHour.Add(-3*time.Hour), "300")),
 		},
 		{
 			name: "stale list", reason: dial.ReasonStale, source: fromList,
-			serve: says("%s", list("DE", 9, "300", "310", "320")),
+			serve: description("%s", list("DE", 9, "300", "310", "320")),
 		},
 		{name: "stale forecast of now", reason: dial.ReasonStale, source: func(url string) v1alpha1.CarbonSource {
 			s := fromList(url)
 			s.HTTP.Time = "issued"
 			return s
-		}, serve: says("%s", strings.Replace(list("DE", 1, "300", "310", "320"), "{",
+		}, serve: description("%s", strings.Replace(list("DE", 1, "300", "310", "320"), "{",
 			`{"issued":"2026-03-10T07:00:00Z",`, 1))},
 		{
 			name: "stale sample", reason: dial.ReasonStale, source: fromPrometheus,
-			serve: says("%s", sampleText(noon.Add(-3*time.Hour), "300")),
+			serve: description("%s", sampleText(noon.Add(-3*time.Hour), "300")),
 		},
 		{name: "constant for 6 h", reason: dial.ReasonFrozen, serve: atPath(map[string]http.HandlerFunc{
-			"/latest": says("%s", latest("DE", noonHour, "412")), "/history": says("%s", still),
+			"/latest": description("%s", latest("DE", noonHour, "412")), "/history": description("%s", still),
 		})},
 		{
 			name: "constant for 24 h, estimated", reason: dial.ReasonFrozen, source: fromList,
-			serve: says("%s", list("DE", 24, slices.Repeat([]string{"412"}, 25)...)),
+			serve: description("%s", list("DE", 24, slices.Repeat([]string{"412"}, 25)...)),
 		},
 		{name: "NaN", reason: dial.ReasonShape, serve: swap("300", "NaN")},
 		{
 			name: "NaN in a string, as Prometheus writes it", reason: dial.ReasonRange, source: fromPrometheus,
-			serve: says("%s", sampleText(noon, "NaN")),
+			serve: description("%s", sampleText(noon, "NaN")),
 		},
-		{name: "+Inf", reason: dial.ReasonRange, source: fromPrometheus, serve: says("%s", sampleText(noon, "+Inf"))},
-		{name: "-Inf", reason: dial.ReasonRange, source: fromPrometheus, serve: says("%s", sampleText(noon, "-Inf"))},
+		{name: "+Inf", reason: dial.ReasonRange, source: fromPrometheus, serve: description("%s", sampleText(noon, "+Inf"))},
+		{name: "-Inf", reason: dial.ReasonRange, source: fromPrometheus, serve: description("%s", sampleText(noon, "-Inf"))},
 		{name: "negative", reason: dial.ReasonRange, serve: swap("300", "-1")},
 		{name: "1e9", reason: dial.ReasonRange, serve: swap("300", "1e9")},
 		{name: "1e999", reason: dial.ReasonRange, serve: swap("300", "1e999")},
@@ -212,37 +212,37 @@ func badSignals(t *testing.T) []badSignal {
 		{name: "no value", reason: dial.ReasonMissing, serve: swap(`"carbonIntensity":300,`, "")},
 		{
 			name: "forecast alone", reason: dial.ReasonMissing, source: fromList,
-			serve: says("%s", list("DE", -2, "300", "310")),
+			serve: description("%s", list("DE", -2, "300", "310")),
 		},
-		{name: "no values", reason: dial.ReasonMissing, source: fromList, serve: says("%s", list("DE", 0))},
+		{name: "no values", reason: dial.ReasonMissing, source: fromList, serve: description("%s", list("DE", 0))},
 		{name: "1 GiB", reason: dial.ReasonSize, serve: endlessBody(t)},
 		{
 			name: "too many values", reason: dial.ReasonSize, source: fromList,
-			serve: says("%s", list("DE", 0, strings.Split(strings.Repeat("1,", 15_000)+"1", ",")...)),
+			serve: description("%s", list("DE", 0, strings.Split(strings.Repeat("1,", 15_000)+"1", ",")...)),
 		},
 		{name: "another zone", reason: dial.ReasonZone, serve: swap(`"zone":"DE"`, `"zone":"FR"`)},
 		{name: "zone of the caller's address", reason: dial.ReasonZone, serve: callersZone},
 		{name: "no zone", reason: dial.ReasonZone, serve: swap(`"zone":"DE",`, "")},
 		{name: "zone is null", reason: dial.ReasonZone, serve: swap(`"DE"`, "null")},
 		{name: "another zone in the history", reason: dial.ReasonZone, serve: latestAnd(map[string]http.HandlerFunc{
-			"/history": says(`{"zone":"DE","history":[%s]}`, latest("DK-DK2", noonHour.Add(-time.Hour), "300")),
+			"/history": description(`{"zone":"DE","history":[%s]}`, latest("DK-DK2", noonHour.Add(-time.Hour), "300")),
 		})},
 		{
 			name: "another zone in a list", reason: dial.ReasonZone, source: fromList,
-			serve: says("%s", list("FR", 1, "300", "310")),
+			serve: description("%s", list("FR", 1, "300", "310")),
 		},
 		{
 			name: "another postcode", reason: dial.ReasonZone, source: fromRegion, zone: "GB",
-			serve: says("%s", regional(noonHour, noonHour.Add(30*time.Minute), "SW1", `"forecast":99`)),
+			serve: description("%s", regional(noonHour, noonHour.Add(30*time.Minute), "SW1", `"forecast":99`)),
 		},
 		{
 			name: "another region", reason: dial.ReasonZone, source: fromWattTime, marginal: true,
 			serve: marginal("PJM_DC", "lbs_co2_per_mwh", "co2_moer"),
 		},
-		{name: "Britain for Germany", reason: dial.ReasonZone, source: fromBritain, serve: says(`{"data":[]}`)},
+		{name: "Britain for Germany", reason: dial.ReasonZone, source: fromBritain, serve: description(`{"data":[]}`)},
 		{name: "401", reason: dial.ReasonAuth, serve: status(401), check: atLeast(hopelessRetry)},
 		{name: "403", reason: dial.ReasonAuth, serve: status(403), check: atLeast(hopelessRetry)},
-		{name: "no key", reason: dial.ReasonAuth, keys: testKeys{}, serve: says("%s", good)},
+		{name: "no key", reason: dial.ReasonAuth, keys: testKeys{}, serve: description("%s", good)},
 		{name: "429", reason: dial.ReasonRate, serve: status(429)},
 		{
 			name: "429 with seconds", reason: dial.ReasonRate, serve: status(429, "Retry-After", "2400"),
@@ -287,23 +287,23 @@ func badSignals(t *testing.T) []badSignal {
 				_, _ = io.WriteString(w, good)
 			},
 		},
-		{name: "truncated JSON", reason: dial.ReasonShape, serve: says("%s", good[:len(good)-30])},
-		{name: "HTML", reason: dial.ReasonShape, serve: says("<html><body>Sign in to the network</body></html>")},
-		{name: "empty body", reason: dial.ReasonShape, serve: says("")},
-		{name: "two values", reason: dial.ReasonShape, serve: says("%s%s", good, good)},
+		{name: "truncated JSON", reason: dial.ReasonShape, serve: description("%s", good[:len(good)-30])},
+		{name: "HTML", reason: dial.ReasonShape, serve: description("<html><body>Sign in to the network</body></html>")},
+		{name: "empty body", reason: dial.ReasonShape, serve: description("")},
+		{name: "two values", reason: dial.ReasonShape, serve: description("%s%s", good, good)},
 		{name: "name twice", reason: dial.ReasonShape, serve: swap(`"carbonIntensity":300`,
 			`"carbonIntensity":300,"carbonIntensity":100`)},
-		{name: "deep nesting", reason: dial.ReasonShape, serve: says("%s", strings.Repeat("[", 100_000))},
-		{name: "list for an object", reason: dial.ReasonShape, serve: says("[%s]", good)},
+		{name: "deep nesting", reason: dial.ReasonShape, serve: description("%s", strings.Repeat("[", 100_000))},
+		{name: "list for an object", reason: dial.ReasonShape, serve: description("[%s]", good)},
 		{
 			name: "two series", reason: dial.ReasonShape, source: fromPrometheus,
-			serve: says(
+			serve: description(
 				`{"status":"success","data":{"resultType":"vector","result":[{"value":[%d,"1"]},{"value":[%d,"2"]}]}}`,
 				noon.Unix(), noon.Unix()),
 		},
 		{
 			name: "no series", reason: dial.ReasonMissing, source: fromPrometheus,
-			serve: says(`{"status":"success","data":{"resultType":"vector","result":[]}}`),
+			serve: description(`{"status":"success","data":{"resultType":"vector","result":[]}}`),
 		},
 		{
 			name: "redirect to the metadata service", reason: dial.ReasonAddress,
@@ -363,42 +363,42 @@ func badSignals(t *testing.T) []badSignal {
 		{name: "certificate of nobody", reason: dial.ReasonHTTP, source: toURL(untrusted.URL)},
 		{
 			name: "from the future", reason: dial.ReasonTime,
-			serve: says("%s", latest("DE", noonHour.Add(time.Hour), "300")),
+			serve: description("%s", latest("DE", noonHour.Add(time.Hour), "300")),
 		},
-		{name: "no timestamp", reason: dial.ReasonTime, serve: says(`{"zone":"DE","carbonIntensity":300}`)},
+		{name: "no timestamp", reason: dial.ReasonTime, serve: description(`{"zone":"DE","carbonIntensity":300}`)},
 		{
 			name: "timestamp is garbage", reason: dial.ReasonTime,
 			serve: swap(noonHour.Format("2006-01-02T15"), "yesterday"),
 		},
 		{
 			name: "timestamp is a number", reason: dial.ReasonTime,
-			serve: says(`{"zone":"DE","carbonIntensity":300,"datetime":12}`),
+			serve: description(`{"zone":"DE","carbonIntensity":300,"datetime":12}`),
 		},
 		{
 			name: "microseconds for seconds", reason: dial.ReasonTime, source: fromList,
-			serve: says(`{"zone":"DE","v":[[%d,300]]}`, noonHour.UnixMicro()),
+			serve: description(`{"zone":"DE","v":[[%d,300]]}`, noonHour.UnixMicro()),
 		},
 		{
 			name: "hour of the clock change twice", reason: dial.ReasonTime, source: fromList,
-			serve: says(`{"zone":"DE","v":[[%[1]d,300],[%[1]d,310],[%[2]d,320]]}`, noonHour.Add(-time.Hour).Unix(),
+			serve: description(`{"zone":"DE","v":[[%[1]d,300],[%[1]d,310],[%[2]d,320]]}`, noonHour.Add(-time.Hour).Unix(),
 				noonHour.Unix()),
 		},
 		{
 			name: "off the grid", reason: dial.ReasonTime, source: fromList,
-			serve: says(`{"zone":"DE","v":[[%d,300],[%d,310],[%d,320]]}`, noonHour.Add(-2*time.Hour).Unix(),
+			serve: description(`{"zone":"DE","v":[[%d,300],[%d,310],[%d,320]]}`, noonHour.Add(-2*time.Hour).Unix(),
 				noonHour.Add(-time.Hour).Unix(), noonHour.Add(100*time.Second).Unix()),
 		},
 		{
 			name: "slot of an hour", reason: dial.ReasonTime, source: fromRegion, zone: "GB",
-			serve: says("%s", regional(noonHour, noonHour.Add(time.Hour), "RG10", `"forecast":99`)),
+			serve: description("%s", regional(noonHour, noonHour.Add(time.Hour), "RG10", `"forecast":99`)),
 		},
 		{
 			name: "neither forecast nor actual", reason: dial.ReasonMissing, source: fromRegion, zone: "GB",
-			serve: says("%s", regional(noonHour, noonHour.Add(30*time.Minute), "RG10", `"forecast":null`)),
+			serve: description("%s", regional(noonHour, noonHour.Add(30*time.Minute), "RG10", `"forecast":null`)),
 		},
 		{name: "unit of another quantity", reason: dial.ReasonUnit, source: func(url string) v1alpha1.CarbonSource {
 			return v1alpha1.CarbonSource{HTTP: &v1alpha1.HTTPSource{URL: url, Value: "v", Unit: "per-MWh"}}
-		}, serve: says(`{"v":300}`)},
+		}, serve: description(`{"v":300}`)},
 		{
 			name: "unit of another scale", reason: dial.ReasonUnit, source: fromWattTime, marginal: true,
 			serve: marginal("CAISO_NORTH", "kg_co2_per_mwh", "co2_moer"),
@@ -411,7 +411,7 @@ func badSignals(t *testing.T) []badSignal {
 			name: "marginal for average", reason: dial.ReasonKind, source: fromWattTime,
 			serve: marginal("CAISO_NORTH", "lbs_co2_per_mwh", "co2_moer"),
 		},
-		{name: "average for marginal", reason: dial.ReasonKind, marginal: true, serve: says("%s", good)},
+		{name: "average for marginal", reason: dial.ReasonKind, marginal: true, serve: description("%s", good)},
 		{
 			name: "health damage for carbon", reason: dial.ReasonKind, source: fromWattTime, marginal: true,
 			serve: marginal("CAISO_NORTH", "lbs_co2_per_mwh", "health_damage"),
@@ -444,16 +444,16 @@ func badSignals(t *testing.T) []badSignal {
 		},
 		{
 			name: "no prices yet", reason: dial.ReasonMissing, price: fromENTSOE,
-			serve: says("<Acknowledgement_MarketDocument><Reason><code>999</code><text>No matching " +
+			serve: description("<Acknowledgement_MarketDocument><Reason><code>999</code><text>No matching " +
 				"data</text></Reason></Acknowledgement_MarketDocument>"),
 		},
 		{
 			name: "truncated XML", reason: dial.ReasonShape, price: fromENTSOE,
-			serve: says("<Publication_MarketDocument><TimeSeries>"),
+			serve: description("<Publication_MarketDocument><TimeSeries>"),
 		},
 		{name: "price in another currency", reason: dial.ReasonUnit, price: func(url string) v1alpha1.PriceSource {
 			return v1alpha1.PriceSource{ElectricityMaps: &v1alpha1.ElectricityMapsSource{URL: url}}
-		}, serve: says(`{"zone":"DE","data":[{"datetime":"2026-03-10T12:00:00Z","value":81,"unit":"USD/MWh"}]}`)},
+		}, serve: description(`{"zone":"DE","data":[{"datetime":"2026-03-10T12:00:00Z","value":81,"unit":"USD/MWh"}]}`)},
 		{
 			name: "file outside, through a link", reason: dial.ReasonAddress, source: fromFile("link.csv"),
 			check: func(t *testing.T, k *Keeper) {

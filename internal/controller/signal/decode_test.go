@@ -160,7 +160,7 @@ func TestElectricityMapsPrices(t *testing.T) {
 	text := `{"zone":"DE","data":[
 		{"datetime":"2026-03-10T12:00:00.000Z","value":81.5,"unit":"EUR/MWh","source":"x","updatedAt":"2026-03-09T11:30:00.000Z"},
 		{"datetime":"2026-03-10T13:00:00.000Z","value":-4,"unit":"EUR/MWh","source":"x","updatedAt":"2026-03-10T11:29:00.000Z"}]}`
-	p := newProvider(t, atPath(map[string]http.HandlerFunc{"/v4/price-day-ahead/combined": says("%s", text)}))
+	p := newProvider(t, atPath(map[string]http.HandlerFunc{"/v4/price-day-ahead/combined": description("%s", text)}))
 	f := testFetcher(t, p.Server, nil)
 	s := newElectricityMaps(terms{zone: "DE", quantity: price, currency: "EUR"},
 		&v1alpha1.ElectricityMapsSource{URL: p.URL}, f)

@@ -87,7 +87,7 @@ func TestENTSOE(t *testing.T) {
 }
 
 func TestENTSOEWithoutData(t *testing.T) {
-	p := newProvider(t, says("%s", fixture(t, "entsoe_no_data.xml")))
+	p := newProvider(t, description("%s", fixture(t, "entsoe_no_data.xml")))
 	s := &entsoe{
 		&v1alpha1.ENTSOESource{Domain: dutch, Key: "entsoe", URL: p.URL},
 		testFetcher(t, p.Server, map[string]string{"entsoe": "sesame"}),

@@ -24,15 +24,15 @@ func TestRetries(t *testing.T) {
 		requests int64
 		reason   dial.Reason // "": none
 	}{
-		{"good", []http.HandlerFunc{says("{}")}, 1, ""},
-		{"good the second time", []http.HandlerFunc{status(503), says("{}")}, 2, ""},
-		{"good the third time", []http.HandlerFunc{reset, status(500), says("{}")}, 3, ""},
+		{"good", []http.HandlerFunc{description("{}")}, 1, ""},
+		{"good the second time", []http.HandlerFunc{status(503), description("{}")}, 2, ""},
+		{"good the third time", []http.HandlerFunc{reset, status(500), description("{}")}, 3, ""},
 		{"never good", []http.HandlerFunc{status(502)}, 3, dial.ReasonHTTP},
-		{"refused", []http.HandlerFunc{status(401), says("{}")}, 1, dial.ReasonAuth},
-		{"forbidden", []http.HandlerFunc{status(403), says("{}")}, 1, dial.ReasonAuth},
-		{"not found", []http.HandlerFunc{status(404), says("{}")}, 1, dial.ReasonHTTP},
-		{"too many, wait a little", []http.HandlerFunc{status(429, "Retry-After", "2"), says("{}")}, 2, ""},
-		{"too many, wait long", []http.HandlerFunc{status(429, "Retry-After", "600"), says("{}")}, 1, dial.ReasonRate},
+		{"refused", []http.HandlerFunc{status(401), description("{}")}, 1, dial.ReasonAuth},
+		{"forbidden", []http.HandlerFunc{status(403), description("{}")}, 1, dial.ReasonAuth},
+		{"not found", []http.HandlerFunc{status(404), description("{}")}, 1, dial.ReasonHTTP},
+		{"too many, wait a little", []http.HandlerFunc{status(429, "Retry-After", "2"), description("{}")}, 2, ""},
+		{"too many, wait long", []http.HandlerFunc{status(429, "Retry-After", "600"), description("{}")}, 1, dial.ReasonRate},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var p *provider
@@ -175,7 +175,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 
 // Where the server is inside, loopback is not: a controller does not ask itself.
 func TestPrivateIsNotLoopback(t *testing.T) {
-	p := newProvider(t, says("{}"))
+	p := newProvider(t, description("{}"))
 	if _, _, err := newFetcher(Reach{}, true).get(t.Context(), request{url: p.URL}); err == nil ||
 		dial.ReasonOf(err) != dial.ReasonAddress {
 		t.Errorf("got %v", err)

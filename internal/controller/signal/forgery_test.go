@@ -55,7 +55,7 @@ func TestForgedRequests(t *testing.T) {
 
 // A name that is rebound between two requests is refused at the second: what is checked is what is dialled.
 func TestReboundName(t *testing.T) {
-	p := newProvider(t, says("{}"))
+	p := newProvider(t, description("{}"))
 	u, err := url.Parse(p.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -157,11 +157,11 @@ func TestPlainHTTPStaysInside(t *testing.T) {
 	names := dialtest.Names{"public.example": {"8.8.8.8"}, "inside.example": {"10.0.0.7"}}
 	for host, refused := range map[string]bool{"public.example": true, "inside.example": false, "8.8.8.8": true} {
 		f := newFetcher(Reach{resolver: names.Resolver()}, true)
-		patience := time.Minute
+		timeout := time.Minute
 		if !refused {
-			patience = 50 * time.Millisecond // nobody answers
+			timeout = 50 * time.Millisecond // nobody answers
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		f.pause = func(context.Context, time.Duration) bool { return false }
 		_, _, err := f.get(ctx, request{url: "http://" + host + ":9/"})

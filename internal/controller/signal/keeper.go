@@ -169,7 +169,7 @@ func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
 	}
 	said := cmp.Or(err, lacks)
 	k.mu.Lock()
-	changed := told(l.err) != told(said)
+	changed := reported(l.err) != reported(said)
 	l.err = said
 	k.mu.Unlock()
 	switch {
@@ -240,8 +240,8 @@ func (l *link) pause(err error) time.Duration {
 // jittered returns a little more than d, so that those who began together do not go on together.
 func jittered(d time.Duration) time.Duration { return d + rand.N(d/20+1) }
 
-// told is what of an error is worth a line in the log if it was not so before.
-func told(err error) dial.Reason {
+// reported is what of an error is worth a line in the log if it was not so before.
+func reported(err error) dial.Reason {
 	if err == nil {
 		return ""
 	}

@@ -320,7 +320,7 @@ func TestCompletion(t *testing.T) {
 // What is written down is read again: a restart asks nobody while the last good reading is fresh, and asks soon if not.
 func TestSeed(t *testing.T) {
 	now := noon
-	p := newProvider(t, says("%s", latest("DE", noon.Truncate(time.Hour), "300")))
+	p := newProvider(t, description("%s", latest("DE", noon.Truncate(time.Hour), "300")))
 	d := testDeps(&now)
 	k := carbonKeeper(t, d, electricityMapsAt(p.URL), staticSource(9))
 	k.start(now)
@@ -589,7 +589,7 @@ func TestCallsPerHour(t *testing.T) {
 // Where requests cannot be counted, none is made.
 func TestBudgetDown(t *testing.T) {
 	now := noon
-	p := newProvider(t, says("%s", latest("DE", noon.Truncate(time.Hour), "300")))
+	p := newProvider(t, description("%s", latest("DE", noon.Truncate(time.Hour), "300")))
 	d := testDeps(&now)
 	budget := &ledger{spent: make(map[string][]time.Time), down: true}
 	d.Calls = budget
@@ -600,14 +600,14 @@ func TestBudgetDown(t *testing.T) {
 	}
 	budget.down = false
 	now = now.Add(time.Hour)
-	p.serve(says("%s", latest("DE", now.Truncate(time.Hour), "300")))
+	p.serve(description("%s", latest("DE", now.Truncate(time.Hour), "300")))
 	if k.poll(t.Context()); !k.state(now).Fresh {
 		t.Errorf("%+v", k.state(now))
 	}
 }
 
 // Run reports what may have changed: the first answer, each new one, and that the last is too old; and it ends when
-// told to.
+// reported to.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -663,7 +663,7 @@ func TestRun(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	now := noon
 	d := testDeps(&now)
-	p := newProvider(t, says("%s", latest("DE", noon.Truncate(time.Hour), "300")))
+	p := newProvider(t, description("%s", latest("DE", noon.Truncate(time.Hour), "300")))
 	k := carbonKeeper(t, d, electricityMapsAt(p.URL))
 	twin := carbonKeeper(t, d, electricityMapsAt(p.URL))
 	paid, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{

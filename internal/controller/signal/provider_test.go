@@ -97,8 +97,8 @@ func newProvider(t testing.TB, serve http.HandlerFunc) *provider {
 
 func (p *provider) serve(h http.HandlerFunc) { p.handler.Store(&h) }
 
-// says answers every request with a text.
-func says(format string, args ...any) http.HandlerFunc {
+// description answers every request with a text.
+func description(format string, args ...any) http.HandlerFunc {
 	text := fmt.Sprintf(format, args...)
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
 }

@@ -28,7 +28,7 @@ type NodeLabels struct {
 	Leads  func() bool
 	Log    *slog.Logger
 
-	told sync.Map // that is not written yet: by node, its [*batch.Hardware]
+	reported sync.Map // that is not written yet: by node, its [*batch.Hardware]
 }
 
 const (
@@ -38,23 +38,23 @@ const (
 	labelPace = 100 * time.Millisecond
 )
 
-// Told notes what the agent of a node tells. It never waits.
-func (l *NodeLabels) Told(node string, h *batch.Hardware) {
+// Reported notes what the agent of a node tells. It never waits.
+func (l *NodeLabels) Reported(node string, h *batch.Hardware) {
 	if l != nil && l.Node(node) != nil {
-		l.told.Store(node, h)
+		l.reported.Store(node, h)
 	}
 }
 
 // Run writes what is told until ctx ends.
 func (l *NodeLabels) Run(ctx context.Context) error {
 	for kube.Pause(ctx, labelLook) {
-		l.told.Range(func(node, told any) bool {
+		l.reported.Range(func(node, reported any) bool {
 			var err error
-			daemon.Round(ctx, func() { err = l.write(ctx, node.(string), told.(*batch.Hardware)) })
+			daemon.Round(ctx, func() { err = l.write(ctx, node.(string), reported.(*batch.Hardware)) })
 			if err != nil {
 				l.Log.WarnContext(ctx, "Labelling a node with its hardware", "node", node, "error", err)
 			} else {
-				l.told.CompareAndDelete(node, told) // unless the agent has told something since
+				l.reported.CompareAndDelete(node, reported) // unless the agent has told something since
 			}
 			return kube.Pause(ctx, labelPace)
 		})

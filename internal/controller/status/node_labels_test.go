@@ -21,8 +21,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// Nodes get labels of what is told, once; what was told first holds until its label is taken off, what cannot be written
-// is tried again, and nothing else of a node changes.
+// Nodes get labels of what is told, once; what was told first holds until its label is taken off, what cannot be
+// written is tried again, and nothing else of a node changes.
 func TestNodeLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := kit.Node("n1", "128")
@@ -52,10 +52,10 @@ func TestNodeLabels(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- l.Run(ctx) }()
-		tell := func(node string, h *batch.Hardware, writes int) *v1.Node {
+		notify := func(node string, h *batch.Hardware, writes int) *v1.Node {
 			t.Helper()
 			before := patches
-			l.Told(node, h)
+			l.Reported(node, h)
 			bubble.Advance(labelLook + time.Second)
 			if patches-before != writes {
 				t.Errorf("%d patches, want %d", patches-before, writes)
@@ -68,19 +68,19 @@ func TestNodeLabels(t *testing.T) {
 			v1alpha1.LabelCPUSockets: "1", v1alpha1.LabelCPUCores: "64",
 		}
 		const guess = "35 W idle, 186 W at full load, estimated by model: half of such guesses were within 12 % and 13 %"
-		got := tell("n1", epyc, 1)
+		got := notify("n1", epyc, 1)
 		if diff := cmp.Diff(want, got.Labels); diff != "" || got.Annotations[v1alpha1.AnnotationPowerGuess] != guess {
 			t.Error(diff, got.Annotations)
 		}
-		tell("n1", epyc, 0) // each hour again
-		tell("gone", epyc, 0)
+		notify("n1", epyc, 0) // each hour again
+		notify("gone", epyc, 0)
 		other := &batch.Hardware{CPU: "Intel(R) Xeon(R) Platinum 8480+", Sockets: 64, GPUs: map[string]int{"NVIDIA T4": 1}}
 		leads = false
-		tell("n1", other, 0)
+		notify("n1", other, 0)
 		leads, fail = true, errors.New("refused")
-		tell("n1", other, 1)
+		notify("n1", other, 1)
 		fail = nil
-		got = tell("n2", &batch.Hardware{Vendor: "Dell Inc."}, 2) // the other one is tried again
+		got = notify("n2", &batch.Hardware{Vendor: "Dell Inc."}, 2) // the other one is tried again
 		want[v1alpha1.LabelGPUModel], want[v1alpha1.LabelGPUCount] = "NVIDIA-T4", "1"
 		if diff := cmp.Diff(want, got.Labels); diff != "" || !strings.Contains(logged.String(), "take the labels off") {
 			t.Error(diff, logged.String())
@@ -92,7 +92,7 @@ func TestNodeLabels(t *testing.T) {
 		if err := w.Update(t.Context(), got); err != nil {
 			t.Fatal(err)
 		}
-		if got = tell("n1", other, 1); got.Labels[v1alpha1.LabelCPUModel] != "Intel-R-Xeon-R-Platinum-8480-plus" {
+		if got = notify("n1", other, 1); got.Labels[v1alpha1.LabelCPUModel] != "Intel-R-Xeon-R-Platinum-8480-plus" {
 			t.Error(got.Labels)
 		}
 		cancel()

@@ -43,7 +43,7 @@ type Shadow struct {
 	began            time.Time
 	queue            chan newWork
 	seen             *cache.LRUExpireCache // UIDs of what was looked at
-	told             *cache.LRUExpireCache // findings, by namespace
+	reported         *cache.LRUExpireCache // findings, by namespace
 
 	mu        sync.Mutex
 	counts    map[string]*v1alpha1.ShadowStatus // by namespace
@@ -70,7 +70,7 @@ func NewShadow(o ShadowOptions) *Shadow {
 	with := instrument.With(o.Registerer)
 	return &Shadow{
 		o: o, began: time.Now(), queue: make(chan newWork, shadowQueue),
-		seen: cache.NewLRUExpireCache(maxSeen), told: cache.NewLRUExpireCache(maxSeen),
+		seen: cache.NewLRUExpireCache(maxSeen), reported: cache.NewLRUExpireCache(maxSeen),
 		counts: map[string]*v1alpha1.ShadowStatus{},
 		decisions: with.Counters("kubenergy_shadow_decisions_total",
 			"Decisions that were not carried out, since the mode is shadow or advise.", "namespace", "rule", "outcome"),
@@ -136,7 +136,7 @@ func (s *Shadow) decide(w newWork) {
 	log := s.o.Log.With("namespace", w.GetNamespace(), "name", w.GetName())
 	work, err := policy.Read(w.Object)
 	if policy.Mentions(w.Object) {
-		s.tell(w.Object, &work, err)
+		s.notify(w.Object, &work, err)
 	}
 	// What makes no sense counts as not marked.
 	if _, never := policy.NeverHeld(w.Object); never || err != nil {
@@ -172,9 +172,9 @@ func (s *Shadow) decide(w newWork) {
 	}
 }
 
-// tell tells the owner of new work what is written there in vain: once an hour in a namespace, since owners write the
+// notify tells the owner of new work what is written there in vain: once an hour in a namespace, since owners write the
 // same in every manifest. Annotations that make no sense are told by the scheduler, of what it holds or would hold.
-func (s *Shadow) tell(o client.Object, work *policy.Work, err error) {
+func (s *Shadow) notify(o client.Object, work *policy.Work, err error) {
 	var said []string
 	annotations, labels := []map[string]string{o.GetAnnotations()}, o.GetLabels()
 	job, isJob := o.(*batchv1.Job)
@@ -194,10 +194,10 @@ func (s *Shadow) tell(o client.Object, work *policy.Work, err error) {
 	}
 	for _, text := range said {
 		key := o.GetNamespace() + " " + text
-		if _, before := s.told.Get(key); before {
+		if _, before := s.reported.Get(key); before {
 			continue
 		}
-		s.told.Add(key, nil, time.Hour)
+		s.reported.Add(key, nil, time.Hour)
 		s.o.Events.Eventf(o, nil, v1.EventTypeWarning, "NoEffect", "Reading", "%s", Bounded(text))
 	}
 }

@@ -83,12 +83,12 @@ func TestShadowByMode(t *testing.T) {
 			t.Errorf("the log names no kinds: %s", &log)
 		}
 		close(recorder.Events)
-		var told []string
+		var reported []string
 		for e := range recorder.Events {
-			told = append(told, e)
+			reported = append(reported, e)
 		}
-		if len(told) != 2 || !strings.Contains(told[0], "would be held until") {
-			t.Errorf("events are %q: want one for each object in mode advise", told)
+		if len(reported) != 2 || !strings.Contains(reported[0], "would be held until") {
+			t.Errorf("events are %q: want one for each object in mode advise", reported)
 		}
 		s.Forget("shadow")
 		if n := testutil.CollectAndCount(s.decisions); n != 1 || s.status("shadow") != nil {
@@ -118,12 +118,12 @@ func TestWhatIsWrittenInVainIsToldOnce(t *testing.T) {
 		s.Created(nonsense)
 		settle()
 		close(recorder.Events)
-		var told []string
+		var reported []string
 		for e := range recorder.Events {
-			told = append(told, e)
+			reported = append(reported, e)
 		}
-		all := strings.Join(told, "\n")
-		if len(told) != 4 || strings.Count(all, "Warning NoEffect") != 4 || !strings.Contains(all, "leaves no time") ||
+		all := strings.Join(reported, "\n")
+		if len(reported) != 4 || strings.Count(all, "Warning NoEffect") != 4 || !strings.Contains(all, "leaves no time") ||
 			strings.Count(all, "did you mean kubenergy.io/allowed-delay?") != 2 || !strings.Contains(all, `"luck"`) {
 			t.Errorf("told:\n%s", all)
 		}

@@ -127,7 +127,7 @@ type foretold struct {
 
 // look remembers, once in an hour, what is forecast of later ones, and tells how wrong it was of the one that is over.
 // The error of an hour that is not known whole, or of which nothing is to be a share of, counts for nothing.
-func (f *foretold) look(s *grid.Series, was *signal.Track, now time.Time, tell func(ahead string, miss float64)) {
+func (f *foretold) look(s *grid.Series, was *signal.Track, now time.Time, notify func(ahead string, miss float64)) {
 	hour := now.UTC().Truncate(time.Hour)
 	if !hour.After(f.hour) {
 		return
@@ -141,7 +141,7 @@ func (f *foretold) look(s *grid.Series, was *signal.Track, now time.Time, tell f
 		is := known.Mean(over, hour)
 		for i, said := range f.of[over] {
 			if !math.IsNaN(said) {
-				tell(horizons[i].name, math.Abs(said-is)/is)
+				notify(horizons[i].name, math.Abs(said-is)/is)
 			}
 		}
 	}

@@ -26,16 +26,16 @@ import (
 
 // fakeKeeper says what it is told to say.
 type fakeKeeper struct {
-	seeded  *v1alpha1.SignalStatus
-	says    *v1alpha1.SignalStatus
-	trouble error
-	runs    atomic.Int32
-	running atomic.Int32
-	panics  bool // at its first run
+	seeded      *v1alpha1.SignalStatus
+	description *v1alpha1.SignalStatus
+	trouble     error
+	runs        atomic.Int32
+	running     atomic.Int32
+	panics      bool // at its first run
 }
 
 func (k *fakeKeeper) Seed(s *v1alpha1.SignalStatus)                  { k.seeded = s }
-func (k *fakeKeeper) Look(time.Time) (*v1alpha1.SignalStatus, error) { return k.says, k.trouble }
+func (k *fakeKeeper) Look(time.Time) (*v1alpha1.SignalStatus, error) { return k.description, k.trouble }
 func (k *fakeKeeper) Run(ctx context.Context, changed func()) {
 	if k.runs.Add(1) == 1 && k.panics {
 		panic("a keeper that fails")
@@ -110,7 +110,7 @@ func TestZoneStatus(t *testing.T) {
 			if event := <-z.changes; event.Object.GetName() != "home" {
 				t.Errorf("woken for %q", event.Object.GetName())
 			}
-			k.says = signalNow(now, "fake", 300, 200, 100)
+			k.description = signalNow(now, "fake", 300, 200, 100)
 			reconcileZone(t, z, "home")
 			zone := kit.Get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
 			ready := meta.FindStatusCondition(zone.Status.Conditions, v1alpha1.ConditionReady)
@@ -130,7 +130,7 @@ func TestZoneStatus(t *testing.T) {
 			before := w.Writes.Load()
 			for i := range 300 {
 				bubble.Advance(time.Second)
-				k.says = signalNow(now, "fake", float64(i), 200, 100)
+				k.description = signalNow(now, "fake", float64(i), 200, 100)
 				reconcileZone(t, z, "home")
 			}
 			if n := w.Writes.Load() - before; n < 9 || n > 11 {
@@ -140,7 +140,7 @@ func TestZoneStatus(t *testing.T) {
 				t.Errorf("%d keepers, %d runs", builds, k.runs.Load())
 			}
 			// It grows old.
-			k.says, k.trouble = nil, errors.New("the server is away")
+			k.description, k.trouble = nil, errors.New("the server is away")
 			bubble.Advance(time.Minute)
 			reconcileZone(t, z, "home")
 			zone = kit.Get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
@@ -165,7 +165,7 @@ func TestZoneKeepersAreRenewedWithTheirSpec(t *testing.T) {
 	w := kit.NewWorld(t, kit.Zone("home", 1))
 	var built []*fakeKeeper
 	inZones(t, w, func(*v1alpha1.GridZone) (keeper, error) {
-		k := &fakeKeeper{says: signalNow(time.Now(), "fake", 1)}
+		k := &fakeKeeper{description: signalNow(time.Now(), "fake", 1)}
 		built = append(built, k)
 		return k, nil
 	}, refuseAll, func(t *testing.T, z *Reconciler) {
@@ -215,7 +215,7 @@ func TestZoneKeepersAreRenewedWithTheirSpec(t *testing.T) {
 
 func TestKeepersThatPanicGoOn(t *testing.T) {
 	w := kit.NewWorld(t, kit.Zone("home", 1))
-	k := &fakeKeeper{panics: true, says: signalNow(kit.Noon, "fake", 1)}
+	k := &fakeKeeper{panics: true, description: signalNow(kit.Noon, "fake", 1)}
 	inZones(t, w, func(*v1alpha1.GridZone) (keeper, error) { return k, nil }, refuseAll,
 		func(t *testing.T, z *Reconciler) {
 			reconcileZone(t, z, "home")
@@ -232,7 +232,7 @@ func TestKeepersThatPanicGoOn(t *testing.T) {
 
 func TestNoKeeperStartsAfterTheEnd(t *testing.T) {
 	w := kit.NewWorld(t, kit.Zone("home", 1))
-	k := &fakeKeeper{says: signalNow(kit.Noon, "fake", 1)}
+	k := &fakeKeeper{description: signalNow(kit.Noon, "fake", 1)}
 	z := reconciler(w, func(*v1alpha1.GridZone) (keeper, error) { return k, nil }, refuseAll)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -277,7 +277,7 @@ func TestZoneWithAnInvalidSpec(t *testing.T) {
 	priced := kit.Zone("priced", 1)
 	priced.Spec.Price = &v1alpha1.PriceSpec{Currency: "EUR"}
 	w := kit.NewWorld(t, kit.Zone("home", 1), priced)
-	good := &fakeKeeper{says: signalNow(kit.Noon, "fake", 1)}
+	good := &fakeKeeper{description: signalNow(kit.Noon, "fake", 1)}
 	inZones(t, w, func(z *v1alpha1.GridZone) (keeper, error) {
 		if z.Name == "home" {
 			return nil, errors.New("want a source")

@@ -486,20 +486,20 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, t target) {
 		write(w, http.StatusOK, &all)
 		return
 	}
-	tell := stdjson.NewEncoder(w)
+	notify := stdjson.NewEncoder(w)
 	w.Header().Set("Content-Type", "application/json")
 	if from, _ := strconv.ParseInt(q.Get("resourceVersion"), 10, 64); from > 0 && q.Get("sendInitialEvents") != "true" {
 		s.watch(w, r, t, match, from)
 		return
 	}
 	for _, o := range found {
-		_ = tell.Encode(change{watch.Added, o}) // who asked may have gone: watch sees it
+		_ = notify.Encode(change{watch.Added, o}) // who asked may have gone: watch sees it
 	}
 	if end := (&object{Object: map[string]any{}}); q.Get("sendInitialEvents") == "true" {
 		end.SetGroupVersionKind(t.kind)
 		end.SetResourceVersion(strconv.FormatInt(since, 10))
 		end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-		_ = tell.Encode(change{watch.Bookmark, end})
+		_ = notify.Encode(change{watch.Bookmark, end})
 	}
 	s.watch(w, r, t, match, since)
 }
@@ -515,7 +515,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, match f
 	seconds, _ := strconv.Atoi(r.URL.Query().Get("timeoutSeconds"))
 	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(cmp.Or(seconds, 3600))*time.Second)
 	defer cancel()
-	tell := stdjson.NewEncoder(w)
+	notify := stdjson.NewEncoder(w)
 	for {
 		s.mu.Lock()
 		news, lost := s.news, since < s.dropped
@@ -524,7 +524,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, match f
 		events := slices.Clone(s.past[first:])
 		s.mu.Unlock()
 		if lost {
-			_ = tell.Encode(change{watch.Error, statusOf(apierrors.NewResourceExpired("too old"))}) // it is the last
+			_ = notify.Encode(change{watch.Error, statusOf(apierrors.NewResourceExpired("too old"))}) // it is the last
 			return
 		}
 		for _, e := range events {
@@ -535,7 +535,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, match f
 			if !match(e.is) { // what matched before does not any more; of what never did, the client knows nothing
 				e.what = watch.Deleted
 			}
-			if tell.Encode(change{e.what, e.is}) != nil {
+			if notify.Encode(change{e.what, e.is}) != nil {
 				return
 			}
 		}

@@ -56,7 +56,7 @@ func (c *container) probe(ctx context.Context, unhealthy chan<- struct{}) {
 
 // watch asks a probe's question until ctx ends or tell returns false. tell hears of each change that has passed the
 // probe's thresholds, first of the first one.
-func (c *container) watch(ctx context.Context, p *corev1.Probe, tell func(ok bool) bool) {
+func (c *container) watch(ctx context.Context, p *corev1.Probe, notify func(ok bool) bool) {
 	known, value := false, false
 	last, streak := false, int32(0)
 	timer := time.NewTimer(seconds(p.InitialDelaySeconds, 0))
@@ -77,7 +77,7 @@ func (c *container) watch(ctx context.Context, p *corev1.Probe, tell func(ok boo
 		last, streak = ok, streak+1
 		if streak >= threshold(p, ok) && (!known || ok != value) {
 			known, value = true, ok
-			if !tell(ok) {
+			if !notify(ok) {
 				return
 			}
 		}

@@ -26,7 +26,7 @@ func Conformance(t *testing.T, place func(t *testing.T) func() (ledger.Store, er
 		"long bookings":      longBookings,
 		"long and agentless": longAndAgentless,
 		"names":              names,
-		"time of nodes":      toldTime,
+		"time of nodes":      reportedTime,
 		"guests":             guests,
 		"temperatures":       temperatures,
 		"two at once":        twoAtOnce,
@@ -111,7 +111,7 @@ func numbers(t *testing.T, open func() (ledger.Store, error)) {
 		if err != nil {
 			t.Fatalf("%s: %v", step.what, err)
 		}
-		receipts[0].New = false // see toldTime
+		receipts[0].New = false // see reportedTime
 		if !errors.Is(errs[0], step.err) || step.err == nil && receipts[0] != step.want {
 			t.Fatalf("%s: have %+v, %v; want %+v, %v", step.what, receipts[0], errs[0], step.want, step.err)
 		}
@@ -141,17 +141,17 @@ func numbers(t *testing.T, open func() (ledger.Store, error)) {
 	truth.Check(t, s)
 }
 
-// toldTime is how much time a node has told of over its boots, and since when it can have.
-func toldTime(t *testing.T, open func() (ledger.Store, error)) {
+// reportedTime is how much time a node has told of over its boots, and since when it can have.
+func reportedTime(t *testing.T, open func() (ledger.Store, error)) {
 	s := opened(t, open)
-	told := func(want ledger.Told) {
+	reported := func(want ledger.Reported) {
 		t.Helper()
-		got, err := s.Told(t.Context(), one.Booking(0, 1).Batch.Stream.Node)
+		got, err := s.Reported(t.Context(), one.Booking(0, 1).Batch.Stream.Node)
 		if err != nil || got.Time != want.Time || !got.Since.Equal(want.Since) || got.Seen != want.Seen {
 			t.Errorf("told %+v, %v; want %+v", got, err, want)
 		}
 	}
-	told(ledger.Told{})
+	reported(ledger.Reported{})
 	made := Noon.Add(-48 * time.Hour)
 	of := func(number uint64, boot string, from, to int, since time.Time, isNew bool) {
 		t.Helper()
@@ -162,25 +162,25 @@ func toldTime(t *testing.T, open func() (ledger.Store, error)) {
 		}
 	}
 	of(1, "first", 0, 1, made, true)
-	told(ledger.Told{Time: Interval, Since: made})
+	reported(ledger.Reported{Time: Interval, Since: made})
 	of(2, "first", 1, 4, Noon, false)
 	of(3, "first", 9, 10, Noon, true) // a gap is not told of
 	of(1, "second", 0, 2, Noon, true) // another boot is
-	told(ledger.Told{Time: 7 * Interval, Since: made})
+	reported(ledger.Reported{Time: 7 * Interval, Since: made})
 	estimate := change(1, 1, 0, 3, "estimate") // the controller's own is not
 	estimate.Agentless = true
 	MustBook(t, s, estimate)
-	told(ledger.Told{Time: 7 * Interval, Since: made})
+	reported(ledger.Reported{Time: 7 * Interval, Since: made})
 	more := change(4, 4, 10, 11, "first")
 	more.Batch.Stream.Boot, more.NodeSeen = "first", &ledger.Seen{Made: made.Unix(), Cores: 64, GPUs: 8}
 	MustBook(t, s, more)
-	told(ledger.Told{Time: 8 * Interval, Since: made, Seen: *more.NodeSeen})
+	reported(ledger.Reported{Time: 8 * Interval, Since: made, Seen: *more.NodeSeen})
 	more = change(5, 5, 11, 12, "first")
 	more.Batch.Stream.Boot = "first"
 	// Another controller that did not know of that says more: what was said first stays.
 	more.NodeSeen = &ledger.Seen{Made: made.Unix(), Cores: 64, GPUs: 16, Bytes: 1 << 40}
 	MustBook(t, s, more)
-	told(ledger.Told{Time: 9 * Interval, Since: made, Seen: ledger.Seen{Made: made.Unix(), Cores: 64, GPUs: 8, Bytes: 1 << 40}})
+	reported(ledger.Reported{Time: 9 * Interval, Since: made, Seen: ledger.Seen{Made: made.Unix(), Cores: 64, GPUs: 8, Bytes: 1 << 40}})
 }
 
 // oneCall books bookings together that contradict each other: only those that do are refused.

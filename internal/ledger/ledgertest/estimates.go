@@ -31,8 +31,8 @@ func agentless(t *testing.T, open func() (ledger.Store, error)) {
 		for node := range 2 {
 			for i := range inWindow {
 				number := window*inWindow + i + 1
-				told := window != 0 && window != 4 && (node == 0 || window == 3)
-				if window == 5 && told { // the agent first, and folded
+				reported := window != 0 && window != 4 && (node == 0 || window == 3)
+				if window == 5 && reported { // the agent first, and folded
 					MustBook(t, s, agents.Booking(node, number))
 					FoldAll(t, s)
 				}
@@ -40,7 +40,7 @@ func agentless(t *testing.T, open func() (ledger.Store, error)) {
 				if window == 2 && i == 7 {
 					FoldAll(t, s) // the estimate first, and folded
 				}
-				if told {
+				if reported {
 					if window != 5 {
 						MustBook(t, s, agents.Booking(node, number))
 					}

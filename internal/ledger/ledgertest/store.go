@@ -147,19 +147,19 @@ func (s *Store) occupy(k *ledger.Booking) (apart bool, _ error) {
 	return apart, nil
 }
 
-// Told adds up the time of all boots of a node.
-func (s *Store) Told(_ context.Context, node string) (told ledger.Told, err error) {
+// Reported adds up the time of all boots of a node.
+func (s *Store) Reported(_ context.Context, node string) (reported ledger.Reported, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	told.Since, told.Seen = s.since[node], s.seen[node]
+	reported.Since, reported.Seen = s.since[node], s.seen[node]
 	for m, spans := range s.spans {
 		for _, one := range spans {
 			if m.node == node {
-				told.Time += one.last - one.first
+				reported.Time += one.last - one.first
 			}
 		}
 	}
-	return told, nil
+	return reported, nil
 }
 
 // Acked returns what is booked of a stream.
@@ -188,16 +188,16 @@ func (s *Store) Temperatures(_ context.Context, from, to time.Time, node string)
 		hour time.Time
 		node string
 	}
-	told := map[key][]energy.Celsius{}
+	reported := map[key][]energy.Celsius{}
 	for _, b := range s.booked {
 		k := key{b.Received.Truncate(time.Hour).UTC(), b.Batch.Stream.Node}
 		if b.Temperature != nil && (node == "" || node == k.node) && k.hour.Before(to) &&
 			!k.hour.Before(from.Truncate(time.Hour)) {
-			told[k] = append(told[k], *b.Temperature)
+			reported[k] = append(reported[k], *b.Temperature)
 		}
 	}
 	var all []ledger.Temperature
-	for k, of := range told {
+	for k, of := range reported {
 		var sum energy.Celsius
 		for _, t := range of {
 			sum += t

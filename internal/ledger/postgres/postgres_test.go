@@ -241,10 +241,10 @@ func TestTimescale(t *testing.T) {
 		}
 	}
 	open(t, source)
-	var told string
-	if err := db.QueryRowContext(t.Context(), "SELECT what FROM told").Scan(&told); err != nil ||
-		told != "windows start 86400 t" {
-		t.Errorf("%q, %v", told, err)
+	var reported string
+	if err := db.QueryRowContext(t.Context(), "SELECT what FROM told").Scan(&reported); err != nil ||
+		reported != "windows start 86400 t" {
+		t.Errorf("%q, %v", reported, err)
 	}
 }
 

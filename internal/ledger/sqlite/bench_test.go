@@ -118,7 +118,7 @@ func TestRowsAreSmall(t *testing.T) {
 	}
 	const inWindow = uint64(ledger.WindowLength / ledgertest.Interval)
 	number := uint64(0)
-	tell := func(n int) {
+	notify := func(n int) {
 		for range n {
 			for range inWindow {
 				number++
@@ -129,9 +129,9 @@ func TestRowsAreSmall(t *testing.T) {
 			}
 		}
 	}
-	tell(4) // names, the journal's pages and those of the first sums
+	notify(4) // names, the journal's pages and those of the first sums
 	before := size()
-	tell(windows)
+	notify(windows)
 	if each := float64(size()-before) / float64(w.Nodes*w.Pods*windows); each > most {
 		t.Errorf("%.1f bytes for a pod's window, at most %d", each, most)
 	} else {

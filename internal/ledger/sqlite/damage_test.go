@@ -54,8 +54,8 @@ type history struct {
 
 var parts = []string{"", "-wal", "-mark"}
 
-// tell books and folds, with checkpoints in between.
-func tell(t *testing.T, batches uint64) *history {
+// notify books and folds, with checkpoints in between.
+func notify(t *testing.T, batches uint64) *history {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	s, err := sqlite.OpenSmall(t.Context(), path)
@@ -150,7 +150,7 @@ func stride() int {
 
 func TestChangedBytes(t *testing.T) {
 	ledgertest.OfContent(t)
-	h := tell(t, moved)
+	h := notify(t, moved)
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	h.write(t, path, "none", nil)
 	if out := h.outcome(path); out != "" {
@@ -172,7 +172,7 @@ func TestChangedBytes(t *testing.T) {
 
 func TestTruncated(t *testing.T) {
 	ledgertest.OfContent(t)
-	h := tell(t, justMoved)
+	h := notify(t, justMoved)
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	for _, part := range parts {
 		whole := h.files[part]
@@ -188,31 +188,31 @@ func TestTruncated(t *testing.T) {
 // What SQLite passes over in silence is told of: acknowledged transactions behind a byte that changed.
 func TestLostTransactionsAreToldOf(t *testing.T) {
 	ledgertest.OfContent(t)
-	h := tell(t, moved)
+	h := notify(t, moved)
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	wal := h.files["-wal"]
 	const frame = 24 + 8192
 	frames := (len(wal) - 32) / frame
-	told := 0
+	reported := 0
 	for i := range frames {
 		changed := bytes.Clone(wal)
 		changed[32+i*frame+5000] ^= 4
 		h.write(t, path, "-wal", changed)
 		s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 		if errors.Is(err, ledger.ErrDamaged) {
-			told++
+			reported++
 			continue
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		if findings, err := s.Audit(t.Context(), time.Unix(0, 0)); err != nil || len(findings.Problems) > 0 {
-			told++
+			reported++
 		}
 		_ = s.Close()
 	}
-	if told < frames-20 { // those of the last transaction may be what a power failure leaves
-		t.Errorf("%d of %d damaged frames were told of", told, frames)
+	if reported < frames-20 { // those of the last transaction may be what a power failure leaves
+		t.Errorf("%d of %d damaged frames were told of", reported, frames)
 	}
 	h.write(t, path, "-wal", append(wal[:100:100], make([]byte, 3*frame)...))
 	if out := h.outcome(path); out != "" {

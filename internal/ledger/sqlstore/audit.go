@@ -221,7 +221,7 @@ func (a *auditor) day(day int64) error {
 
 // held reads the sums of an hour or a day, and compares the sum of all accounts, but for what is transferred, with that
 // of all nodes.
-func (a *auditor) held(what string, days bool, start int64) (books, error) {
+func (a *auditor) held(what string, days bool, start int64) (sumsByKey, error) {
 	b := newBooks()
 	for _, t := range []*sumTable{sumsOf(false, days), sumsOf(true, days)} {
 		err := a.each(func(rows *sql.Rows) error {
@@ -277,7 +277,7 @@ func (s *sum) figures() (all [len(figureNames)]int64) {
 }
 
 // windows adds up the windows that begin in an hour.
-func (a *auditor) windows(hour int64) (books, error) {
+func (a *auditor) windows(hour int64) (sumsByKey, error) {
 	b := newBooks()
 	for start := hour; start < hour+anHour; start += windowSeconds {
 		var all []*window
@@ -314,7 +314,7 @@ func (a *auditor) windows(hour int64) (books, error) {
 }
 
 // compare compares sums, account by account and node by node.
-func (a *auditor) compare(fine, coarse books, ofFine, ofCoarse string) error {
+func (a *auditor) compare(fine, coarse sumsByKey, ofFine, ofCoarse string) error {
 	for _, t := range sumTables[:2] {
 		x, y := fine.of(t), coarse.of(t)
 		all := maps.Clone(x)

@@ -244,7 +244,7 @@ func (f *folder) write(ctx context.Context) error {
 	if err := f.writeReaches(ctx); err != nil {
 		return err
 	}
-	sums := &summing{folder: f, books: newBooks(), taken: map[int64]bool{}}
+	sums := &summing{folder: f, sumsByKey: newBooks(), taken: map[int64]bool{}}
 	var rows [][]any
 	for _, k := range f.keys() {
 		w := f.windows[k]

@@ -172,7 +172,7 @@ func (k *keeper) hours(before int64) error {
 			return k.raise(hoursFrom, before)
 		}
 		day = floorTo(day, aDay)
-		if err := k.settle(day); err != nil {
+		if err := k.finishDay(day); err != nil {
 			return err
 		}
 		for hour := day; hour < day+aDay; hour += anHour {
@@ -207,8 +207,9 @@ func (k *keeper) dropSums(start int64, tables ...string) error {
 	})
 }
 
-// settle takes out of a day's sums what was transferred and does not count, and says that its hours are no longer kept.
-func (k *keeper) settle(day int64) error {
+// finishDay takes out of a day's sums what was transferred and does not count, and says that its hours are no longer
+// kept.
+func (k *keeper) finishDay(day int64) error {
 	return k.update(func(ctx context.Context, s *session) error {
 		r := &reading{d: k.d, ctx: ctx, tx: s.conn}
 		if err := r.loadKept(); err != nil {
@@ -219,7 +220,7 @@ func (k *keeper) settle(day int64) error {
 			return err
 		}
 		late := day < r.hoursFrom // booked after the hours were dropped: those of the host are gone
-		surplus := &summing{folder: &folder{reading: r, s: s}, books: newBooks(), taken: map[int64]bool{0: true}}
+		surplus := &summing{folder: &folder{reading: r, s: s}, sumsByKey: newBooks(), taken: map[int64]bool{0: true}}
 		for i := range t.all {
 			if row := &t.all[i]; !t.counts(row, late) {
 				negative := row.Negative()

@@ -276,7 +276,7 @@ func TestKeepTold(t *testing.T) {
 	if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM spans").Scan(&kept); err != nil || kept > 2 {
 		t.Errorf("the times of %d boots are kept, %v", kept, err)
 	}
-	got, err := s.Told(t.Context(), "n")
+	got, err := s.Reported(t.Context(), "n")
 	if want := 6 * ledgertest.Interval; err != nil || got.Time != want || !got.Since.Equal(start) {
 		t.Errorf("told %v since %v, %v; want %v since %v", got.Time, got.Since, err, want, start)
 	}

@@ -94,8 +94,8 @@ func TestMigrations(t *testing.T) {
 		if step.schema == last {
 			continue // there are no records any more that could be counted
 		}
-		if told, err := d.Statistics(t.Context()); err != nil || strconv.Itoa(told.Schema) != step.schema {
-			t.Errorf("step %d: it says that it is of version %d, %v", i, told.Schema, err)
+		if reported, err := d.Statistics(t.Context()); err != nil || strconv.Itoa(reported.Schema) != step.schema {
+			t.Errorf("step %d: it says that it is of version %d, %v", i, reported.Schema, err)
 		}
 	}
 	var tables int

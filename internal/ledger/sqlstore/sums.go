@@ -180,12 +180,12 @@ func sumCRC(row []any) int64 {
 	return rowCRC(row...)
 }
 
-// books are sums by account and by node.
-type books struct{ accounts, nodes map[sumKey]*sum }
+// sumsByKey are sums by account and by node.
+type sumsByKey struct{ accounts, nodes map[sumKey]*sum }
 
-func newBooks() books { return books{map[sumKey]*sum{}, map[sumKey]*sum{}} }
+func newBooks() sumsByKey { return sumsByKey{map[sumKey]*sum{}, map[sumKey]*sum{}} }
 
-func (b books) of(t *sumTable) map[sumKey]*sum {
+func (b sumsByKey) of(t *sumTable) map[sumKey]*sum {
 	if t.nodes {
 		return b.nodes
 	}
@@ -203,7 +203,7 @@ func at(sums map[sumKey]*sum, k sumKey) *sum {
 }
 
 // add books a window, by the hour.
-func (b books) add(w *window, account func(id int64) (*ledger.Account, error)) error {
+func (b sumsByKey) add(w *window, account func(id int64) (*ledger.Account, error)) error {
 	start := floorTo(w.Start, anHour)
 	var n *sum
 	var where place
@@ -246,7 +246,7 @@ func include(to, from map[sumKey]*sum, step int64) {
 // A summing adds to the tables of sums what a fold books.
 type summing struct {
 	*folder
-	books
+	sumsByKey
 	taken map[int64]bool // nodes of which something was taken back: their sums may have become empty
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// told is what meta and spans hold of the time that a node's agent has told of. In meta, under told/NODE, are since
+// reported is what meta and spans hold of the time that a node's agent has told of. In meta, under told/NODE, are since
 // and dropped.
-type told struct {
+type reported struct {
 	since   int64 // when the node came to be, in Unix seconds
 	dropped int64 // nanoseconds of spans that are not kept any more
 	spans   int64 // nanoseconds of those that are
@@ -21,23 +21,23 @@ type told struct {
 const (
 	unknownBacklog = 7 * 24 * time.Hour
 
-	toldKey  = "told/"
-	toldText = "%d %d"
-	seenKey  = "seen/"
-	seenText = "%d %d %d %d" // as [ledger.Seen]
-	seenOf   = "SELECT value FROM meta WHERE key = $1"
-	toldOf   = "SELECT COALESCE((SELECT value FROM meta WHERE key = $1), ''), " + lengths +
+	reportedKey  = "told/"
+	reportedText = "%d %d"
+	seenKey      = "seen/"
+	seenText     = "%d %d %d %d" // as [ledger.Seen]
+	seenOf       = "SELECT value FROM meta WHERE key = $1"
+	reportedOf   = "SELECT COALESCE((SELECT value FROM meta WHERE key = $1), ''), " + lengths +
 		" FROM spans WHERE node = $2"
 	lengths = "COALESCE(CAST(SUM(last - first) AS BIGINT), 0)" // of spans
 )
 
-func (t *told) meta(node string) (key, value string) {
-	return toldKey + node, fmt.Sprintf(toldText, t.since, t.dropped)
+func (t *reported) meta(node string) (key, value string) {
+	return reportedKey + node, fmt.Sprintf(reportedText, t.since, t.dropped)
 }
 
-// read takes what [toldOf] has found. In a store of before, meta says nothing of a node: it came to be when it
+// read takes what [reportedOf] has found. In a store of before, meta says nothing of a node: it came to be when it
 // must have if it has told of all the time since, and some time before, of which it may tell yet.
-func (t *told) read(node, meta string, now time.Time) error {
+func (t *reported) read(node, meta string, now time.Time) error {
 	if meta == "" {
 		t.since = now.Unix()
 		if t.spans > 0 {
@@ -45,32 +45,32 @@ func (t *told) read(node, meta string, now time.Time) error {
 		}
 		return nil
 	}
-	if _, err := fmt.Sscanf(meta, toldText, &t.since, &t.dropped); err != nil {
+	if _, err := fmt.Sscanf(meta, reportedText, &t.since, &t.dropped); err != nil {
 		return fmt.Errorf("%w: how much time node %s has told of", ledger.ErrDamaged, node)
 	}
 	return nil
 }
 
-// Told implements [ledger.Store].
-func (d *DB) Told(ctx context.Context, node string) (ledger.Told, error) {
-	var t told
+// Reported implements [ledger.Store].
+func (d *DB) Reported(ctx context.Context, node string) (ledger.Reported, error) {
+	var t reported
 	var meta string
-	err := d.reads.QueryRowContext(ctx, toldOf, toldKey+node, node).Scan(&meta, &t.spans)
+	err := d.reads.QueryRowContext(ctx, reportedOf, reportedKey+node, node).Scan(&meta, &t.spans)
 	if err == nil {
 		err = t.read(node, meta, d.now())
 	}
 	switch {
 	case err != nil:
-		return ledger.Told{}, fmt.Errorf("reading how much time a node has told of: %w", err)
+		return ledger.Reported{}, fmt.Errorf("reading how much time a node has told of: %w", err)
 	case meta == "" && t.spans == 0:
-		return ledger.Told{}, nil
+		return ledger.Reported{}, nil
 	}
-	all := ledger.Told{Time: time.Duration(t.spans + t.dropped), Since: time.Unix(t.since, 0)}
+	all := ledger.Reported{Time: time.Duration(t.spans + t.dropped), Since: time.Unix(t.since, 0)}
 	switch err = d.reads.QueryRowContext(ctx, seenOf, seenKey+node).Scan(&meta); {
 	case errors.Is(err, sql.ErrNoRows):
 		return all, nil
 	case err != nil:
-		return ledger.Told{}, fmt.Errorf("reading what a node has: %w", err)
+		return ledger.Reported{}, fmt.Errorf("reading what a node has: %w", err)
 	}
 	all.Seen, err = readSeen(node, meta)
 	return all, err
@@ -101,9 +101,9 @@ func (b *booker) sees(ctx context.Context, node string, news *ledger.Seen) error
 	return b.s.setMeta(ctx, seenKey+node, fmt.Sprintf(seenText, s.Made, s.Cores, s.GPUs, s.Bytes))
 }
 
-func (s *session) told(ctx context.Context, node string, now time.Time) (t told, err error) {
+func (s *session) reported(ctx context.Context, node string, now time.Time) (t reported, err error) {
 	var meta string
-	if _, err = s.one(ctx, toldOf, []any{toldKey + node, node}, &meta, &t.spans); err != nil {
+	if _, err = s.one(ctx, reportedOf, []any{reportedKey + node, node}, &meta, &t.spans); err != nil {
 		return t, err
 	}
 	return t, t.read(node, meta, now)
@@ -112,7 +112,7 @@ func (s *session) told(ctx context.Context, node string, now time.Time) (t told,
 // hears writes down when a node came to be, before the time of its first booking is.
 func (b *booker) hears(ctx context.Context, booking *ledger.Booking) error {
 	node := booking.Batch.Stream.Node
-	t, err := b.s.told(ctx, node, booking.Received)
+	t, err := b.s.reported(ctx, node, booking.Received)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (k *keeper) spans(before int64) error {
 			return err
 		}
 		for node, length := range lost {
-			t, err := s.told(ctx, node, k.d.now())
+			t, err := s.reported(ctx, node, k.d.now())
 			if err != nil {
 				return err
 			}

@@ -305,7 +305,7 @@ func (d *decision) rises(i, by int) {
 func (d *decision) wakeForHeadroom() {
 	for _, i := range d.best {
 		m := &d.Machines[i]
-		lacks, cramped := d.lacks()
+		lacks, cramped := d.missingHeadroom()
 		switch {
 		case lacks == (sched.Resources{}) && !cramped:
 			return
@@ -326,9 +326,9 @@ func (d *decision) helps(i int, lacks sched.Resources) bool {
 	return lacks.MilliCPU > 0 && has.MilliCPU > 0 || lacks.Memory > 0 && has.Memory > 0 || lacks.GPU > 0 && has.GPU > 0
 }
 
-// lacks returns how much headroom is missing on the machines that are up, and whether none has room for the largest
-// job.
-func (d *decision) lacks() (lack sched.Resources, cramped bool) {
+// missingHeadroom returns how much headroom is missing on the machines that are up, and whether none has room for the
+// largest job.
+func (d *decision) missingHeadroom() (lack sched.Resources, cramped bool) {
 	if d.Policy.Headroom <= 0 {
 		return sched.Resources{}, false
 	}
@@ -386,7 +386,7 @@ func (d *decision) keeps(i int) (why Reason, until time.Time) {
 	}
 	d.rises(i, -1)
 	defer d.rises(i, 1)
-	if lacks, cramped := d.lacks(); lacks != (sched.Resources{}) || cramped {
+	if lacks, cramped := d.missingHeadroom(); lacks != (sched.Resources{}) || cramped {
 		return ForHeadroom, time.Time{}
 	}
 	return Spare, time.Time{}

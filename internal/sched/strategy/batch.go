@@ -10,9 +10,9 @@ import (
 
 // matcher is a where that looks at a whole queue.
 type matcher struct {
-	match func(b *batch) // places the jobs of a batch that may run now, all at once
-	alone string         // the where whose cost is the matcher's for one job alone
-	says  string
+	match       func(b *batch) // places the jobs of a batch that may run now, all at once
+	alone       string         // the where whose cost is the matcher's for one job alone
+	description string
 }
 
 const (
@@ -57,13 +57,13 @@ type Optimality struct {
 
 // Batches reports whether g is to be given the whole queue with all nodes at once: its decision on one job depends on
 // the others.
-func (g *Greedy) Batches() bool { return g.match != nil || g.order != nil || g.when.Together }
+func (g *Greedy) Batches() bool { return g.match != nil || g.order != nil || g.startRule.Together }
 
 // CountsAll reports whether g is to be given nodes without room as well: it plans what runs there later.
-func (g *Greedy) CountsAll() bool { return g.when.Together }
+func (g *Greedy) CountsAll() bool { return g.startRule.Together }
 
 // Replans reports whether g decides anew, with the queue, on what runs and may be suspended.
-func (g *Greedy) Replans() bool { return g.when.Together }
+func (g *Greedy) Replans() bool { return g.startRule.Together }
 
 // Alone returns the strategy that decides on a job by itself as g does, at the same cost, and matches no queue.
 func (g *Greedy) Alone() *Greedy {
@@ -73,7 +73,7 @@ func (g *Greedy) Alone() *Greedy {
 	left, _, _ := parts(g.name)
 	alone := *g
 	alone.match, alone.name = nil, matchers[left].alone+g.name[len(left):]
-	alone.traits = where[matchers[left].alone].traits
+	alone.traits = placements[matchers[left].alone].traits
 	return &alone
 }
 
@@ -92,7 +92,7 @@ func (g *Greedy) PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, Op
 
 // planBatch asks every job when it may start, and matches those that may start now.
 func (g *Greedy) planBatch(s *sched.Snapshot, b *batch) {
-	when := g.when
+	when := g.startRule
 	if g.together(s) {
 		when = sched.StartRule{Start: sched.StartNow, Holds: true} // unless a budget is used up
 	}
@@ -129,7 +129,7 @@ func (g *Greedy) placeOpen(b *batch) {
 		open[&s.Queue[i]] = i
 	}
 	alone := *g
-	alone.when = sched.StartRule{Start: sched.StartNow}
+	alone.startRule = sched.StartRule{Start: sched.StartNow}
 	placed := alone.inTurn(s, func(j *sched.Job) (sched.Decision, bool) {
 		_, is := open[j]
 		return sched.Decision{}, !is

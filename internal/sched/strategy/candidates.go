@@ -21,7 +21,7 @@ func Candidates(s *sched.Snapshot, keep string, strategy *Greedy, most int) []*s
 	for i, n := range nodes {
 		kept[i] = n.Name == keep
 	}
-	for _, placing := range where {
+	for _, placing := range placements {
 		if i := placement.Decisive(&sorted, job, placing.cost); i >= 0 {
 			kept[i] = true
 		}

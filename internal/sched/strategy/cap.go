@@ -33,7 +33,7 @@ func NewCap(inner *Greedy, most, least int64) (*Cap, error) {
 	switch {
 	case least < 1 || most < least:
 		return nil, fmt.Errorf("cap of %d to %d cores: want 1 or more, and not more at least than at most", least, most)
-	case inner.match != nil || inner.when.Together:
+	case inner.match != nil || inner.startRule.Together:
 		return nil,
 			fmt.Errorf("cap of %s: it decides on the whole queue at once, and a quota lets in one job after the other",
 				inner)

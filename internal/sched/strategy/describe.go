@@ -29,5 +29,5 @@ func Describe(name string) string {
 	if name == "cap" {
 		return "throttle what follows to so many cores, the fewer the higher intensity is in its range (CAP)"
 	}
-	return cmp.Or(matchers[name].says, where[name].says, clusters[name].says, whenSays[name])
+	return cmp.Or(matchers[name].description, placements[name].description, clusters[name].description, whenSays[name])
 }

@@ -139,7 +139,7 @@ func TestFoldedLoadsCostLittleMore(t *testing.T) {
 			t.Fatal(err)
 		}
 		truth, _ := strategy.Costs(s, job, nil)
-		told, _ := strategy.Costs(f, job, nil)
+		reported, _ := strategy.Costs(f, job, nil)
 		// what members of one node cost apart at most, and the least at each site
 		bend, least := 0.0, map[string]float64{}
 		for i, n := range s.Nodes {
@@ -149,7 +149,7 @@ func TestFoldedLoadsCostLittleMore(t *testing.T) {
 			apart := math.Inf(1)
 			for k, one := range f.Nodes {
 				if one.Profile == n.Profile && (one.Jobs > 0) == (n.Jobs > 0) && job.Fits(one) {
-					apart = min(apart, math.Abs(told[k]-truth[i]))
+					apart = min(apart, math.Abs(reported[k]-truth[i]))
 				}
 			}
 			if !math.IsInf(apart, 1) {

@@ -18,8 +18,8 @@ import (
 func newTimetable(s *sched.Snapshot, nodes []sched.Node, slot time.Duration, slots int) *timetable {
 	t := &timetable{
 		s: s, origin: s.Now.Truncate(slot), slot: slot, slots: slots, longest: sched.MaxDuration,
-		sums: make([]float64, slots+1), tails: make([]float64, slots), lacks: make([]int32, slots+1),
-		wakings: make([]float64, slots+1), cores: map[*float64]*cores{},
+		sums: make([]float64, slots+1), lastSlotCost: make([]float64, slots), noRoom: make([]int32, slots+1),
+		bootCost: make([]float64, slots+1), cores: map[*float64]*cores{},
 	}
 	type priced struct {
 		site *sched.Site

@@ -83,7 +83,7 @@ func (t *timetable) shareOut(bookings []booking, stop func() bool) {
 		return cmp.Compare(x.p.latest, y.p.latest)
 	})
 	for i := range shares {
-		s.settle(&shares[i])
+		s.schedule(&shares[i])
 	}
 }
 
@@ -166,9 +166,9 @@ func (s *sharing) mayRest(p *booking) bool {
 	return p.spread && s.t.tick(s.t.s.Now).Sub(s.t.origin) < p.latest
 }
 
-// settle puts a booking on the machine. In the present slot those run that need most of it, as far as there is room,
+// schedule puts a booking on the machine. In the present slot those run that need most of it, as far as there is room,
 // and others after them.
-func (s *sharing) settle(is *share) {
+func (s *sharing) schedule(is *share) {
 	t, r, p := s.t, s.r, is.p
 	p.place = nowhere
 	if !r.offers(p.job) {

@@ -20,14 +20,14 @@ type timetable struct {
 	longest time.Duration
 	rows    []row
 	// by slot, of the search for one job on one row: what the slots before it add, and how many have no room
-	sums    []float64
-	tails   []float64 // what the share of its last slot costs, were it this one
-	lacks   []int32
-	wakings []float64           // what machines cost that wake in the slots before it
-	tried   []int32             // by row that others are like
-	offer   sched.Allotment     // of the search for the pieces of a job that may be suspended
-	cores   map[*float64]*cores // by prices that rows share: see taken
-	never   float64             // far more than a place costs that is in time
+	sums         []float64
+	lastSlotCost []float64 // what the share of its last slot costs, were it this one
+	noRoom       []int32
+	bootCost     []float64           // what machines cost that wake in the slots before it
+	tried        []int32             // by row that others are like
+	offer        sched.Allotment     // of the search for the pieces of a job that may be suspended
+	cores        map[*float64]*cores // by prices that rows share: see taken
+	never        float64             // far more than a place costs that is in time
 }
 
 // row is a machine, or rather its slots.
@@ -148,10 +148,10 @@ func (t *timetable) best(p *booking, at int, late bool) place {
 		switch end := k + whole; {
 		case k == first, whole == 1, late:
 			c = t.cost(p, r, k, length)
-		case end > t.slots || t.lacks[end] != t.lacks[k]:
+		case end > t.slots || t.noRoom[end] != t.noRoom[k]:
 			continue
 		default: // it starts with the slot
-			c = t.sums[end-1] - t.sums[k] + t.tails[end-1] + t.woken(r, k, end)
+			c = t.sums[end-1] - t.sums[k] + t.lastSlotCost[end-1] + t.woken(r, k, end)
 		}
 		if c < best.cost-sched.Tolerance*math.Abs(c) {
 			if best = (place{row: at, slot: k, cost: c}); late {
@@ -167,12 +167,12 @@ func (t *timetable) best(p *booking, at int, late bool) place {
 func (t *timetable) sum(r *row, p *booking, length time.Duration, from, to int) (whole int, room bool) {
 	request := &p.job.Request
 	whole, _, last := t.ends(0, length)
-	t.sums[from], t.lacks[from], t.wakings[from] = 0, 0, 0
+	t.sums[from], t.noRoom[from], t.bootCost[from] = 0, 0, 0
 	free := 0 // slots on end
 	for k := from; k < to; k++ {
-		t.lacks[k+1] = t.lacks[k]
+		t.noRoom[k+1] = t.noRoom[k]
 		if free++; !request.Within(r.node.Capacity.Sub(r.used[k])) {
-			t.lacks[k+1]++
+			t.noRoom[k+1]++
 			free = 0
 		}
 		room = room || free >= whole
@@ -185,10 +185,10 @@ func (t *timetable) sum(r *row, p *booking, length time.Duration, from, to int) 
 		if k == from || r.load[k] != r.load[k-1] || (r.jobs[k] == 0) != (r.jobs[k-1] == 0) {
 			full = r.more(k, *request)
 		}
-		t.sums[k+1], t.tails[k] = t.sums[k]+float64(full)*r.price[k], float64(full)*last*r.price[k]
-		t.wakings[k+1] = t.wakings[k]
+		t.sums[k+1], t.lastSlotCost[k] = t.sums[k]+float64(full)*r.price[k], float64(full)*last*r.price[k]
+		t.bootCost[k+1] = t.bootCost[k]
 		if r.wakes(k) {
-			t.wakings[k+1] += r.wake * r.price[k]
+			t.bootCost[k+1] += r.wake * r.price[k]
 		}
 	}
 	return whole, true
@@ -204,14 +204,14 @@ func (r *row) wakes(k int) bool { return r.jobs[k] > 0 && r.rests(k) }
 func (t *timetable) cost(p *booking, r *row, k int, length time.Duration) (c float64) {
 	start := t.start(p, k)
 	end, first, last := t.ends(start, length)
-	if end > t.slots || t.lacks[end] != t.lacks[k] {
+	if end > t.slots || t.noRoom[end] != t.noRoom[k] {
 		return math.Inf(1)
 	}
 	switch {
 	case end == k+1:
 		c = r.part(k, &p.job.Request, first)
 	case first == 1:
-		c = t.sums[end-1] - t.sums[k] + t.tails[end-1]
+		c = t.sums[end-1] - t.sums[k] + t.lastSlotCost[end-1]
 	default:
 		c = r.part(k, &p.job.Request, first) + t.sums[end-1] - t.sums[k+1] + r.part(end-1, &p.job.Request, last)
 	}
@@ -227,7 +227,7 @@ func (t *timetable) woken(r *row, k, end int) (c float64) {
 	if r.wake == 0 {
 		return 0
 	}
-	c = t.wakings[k] - t.wakings[end]
+	c = t.bootCost[k] - t.bootCost[end]
 	if r.rests(k) {
 		c += r.wake * r.price[k]
 	}

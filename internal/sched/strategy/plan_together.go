@@ -13,7 +13,7 @@ import (
 )
 
 // together reports whether g plans all jobs of a snapshot together. Without nodes there is nothing to share.
-func (g *Greedy) together(s *sched.Snapshot) bool { return g.when.Together && len(s.Nodes) > 0 }
+func (g *Greedy) together(s *sched.Snapshot) bool { return g.startRule.Together && len(s.Nodes) > 0 }
 
 // planTogether is the when "plan": all jobs of the queue get a start and a machine together, so that they share the
 // cleaner hours as far as there is room on machines that are worth it. Jobs are put one by one where they add least;

@@ -130,10 +130,10 @@ func TestWhatTakesTheCleanHour(t *testing.T) {
 	for _, d := range plan.Plan(s) {
 		all = append(all, d.Reason.String())
 	}
-	told := strings.Join(all, "\n")
+	reported := strings.Join(all, "\n")
 	want := "(alone it would start at 2026-06-01T09:00:00Z, when others take 100% of the cores)"
-	if strings.Count(told, "together") != 3 || strings.Count(told, want) != 1 {
-		t.Errorf("want three that are held, and of one\n%s\ngot\n%s", want, told)
+	if strings.Count(reported, "together") != 3 || strings.Count(reported, want) != 1 {
+		t.Errorf("want three that are held, and of one\n%s\ngot\n%s", want, reported)
 	}
 }
 

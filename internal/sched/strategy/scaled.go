@@ -9,7 +9,7 @@ import (
 
 // chooses reports whether it is g that says on how many replicas j runs, anew as it goes.
 func (g *Greedy) chooses(j *sched.Job) bool {
-	return g.when.Scale != nil && j.Scaling != nil && j.Interruptible
+	return g.startRule.Scale != nil && j.Scaling != nil && j.Interruptible
 }
 
 // scaled asks g's rule about an elastic job: from when on it runs, when to ask again, and on how many replicas.
@@ -21,7 +21,7 @@ func (g *Greedy) scaled(s *sched.Snapshot, j *sched.Job) (
 			return w, r, w.Start, 0
 		}
 	}
-	return g.when.Scale(s, j, max(s.Room(j), j.Scaling.Least))
+	return g.startRule.Scale(s, j, max(s.Room(j), j.Scaling.Least))
 }
 
 // decideScaled decides on how many replicas a job runs from now on, and where.

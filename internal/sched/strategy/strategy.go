@@ -18,9 +18,9 @@ type Strategy interface {
 
 // placing is a where.
 type placing struct {
-	cost   placement.NodeCost
-	traits traits
-	says   string // to people
+	cost        placement.NodeCost
+	traits      traits
+	description string // to people
 }
 
 // traits say what the cost of a where depends on.
@@ -33,7 +33,7 @@ const (
 	seeded                      // on the policy's seed, which breaks ties by names
 )
 
-var where = map[string]placing{
+var placements = map[string]placing{
 	"balanced": {placement.Balanced, alike, "free shares of CPU and memory nearest to each other afterwards"},
 	"carbon": {
 		placement.Carbon, alike,
@@ -73,7 +73,7 @@ var where = map[string]placing{
 
 // Names returns what [New] accepts on the left and on the right of its "+", sorted.
 func Names() (wheres, whens []string) {
-	wheres = slices.AppendSeq(slices.Collect(maps.Keys(where)), maps.Keys(matchers))
+	wheres = slices.AppendSeq(slices.Collect(maps.Keys(placements)), maps.Keys(matchers))
 	slices.Sort(wheres)
 	return slices.Compact(wheres), slices.Sorted(maps.Keys(sched.StartRules))
 }
@@ -101,7 +101,7 @@ func parts(name string) (where, when, order string) {
 // New returns the strategy of a name: a where, or where+when as in "carbon+window". Without a when, jobs start now.
 // After a when there may be the order in which a queue is served, as in "balanced+now/shortest"; without one, jobs
 // are served as they come.
-func New(name string) (*Greedy, error) { return newGreedy(name, where) }
+func New(name string) (*Greedy, error) { return newGreedy(name, placements) }
 
 // newGreedy is New for some wheres.
 func newGreedy(name string, where map[string]placing) (*Greedy, error) {
@@ -123,19 +123,19 @@ func newGreedy(name string, where map[string]placing) (*Greedy, error) {
 		return nil, unordered(name, right)
 	}
 	return &Greedy{
-		name: name, cost: placing.cost, when: rule, traits: where[left].traits, match: whole.match, order: order,
+		name: name, cost: placing.cost, startRule: rule, traits: where[left].traits, match: whole.match, order: order,
 	}, nil
 }
 
 // Greedy serves a queue job by job: a start rule says when, a cost over nodes says where. A few wheres match a queue
 // with the nodes as a whole instead.
 type Greedy struct {
-	name   string
-	cost   placement.NodeCost
-	when   sched.StartRule
-	traits traits
-	match  func(b *batch)   // nil: job by job
-	order  sched.QueueOrder // nil: as they come
+	name      string
+	cost      placement.NodeCost
+	startRule sched.StartRule
+	traits    traits
+	match     func(b *batch)   // nil: job by job
+	order     sched.QueueOrder // nil: as they come
 }
 
 // String returns the name that g was made from.
@@ -211,7 +211,7 @@ func (g *Greedy) decide(s *sched.Snapshot, j *sched.Job) (sched.Decision, *sched
 	if g.chooses(j) {
 		return g.decideScaled(s, j)
 	}
-	window, reason, again := g.when.Ask(s, j)
+	window, reason, again := g.startRule.Ask(s, j)
 	d := sched.Decision{Job: j.ID, Window: window, Again: again, Reason: reason}
 	if d.Held(s.Now) || j.Running { // what runs stays where it is
 		return d, nil
@@ -274,17 +274,17 @@ func (g *Greedy) Costs(s *sched.Snapshot, j *sched.Job, dst []float64) (costs []
 }
 
 // Holds reports whether g ever puts off a start.
-func (g *Greedy) Holds() bool { return g.when.Holds }
+func (g *Greedy) Holds() bool { return g.startRule.Holds }
 
 // Interrupts reports whether g may suspend jobs that run and are interruptible. The others start when it says and run
 // to their end.
-func (g *Greedy) Interrupts() bool { return g.when.Interrupts }
+func (g *Greedy) Interrupts() bool { return g.startRule.Interrupts }
 
 // Scales reports whether g chooses, anew as they go, on how many replicas elastic jobs run.
-func (g *Greedy) Scales() bool { return g.when.Scale != nil || g.when.Together }
+func (g *Greedy) Scales() bool { return g.startRule.Scale != nil || g.startRule.Together }
 
 // Clairvoyant reports whether g is meant to be told how long jobs really run, as a yardstick for those that are not.
-func (g *Greedy) Clairvoyant() bool { return g.when.Clairvoyant }
+func (g *Greedy) Clairvoyant() bool { return g.startRule.Clairvoyant }
 
 // Families returns the names of the whens that start a job and let it run to its end, and of those that may suspend it.
 // Savings are compared within a family.

@@ -66,19 +66,19 @@ func (l *lastUpdate) finish(ctx context.Context) {
 	default:
 		return
 	}
-	patience := time.Minute
+	timeout := time.Minute
 	if deadline, ok := ctx.Deadline(); ok {
-		patience = time.Until(deadline) / 2
+		timeout = time.Until(deadline) / 2
 	}
-	l.await(patience)
+	l.await(timeout)
 }
 
 // await waits for our parts, but not for longer than patience.
-func (l *lastUpdate) await(patience time.Duration) {
+func (l *lastUpdate) await(timeout time.Duration) {
 	finished := make(chan struct{})
 	go func() { l.wait(); close(finished) }()
 	select {
 	case <-finished:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 	}
 }

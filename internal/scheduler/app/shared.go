@@ -49,7 +49,7 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, er
 		Stuck: func() { klog.FlushAndExit(klog.ExitFlushTimeout, 1) }, // the kubelet starts it anew
 	}
 	if recorder.Enabled() {
-		holds.Record = recorder.Tell
+		holds.Record = recorder.Record
 	}
 	if name := s.options.recordPlans; name != "" {
 		file, err := kube.AppendTo(name)

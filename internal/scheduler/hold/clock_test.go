@@ -16,7 +16,7 @@ func TestClockIsSetBack(t *testing.T) {
 	f := l.jobs.congestion
 	turn := func(ahead time.Duration) time.Time {
 		l.clock = clockAhead(ahead)
-		l.turn(klog.Background())
+		l.iterate(klog.Background())
 		return l.clock.Now()
 	}
 	now := turn(time.Hour)
@@ -27,7 +27,7 @@ func TestClockIsSetBack(t *testing.T) {
 		l.awaitStart(h, now, true)
 	}
 	turn(0)
-	now = turn(2 * f.patience())
+	now = turn(2 * f.timeout())
 	if f.inFlight != 0 || !f.mayRelease(now, 0) {
 		t.Errorf("%d are waited for, which have not started for long", f.inFlight)
 	}
@@ -43,7 +43,7 @@ func TestStartsThatWaitForRoom(t *testing.T) {
 	turn := func(wait time.Duration) time.Time {
 		at += wait
 		l.clock = clockAhead(at)
-		l.turn(klog.Background())
+		l.iterate(klog.Background())
 		return l.clock.Now()
 	}
 	for i := range 2 * paceEnough {

@@ -262,14 +262,14 @@ func (c *congestion) setBack(now time.Time) {
 	}
 }
 
-func (c *congestion) patience() time.Duration { return max(minTimeout, 4*c.span()) }
+func (c *congestion) timeout() time.Duration { return max(minTimeout, 4*c.span()) }
 
 // isOverdue reports whether something is not to be waited for any longer: what was released two spans after it has
 // started, or nothing has for long.
 func (c *congestion) isOverdue(now time.Time, d departure) bool {
-	patience := c.patience()
+	timeout := c.timeout()
 	return c.newestStarted.Sub(d.at) > max(2*c.span(), time.Second) ||
-		now.Sub(d.at) > patience && now.Sub(c.lastNews) > patience
+		now.Sub(d.at) > timeout && now.Sub(c.lastNews) > timeout
 }
 
 // giveUp stops waiting for what is overdue. If nothing was heard of others either, the cluster is slower than was
@@ -277,7 +277,7 @@ func (c *congestion) isOverdue(now time.Time, d departure) bool {
 func (c *congestion) giveUp(now time.Time, some int) {
 	c.inFlight -= some
 	c.aloneMeasured = now
-	if now.Sub(c.lastNews) > c.patience() {
+	if now.Sub(c.lastNews) > c.timeout() {
 		c.byRate, c.rate, c.step = true, max(c.rate/2, minRate), minStep
 		c.lastNews = now
 	}

@@ -65,9 +65,9 @@ func (d *deadlines) drop(h *hold) bool {
 	return false
 }
 
-// settle brings the order up to date. It leaves a few of those behind that are gone: closing up costs more than
+// sort brings the order up to date. It leaves a few of those behind that are gone: closing up costs more than
 // passing over.
-func (d *deadlines) settle() {
+func (d *deadlines) sort() {
 	if d.gone > len(d.sorted)/8 || d.gone > 0 && len(d.fresh) > 0 {
 		d.sorted = slices.DeleteFunc(d.sorted, func(e deadline) bool { return e.hold == nil })
 		d.gone = 0

@@ -69,12 +69,12 @@ type hold struct {
 	asked uint64 // what its plan depends on besides the view: see asks
 	rank  int64  // the lower, the earlier its turn: see rankOf
 
-	latest time.Time // the deadline: nothing keeps it longer
-	start  time.Time // of the chosen window; not after latest
-	retry  time.Time // when the next attempt to release it is made, after one that failed
-	again  time.Time // when it is planned anew even if nothing has changed; zero: never
-	moved  time.Time // when its plan last changed; zero: never
-	told   time.Time // the start that its condition or annotation names; zero: none; or outdated
+	latest   time.Time // the deadline: nothing keeps it longer
+	start    time.Time // of the chosen window; not after latest
+	retry    time.Time // when the next attempt to release it is made, after one that failed
+	again    time.Time // when it is planned anew even if nothing has changed; zero: never
+	moved    time.Time // when its plan last changed; zero: never
+	reported time.Time // the start that its condition or annotation names; zero: none; or outdated
 
 	seen       *kube.View            // what it was planned on; nil: it is to be planned
 	reason     unique.Handle[string] // of the plan
@@ -98,8 +98,8 @@ type hold struct {
 // outdated stands for the start of a plan that was made on other wishes, and that its owner was told of.
 var outdated = time.Unix(0, 0)
 
-// wishes is all that a plan depends on, besides what is known of the grids.
-type wishes struct {
+// settings is all that a plan depends on, besides what is known of the grids.
+type settings struct {
 	delay, duration time.Duration
 	finishBy        time.Time
 	released        bool
@@ -115,7 +115,7 @@ var seed = maphash.MakeSeed()
 // asks returns a sum of what a plan depends on: plans are made anew when it changes. The sum replaces 150 bytes of
 // settings in each hold.
 func asks(j *sched.Job, s *policy.Settings) uint64 {
-	return maphash.Comparable(seed, wishes{
+	return maphash.Comparable(seed, settings{
 		delay: j.AllowedDelay, duration: j.Duration, finishBy: j.FinishBy.UTC(), released: j.Released,
 		limits: j.Limits, when: s.When, weights: s.Weights, mode: s.Mode,
 	})

@@ -21,8 +21,8 @@ const checkStarts = time.Second / 2
 // forgetStart is when a start is no longer expected to tell how fast the cluster is.
 const forgetStart = 5 * time.Minute
 
-// takeStart ends the wait for a start; nil if there is none.
-func (l *Loop) takeStart(uid types.UID) *start {
+// endStart ends the wait for a start; nil if there is none.
+func (l *Loop) endStart(uid types.UID) *start {
 	if st, ok := l.starts.LoadAndDelete(uid); ok {
 		return st.(*start)
 	}
@@ -44,14 +44,14 @@ func (l *Loop) awaitStart(h *hold, now time.Time, ours bool) {
 
 // cancelStart forgets what will not start, or whose start will tell nothing about the cluster.
 func (l *Loop) cancelStart(uid types.UID) {
-	if st := l.takeStart(uid); st != nil {
+	if st := l.endStart(uid); st != nil {
 		st.queue.congestion.forget(st.departure)
 	}
 }
 
 // sawStart learns from a start.
 func (l *Loop) sawStart(uid types.UID, at time.Time) {
-	st := l.takeStart(uid)
+	st := l.endStart(uid)
 	if st == nil {
 		return
 	}
@@ -78,7 +78,7 @@ func (l *Loop) giveUpStarts(now time.Time) {
 			lost[c]++
 		}
 		if waited := now.Sub(st.at); waited > forgetStart && st.lost {
-			l.takeStart(uid.(types.UID))
+			l.endStart(uid.(types.UID))
 		}
 	}
 	for c, n := range lost {

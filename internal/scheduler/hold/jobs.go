@@ -29,7 +29,7 @@ func readJob(j *batchv1.Job) *hold {
 	work, err := policy.ReadJob(j)
 	h := &hold{
 		HeldJob: kube.SeenJob(j), rank: rankOf(work.Submitted, ptr.Deref(j.Spec.Template.Spec.Priority, 0)),
-		state: waiting, told: timeIn(j, v1alpha1.AnnotationHeldUntil),
+		state: waiting, reported: timeIn(j, v1alpha1.AnnotationHeldUntil),
 		latest: timeIn(j, v1alpha1.AnnotationLatestStart),
 	}
 	h.remember(work)
@@ -182,20 +182,20 @@ func (l *Loop) lostJob(uid types.UID) {
 
 // sawJob takes in a held Job, as readJob made it, or what has changed on it. One that cannot be taken in is let go.
 func (l *Loop) sawJob(seen *hold) {
-	if !safely(klog.Background(), func() { l.takeJob(seen) }) {
+	if !safely(klog.Background(), func() { l.acceptJob(seen) }) {
 		l.jobs.letGo(seen)
 	}
 }
 
-func (l *Loop) takeJob(seen *hold) {
+func (l *Loop) acceptJob(seen *hold) {
 	view := l.known()
 	h := l.jobs.byUID[seen.UID]
 	if h == nil {
 		h = seen
 		h.latest = h.firstDeadline(view)
 		h.start = h.latest
-		if !h.told.IsZero() {
-			h.start, h.basis = timeutil.Earlier(h.told, h.latest), fixed
+		if !h.reported.IsZero() {
+			h.start, h.basis = timeutil.Earlier(h.reported, h.latest), fixed
 		}
 		l.followPods()
 		l.jobs.add(h)
@@ -203,13 +203,13 @@ func (l *Loop) takeJob(seen *hold) {
 	h.HeldJob, h.finishBy, h.alike, h.cron = seen.HeldJob, seen.finishBy, seen.alike, seen.cron
 	if seen.state == freed {
 		l.jobs.free(h, seen.why())
-		h.told = time.Time{} // it was never held, or others released it: there is nothing to tell
+		h.reported = time.Time{} // it was never held, or others released it: there is nothing to tell
 		job, settings := h.question(view)
 		h.asked = asks(&job, &settings)
 		return
 	}
 	if view.Settled() { // else planAll settles it as soon as the policies are known
-		l.settle(h, view)
+		l.evaluate(h, view)
 	}
 }
 

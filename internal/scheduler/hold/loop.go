@@ -74,7 +74,7 @@ type Loop struct {
 	clock    *kube.ServerClock
 	gate     gate
 
-	mail mailbox // from every other goroutine to that of Run
+	mail eventQueue // from every other goroutine to that of Run
 
 	podCache   atomic.Pointer[podCache]
 	followPods func() // from now on, if not yet
@@ -114,7 +114,7 @@ func New(c Config) *Loop {
 	l := &Loop{
 		c:          c,
 		together:   together{record: c.RecordPlan, most: maxPlanned},
-		mail:       mailbox{ready: make(chan struct{}, 1)},
+		mail:       eventQueue{ready: make(chan struct{}, 1)},
 		followPods: func() {},
 		lookups:    make(chan struct{}, parallelLookups),
 		notes:      make(chan note, maxNotes), releaseEvents: make(chan note, maxReleaseEvents),
@@ -261,7 +261,7 @@ func (l *Loop) serve(ctx context.Context, logger klog.Logger) {
 		}
 		began := time.Now()
 		l.beat.Store(int64(began.Sub(l.born)))
-		pause := l.turn(logger)
+		pause := l.iterate(logger)
 		least := min(max(minPause, 9*time.Since(began)), maxPause)
 		rested = time.Now().Add(least)
 		wake.Reset(max(pause, least))
@@ -277,9 +277,9 @@ const (
 	idlePause = 5 * time.Second
 )
 
-// turn does what is due and returns how long there is nothing to do. A panic in one part costs that part until the next
-// turn: what cannot be planned is still released by its deadline.
-func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
+// iterate does what is due and returns how long there is nothing to do. A panic in one part costs that part until the
+// next turn: what cannot be planned is still released by its deadline.
+func (l *Loop) iterate(logger klog.Logger) (pause time.Duration) {
 	defer func() {
 		if r := recover(); r != nil {
 			panics.Count("hold")
@@ -287,7 +287,7 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 			pause = maxPause
 		}
 	}()
-	for _, read := range l.mail.take() {
+	for _, read := range l.mail.drain() {
 		safely(logger, read)
 	}
 	now := l.clock.Now()
@@ -391,7 +391,7 @@ func (l *Loop) planOne(logger klog.Logger, h *hold, view *kube.View, now time.Ti
 	if h.seen == view || h.state != waiting && h.state != opened {
 		return
 	}
-	l.settle(h, view)
+	l.evaluate(h, view)
 	switch h.state {
 	case opened:
 		h.seen = view
@@ -401,17 +401,17 @@ func (l *Loop) planOne(logger klog.Logger, h *hold, view *kube.View, now time.Ti
 	}
 }
 
-// settle reads from the view whether a hold may wait, for what, and how long. What was planned on other
+// evaluate reads from the view whether a hold may wait, for what, and how long. What was planned on other
 // answers is to be planned again.
-func (l *Loop) settle(h *hold, view *kube.View) {
+func (l *Loop) evaluate(h *hold, view *kube.View) {
 	job, settings := h.settled(view)
 	wishes := asks(&job, &settings)
 	if wishes == h.asked {
 		return
 	}
 	changed := h.asked != 0
-	if changed && !h.told.IsZero() {
-		h.told = outdated
+	if changed && !h.reported.IsZero() {
+		h.reported = outdated
 	}
 	if changed && h.basis == onForecast {
 		h.basis = fixed // what the owner changed is obeyed at once, also where nothing was told yet
@@ -444,21 +444,21 @@ func (l *Loop) setLatest(h *hold, latest time.Time) {
 
 func (l *Loop) post(f func()) { l.mail.post(f) }
 
-// mailbox carries work to the loop without ever making the sender wait.
-type mailbox struct {
+// eventQueue carries work to the loop without ever making the sender wait.
+type eventQueue struct {
 	mu    sync.Mutex
 	mail  []func()
 	ready chan struct{}
 }
 
-func (m *mailbox) post(f func()) {
+func (m *eventQueue) post(f func()) {
 	m.mu.Lock()
 	m.mail = append(m.mail, f)
 	m.mu.Unlock()
 	kube.Poke(m.ready)
 }
 
-func (m *mailbox) take() []func() {
+func (m *eventQueue) drain() []func() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	mail := m.mail

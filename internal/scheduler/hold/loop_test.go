@@ -232,14 +232,14 @@ func (w *world) wantJob(name string, from, to time.Duration) {
 
 // events returns the reasons of the events about an object, in order.
 func (w *world) events(name string) string {
-	return w.told(name, func(e *eventsv1.Event) string { return e.Reason })
+	return w.reported(name, func(e *eventsv1.Event) string { return e.Reason })
 }
 
 func (w *world) notes(name string) string {
-	return w.told(name, func(e *eventsv1.Event) string { return e.Note })
+	return w.reported(name, func(e *eventsv1.Event) string { return e.Note })
 }
 
-func (w *world) told(name string, what func(*eventsv1.Event) string) string {
+func (w *world) reported(name string, what func(*eventsv1.Event) string) string {
 	list, err := w.client.EventsV1().Events("default").List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		w.t.Fatal(err)
@@ -815,13 +815,13 @@ func TestNewLeaderSaysWhyThingsWait(t *testing.T) {
 
 // Where no pods are seen, starts are told: a hundred Jobs whose window opens at once go as fast as they start.
 func TestStartsThatAreTold(t *testing.T) {
-	var told atomic.Int64
+	var reported atomic.Int64
 	during(t, func(w *world, _ *Config) {
 		w.client.PrependReactor("patch", "jobs", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			p := a.(clienttesting.PatchAction)
 			if strings.Contains(string(p.GetPatch()), "/spec/suspend") {
 				time.AfterFunc(100*time.Millisecond, func() {
-					told.Add(1)
+					reported.Add(1)
 					w.loop.Started(types.UID(p.GetName()), true)
 				})
 			}
@@ -833,7 +833,7 @@ func TestStartsThatAreTold(t *testing.T) {
 			w.job(fmt.Sprint("j", i), marked(3*time.Hour))
 		}
 		bubble.Advance(time.Hour + 20*time.Second)
-		if n := told.Load(); n != 100 {
+		if n := reported.Load(); n != 100 {
 			t.Errorf("%d of 100 were let go within 20 s of their window", n)
 		}
 	})

@@ -92,7 +92,7 @@ func write(ctx context.Context, notes <-chan note, limit flowcontrol.RateLimiter
 func (l *Loop) lead() {
 	l.leads = true
 	for _, q := range [2]*queue{l.pods, l.jobs} {
-		q.order.settle()
+		q.order.sort()
 		for h := range q.order.all() {
 			l.explain(h)
 		}
@@ -101,8 +101,8 @@ func (l *Loop) lead() {
 
 // explain writes on the object why it waits, once per plan, and an event once per hold. In a rush that is put off.
 func (l *Loop) explain(h *hold) {
-	told := h.told
-	if !l.leads || h.basis == unplanned || h.state != waiting && h.state != lookingUp || sameTime(h.start, told) {
+	reported := h.reported
+	if !l.leads || h.basis == unplanned || h.state != waiting && h.state != lookingUp || sameTime(h.start, reported) {
 		return
 	}
 	if len(l.notes) > cap(l.notes)/2 {
@@ -114,13 +114,13 @@ func (l *Loop) explain(h *hold) {
 	if h.queue == l.jobs {
 		write = l.writeAnnotations(h)
 	}
-	quietly := !told.IsZero() || len(l.notes) > quietAbove
+	quietly := !reported.IsZero() || len(l.notes) > quietAbove
 	queued := enqueue(l.notes, func(ctx context.Context) error {
 		if err := write(ctx); err != nil {
 			if !apierrors.IsNotFound(err) { // it has changed: to be written again if it is still held
 				l.post(func() {
 					if h.refused = min(h.refused+1, maxRefusals); h.refused < maxRefusals {
-						h.told = told
+						h.reported = reported
 						l.putOff(h)
 					}
 				})
@@ -133,7 +133,7 @@ func (l *Loop) explain(h *hold) {
 		return l.event(ctx, object, v1.EventTypeNormal, reasonHeld, reason)
 	})
 	if queued {
-		h.told = h.start
+		h.reported = h.start
 		l.recordHold(h)
 	}
 }
@@ -229,7 +229,7 @@ func (l *Loop) released(h *hold, now time.Time, ours bool) {
 	heldFor.WithLabelValues(q.kind).Observe(max(0, now.Sub(h.submitted).Seconds()))
 	releases.WithLabelValues(q.kind, cause).Inc()
 	l.recordRelease(h, now, cause)
-	if h.told.IsZero() { // never told to wait
+	if h.reported.IsZero() { // never told to wait
 		if why := h.why(); q == l.jobs && h.left == freed && why != resumed {
 			// It was suspended for a moment, and its owner may wonder.
 			kind, reason, text := v1.EventTypeNormal, reasonNotHeld, "not held: "+why

@@ -108,15 +108,15 @@ func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
 		<-b.loop.notes
 	}
 	b.loop.flushNotes()
-	told := func(before int) {
+	reported := func(before int) {
 		t.Helper()
 		for i, name := range names {
-			if told := !b.loop.jobs.byUID[name].told.IsZero(); told != (i < before) {
-				t.Errorf("%s is told: %v", name, told)
+			if reported := !b.loop.jobs.byUID[name].reported.IsZero(); reported != (i < before) {
+				t.Errorf("%s is told: %v", name, reported)
 			}
 		}
 	}
-	told(2)
+	reported(2)
 	// A panic costs the one note.
 	fails = true
 	for before := 3; before < 6; before++ {
@@ -127,6 +127,6 @@ func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
 			defer func() { _ = recover() }()
 			b.loop.flushNotes()
 		}()
-		told(before)
+		reported(before)
 	}
 }

@@ -213,11 +213,11 @@ func (l *Loop) steady(h *hold, view *kube.View, now time.Time, job sched.Job, se
 	d *sched.Decision,
 ) bool {
 	held := d.Held(now)
-	if h.told.Equal(outdated) || !h.steadies(d, held) { // people are obeyed at once
+	if h.reported.Equal(outdated) || !h.steadies(d, held) { // people are obeyed at once
 		return false
 	}
 	if held && sameTime(d.Window.Start, h.start) {
-		if h.told.IsZero() { // what its owner will be told is what it stands on now
+		if h.reported.IsZero() { // what its owner will be told is what it stands on now
 			h.reason = unique.Make(d.Reason.String())
 		}
 		return true

@@ -132,14 +132,14 @@ func (l *Loop) changed(before, pod *v1.Pod) {
 // sawPod takes in a pod that the gate holds or refuses to hold, or what has changed on it. One that cannot be taken in
 // is let go.
 func (l *Loop) sawPod(pod *v1.Pod, no refusal) {
-	if t, ok := l.gate.ticket(pod.UID); !safely(klog.Background(), func() { l.takePod(pod, no) }) && ok {
+	if t, ok := l.gate.ticket(pod.UID); !safely(klog.Background(), func() { l.acceptPod(pod, no) }) && ok {
 		h := &hold{HeldJob: kube.HeldJob{UID: pod.UID}, latest: time.Unix(0, t.latest.Load())}
 		h.remember(policy.Work{Namespace: pod.Namespace, Name: pod.Name, Submitted: pod.CreationTimestamp.Time})
 		l.pods.letGo(h)
 	}
 }
 
-func (l *Loop) takePod(pod *v1.Pod, no refusal) {
+func (l *Loop) acceptPod(pod *v1.Pod, no refusal) {
 	if no != (refusal{}) {
 		l.queueEvent(l.pods.object(pod.UID, pod.Namespace, pod.Name), v1.EventTypeWarning, no.reason, no.text)
 		if l.leads {
@@ -161,7 +161,7 @@ func (l *Loop) takePod(pod *v1.Pod, no refusal) {
 		}
 		h.start = h.latest
 		if heldBefore(pod) {
-			h.told = h.latest // its event was written by an earlier process or another replica
+			h.reported = h.latest // its event was written by an earlier process or another replica
 		}
 	}
 	h.Version = pod.ResourceVersion
@@ -177,7 +177,7 @@ func (l *Loop) takePod(pod *v1.Pod, no refusal) {
 		return
 	}
 	if view := l.known(); view.Settled() {
-		l.settle(h, view)
+		l.evaluate(h, view)
 	}
 }
 

@@ -148,7 +148,7 @@ func (q *queue) ask(h *hold, at time.Time) {
 func (q *queue) outdated(view *kube.View, now time.Time, n int) (some []*hold, more bool) {
 	if q.viewed != view {
 		q.viewed = view
-		q.order.settle()
+		q.order.sort()
 		for h := range q.order.all() {
 			q.list(h)
 		}
@@ -172,7 +172,7 @@ func (q *queue) outdated(view *kube.View, now time.Time, n int) (some []*hold, m
 func (q *queue) spread() {
 	if q.dirty {
 		q.dirty = false
-		q.order.settle()
+		q.order.sort()
 		q.order.spread(q.pace.lead(), q.pace.gap())
 	}
 }

@@ -158,7 +158,7 @@ func TestDeadlinesStayInOrder(t *testing.T) {
 					there = slices.Delete(there, i, i+1)
 				}
 			case 1:
-				d.settle()
+				d.sort()
 			default:
 				h := heldUntil(strconv.Itoa(random.IntN(1e9)), 0, time.Duration(random.IntN(20))*time.Second)
 				h.rank = random.Int64N(3)
@@ -166,7 +166,7 @@ func TestDeadlinesStayInOrder(t *testing.T) {
 				there = append(there, h)
 			}
 		}
-		d.settle()
+		d.sort()
 		const lead, gap = 3 * time.Second, 700 * time.Millisecond
 		d.spread(lead, gap)
 		slices.SortFunc(there, func(a, b *hold) int { return deadlineOf(a).compare(deadlineOf(b)) })

@@ -52,7 +52,7 @@ func (l *Loop) recordHold(h *hold) {
 func (l *Loop) recordRelease(h *hold, now time.Time, cause string) {
 	_, settings := h.question(l.known())
 	switch {
-	case !h.told.IsZero():
+	case !h.reported.IsZero():
 		record.Decided(record.Release, settings.Strategy(), cause)
 		if h.left != freed && !h.rolls { // else it was not planned for now
 			lateness.WithLabelValues(h.queue.kind).Observe(max(0, now.Sub(h.start).Seconds()))
@@ -60,7 +60,7 @@ func (l *Loop) recordRelease(h *hold, now time.Time, cause string) {
 	case h.left == freed && h.why() != resumed:
 		record.Decided(record.Refuse, settings.Strategy(), h.refusal())
 	}
-	if l.c.Record == nil || h.told.IsZero() {
+	if l.c.Record == nil || h.reported.IsZero() {
 		return
 	}
 	e := h.entry(record.Release, now, &settings)

@@ -46,7 +46,7 @@ const (
 	planShare  = 20
 	maxPlanned = 20_000
 	planLimit  = 2 * time.Second
-	patience   = time.Minute
+	timeout    = time.Minute
 )
 
 // Nodes tells how the loop finds out what machines there are, what runs on them, and until when: without it, each hold
@@ -59,7 +59,7 @@ func (l *Loop) Nodes(nodes func(view *kube.View, now time.Time) []sched.Node) {
 // that knows of it is yet to be made.
 func (l *Loop) jointly(h *hold, now time.Time, settings *policy.Settings, d *sched.Decision) (ok bool) {
 	t := &l.together
-	stuck := t.busy && now.Sub(t.began) > patience
+	stuck := t.busy && now.Sub(t.began) > timeout
 	mayWait := d.Reason.Kind == sched.CheaperLater || d.Reason.Kind == sched.NothingToSave
 	if settings.When != ruleTogether || t.nodes == nil || t.broken || stuck || !mayWait || t.apart[h.UID] {
 		return true
@@ -134,7 +134,7 @@ func (l *Loop) planTogether(view *kube.View, now time.Time) {
 func (l *Loop) allWaiting(view *kube.View, now time.Time) (uids []types.UID, s *sched.Snapshot) {
 	s = &sched.Snapshot{Now: now, Sites: view.Sites()}
 	l.together.apart = map[types.UID]bool{}
-	all := l.turns()
+	all := l.candidates()
 	if len(all) > l.together.most {
 		slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.turn, b.turn) })
 	}
@@ -180,11 +180,11 @@ type planned struct {
 	policy sched.Policy
 }
 
-// turns returns all holds by place.
-func (l *Loop) turns() (all []candidate) {
+// candidates returns all holds by place.
+func (l *Loop) candidates() (all []candidate) {
 	turns := map[string]int{}
 	for _, q := range [2]*queue{l.pods, l.jobs} {
-		q.order.settle()
+		q.order.sort()
 		for h := range q.order.all() {
 			namespace := h.namespace()
 			all = append(all, candidate{hold: h, place: len(all), turn: turns[namespace]})
@@ -241,7 +241,7 @@ func (l *Loop) adopt(of map[types.UID]sched.Decision, ok bool, took time.Duratio
 	t.busy, t.broken, t.of = false, !ok, of
 	t.next = l.clock.Now().Add(max(planSoon, planShare*took))
 	if t.broken { // what made it panic is probably there to stay
-		t.next, t.wanted = l.clock.Now().Add(patience), true
+		t.next, t.wanted = l.clock.Now().Add(timeout), true
 	}
 	for _, q := range [2]*queue{l.pods, l.jobs} {
 		for uid, h := range q.byUID {

@@ -27,8 +27,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// oneMachine is a cluster that has room for one Job of four cores at a time, and runs those that were let go for half an
-// hour.
+// oneMachine is a cluster that has room for one Job of four cores at a time, and runs those that were let go for half
+// an hour.
 func (w *world) oneMachine(names ...string) func(*kube.View, time.Time) []sched.Node {
 	ends := map[string]time.Time{}
 	return func(view *kube.View, now time.Time) []sched.Node {
@@ -269,18 +269,18 @@ func TestRecordedPlansAreMadeAgain(t *testing.T) {
 // A plan that cannot be recorded is carried out all the same.
 func TestPlansStandWhileTheirRecorderPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
-	var told atomic.Int64
+	var reported atomic.Int64
 	prepare := func(w *world, c *Config) {
 		w.anHourFromNow()
-		c.RecordPlan = func(*sched.Snapshot, sched.Plan, int) { told.Add(1); panic("nowhere to write") }
+		c.RecordPlan = func(*sched.Snapshot, sched.Plan, int) { reported.Add(1); panic("nowhere to write") }
 	}
 	during(t, prepare, func(w *world) {
 		w.planned("a", 4*time.Hour)
 		w.planned("b", 4*time.Hour)
 		w.loop.Nodes(w.oneMachine("a", "b"))
 		got := w.starts(3*time.Hour, "a", "b")
-		if second := max(got[0], got[1]); second < 82 || second > 96 || told.Load() == 0 {
-			t.Errorf("they start after %v minutes, want about 60 and 90; %d plans were told", got, told.Load())
+		if second := max(got[0], got[1]); second < 82 || second > 96 || reported.Load() == 0 {
+			t.Errorf("they start after %v minutes, want about 60 and 90; %d plans were told", got, reported.Load())
 		}
 	})
 }

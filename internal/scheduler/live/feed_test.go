@@ -240,7 +240,7 @@ func TestProvisionalWatts(t *testing.T) {
 	node := power("a", 80, 0)
 	u := &unit{workloads: api.WorkloadsPower{}}
 	f := newFeed(t, u, func() time.Time { return now }, silent)
-	tell := func(fresh ...string) {
+	notify := func(fresh ...string) {
 		node.AsOf, node.Fresh = now, fresh
 		u.mu.Lock()
 		u.nodes = api.NodesPower{Nodes: []api.NodePower{node, power("b", 50, 0)}}
@@ -254,7 +254,7 @@ func TestProvisionalWatts(t *testing.T) {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
-	tell()
+	notify()
 	f.Reserve("p1", "a", 10)
 	f.Reserve("p2", "a", 5)
 	f.Reserve("p3", "b", 7)
@@ -265,13 +265,13 @@ func TestProvisionalWatts(t *testing.T) {
 	f.Release("unheard-of")
 	check("one was not bound", "80+5 50+7")
 	now = now.Add(15 * time.Second)
-	tell("p2", "somebody")
+	notify("p2", "somebody")
 	check("p2 was seen", "80 50+7")
 	now = now.Add(30 * time.Second)
-	tell()
+	notify()
 	check("nobody speaks of p3", "80 50+7")
 	now = now.Add(30 * time.Second)
-	tell()
+	notify()
 	check("readings are a minute younger", "80 50")
 	for _, w := range []float64{0, -1, math.NaN(), math.Inf(1), 1e9} {
 		f.Reserve("odd", "a", energy.Watts(w))
@@ -279,7 +279,7 @@ func TestProvisionalWatts(t *testing.T) {
 	check("watts that make no sense", "80 50")
 	f.Reserve("p4", "silent", 7)
 	now = now.Add(6 * time.Minute)
-	tell()
+	notify()
 	if len(f.reserved.nodeOf)+len(f.reserved.byNode) != 0 {
 		t.Errorf("left: %+v", f.reserved.byNode)
 	}

@@ -277,7 +277,7 @@ func TestPlansLeaveHotNodesOut(t *testing.T) {
 	for _, name := range append(before.Next, before.Node) {
 		all = append(all, api.NodePower{Node: name, Temperature: hot})
 	}
-	m.tell(t, all...)
+	m.notify(t, all...)
 	after := plan()
 	for _, n := range all {
 		if after.leads(n.Node) {

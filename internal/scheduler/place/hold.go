@@ -32,7 +32,7 @@ type Gate interface {
 	// WatchPods hands over the scheduler's own informer, once, however many profiles there are.
 	WatchPods(informer cache.SharedIndexInformer)
 	// Nodes hands over what tells of the cluster's machines, what runs on them and until when, as WatchPods does.
-	Nodes(tell func(view *kube.View, now time.Time) []sched.Node)
+	Nodes(notify func(view *kube.View, now time.Time) []sched.Node)
 }
 
 // shared is what the plugins of all profiles have in common. A pod of any profile shows that the queue works, and the

@@ -64,8 +64,8 @@ func newMeters(t testing.TB) *meters {
 	return m
 }
 
-// tell makes the feed know what nodes draw now.
-func (m *meters) tell(t testing.TB, nodes ...api.NodePower) {
+// notify makes the feed know what nodes draw now.
+func (m *meters) notify(t testing.TB, nodes ...api.NodePower) {
 	t.Helper()
 	for i := range nodes {
 		if nodes[i].AsOf.IsZero() {
@@ -127,7 +127,7 @@ func TestLiveWattsDecide(t *testing.T) {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
-	m.tell(t, api.NodePower{Node: "a", Watts: 80}, api.NodePower{Node: "b", Watts: 60},
+	m.notify(t, api.NodePower{Node: "a", Watts: 80}, api.NodePower{Node: "b", Watts: 60},
 		api.NodePower{Node: "c", Watts: 395})
 	check("b draws less", "a=69 b=100 c=0")
 	for i := range 4 {
@@ -139,17 +139,17 @@ func TestLiveWattsDecide(t *testing.T) {
 	e.Unreserve(t.Context(), state, pod("p9"), "a")
 	check("which was not bound", "a=100 b=88 c=0")
 	m.now = m.now.Add(15 * time.Second)
-	m.tell(t, api.NodePower{Node: "a", Watts: 80},
+	m.notify(t, api.NodePower{Node: "a", Watts: 80},
 		api.NodePower{Node: "b", Watts: 70, Fresh: []string{"p0", "p1", "p2", "p3"}},
 		api.NodePower{Node: "c", Watts: 395})
 	check("they were measured", "a=81 b=100 c=0")
 	bind(t, e, newPod("team", "x"), nodes, "b")
 	check("somebody else's pod is not seen", "a=81 b=100 c=0")
 
-	m.tell(t, api.NodePower{Node: "a", Watts: 80}, api.NodePower{Node: "b", Watts: 0, Implausible: true},
+	m.notify(t, api.NodePower{Node: "a", Watts: 80}, api.NodePower{Node: "b", Watts: 0, Implausible: true},
 		api.NodePower{Node: "c", Watts: 395})
 	want := play(t, e, pod("x"), nodes)
-	m.tell(t, api.NodePower{Node: "a", Watts: 80}, api.NodePower{Node: "c", Watts: 395})
+	m.notify(t, api.NodePower{Node: "a", Watts: 80}, api.NodePower{Node: "c", Watts: 395})
 	check("a liar is as one that says nothing", want)
 }
 
@@ -165,9 +165,9 @@ func TestALiarIsNeutral(t *testing.T) {
 			honest = append(honest, api.NodePower{Node: n.Node().Name, Watts: 50 + 50*rng.Float64()})
 		}
 		pod := newPod(v1alpha1.AnnotationStrategy, "exec")
-		m.tell(t, honest...)
+		m.notify(t, honest...)
 		before := play(t, e, pod, nodes)
-		m.tell(t, append(honest, api.NodePower{Node: nodes[0].Node().Name, Watts: 0, Implausible: true})...)
+		m.notify(t, append(honest, api.NodePower{Node: nodes[0].Node().Name, Watts: 0, Implausible: true})...)
 		if after := play(t, e, pod, nodes); after != before {
 			t.Fatalf("with a liar %s, without %s", after, before)
 		}
@@ -181,7 +181,7 @@ func TestExpectedWattsOfAnOwner(t *testing.T) {
 	m.workloads = api.WorkloadsPower{Workloads: []api.WorkloadPower{{
 		Namespace: "lab", OwnerKind: "Job", Owner: "hot", Watts: 30, Samples: 1e9,
 	}}}
-	m.tell(t, api.NodePower{Node: "a", Watts: 60}, api.NodePower{Node: "b", Watts: 69},
+	m.notify(t, api.NodePower{Node: "a", Watts: 60}, api.NodePower{Node: "b", Watts: 69},
 		api.NodePower{Node: "c", Watts: 395})
 	hot := named("h", newPod(v1alpha1.AnnotationStrategy, "exec"))
 	hot.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "hot", Controller: new(true)}}
@@ -210,28 +210,28 @@ func TestWithoutFreshWatts(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, m *meters){
 		"no answer yet": func(*testing.T, *meters) {},
 		"they age": func(t *testing.T, m *meters) {
-			m.tell(t, everyone(10, nil)...)
+			m.notify(t, everyone(10, nil)...)
 			m.now = m.now.Add(46 * time.Second)
 		},
 		"the central unit dies": func(t *testing.T, m *meters) {
-			m.tell(t, everyone(10, nil)...)
+			m.notify(t, everyone(10, nil)...)
 			m.broken = true
 			for range 4 {
 				m.now = m.now.Add(15 * time.Second)
 				m.feed.Ask(t.Context())
 			}
 		},
-		"the answer is empty": func(t *testing.T, m *meters) { m.tell(t, everyone(10, nil)...); m.tell(t) },
-		"they are negative":   func(t *testing.T, m *meters) { m.tell(t, everyone(-1, nil)[1:]...) },
-		"they are absurd":     func(t *testing.T, m *meters) { m.tell(t, everyone(2e5, nil)[1:]...) },
+		"the answer is empty": func(t *testing.T, m *meters) { m.notify(t, everyone(10, nil)...); m.notify(t) },
+		"they are negative":   func(t *testing.T, m *meters) { m.notify(t, everyone(-1, nil)[1:]...) },
+		"they are absurd":     func(t *testing.T, m *meters) { m.notify(t, everyone(2e5, nil)[1:]...) },
 		"they are all implausible": func(t *testing.T, m *meters) {
-			m.tell(t, everyone(10, func(p *api.NodePower) { p.Implausible = true })...)
+			m.notify(t, everyone(10, func(p *api.NodePower) { p.Implausible = true })...)
 		},
 		"they are of next week": func(t *testing.T, m *meters) {
-			m.tell(t, everyone(10, func(p *api.NodePower) { p.AsOf = m.now.Add(168 * time.Hour) })...)
+			m.notify(t, everyone(10, func(p *api.NodePower) { p.AsOf = m.now.Add(168 * time.Hour) })...)
 		},
 		"they are of other nodes": func(t *testing.T, m *meters) {
-			m.tell(t, everyone(10, func(p *api.NodePower) { p.Node = "x" + p.Node })...)
+			m.notify(t, everyone(10, func(p *api.NodePower) { p.Node = "x" + p.Node })...)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +270,7 @@ func TestAnnotatedWatts(t *testing.T) {
 	}
 	m := newMeters(t)
 	e := metered(t, m)
-	m.tell(t, api.NodePower{Node: "b", Watts: 95})
+	m.notify(t, api.NodePower{Node: "b", Watts: 95})
 	if got := play(t, e, pod, nodes); got != "a=100 b=66 c=0" {
 		t.Errorf("where both tell something, the feed counts: %s", got)
 	}
@@ -310,7 +310,7 @@ func TestLiveStrategiesAreNotSigned(t *testing.T) {
 func TestScoringWithLiveWattsAllocatesNothing(t *testing.T) {
 	m := newMeters(t)
 	e, nodes, state, ctx := metered(t, m), farm(50), newCycle(), context.Background()
-	m.tell(t, api.NodePower{Node: nodes[3].Node().Name, Watts: 70})
+	m.notify(t, api.NodePower{Node: nodes[3].Node().Name, Watts: 70})
 	pod := newPod(v1alpha1.AnnotationStrategy, "exec")
 	if status := score(ctx, e, state, pod, nodes); !status.IsSuccess() {
 		t.Fatal(status)
@@ -328,7 +328,7 @@ func thousand(t testing.TB) ([]fwk.NodeInfo, *meters) {
 	for i, n := range nodes {
 		all = append(all, api.NodePower{Node: n.Node().Name, Watts: float64(50 + i%100)})
 	}
-	m.tell(t, all...)
+	m.notify(t, all...)
 	for i := range 200 {
 		m.feed.Reserve(fmt.Sprint("p", i), nodes[i*4].Node().Name, 10)
 	}
@@ -420,7 +420,7 @@ func TestHotNodesAreRefused(t *testing.T) {
 		return api.NodePower{Node: name, Temperature: sched.Heat{Celsius: 91, Limit: 85, AsOf: asOf, Hot: true}}
 	}
 	warm := api.NodePower{Node: "b", Temperature: sched.Heat{Celsius: 99, AsOf: m.now}}
-	m.tell(t, hot("a", m.now), warm, hot("c", m.now.Add(-4*time.Minute)))
+	m.notify(t, hot("a", m.now), warm, hot("c", m.now.Add(-4*time.Minute)))
 	check("a is too hot, b has no limit, c was long ago", "b c")
 	if got := passes(newPod("team", "x")); got != "a b c" {
 		t.Errorf("of another's pod, %q pass", got)
@@ -431,8 +431,8 @@ func TestHotNodesAreRefused(t *testing.T) {
 	m.now = m.now.Add(2 * time.Second)
 	check("for too long", "a b c")
 	m.broken = false
-	m.tell(t, hot("a", m.now), hot("b", m.now), hot("c", m.now))
+	m.notify(t, hot("a", m.now), hot("b", m.now), hot("c", m.now))
 	check("all are too hot", "")
-	m.tell(t, warm)
+	m.notify(t, warm)
 	check("they have cooled down", "a b c")
 }

@@ -68,7 +68,7 @@ func TestMachinesOfAPlan(t *testing.T) {
 		}),
 		pod("waits", "", nil, nil),
 	), 0)
-	tell := machinesOf(&factoryHandle{factory: factory})
+	notify := machinesOf(&factoryHandle{factory: factory})
 	factory.Core().V1().Nodes().Informer()
 	factory.Core().V1().Pods().Informer()
 	factory.StartWithContext(t.Context())
@@ -78,7 +78,7 @@ func TestMachinesOfAPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodes := map[string]sched.Node{}
-	for _, n := range tell(view, noon) {
+	for _, n := range notify(view, noon) {
 		nodes[n.Name] = n
 	}
 	busy, asleep := nodes["busy"], nodes["asleep"]

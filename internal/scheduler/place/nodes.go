@@ -38,7 +38,7 @@ type seat struct {
 	kind       int32
 	place      int32 // among the seats that know theirs, by name
 	name       string
-	crowded    bool // it runs as many pods as it may
+	full       bool // it runs as many pods as it may
 	tainted    bool // not every pod may go there, or wants to
 }
 
@@ -139,7 +139,7 @@ func (b *nodeBook) update(n fwk.NodeInfo, generation int64) int32 {
 	node, s := &b.nodes[at], &b.seats[at]
 	*node = coreNode(b.view, n)
 	s.generation, s.kind = generation, b.number(node)
-	s.crowded = len(n.GetPods()) >= n.GetAllocatable().GetAllowedPodNumber()
+	s.full = len(n.GetPods()) >= n.GetAllocatable().GetAllowedPodNumber()
 	s.tainted = len(n.Node().Spec.Taints) > 0 || n.Node().Spec.Unschedulable
 	s.name = name // the string of the node's present object, which is the one that NormalizeScore is handed
 	return at

@@ -98,8 +98,8 @@ func enabledAt(handle fwk.Handle, point string) (plugins []enabled) {
 			plugins = nil
 		}
 	}()
-	told := reflect.ValueOf(handle).MethodByName("ListPlugins").Call(nil)[0]
-	list := reflect.Indirect(reflect.ValueOf(told.Interface())).FieldByName(point).FieldByName("Enabled")
+	reported := reflect.ValueOf(handle).MethodByName("ListPlugins").Call(nil)[0]
+	list := reflect.Indirect(reflect.ValueOf(reported.Interface())).FieldByName(point).FieldByName("Enabled")
 	for i := range list.Len() {
 		plugins = append(plugins, enabled{
 			list.Index(i).FieldByName("Name").String(), list.Index(i).FieldByName("Weight").Int(),

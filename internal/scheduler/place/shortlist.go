@@ -69,7 +69,7 @@ type member struct {
 	seat       int32
 	kind       int32
 	group      int32 // in this pod's cycle
-	crowded    bool
+	full       bool
 	tainted    bool
 }
 
@@ -298,7 +298,7 @@ func (e *Energy) readMember(nodes []fwk.NodeInfo, at int32) member {
 	i := e.book.find(nodes[at])
 	seat := &e.book.seats[i]
 	return member{
-		node: nodes[at], generation: seat.generation, at: at, seat: i, kind: seat.kind, crowded: seat.crowded,
+		node: nodes[at], generation: seat.generation, at: at, seat: i, kind: seat.kind, full: seat.full,
 		tainted: seat.tainted,
 	}
 }
@@ -319,7 +319,7 @@ func (e *Energy) drawSample(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok b
 		}
 		m := &l.members[l.seen]
 		m.group = none
-		if m.crowded {
+		if m.full {
 			continue
 		}
 		group := e.groupOf(m.kind, &r.job)

@@ -59,7 +59,7 @@ func (r *Recorder) deliver(ctx context.Context) bool {
 			continue
 		default:
 			records.WithLabelValues("refused").Inc()
-			if n := r.notice("refused", 1); n > 0 {
+			if n := r.throttle("refused", 1); n > 0 {
 				r.log.Error("records were refused and are dropped", "number", n, "record", r.queue[0].ID, "error", err)
 			}
 		}

@@ -35,7 +35,7 @@ type Recorder struct {
 	bytes   int             // of snapshots in queue
 	alone   int             // so many of the oldest are delivered each by itself
 	failing bool            // the last request did, which was logged
-	notices map[string]*notice
+	notices map[string]*logThrottle
 }
 
 // Draft is a decision with a copy of all that its maker will use again. It is sent or discarded.
@@ -72,15 +72,15 @@ func New(o central.Options, log *slog.Logger) (*Recorder, error) {
 	metrics.Register()
 	return &Recorder{
 		log: log, client: client, free: sync.Pool{New: func() any { return &Draft{} }},
-		ready: make(chan struct{}, 1), notices: map[string]*notice{},
+		ready: make(chan struct{}, 1), notices: map[string]*logThrottle{},
 	}, nil
 }
 
 // Enabled reports whether recording is on, so that callers can skip preparing an entry.
 func (r *Recorder) Enabled() bool { return r != nil }
 
-// Tell takes a decision. It copies what the decision points to, and does not wait.
-func (r *Recorder) Tell(e *Entry) { r.Send(r.Draft(e)) }
+// Record takes a decision. It copies what the decision points to, and does not wait.
+func (r *Recorder) Record(e *Entry) { r.Send(r.Draft(e)) }
 
 // Draft copies a decision, and what it points to, that may yet come to nothing. What drafts hold together is bounded:
 // a draft beyond that has no snapshot.
@@ -273,17 +273,17 @@ const (
 	tooLate = "the process ends"
 )
 
-// notice is something that goes wrong often or never: it is logged once in a while.
-type notice struct {
+// logThrottle is something that goes wrong often or never: it is logged once in a while.
+type logThrottle struct {
 	logged  time.Time
 	pending int // times that were not logged
 }
 
-// notice adds to what is to be logged, and returns how much that is if it is time for it.
-func (r *Recorder) notice(what string, times int) (number int) {
+// logThrottle adds to what is to be logged, and returns how much that is if it is time for it.
+func (r *Recorder) throttle(what string, times int) (number int) {
 	n := r.notices[what]
 	if n == nil {
-		n = &notice{}
+		n = &logThrottle{}
 		r.notices[what] = n
 	}
 	n.pending += times
@@ -297,7 +297,7 @@ func (r *Recorder) notice(what string, times int) (number int) {
 // it is time.
 func (r *Recorder) lost(n int, why string) {
 	records.WithLabelValues("dropped").Add(float64(n))
-	if n = r.notice(why, n); n > 0 {
+	if n = r.throttle(why, n); n > 0 {
 		r.log.Warn("records of decisions are lost", "number", n, "why", why)
 	}
 }
@@ -305,7 +305,7 @@ func (r *Recorder) lost(n int, why string) {
 func (r *Recorder) logPanic(what any) {
 	panicked.WithLabelValues().Inc()
 	panics.Note("record")
-	if n := r.notice("panic", 1); n > 0 {
+	if n := r.throttle("panic", 1); n > 0 {
 		r.log.Error("recording decisions panicked: going on", "times", n, "panic", what,
 			"stack", string(debug.Stack()))
 	}

@@ -145,10 +145,10 @@ func TestRecordsAreDelivered(t *testing.T) {
 		c := &unit{}
 		r := start(t, c, silent)
 		s := snapshot(t, 3)
-		r.Tell(decision(s, "n0001"))
+		r.Record(decision(s, "n0001"))
 		s.Nodes[1].Free = sched.Resources{} // the scheduler uses its memory again
 		s.Queue[0].ID = "something else"
-		r.Tell(&Entry{Record: ledger.Record{
+		r.Record(&Entry{Record: ledger.Record{
 			Action: Release, At: noon, Namespace: "a", OwnerKind: "Job", Owner: "k", UID: "v", Reason: "DelayUsedUp",
 		}})
 		bubble.Advance(time.Minute)
@@ -218,7 +218,7 @@ func TestDeliveryIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &unit{answers: []int{503, 401, 302, 404, 500}}
 		r := start(t, c, silent)
-		r.Tell(decision(snapshot(t, 1), "n0000"))
+		r.Record(decision(snapshot(t, 1), "n0000"))
 		bubble.Advance(5 * time.Minute)
 		if got := c.records(); len(got) != 1 || c.calls != 6 {
 			t.Errorf("%d records in %d requests", len(got), c.calls)
@@ -233,7 +233,7 @@ func TestRefusedRecordsAreDropped(t *testing.T) {
 		c := &unit{answers: []int{400, 200, 422, 422}}
 		r := start(t, c, slog.New(slog.NewTextHandler(&log, nil)))
 		for range 4 {
-			r.Tell(decision(snapshot(t, 1), "n0000"))
+			r.Record(decision(snapshot(t, 1), "n0000"))
 		}
 		bubble.Advance(time.Minute)
 		if got := c.records(); len(got) != 2 || c.calls != 5 {
@@ -254,7 +254,7 @@ func TestTheOldestAreDropped(t *testing.T) {
 	for i := range 40 { // 200,000 nodes, and no goroutine writes
 		d := decision(large, "n0000")
 		d.UID = strconv.Itoa(i)
-		r.Tell(d)
+		r.Record(d)
 	}
 	if r.nodes > maxSentNodes || len(r.sent) != maxSentNodes/5000 || r.sent[len(r.sent)-1].UID != "39" ||
 		r.dropped != 40-len(r.sent) {
@@ -318,7 +318,7 @@ func TestWhatIsLeftIsDeliveredAtTheEnd(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		r.Tell(decision(snapshot(t, 1), "n0000"))
+		r.Record(decision(snapshot(t, 1), "n0000"))
 		if err := r.Run(ctx); err != nil || len(c.records()) != 1 {
 			t.Errorf("%d records, error %v", len(c.records()), err)
 		}
@@ -381,8 +381,8 @@ func TestPanicsAreSurvived(t *testing.T) {
 		r := start(t, c, slog.New(slog.NewTextHandler(&log, nil)))
 		s := snapshot(t, 2)
 		s.Nodes[1].Site = nil
-		r.Tell(decision(s, "n0001"))
-		r.Tell(decision(snapshot(t, 2), "n0001"))
+		r.Record(decision(s, "n0001"))
+		r.Record(decision(snapshot(t, 2), "n0001"))
 		bubble.Advance(5 * time.Minute)
 		got := c.records()
 		if len(got) != 2 || c.panics != 0 {
@@ -406,9 +406,9 @@ func TestPanicsAreSurvived(t *testing.T) {
 				}
 			}()
 			s.Nodes[0] = nil
-			r.Tell(decision(s, "n0001"))
+			r.Record(decision(s, "n0001"))
 		}()
-		r.Tell(decision(snapshot(t, 2), "n0001"))
+		r.Record(decision(snapshot(t, 2), "n0001"))
 		bubble.Advance(time.Minute)
 		if n := len(c.records()); n != 3 {
 			t.Errorf("%d records", n)
@@ -428,7 +428,7 @@ func TestAPanicAtTheEndIsSurvived(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		r.Tell(decision(snapshot(t, 2), "n0001"))
+		r.Record(decision(snapshot(t, 2), "n0001"))
 		if err := r.Run(ctx); err != nil || c.panics != 0 {
 			t.Errorf("%v; panics left: %d", err, c.panics)
 		}
@@ -440,7 +440,7 @@ func TestAPanicAtTheEndIsSurvived(t *testing.T) {
 
 func TestNoRecorder(t *testing.T) {
 	var r *Recorder
-	r.Tell(nil)
+	r.Record(nil)
 	if err := r.Run(t.Context()); err != nil || r.Enabled() {
 		t.Errorf("error %v", err)
 	}
@@ -494,7 +494,7 @@ func BenchmarkTell1000(b *testing.B) {
 	d := decision(snapshot(b, 1000), "n0000")
 	b.ReportAllocs()
 	for b.Loop() {
-		r.Tell(d)
+		r.Record(d)
 	}
 }
 

@@ -23,7 +23,7 @@ type choice struct {
 }
 
 // choose chooses by the job's strategy between the nodes of both worlds, at the time at which the job is to start.
-func (s *sight) choose(ctx context.Context, job *batchv1.Job) (c choice, err error) {
+func (s *scan) choose(ctx context.Context, job *batchv1.Job) (c choice, err error) {
 	submitted := job.DeepCopy()
 	work, err := policy.ReadJob(submitted)
 	if err != nil {
@@ -53,18 +53,18 @@ func (s *sight) choose(ctx context.Context, job *batchv1.Job) (c choice, err err
 				load = &kube.Load{}
 			}
 			node, _ := p.Consider(&m.node, load)
-			if node != nil && (only == server.AnyBackend || only == m.world) && mayRun(job, m.world, only) {
-				fits, where[node] = append(fits, node), m.world
+			if node != nil && (only == server.AnyBackend || only == m.backend) && mayRun(job, m.backend, only) {
+				fits, where[node] = append(fits, node), m.backend
 			}
 		}
 		ranked, _ := p.Rank(fits)
 		for _, r := range ranked {
-			world := where[r.Node]
-			if _, known := c.cost[world]; !known {
-				c.cost[world] = r.Cost
+			backend := where[r.Node]
+			if _, known := c.cost[backend]; !known {
+				c.cost[backend] = r.Cost
 			}
 			if c.best == "" {
-				c.best, c.room = world, room
+				c.best, c.room = backend, room
 			}
 		}
 	}
@@ -72,13 +72,13 @@ func (s *sight) choose(ctx context.Context, job *batchv1.Job) (c choice, err err
 }
 
 // mayRun reports whether a job can run in a world: Slurm wants a command, and is sent no images unless it is named.
-func mayRun(job *batchv1.Job, world, only string) bool {
+func mayRun(job *batchv1.Job, backend, only string) bool {
 	c := &job.Spec.Template.Spec.Containers[0]
-	return world == server.Kubernetes || len(c.Command) > 0 && (only == server.Slurm || c.Image == server.JobImage)
+	return backend == server.Kubernetes || len(c.Command) > 0 && (only == server.Slurm || c.Image == server.JobImage)
 }
 
 // machines returns the nodes of both worlds. Where work waits for room in Slurm, its nodes have none.
-func (s *sight) machines(ctx context.Context) ([]machine, error) {
+func (s *scan) machines(ctx context.Context) ([]machine, error) {
 	if s.known != nil || s.away != nil {
 		return s.known, s.away
 	}
@@ -104,7 +104,7 @@ func (s *sight) machines(ctx context.Context) ([]machine, error) {
 	index := map[string]int{}
 	for _, n := range nodes.Items {
 		index[n.Name] = len(known)
-		known = append(known, machine{world: server.Kubernetes, node: n})
+		known = append(known, machine{backend: server.Kubernetes, node: n})
 	}
 	for i := range pods.Items {
 		if k, ok := index[pods.Items[i].Spec.NodeName]; ok {
@@ -118,7 +118,7 @@ func (s *sight) machines(ctx context.Context) ([]machine, error) {
 // ofSlurm returns a node of Slurm.
 func ofSlurm(n *slurm.Node, full bool) machine {
 	all, free := n.Resources()
-	m := machine{world: server.Slurm, node: asNode(n), load: kube.Load{Requested: all.Sub(free), Jobs: n.Busy()}}
+	m := machine{backend: server.Slurm, node: asNode(n), load: kube.Load{Requested: all.Sub(free), Jobs: n.Busy()}}
 	m.node.Status.Allocatable = policy.ListOf(all)
 	if full {
 		m.load.Requested = all

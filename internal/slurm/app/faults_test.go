@@ -178,12 +178,12 @@ func (l *life) starts(name string) (runs int) {
 // TestFailingWritesRunJobsOnce fails each write of objects.json in turn, in each way, over the life of three jobs: one
 // that moves between the worlds, one that is deleted at once, and one that is asked to run now.
 func TestFailingWritesRunJobsOnce(t *testing.T) {
-	for _, world := range []string{"slurm", "kubernetes"} {
+	for _, backend := range []string{"slurm", "kubernetes"} {
 		for _, f := range faults {
 			writes := 1
 			for n := 0; n < writes; n++ {
 				d := &disk{fault: f, first: n}
-				t.Run(fmt.Sprintf("%s/%s/%d", world, f.name, n), func(t *testing.T) { liveOn(t, world, d) })
+				t.Run(fmt.Sprintf("%s/%s/%d", backend, f.name, n), func(t *testing.T) { liveOn(t, backend, d) })
 				writes = d.writes
 			}
 		}
@@ -191,13 +191,13 @@ func TestFailingWritesRunJobsOnce(t *testing.T) {
 }
 
 // liveOn has jobs live on a disk, whose first world is given.
-func liveOn(t *testing.T, world string, d *disk) {
+func liveOn(t *testing.T, backend string, d *disk) {
 	l := &life{newWorlds(t), d}
 	kit.Write(t, filepath.Join(l.config, "zone.yaml"), zoneText)
 	l.write = d.write
 	l.restart()
 	cheap, dear := 0.1, 10.0
-	if world == "slurm" {
+	if backend == "slurm" {
 		cheap, dear = dear, cheap
 	}
 	l.price(cheap)

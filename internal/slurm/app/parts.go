@@ -182,7 +182,7 @@ func (f *Flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.
 			view := objects.View()
 			return &view.Rules, view.Settled()
 		},
-		Record: func(r ledger.Record, on *sched.Snapshot) { recorder.Tell(&record.Entry{Record: r, Question: on}) },
+		Record: func(r ledger.Record, on *sched.Snapshot) { recorder.Record(&record.Entry{Record: r, Question: on}) },
 		Show:   shown.show, Seen: seen, RunNow: shown.runNow, Now: time.Now, Log: log, Registerer: metrics.Registry,
 	})
 	return driver, recorder, objects, nil
@@ -194,9 +194,9 @@ func (f *Flags) newWorlds(store *standalone.Server, objects *kube.Objects, recor
 	if len(f.Controller.Ingest) == 0 {
 		return nil, nil
 	}
-	w := &worlds{
+	w := &backends{
 		store: store, view: objects.View, now: time.Now,
-		record: func(r ledger.Record) { recorder.Tell(&record.Entry{Record: r, NoSnapshot: "of two worlds"}) },
+		record: func(r ledger.Record) { recorder.Record(&record.Entry{Record: r, NoSnapshot: "of two worlds"}) },
 	}
 	account, err := slurm.NewClient(slurm.ClientOptions{URL: f.client.URL, TokenFile: f.ingestToken})
 	if err != nil {

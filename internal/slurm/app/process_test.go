@@ -175,20 +175,20 @@ func TestWithoutKubernetes(t *testing.T) {
 		code := cli.Run(t.Context(), append(args, "--kubeconfig", filepath.Join(state, "kubeconfig")), nil, &out, &errs)
 		return out.String() + errs.String(), code
 	}
-	says := func(want string, args ...string) {
+	description := func(want string, args ...string) {
 		t.Helper()
 		kit.Eventually(t, time.Minute, fmt.Sprintf("%v says %q", args, want), func() bool {
 			text, code := said(args...)
 			return code == 0 && strings.Contains(text, want)
 		})
 	}
-	says("slurm-7", "held", "-A")
+	description("slurm-7", "held", "-A")
 	if text, _ := said("held", "-A"); strings.Contains(text, "no scheduler runs") {
 		t.Error(text)
 	}
-	says("CheaperLater", "explain", "job", "slurm-7", "-n", "physics")
-	says("1 recorded decisions", "replay", "--strategy", "carbon+window", "--from", "-1h")
-	says("total", "report", "--from", "-1h")
+	description("CheaperLater", "explain", "job", "slurm-7", "-n", "physics")
+	description("1 recorded decisions", "replay", "--strategy", "carbon+window", "--from", "-1h")
+	description("total", "report", "--from", "-1h")
 	deliver(t, ledgerAddress, state, "n1-token", &batch.Batch{
 		Version: batch.Version, Stream: batch.Stream{Node: "n1", Boot: "b", Epoch: "e"}, First: 1, Last: 1,
 		Start: now.Add(-time.Minute), End: now, StartSinceBoot: time.Hour, EndSinceBoot: time.Hour + time.Minute,
@@ -217,7 +217,7 @@ func TestWithoutKubernetes(t *testing.T) {
 	if math.Abs(ofJob-0.0005) > 1e-9 || math.Abs(sum-0.001) > 1e-9 && math.Abs(sum-0.002) > 1e-9 {
 		t.Errorf("the job used %v kWh of %v:\n%s", ofJob, sum, text)
 	}
-	says("asked", "run-now", "job", "slurm-7", "-n", "physics")
+	description("asked", "run-now", "job", "slurm-7", "-n", "physics")
 	kit.Eventually(t, time.Minute, "started now", func() bool { return q.begins().Before(valley) })
 }
 

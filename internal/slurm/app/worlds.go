@@ -30,10 +30,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
-// worlds has the jobs that POST /ingest takes run in Slurm or in a Kubernetes cluster, where they cost least, and moves
-// one, once, that has not started when the other has become cheaper. What is to be done next stands in the annotations
-// of the Job, on disk, before it is done: whenever this process dies, a job runs once.
-type worlds struct {
+// backends has the jobs that POST /ingest takes run in Slurm or in a Kubernetes cluster, where they cost least, and
+// moves one, once, that has not started when the other has become cheaper. What is to be done next stands in the
+// annotations of the Job, on disk, before it is done: whenever this process dies, a job runs once.
+type backends struct {
 	store   *standalone.Server
 	view    func() *kube.View
 	account *slurm.Client        // the account that such jobs run as in Slurm
@@ -55,16 +55,16 @@ const (
 )
 
 // place is where a job was sent: its world alone before it was submitted.
-type place struct{ world, id string }
+type place struct{ backend, id string }
 
 func placeOf(job *batchv1.Job) place {
-	world, id, _ := strings.Cut(job.Annotations[v1alpha1.AnnotationRunsOn], "/")
-	return place{world, id}
+	backend, id, _ := strings.Cut(job.Annotations[v1alpha1.AnnotationRunsOn], "/")
+	return place{backend, id}
 }
 
-// sight is one look at both.
-type sight struct {
-	*worlds
+// scan is one look at both.
+type scan struct {
+	*backends
 	nodes  []slurm.Node
 	jobs   []slurm.Job
 	known  []machine // of both worlds, once they are asked for
@@ -74,18 +74,18 @@ type sight struct {
 
 // machine is a node of one of the worlds, as Kubernetes has it.
 type machine struct {
-	world string
-	node  v1.Node
-	load  kube.Load
+	backend string
+	node    v1.Node
+	load    kube.Load
 }
 
 // look does what is to be done.
-func (w *worlds) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Job) error {
+func (w *backends) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Job) error {
 	const pause = time.Minute
 	if err := w.store.Writable(); err != nil {
 		return &slurm.Trouble{Kind: slurm.NoState, Err: err}
 	}
-	s := &sight{worlds: w, nodes: nodes, jobs: jobs, moving: w.now().Sub(w.moved) >= pause}
+	s := &scan{backends: w, nodes: nodes, jobs: jobs, moving: w.now().Sub(w.moved) >= pause}
 	if s.moving {
 		w.moved = w.now()
 	}
@@ -113,14 +113,14 @@ func (w *worlds) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Job)
 }
 
 // step does the next thing about a job.
-func (s *sight) step(ctx context.Context, job *batchv1.Job) error {
+func (s *scan) step(ctx context.Context, job *batchv1.Job) error {
 	at, next := placeOf(job), job.Annotations[v1alpha1.AnnotationNextStep]
-	if at.world == server.Kubernetes {
+	if at.backend == server.Kubernetes {
 		if err := s.reach(nil); err != nil {
 			return err
 		}
 	}
-	if at.world == "" {
+	if at.backend == "" {
 		choice, err := s.choose(ctx, job)
 		switch {
 		case err != nil:
@@ -132,7 +132,7 @@ func (s *sight) step(ctx context.Context, job *batchv1.Job) error {
 		return s.send(ctx, job, choice.best, record.Place)
 	}
 	if at.id == "" {
-		return s.submit(ctx, job, at.world)
+		return s.submit(ctx, job, at.backend)
 	}
 	is, err := s.state(ctx, job, at)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *sight) step(ctx context.Context, job *batchv1.Job) error {
 
 // reach returns why the cluster cannot be asked. It takes the error of a call to it: where there is no answer, none is
 // waited for again in this look.
-func (s *sight) reach(err error) error {
+func (s *scan) reach(err error) error {
 	switch {
 	case s.cluster == nil:
 		return errors.New("its cluster is not known any more: --ingest-kubeconfig is missing")
@@ -156,7 +156,7 @@ func (s *sight) reach(err error) error {
 }
 
 // follow does the next thing about a job that was submitted.
-func (s *sight) follow(ctx context.Context, job *batchv1.Job, at place, is slurm.State, next string) error {
+func (s *scan) follow(ctx context.Context, job *batchv1.Job, at place, is slurm.State, next string) error {
 	switch {
 	case is == slurm.Gone && next == toCancel, is == slurm.OnHold && (next == toCancel || next == toHold):
 		return s.leave(ctx, job, at, is)
@@ -173,18 +173,18 @@ func (s *sight) follow(ctx context.Context, job *batchv1.Job, at place, is slurm
 }
 
 // whileWaiting does what there is to do about a job while it waits.
-func (s *sight) whileWaiting(ctx context.Context, job *batchv1.Job, at place, is slurm.State) error {
+func (s *scan) whileWaiting(ctx context.Context, job *batchv1.Job, at place, is slurm.State) error {
 	switch {
 	case is == slurm.Waiting && job.Annotations[v1alpha1.AnnotationRunNow] == "true":
 		return s.startNow(ctx, idOf(at.id))
-	case s.moving && (is == slurm.Waiting || at.world == server.Kubernetes && is == slurm.OnHold):
+	case s.moving && (is == slurm.Waiting || at.backend == server.Kubernetes && is == slurm.OnHold):
 		return s.reconsider(ctx, job, at)
 	}
 	return nil
 }
 
 // startNow has a job of Slurm wait no longer that run-now was asked for under its name here.
-func (s *sight) startNow(ctx context.Context, id int64) error {
+func (s *scan) startNow(ctx context.Context, id int64) error {
 	for i := range s.jobs {
 		if j := &s.jobs[i]; int64(j.ID) == id && int64(j.Eligible) > s.now().Unix() {
 			return s.account.SetBegin(ctx, id, s.now())
@@ -199,8 +199,8 @@ func idOf(text string) int64 {
 }
 
 // note writes down where a job is and what is to be done next.
-func (s *sight) note(job *batchv1.Job, at place, next string) error {
-	job.Annotations[v1alpha1.AnnotationRunsOn] = strings.TrimSuffix(at.world+"/"+at.id, "/")
+func (s *scan) note(job *batchv1.Job, at place, next string) error {
+	job.Annotations[v1alpha1.AnnotationRunsOn] = strings.TrimSuffix(at.backend+"/"+at.id, "/")
 	job.Annotations[v1alpha1.AnnotationNextStep] = next
 	if next == "" {
 		delete(job.Annotations, v1alpha1.AnnotationNextStep)
@@ -218,20 +218,20 @@ func (s *sight) note(job *batchv1.Job, at place, next string) error {
 }
 
 // send has a job run in a world.
-func (s *sight) send(ctx context.Context, job *batchv1.Job, world, action string) error {
-	if err := s.note(job, place{world: world}, ""); err != nil {
+func (s *scan) send(ctx context.Context, job *batchv1.Job, backend, action string) error {
+	if err := s.note(job, place{backend: backend}, ""); err != nil {
 		return err
 	}
 	s.record(ledger.Record{
 		Action: action, At: s.now(), Namespace: job.Namespace, OwnerKind: "Job", Owner: job.Name, UID: string(job.UID),
-		Strategy: job.Annotations[v1alpha1.AnnotationStrategy], Reason: "Cheapest", Message: "in " + world,
+		Strategy: job.Annotations[v1alpha1.AnnotationStrategy], Reason: "Cheapest", Message: "in " + backend,
 	})
-	return s.submit(ctx, job, world)
+	return s.submit(ctx, job, backend)
 }
 
 // submit submits a job, or finds that it was.
-func (s *sight) submit(ctx context.Context, job *batchv1.Job, world string) error {
-	if world == server.Kubernetes {
+func (s *scan) submit(ctx context.Context, job *batchv1.Job, backend string) error {
+	if backend == server.Kubernetes {
 		jobs := s.cluster.BatchV1().Jobs(job.Namespace)
 		_, err := jobs.Create(ctx, s.forCluster(job), metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
@@ -243,12 +243,12 @@ func (s *sight) submit(ctx context.Context, job *batchv1.Job, world string) erro
 		if err := s.reach(err); err != nil {
 			return err
 		}
-		return s.note(job, place{world, job.Name}, "")
+		return s.note(job, place{backend, job.Name}, "")
 	}
 	name := "kubenergy-" + string(job.UID)
 	for i := range s.jobs {
 		if s.jobs[i].Name == name { // it was submitted before we died
-			return s.note(job, place{world, strconv.FormatInt(int64(s.jobs[i].ID), 10)}, toRelease)
+			return s.note(job, place{backend, strconv.FormatInt(int64(s.jobs[i].ID), 10)}, toRelease)
 		}
 	}
 	id, err := s.account.Submit(ctx, &slurm.Submission{
@@ -258,14 +258,14 @@ func (s *sight) submit(ctx context.Context, job *batchv1.Job, world string) erro
 	if err != nil {
 		return err
 	}
-	if err := s.note(job, place{world, strconv.FormatInt(id, 10)}, toRelease); err != nil {
+	if err := s.note(job, place{backend, strconv.FormatInt(id, 10)}, toRelease); err != nil {
 		return err
 	}
 	return s.account.SetHold(ctx, id, false)
 }
 
 // forCluster returns a Job as a cluster is to have it.
-func (s *sight) forCluster(job *batchv1.Job) *batchv1.Job {
+func (s *scan) forCluster(job *batchv1.Job) *batchv1.Job {
 	marks := s.marks(job)
 	marks[v1alpha1.AnnotationSubmittedBy] = byUs(job)
 	return &batchv1.Job{
@@ -286,7 +286,7 @@ func ours(is, job *batchv1.Job) bool {
 
 // marks returns the annotations of a job that say how it is to be run. Of its delay, what is left counts: a world knows
 // only since when it has the job.
-func (s *sight) marks(job *batchv1.Job) map[string]string {
+func (s *scan) marks(job *batchv1.Job) map[string]string {
 	all := maps.Clone(job.Annotations)
 	if delay, err := time.ParseDuration(all[v1alpha1.AnnotationAllowedDelay]); err == nil {
 		left := delay - max(0, s.now().Sub(job.CreationTimestamp.Time))
@@ -302,8 +302,8 @@ func (s *sight) marks(job *batchv1.Job) map[string]string {
 }
 
 // state returns what a job does where it is. One in a cluster that waits, suspended, is held.
-func (s *sight) state(ctx context.Context, job *batchv1.Job, at place) (slurm.State, error) {
-	if at.world == server.Slurm {
+func (s *scan) state(ctx context.Context, job *batchv1.Job, at place) (slurm.State, error) {
+	if at.backend == server.Slurm {
 		for i := range s.jobs {
 			if int64(s.jobs[i].ID) == idOf(at.id) {
 				return s.jobs[i].Does(), nil
@@ -331,7 +331,7 @@ func waits(job *batchv1.Job) bool {
 }
 
 // leave removes a job that is held where it is, and has it run elsewhere.
-func (s *sight) leave(ctx context.Context, job *batchv1.Job, at place, is slurm.State) error {
+func (s *scan) leave(ctx context.Context, job *batchv1.Job, at place, is slurm.State) error {
 	if err := s.reach(nil); err != nil && job.Annotations[v1alpha1.AnnotationNextStep] == toHold {
 		return errors.Join(err, s.note(job, at, toRelease)) // it stays
 	} else if err != nil {
@@ -342,7 +342,7 @@ func (s *sight) leave(ctx context.Context, job *batchv1.Job, at place, is slurm.
 	}
 	other := server.Kubernetes
 	switch {
-	case at.world == server.Kubernetes:
+	case at.backend == server.Kubernetes:
 		other = server.Slurm
 		gone, err := s.remove(ctx, job)
 		if err != nil {
@@ -359,7 +359,7 @@ func (s *sight) leave(ctx context.Context, job *batchv1.Job, at place, is slurm.
 }
 
 // remove deletes a Job of the cluster that waits. One that was let go meanwhile stays.
-func (s *sight) remove(ctx context.Context, job *batchv1.Job) (gone bool, err error) {
+func (s *scan) remove(ctx context.Context, job *batchv1.Job) (gone bool, err error) {
 	jobs := s.cluster.BatchV1().Jobs(job.Namespace)
 	is, err := jobs.Get(ctx, job.Name, metav1.GetOptions{})
 	switch {
@@ -383,17 +383,17 @@ func (s *sight) remove(ctx context.Context, job *batchv1.Job) (gone bool, err er
 }
 
 // reconsider moves a job that may run anywhere and has not moved yet to where it has room and costs clearly less.
-func (s *sight) reconsider(ctx context.Context, job *batchv1.Job, at place) error {
+func (s *scan) reconsider(ctx context.Context, job *batchv1.Job, at place) error {
 	const minGain = 0.05
 	if job.Annotations[v1alpha1.AnnotationMoved] != "" || backend(job) != server.AnyBackend {
 		return nil
 	}
 	choice, err := s.choose(ctx, job)
-	here, there := choice.cost[at.world], choice.cost[choice.best] // without room here, as if all were empty
-	if err != nil || !choice.room || choice.best == at.world || here-there <= minGain*math.Abs(here) {
+	here, there := choice.cost[at.backend], choice.cost[choice.best] // without room here, as if all were empty
+	if err != nil || !choice.room || choice.best == at.backend || here-there <= minGain*math.Abs(here) {
 		return err
 	}
-	if at.world == server.Kubernetes {
+	if at.backend == server.Kubernetes {
 		return s.leave(ctx, job, at, slurm.OnHold)
 	}
 	if err := s.note(job, at, toHold); err != nil {

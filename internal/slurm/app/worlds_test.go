@@ -125,7 +125,7 @@ type twoWorlds struct {
 	said    error // by the last look
 	delay   string
 	full    bool // others wait for room in Slurm
-	*worlds
+	*backends
 }
 
 func newWorlds(t *testing.T) *twoWorlds {
@@ -226,7 +226,7 @@ func (w *twoWorlds) restart() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.worlds = &worlds{
+	w.backends = &backends{
 		store: store, view: func() *kube.View { return w.view }, account: account, cluster: w.cluster,
 		now: func() time.Time { return w.now }, record: func(r ledger.Record) { w.booked = append(w.booked, r.Action) },
 	}
@@ -456,16 +456,16 @@ func TestStartedStays(t *testing.T) {
 }
 
 // toWorld submits a job that is cheapest in a world, and sees it sent there.
-func toWorld(t *testing.T, world string) *twoWorlds {
+func toWorld(t *testing.T, backend string) *twoWorlds {
 	t.Helper()
 	w := newWorlds(t)
-	w.price(map[string]float64{"slurm": 10, "kubernetes": 0.1}[world])
+	w.price(map[string]float64{"slurm": 10, "kubernetes": 0.1}[backend])
 	w.submit("a", "any", 1)
 	for range 3 {
 		w.sees()
 	}
-	if got, _, _ := strings.Cut(w.where("a"), "/"); got != world {
-		t.Fatalf("runs on %q, want %q", got, world)
+	if got, _, _ := strings.Cut(w.where("a"), "/"); got != backend {
+		t.Fatalf("runs on %q, want %q", got, backend)
 	}
 	return w
 }
@@ -557,7 +557,7 @@ func TestSubmittedAndLetGo(t *testing.T) {
 // Without the cluster nothing is moved, and what was about to is let go.
 func TestClusterIsNotKnown(t *testing.T) {
 	w := toWorld(t, "kubernetes")
-	w.worlds.cluster = nil
+	w.backends.cluster = nil
 	w.sees()
 	if w.said == nil || !strings.Contains(w.said.Error(), "--ingest-kubeconfig is missing") {
 		t.Errorf("it is said: %v", w.said)
@@ -570,7 +570,7 @@ func TestClusterIsNotKnown(t *testing.T) {
 			t.Fatalf("it is %+v", w.ctld.jobs[0])
 		}
 	})
-	w.worlds.cluster = nil
+	w.backends.cluster = nil
 	for range 3 {
 		w.sees()
 	}

@@ -175,7 +175,7 @@ func (s *Server) answers() error {
 		return err
 	}
 	defer db.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	for {
 		if err = db.PingContext(ctx); err == nil {
@@ -205,9 +205,9 @@ func (s *Server) Stop(t testing.TB) {
 
 const pause = 50 * time.Millisecond // between two looks at a server
 
-// patience is how long a server may take to start or to end. It is generous: on a busy machine either takes many times
+// timeout is how long a server may take to start or to end. It is generous: on a busy machine either takes many times
 // as long as usual, and no test is about it.
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
 func (s *Server) stop(t testing.TB, how syscall.Signal) {
 	t.Helper()
@@ -219,20 +219,20 @@ func (s *Server) stop(t testing.TB, how syscall.Signal) {
 	_ = s.cmd.Process.Signal(how)
 	select {
 	case <-s.end:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		_ = s.cmd.Process.Kill()
 		<-s.end
 	}
 	s.cmd = nil
 	// The server's processes notice that it was killed, but not at once. As long as one lives it holds the shared
 	// memory of the data folder, and no other server starts there.
-	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
+	for deadline := time.Now().Add(timeout); ; time.Sleep(pause) {
 		left := s.processes()
 		if len(left) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Errorf("%v after the server was stopped, its processes %v still live", patience, left)
+			t.Errorf("%v after the server was stopped, its processes %v still live", timeout, left)
 			return
 		}
 		for _, pid := range left {
