@@ -4,7 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold deadlines sleep-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real central-long compare-gaia e2e-real e2e-nodes e2e-vm qemu power-real fuzz fuzz-short mutants nightly repeat experiments benchmark
+.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold deadlines sleep-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real controller-long compare-gaia e2e-real e2e-nodes e2e-vm qemu power-real fuzz fuzz-short mutants nightly repeat experiments benchmark
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
 JOBS    ?= 2
@@ -25,7 +25,7 @@ ldflags    = -X k8s.io/component-base/version.gitVersion=$(kubernetes) \
 heavy := /(lab|test)(/|$$)|/cmd/kubenergy-(lab|scheduler)$$|/scheduler/(app|fallback|parking)$$
 light_tests := /test/(docs|kit|layers)$$
 # Of what links Kubernetes, these packages take longest: they start first.
-longest := ./test/hold ./test/grafana ./test/upstream ./test/lifecycle ./test/central ./test/surface
+longest := ./test/hold ./test/grafana ./test/upstream ./test/lifecycle ./test/controller ./test/surface
 light_packages := all=$$(go list ./...); light="$$(grep -vE '$(heavy)' <<<"$$all") $$(grep -E '$(light_tests)' <<<"$$all")"
 heavy_packages := all=$$(go list ./...); linking=$$(grep -E '$(heavy)' <<<"$$all" | grep -vE '$(light_tests)' || true)
 
@@ -197,8 +197,8 @@ bench-dashboard: ## Measure the dashboard at 5,000 nodes and 10,000 held Jobs: r
 bench-hold: ## Measure what 100,000 held Jobs and 2,000 held pods cost others, and a release of 10,000: 90 minutes. BENCH=short takes six.
 	KUBENERGY_BENCH=$(or $(BENCH),1) go test ./test/scale/... -run '^TestHold' -v -count=1 -timeout 180m
 
-central-long: ## Kill controller and agents 200 times each, exchange versions, fill disks: on SQLite and on PostgreSQL.
-	KUBENERGY_LONG=1 go test ./internal/ledger/... ./test/central/... -run 'Kill|Upgrade|Damage|Full|Two' -v -count=1 -timeout 60m
+controller-long: ## Kill controller and agents 200 times each, exchange versions, fill disks: on SQLite and on PostgreSQL.
+	KUBENERGY_LONG=1 go test ./internal/ledger/... ./test/controller/... -run 'Kill|Upgrade|Damage|Full|Two' -v -count=1 -timeout 60m
 
 compare-gaia: ## Play GAIA's trace on eight grids under every strategy and forecast, with intervals: half an hour of one core.
 	KUBENERGY_LONG=1 go test ./internal/cli -run CompareGAIA -v -count=1 -timeout 120m

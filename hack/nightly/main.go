@@ -56,14 +56,14 @@ var parts = []part{
 	{"sleep-lab", 45 * time.Minute, "make sleep-lab"},
 	{"compare-gaia", 30 * time.Minute, "make compare-gaia"},
 	{"deadlines", 20 * time.Minute, "make deadlines"},
-	{"central-long", time.Hour, "make central-long"},
+	{"controller-long", time.Hour, "make controller-long"},
 	{"upstream", 4 * time.Hour, "make upstream"},
 }
 
 // usualLong is how long a package takes with KUBENERGY_LONG. Those in elsewhere have parts of their own.
 const usualLong = 10 * time.Minute
 
-var elsewhere = regexp.MustCompile(`^\./(internal/(energy|agent|cli)|test/(central|batch|browser|hold|sleep))(/|$)`)
+var elsewhere = regexp.MustCompile(`^\./(internal/(energy|agent|cli)|test/(controller|batch|browser|hold|sleep))(/|$)`)
 
 // An outcome is how a part ended. A fuzz target that was cut goes on for the rest of its time.
 type outcome struct {

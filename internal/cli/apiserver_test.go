@@ -55,9 +55,9 @@ type apiServer struct {
 	before func(method, path string) int
 	served map[string][]string // resources by group and version
 	// what the central unit behind the proxy answers, by path; nil: there is none
-	central map[string]any
-	busy    int // requests at this moment
-	busiest int
+	controller map[string]any
+	busy       int // requests at this moment
+	busiest    int
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -199,11 +199,11 @@ func (a *apiServer) answer(q *http.Request, body []byte) (int, any) {
 	if code, list, ok := a.discover(q.URL.Path); ok {
 		return code, list
 	}
-	if path, ok := strings.CutPrefix(q.URL.Path, proxyPath); ok && a.central != nil {
-		if answer, asked := a.central[path].(func(*http.Request) any); asked {
+	if path, ok := strings.CutPrefix(q.URL.Path, proxyPath); ok && a.controller != nil {
+		if answer, asked := a.controller[path].(func(*http.Request) any); asked {
 			return 200, answer(q)
 		}
-		return 200, a.central[path]
+		return 200, a.controller[path]
 	}
 	r := readPath(q.URL.Path)
 	verb := map[string]string{

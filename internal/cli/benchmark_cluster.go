@@ -60,9 +60,9 @@ func (f *benchmarkFlags) job(n *v1.Node) (*batchv1.Job, error) {
 
 // fleet measures the nodes of a cluster.
 type fleet struct {
-	cluster *cmdutil.Cluster
-	central *cmdutil.ControllerClient // nil: the controller is not there
-	drawn   map[string][]cmdutil.Drawn
+	cluster    *cmdutil.Cluster
+	controller *cmdutil.ControllerClient // nil: the controller is not there
+	drawn      map[string][]cmdutil.Drawn
 }
 
 // measureCluster returns the results of the nodes that could be measured, and how many others there are.
@@ -81,7 +81,7 @@ func (f *benchmarkFlags) measureCluster(ctx context.Context, t cmdutil.Terminal,
 	case len(nodes.Items) == 0:
 		return nil, 0, fmt.Errorf("no node has the labels %q", f.selector)
 	}
-	if fl.central, err = f.Connect(ctx, t); err != nil {
+	if fl.controller, err = f.Connect(ctx, t); err != nil {
 		fmt.Fprintf(t.Err, "watts are those that nodes can tell themselves: %s\n", cmdutil.OneLine(err))
 	}
 	f.plan(t.Err, cmdutil.Count(len(nodes.Items), "node")+" at once")
@@ -127,10 +127,10 @@ func (f *benchmarkFlags) measureCluster(ctx context.Context, t cmdutil.Terminal,
 
 // look notes what nodes draw now.
 func (fl *fleet) look(ctx context.Context) {
-	if fl.central == nil {
+	if fl.controller == nil {
 		return
 	}
-	nodes, err := fl.central.Nodes(ctx)
+	nodes, err := fl.controller.Nodes(ctx)
 	if err != nil {
 		return // what is not seen is not in the means
 	}

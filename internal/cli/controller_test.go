@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
@@ -56,7 +56,7 @@ type refusal struct {
 
 const proxyPath = "/api/v1/namespaces/kubenergy-system/services/https:kubenergy-controller:api/proxy"
 
-func newCentralUnit(t *testing.T) *fakeUnit {
+func newFakeController(t *testing.T) *fakeUnit {
 	t.Helper()
 	c := &fakeUnit{tokens: map[string]int{}, answers: map[string]any{}, refuse: map[string]int{}}
 	c.server = httptest.NewUnstartedServer(c)
@@ -141,7 +141,7 @@ func withNothing(*clientcmdapi.AuthInfo) {}
 // run runs a command line with a kubeconfig of this server.
 func (c *fakeUnit) run(t *testing.T, auth how, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	return runCentral(t, append(args, "--kubeconfig", c.kubeconfig(t, auth))...)
+	return runWithController(t, append(args, "--kubeconfig", c.kubeconfig(t, auth))...)
 }
 
 // kubeconfig writes one of this server.
@@ -162,7 +162,7 @@ func (c *fakeUnit) kubeconfig(t *testing.T, auth how) (path string) {
 	return path
 }
 
-func runCentral(t *testing.T, args ...string) (code int, stdout, stderr string) {
+func runWithController(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
 	code = run(t.Context(), args, cmdutil.Terminal{
@@ -202,7 +202,7 @@ func (c *fakeUnit) draw() {
 }
 
 func TestTop(t *testing.T) {
-	c := newCentralUnit(t)
+	c := newFakeController(t)
 	c.draw()
 	power := c.answers["/api/v1/nodes/power"].(api.NodesPower)
 	power.Members = []api.NodePower{{Node: "alpha/a", Watts: 77, AsOf: testNow, Quality: energy.Measured, Source: "psys"}}
@@ -270,7 +270,7 @@ func TestWhoAsks(t *testing.T) {
 			if tc.unix && runtime.GOOS == "windows" {
 				t.Skip("the program is a shell script")
 			}
-			c := newCentralUnit(t)
+			c := newFakeController(t)
 			c.draw()
 			code, _, stderr := c.run(t, tc.how, "top", "nodes")
 			if code != 0 || c.tokens["made"] != 1 || len(c.tokens) != 1 {
@@ -294,7 +294,7 @@ func TestWhoAsks(t *testing.T) {
 
 // Of one namespace the account in that one will do, whichever the kubeconfig names.
 func TestTokenOfTheNamespaceAskedAbout(t *testing.T) {
-	c := newCentralUnit(t)
+	c := newFakeController(t)
 	c.history(t)
 	c.onlyIn = "shop/"
 	c.answers["/api/v1/namespaces/shop/ledger"] = c.answers["/api/v1/ledger"]
@@ -309,7 +309,7 @@ func TestTokenOfTheNamespaceAskedAbout(t *testing.T) {
 }
 
 func TestDirectly(t *testing.T) {
-	c := newCentralUnit(t)
+	c := newFakeController(t)
 	c.draw()
 	dir := t.TempDir()
 	token, ca := filepath.Join(dir, "token"), filepath.Join(dir, "ca.pem")
@@ -320,7 +320,7 @@ func TestDirectly(t *testing.T) {
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, stderr := runCentral(t, "top", "nodes", "--server", c.server.URL+"/", "--token-file", token,
+	code, stdout, stderr := runWithController(t, "top", "nodes", "--server", c.server.URL+"/", "--token-file", token,
 		"--ca-file", ca)
 	if code != 0 || !strings.Contains(stdout, "120.2") || c.tokens["mine"] != 1 {
 		t.Errorf("exit code %d, %s%s, tokens %v", code, stdout, stderr, c.tokens)
@@ -330,7 +330,7 @@ func TestDirectly(t *testing.T) {
 	if code != 0 || c.tokens["made"] != 1 || c.tokens["secret"] != 0 {
 		t.Errorf("exit code %d, %s, tokens %v", code, stderr, c.tokens)
 	}
-	code, _, stderr = runCentral(t, "top", "nodes", "--server", c.server.URL, "--token-file", token)
+	code, _, stderr = runWithController(t, "top", "nodes", "--server", c.server.URL, "--token-file", token)
 	if code != 1 || !strings.Contains(stderr, "cannot be reached") || strings.Contains(stderr, "mine") {
 		t.Errorf("with a certificate that nobody knows: exit code %d, %s", code, stderr)
 	}
@@ -375,7 +375,7 @@ func TestRefusals(t *testing.T) {
 		{"nonsense", func(c *fakeUnit) { c.answers["/api/v1/nodes/power"] = []int{1} }, withToken, "cannot be read"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := newCentralUnit(t)
+			c := newFakeController(t)
 			c.draw()
 			tc.set(c)
 			code, stdout, stderr := c.run(t, tc.how, "top", "nodes")
@@ -506,7 +506,7 @@ func recorded(t *testing.T, action, name string, at time.Time, node, strategy st
 }
 
 func TestReport(t *testing.T) {
-	c := newCentralUnit(t)
+	c := newFakeController(t)
 	c.history(t)
 	var all strings.Builder
 	for _, args := range [][]string{
@@ -538,7 +538,7 @@ func TestReport(t *testing.T) {
 
 // Who may not see nodes, or asks for what is no longer kept, gets the rest of the report.
 func TestReportWithoutAllRights(t *testing.T) {
-	c := newCentralUnit(t)
+	c := newFakeController(t)
 	c.history(t)
 	c.refuse["/api/v1/decisions"] = 403
 	code, stdout, stderr := c.run(t, withToken, "report", "--group-by", "strategy")
@@ -566,7 +566,7 @@ func TestReportWithoutAllRights(t *testing.T) {
 
 // A tenant may not see the nodes that snapshots tell of: they get the report, and why it has no savings.
 func TestReportOfATenant(t *testing.T) {
-	c := newCentralUnit(t)
+	c := newFakeController(t)
 	c.history(t)
 	const path = "/api/v1/namespaces/home/decisions"
 	all := c.answers[path].(func(*http.Request) any)
@@ -585,7 +585,7 @@ func TestReportOfATenant(t *testing.T) {
 
 // Of more decisions than are fetched, the report says from when on it knows them.
 func TestReportOfTooManyDecisions(t *testing.T) {
-	c := newCentralUnit(t)
+	c := newFakeController(t)
 	c.history(t)
 	begin := testNow.Add(-48 * time.Hour).Truncate(time.Hour)
 	c.answers["/api/v1/decisions"] = func(q *http.Request) any {

@@ -49,12 +49,12 @@ func TestPagesOfACluster(t *testing.T) {
 			views: ofTenant,
 		},
 		"rightless": {change: func(a *apiServer) {
-			a.central = nil
+			a.controller = nil
 			for _, kind := range []string{"gridzones", "energybudgets", "pods", "nodes"} {
 				a.refused["list "+kind] = true
 			}
 		}, views: everywhere},
-		"empty": {change: func(a *apiServer) { a.objects, a.central = map[string]map[string]any{}, nil }, views: everywhere},
+		"empty": {change: func(a *apiServer) { a.objects, a.controller = map[string]map[string]any{}, nil }, views: everywhere},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := observed(t)

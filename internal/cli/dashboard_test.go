@@ -27,7 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	dashboardcmd "github.com/kubenergy/kubenergy/internal/cli/dashboard"
 	"github.com/kubenergy/kubenergy/internal/cli/doctor"
@@ -54,7 +54,7 @@ func observed(t *testing.T) *apiServer {
 		b.Status.PeriodEnd = new(metav1.NewTime(testNow.Add(21 * 24 * time.Hour)))
 		a.add(t, "/apis/kubenergy.io/v1alpha1/namespaces/ns/energybudgets", b)
 	}
-	a.central = map[string]any{
+	a.controller = map[string]any{
 		"/api/v1/nodes/power": api.NodesPower{Nodes: []api.NodePower{
 			{Node: "de-small", Watts: 90, AsOf: testNow, PowerState: v1alpha1.PowerAsleep},
 			{Node: "de-big", Watts: 70, AsOf: testNow, PowerState: v1alpha1.PowerBooting},
@@ -97,11 +97,11 @@ func booked(q url.Values) *ledger.Answer {
 // decided has the ledger of an observed cluster tell what was decided, too, and what that saved.
 func decided(t *testing.T, a *apiServer) {
 	t.Helper()
-	unit := newCentralUnit(t)
+	unit := newFakeController(t)
 	unit.history(t)
 	recorded := unit.answers["/api/v1/ledger"].(func(*http.Request) any)
-	a.central["/api/v1/decisions"] = unit.answers["/api/v1/decisions"]
-	a.central["/api/v1/ledger"] = func(q *http.Request) any {
+	a.controller["/api/v1/decisions"] = unit.answers["/api/v1/decisions"]
+	a.controller["/api/v1/ledger"] = func(q *http.Request) any {
 		switch strings.Join(q.URL.Query()["groupBy"], ",") {
 		case "cluster,namespace":
 			return booked(q.URL.Query())
@@ -233,7 +233,7 @@ func TestDashboardOfAShadow(t *testing.T) {
 // What the user may not see is named, and the rest is shown.
 func TestDashboardWithoutRights(t *testing.T) {
 	a := observed(t)
-	a.central = nil
+	a.controller = nil
 	a.refused["list gridzones"], a.refused["list energybudgets"], a.refused["list pods"] = true, true, true
 	m := modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Overview)
 	said := strings.Join(m.Unseen, "\n")
@@ -252,10 +252,10 @@ func TestDashboardOfANamespace(t *testing.T) {
 	a := observed(t)
 	var asked []string
 	for _, path := range []string{"ledger", "decisions"} {
-		a.central["/api/v1/"+path] = func(q *http.Request) any { asked = append(asked, q.URL.Path); return nil }
-		a.central["/api/v1/namespaces/ns/"+path] = func(q *http.Request) any { return booked(q.URL.Query()) }
+		a.controller["/api/v1/"+path] = func(q *http.Request) any { asked = append(asked, q.URL.Path); return nil }
+		a.controller["/api/v1/namespaces/ns/"+path] = func(q *http.Request) any { return booked(q.URL.Query()) }
 	}
-	a.central["/api/v1/nodes/power"] = a.central["/api/v1/ledger"]
+	a.controller["/api/v1/nodes/power"] = a.controller["/api/v1/ledger"]
 	s := liveOf(t, a, cmdutil.ControllerFlags{ClusterFlags: cmdutil.ClusterFlags{Namespace: "ns"}})
 	m := modelOf(t, s, dashboard.Overview)
 	if len(m.Jobs) != 1 || m.Jobs[0].Namespace != "ns" || m.Power == nil || len(m.Power.Points) != 24 {
@@ -280,9 +280,9 @@ func tenant(t *testing.T, a *apiServer) {
 	others := func(*http.Request) any {
 		return map[string]any{"decisions": []ledger.Record{{ID: "x", Namespace: "hidden-ns", Owner: "hidden-job"}}}
 	}
-	a.central["/api/v1/decisions"], a.central["/api/v1/ledger"] = others, others
-	a.central["/api/v1/namespaces/ns/ledger"] = func(q *http.Request) any { return booked(q.URL.Query()) }
-	a.central["/api/v1/namespaces/ns/decisions"] = map[string]any{"decisions": []ledger.Record{{
+	a.controller["/api/v1/decisions"], a.controller["/api/v1/ledger"] = others, others
+	a.controller["/api/v1/namespaces/ns/ledger"] = func(q *http.Request) any { return booked(q.URL.Query()) }
+	a.controller["/api/v1/namespaces/ns/decisions"] = map[string]any{"decisions": []ledger.Record{{
 		ID: "own", At: testNow, Action: "hold", Namespace: "ns", OwnerKind: "Job", Owner: "nightly",
 	}}}
 }
@@ -543,9 +543,9 @@ func text(t *testing.T, client *http.Client, address string) string {
 // A decision's page shows all that it depended on.
 func TestDashboardDecision(t *testing.T) {
 	a := observed(t)
-	unit := newCentralUnit(t)
+	unit := newFakeController(t)
 	unit.history(t)
-	a.central["/api/v1/decisions"] = unit.answers["/api/v1/decisions"]
+	a.controller["/api/v1/decisions"] = unit.answers["/api/v1/decisions"]
 	client, address := browse(t, liveOf(t, a, cmdutil.ControllerFlags{}))
 	link := regexp.MustCompile(`/decision\?[^"]*id=placea[^"]*`).FindString(read(t, client, address+"/decisions"))
 	if link == "" {
@@ -565,7 +565,7 @@ func TestDashboardDecision(t *testing.T) {
 func TestDashboardOrigin(t *testing.T) {
 	a := observed(t)
 	var asked []url.Values
-	nodes := a.central["/api/v1/nodes/power"].(api.NodesPower)
+	nodes := a.controller["/api/v1/nodes/power"].(api.NodesPower)
 	nodes.Nodes[1].Source, nodes.Nodes[1].Quality = "rapl", energy.Measured
 	client, address := browse(t, liveOf(t, a, cmdutil.ControllerFlags{}))
 	link := regexp.MustCompile(`/origin\?[^"]*ns-6[^"]*`).FindString(read(t, client, address+"/"))
@@ -581,7 +581,7 @@ func TestDashboardOrigin(t *testing.T) {
 			t.Errorf("the page does not say %q:\n%s", want, page)
 		}
 	}
-	a.central["/api/v1/namespaces/ns/ledger"] = func(r *http.Request) any {
+	a.controller["/api/v1/namespaces/ns/ledger"] = func(r *http.Request) any {
 		asked = append(asked, r.URL.Query())
 		return &ledger.Answer{}
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/ledger/ledgertest"
@@ -77,7 +77,7 @@ func (c *fakeUnit) decided(t *testing.T) *book {
 }
 
 func TestDecisions(t *testing.T) {
-	c := newCentralUnit(t)
+	c := newFakeController(t)
 	c.decided(t)
 	var all strings.Builder
 	for _, args := range [][]string{
@@ -101,7 +101,7 @@ func TestDecisions(t *testing.T) {
 
 // What -o json prints is what the API answers, field by field.
 func TestDecisionsAreTheAPIs(t *testing.T) {
-	c := newCentralUnit(t)
+	c := newFakeController(t)
 	b := c.decided(t)
 	code, stdout, stderr := c.run(t, withToken, "decisions", "-o", "json")
 	if code != 0 {
@@ -118,7 +118,7 @@ func TestDecisionsAreTheAPIs(t *testing.T) {
 }
 
 func TestSnapshotOfADecision(t *testing.T) {
-	c := newCentralUnit(t)
+	c := newFakeController(t)
 	b := c.decided(t)
 	for _, name := range []string{"job/b", b.records[0].ID} {
 		code, stdout, stderr := c.run(t, withToken, "decisions", "--snapshot", name)
@@ -178,7 +178,7 @@ func TestFollow(t *testing.T) {
 
 func follow(t *testing.T, forbidden bool) {
 	t.Helper()
-	c := newCentralUnit(t)
+	c := newFakeController(t)
 	b := c.decided(t)
 	fail := make(chan refusal, 1) // what the next request is answered
 	changed := make(chan struct{}, 1)

@@ -7,12 +7,12 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/cli/doctor"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-func TestDoctorLooksAtTheCentralUnit(t *testing.T) {
+func TestDoctorChecksTheController(t *testing.T) {
 	const statistics = "/api/v1/ledger/statistics"
 	for _, tc := range []struct {
 		name string
@@ -60,7 +60,7 @@ func TestDoctorLooksAtTheCentralUnit(t *testing.T) {
 		{"too old", func(c *fakeUnit) { delete(c.answers, statistics) }, "warn the controller has no"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := newCentralUnit(t)
+			c := newFakeController(t)
 			c.draw()
 			c.answers[statistics] = map[string]any{"journal": 7, "oldest": testNow.Add(-time.Minute)}
 			c.answers["/api/v1/ledger"] = ledger.Answer{}

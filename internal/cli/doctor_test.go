@@ -17,7 +17,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/deploy"
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/cli/doctor"
 	"github.com/kubenergy/kubenergy/internal/cli/release"
@@ -152,7 +152,7 @@ func healthy(t *testing.T) *apiServer {
 	a.add(t, profilePath, profile("small", map[string]string{"kind": "small"}, 20, 60))
 	a.add(t, nodePath, node("n1", map[string]string{"kind": "small"}))
 	a.add(t, jobsIn("ns"), waitingJob("held", time.Hour))
-	a.central = map[string]any{
+	a.controller = map[string]any{
 		"/api/v1/ledger":            ledger.Answer{},
 		"/api/v1/ledger/statistics": map[string]any{"journal": 0},
 		"/api/v1/nodes/power": api.NodesPower{Nodes: []api.NodePower{{

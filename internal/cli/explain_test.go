@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/cli/explain"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
@@ -161,7 +161,7 @@ func TestExplainAHotNode(t *testing.T) {
 	}
 	hot := sched.Heat{Celsius: 91.4, Limit: 85, AsOf: testNow.Add(-time.Minute), Hot: true}
 	old := sched.Heat{Celsius: 99, Limit: 85, AsOf: testNow.Add(-time.Hour), Hot: true}
-	a.central = map[string]any{"/api/v1/nodes/power": api.NodesPower{Nodes: []api.NodePower{
+	a.controller = map[string]any{"/api/v1/nodes/power": api.NodesPower{Nodes: []api.NodePower{
 		{Node: "fr-small", Temperature: hot}, {Node: "de-small", Temperature: old}, {Node: "de-big"},
 	}}}
 	x = explained(t, a, "pod/train")

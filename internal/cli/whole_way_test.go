@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	units "github.com/kubenergy/kubenergy/internal/central"
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/controller/access"
 	"github.com/kubenergy/kubenergy/internal/controller/server"
 	"github.com/kubenergy/kubenergy/internal/energy"
@@ -83,7 +83,7 @@ func TestTheWholeWay(t *testing.T) {
 			}},
 		}
 	}
-	recorder, err := record.New(units.Options{URL: unit.URL}, slog.New(slog.DiscardHandler))
+	recorder, err := record.New(apiclient.Options{URL: unit.URL}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestTheWholeWay(t *testing.T) {
 	}
 	for _, scope := range [][]string{{"-A"}, {"-n", "shop"}} {
 		args := append([]string{"decisions", "--server", unit.URL, "--token-file", token, "-o", "json"}, scope...)
-		code, stdout, stderr := runCentral(t, args...)
+		code, stdout, stderr := runWithController(t, args...)
 		var listed api.Decisions
 		if err := json.Unmarshal([]byte(stdout), &listed); err != nil || code != 0 {
 			t.Fatalf("%v: exit code %d: %s%v", args, code, stderr, err)
@@ -146,7 +146,7 @@ func TestTheWholeWay(t *testing.T) {
 		args = append([]string{
 			"decisions", "--server", unit.URL, "--token-file", token, "--action", "hold", "--snapshot", "job/nightly",
 		}, scope...)
-		if code, stdout, stderr := runCentral(t, args...); code != 0 || !strings.Contains(stdout, `"wasteful"`) {
+		if code, stdout, stderr := runWithController(t, args...); code != 0 || !strings.Contains(stdout, `"wasteful"`) {
 			t.Errorf("%v: exit code %d: %s%s", args, code, stdout, stderr)
 		}
 	}
@@ -155,7 +155,7 @@ func TestTheWholeWay(t *testing.T) {
 			"report", "--server", unit.URL, "--token-file", token, "--from", "-12h", "--group-by", "strategy", "-o",
 			"json",
 		}, namespace...)
-		code, stdout, stderr := runCentral(t, args...)
+		code, stdout, stderr := runWithController(t, args...)
 		if code != 0 {
 			t.Fatalf("%v: exit code %d: %s", args, code, stderr)
 		}
@@ -177,7 +177,7 @@ func TestTheWholeWay(t *testing.T) {
 			t.Errorf("%v: saved %v kg, %d by forecast, %d held", args, carbon, s.Savings.Forecast, s.Savings.Held)
 		}
 	}
-	code, stdout, stderr := runCentral(t, "report", "--server", unit.URL, "--token-file", token, "--from", "-12h",
+	code, stdout, stderr := runWithController(t, "report", "--server", unit.URL, "--token-file", token, "--from", "-12h",
 		"--group-by", "cluster,namespace", "-o", "json")
 	var s report.Statement
 	if err := json.Unmarshal([]byte(stdout), &s); err != nil || code != 0 {
@@ -197,7 +197,7 @@ func TestTheWholeWay(t *testing.T) {
 		{"report", "--group-by", "pod,hour"},
 		{"report", "--group-by", "node,day,site"},
 	} {
-		if code, _, stderr := runCentral(t, append(args, "--server", unit.URL, "--token-file", token)...); code != 0 {
+		if code, _, stderr := runWithController(t, append(args, "--server", unit.URL, "--token-file", token)...); code != 0 {
 			t.Errorf("%v: exit code %d: %s", args, code, stderr)
 		}
 	}

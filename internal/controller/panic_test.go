@@ -17,7 +17,7 @@ func TestPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		runs := 0
-		loop := (&process{log: controllertest.Silent}).kept("loop", func(ctx context.Context) error {
+		loop := (&app{log: controllertest.Silent}).kept("loop", func(ctx context.Context) error {
 			if runs++; runs < 3 {
 				panic("planted")
 			}

@@ -24,12 +24,12 @@ import (
 const maxScrapes, maxScrapesPerPeer = 512, 32
 
 // addServers adds the servers of probes and metrics. Those of the manager would have no limit of connections.
-func (p *process) addServers() error {
+func (p *app) addServers() error {
 	return errors.Join(p.serve("probes", p.options.ProbeAddress, p.probes(time.Now()), nil), p.addMetrics())
 }
 
 // probes answers /healthz and /readyz of a process that began at an instant.
-func (p *process) probes(began time.Time) http.Handler {
+func (p *app) probes(began time.Time) http.Handler {
 	mux := http.NewServeMux()
 	for path, checks := range map[string]map[string]healthz.Checker{
 		"/healthz": {
@@ -65,7 +65,7 @@ func (p *process) probes(began time.Time) http.Handler {
 }
 
 // addMetrics adds the server of /metrics, whose certificate is self-signed: it only encrypts.
-func (p *process) addMetrics() error {
+func (p *app) addMetrics() error {
 	if p.options.MetricsAddress == "0" {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (p *process) addMetrics() error {
 }
 
 // serve adds a server to the manager, which starts it before it waits for the API server. Address "0" is none.
-func (p *process) serve(name, address string, h http.Handler, config *tls.Config) error {
+func (p *app) serve(name, address string, h http.Handler, config *tls.Config) error {
 	if address == "0" {
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 // it; a loop that waits is healthy.
 func TestStuckLoopFailsTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &process{beats: new(daemon.Heartbeats), log: slog.New(slog.DiscardHandler)}
+		p := &app{beats: new(daemon.Heartbeats), log: slog.New(slog.DiscardHandler)}
 		probe := func() (int, string) {
 			w := httptest.NewRecorder()
 			p.probes(time.Now()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/healthz/loops", nil))

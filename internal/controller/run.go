@@ -62,7 +62,7 @@ func Run(ctx context.Context, api *rest.Config, o Options, log *slog.Logger) err
 }
 
 // run runs everything until ctx ends, or something does.
-func (p *process) run(ctx context.Context) error {
+func (p *app) run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	if p.unit != nil {
 		// It answers without the API server, which the manager waits for.
@@ -89,7 +89,7 @@ var countPanics = sync.OnceFunc(func() {
 // build builds what all parts stand on, and the parts.
 func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 	registry prometheus.Registerer,
-) (*process, error) {
+) (*app, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("building the scheme: %w", err)
 	}
-	p := &process{options: o, log: log, registry: registry, beats: cmp.Or(o.Beats, &daemon.Heartbeats{})}
+	p := &app{options: o, log: log, registry: registry, beats: cmp.Or(o.Beats, &daemon.Heartbeats{})}
 	var err error
 	if p.objects, err = kube.NewObjects(api, log); err != nil {
 		return nil, err

@@ -32,12 +32,12 @@ import (
 )
 
 // start runs the whole controller against an API server until the test ends.
-func start(t testing.TB, s *apiServer, o Options) (*process, *prometheus.Registry) {
+func start(t testing.TB, s *apiServer, o Options) (*app, *prometheus.Registry) {
 	t.Helper()
 	return startAt(t, s.config(), o)
 }
 
-func startAt(t testing.TB, api *rest.Config, o Options) (*process, *prometheus.Registry) {
+func startAt(t testing.TB, api *rest.Config, o Options) (*app, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	c, err := build(context.Background(), api, o, kit.Silent, registry)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 
-	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/daemon"
 )
 
@@ -27,7 +27,7 @@ type Flags struct {
 	listen, cert, key, clientCA, upstream, metrics string
 	anonymous                                      bool
 	moves                                          float64
-	Records                                        central.Options // of the federation's controller
+	Records                                        apiclient.Options // of the federation's controller
 }
 
 // Add adds the flags.

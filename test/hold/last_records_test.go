@@ -25,7 +25,7 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 	w := shared
 	var mu sync.Mutex
 	placed := map[string]bool{}
-	central := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	controller := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		// it is further away than the API server, and nearer than what an election here waits for
 		time.Sleep(300 * time.Millisecond)
 		var reported struct{ Decisions []ledger.Record }
@@ -38,10 +38,10 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 			placed[reported.Decisions[i].UID] = true
 		}
 	}))
-	t.Cleanup(central.Close)
+	t.Cleanup(controller.Close)
 	namespace := w.Namespace(t, "last-records", nil)
 	w.forgetLeases(t)
-	s := w.scheduler(t, "last-records", w.declining(t), "--kubenergy-record-url="+central.URL)
+	s := w.scheduler(t, "last-records", w.declining(t), "--kubenergy-record-url="+controller.URL)
 	w.Leads(t, s)
 
 	uids := map[string]string{}

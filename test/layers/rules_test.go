@@ -34,7 +34,7 @@ var (
 	upper  = slices.Concat(middle, []string{"document", "sim", "ledger"})
 	known  = []string{"api", "hardware", "policy", "kube"} // what the wings in a cluster share
 	wings  = slices.Concat(upper, known, []string{
-		"report", "study", "central", "daemon", "dashboard", "scheduler", "karmada", "slurm", "agent", "controller", "power",
+		"report", "study", "apiclient", "daemon", "dashboard", "scheduler", "karmada", "slurm", "agent", "controller", "power",
 		"benchmark", "child",
 	})
 	data = []string{"scenarios", "examples", "charts", "dashboards", "deploy"}
@@ -76,8 +76,8 @@ var house = map[string]folder{
 	"report": {own: upper, outside: anything},
 	"study":  {own: slices.Concat(upper, []string{"report"}), outside: anything},
 	// What every long-running process has: listeners with limits, timeouts, heartbeats.
-	"daemon":  {},
-	"central": {own: slices.Concat(middle, []string{"ledger"}), outside: anything},
+	"daemon":    {},
+	"apiclient": {own: slices.Concat(middle, []string{"ledger"}), outside: anything},
 	// The page of what the books and the results say.
 	"dashboard": {own: slices.Concat(upper, []string{"report", "daemon"}), outside: anything},
 
@@ -86,20 +86,20 @@ var house = map[string]folder{
 	"kube":   {own: slices.Concat(middle, []string{"ledger", "api", "hardware", "policy", "daemon"}), outside: clients},
 
 	// Wings do not import each other.
-	"scheduler":  {own: slices.Concat(middle, known, []string{"ledger", "central", "daemon"}), outside: clients},
-	"karmada":    {own: slices.Concat(middle, known, []string{"ledger", "central", "daemon"}), outside: clients},
-	"controller": {own: slices.Concat(middle, known, []string{"ledger", "central", "daemon"}), outside: clients},
+	"scheduler":  {own: slices.Concat(middle, known, []string{"ledger", "apiclient", "daemon"}), outside: clients},
+	"karmada":    {own: slices.Concat(middle, known, []string{"ledger", "apiclient", "daemon"}), outside: clients},
+	"controller": {own: slices.Concat(middle, known, []string{"ledger", "apiclient", "daemon"}), outside: clients},
 	// Machines are switched by the same management controllers that tell the controller their energy.
 	"power": {
-		own:     slices.Concat(middle, known, []string{"ledger", "central", "daemon", "controller"}),
+		own:     slices.Concat(middle, known, []string{"ledger", "apiclient", "daemon", "controller"}),
 		outside: clients,
 	},
 	// Slurm's jobs obey the policies that Kubernetes' obey; it has no other part of Kubernetes.
 	"slurm": {
-		own:     slices.Concat(middle, []string{"api", "hardware", "policy", "ledger", "central", "daemon"}),
+		own:     slices.Concat(middle, []string{"api", "hardware", "policy", "ledger", "apiclient", "daemon"}),
 		outside: anything,
 	},
-	"agent": {own: slices.Concat(middle, []string{"ledger", "central", "daemon"}), outside: anything},
+	"agent": {own: slices.Concat(middle, []string{"ledger", "apiclient", "daemon"}), outside: anything},
 
 	"cli":  {own: slices.Concat(wings, data), outside: clients},
 	"lab":  {own: slices.Concat(wings, data), outside: everything},
@@ -156,8 +156,8 @@ func checkImport(from, to string, test bool) string {
 	return checkOutside(from, to, reach)
 }
 
-// partOf returns the entry of house that a folder belongs to. What a main is made of is in a folder app of its own part,
-// and may import all parts, as the main might.
+// partOf returns the entry of house that a folder belongs to. What a main is made of is in a folder app of its own
+// part, and may import all parts, as the main might.
 func partOf(folder string) string {
 	if path.Base(folder) == "app" {
 		return "app"

@@ -12,7 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
@@ -126,7 +126,7 @@ func (s *silence) prepare(k *knower, pod *v1.Pod) *v1.Pod {
 // deadFeed is a feed of live watts from a controller that does not answer.
 func deadFeed(t testing.TB) *live.Feed {
 	t.Helper()
-	feed, err := live.New(central.Options{URL: "http://127.0.0.1:1"}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	feed, err := live.New(apiclient.Options{URL: "http://127.0.0.1:1"}, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

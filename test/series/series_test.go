@@ -18,7 +18,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/kubenergy/kubenergy/internal/agent/exposition"
-	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/scheduler/batch"
 	"github.com/kubenergy/kubenergy/internal/scheduler/hold"
@@ -46,7 +46,7 @@ func TestSeriesAreBounded(t *testing.T) {
 func schedulers(t *testing.T) prometheus.Collector {
 	t.Helper()
 	silent := slog.New(slog.DiscardHandler)
-	o := central.Options{URL: "http://127.0.0.1:1"}
+	o := apiclient.Options{URL: "http://127.0.0.1:1"}
 	if _, err := live.New(o, silent); err != nil {
 		t.Fatal(err)
 	}

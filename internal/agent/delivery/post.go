@@ -11,13 +11,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
 // A poster makes the requests.
 type poster struct {
-	client *central.Client
+	client *apiclient.Client
 	zip    *gzip.Writer
 	// when the central unit wants to be asked again; a clock that is set does not move it
 	until atomic.Pointer[time.Time]
@@ -25,8 +25,8 @@ type poster struct {
 
 const longestPause = 15 * time.Minute // that a central unit can ask for
 
-func newClient(o *PushOptions) (*central.Client, error) {
-	return central.New(central.Options{
+func newClient(o *PushOptions) (*apiclient.Client, error) {
+	return apiclient.New(apiclient.Options{
 		URL: o.URL, TokenFile: o.TokenFile, CAFile: o.CAFile, CertFile: o.CertFile, KeyFile: o.KeyFile,
 		UserAgent: "kubenergy-agent", Timeout: o.Timeout, Node: true, Transport: o.transport,
 	})
@@ -52,21 +52,21 @@ func (p *poster) send(ctx context.Context, b *batch.Batch, reported map[string]s
 			header[name] = value
 		}
 	}
-	answer, err := p.client.Do(ctx, &central.Request{
+	answer, err := p.client.Do(ctx, &apiclient.Request{
 		Method: http.MethodPost, Body: body, Most: batch.MaxAckBytes, Header: header,
 	})
-	refused, isRefused := errors.AsType[*central.Refused](err)
+	refused, isRefused := errors.AsType[*apiclient.Refused](err)
 	switch {
 	case isRefused:
 		return nil, p.refusal(refused)
-	case errors.Is(err, central.ErrToken):
+	case errors.Is(err, apiclient.ErrToken):
 		return nil, &failure{reason: reasonCredentials, err: err}
-	case errors.Is(err, central.ErrAnswer):
+	case errors.Is(err, apiclient.ErrAnswer):
 		return nil, &failure{reason: reasonAnswer, err: err}
 	case err != nil:
-		return nil, &failure{reason: reasonConnection, lasting: errors.Is(err, central.ErrTrust), err: err}
+		return nil, &failure{reason: reasonConnection, lasting: errors.Is(err, apiclient.ErrTrust), err: err}
 	case answer.Status != http.StatusOK:
-		return nil, p.refusal(&central.Refused{Status: answer.Status})
+		return nil, p.refusal(&apiclient.Refused{Status: answer.Status})
 	}
 	ack, err = batch.DecodeAck(answer.Body)
 	if err != nil {
@@ -93,7 +93,7 @@ func (p *poster) body(b *batch.Batch) ([]byte, error) {
 }
 
 // refusal tells what an answer without an acknowledgement means. It never means that the batch may be dropped.
-func (p *poster) refusal(refused *central.Refused) error {
+func (p *poster) refusal(refused *apiclient.Refused) error {
 	f := &failure{reason: reasonServer, err: refused}
 	switch code := refused.Status; {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:

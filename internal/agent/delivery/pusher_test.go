@@ -26,7 +26,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubenergy/kubenergy/internal/agent/delivery/sinktest"
-	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
@@ -698,7 +698,7 @@ func TestTemperatureIsTold(t *testing.T) {
 	})
 }
 
-func clientOf(t *testing.T, transport http.RoundTripper) *central.Client {
+func clientOf(t *testing.T, transport http.RoundTripper) *apiclient.Client {
 	client, err := newClient(&PushOptions{URL: "http://sink.example/batches", transport: transport})
 	if err != nil {
 		t.Fatal(err)

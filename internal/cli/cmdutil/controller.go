@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/central"
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
@@ -42,18 +42,18 @@ func (f *ControllerFlags) Add(flags *pflag.FlagSet) {
 }
 
 const (
-	centralService = "https:kubenergy-controller:api"
-	viewerAccount  = "kubenergy-viewer"
-	tokenAudience  = "kubenergy"
-	TokenSeconds   = 600
-	tokenHeader    = "X-Kubenergy-Token" // the API server keeps the other one to itself
-	maxAnswer      = 256 << 20
-	centralTimeout = 2 * time.Minute
+	controllerService = "https:kubenergy-controller:api"
+	viewerAccount     = "kubenergy-viewer"
+	tokenAudience     = "kubenergy"
+	TokenSeconds      = 600
+	tokenHeader       = "X-Kubenergy-Token" // the API server keeps the other one to itself
+	maxAnswer         = 256 << 20
+	controllerTimeout = 2 * time.Minute
 )
 
 // ControllerClient asks the central unit.
 type ControllerClient struct {
-	client    *central.Client
+	client    *apiclient.Client
 	token     map[string]string // header with it; nil: the client reads it from a file
 	Proxied   bool
 	namespace string // of the central unit
@@ -92,10 +92,10 @@ func ThroughProxy(ctx context.Context, config *rest.Config, component, home stri
 		return nil, InvalidUsage(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
 	}
 	c := &ControllerClient{Proxied: true, namespace: component, Home: home}
-	if c.client, err = central.New(central.Options{
+	if c.client, err = apiclient.New(apiclient.Options{
 		URL: strings.TrimSuffix(host.String(), "/") + "/api/v1/namespaces/" + url.PathEscape(component) +
-			"/services/" + centralService + "/proxy",
-		UserAgent: "kubenergy/" + Version(), Timeout: centralTimeout, Now: now, Node: true, Transport: transport,
+			"/services/" + controllerService + "/proxy",
+		UserAgent: "kubenergy/" + Version(), Timeout: controllerTimeout, Now: now, Node: true, Transport: transport,
 	}); err != nil {
 		return nil, InvalidUsage(err)
 	}
@@ -133,9 +133,9 @@ func (f *ControllerFlags) direct(ctx context.Context, t Terminal) (*ControllerCl
 		return nil, InvalidUsage(fmt.Errorf("--server is %s: a token is only sent over https", u))
 	}
 	c := &ControllerClient{namespace: f.Component, Home: f.Namespace}
-	if c.client, err = central.New(central.Options{
+	if c.client, err = apiclient.New(apiclient.Options{
 		URL: f.server, TokenFile: f.tokenFile, CAFile: f.caFile, UserAgent: "kubenergy/" + Version(),
-		Timeout: centralTimeout, Now: t.Now, Node: true,
+		Timeout: controllerTimeout, Now: t.Now, Node: true,
 	}); err != nil || f.tokenFile != "" {
 		return c, err
 	}
@@ -199,18 +199,18 @@ func (c *ControllerClient) Get(ctx context.Context, path string, query url.Value
 	}
 	header := map[string]string{"Accept": "application/json"}
 	maps.Copy(header, c.token)
-	answer, err := c.client.Do(ctx, &central.Request{
+	answer, err := c.client.Do(ctx, &apiclient.Request{
 		Method: http.MethodGet, Path: target, Header: header, Most: maxAnswer,
 	})
-	refused, _ := errors.AsType[*central.Refused](err)
+	refused, _ := errors.AsType[*apiclient.Refused](err)
 	switch {
 	case refused != nil:
 		return now, c.Refusal(refused.Status, path, refused.Body)
-	case errors.Is(err, central.ErrToken):
+	case errors.Is(err, apiclient.ErrToken):
 		return now, InvalidUsage(fmt.Errorf("--token-file: %w", err))
-	case errors.Is(err, central.ErrTrust):
+	case errors.Is(err, apiclient.ErrTrust):
 		return now, InvalidUsage(fmt.Errorf("--ca-file: %w", err))
-	case errors.Is(err, central.ErrAnswer):
+	case errors.Is(err, apiclient.ErrAnswer):
 		return now, fmt.Errorf("%s: ask for less time or fewer groups", withoutURL(err))
 	case err != nil:
 		return now, fmt.Errorf("the controller cannot be reached: %s", withoutURL(err))
@@ -276,7 +276,7 @@ func (c *ControllerClient) proxyRefusal(status int, object *metav1.Status) strin
 	case http.StatusForbidden:
 		return fmt.Sprintf("you may not ask through the API server: ask for the right to get services/proxy of %s in "+
 			"namespace %s, or use --server (%s)",
-			centralService, c.namespace, text)
+			controllerService, c.namespace, text)
 	case http.StatusServiceUnavailable:
 		return "the API server's proxy does not reach the controller; name its address with --server: " + text
 	}

@@ -67,8 +67,8 @@ func OpenLive(ctx context.Context, t cmdutil.Terminal, f *cmdutil.ControllerFlag
 // Live is true: the cluster changes.
 func (s *LiveSource) Live() bool { return true }
 
-// central connects to the central unit, with a token that is young enough.
-func (s *LiveSource) central(ctx context.Context) (*cmdutil.ControllerClient, error) {
+// controller connects to the central unit, with a token that is young enough.
+func (s *LiveSource) controller(ctx context.Context) (*cmdutil.ControllerClient, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := s.t.Now(); s.unit == nil || s.unitErr != nil || now.Sub(s.asked) > tokenRenewedBy {
@@ -163,7 +163,7 @@ func (s *LiveSource) Job(ctx context.Context, _ dashboard.Query,
 
 // Decision asks for a decision with its snapshot, and without it where the user may not see all nodes.
 func (s *LiveSource) Decision(ctx context.Context, _ dashboard.Query, d *ledger.Record) (*ledger.Record, error) {
-	c, err := s.central(ctx)
+	c, err := s.controller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (s *LiveSource) Decision(ctx context.Context, _ dashboard.Query, d *ledger.
 func (s *LiveSource) Origin(ctx context.Context, q dashboard.Query,
 	namespace, owner string,
 ) (*dashboard.Origin, error) {
-	c, err := s.central(ctx)
+	c, err := s.controller(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func (r *liveReader) overview(ctx context.Context) {
 	}
 	r.zones(ctx, h)
 	r.budgets(ctx)
-	c, err := r.central(ctx)
+	c, err := r.controller(ctx)
 	if err != nil {
 		r.unseen("what is drawn and was used", err)
 		return
@@ -387,7 +387,7 @@ func budgetEnd(b *dashboard.Budget, now time.Time) time.Time {
 }
 
 func (r *liveReader) decisions(ctx context.Context) {
-	c, err := r.central(ctx)
+	c, err := r.controller(ctx)
 	if err != nil {
 		r.unseen("decisions", err)
 		return

@@ -59,7 +59,7 @@ func (s *LiveSource) computeSavings(ctx context.Context, now time.Time, done cha
 
 // compare is what report --savings does.
 func (s *LiveSource) compare(ctx context.Context, now time.Time) (*dashboard.Saved, error) {
-	c, err := s.central(ctx)
+	c, err := s.controller(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 )
 
 // retryAfter is when a caller may try again whose rights could not be found out.

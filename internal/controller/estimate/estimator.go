@@ -57,7 +57,7 @@ const (
 	// An agent that is late by this is observed for, in case that it is gone.
 	agentLate = 90 * time.Second
 
-	centralBoot = "central"
+	controllerBoot = "central"
 )
 
 // Estimator estimates, for all nodes without an agent.
@@ -144,7 +144,8 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 		b := e.books[n.Name]
 		if b == nil {
 			e.opened++
-			b = newBooks(batch.Stream{Node: n.Name, Boot: centralBoot, Epoch: fmt.Sprintf("%s-%d", e.epoch, e.opened)})
+			b = newBooks(batch.Stream{Node: n.Name, Boot: controllerBoot,
+				Epoch: fmt.Sprintf("%s-%d", e.epoch, e.opened)})
 			e.books[n.Name] = b
 		}
 		pods, err := e.o.Pods(ctx, n.Name)

@@ -19,8 +19,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kubenergy/kubenergy/internal/central"
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/controller/instrument"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
@@ -55,7 +55,7 @@ const (
 // A Forwarder sends what is in an outbox.
 type Forwarder struct {
 	o      Options
-	client *central.Client
+	client *apiclient.Client
 
 	after   int64           // the last number that this pass has come to
 	began   time.Time       // of the pass
@@ -70,7 +70,7 @@ type Forwarder struct {
 
 // New checks the options. Files are read when they are needed.
 func New(o Options) (*Forwarder, error) {
-	client, err := central.New(central.Options{
+	client, err := apiclient.New(apiclient.Options{
 		URL: o.URL, TokenFile: o.TokenFile, CAFile: o.CAFile, UserAgent: "kubenergy-controller", Timeout: timeout,
 		Node: true, Transport: o.Transport,
 	})
@@ -93,7 +93,7 @@ func New(o Options) (*Forwarder, error) {
 
 // Run forwards until ctx ends. It returns nil.
 func (f *Forwarder) Run(ctx context.Context) error {
-	central.Keep(ctx, func(ctx context.Context) bool {
+	apiclient.Keep(ctx, func(ctx context.Context) bool {
 		f.wait = 0
 		err := f.Step(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -131,7 +131,7 @@ func (f *Forwarder) Step(ctx context.Context) error {
 	gone := damaged
 	if len(send) > 0 {
 		refused, err := f.post(ctx, body, len(send))
-		if r, ok := errors.AsType[*central.Refused](err); ok &&
+		if r, ok := errors.AsType[*apiclient.Refused](err); ok &&
 			(r.Status == http.StatusBadRequest || r.Status == http.StatusRequestEntityTooLarge) {
 			if f.most = len(send) / 2; f.most > 0 { // what is bad, or too much, is found so
 				return nil
@@ -205,7 +205,7 @@ func (f *Forwarder) measure(ctx context.Context, box ledger.Outbox) error {
 
 // post makes the request.
 func (f *Forwarder) post(ctx context.Context, body []byte, lines int) (map[int]string, error) {
-	answer, err := f.client.Do(ctx, &central.Request{
+	answer, err := f.client.Do(ctx, &apiclient.Request{
 		Method: http.MethodPost, Path: "/api/v1/clusters/" + f.o.Cluster + "/bookings", Body: body, Most: maxAnswer,
 		Header: map[string]string{"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"},
 	})
@@ -220,7 +220,7 @@ func (f *Forwarder) post(ctx context.Context, body []byte, lines int) (map[int]s
 		return said.Refused, nil
 	}
 	reason := "connection"
-	if r, ok := errors.AsType[*central.Refused](err); ok {
+	if r, ok := errors.AsType[*apiclient.Refused](err); ok {
 		reason = strconv.Itoa(r.Status)
 		seconds, _ := strconv.Atoi(r.Header.Get("Retry-After"))
 		f.wait = min(time.Duration(max(seconds, 0))*time.Second, longestRest)

@@ -12,7 +12,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/controller/access"
 	"github.com/kubenergy/kubenergy/internal/energy/jsonscan"
 	"github.com/kubenergy/kubenergy/internal/ledger"

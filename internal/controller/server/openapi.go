@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 )
 
 type object = map[string]any

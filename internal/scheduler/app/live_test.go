@@ -25,7 +25,7 @@ func TestLiveWattsAreAskedFor(t *testing.T) {
 	defer server.Close()
 	start := func(url string) (feed any, stop func()) {
 		s := &shared{options: defaultOptions(), log: slog.New(slog.DiscardHandler)}
-		s.options.central.live.URL = url
+		s.options.controller.live.URL = url
 		ctx, cancel := context.WithCancel(t.Context())
 		deps, err := s.start(ctx, &rest.Config{Host: "http://127.0.0.1:1"})
 		if err != nil {
@@ -49,7 +49,7 @@ func TestLiveWattsAreAskedFor(t *testing.T) {
 	_, stop = start("")
 	stop()
 	s := &shared{options: defaultOptions(), log: slog.New(slog.DiscardHandler)}
-	s.options.central.live.URL, s.options.central.live.TokenFile = "http://controller:9443", "token"
+	s.options.controller.live.URL, s.options.controller.live.TokenFile = "http://controller:9443", "token"
 	if _, err := s.start(t.Context(), &rest.Config{Host: "http://127.0.0.1:1"}); err == nil ||
 		!strings.Contains(err.Error(), "https") {
 		t.Errorf("a token in the clear: %v", err)

@@ -22,7 +22,7 @@ type options struct {
 	maxPods           int
 	releaseRate       float64
 	maxRamp           float64 // watts per second
-	central           endpoints
+	controller        endpoints
 }
 
 func defaultOptions() options { return options{defaults: policy.BuiltIn(), maxPods: 2000} }
@@ -58,7 +58,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.recordPlans, "kubenergy-record-plans", o.recordPlans, "`file` to append plans over all that is "+
 		"held to, with all that they depend on, a line of JSON for each that differs from the one before; - is "+
 		"standard output")
-	o.central.addFlags(fs)
+	o.controller.addFlags(fs)
 }
 
 func (o *options) validate() error {

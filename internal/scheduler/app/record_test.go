@@ -10,27 +10,27 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 )
 
 func TestWhoIsToldOfDecisions(t *testing.T) {
-	live := central.Options{URL: "https://central:9443", TokenFile: "/live/token"}
+	live := apiclient.Options{URL: "https://central:9443", TokenFile: "/live/token"}
 	for _, c := range []struct {
 		name         string
-		record, live central.Options
+		record, live apiclient.Options
 		on           bool
 		wantErr      string
 	}{
 		{name: "nobody"},
 		{name: "as for live watts", live: live, on: true},
-		{name: "nobody although there are live watts", record: central.Options{URL: "none"}, live: live},
-		{name: "somebody else", record: central.Options{URL: "https://other"}, on: true},
-		{name: "somebody else without TLS", record: central.Options{URL: "http://other"}, wantErr: "needs https"},
+		{name: "nobody although there are live watts", record: apiclient.Options{URL: "none"}, live: live},
+		{name: "somebody else", record: apiclient.Options{URL: "https://other"}, on: true},
+		{name: "somebody else without TLS", record: apiclient.Options{URL: "http://other"}, wantErr: "needs https"},
 		{
-			name: "a token without TLS", record: central.Options{URL: "http://other", TokenFile: "t"},
+			name: "a token without TLS", record: apiclient.Options{URL: "http://other", TokenFile: "t"},
 			wantErr: "needs https",
 		},
-		{name: "no URL", record: central.Options{URL: "other"}, wantErr: "want http or https"},
+		{name: "no URL", record: apiclient.Options{URL: "other"}, wantErr: "want http or https"},
 	} {
 		r, err := (&endpoints{live: c.live, record: c.record}).recorder(slog.New(slog.DiscardHandler))
 		if c.wantErr != "" {

@@ -37,8 +37,8 @@ type shared struct {
 // start is called once; its context ends with the scheduler.
 func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, error) {
 	knowledge, run, errKnowledge := s.knowledge(ctx, config)
-	feed, errFeed := s.options.central.feed(s.log)
-	recorder, errRecorder := s.options.central.recorder(s.log)
+	feed, errFeed := s.options.controller.feed(s.log)
+	recorder, errRecorder := s.options.controller.recorder(s.log)
 	client, errClient := hold.NewClient(config)
 	if err := errors.Join(errKnowledge, errFeed, errRecorder, errClient); err != nil {
 		return place.Deps{}, err

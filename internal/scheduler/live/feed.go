@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/central"
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
@@ -28,7 +28,7 @@ const (
 type Feed struct {
 	now              func() time.Time // ages are by this clock, whatever time the scheduler plays
 	log              *slog.Logger
-	client           *central.Client
+	client           *apiclient.Client
 	nodes, workloads route
 
 	reserved reservations // and the readings
@@ -37,11 +37,11 @@ type Feed struct {
 }
 
 // New checks the options. Files are read when they are needed: they may come later.
-func New(o central.Options, log *slog.Logger) (*Feed, error) {
+func New(o apiclient.Options, log *slog.Logger) (*Feed, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	client, err := central.New(o)
+	client, err := apiclient.New(o)
 	if err != nil {
 		return nil, fmt.Errorf("asking for live watts: %w", err)
 	}
@@ -65,7 +65,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	rest := func(ctx context.Context, pause time.Duration) {
 		kube.Pause(ctx, cmp.Or(pause, time.Duration(float64(period)*(1+jitter*(2*rand.Float64()-1)))))
 	}
-	central.Keep(ctx, f.Ask, rest, func(what any) {
+	apiclient.Keep(ctx, f.Ask, rest, func(what any) {
 		panicked.WithLabelValues().Inc()
 		panics.Note("live")
 		f.log.Error("asking for live watts panicked: trying again", "panic", what, "stack", string(debug.Stack()))

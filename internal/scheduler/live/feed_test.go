@@ -23,8 +23,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubenergy/kubenergy/internal/central"
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/sched"
@@ -90,7 +90,7 @@ func newFeed(t testing.TB, u *unit, now func() time.Time, log *slog.Logger) *Fee
 	t.Helper()
 	server := httptest.NewServer(u)
 	t.Cleanup(server.Close)
-	f, err := New(central.Options{URL: server.URL + "/", Now: now}, log)
+	f, err := New(apiclient.Options{URL: server.URL + "/", Now: now}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +362,7 @@ func TestCredentials(t *testing.T) {
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	defer server.Close()
 	var log bytes.Buffer
-	f, err := New(central.Options{URL: server.URL, TokenFile: token, CAFile: ca},
+	f, err := New(apiclient.Options{URL: server.URL, TokenFile: token, CAFile: ca},
 		slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -405,17 +405,17 @@ func TestCredentials(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for _, tc := range []struct {
-		c    central.Options
+		c    apiclient.Options
 		want string
 	}{
-		{central.Options{URL: "https://controller:9443", TokenFile: "t"}, ""},
-		{central.Options{URL: "http://127.0.0.1:9443", TokenFile: "t"}, ""},
-		{central.Options{URL: "http://controller:9443"}, "needs https"},
-		{central.Options{URL: "http://controller:9443", TokenFile: "t"}, "needs https"},
-		{central.Options{URL: "ftp://controller"}, "want http or https"},
-		{central.Options{URL: "controller:9443"}, "want http or https"},
-		{central.Options{URL: "https://me:secret@controller"}, "holds a password"},
-		{central.Options{URL: "https://me:secret@contr oller"}, "cannot be read"},
+		{apiclient.Options{URL: "https://controller:9443", TokenFile: "t"}, ""},
+		{apiclient.Options{URL: "http://127.0.0.1:9443", TokenFile: "t"}, ""},
+		{apiclient.Options{URL: "http://controller:9443"}, "needs https"},
+		{apiclient.Options{URL: "http://controller:9443", TokenFile: "t"}, "needs https"},
+		{apiclient.Options{URL: "ftp://controller"}, "want http or https"},
+		{apiclient.Options{URL: "controller:9443"}, "want http or https"},
+		{apiclient.Options{URL: "https://me:secret@controller"}, "holds a password"},
+		{apiclient.Options{URL: "https://me:secret@contr oller"}, "cannot be read"},
 	} {
 		_, err := New(tc.c, silent)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
@@ -433,7 +433,7 @@ func TestRun(t *testing.T) {
 		var mu sync.Mutex
 		var at []time.Duration
 		answers, begin := false, time.Now()
-		f, err := New(central.Options{
+		f, err := New(apiclient.Options{
 			URL: "https://controller",
 			Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 				mu.Lock()
@@ -487,7 +487,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		left := 3
-		f, err := New(central.Options{
+		f, err := New(apiclient.Options{
 			URL: "https://controller",
 			Transport: roundTrip(func(*http.Request) (*http.Response, error) {
 				if left > 0 {

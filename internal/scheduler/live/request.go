@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 )
 
 const maxBody = 32 << 20
@@ -45,7 +45,7 @@ func (f *Feed) fetch(ctx context.Context, r *route, into any) (skew time.Duratio
 	if r.etag != "" {
 		header["If-None-Match"] = r.etag
 	}
-	answer, err := f.client.Do(ctx, &central.Request{
+	answer, err := f.client.Do(ctx, &apiclient.Request{
 		Method: http.MethodGet, Path: r.path, Header: header, Most: maxBody,
 	})
 	switch {

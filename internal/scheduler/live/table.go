@@ -3,7 +3,7 @@ package live
 import (
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 

@@ -20,8 +20,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/central"
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/scheduler/live"
 )
@@ -56,7 +56,7 @@ func newMeters(t testing.TB) *meters {
 	server := httptest.NewServer(m)
 	t.Cleanup(server.Close)
 	var err error
-	m.feed, err = live.New(central.Options{URL: server.URL, Now: func() time.Time { return m.now }},
+	m.feed, err = live.New(apiclient.Options{URL: server.URL, Now: func() time.Time { return m.now }},
 		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

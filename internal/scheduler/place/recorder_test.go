@@ -18,7 +18,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/codec"
@@ -38,7 +38,7 @@ func recorded(t *testing.T, test func(*record.Recorder)) []ledger.Record {
 		arrived <- body.Decisions
 	}))
 	defer server.Close()
-	r, err := record.New(central.Options{URL: server.URL}, slog.New(slog.DiscardHandler))
+	r, err := record.New(apiclient.Options{URL: server.URL}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestNoRecorderNoCost(t *testing.T) {
 		t.Errorf("without a recorder Reserve allocates %v times", off)
 	}
 	unmarked := newPod()
-	r, err := record.New(central.Options{URL: "http://127.0.0.1:1"}, slog.New(slog.DiscardHandler))
+	r, err := record.New(apiclient.Options{URL: "http://127.0.0.1:1"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestNoRecorderNoCost(t *testing.T) {
 }
 
 func BenchmarkReserveRecorded1000(b *testing.B) {
-	r, err := record.New(central.Options{URL: "http://127.0.0.1:1"}, slog.New(slog.DiscardHandler))
+	r, err := record.New(apiclient.Options{URL: "http://127.0.0.1:1"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
@@ -21,16 +21,16 @@ const (
 )
 
 // post delivers records together. An error is lasting if it will be the same next time.
-func post(ctx context.Context, client *central.Client, records []ledger.Record) (lasting bool, err error) {
+func post(ctx context.Context, client *apiclient.Client, records []ledger.Record) (lasting bool, err error) {
 	body, err := json.Marshal(map[string]any{"decisions": records})
 	if err != nil {
 		return true, fmt.Errorf("encoding records: %w", err) // a number that JSON does not have
 	}
-	_, err = client.Do(ctx, &central.Request{
+	_, err = client.Do(ctx, &apiclient.Request{
 		Method: http.MethodPost, Path: path, Header: map[string]string{"Content-Type": "application/json"}, Body: body,
 		Most: maxAnswer,
 	})
-	refused, ok := errors.AsType[*central.Refused](err)
+	refused, ok := errors.AsType[*apiclient.Refused](err)
 	return ok && slices.Contains(forGood, refused.Status), err
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/ledger"
@@ -18,7 +18,7 @@ import (
 // A Recorder takes decisions and delivers them. A nil Recorder does nothing.
 type Recorder struct {
 	log    *slog.Logger
-	client *central.Client
+	client *apiclient.Client
 	free   sync.Pool // of *Draft, whose memory is used again
 
 	mu      sync.Mutex
@@ -64,8 +64,8 @@ const (
 )
 
 // New checks the options. Files are read when they are needed: a token may come later.
-func New(o central.Options, log *slog.Logger) (*Recorder, error) {
-	client, err := central.New(o)
+func New(o apiclient.Options, log *slog.Logger) (*Recorder, error) {
+	client, err := apiclient.New(o)
 	if err != nil {
 		return nil, fmt.Errorf("recording decisions: %w", err)
 	}
@@ -182,7 +182,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 		return nil
 	}
 	defer r.client.Close()
-	central.Keep(ctx, func(ctx context.Context) bool {
+	apiclient.Keep(ctx, func(ctx context.Context) bool {
 		r.wait(ctx, gatherFor)
 		r.writeAll()
 		r.lost(0, tooLong)

@@ -20,7 +20,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
@@ -116,7 +116,7 @@ func (c *unit) records() []ledger.Record {
 // start runs a recorder inside a bubble until the test ends.
 func start(t *testing.T, c *unit, log *slog.Logger) *Recorder {
 	t.Helper()
-	r, err := New(central.Options{URL: "http://127.0.0.1:1", Transport: c}, log)
+	r, err := New(apiclient.Options{URL: "http://127.0.0.1:1", Transport: c}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestRefusedRecordsAreDropped(t *testing.T) {
 }
 
 func TestTheOldestAreDropped(t *testing.T) {
-	r, err := New(central.Options{URL: "http://127.0.0.1:1"}, silent)
+	r, err := New(apiclient.Options{URL: "http://127.0.0.1:1"}, silent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func TestTheOldestAreDropped(t *testing.T) {
 
 // Drafts wait for the binding: what they may hold together is bounded, and given back.
 func TestDraftsAreBounded(t *testing.T) {
-	r, err := New(central.Options{URL: "http://127.0.0.1:1"}, silent)
+	r, err := New(apiclient.Options{URL: "http://127.0.0.1:1"}, silent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func TestDraftsAreBounded(t *testing.T) {
 func TestWhatIsLeftIsDeliveredAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &unit{}
-		r, err := New(central.Options{URL: "http://127.0.0.1:1", Transport: c}, silent)
+		r, err := New(apiclient.Options{URL: "http://127.0.0.1:1", Transport: c}, silent)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -329,7 +329,7 @@ func TestWhatIsLeftIsDeliveredAtTheEnd(t *testing.T) {
 func TestADraftAtTheEndIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &unit{}
-		r, err := New(central.Options{URL: "http://127.0.0.1:1", Transport: c}, silent)
+		r, err := New(apiclient.Options{URL: "http://127.0.0.1:1", Transport: c}, silent)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -352,7 +352,7 @@ func TestADraftAtTheEndIsWaitedFor(t *testing.T) {
 func TestLossesAreSaidSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		r, err := New(central.Options{URL: "http://127.0.0.1:1"}, slog.New(slog.NewTextHandler(&log, nil)))
+		r, err := New(apiclient.Options{URL: "http://127.0.0.1:1"}, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -422,7 +422,7 @@ func TestAPanicAtTheEndIsSurvived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		c := &unit{panics: 1}
-		r, err := New(central.Options{URL: "http://127.0.0.1:1", Transport: c}, slog.New(slog.NewTextHandler(&log, nil)))
+		r, err := New(apiclient.Options{URL: "http://127.0.0.1:1", Transport: c}, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -452,7 +452,7 @@ func TestTheTokenAndTheCertificates(t *testing.T) {
 	defer server.Close()
 	dir := t.TempDir()
 	token, ca := filepath.Join(dir, "token"), filepath.Join(dir, "ca.pem")
-	r, err := New(central.Options{URL: server.URL + "/", TokenFile: token, CAFile: ca}, silent)
+	r, err := New(apiclient.Options{URL: server.URL + "/", TokenFile: token, CAFile: ca}, silent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -479,7 +479,7 @@ func TestTheTokenAndTheCertificates(t *testing.T) {
 	for _, url := range []string{
 		"", "ftp://x", "https://user:secret@x", "http://kubenergy-controller:9443", "https://x/%zz",
 	} {
-		_, err := New(central.Options{URL: url, TokenFile: token}, silent)
+		_, err := New(apiclient.Options{URL: url, TokenFile: token}, silent)
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: error %v", url, err)
 		}
@@ -487,7 +487,7 @@ func TestTheTokenAndTheCertificates(t *testing.T) {
 }
 
 func BenchmarkTell1000(b *testing.B) {
-	r, err := New(central.Options{URL: "http://127.0.0.1:1"}, silent)
+	r, err := New(apiclient.Options{URL: "http://127.0.0.1:1"}, silent)
 	if err != nil {
 		b.Fatal(err)
 	}

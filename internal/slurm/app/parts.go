@@ -33,7 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/controller"
 	"github.com/kubenergy/kubenergy/internal/daemon"
 	"github.com/kubenergy/kubenergy/internal/energy"
@@ -151,7 +151,7 @@ func (f *Flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.
 ) (*slurm.Driver, *record.Recorder, *kube.Objects, error) {
 	objects, errObjects := kube.NewObjects(api, log)
 	client, errClient := slurm.NewClient(f.client)
-	recorder, errRecorder := record.New(central.Options{
+	recorder, errRecorder := record.New(apiclient.Options{
 		URL: f.apiURL().String(), TokenFile: filepath.Join(f.Controller.State, "token"), CAFile: f.apiCert(),
 	}, log)
 	if err := errors.Join(errObjects, errClient, errRecorder); err != nil {

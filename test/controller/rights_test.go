@@ -1,4 +1,4 @@
-package central
+package controller
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ import (
 const attempts = 10_000
 
 // post sends a batch and returns the status.
-func (c *central) post(t *testing.T, body []byte, token string) (int, error) {
+func (c *controllerProcess) post(t *testing.T, body []byte, token string) (int, error) {
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url+"/api/v1/batches", bytes.NewReader(body))
 	if err != nil {
 		return 0, err
@@ -70,7 +70,7 @@ func joules(t *testing.T, node, epoch string, number uint64) []byte {
 }
 
 // flood posts batches and returns how often each status was answered.
-func (c *central) flood(t *testing.T, n int, of func(i int) (body []byte, token string)) map[int]int {
+func (c *controllerProcess) flood(t *testing.T, n int, of func(i int) (body []byte, token string)) map[int]int {
 	t.Helper()
 	const senders = 8
 	statuses := map[int]int{}
@@ -97,7 +97,7 @@ func (c *central) flood(t *testing.T, n int, of func(i int) (body []byte, token 
 	return statuses
 }
 
-func (c *central) energyOf(t *testing.T, node string) energy.Microjoules {
+func (c *controllerProcess) energyOf(t *testing.T, node string) energy.Microjoules {
 	t.Helper()
 	var a ledger.Answer
 	q := url.Values{
@@ -215,7 +215,7 @@ func TestRoutesAreClosed(t *testing.T) {
 	}
 }
 
-func (c *central) do(t *testing.T, method, path, token string) int {
+func (c *controllerProcess) do(t *testing.T, method, path, token string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, c.url+path, strings.NewReader("{}"))
 	if err != nil {

@@ -1,4 +1,4 @@
-package central
+package controller
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/central/api"
+	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/lab"
 	"github.com/kubenergy/kubenergy/internal/ledger"
@@ -210,7 +210,7 @@ func newJob(name, strategy string, milliCPU int64, d time.Duration) *batchv1.Job
 }
 
 // report runs the command that a user runs.
-func (w *world) report(t *testing.T, c *central) {
+func (w *world) report(t *testing.T, c *controllerProcess) {
 	t.Helper()
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte(c.token), 0o600); err != nil {
@@ -241,7 +241,7 @@ func (w *world) kubenergy(t *testing.T, args ...string) string {
 }
 
 // bindsWithoutMeters checks that pods that want live watts are bound when there are none any more.
-func (w *world) bindsWithoutMeters(t *testing.T, c *central) {
+func (w *world) bindsWithoutMeters(t *testing.T, c *controllerProcess) {
 	t.Helper()
 	const stale = 45 * time.Second
 	var power api.NodesPower

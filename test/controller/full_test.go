@@ -1,4 +1,4 @@
-package central
+package controller
 
 import (
 	"errors"
@@ -133,7 +133,7 @@ func fill(t *testing.T, path string) {
 }
 
 // writable is what the metrics say of the ledger.
-func (c *central) writable(t *testing.T, metrics string) float64 {
+func (c *controllerProcess) writable(t *testing.T, metrics string) float64 {
 	t.Helper()
 	client := kit.Insecure()
 	client.Transport.(*http.Transport).DisableKeepAlives = true

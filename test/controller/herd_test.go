@@ -1,4 +1,4 @@
-package central
+package controller
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/ledger/postgres/pgtest"
-	"github.com/kubenergy/kubenergy/test/central/feed"
+	"github.com/kubenergy/kubenergy/test/controller/feed"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -53,7 +53,7 @@ func (w *world) newHerd(t *testing.T, hosts int) *herd {
 	t.Helper()
 	dir := t.TempDir()
 	h := &herd{tokens: filepath.Join(dir, "hosts.yaml"), began: time.Now()}
-	path := kit.Build(t, "./test/central/feed/feeder")
+	path := kit.Build(t, "./test/controller/feed/feeder")
 	add := func(node, token string) {
 		f := &feeder{node: node, dir: filepath.Join(dir, node), path: path}
 		if err := os.Mkdir(f.dir, 0o700); err != nil {
@@ -195,7 +195,7 @@ func (h *herd) finish(t *testing.T, timeout time.Duration) map[string]uint64 {
 }
 
 // sums asks for what was booked, by node, kind and consumer.
-func (c *central) sums(t *testing.T,
+func (c *controllerProcess) sums(t *testing.T,
 	from time.Time,
 ) (booked map[string]map[feed.Key]feed.Sum, total energy.Microjoules) {
 	t.Helper()
@@ -224,7 +224,7 @@ func (c *central) sums(t *testing.T,
 }
 
 // verify compares the ledger with what was used, to the microjoule. Of some nodes only the sum is known.
-func (c *central) verify(t *testing.T, from time.Time, steps map[string]uint64, sums map[string]energy.Microjoules) {
+func (c *controllerProcess) verify(t *testing.T, from time.Time, steps map[string]uint64, sums map[string]energy.Microjoules) {
 	t.Helper()
 	var booked map[string]map[feed.Key]feed.Sum
 	var total energy.Microjoules
@@ -277,7 +277,7 @@ func (c *central) verify(t *testing.T, from time.Time, steps map[string]uint64, 
 		steps, sums)
 }
 
-func (c *central) statistics(t *testing.T) (s ledger.Statistics) {
+func (c *controllerProcess) statistics(t *testing.T) (s ledger.Statistics) {
 	t.Helper()
 	if err := c.ask(t, "/api/v1/ledger/statistics", &s); err != nil {
 		t.Fatal(err)
@@ -286,7 +286,7 @@ func (c *central) statistics(t *testing.T) (s ledger.Statistics) {
 }
 
 // audit has the ledger look at itself.
-func (c *central) audit(t *testing.T) {
+func (c *controllerProcess) audit(t *testing.T) {
 	t.Helper()
 	var audit struct {
 		Balanced bool
@@ -321,7 +321,7 @@ func (e *engine) env() []string {
 }
 
 // open looks into the store of a controller that is dead: at a copy of its files, so that they stay as they were left.
-func (e *engine) open(t *testing.T, c *central) *sql.DB {
+func (e *engine) open(t *testing.T, c *controllerProcess) *sql.DB {
 	t.Helper()
 	driver, source := "pgx", e.dsn
 	if e.dsn == "" {
@@ -348,7 +348,7 @@ func (e *engine) open(t *testing.T, c *central) *sql.DB {
 }
 
 // acked returns the number that the store has of a stream, 0 if it knows none.
-func (e *engine) acked(t *testing.T, c *central, s batch.Stream) (acked uint64) {
+func (e *engine) acked(t *testing.T, c *controllerProcess, s batch.Stream) (acked uint64) {
 	t.Helper()
 	db := e.open(t, c)
 	defer db.Close()
@@ -361,7 +361,7 @@ func (e *engine) acked(t *testing.T, c *central, s batch.Stream) (acked uint64) 
 }
 
 // whole checks that no number of any stream is missing, and that each agent has gone on with its only stream.
-func (e *engine) whole(t *testing.T, c *central, nodes int) {
+func (e *engine) whole(t *testing.T, c *controllerProcess, nodes int) {
 	t.Helper()
 	db := e.open(t, c)
 	defer db.Close()

@@ -1,4 +1,4 @@
-package central
+package controller
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ type wire struct {
 	server *httptest.Server
 
 	mu       sync.Mutex
-	ends     []*central
+	ends     []*controllerProcess
 	twice    bool             // now and then a batch goes to two controllers at once
 	traps    map[string]*trap // by node; "": any
 	acked    map[batch.Stream]uint64
@@ -65,7 +65,7 @@ type trap struct {
 	last   uint64
 }
 
-func newWire(t *testing.T, ends ...*central) *wire {
+func newWire(t *testing.T, ends ...*controllerProcess) *wire {
 	t.Helper()
 	w := &wire{
 		ends: ends, traps: map[string]*trap{}, acked: map[batch.Stream]uint64{}, untold: map[batch.Stream]uint64{},
@@ -122,7 +122,7 @@ func (w *wire) wait(node string, tr *trap, timeout time.Duration) bool {
 }
 
 // begin counts a request and returns what waits for it.
-func (w *wire) begin(b *batch.Batch) (tr *trap, end *central, copies int) {
+func (w *wire) begin(b *batch.Batch) (tr *trap, end *controllerProcess, copies int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.requests++
@@ -210,7 +210,7 @@ func (w *wire) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 }
 
 // ask sends a request to a controller, or to all at once, and returns an answer.
-func (w *wire) ask(r *http.Request, body []byte, end *central, copies int) (*answer, error) {
+func (w *wire) ask(r *http.Request, body []byte, end *controllerProcess, copies int) (*answer, error) {
 	if copies == 1 {
 		return w.send(r, body, end)
 	}
@@ -232,7 +232,7 @@ func (w *wire) ask(r *http.Request, body []byte, end *central, copies int) (*ans
 	return answers[best], nil
 }
 
-func (w *wire) request(r *http.Request, body []byte, end *central) (*http.Request, error) {
+func (w *wire) request(r *http.Request, body []byte, end *controllerProcess) (*http.Request, error) {
 	// The agent that asked may be dead: the controller is not to know.
 	out, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, end.url+r.URL.Path,
 		bytes.NewReader(body))
@@ -242,7 +242,7 @@ func (w *wire) request(r *http.Request, body []byte, end *central) (*http.Reques
 	return out, err
 }
 
-func (w *wire) send(r *http.Request, body []byte, end *central) (*answer, error) {
+func (w *wire) send(r *http.Request, body []byte, end *controllerProcess) (*answer, error) {
 	out, err := w.request(r, body, end)
 	if err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func (w *wire) send(r *http.Request, body []byte, end *central) (*answer, error)
 }
 
 // half sends the head of a request and half of its body, on a connection of its own.
-func (w *wire) half(end *central, r *http.Request, body []byte) {
+func (w *wire) half(end *controllerProcess, r *http.Request, body []byte) {
 	out, err := w.request(r, body, end)
 	if err != nil {
 		return

@@ -1,4 +1,4 @@
-package central
+package controller
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func TestTenantAttacksTheController(t *testing.T) {
 }
 
 // holdConnections opens as many connections as an address is let, and more.
-func (c *central) holdConnections(t *testing.T, fine func(what string)) {
+func (c *controllerProcess) holdConnections(t *testing.T, fine func(what string)) {
 	text, err := os.ReadFile(c.caFile)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func (c *central) holdConnections(t *testing.T, fine func(what string)) {
 }
 
 // askTooMuch asks for what is dear, as often as it can.
-func (c *central) askTooMuch(t *testing.T, token string, fine func(what string)) {
+func (c *controllerProcess) askTooMuch(t *testing.T, token string, fine func(what string)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -127,7 +127,7 @@ func (c *central) askTooMuch(t *testing.T, token string, fine func(what string))
 
 // attackByBudget has a budget in force that is used up at once: it names webhooks that are not the tenant's to ask, and
 // Jobs of others as its scope.
-func (w *world) attackByBudget(t *testing.T, c *central, token string) {
+func (w *world) attackByBudget(t *testing.T, c *controllerProcess, token string) {
 	ctx := t.Context()
 	var hits atomic.Int64
 	inside := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

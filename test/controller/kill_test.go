@@ -1,4 +1,4 @@
-package central
+package controller
 
 import (
 	"errors"
@@ -54,7 +54,7 @@ func TestKill(t *testing.T) {
 // killed is a controller that gets killed.
 type killed struct {
 	e    *engine
-	c    *central
+	c    *controllerProcess
 	herd *herd
 	wire *wire
 
@@ -172,7 +172,7 @@ func (m *metered) lives(kills int) {
 }
 
 // finish stops the counter and returns what it has counted, when that is booked.
-func (m *metered) finish(t *testing.T, c *central) energy.Microjoules {
+func (m *metered) finish(t *testing.T, c *controllerProcess) energy.Microjoules {
 	t.Helper()
 	if err := <-m.done; err != nil {
 		t.Fatal(err)

@@ -3,4 +3,4 @@
 //
 // It trusts no server more than it must: the token is shown over TLS only and never to a server that a redirect names,
 // certificates and tokens are read anew because both are rotated, and all that is read has a bound.
-package central
+package apiclient

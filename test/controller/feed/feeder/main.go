@@ -17,7 +17,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/agent/delivery"
 	"github.com/kubenergy/kubenergy/internal/energy"
-	"github.com/kubenergy/kubenergy/test/central/feed"
+	"github.com/kubenergy/kubenergy/test/controller/feed"
 )
 
 type options struct {

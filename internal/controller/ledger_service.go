@@ -41,10 +41,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// unit is the part of the controller that takes batches, books them and answers questions. With an SQLite ledger it
-// works without the API server as far as that goes: agents that were known go on delivering for ten minutes, those
-// outside of the cluster for good. With PostgreSQL, a leader that cannot renew its Lease ends.
-type unit struct {
+// ledgerService is the part of the controller that takes batches, books them and answers questions. With an SQLite
+// ledger it works without the API server as far as that goes: agents that were known go on delivering for ten minutes,
+// those outside of the cluster for good. With PostgreSQL, a leader that cannot renew its Lease ends.
+type ledgerService struct {
 	store   *intake.LazyStore
 	ledger  *ledger.Ledger
 	live    *live.State
@@ -66,12 +66,12 @@ const agentAccount = "kubenergy-agent"
 const apiService = "kubenergy-controller"
 
 // newUnit builds it; nil where there is nowhere to keep a ledger. The caller closes the ledger.
-func newUnit(ctx context.Context, api *rest.Config, p *process) (*unit, error) {
+func newUnit(ctx context.Context, api *rest.Config, p *app) (*ledgerService, error) {
 	o := &p.options
 	if !o.keepsLedger() {
 		return nil, nil
 	}
-	u := &unit{address: o.API, log: p.log}
+	u := &ledgerService{address: o.API, log: p.log}
 	var err error
 	if u.gate, err = newGate(api, p.log, p.registry); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func newUnit(ctx context.Context, api *rest.Config, p *process) (*unit, error) {
 	})
 	u.ledger.OnBooked(p.workloads.Booked)
 	u.ledger.OnBooked(p.agents.Booked)
-	for _, add := range []func(*process) error{u.addIntake, u.addForward, u.addMeters, u.addBudgets, u.addAPI} {
+	for _, add := range []func(*app) error{u.addIntake, u.addForward, u.addMeters, u.addBudgets, u.addAPI} {
 		if err := add(p); err != nil {
 			return nil, errors.Join(err, u.ledger.Close())
 		}
@@ -92,7 +92,7 @@ func newUnit(ctx context.Context, api *rest.Config, p *process) (*unit, error) {
 }
 
 // addForward has the replica that leads forward what is booked to the federation.
-func (u *unit) addForward(p *process) error {
+func (u *ledgerService) addForward(p *app) error {
 	o := p.options.Forward
 	if o.URL == "" {
 		return nil
@@ -139,7 +139,7 @@ func placedBy(view func() *kube.View) func(*v1.Pod) string {
 	}
 }
 
-func (u *unit) addIntake(p *process) error {
+func (u *ledgerService) addIntake(p *app) error {
 	envelope := intake.Nodes(p.objects.View, p.nodes.Node, p.hosts, energy.Watts(p.options.NodeMaxPower))
 	u.batches = intake.New(intake.Config{
 		Ledger: u.ledger, Gate: u.gate, Agents: p.hosts, AgentUser: "system:serviceaccount:" +
@@ -167,7 +167,7 @@ func (u *unit) addIntake(p *process) error {
 }
 
 // addMeters adds the meters on the network; the replica that leads reads them.
-func (u *unit) addMeters(p *process) error {
+func (u *ledgerService) addMeters(p *app) error {
 	if p.options.Meters == "" {
 		return nil
 	}
@@ -186,12 +186,12 @@ func (u *unit) addMeters(p *process) error {
 }
 
 // bookEstimate books an estimate of a node.
-func (u *unit) bookEstimate(ctx context.Context, b *batch.Batch) error {
+func (u *ledgerService) bookEstimate(ctx context.Context, b *batch.Batch) error {
 	return u.batches.Local(ctx, b, true)
 }
 
 // addBudgets adds what acts on budgets; the replica that leads does.
-func (u *unit) addBudgets(p *process) (err error) {
+func (u *ledgerService) addBudgets(p *app) (err error) {
 	var key []byte
 	if file := p.options.WebhookKey; file != "" {
 		if key, err = os.ReadFile(file); err != nil {
@@ -217,7 +217,7 @@ func (u *unit) addBudgets(p *process) (err error) {
 }
 
 // podUID returns the UID of a pod of the cache.
-func (p *process) podUID(namespace, name string) (string, bool) {
+func (p *app) podUID(namespace, name string) (string, bool) {
 	const timeout = 5 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -227,7 +227,7 @@ func (p *process) podUID(namespace, name string) (string, bool) {
 }
 
 // addAPI builds what answers, and the certificate that it answers with.
-func (u *unit) addAPI(p *process) (err error) {
+func (u *ledgerService) addAPI(p *app) (err error) {
 	o := &p.options
 	var recorded func([]ledger.Record)
 	if o.CSV != "" {
@@ -295,7 +295,7 @@ func (u *unit) addAPI(p *process) (err error) {
 }
 
 // passOn has requests passed on where another replica leads.
-func (u *unit) passOn(p *process, name string) {
+func (u *ledgerService) passOn(p *app, name string) {
 	_, port, _ := net.SplitHostPort(p.options.API) // Validate has looked
 	own, others := u.handler, relay.New(relay.Options{
 		Client: p.direct, Namespace: p.options.Namespace, Lease: leaseName, Port: port, Name: name,
@@ -311,7 +311,7 @@ func (u *unit) passOn(p *process, name string) {
 }
 
 // run books and answers until ctx ends, and then closes the ledger.
-func (u *unit) run(ctx context.Context) error {
+func (u *ledgerService) run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return panics.Keep(groupCtx, u.log, "ledger", "opening it", u.store.Run) })
 	group.Go(func() error { return u.ledger.Run(groupCtx) })
@@ -324,7 +324,7 @@ func (u *unit) run(ctx context.Context) error {
 	return errors.Join(group.Wait(), u.close())
 }
 
-func (u *unit) close() error {
+func (u *ledgerService) close() error {
 	if u == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package central
+package controller
 
 import (
 	"crypto/sha256"
@@ -121,7 +121,7 @@ func nextVersion() (string, error) {
 }
 
 // refused checks that a store which says that it needs a newer program than ours is left alone.
-func (e *engine) refused(t *testing.T, c *central, this string) {
+func (e *engine) refused(t *testing.T, c *controllerProcess, this string) {
 	t.Helper()
 	driver, source := "pgx", e.dsn
 	if e.dsn == "" {

@@ -34,8 +34,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 )
 
-// process is what Run runs, and what its parts stand on. No part knows it: each is given what it needs.
-type process struct {
+// app is what Run runs, and what its parts stand on. No part knows it: each is given what it needs.
+type app struct {
 	options  Options
 	log      *slog.Logger
 	registry prometheus.Registerer
@@ -54,7 +54,7 @@ type process struct {
 	agents    *estimate.Agents
 	workloads *estimate.Workloads
 	labels    *status.NodeLabels // nil: nodes are not labelled
-	unit      *unit              // nil: there is nowhere to keep a ledger
+	unit      *ledgerService     // nil: there is nowhere to keep a ledger
 
 	beats *daemon.Heartbeats // of the loops in kept
 
@@ -67,7 +67,7 @@ const followed = 4
 // reporter is the name of this program in events.
 const reporter = "kubenergy-controller"
 
-func (p *process) leads() bool {
+func (p *app) leads() bool {
 	select {
 	case <-p.manager.Elected():
 		return true
@@ -77,10 +77,10 @@ func (p *process) leads() bool {
 }
 
 // knowsWork reports whether all Jobs, CronJobs, pods and namespaces are known.
-func (p *process) knowsWork() bool { return p.synced.Load() >= followed }
+func (p *app) knowsWork() bool { return p.synced.Load() >= followed }
 
 // addParts adds everything to the manager.
-func (p *process) addParts(ctx context.Context, api *rest.Config) (err error) {
+func (p *app) addParts(ctx context.Context, api *rest.Config) (err error) {
 	p.history, p.held = zone.NewHistory(p.registry), release.NewHeld()
 	p.agents = estimate.NewAgents(time.Now)
 	if p.hosts, err = access.NewHostTokens(p.options.HostTokens, time.Now, p.log); err != nil {
@@ -117,7 +117,7 @@ func (p *process) addParts(ctx context.Context, api *rest.Config) (err error) {
 
 // addEstimator adds the estimate of what nodes without an agent use; the replica that leads makes it. What no ledger
 // takes still counts in the metrics of workloads.
-func (p *process) addEstimator(api *rest.Config) error {
+func (p *app) addEstimator(api *rest.Config) error {
 	o := estimate.Options{
 		Nodes: p.listNodes, Pods: p.listPods, View: p.objects.View, HasAgent: p.agents.Last,
 		Clock: time.Now, Uptime: meter.Uptime, Log: p.log, Book: p.workloads.Estimated,
@@ -136,14 +136,14 @@ func (p *process) addEstimator(api *rest.Config) error {
 }
 
 // listNodes returns the nodes of the cache: read only.
-func (p *process) listNodes(ctx context.Context) ([]v1.Node, error) {
+func (p *app) listNodes(ctx context.Context) ([]v1.Node, error) {
 	var all v1.NodeList
 	err := p.manager.GetClient().List(ctx, &all, client.UnsafeDisableDeepCopy)
 	return all.Items, err
 }
 
 // listPods returns the pods of a node, from the cache: read only.
-func (p *process) listPods(ctx context.Context, node string) ([]v1.Pod, error) {
+func (p *app) listPods(ctx context.Context, node string) ([]v1.Pod, error) {
 	var all v1.PodList
 	err := p.manager.GetClient().List(ctx, &all, client.MatchingFields{cached.NodeIndex: node},
 		client.UnsafeDisableDeepCopy)
@@ -151,12 +151,12 @@ func (p *process) listPods(ctx context.Context, node string) ([]v1.Pod, error) {
 }
 
 // teamOf is [policy.Rules.TeamOf] as the rules are now.
-func (p *process) teamOf(namespace, named string) string {
+func (p *app) teamOf(namespace, named string) string {
 	return p.objects.View().TeamOf(namespace, named)
 }
 
 // addReconcilers adds what fills statuses; the replica that leads does.
-func (p *process) addReconcilers() error {
+func (p *app) addReconcilers() error {
 	signals := signal.NewMetrics(time.Now)
 	deps := signal.Deps{
 		Keys:  zone.Keys{Folder: signal.KeyFolder(p.options.Keys), Getenv: os.Getenv},
@@ -174,7 +174,7 @@ func (p *process) addReconcilers() error {
 }
 
 // addRunners adds what runs in every replica, and what tells the parts of the cluster.
-func (p *process) addRunners() error {
+func (p *app) addRunners() error {
 	bindings, errBindings := dynamic.NewForConfig(p.manager.GetConfig())
 	cluster, err := kubernetes.NewForConfig(p.manager.GetConfig())
 	if err = errors.Join(errBindings, err); err != nil {
@@ -242,7 +242,7 @@ type watcher interface {
 }
 
 // kept returns a loop that begins again where it panics.
-func (p *process) kept(part string, run func(context.Context) error) everywhere {
+func (p *app) kept(part string, run func(context.Context) error) everywhere {
 	return func(ctx context.Context) error {
 		return panics.Keep(p.beats.Loop(ctx, part), p.log, part, "a loop", run)
 	}

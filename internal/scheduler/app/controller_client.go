@@ -6,13 +6,13 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kubenergy/kubenergy/internal/central"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/scheduler/live"
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
 // endpoints say where the central unit is, and with what to ask it: for live watts, and for the record of decisions.
-type endpoints struct{ live, record central.Options }
+type endpoints struct{ live, record apiclient.Options }
 
 // noRecords is the URL that turns recording off although the central unit is known.
 const noRecords = "none"

@@ -1,4 +1,4 @@
-package central
+package controller
 
 import (
 	"context"
@@ -99,7 +99,7 @@ func setUp(ctx context.Context, c *cluster.Cluster) error {
 
 // agents meters the nodes until stop is called. Each has the token of a pod of the agent on its node, as the
 // DaemonSet's have.
-func (w *world) agents(t *testing.T, c *central) (metered *meters, stop func()) {
+func (w *world) agents(t *testing.T, c *controllerProcess) (metered *meters, stop func()) {
 	t.Helper()
 	nodes, err := w.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil {

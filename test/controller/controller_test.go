@@ -1,4 +1,4 @@
-package central
+package controller
 
 import (
 	"encoding/json"
@@ -15,8 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// central is a controller in a process of its own, and what is needed to ask it.
-type central struct {
+// controllerProcess is a controller in a process of its own, and what is needed to ask it.
+type controllerProcess struct {
 	*kit.Process
 	dir    string // of the log
 	url    string
@@ -31,17 +31,17 @@ type central struct {
 
 // controller starts the released controller with its own rights. Its ledger is in a folder of its own, or in the
 // database of env.
-func (w *world) controller(t *testing.T, env []string, args ...string) *central {
+func (w *world) controller(t *testing.T, env []string, args ...string) *controllerProcess {
 	t.Helper()
 	return w.controllerIn(t, t.TempDir(), env, args...)
 }
 
-func (w *world) controllerIn(t *testing.T, state string, env []string, args ...string) *central {
+func (w *world) controllerIn(t *testing.T, state string, env []string, args ...string) *controllerProcess {
 	t.Helper()
 	kubeconfig, _ := w.Account(t, "kubenergy-controller")
 	address := kit.Address(t)
 	_, port, _ := strings.Cut(address, ":")
-	c := &central{
+	c := &controllerProcess{
 		dir: w.Dir, path: kit.Build(t, "./cmd/kubenergy-controller"), url: "https://localhost:" + port,
 		state: state, caFile: filepath.Join(state, "api.crt"), env: env,
 	}
@@ -62,14 +62,14 @@ func (w *world) controllerIn(t *testing.T, state string, env []string, args ...s
 }
 
 // begin starts the process, for the first time or again, and waits until it answers.
-func (c *central) begin(t *testing.T) {
+func (c *controllerProcess) begin(t *testing.T) {
 	t.Helper()
 	c.launch(t)
 	kit.Eventually(t, time.Minute, "the controller answers", func() bool { return c.answers(t) }, c.Process)
 }
 
 // launch starts the process.
-func (c *central) launch(t *testing.T) {
+func (c *controllerProcess) launch(t *testing.T) {
 	t.Helper()
 	cmd := exec.Command(c.path, c.args...)
 	cmd.Env = append(os.Environ(), c.env...)
@@ -80,7 +80,7 @@ func (c *central) launch(t *testing.T) {
 	c.Process, c.client = p, nil
 }
 
-func (c *central) answers(t *testing.T) bool {
+func (c *controllerProcess) answers(t *testing.T) bool {
 	if c.client == nil {
 		var err error
 		if c.client, err = kit.Trusting(c.caFile); err != nil {
@@ -92,13 +92,13 @@ func (c *central) answers(t *testing.T) bool {
 }
 
 // get asks with a token.
-func (c *central) get(t *testing.T, path, token string) (status int, body string) {
+func (c *controllerProcess) get(t *testing.T, path, token string) (status int, body string) {
 	t.Helper()
 	return kit.Get(t.Context(), c.client, c.url+path, token)
 }
 
 // ask returns what the viewer is told.
-func (c *central) ask(t *testing.T, path string, into any) error {
+func (c *controllerProcess) ask(t *testing.T, path string, into any) error {
 	t.Helper()
 	var status int
 	var body string
@@ -113,7 +113,7 @@ func (c *central) ask(t *testing.T, path string, into any) error {
 }
 
 // scheduler starts the released scheduler with the shipped configuration and waits until it is ready.
-func (w *world) scheduler(t *testing.T, c *central) {
+func (w *world) scheduler(t *testing.T, c *controllerProcess) {
 	t.Helper()
 	kubeconfig, _ := w.Account(t, "kubenergy-scheduler")
 	token := kit.Write(t, filepath.Join(t.TempDir(), "token"), w.Token(t, "kubenergy-scheduler", nil))

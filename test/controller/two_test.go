@@ -1,4 +1,4 @@
-package central
+package controller
 
 import (
 	"math/rand/v2"
@@ -16,7 +16,7 @@ func TestTwoControllers(t *testing.T) {
 	e := &engine{name: "postgres", dsn: pgtest.Start(t)}
 	h := w.newHerd(t, 4)
 	args := []string{"--agentless=false", "--host-tokens-file=" + h.tokens}
-	two := []*central{w.controller(t, e.env(), args...), w.controller(t, e.env(), args...)}
+	two := []*controllerProcess{w.controller(t, e.env(), args...), w.controller(t, e.env(), args...)}
 	wi := newWire(t, two...)
 	wi.twice = true
 	h.connect(wi)
