@@ -1,5 +1,5 @@
 // Command kubenergy-agent meters a node: it reads energy counters, attributes every joule to pods and virtual machines,
-// serves the sums as metrics and pushes them to the central unit. It needs no rights in Kubernetes.
+// serves the sums as metrics and pushes them to the controller. It needs no rights in Kubernetes.
 package main
 
 import (

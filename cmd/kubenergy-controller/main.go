@@ -1,4 +1,4 @@
-// Command kubenergy-controller is the central unit: signals, profiles and policies, and what would have been held.
+// Command kubenergy-controller is the controller: signals, profiles and policies, and what would have been held.
 package main
 
 import (

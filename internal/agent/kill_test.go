@@ -20,7 +20,7 @@ import (
 )
 
 // The released agent, as a node's and as a hypervisor's, killed at random moments while its counter goes on and the
-// central unit fails every other time: what was booked in the end is what was used, to the microjoule, and none of it
+// controller fails every other time: what was booked in the end is what was used, to the microjoule, and none of it
 // twice.
 func TestKill(t *testing.T) {
 	if testing.Short() {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Options say where the central unit is, and with what to ask it.
+// Options say where the controller is, and with what to ask it.
 type Options struct {
 	URL       string // as https://kubenergy-controller.kubenergy-system.svc:9443
 	TokenFile string // of a bearer token; read before each request. "": none
@@ -45,7 +45,7 @@ const (
 	maxRefusal   = 64 << 10
 )
 
-// A Client asks the central unit. It is used by one goroutine.
+// A Client asks the controller. It is used by one goroutine.
 type Client struct {
 	o      Options
 	url    string
@@ -58,15 +58,15 @@ func New(o Options) (*Client, error) {
 	u, err := url.Parse(o.URL)
 	switch {
 	case err != nil:
-		return nil, errors.New("the URL of the central unit cannot be read") // what was given may hold a password
+		return nil, errors.New("the URL of the controller cannot be read") // what was given may hold a password
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, fmt.Errorf("URL %q of the central unit: want http or https, with a host", u.Redacted())
+		return nil, fmt.Errorf("URL %q of the controller: want http or https, with a host", u.Redacted())
 	case u.User != nil:
-		return nil, errors.New("the URL of the central unit holds a password: use a token file")
+		return nil, errors.New("the URL of the controller holds a password: use a token file")
 	case (o.CertFile == "") != (o.KeyFile == ""):
 		return nil, errors.New("a client certificate needs both its file and its key's")
 	case u.Scheme == "http" && !loopback(u.Hostname()) && (!o.Node || o.TokenFile+o.CertFile+o.CAFile != ""):
-		return nil, fmt.Errorf("URL %q of the central unit needs https: http is for loopback addresses", u.Redacted())
+		return nil, fmt.Errorf("URL %q of the controller needs https: http is for loopback addresses", u.Redacted())
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -111,11 +111,11 @@ type Refused struct {
 var (
 	ErrToken  = errors.New("reading the token")
 	ErrTrust  = errors.New("reading the certificates to trust")
-	ErrAnswer = errors.New("reading the answer of the central unit")
+	ErrAnswer = errors.New("reading the answer of the controller")
 )
 
 func (e *Refused) Error() string {
-	return fmt.Sprintf("the central unit answered %d %s: %s", e.Status, http.StatusText(e.Status), e.Text)
+	return fmt.Sprintf("the controller answered %d %s: %s", e.Status, http.StatusText(e.Status), e.Text)
 }
 
 // Do asks, and reads the whole answer. The error is a [*Refused] if the status is neither 2xx nor 304.
@@ -198,7 +198,7 @@ func (c *Client) connect() error {
 			return &certificate, nil
 		}
 	}
-	transport := &http.Transport{ // without a proxy: the central unit stands in the cluster
+	transport := &http.Transport{ // without a proxy: the controller stands in the cluster
 		TLSClientConfig: config, TLSHandshakeTimeout: c.o.Timeout, ForceAttemptHTTP2: !c.o.Node,
 		MaxIdleConns: maxIdleConns, IdleConnTimeout: idleFor, MaxResponseHeaderBytes: maxHeader,
 	}

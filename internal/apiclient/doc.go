@@ -1,4 +1,4 @@
-// Package central asks the central unit over HTTP: it is the client of agents and of what runs inside the scheduler.
+// Package central asks the controller over HTTP: it is the client of agents and of what runs inside the scheduler.
 // [Limit] is what both sides serve with.
 //
 // It trusts no server more than it must: the token is shown over TLS only and never to a server that a redirect names,

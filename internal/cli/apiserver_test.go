@@ -54,7 +54,7 @@ type apiServer struct {
 	// called before every write; a status other than 0 is the answer
 	before func(method, path string) int
 	served map[string][]string // resources by group and version
-	// what the central unit behind the proxy answers, by path; nil: there is none
+	// what the controller behind the proxy answers, by path; nil: there is none
 	controller map[string]any
 	busy       int // requests at this moment
 	busiest    int

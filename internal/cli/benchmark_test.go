@@ -28,7 +28,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/hardware"
 )
 
-// bench is as much of a cluster as benchmark needs: a node, its Job, which has ended, and a central unit that says what
+// bench is as much of a cluster as benchmark needs: a node, its Job, which has ended, and a controller that says what
 // the node draws.
 type bench struct {
 	began     time.Time // of the runs of the Job, each a minute long

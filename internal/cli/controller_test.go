@@ -34,7 +34,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/codec"
 )
 
-// fakeUnit stands for the central unit, behind an API server's proxy and by itself.
+// fakeUnit stands for the controller, behind an API server's proxy and by itself.
 type fakeUnit struct {
 	server *httptest.Server
 
@@ -238,7 +238,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// A token that is good for the central unit alone is shown to it; the caller's own, with which all of the cluster can
+// A token that is good for the controller alone is shown to it; the caller's own, with which all of the cluster can
 // be asked, only where there is no right to make one.
 func TestWhoAsks(t *testing.T) {
 	dir := t.TempDir()

@@ -37,7 +37,7 @@ type decisionsFlags struct {
 	output     *cmdutil.Choice
 }
 
-// Decisions reach the central unit seconds after they were made, and after an outage of it together.
+// Decisions reach the controller seconds after they were made, and after an outage of it together.
 const (
 	followEvery = 5 * time.Second
 	lateBy      = 2 * time.Minute // what is recorded so much later than what was decided after it, --follow misses
@@ -48,12 +48,12 @@ func newDecisions(t cmdutil.Terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "decisions",
 		Short: "List what was decided: which work was held, let go and placed, where, why, and what that is to save",
-		Long: `List the decisions that the scheduler has recorded at the central unit, the youngest first: what was
+		Long: `List the decisions that the scheduler has recorded at the controller, the youngest first: what was
 held until when, let go or placed, on which node, by which strategy and why. SAVES is the share of the cost of a start
 at once that a hold is expected to save. Times are in UTC.
 
 With --follow the oldest stands first, and further decisions are added as they are recorded, until the command is
-ended. -o json is what GET /api/v1/decisions of the central unit answers; with --follow it is one decision a line.
+ended. -o json is what GET /api/v1/decisions of the controller answers; with --follow it is one decision a line.
 --snapshot shows all that one decision was made on; that tells of all nodes, and needs the right to list them.`,
 		Example: `  kubenergy decisions -n shop --since 2h
   kubenergy decisions -A --action hold --reason CheaperLater -o wide
@@ -160,7 +160,7 @@ func (f *decisionsFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	return t.Print(list, f.output.Value)
 }
 
-// goOn prints the list from the oldest on, and then each further decision once, until the context ends. A central unit
+// goOn prints the list from the oldest on, and then each further decision once, until the context ends. A controller
 // that is away for a while is asked again.
 func (f *decisionsFlags) goOn(ctx context.Context, t cmdutil.Terminal, c *cmdutil.ControllerClient,
 	q *ledger.RecordQuery,

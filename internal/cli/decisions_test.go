@@ -19,7 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/codec"
 )
 
-// book answers as the central unit does: a page of what lies in the time that is asked for, the youngest first.
+// book answers as the controller does: a page of what lies in the time that is asked for, the youngest first.
 type book struct {
 	mu      sync.Mutex
 	records []ledger.Record
@@ -50,7 +50,7 @@ func (b *book) answer(q *http.Request) any {
 	return api.Decisions{Decisions: page}
 }
 
-// decided fills the central unit with a hold, its release, and placements.
+// decided fills the controller with a hold, its release, and placements.
 func (c *fakeUnit) decided(t *testing.T) *book {
 	t.Helper()
 	at := testNow.Add(-3 * time.Hour).Truncate(time.Hour)

@@ -175,7 +175,7 @@ func (f *experimentFlags) announce(t cmdutil.Terminal, file *experiment.File) (n
 	return []string{why}, nil
 }
 
-// meter returns what reads all nodes' power at the central unit; nil where there is none.
+// meter returns what reads all nodes' power at the controller; nil where there is none.
 func (f *experimentFlags) meter(ctx context.Context,
 	t cmdutil.Terminal,
 ) func(context.Context) (float64, string, error) {

@@ -35,11 +35,11 @@ func newReplay(t cmdutil.Terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay --strategy NAME",
 		Short: "Decide on recorded decisions once more, under another strategy",
-		Long: `Take decisions that were recorded with what they depended on, from the central unit or from a
+		Long: `Take decisions that were recorded with what they depended on, from the controller or from a
 file of them, and show what other strategies would have decided, and what that would have come to as estimated then.
 Nothing is changed in the cluster. Records that cannot be replayed are listed with their ID. Times are in UTC.
 
-The file is what GET /api/v1/decisions?snapshots=true of the central unit gives; scenarios/replay/decisions.json is an
+The file is what GET /api/v1/decisions?snapshots=true of the controller gives; scenarios/replay/decisions.json is an
 example, which needs no cluster. What simulate writes has no snapshots and cannot be replayed.
 
 With --plans, plans over all holds are made again that kubenergy-scheduler recorded with --kubenergy-record-plans, or

@@ -187,7 +187,7 @@ func TestReplayRefuses(t *testing.T) {
 	}
 }
 
-// FuzzRecords reads decisions as a file or the central unit gives them: no record is made up.
+// FuzzRecords reads decisions as a file or the controller gives them: no record is made up.
 func FuzzRecords(f *testing.F) {
 	f.Add([]byte(`{"decisions":[{"id":"a","at":"2026-06-01T12:00:00Z","action":"place","namespace":"n",
 		"snapshot":"AA=="}]}`))
@@ -208,7 +208,7 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// FuzzRefusal reads what stands in the way of the central unit said instead of an answer: people are shown one line.
+// FuzzRefusal reads what stands in the way of the controller said instead of an answer: people are shown one line.
 func FuzzRefusal(f *testing.F) {
 	f.Add(503, []byte(`{"kind":"Status","message":"no endpoints available\u001b[31m","reason":"ServiceUnavailable"}`))
 	f.Add(404, []byte("{\"error\":\"\xff\\n\"}"))

@@ -83,7 +83,7 @@ func newReport(t cmdutil.Terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Sum up energy, emissions, cost and savings from the ledger",
-		Long: `Sum up what the ledger of the central unit holds: energy, mean carbon intensity, emissions,
+		Long: `Sum up what the ledger of the controller holds: energy, mean carbon intensity, emissions,
 cost, the share that is estimated, how long jobs took, and what decisions saved against a baseline, with an interval
 of 95 %. Savings are shown where strategies are compared (--group-by strategy), or with --savings; they need the
 decisions that the scheduler records. Times are in UTC.`,

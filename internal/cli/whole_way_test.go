@@ -47,7 +47,7 @@ func (darkness) Nodes() api.NodesPower         { return api.NodesPower{} }
 func (darkness) Workloads() api.WorkloadsPower { return api.WorkloadsPower{} }
 func (darkness) Pods(string) api.PodsPower     { return api.PodsPower{} }
 
-// From the scheduler's recorder through the central unit's own routes to a report: both ends speak the same language.
+// From the scheduler's recorder through the controller's own routes to a report: both ends speak the same language.
 func TestTheWholeWay(t *testing.T) {
 	var store ledgertest.Store
 	unit := httptest.NewServer(server.New(server.Config{

@@ -110,7 +110,7 @@ func (p *app) addParts(ctx context.Context, api *rest.Config) (err error) {
 		}
 	}
 	if p.unit, err = newUnit(ctx, api, p); err != nil {
-		return fmt.Errorf("building the central unit: %w", err)
+		return fmt.Errorf("building the controller: %w", err)
 	}
 	return errors.Join(p.addEstimator(api), p.addReconcilers(), p.addRunners(), p.addServers())
 }

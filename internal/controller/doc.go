@@ -1,4 +1,4 @@
-// Package controller is the central unit: it keeps the status of GridZones, PowerProfiles and EnergyPolicies, counts
+// Package controller keeps the status of GridZones, PowerProfiles and EnergyPolicies, counts
 // what would have been held where nothing is touched yet, releases held Jobs that no scheduler released, takes the
 // batches of agents, estimates what other nodes have used, and answers over HTTP.
 //

@@ -11,7 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// A Booking is a batch and what the central unit knows about it.
+// A Booking is a batch and what the controller knows about it.
 type Booking struct {
 	Batch    *batch.Batch
 	Received time.Time
@@ -24,7 +24,7 @@ type Booking struct {
 	// changed.
 	Consumers []*Consumer
 	Rates     Rates
-	// Agentless says that the batch was not sent by an agent: the central unit estimated it or read a meter itself.
+	// Agentless says that the batch was not sent by an agent: the controller estimated it or read a meter itself.
 	// Such a window counts as long as no agent's is booked for the node and window.
 	Agentless bool
 	// Power is Asleep or Booting where the node's machine was not awake: what no consumer used is charged to that.

@@ -196,7 +196,7 @@ func TestRoutesAreClosed(t *testing.T) {
 				"": http.StatusUnauthorized, "x": http.StatusUnauthorized, powerless: http.StatusForbidden,
 			} {
 				status := c.do(t, strings.ToUpper(method), path, token)
-				// Every known account may read how to ask. A token that is not made for the central unit is no agent's.
+				// Every known account may read how to ask. A token that is not made for the controller is no agent's.
 				if token == powerless && (strings.Contains(path, "openapi") && status == http.StatusOK ||
 					path == "/api/v1/batches" && status == http.StatusUnauthorized) {
 					continue

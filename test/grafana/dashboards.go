@@ -182,7 +182,7 @@ var decisionsBoard = dashboard{
 				quantile(0.5, "result", attempts), "median {{result}}",
 				quantile(0.99, "result", attempts), "99 % {{result}}"),
 			graph(12, "Records of decisions", minutes, counted,
-				"Sent to the central unit, refused by it, or dropped because too many waited. Reports lack the "+
+				"Sent to the controller, refused by it, or dropped because too many waited. Reports lack the "+
 					"savings of what was dropped.", perMinute("outcome", "kubenergy_records_total"), "{{outcome}}"),
 		}},
 		{"Shadow mode", []panel{
@@ -435,7 +435,7 @@ var healthBoard = dashboard{
 				"60 * sum(rate(kubenergy_ingest_ahead_total[$__rate_interval]))", "ahead"),
 			graph(8, "Requests to the HTTP API", minutes, counted, "By route and code.",
 				perMinute("route, code", "kubenergy_api_requests_total"),
-				"{{route}} {{code}}").unless("neither scheduler nor people ask the central unit"),
+				"{{route}} {{code}}").unless("neither scheduler nor people ask the controller"),
 		}},
 		{"Agents", []panel{
 			graph(8, "Readable meters", plain, counted,
@@ -466,7 +466,7 @@ var healthBoard = dashboard{
 				"Nodes of the last answer, and those that were left out, by why.",
 				most("state", "kubenergy_live_nodes"), "{{state}}"),
 			graph(12, "Requests refused", minutes, counted,
-				"Requests of people and programs to the central unit, by reason.",
+				"Requests of people and programs to the controller, by reason.",
 				perMinute("reason", "kubenergy_access_refused_total"),
 				"{{reason}}").unless("no caller lacks a right"),
 		}},

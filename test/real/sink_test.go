@@ -23,7 +23,7 @@ import (
 
 const token = "of-the-test"
 
-// sink is the least that stands in for the central unit: it takes batches, and answers with the names that the API
+// sink is the least that stands in for the controller: it takes batches, and answers with the names that the API
 // server has for their pods.
 type sink struct {
 	client kubernetes.Interface

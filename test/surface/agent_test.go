@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// The state folder is that of an agent that was killed while the central unit answered 503 to all: four sealed batches,
+// The state folder is that of an agent that was killed while the controller answered 503 to all: four sealed batches,
 // and in the newer slot what was known after them. They are of what a counter counted from first to last, ten seconds
 // after the boot: a machine has to be up for longer to run the second test.
 const (

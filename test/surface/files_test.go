@@ -65,7 +65,7 @@ func (f facts) addContent(what string, o object) {
 	}
 }
 
-// TestOldBatch decodes what an older agent sent and an older central unit answered. What is written of it is the same.
+// TestOldBatch decodes what an older agent sent and an older controller answered. What is written of it is the same.
 func TestOldBatch(t *testing.T) {
 	for file, again := range formats {
 		data, err := os.ReadFile(filepath.Join("testdata", file))

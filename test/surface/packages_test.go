@@ -46,7 +46,7 @@ var formats = map[string]func(data []byte) ([]byte, error){
 	"ack.json":   again(batch.DecodeAck, encodeAck),
 }
 
-// encodeAck writes an acknowledgement as the central unit does: in a line.
+// encodeAck writes an acknowledgement as the controller does: in a line.
 func encodeAck(a *batch.Ack) ([]byte, error) {
 	data, err := json.Marshal(a)
 	return append(data, '\n'), err

@@ -1,7 +1,7 @@
-// Package delivery brings attributed energy from a node to the central unit, each joule once.
+// Package delivery brings attributed energy from a node to the controller, each joule once.
 //
 // The [Queue] collects attributions into numbered batches. It keeps them in memory and in the agent's state directory
-// until the central unit has acknowledged them. The [Pusher] sends them, the oldest first. docs/reference/protocol.md
+// until the controller has acknowledged them. The [Pusher] sends them, the oldest first. docs/reference/protocol.md
 // describes the protocol and its promises.
 //
 // The agent calls [Queue.Add] and [Queue.Save] once per tick, in this order. It stops doing so before it stops the
@@ -40,6 +40,6 @@
 //     TestDamage. Both slots are damaged: a new stream begins: TestSlotsDamaged.
 //   - A file cannot be removed: its batch is sent again and acknowledged as a duplicate: TestAcknowledgedFileStays.
 //   - The power fails: batches that were acknowledged may come back: TestPowerFailure.
-//   - The central unit is away, busy, or refuses a batch: the pusher waits, longer each time; a stream whose oldest
+//   - The controller is away, busy, or refuses a batch: the pusher waits, longer each time; a stream whose oldest
 //     batch is refused for good rests while others go on: TestFailures, TestRefusedStreamRests, TestPauseHolds.
 package delivery

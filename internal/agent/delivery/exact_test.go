@@ -378,7 +378,7 @@ func TestExactnessInMemory(t *testing.T) {
 	})
 }
 
-// An hour without the central unit: 240 batches, room for 32.
+// An hour without the controller: 240 batches, room for 32.
 func TestSinkDownAnHour(t *testing.T) {
 	n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
 	n.opts.MaxBatches = 32

@@ -21,7 +21,7 @@ func (q *Queue) bound() {
 }
 
 // manyTimes the limits is where even batches of former processes are folded, which may have been booked in part:
-// by then the agent was started anew many times without reaching the central unit. In the worst case the central unit
+// by then the agent was started anew many times without reaching the controller. In the worst case the controller
 // refuses a batch that was booked in part.
 const manyTimes = 4
 

@@ -19,11 +19,11 @@ import (
 type poster struct {
 	client *apiclient.Client
 	zip    *gzip.Writer
-	// when the central unit wants to be asked again; a clock that is set does not move it
+	// when the controller wants to be asked again; a clock that is set does not move it
 	until atomic.Pointer[time.Time]
 }
 
-const longestPause = 15 * time.Minute // that a central unit can ask for
+const longestPause = 15 * time.Minute // that a controller can ask for
 
 func newClient(o *PushOptions) (*apiclient.Client, error) {
 	return apiclient.New(apiclient.Options{
@@ -33,7 +33,7 @@ func newClient(o *PushOptions) (*apiclient.Client, error) {
 }
 
 // send makes one request and returns the acknowledgement, which is yet to be compared with the batch. What is told of
-// the node are headers, where it is not empty. A panic is a failure: what the central unit answers does not end
+// the node are headers, where it is not empty. A panic is a failure: what the controller answers does not end
 // metering.
 func (p *poster) send(ctx context.Context, b *batch.Batch, reported map[string]string) (ack *batch.Ack, err error) {
 	defer func() {
@@ -124,7 +124,7 @@ func retryAfter(value string) time.Duration {
 	return 0
 }
 
-// paused returns an error while the central unit has asked to be left alone.
+// paused returns an error while the controller has asked to be left alone.
 func (p *poster) paused() error {
 	until := p.until.Load()
 	if until == nil {
@@ -133,7 +133,7 @@ func (p *poster) paused() error {
 	if left := time.Until(*until); left > 0 {
 		return &failure{
 			reason: reasonBusy, after: left,
-			err: fmt.Errorf("the central unit wants to be asked again in %v", left.Round(time.Second)),
+			err: fmt.Errorf("the controller wants to be asked again in %v", left.Round(time.Second)),
 		}
 	}
 	return nil

@@ -46,7 +46,7 @@ type Pusher struct {
 	log   *slog.Logger
 	post  poster
 
-	reported time.Time // when the central unit was told of the hardware
+	reported time.Time // when the controller was told of the hardware
 	wake     chan struct{}
 	resting  map[batch.Stream]rest
 
@@ -319,7 +319,7 @@ func (p *Pusher) Stats() PushStats {
 type failure struct {
 	reason  string
 	lasting bool          // trying again soon is of no use
-	after   time.Duration // when the central unit wants to hear of it again; 0 if it did not say
+	after   time.Duration // when the controller wants to hear of it again; 0 if it did not say
 	err     error
 }
 
@@ -335,7 +335,7 @@ func failureOf(err error) *failure {
 }
 
 // A backoff counts failures in a row and says how long to wait: longer each time, and not all nodes equally long, or a
-// central unit that comes back would be met by all of them at once.
+// controller that comes back would be met by all of them at once.
 type backoff struct{ failures int }
 
 const (

@@ -150,7 +150,7 @@ func TestPushEachInterval(t *testing.T) {
 	})
 }
 
-// An hour without the central unit, of which the first batch got its answer lost.
+// An hour without the controller, of which the first batch got its answer lost.
 func TestPushAfterAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := meter(t, QueueOptions{Dir: t.TempDir(), MaxBatches: 32}, PushOptions{})

@@ -145,7 +145,7 @@ func (q *Queue) reset(number uint64) {
 }
 
 // Add counts an attribution to the open batch. It refuses what would make the batch invalid, and time that was added
-// before; such energy does not reach the central unit.
+// before; such energy does not reach the controller.
 func (q *Queue) Add(a *energy.Attribution, m Meta) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -197,7 +197,7 @@ func (q *Queue) differs(m Meta) bool {
 	return m.Source != q.open.Source || m.IdlePolicy != q.open.IdlePolicy || !sameParent(m.Parent, q.open.Parent)
 }
 
-// usable leaves out what a node says of itself where no central unit would take it, as a host of the node's own name:
+// usable leaves out what a node says of itself where no controller would take it, as a host of the node's own name:
 // the energy counts without it.
 func (q *Queue) usable(m Meta) Meta {
 	if m.Source != q.lastMeta.Source || q.sentMeta.Source == "" || !sameParent(m.Parent, q.lastMeta.Parent) {
@@ -260,7 +260,7 @@ func (q *Queue) add(a *energy.Attribution, m Meta) {
 }
 
 // named counts consumers whose names cannot be sent, as those of control groups with control characters in them, to the
-// others: one of them would make the central unit refuse the batch.
+// others: one of them would make the controller refuse the batch.
 func named(shares []energy.Share) []energy.Share {
 	bad := func(s *energy.Share) bool { return batch.CheckConsumer(s.ID) != nil }
 	if !slices.ContainsFunc(shares, func(s energy.Share) bool { return bad(&s) }) {

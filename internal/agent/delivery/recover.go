@@ -65,7 +65,7 @@ func (q *Queue) countUp(last *record, pending []*sealed) {
 }
 
 // closeFormer seals what the former stream's slot holds, and begins the new stream on disk, so that the slot is not
-// found again when its batch has been delivered. Where that fails, as on a full disk, the central unit is sent
+// found again when its batch has been delivered. Where that fails, as on a full disk, the controller is sent
 // something again that it has.
 func (q *Queue) closeFormer(last *record) {
 	if last != nil && !last.broken && !last.empty {

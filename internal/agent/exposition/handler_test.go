@@ -57,12 +57,12 @@ func TestRoutes(t *testing.T) {
 		}
 	}
 	unwell, undelivered = errors.New("no tick for 12 s"),
-		errors.New("the central unit\r\nsays: "+strings.Repeat("no ", 500))
+		errors.New("the controller\r\nsays: "+strings.Repeat("no ", 500))
 	if code, body, _ := ask(routes.Handler(), "GET", "/healthz"); code != 503 || body != "no tick for 12 s\n" {
 		t.Errorf("not well: %d %q", code, body)
 	}
 	if code, body, _ := ask(routes.Handler(), "POST", "/forward-metrics"); code != 503 ||
-		!strings.HasPrefix(body, "the central unit says: no no") || len(body) > 501 {
+		!strings.HasPrefix(body, "the controller says: no no") || len(body) > 501 {
 		t.Errorf("not delivered: %d %q", code, body)
 	}
 	routes.Forward = nil

@@ -1,4 +1,4 @@
-// Package api holds what the central unit's HTTP interface says, for both of its ends. docs/reference/api.md describes
+// Package api holds what the controller's HTTP interface says, for both of its ends. docs/reference/api.md describes
 // the routes.
 package api
 
@@ -23,7 +23,7 @@ type NodePower struct {
 	// Host is the machine that this node is a virtual machine of, by its agent: the host's value includes this one.
 	Host    string         `json:"host,omitempty"`
 	Watts   float64        `json:"watts"`
-	AsOf    time.Time      `json:"asOf"` // by the clock of the central unit: when the value was true
+	AsOf    time.Time      `json:"asOf"` // by the clock of the controller: when the value was true
 	Quality energy.Quality `json:"quality"`
 	Source  string         `json:"source"`
 	// Implausible says that a model of the hardware contradicts the value; it is then shown and not decided by.

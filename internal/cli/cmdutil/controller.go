@@ -24,21 +24,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// ControllerFlags say where the central unit is. By default it is asked through the API server.
+// ControllerFlags say where the controller is. By default it is asked through the API server.
 type ControllerFlags struct {
 	ClusterFlags
 	server, tokenFile, caFile string
-	Component                 string // namespace of the central unit
+	Component                 string // namespace of the controller
 }
 
 func (f *ControllerFlags) Add(flags *pflag.FlagSet) {
 	f.ClusterFlags.Add(flags)
 	flags.StringVar(&f.server, "server", "",
-		"URL of the central unit, as https://kubenergy.example.org (default: through the API server's proxy)")
+		"URL of the controller, as https://kubenergy.example.org (default: through the API server's proxy)")
 	flags.StringVar(&f.tokenFile, "token-file", "",
 		"`file` with the token for --server (default: one of kubenergy-viewer, or the kubeconfig's)")
 	flags.StringVar(&f.caFile, "ca-file", "", "`file` with certificates to trust for --server (default: the system's)")
-	flags.StringVar(&f.Component, "central-namespace", v1alpha1.SystemNamespace, "namespace of the central unit")
+	flags.StringVar(&f.Component, "central-namespace", v1alpha1.SystemNamespace, "namespace of the controller")
 }
 
 const (
@@ -51,16 +51,16 @@ const (
 	controllerTimeout = 2 * time.Minute
 )
 
-// ControllerClient asks the central unit.
+// ControllerClient asks the controller.
 type ControllerClient struct {
 	client    *apiclient.Client
 	token     map[string]string // header with it; nil: the client reads it from a file
 	Proxied   bool
-	namespace string // of the central unit
+	namespace string // of the controller
 	Home      string // namespace that the kubeconfig names
 }
 
-// Connect finds the central unit, and a token to show to it. Where it is asked about one namespace, the account in that
+// Connect finds the controller, and a token to show to it. Where it is asked about one namespace, the account in that
 // one will do.
 func (f *ControllerFlags) Connect(ctx context.Context, t Terminal, about ...string) (*ControllerClient, error) {
 	if len(about) == 1 {
@@ -107,9 +107,9 @@ func ThroughProxy(ctx context.Context, config *rest.Config, component, home stri
 	return c, nil
 }
 
-// tokenFor returns what is shown to the central unit: a token that is good for nothing else, of the account that may
+// tokenFor returns what is shown to the controller: a token that is good for nothing else, of the account that may
 // see everything, or of the one in the caller's own namespace, which sees that. The caller's own token is never shown:
-// with it, a server in the central unit's place could do all that the caller may.
+// with it, a server in the controller's place could do all that the caller may.
 func tokenFor(ctx context.Context, config *rest.Config, component, home string) (string, error) {
 	token, refused := viewerToken(ctx, config, component)
 	if _, none := errors.AsType[*NoTokenError](refused); !none || home == "" || home == component {
@@ -161,7 +161,7 @@ type NoTokenError struct{ text string }
 
 func (e *NoTokenError) Error() string { return e.text }
 
-// viewerToken asks for a token of an account that may see everything, which the central unit alone takes.
+// viewerToken asks for a token of an account that may see everything, which the controller alone takes.
 func viewerToken(ctx context.Context, config *rest.Config, namespace string) (string, error) {
 	client, err := Clients(config)
 	if err != nil {
@@ -232,7 +232,7 @@ func withoutURL(err error) string {
 	return OneLine(err)
 }
 
-// RefusedError is an answer of the central unit, or of the API server in its place, other than 200.
+// RefusedError is an answer of the controller, or of the API server in its place, other than 200.
 type RefusedError struct {
 	Status int
 	text   string

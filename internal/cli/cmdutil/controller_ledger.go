@@ -82,7 +82,7 @@ func (c *ControllerClient) Evidence(ctx context.Context, q *ledger.Query, saving
 	if len(e.Records) == 0 {
 		if savings {
 			missing = append(missing, "No decisions are recorded for this time, so nothing is known of savings. "+
-				"If there should be some, the scheduler's log says whether it can tell them to the central unit, and "+
+				"If there should be some, the scheduler's log says whether it can tell them to the controller, and "+
 				"its metric kubenergy_records_total how many it told.")
 		}
 		return nil, false, missing, nil

@@ -77,7 +77,7 @@ func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 	}
 }
 
-// hot asks the central unit which nodes are too hot, where a PowerProfile limits that.
+// hot asks the controller which nodes are too hot, where a PowerProfile limits that.
 func (e *Explainer) hot(ctx context.Context, nodes []v1.Node) map[string]sched.Heat {
 	if !slices.ContainsFunc(nodes, func(n v1.Node) bool { return e.View.Hottest(&n) > 0 }) {
 		return nil

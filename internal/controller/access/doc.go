@@ -1,4 +1,4 @@
-// Package access decides who makes a request to the central unit, and what they may be told.
+// Package access decides who makes a request to the controller, and what they may be told.
 //
 // A [Gate] asks the API server: TokenReview for who holds a token, SubjectAccessReview for what they may do, on virtual
 // resources of the group kubenergy.io. Rights are given with the roles that clusters have anyway. [HostTokens] are for

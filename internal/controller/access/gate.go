@@ -141,13 +141,13 @@ func NewGate(o Options) *Gate {
 	return g
 }
 
-// Authenticate returns who holds a token that was made for the API server or for the central unit. The error is
+// Authenticate returns who holds a token that was made for the API server or for the controller. The error is
 // ErrUnauthenticated, or says why it cannot be known now.
 func (g *Gate) Authenticate(ctx context.Context, token string) (*User, error) {
 	return g.authenticate(ctx, person, token)
 }
 
-// Agent returns who holds a token that was made for the central unit alone. While the API server is away,
+// Agent returns who holds a token that was made for the controller alone. While the API server is away,
 // who was known shortly before is still known.
 func (g *Gate) Agent(ctx context.Context, token string) (*User, error) {
 	return g.authenticate(ctx, agent, token)

@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/ledgertest"
 )
 
-// booking is a batch as the central unit books it.
+// booking is a batch as the controller books it.
 func booking(b *batch.Batch, agentless bool) *ledger.Booking {
 	k := &ledger.Booking{
 		Batch: b, Received: b.End, Agentless: agentless,

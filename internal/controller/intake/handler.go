@@ -292,7 +292,7 @@ func Permanent(err error) bool {
 		errors.Is(err, ledger.ErrInvalid)
 }
 
-// Local books a batch that the central unit has made itself. After an error that is not [Permanent] it may be tried
+// Local books a batch that the controller has made itself. After an error that is not [Permanent] it may be tried
 // again.
 func (h *Handler) Local(ctx context.Context, b *batch.Batch, agentless bool) error {
 	if err := b.Validate(); err != nil {

@@ -511,7 +511,7 @@ func TestBombsAreCharged(t *testing.T) {
 	if codes[413] > 3 || codes[429] < 97 {
 		t.Errorf("100 bombs: %v", codes)
 	}
-	for n := range 300 { // as after an hour without the central unit
+	for n := range 300 { // as after an hour without the controller
 		w.booked("token-b", of("b", uint64(n+1)))
 	}
 }

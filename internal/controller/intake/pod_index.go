@@ -42,7 +42,7 @@ type PodIndex struct {
 	parents register[types.NamespacedName, string] // of Jobs
 }
 
-// Batches come late: an agent keeps them while the central unit is away.
+// Batches come late: an agent keeps them while the controller is away.
 const (
 	keptFor = 2 * time.Hour
 	maxGone = 200_000

@@ -66,7 +66,7 @@ func TestFailuresBeginNoStream(t *testing.T) {
 	w.booked("token-a", of("a", 1))
 }
 
-// An agent that goes on is never kept back, however long, nor after the central unit has begun anew.
+// An agent that goes on is never kept back, however long, nor after the controller has begun anew.
 func TestAStreamGoesOn(t *testing.T) {
 	w := newWorld(t)
 	for n := range 300 {

@@ -40,7 +40,7 @@ var noon = time.Date(2026, 11, 3, 12, 0, 0, 0, time.UTC)
 
 func unplaced(*v1.Pod) string { return "" }
 
-// world is a central unit with a ledger in memory and an API server that knows some tokens.
+// world is a controller with a ledger in memory and an API server that knows some tokens.
 type world struct {
 	t         testing.TB
 	store     *ledgertest.Store

@@ -1,4 +1,4 @@
-// Package server is the central unit's HTTP interface: what draws how much now, what was used, what was decided and
+// Package server is the controller's HTTP interface: what draws how much now, what was used, what was decided and
 // why, and the two endpoints that other systems already speak. docs/reference/api.md describes it.
 //
 // All routes stand in one table (routes.go). From it come the mux, the OpenAPI document, the reference in

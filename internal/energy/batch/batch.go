@@ -1,4 +1,4 @@
-// Package batch holds what an agent tells the central unit: batches of attributed energy, numbered so that each is
+// Package batch holds what an agent tells the controller: batches of attributed energy, numbered so that each is
 // booked once, and the acknowledgements that come back. docs/reference/protocol.md says how they travel.
 package batch
 
@@ -21,7 +21,7 @@ type Stream struct {
 }
 
 // A Batch is what a node and its consumers used in an interval. It covers the numbers First to Last of its stream: more
-// than one when batches were folded while the central unit was away.
+// than one when batches were folded while the controller was away.
 type Batch struct {
 	Version int    `json:"version"`
 	Stream  Stream `json:"stream"`
@@ -74,7 +74,7 @@ type Ack struct {
 	Epoch string `json:"epoch"`
 	// the highest number of the stream that is booked, without gaps after the batch answered
 	Acked uint64 `json:"acked"`
-	// Names are those of the batch's pods that the central unit knows, by pod UID.
+	// Names are those of the batch's pods that the controller knows, by pod UID.
 	Names map[string]Names `json:"names,omitempty"`
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// Two batches that follow each other become one while the central unit is away: no energy is lost.
+// Two batches that follow each other become one while the controller is away: no energy is lost.
 func ExampleFold() {
 	of := func(number uint64, used energy.Microjoules) *batch.Batch {
 		b := &batch.Batch{

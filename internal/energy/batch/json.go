@@ -46,7 +46,7 @@ func Decode(data []byte) (*Batch, error) {
 	return b, nil
 }
 
-// DecodeAck reads an acknowledgement. Fields that it does not know are left out, so that a central unit may be newer
+// DecodeAck reads an acknowledgement. Fields that it does not know are left out, so that a controller may be newer
 // than its agents.
 func DecodeAck(data []byte) (*Ack, error) {
 	if len(data) > MaxAckBytes {

@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// What a batch may hold. An agent stays far below; a central unit refuses what is above before it costs memory.
+// What a batch may hold. An agent stays far below; a controller refuses what is above before it costs memory.
 const (
 	MaxBytes  = 16 << 20 // of a batch in JSON, before it is compressed
 	MaxShares = 10_000

@@ -14,7 +14,7 @@ import (
 
 // How many rows a second are booked and folded, by both stores on this machine: a row is what one container used in
 // 15 s. All rounds of a quarter of an hour are booked, one transaction a second or so, and folded once a minute, as
-// the central unit does.
+// the controller does.
 func TestRowsPerSecond(t *testing.T) {
 	const perMinute = 4
 	nodes, containers, rounds := 50, 20, 12

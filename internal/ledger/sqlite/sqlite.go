@@ -1,4 +1,4 @@
-// Package sqlite keeps the ledger in one file: what a cluster needs that has one central unit.
+// Package sqlite keeps the ledger in one file: what a cluster needs that has one controller.
 //
 // What is booked is on disk before Book returns. One process uses a file at a time. What is damaged when it is opened
 // is told of, and nothing is made of it: see [Open].

@@ -11,21 +11,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// endpoints say where the central unit is, and with what to ask it: for live watts, and for the record of decisions.
+// endpoints say where the controller is, and with what to ask it: for live watts, and for the record of decisions.
 type endpoints struct{ live, record apiclient.Options }
 
-// noRecords is the URL that turns recording off although the central unit is known.
+// noRecords is the URL that turns recording off although the controller is known.
 const noRecords = "none"
 
 func (e *endpoints) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&e.record.URL, "kubenergy-record-url", "", "`URL` of the central unit that decisions are told to, "+
+	fs.StringVar(&e.record.URL, "kubenergy-record-url", "", "`URL` of the controller that decisions are told to, "+
 		"with what they depended on (default: that of live watts; \"none\": none is told)")
 	fs.StringVar(&e.record.TokenFile, "kubenergy-record-token-file", "",
 		"`file` with the token for it (default: as for live watts)")
 	fs.StringVar(&e.record.CAFile, "kubenergy-record-ca-file", "",
 		"`file` with certificates to trust for it (default: as for live watts)")
 	fs.StringVar(&e.live.URL, "kubenergy-live-url", "",
-		"`URL` of the central unit that is asked what nodes draw just now; scheduling goes on without an answer")
+		"`URL` of the controller that is asked what nodes draw just now; scheduling goes on without an answer")
 	fs.StringVar(&e.live.TokenFile, "kubenergy-live-token-file", "",
 		"`file` with the token for it, read before each request")
 	fs.StringVar(&e.live.CAFile, "kubenergy-live-ca-file", "",

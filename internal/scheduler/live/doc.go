@@ -1,4 +1,4 @@
-// Package live tells the scheduler what nodes draw just now. A [Feed] asks the central unit for it every 15 seconds
+// Package live tells the scheduler what nodes draw just now. A [Feed] asks the controller for it every 15 seconds
 // and keeps the answer in memory; a scheduling cycle never waits for it. The feed also remembers the watts of pods
 // that were bound and that no reading tells of yet.
 //

@@ -73,7 +73,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	return nil
 }
 
-// Ask asks once. It returns whether the central unit told what nodes draw: the watts of workloads are a help, no need.
+// Ask asks once. It returns whether the controller told what nodes draw: the watts of workloads are a help, no need.
 func (f *Feed) Ask(ctx context.Context) bool {
 	var nodes api.NodesPower
 	skew, news, err := f.get(ctx, &f.nodes, &nodes)

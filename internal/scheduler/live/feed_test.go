@@ -32,7 +32,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// unit is a central unit that says what a test wants.
+// unit is a controller that says what a test wants.
 type unit struct {
 	mu        sync.Mutex
 	nodes     any
@@ -176,7 +176,7 @@ func TestWattsAge(t *testing.T) {
 	}
 }
 
-// Ages are by our own clock, whatever the time of the central unit.
+// Ages are by our own clock, whatever the time of the controller.
 func TestClocksApart(t *testing.T) {
 	for _, skew := range []time.Duration{-time.Hour, -5 * time.Minute, 5 * time.Minute, 26 * time.Hour} {
 		u := &unit{

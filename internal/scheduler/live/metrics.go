@@ -6,7 +6,7 @@ var (
 	metrics = &instruments.Set{}
 
 	asked = metrics.Counter("kubenergy_live_requests_total",
-		"Requests for live watts to the central unit, by what came of them.", "path", "result")
+		"Requests for live watts to the controller, by what came of them.", "path", "result")
 	nodesKnown = metrics.Gauge("kubenergy_live_nodes",
 		"Nodes in the last answer with live watts: fresh ones, and those that were left out, by why.", "state")
 	youngest = metrics.Gauge("kubenergy_live_age_seconds",

@@ -20,7 +20,7 @@ type route struct {
 	failing bool   // the last request did, which was logged
 }
 
-// get asks, and reads the answer into a value. skew is how far our clock is ahead of the central unit's; news is false
+// get asks, and reads the answer into a value. skew is how far our clock is ahead of the controller's; news is false
 // if the answer is still the last one. The first of several failures is logged.
 func (f *Feed) get(ctx context.Context, r *route, into any) (skew time.Duration, news bool, err error) {
 	skew, news, err = f.fetch(ctx, r, into)

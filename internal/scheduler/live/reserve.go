@@ -77,7 +77,7 @@ func (r *reservations) set(node string, all []reservation) {
 	}
 }
 
-// includes reports whether a reading tells of a pod. One that the central unit names as seen is there, whatever the
+// includes reports whether a reading tells of a pod. One that the controller names as seen is there, whatever the
 // clocks say.
 func (r *reading) includes(one *reservation) bool {
 	return r.asOf-one.at.UnixNano() > int64(settledAfter) || slices.Contains(r.fresh, one.pod)

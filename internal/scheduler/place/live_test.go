@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/live"
 )
 
-// meters are a central unit, and the clock of the feed that asks it.
+// meters are a controller, and the clock of the feed that asks it.
 type meters struct {
 	mu        sync.Mutex
 	nodes     api.NodesPower
@@ -213,7 +213,7 @@ func TestWithoutFreshWatts(t *testing.T) {
 			m.notify(t, everyone(10, nil)...)
 			m.now = m.now.Add(46 * time.Second)
 		},
-		"the central unit dies": func(t *testing.T, m *meters) {
+		"the controller dies": func(t *testing.T, m *meters) {
 			m.notify(t, everyone(10, nil)...)
 			m.broken = true
 			for range 4 {
@@ -255,7 +255,7 @@ func TestWithoutFreshWatts(t *testing.T) {
 	}
 }
 
-// What the thesis' monitor writes on nodes counts where the central unit says nothing.
+// What the thesis' monitor writes on nodes counts where the controller says nothing.
 func TestAnnotatedWatts(t *testing.T) {
 	nodes := twoAlike()
 	at := noon.Add(time.Hour).Unix()
@@ -383,7 +383,7 @@ func BenchmarkLive1000Nodes(b *testing.B) {
 	}
 }
 
-// A node that the central unit calls too hot takes none of our pods while that is known, and all others do.
+// A node that the controller calls too hot takes none of our pods while that is known, and all others do.
 func TestHotNodesAreRefused(t *testing.T) {
 	m := newMeters(t)
 	e, nodes := metered(t, m), twoAlike()
@@ -427,7 +427,7 @@ func TestHotNodesAreRefused(t *testing.T) {
 	}
 	m.broken = true
 	m.now = m.now.Add(179 * time.Second)
-	check("the central unit is away", "b c")
+	check("the controller is away", "b c")
 	m.now = m.now.Add(2 * time.Second)
 	check("for too long", "a b c")
 	m.broken = false

@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// recorded runs a test with a recorder and returns what arrives at the central unit.
+// recorded runs a test with a recorder and returns what arrives at the controller.
 func recorded(t *testing.T, test func(*record.Recorder)) []ledger.Record {
 	t.Helper()
 	arrived := make(chan []ledger.Record, 100)

@@ -19,7 +19,7 @@ func Decided(action, strategy, reason string) {
 var (
 	metrics = &instruments.Set{}
 
-	records = metrics.Counter("kubenergy_records_total", "Number of records of decisions: sent to the central unit, "+
+	records = metrics.Counter("kubenergy_records_total", "Number of records of decisions: sent to the controller, "+
 		"refused by it, or dropped because too many waited.", "outcome")
 	panicked = metrics.Counter("kubenergy_record_panics_total",
 		"Panics while decisions were written or sent; the log has their stacks.")

@@ -269,7 +269,7 @@ func (r *Recorder) forget(n int) {
 // Why records are lost.
 const (
 	tooFast = "they came faster than they could be written"
-	tooLong = "the central unit has been away for too long"
+	tooLong = "the controller has been away for too long"
 	tooLate = "the process ends"
 )
 

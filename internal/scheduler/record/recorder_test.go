@@ -64,7 +64,7 @@ func decision(s *sched.Snapshot, node string) *Entry {
 	}}
 }
 
-// unit is a central unit that answers as it is told.
+// unit is a controller that answers as it is told.
 type unit struct {
 	mu      sync.Mutex
 	answers []int // status of the next requests; then 200
@@ -100,7 +100,7 @@ func (c *unit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	c.got = append(c.got, body.Decisions...)
 }
 
-// RoundTrip lets the central unit be asked without a connection, which a synctest bubble cannot wait for.
+// RoundTrip lets the controller be asked without a connection, which a synctest bubble cannot wait for.
 func (c *unit) RoundTrip(q *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	c.ServeHTTP(w, q)
@@ -348,7 +348,7 @@ func TestADraftAtTheEndIsWaitedFor(t *testing.T) {
 	})
 }
 
-// What is lost while the central unit is away is said once a minute, with how much it was.
+// What is lost while the controller is away is said once a minute, with how much it was.
 func TestLossesAreSaidSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

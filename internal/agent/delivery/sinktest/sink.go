@@ -76,7 +76,7 @@ var (
 	errPartly  = errors.New("some of its numbers are booked, others are not")
 )
 
-// Book books a batch, unless it has been, and returns what to answer. It is what a central unit has to do in one
+// Book books a batch, unless it has been, and returns what to answer. It is what a controller has to do in one
 // transaction.
 func (s *Sink) Book(b *batch.Batch) (*batch.Ack, error) {
 	if err := b.Validate(); err != nil {

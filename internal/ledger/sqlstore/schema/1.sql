@@ -50,7 +50,7 @@ CREATE TABLE journal (
 	payload {blob} NOT NULL -- see pack.go; ends in a sum of its bytes
 );
 
--- What the consumers of a node used in five minutes. agentless: as the central unit estimated it; it stands only where
+-- What the consumers of a node used in five minutes. agentless: as the controller estimated it; it stands only where
 -- there is no other.
 CREATE TABLE windows (
 	start BIGINT NOT NULL, -- Unix seconds
