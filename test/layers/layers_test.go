@@ -286,3 +286,20 @@ func checkPure(set *token.FileSet, file *ast.File) []string {
 	}
 	return wrong
 }
+
+// maxFiles is how many files a package has, tests aside: a listing is still read at a glance.
+const maxFiles = 30
+
+func TestPackagesAreReadAtAGlance(t *testing.T) {
+	files := map[string]int{}
+	for _, s := range sources(t) {
+		if !s.test {
+			files[s.folder]++
+		}
+	}
+	for folder, n := range files {
+		if n > maxFiles {
+			t.Errorf("%s has %d files, more than %d: divide it by subject", folder, n, maxFiles)
+		}
+	}
+}

@@ -54,7 +54,6 @@ var sleeps = map[string]allowance{
 	"lab/kubelet/services_test.go":       {1, unseen},
 	"lab/lab_test.go":                    {1, absence},
 	"lab/redfish_test.go":                {1, absence},
-	"test/batch/batch_test.go":           {1, unseen},
 	"test/batch/burst_test.go":           {1, unseen},
 	"test/controller/end_to_end_test.go": {1, pace},
 	"test/controller/full_test.go":       {1, absence},

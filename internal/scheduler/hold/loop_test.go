@@ -51,6 +51,7 @@ type world struct {
 
 // during runs a test in virtual time beside a loop. Before the loop starts, prepare may change its world.
 func during(t *testing.T, prepare func(*world, *Config), test func(*world)) {
+	panics.Reset() // what another test left would open the breaker: the fake clock is far behind
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, client: fake.NewClientset(), active: map[string]time.Time{}}
 		w.know(kube.Contents{})

@@ -47,6 +47,7 @@ func TestPodsGoWhileTheRecorderPanics(t *testing.T) {
 
 // What a hold will draw may be impossible to say: that is no reason to keep it beyond its deadline, or others with it.
 func TestDeadlinesAreKeptWithoutWatts(t *testing.T) {
+	t.Cleanup(panics.Reset)
 	l := New(Config{MaxRamp: 100, View: func() *kube.View { return kube.Unsettled() }})
 	for _, name := range []string{"a", "b"} {
 		l.jobs.add(heldUntil(name, time.Minute, time.Hour)) // work that was not read: nothing can be told of it
