@@ -172,7 +172,7 @@ func (a *agent) report() {
 	a.page.SetStatus(s)
 }
 
-// A heartbeat tells an agent that ticks from one that hangs.
+// heartbeat remembers the last tick, to find out whether the agent hangs.
 type heartbeat struct {
 	interval atomic.Int64
 	last     atomic.Int64 // since boot

@@ -91,8 +91,8 @@ type Machine struct {
 	Power func() (energy.Watts, bool)
 }
 
-// Measure runs works in turn, so that what changes slowly, as the room's temperature, meets all of them. tell hears of
-// each run.
+// Measure runs works in turn, so that what changes slowly, as the room's temperature, meets all of them. notify hears
+// of each run.
 func (m *Machine) Measure(ctx context.Context, works []string, rules Rules, notify func(Run)) (runs []Run, err error) {
 	if slices.Contains(works, GPU) { // whose program or driver may be missing: better told before minutes of others
 		looking, end := context.WithCancel(ctx)

@@ -150,7 +150,7 @@ func (o *Issuance) anchor() int64 {
 }
 
 // Issue makes the forecasts, on all processors; the result does not depend on how many there are. A learnt model is
-// learnt again every Refit, from all that was known then; where there was less than LeastHistory, Best takes its place.
+// learnt again every Refit, from all that was known then; where there was less than MinHistory, Best takes its place.
 func Issue(ctx context.Context, o Issuance) (*Issued, error) {
 	if err := o.check(); err != nil {
 		return nil, err

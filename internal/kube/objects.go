@@ -27,7 +27,7 @@ import (
 // namespaces say of themselves, EnergyBudgets that are used up, and the hybrid scheduler's knowledge base. What
 // cannot be watched, for want of rights or because it is not installed, counts as absent, and is tried again.
 //
-// Set Defaults, at first those of [BuiltIn], before Run.
+// Set Defaults, at first those of [policy.BuiltIn], before Run.
 type Objects struct {
 	Defaults policy.Defaults
 	Log      *slog.Logger
@@ -93,8 +93,8 @@ const (
 	settleFor = 50 * time.Millisecond
 	// maxRest is the longest pause after a view, which is else nine times what building it took.
 	maxRest = 5 * time.Second
-	// lookEvery is how often we look whether caches have synced or patience has ended: no event tells. Once they have,
-	// only what the server refuses from then on is looked for, rarely: each look wakes a processor.
+	// lookEvery is how often we look whether caches have synced or the timeout has ended: no event tells. Once they
+	// have, only what the server refuses from then on is looked for, rarely: each look wakes a processor.
 	lookEvery  = 200 * time.Millisecond
 	lookRarely = 5 * time.Second
 )
@@ -183,8 +183,8 @@ func (o *Objects) waiting(now time.Time) bool {
 	return slices.ContainsFunc(o.watches, func(w *watched) bool { return w.policies && !w.known(now, o.limits.belief) })
 }
 
-// refresh publishes a view. Where that panics, the last one holds until something else changes. Once patience is over
-// there is one in any case: without a view, Jobs that were created suspended would have no plan.
+// refresh publishes a view. Where that panics, the last one holds until something else changes. Once the timeout is
+// over there is one in any case: without a view, Jobs that were created suspended would have no plan.
 func (o *Objects) refresh() (took time.Duration) {
 	if !panics.Survive(o.Log, "view", "building a view of the API server's objects", func() { took = o.publish() }) &&
 		!o.View().Settled() && time.Since(o.began) >= o.limits.timeout {

@@ -16,7 +16,7 @@ type Booking struct {
 	Batch    *batch.Batch
 	Received time.Time
 	// NodeSince is when the batch's node came to be; zero: it is not known, and counts as Received. That of a node's
-	// first booking is kept: see [Told].
+	// first booking is kept: see [Reported].
 	NodeSince time.Time
 	// NodeSeen is what is to be kept of what the node says that it has; nil: nothing new.
 	NodeSeen *Seen

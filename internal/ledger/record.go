@@ -28,7 +28,7 @@ type Record struct {
 	Reason    string         `json:"reason"`
 	Message   string         `json:"message,omitempty"`
 	Digest    string         `json:"digest"`             // SHA-256 of the snapshot, in hex
-	Snapshot  []byte         `json:"snapshot,omitempty"` // as package sched encodes it, gzip; nil where it is too large
+	Snapshot  []byte         `json:"snapshot,omitempty"` // as package codec encodes it, gzip; nil where it is too large
 	Quality   energy.Quality `json:"quality"`
 }
 

@@ -189,5 +189,5 @@ func (f *Fluid) walk(last int, visit func(job, takes int, frees *arc)) {
 	}
 }
 
-// NeverStopStop is for who has all the time in the world.
+// NeverStop is the stop function of callers without a time limit.
 func NeverStop() bool { return false }

@@ -107,7 +107,7 @@ func (l *loop) round(ctx context.Context) {
 			return nil
 		})
 	}
-	_ = work.Wait() // each turn has its own error
+	_ = work.Wait() // each transition has its own error
 	for _, t := range transitions {
 		l.conclude(t, now)
 	}
@@ -210,7 +210,7 @@ func (l *loop) concerns(t *transition) bool {
 	return l.switches[t.node.Name] != nil || t.state != sleep.Awake || t.tainted
 }
 
-// judge has a turn do what was decided.
+// judge makes a transition do what was decided.
 func (l *loop) judge(t *transition, m *sleep.Machine, v *sleep.Verdict) {
 	t.boot, t.want, t.why, t.owner, t.keep = m.BootTime(), v.Do, because(v), v.Owner, m.Keep
 	if v.Reason == sleep.ForPlanned {
@@ -228,7 +228,7 @@ func (l *loop) facts(n *v1.Node, now time.Time) facts {
 	return f
 }
 
-// observation returns when the state of a node was seen first. What stood there when this replica began is as old as it
+// firstSeen returns when the state of a node was seen first. What stood there when this replica began is as old as it
 // says.
 func (l *loop) firstSeen(node string, of, now time.Time) time.Time {
 	saw, ok := l.seen[node]

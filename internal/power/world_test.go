@@ -48,7 +48,7 @@ const (
 	refuses      // every request
 	liesOff      // says that the machine is off, whatever it is
 	deaf         // takes each order and does nothing
-	slow         // answers after the patience of who asks; orders are carried out
+	slow         // answers after the timeout of who asks; orders are carried out
 )
 
 // box is a machine and its management controller.

@@ -60,7 +60,7 @@ type Difference struct {
 	Used     float64  `json:"used"`
 	Baseline float64  `json:"baseline"`
 	Saved    float64  `json:"saved"`
-	Low      *float64 `json:"low,omitempty"` // absent of fewer than LeastJobs
+	Low      *float64 `json:"low,omitempty"` // absent of fewer than MinJobs
 	High     *float64 `json:"high,omitempty"`
 }
 

@@ -11,7 +11,7 @@ import (
 type Window struct{ Start, End time.Time }
 
 // Estimate is what running a job is predicted to add: energy at the site's meter (PUE included), emissions, cost, and
-// StartRules it ends. It is always of quality estimated.
+// when it ends. It is always of quality estimated.
 type Estimate struct {
 	Energy energy.Joules
 	Carbon energy.Grams

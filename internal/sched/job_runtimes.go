@@ -10,8 +10,8 @@ import (
 // equal steps and linear in between. It is immutable, so that the jobs of many snapshots can share it.
 type Runtimes struct {
 	Step     time.Duration
-	Survival []float64 // survival[i] is the share that runs for longer than i·step; survival[0] is 1
-	executed []float64 // executed[i] is the integral of survival up to i·step, in seconds
+	Survival []float64 // Survival[i] is the share that runs for longer than i·Step; Survival[0] is 1
+	executed []float64 // executed[i] is the integral of Survival up to i·Step, in seconds
 }
 
 // NewRuntimes copies the shares of jobs that run for longer than 0, step, 2·step and so on. They begin with 1 and do

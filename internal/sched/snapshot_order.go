@@ -23,7 +23,7 @@ var QueueOrders = map[string]QueueOrder{
 	},
 }
 
-// Orders returns what [New] accepts after the "/" that may follow a when, sorted.
+// Orders returns what strategy.New accepts after the "/" that may follow a when, sorted.
 func Orders() []string { return slices.Sorted(maps.Keys(QueueOrders)) }
 
 // sizeOf measures a request by the shares of all nodes together that it asks for, added up over CPU, memory and GPUs.

@@ -11,7 +11,7 @@ type startRule func(s *Snapshot, j *Job) (Window, Reason)
 // now. The answer holds until then.
 type rollingRule func(s *Snapshot, j *Job, o Outlook) (w Window, r Reason, again time.Time)
 
-// StartRule is a when: either start or roll is set.
+// StartRule is a when: either Start or roll is set.
 type StartRule struct {
 	Start startRule
 	roll  rollingRule

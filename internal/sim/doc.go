@@ -1,5 +1,6 @@
-// Package sim runs a [Scenario] in virtual time: jobs arrive, strategies of package sched decide, a model of a cluster
-// carries the decisions out, and an accountant integrates the power of every node over the grid's signals, exactly.
+// Package sim runs a [Scenario] in virtual time: jobs arrive, strategies of package strategy decide, a model of a
+// cluster carries the decisions out, and an accountant integrates the power of every node over the grid's signals,
+// exactly.
 //
 // It is one driver of the core among several; the strategies cannot tell it from a real cluster. The result states
 // what it knows better than reality: energy is modelled (quality estimated), and unless the scenario says otherwise,

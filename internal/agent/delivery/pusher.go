@@ -25,7 +25,7 @@ type PushOptions struct {
 	KeyFile   string
 
 	Interval time.Duration // between batches; 15 s
-	Timeout  time.Duration // of a request; 0: that of package central
+	Timeout  time.Duration // of a request; 0: that of package apiclient
 
 	// OnNames, if set, is told the names of pods that an acknowledgement brought, by pod UID. It is called by the
 	// goroutine that runs the pusher.
@@ -173,9 +173,9 @@ func (p *Pusher) calls() []chan error {
 	return calls
 }
 
-// drain delivers all that is sealed. A stream whose batch is refused for good rests and the others go on; all tries
-// the resting ones too. It returns the first failure, and stops at one that concerns all streams. While the central
-// unit wants to be left alone, nothing is sent, not even for a Push.
+// drain delivers all that is sealed. A stream whose batch is refused for good rests and the others go on; all tries the
+// resting ones too. It returns the first failure, and stops at one that concerns all streams. While the controller
+// wants to be left alone, nothing is sent, not even for a Push.
 func (p *Pusher) drain(ctx context.Context, all bool) error {
 	if err := p.post.paused(); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 // holdsAll is the weight in idle energy of who holds a whole board.
 const holdsAll = 1000
 
-// Attribution divide the energy of boards, each by an attributor of its own, and are for one goroutine. What is
-// exported is what a later process goes on from.
+// Attribution divides the energy of boards, each by an attributor of its own. It is for one goroutine. A later process
+// goes on from the exported fields.
 type Attribution struct {
 	Boards map[string]*boardAttribution // by the name of the counter's domain
 	Due    energy.Microjoules           // booked of boards, and not taken out of the root yet: see TakeOut
@@ -28,14 +28,14 @@ type Attribution struct {
 // A boardAttribution is what is known of one board.
 type boardAttribution struct {
 	At    time.Duration            // of the last reading
-	Busy  time.Duration            // multiprocessor time since the book was opened
+	Busy  time.Duration            // multiprocessor time since the first reading
 	Used  map[string]time.Duration // of it, by consumer
 	State []byte                   // the attributor's, in what is kept
 
 	attributor *energy.Attributor
 }
 
-// NewBooks returns books of no boards.
+// NewBooks returns an Attribution that knows no boards.
 func NewBooks(o energy.AttributorOptions) *Attribution {
 	o.Prior = nil // a node's
 	return &Attribution{options: o, Boards: map[string]*boardAttribution{}, root: map[energy.Domain]counted{}}

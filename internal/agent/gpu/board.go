@@ -40,7 +40,7 @@ type Part struct {
 	Instance string  `json:"instance,omitempty"` // GPU instance, and its compute instance, as 1/0; "": all of the board
 	SMs      float64 `json:"sms"`                // its share of the board's multiprocessors
 	Busy     float64 `json:"busy"`               // share of the time since the reading before in which something ran
-	// Told says that SM of the uses is known. Otherwise a part's only consumer is charged with all of it, and where
+	// Reported says that SM of the uses is known. Otherwise a part's only consumer is charged with all of it, and where
 	// there are several, it is unknown who used it.
 	Reported bool  `json:"told,omitempty"`
 	Uses     []Use `json:"uses,omitempty"`

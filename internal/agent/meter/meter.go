@@ -69,7 +69,7 @@ const staleAfter = 15 * time.Second
 // period is that of a counter whose value may stand still until it is stale: see [energy.CounterOptions].
 func period(stale time.Duration) time.Duration { return stale * 2 / 3 }
 
-// A changeDetector tells a counter that counts from one that stands still.
+// changeDetector finds out for how long a counter has stood still.
 type changeDetector struct {
 	raw   uint64
 	since time.Duration // when raw was seen first

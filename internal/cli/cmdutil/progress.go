@@ -67,7 +67,7 @@ func (t Terminal) Progress(command, things string) *Progress {
 // Close ends the telling. It may be called more than once.
 func (p *Progress) Close() { p.stop() }
 
-// Say writes a message beside what show writes.
+// Say writes a message beside what Show writes.
 func (p *Progress) Say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

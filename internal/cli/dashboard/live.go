@@ -67,7 +67,7 @@ func OpenLive(ctx context.Context, t cmdutil.Terminal, f *cmdutil.ControllerFlag
 // Live is true: the cluster changes.
 func (s *LiveSource) Live() bool { return true }
 
-// controller connects to the controller, with a token that is young enough.
+// controller returns a client of the controller whose token is young enough.
 func (s *LiveSource) controller(ctx context.Context) (*cmdutil.ControllerClient, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

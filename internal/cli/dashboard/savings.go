@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// savings adds what decisions saved, as far as it is known before patience ends; it is computed on for later.
+// savings adds what decisions saved, as far as it is known before the timeout; it is computed on for later.
 func (r *liveReader) savings(ctx context.Context, timeout time.Duration) {
 	mode := v1alpha1.Mode(r.m.Mode)
 	if r.m.Enforcing == 0 && (mode == v1alpha1.ModeShadow || mode == v1alpha1.ModeAdvise) {

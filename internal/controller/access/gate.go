@@ -241,7 +241,7 @@ func (g *Gate) join(ctx context.Context, key tokenKey, token string, seen holder
 
 var errPanicked = errors.New("asking the API server panicked")
 
-// askOnce asks the API server, once for all who ask the same meanwhile. turns limits how often; nil: nothing does.
+// askOnce asks the API server, once for all who ask the same meanwhile. limiter limits how often; nil: nothing does.
 func (g *Gate) askOnce(ctx context.Context, key string, limiter *rate.Limiter, ask func(context.Context) (any, error),
 ) <-chan singleflight.Result {
 	return g.calls.DoChan(key, func() (any, error) {

@@ -11,6 +11,6 @@
 //
 // Invariants, and the tests that hold them: a batch is booked once, and acknowledged only when it is safe
 // (handler_test.go); what a node claims stays within its physical envelope (envelope_test.go), and it begins few
-// streams a day (stream_limits_test.go); names come from the cluster, never from batches (pod_directory_test.go); a
-// store that opens late is answered for (late_store_test.go).
+// streams a day (stream_limits_test.go); names come from the cluster, never from batches (pod_index_test.go); a store
+// that opens late is answered for (lazy_store_test.go).
 package intake

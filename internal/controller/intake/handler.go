@@ -28,7 +28,7 @@ import (
 type Booker interface {
 	Book(ctx context.Context, b *ledger.Booking) (ledger.Receipt, error)
 	Acked(ctx context.Context, s batch.Stream) (acked uint64, known bool, err error)
-	// Told returns how much time the agent of a node has told of.
+	// Reported returns how much time the agent of a node has told of.
 	Reported(ctx context.Context, node string) (ledger.Reported, error)
 }
 

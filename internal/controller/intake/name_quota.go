@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// nameQuota bound how many names a node can invent: of virtual machines, of control groups, of pods that do
-// not exist. Each is a row in the ledger.
+// nameQuota bounds how many names a node can invent: of virtual machines, of control groups, of pods that do not exist.
+// Each is a row in the ledger.
 type nameQuota struct {
 	most  int // of a node; 0: maxNovelOfNode
 	mu    sync.Mutex

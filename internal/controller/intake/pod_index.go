@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// DirectoryOptions are what a Directory needs.
+// DirectoryOptions are what a PodIndex needs.
 type DirectoryOptions struct {
 	// Strategy returns what placed a pod; "": kube-scheduler alone.
 	Strategy func(*v1.Pod) string
@@ -27,13 +27,12 @@ type DirectoryOptions struct {
 	// Group returns what a control group of a node is the work of, where another system knows it, and what that is
 	// called; nil, or false: the group stands for itself.
 	Group func(node, path string) (name string, a ledger.Account, ok bool)
-	// MostDeleted is how many pods, and Jobs, that were deleted are remembered at most. 0: 200,000.
+	// MaxDeleted is how many pods, and Jobs, that were deleted are remembered at most. 0: 200,000.
 	MaxDeleted int
 	Now        func() time.Time
 }
 
-// A PodIndex knows pods by their UIDs: their names, their owners and their nodes. It is told of
-// them by informers.
+// A PodIndex knows pods by their UIDs: their names, their owners and their nodes. It is told of them by informers.
 type PodIndex struct {
 	o DirectoryOptions
 
@@ -66,7 +65,7 @@ type container struct {
 
 var containerSeed = maphash.MakeSeed()
 
-// NewDirectory returns a Directory that knows no pod.
+// NewDirectory returns a PodIndex that knows no pod.
 func NewDirectory(o DirectoryOptions) *PodIndex {
 	o.MaxDeleted = cmp.Or(o.MaxDeleted, maxGone)
 	return &PodIndex{o: o, pods: newRegister[string, *entry](o), parents: newRegister[types.NamespacedName, string](o)}

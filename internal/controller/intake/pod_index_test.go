@@ -351,7 +351,7 @@ func BenchmarkRequest(b *testing.B) {
 	benchmark(b, w, bodies)
 }
 
-// FuzzDirectory shows a directory a pod and a Job of a stranger: the pods of others stay who they are.
+// FuzzDirectory shows a PodIndex a pod and a Job of a stranger: the pods of others stay who they are.
 func FuzzDirectory(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"p",
 		"annotations":{"kubernetes.io/config.mirror":"0123456789abcdef0123456789abcdef"},

@@ -94,7 +94,7 @@ func (d *Device) get(ctx context.Context, path string, query url.Values) ([]byte
 	return d.Ask(ctx, http.MethodGet, path, query, nil)
 }
 
-// ask makes a request and returns the body of a good answer. It asks once more where the server has another nonce, or
+// Ask makes a request and returns the body of a good answer. It asks once more where the server has another nonce, or
 // wants another session.
 func (d *Device) Ask(ctx context.Context, method, path string, query url.Values, payload []byte) ([]byte, error) {
 	proof, token := d.proof, d.token
@@ -210,7 +210,7 @@ func (d *Device) login(ctx context.Context, password string) error {
 	return nil
 }
 
-// logout ends a session: servers have few.
+// Logout ends a session: servers have few.
 func (d *Device) Logout(ctx context.Context) {
 	if d.token == "" || d.location == "" {
 		return

@@ -607,7 +607,7 @@ func TestBudgetDown(t *testing.T) {
 }
 
 // Run reports what may have changed: the first answer, each new one, and that the last is too old; and it ends when
-// reported to.
+// told to.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()

@@ -54,7 +54,7 @@ func (c *container) probe(ctx context.Context, unhealthy chan<- struct{}) {
 	probes.Wait()
 }
 
-// watch asks a probe's question until ctx ends or tell returns false. tell hears of each change that has passed the
+// watch asks a probe's question until ctx ends or notify returns false. notify hears of each change that has passed the
 // probe's thresholds, first of the first one.
 func (c *container) watch(ctx context.Context, p *corev1.Probe, notify func(ok bool) bool) {
 	known, value := false, false

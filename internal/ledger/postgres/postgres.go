@@ -1,5 +1,5 @@
-// Package postgres keeps the ledger in a PostgreSQL database, for clusters with several central units or a database
-// that is there anyway. Several processes may use one database at once. Where TimescaleDB is installed, windows are a
+// Package postgres keeps the ledger in a PostgreSQL database, for clusters with several controllers or a database that
+// is there anyway. Several processes may use one database at once. Where TimescaleDB is installed, windows are a
 // hypertable.
 package postgres
 

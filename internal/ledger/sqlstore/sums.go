@@ -180,7 +180,7 @@ func sumCRC(row []any) int64 {
 	return rowCRC(row...)
 }
 
-// sumsByKey are sums by account and by node.
+// sumsByKey holds sums by account and by node.
 type sumsByKey struct{ accounts, nodes map[sumKey]*sum }
 
 func newBooks() sumsByKey { return sumsByKey{map[sumKey]*sum{}, map[sumKey]*sum{}} }

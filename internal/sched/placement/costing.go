@@ -65,7 +65,7 @@ func (c *Costing) visit(n *sched.Node) {
 		(!c.weights.CountPrice() || n.Site.Price.Fresh(now, age))
 }
 
-// NodeCost returns the cost of running c.job on n now; the node of least cost is chosen, ties go by name, and none
+// NodeCost returns the cost of running c.Job on n now; the node of least cost is chosen, ties go by name, and none
 // whose cost is infinite: the job waits rather than run there. ok is false where the snapshot lacks what the cost
-// depends on: then the strategy has no opinion, and c.why may say what is missing.
+// depends on: then the strategy has no opinion, and c.Why may say what is missing.
 type NodeCost func(c *Costing, n *sched.Node) (cost float64, ok bool)

@@ -77,10 +77,10 @@ func (g *Greedy) Alone() *Greedy {
 	return &alone
 }
 
-// PlanWithin is [Greedy.Plan] for who has all nodes and little time. Whether a job fits is asked of [Job.Fits] even
-// if it is the only one. Stop is asked from time to time whether time is up; then what is left of the queue is placed
-// job by job at the same cost, on what is left of the nodes, by strategies that match a whole queue, unless its jobs
-// have too little in common for that to be fast; others leave it without an opinion.
+// PlanWithin is [Greedy.Plan] for who has all nodes and little time. Whether a job fits is asked of [sched.Job.Fits]
+// even if it is the only one. Stop is asked from time to time whether time is up; then what is left of the queue is
+// placed job by job at the same cost, on what is left of the nodes, by strategies that match a whole queue, unless its
+// jobs have too little in common for that to be fast; others leave it without an opinion.
 func (g *Greedy) PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, Optimality) {
 	if g.match == nil && !g.together(s) {
 		return g.planInOrder(s, stop)

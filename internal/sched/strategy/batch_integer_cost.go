@@ -11,7 +11,7 @@ import (
 type costScale float64
 
 // finest is the scale of costs that are at most 16 either way, as those of ECSched are: they lie between −3 and 0
-// placements nodes have no more free than they have. A unit is far below what could tell two of them apart.
+// where nodes have no more free than they have. A unit is far below what could tell two of them apart.
 const finest costScale = 1 << 36
 
 // outlying is how many times the median a cost may be until it counts as no greater than that. It leaves 2²⁶ units

@@ -89,7 +89,7 @@ func (b *batch) sort(runtime func(time.Duration) time.Duration) {
 	}
 }
 
-// unknown returns why there is no opinion on a job, [Cheapest] if there is one.
+// unknown returns why there is no opinion on a job, [sched.Cheapest] if there is one.
 func (b *batch) unknown(j *sched.Job) sched.ReasonKind {
 	costing := placement.NewCosting(&b.snapshot, j)
 	for k := range b.nodes {

@@ -11,7 +11,7 @@ import (
 // whole queue.
 func (b *batch) placeInOrder() { b.carryOut(b.inOrder()) }
 
-// InOrder is the same as a draft. Jobs that are alike share what their nodes cost, so that a long queue takes little
+// inOrder is the same as a draft. Jobs that are alike share what their nodes cost, so that a long queue takes little
 // time. Where they have too little in common for that, there is no opinion on those that time does not suffice for.
 func (b *batch) inOrder() draft {
 	g := greedy{batch: b, of: make([]*ranking, len(b.kinds))}

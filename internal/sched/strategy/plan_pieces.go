@@ -10,8 +10,8 @@ import (
 )
 
 // pieces returns where a booking that may be suspended costs least on one row: in the cheapest slots with room, on as
-// many replicas as pay, by the greedy rule of [Scale]. As other jobs may take the room of later, it never falls back
-// behind what it would have done if it had started as late as it may, on its least replicas.
+// many replicas as pay, by the greedy rule of [sched.Scale]. As other jobs may take the room of later, it never falls
+// back behind what it would have done if it had started as late as it may, on its least replicas.
 func (t *timetable) pieces(p *booking, at int) place {
 	r, scaling := &t.rows[at], cmp.Or(p.job.Scaling, sched.Rigid)
 	one := p.job.On(1).Request

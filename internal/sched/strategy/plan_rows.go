@@ -130,7 +130,7 @@ func (t *timetable) prices(site *sched.Site, pue float64) []float64 {
 		switch {
 		case len(known) == 0:
 			prices[k] = pue
-		case k > 0 && to.After(horizon): // nothing is to depend on what is known of later, see [Encode]
+		case k > 0 && to.After(horizon): // nothing is to depend on what is known of later, see [codec.Encode]
 			prices[k] = prices[k-1]
 		default:
 			dearest := math.Inf(-1)

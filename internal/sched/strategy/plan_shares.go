@@ -51,8 +51,8 @@ type part struct {
 	work float64
 }
 
-// shareOut plans bookings all at once, at the least cost that is possible on the room that there is, see [Fluid]. Which
-// of them run now is decided by how much of the present slot each needs.
+// shareOut plans bookings all at once, at the least cost that is possible on the room that there is, see
+// [mincost.Fluid]. Which of them run now is decided by how much of the present slot each needs.
 func (t *timetable) shareOut(bookings []booking, stop func() bool) {
 	s := sharing{t, &t.rows[0]}
 	// Of shares that cost the same, those in which jobs work now that could wait longest, mostly the longest ones,

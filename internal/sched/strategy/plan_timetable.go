@@ -162,8 +162,8 @@ func (t *timetable) best(p *booking, at int, late bool) place {
 	return best
 }
 
-// sum fills sums, tails, lacks and wakings for a request of a length from one slot to another, unless there is room for
-// it nowhere. It returns how many slots it takes, if it starts with one.
+// sum fills sums, lastSlotCost, noRoom and bootCost for a request of a length from one slot to another, unless there is
+// room for it nowhere. It returns how many slots it takes, if it starts with one.
 func (t *timetable) sum(r *row, p *booking, length time.Duration, from, to int) (whole int, room bool) {
 	request := &p.job.Request
 	whole, _, last := t.ends(0, length)

@@ -18,9 +18,9 @@ const (
 	// that all run something or all run nothing, where no meter is looked at. Of these the first by name is taken, or
 	// none.
 	Interchangeable
-	// InTurn is the order of the names: the first node after [Snapshot.Last] is taken, and the first of all if there
-	// is none. What a job keeps of its slack for going on again depends on the slowest node, so this holds only where
-	// nothing is put off.
+	// InTurn is the order of the names: the first node after [sched.Snapshot.Last] is taken, and the first of all if
+	// there is none. What a job keeps of its slack for going on again depends on the slowest node, so this holds only
+	// where nothing is put off.
 	InTurn
 )
 

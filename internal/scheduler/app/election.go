@@ -73,7 +73,7 @@ func (l *lastUpdate) finish(ctx context.Context) {
 	l.await(timeout)
 }
 
-// await waits for our parts, but not for longer than patience.
+// await waits for our parts, but not for longer than timeout.
 func (l *lastUpdate) await(timeout time.Duration) {
 	finished := make(chan struct{})
 	go func() { l.wait(); close(finished) }()

@@ -31,7 +31,7 @@ func TestTheLeaseIsGivenBackLast(t *testing.T) {
 		want   time.Duration
 	}{
 		"given back, and ours stop soon":   {"", true, 2 * time.Second, 2 * time.Second},
-		"given back, and ours never stop":  {"", true, time.Hour, 5 * time.Second}, // half of the election's patience
+		"given back, and ours never stop":  {"", true, time.Hour, 5 * time.Second}, // half of the election's timeout
 		"given back, having lost it":       {"", false, 2 * time.Second, 0},
 		"renewed":                          {"us", false, 2 * time.Second, 0},
 		"renewed while the process ends":   {"us", true, 2 * time.Second, 0},

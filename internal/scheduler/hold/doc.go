@@ -23,7 +23,7 @@
 //     TestWindowsStayOpenUnderANewLeader, TestReleasedIsFinal.
 //   - A plan that only a forecast changes is changed seldom, and only for a gain; the numbers stand in plan.go:
 //     TestOscillatingForecastsDoNotMoveHolds, TestPlansMoveForAGain.
-//   - What the rule "plan" holds is planned together, beside the loop (together.go): TestTheCleanHourIsShared. Where
+//   - What the rule "plan" holds is planned together, beside the loop (joint_plan.go): TestTheCleanHourIsShared. Where
 //     that cannot be done, each is planned alone: TestWithoutAPlanEachIsPlannedAlone.
 //   - What was never to be held (package policy has the list) is let go when it is seen:
 //     TestJobsThatAreNotToBeHeldAreLetGo, TestGateHoldsOnlyWhatMayWait.

@@ -20,11 +20,11 @@ import (
 //	from               to         when
 //	gone               waiting    a Job or a pod that may be held is seen
 //	gone               freed      a Job is seen that must not be held
-//	waiting, opened    lookingUp  its wishes were read, and a CronJob made it (settle)
+//	waiting, opened    lookingUp  its settings were read, and a CronJob made it (evaluate)
 //	lookingUp          waiting    the CronJob's schedule is read, which may have moved its deadline (clampToTick)
 //	waiting            waiting    it is planned for another window (keep)
 //	waiting            opened     its window comes (wake), or a new plan says now
-//	opened, freed      waiting    its wishes changed (settle)
+//	opened, freed      waiting    its settings changed (evaluate)
 //	any before release freed      nothing holds it any longer: no policy, no data, no schedule of its CronJob
 //	waiting, lookingUp releasing  its deadline comes (due)
 //	opened             releasing  its turn or its deadline comes (due)
@@ -95,7 +95,7 @@ type hold struct {
 	wrong  bool // its annotations make no sense
 }
 
-// outdated stands for the start of a plan that was made on other wishes, and that its owner was told of.
+// outdated stands for the start of a plan that was made on other settings, and that its owner was told of.
 var outdated = time.Unix(0, 0)
 
 // settings is all that a plan depends on, besides what is known of the grids.

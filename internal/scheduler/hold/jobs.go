@@ -230,8 +230,8 @@ func (h *hold) firstDeadline(view *kube.View) time.Time {
 	return latest
 }
 
-// unknownDelay holds Jobs of which nothing is known until the policies are; they are waited for no longer than
-// kube.Objects has patience.
+// unknownDelay holds Jobs of which nothing is known until the policies are; they are waited for no longer than the
+// timeout of kube.Objects.
 const unknownDelay = 24 * time.Hour
 
 // clampToTick makes sure that a CronJob's run ends before the next one is due. A schedule that cannot be read is no

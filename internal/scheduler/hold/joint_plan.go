@@ -38,7 +38,7 @@ type together struct {
 
 // A plan is begun every planEvery, after planSoon if something new is held, and never before planShare times as long
 // has passed as the last one took. It knows maxPlanned holds: those of each namespace have the same share, pods first
-// and the earliest deadlines first. After planLimit it is not improved any more. Where one takes longer than patience,
+// and the earliest deadlines first. After planLimit it is not improved any more. Where one takes longer than timeout,
 // each hold is planned alone; after one that panicked, another is begun after as long.
 const (
 	planEvery  = 10 * time.Second

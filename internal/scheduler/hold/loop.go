@@ -425,7 +425,7 @@ func (l *Loop) evaluate(h *hold, view *kube.View) {
 	switch {
 	case h.state >= releasing: // which is final
 	case h.cron != nil && !job.Released:
-		h.queue.enter(h, lookingUp) // a lookup that was made for other wishes counts no longer
+		h.queue.enter(h, lookingUp) // a lookup that was made for other settings counts no longer
 		uid, run, namespace, name := h.UID, h.cron, h.namespace(), h.name
 		l.goes(func(ctx context.Context) { l.clampToTick(ctx, uid, namespace, name, run, job, wishes) })
 	default:

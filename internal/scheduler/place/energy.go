@@ -27,7 +27,7 @@ import (
 // EnergyName is the name of [Energy] in KubeSchedulerConfiguration.
 const EnergyName = "KubEnergy"
 
-// Energy scores nodes for marked pods with a strategy of package sched. For all other pods, and where the strategy
+// Energy scores nodes for marked pods with a strategy of package strategy. For all other pods, and where the strategy
 // has no opinion, it skips, and the scores are stock's.
 //
 // It filters only for what a pod asks for by name, its largest power and least efficiency, and for nodes that are too

@@ -25,7 +25,7 @@ const (
 )
 
 // An Entry is a decision, as its maker has it at hand: the record as far as its maker knows it, and what was decided
-// on. That is looked at only while [Recorder.Tell] or [Recorder.Draft] runs, except sites and profiles, which never
+// on. That is looked at only while [Recorder.Record] or [Recorder.Draft] runs, except sites and profiles, which never
 // change.
 type Entry struct {
 	ledger.Record

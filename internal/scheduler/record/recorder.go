@@ -273,13 +273,13 @@ const (
 	tooLate = "the process ends"
 )
 
-// logThrottle is something that goes wrong often or never: it is logged once in a while.
+// logThrottle limits how often something that goes wrong is logged.
 type logThrottle struct {
 	logged  time.Time
 	pending int // times that were not logged
 }
 
-// logThrottle adds to what is to be logged, and returns how much that is if it is time for it.
+// throttle adds to what is to be logged, and returns how much that is if it is time for it.
 func (r *Recorder) throttle(what string, times int) (number int) {
 	n := r.notices[what]
 	if n == nil {

@@ -54,7 +54,7 @@ const (
 	toCancel  = "cancel"  // it was held in time, and begins elsewhere once it is gone
 )
 
-// place is where a job was sent: its world alone before it was submitted.
+// place is where a job was sent: its backend alone before it was submitted.
 type place struct{ backend, id string }
 
 func placeOf(job *batchv1.Job) place {
@@ -62,17 +62,17 @@ func placeOf(job *batchv1.Job) place {
 	return place{backend, id}
 }
 
-// scan is one look at both.
+// scan is one look at both backends.
 type scan struct {
 	*backends
 	nodes  []slurm.Node
 	jobs   []slurm.Job
-	known  []machine // of both worlds, once they are asked for
+	known  []machine // of both backends, once they are asked for
 	away   error     // why the cluster is asked no more in this look
 	moving bool
 }
 
-// machine is a node of one of the worlds, as Kubernetes has it.
+// machine is a node of one of the backends, as Kubernetes has it.
 type machine struct {
 	backend string
 	node    v1.Node
@@ -217,7 +217,7 @@ func (s *scan) note(job *batchv1.Job, at place, next string) error {
 	return nil
 }
 
-// send has a job run in a world.
+// send has a job run in a backend.
 func (s *scan) send(ctx context.Context, job *batchv1.Job, backend, action string) error {
 	if err := s.note(job, place{backend: backend}, ""); err != nil {
 		return err
@@ -284,8 +284,8 @@ func ours(is, job *batchv1.Job) bool {
 	return is.Annotations[v1alpha1.AnnotationSubmittedBy] == byUs(job)
 }
 
-// marks returns the annotations of a job that say how it is to be run. Of its delay, what is left counts: a world knows
-// only since when it has the job.
+// marks returns the annotations of a job that say how it is to be run. Of its delay, what is left counts: a backend
+// knows only since when it has the job.
 func (s *scan) marks(job *batchv1.Job) map[string]string {
 	all := maps.Clone(job.Annotations)
 	if delay, err := time.ParseDuration(all[v1alpha1.AnnotationAllowedDelay]); err == nil {

@@ -303,7 +303,7 @@ func (w *twoWorlds) where(name string) string {
 	return o.GetAnnotations()[v1alpha1.AnnotationRunsOn]
 }
 
-// One description goes where the simulator would have it run, of both worlds together.
+// One description goes where the simulator would have it run, of both backends together.
 func TestWhereTheSimulatorSays(t *testing.T) {
 	r := rand.New(rand.NewPCG(24, 5))
 	for n := range 40 {
@@ -455,7 +455,7 @@ func TestStartedStays(t *testing.T) {
 	}
 }
 
-// toWorld submits a job that is cheapest in a world, and sees it sent there.
+// toWorld submits a job that is cheapest in a backend, and sees it sent there.
 func toWorld(t *testing.T, backend string) *twoWorlds {
 	t.Helper()
 	w := newWorlds(t)
@@ -617,7 +617,7 @@ func TestRunNowByItsName(t *testing.T) {
 	}
 }
 
-// Where its own world has no room, a job goes where it costs less than it would here without others.
+// Where its own backend has no room, a job goes where it costs less than it would here without others.
 func TestNoRoomHere(t *testing.T) {
 	w := toWorld(t, "slurm")
 	w.price(0.1)

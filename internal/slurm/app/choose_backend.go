@@ -15,14 +15,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
-// choice is what a job costs in each world, by its strategy, on the node that is best for it there.
+// choice is what a job costs in each backend, by its strategy, on the node that is best for it there.
 type choice struct {
-	best string             // world; "": there is no node for it
-	cost map[string]float64 // where a world has no room, as if its nodes were empty
+	best string             // backend; "": there is no node for it
+	cost map[string]float64 // where a backend has no room, as if its nodes were empty
 	room bool               // there is room for it now
 }
 
-// choose chooses by the job's strategy between the nodes of both worlds, at the time at which the job is to start.
+// choose chooses by the job's strategy between the nodes of both backends, at the time at which the job is to start.
 func (s *scan) choose(ctx context.Context, job *batchv1.Job) (c choice, err error) {
 	submitted := job.DeepCopy()
 	work, err := policy.ReadJob(submitted)
@@ -71,13 +71,13 @@ func (s *scan) choose(ctx context.Context, job *batchv1.Job) (c choice, err erro
 	return c, nil
 }
 
-// mayRun reports whether a job can run in a world: Slurm wants a command, and is sent no images unless it is named.
+// mayRun reports whether a job can run in a backend: Slurm wants a command, and is sent no images unless it is named.
 func mayRun(job *batchv1.Job, backend, only string) bool {
 	c := &job.Spec.Template.Spec.Containers[0]
 	return backend == server.Kubernetes || len(c.Command) > 0 && (only == server.Slurm || c.Image == server.JobImage)
 }
 
-// machines returns the nodes of both worlds. Where work waits for room in Slurm, its nodes have none.
+// machines returns the nodes of both backends. Where work waits for room in Slurm, its nodes have none.
 func (s *scan) machines(ctx context.Context) ([]machine, error) {
 	if s.known != nil || s.away != nil {
 		return s.known, s.away

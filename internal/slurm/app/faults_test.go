@@ -176,7 +176,7 @@ func (l *life) starts(name string) (runs int) {
 }
 
 // TestFailingWritesRunJobsOnce fails each write of objects.json in turn, in each way, over the life of three jobs: one
-// that moves between the worlds, one that is deleted at once, and one that is asked to run now.
+// that moves between the backends, one that is deleted at once, and one that is asked to run now.
 func TestFailingWritesRunJobsOnce(t *testing.T) {
 	for _, backend := range []string{"slurm", "kubernetes"} {
 		for _, f := range faults {
@@ -190,7 +190,7 @@ func TestFailingWritesRunJobsOnce(t *testing.T) {
 	}
 }
 
-// liveOn has jobs live on a disk, whose first world is given.
+// liveOn has jobs live on a disk, whose first backend is given.
 func liveOn(t *testing.T, backend string, d *disk) {
 	l := &life{newWorlds(t), d}
 	kit.Write(t, filepath.Join(l.config, "zone.yaml"), zoneText)
