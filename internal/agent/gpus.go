@@ -20,7 +20,7 @@ type gpus struct {
 // openGPUs chooses the meter of boards. In a virtual machine whose host tells what it uses, boards are not metered: the
 // host takes all that the machine tells from what it saw of it, and it saw no boards.
 func (a *agent) openGPUs() {
-	a.gpus.books = gpu.NewBooks(a.attributing)
+	a.gpus.books = gpu.NewAttribution(a.attributing)
 	boards, found := meter.Of[*meter.Boards](a.meters) // NVML's, if there are two
 	if _, guest := meter.Of[*meter.Guest](a.meters); guest && found {
 		a.log.Warn("GPUs are not metered: the host of this virtual machine tells what it uses, and does not see them")

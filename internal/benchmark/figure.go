@@ -73,11 +73,11 @@ func (r *Result) Figures() (all []*Figures) {
 	return all
 }
 
-func figureOf(runs []*Run, of func(*Run) *Mean) *Figure {
+func figureOf(runs []*Run, fn func(*Run) *Mean) *Figure {
 	var values []float64
 	wide := 0
 	for _, run := range runs {
-		if m := of(run); m != nil {
+		if m := fn(run); m != nil {
 			values = append(values, m.Value)
 			if !m.narrow() {
 				wide++

@@ -260,11 +260,11 @@ func cells(f *benchmark.Figure, unit ...any) []any {
 	if f == nil {
 		return append([]any{nil}, append(unit, nil, nil)...)
 	}
-	is := cmp.Or(f.Why, "judged")
+	current := cmp.Or(f.Why, "judged")
 	if !f.Judged() && f.Why != benchmark.Modelled {
-		is = "not judged: " + f.Why
+		current = "not judged: " + f.Why
 	}
-	return append([]any{f.Value}, append(unit, f.Spread, is)...)
+	return append([]any{f.Value}, append(unit, f.Spread, current)...)
 }
 
 // Text shows the figures.

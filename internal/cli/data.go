@@ -128,11 +128,11 @@ func (l *dataList) Sheet() *report.Table {
 	}}
 	licences := l.licences()
 	for _, f := range l.Files {
-		var is any
+		var current any
 		if f.There != "" {
-			is = f.There
+			current = f.There
 		}
-		t.Add(f.File, report.Cell{Value: int(f.Bytes), Text: sizeText(f.Bytes)}, is,
+		t.Add(f.File, report.Cell{Value: int(f.Bytes), Text: sizeText(f.Bytes)}, current,
 			report.Cell{Value: f.Licence, Text: strconv.Itoa(1 + slices.Index(licences, f.Licence))}, f.URL, f.SHA256)
 	}
 	return t

@@ -102,7 +102,7 @@ func TestReleaseAll(t *testing.T) {
 // A Job that a budget has suspended waits as one that is held does: it is released by itself, and with all others.
 func TestReleaseOfABudget(t *testing.T) {
 	a := newAPIServer(t)
-	of := func(name string, labels map[string]string) *batchv1.Job {
+	fn := func(name string, labels map[string]string) *batchv1.Job {
 		j := heldJob(name)
 		j.Labels, j.Annotations = labels, map[string]string{
 			v1alpha1.AnnotationBudgetSuspendedTill: "2026-07-01T00:00:00Z", "a": "b",
@@ -110,11 +110,11 @@ func TestReleaseOfABudget(t *testing.T) {
 		return j
 	}
 	for _, j := range []*batchv1.Job{
-		of("one", map[string]string{v1alpha1.LabelBudgetSuspended: "month"}),
-		of("two", map[string]string{v1alpha1.LabelBudgetSuspended: "month", "app": "x"}),
-		of("both", map[string]string{v1alpha1.LabelBudgetSuspended: "month", v1alpha1.LabelHeld: "true"}),
-		of("users-own", nil),
-		of("queued", map[string]string{v1alpha1.LabelBudgetSuspended: "month", policy.LabelKueueQueue: "q"}),
+		fn("one", map[string]string{v1alpha1.LabelBudgetSuspended: "month"}),
+		fn("two", map[string]string{v1alpha1.LabelBudgetSuspended: "month", "app": "x"}),
+		fn("both", map[string]string{v1alpha1.LabelBudgetSuspended: "month", v1alpha1.LabelHeld: "true"}),
+		fn("users-own", nil),
+		fn("queued", map[string]string{v1alpha1.LabelBudgetSuspended: "month", policy.LabelKueueQueue: "q"}),
 	} {
 		a.add(t, jobsIn("ns"), j)
 	}

@@ -213,7 +213,7 @@ func (f *reportFlags) statement(ctx context.Context, c *cmdutil.ControllerClient
 
 // narrow leaves the decisions that the filters are about. What decisions do not tell cannot be filtered by.
 func (f *reportFlags) narrow(e *report.Evidence) (missing []string) {
-	for name, of := range map[string]func(*ledger.Record) string{
+	for name, fn := range map[string]func(*ledger.Record) string{
 		"owner":    (*ledger.Record).OwnerName,
 		"strategy": func(r *ledger.Record) string { return r.Strategy },
 		"node":     func(r *ledger.Record) string { return r.Node },
@@ -221,7 +221,7 @@ func (f *reportFlags) narrow(e *report.Evidence) (missing []string) {
 		values := *f.filters[name]
 		e.Records = slices.DeleteFunc(e.Records, func(r ledger.Record) bool {
 			reported := name == "owner" || r.Action == "place" // holds have no node, and the strategy that holds
-			return len(values) > 0 && reported && !slices.Contains(values, of(&r))
+			return len(values) > 0 && reported && !slices.Contains(values, fn(&r))
 		})
 	}
 	for _, name := range []string{"pod", "team", "site", "cluster", "kind"} {

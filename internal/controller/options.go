@@ -63,7 +63,7 @@ type Options struct {
 	Keep         ledger.Retention
 	// Worlds says that another program sees to it where jobs of POST /ingest run; no flag sets it.
 	Worlds bool
-	// Group is that of [intake.DirectoryOptions]; no flag sets it.
+	// Group is that of [intake.PodIndexOptions]; no flag sets it.
 	Group func(node, path string) (name string, a ledger.Account, ok bool)
 	// Beats are the heartbeats that /healthz checks; nil: of the controller's own loops only. No flag sets it.
 	Beats     *daemon.Heartbeats

@@ -112,7 +112,7 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 	p.objects.Defaults = defaults
 	saw := func(*v1.Pod) {} // each pod is shown whole, before it is trimmed
 	if o.keepsLedger() {
-		p.directory = intake.NewDirectory(intake.DirectoryOptions{
+		p.directory = intake.NewPodIndex(intake.PodIndexOptions{
 			Strategy: placedBy(p.objects.View), TeamOf: p.teamOf, Group: o.Group, Now: time.Now,
 		})
 		saw = func(pod *v1.Pod) { p.directory.Saw(pod) }

@@ -191,13 +191,13 @@ func (d *drawing) picture(id, name string) template.HTML {
 }
 
 // drawGrid draws signals of the zones: carbon intensities, or prices.
-func drawGrid(m *Model, id, name string, of func(*Zone) *Signal) template.HTML {
+func drawGrid(m *Model, id, name string, fn func(*Zone) *Signal) template.HTML {
 	d := newDrawing(m)
 	d.small = id == "price"
 	var shown []*Signal
 	var values []float64
 	for i := range m.Zones {
-		if s := of(&m.Zones[i]); s != nil && len(shown) < maxLines {
+		if s := fn(&m.Zones[i]); s != nil && len(shown) < maxLines {
 			shown = append(shown, s)
 			values = append(values, s.within(m.From, m.To)...)
 		}

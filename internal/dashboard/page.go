@@ -115,12 +115,12 @@ type table struct {
 }
 
 // fill makes a row of each of n things: of all in a download, of as many as the limit on a page.
-func (t *table) fill(n int, whole bool, of func(i int) row) {
+func (t *table) fill(n int, whole bool, fn func(i int) row) {
 	if t.Limit > 0 && n > t.Limit && !whole {
 		n, t.Left = t.Limit, n-t.Limit
 	}
 	for i := range n {
-		t.Rows = append(t.Rows, of(i))
+		t.Rows = append(t.Rows, fn(i))
 	}
 }
 

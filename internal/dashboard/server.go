@@ -298,7 +298,7 @@ func (s *Server) job(p *page, r *http.Request) error {
 	}
 	p.View = "job"
 	p.job(v)
-	if _, may := s.source.(Actor); may {
+	if _, allowed := s.source.(Actor); allowed {
 		p.Actions = v.actions()
 	}
 	return nil
@@ -427,8 +427,8 @@ func actOf(values url.Values) Act {
 
 // effect shows what would come of an act, and asks.
 func (s *Server) effect(p *page, r *http.Request) error {
-	actor, may := s.source.(Actor)
-	if !may {
+	actor, allowed := s.source.(Actor)
+	if !allowed {
 		return errNoActs
 	}
 	a := actOf(p.query)
@@ -446,8 +446,8 @@ func (s *Server) effect(p *page, r *http.Request) error {
 
 // act does what was asked for, with the rights of the user.
 func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
-	actor, may := s.source.(Actor)
-	if !may {
+	actor, allowed := s.source.(Actor)
+	if !allowed {
 		return errNoActs
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxQuery)

@@ -23,15 +23,17 @@ func ReadDocument(path, kind string, to any) error {
 	if err != nil {
 		return err
 	}
-	var is struct{ APIVersion, Kind string }
-	if yaml.Unmarshal(text, &is) == nil && is.Kind != "" && (is.Kind != kind || is.APIVersion != APIVersion) {
-		return fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q%s", path, is.APIVersion, is.Kind, APIVersion,
-			kind, otherUse[is.Kind])
+	var current struct{ APIVersion, Kind string }
+	if yaml.Unmarshal(text,
+		&current) == nil && current.Kind != "" && (current.Kind != kind || current.APIVersion != APIVersion) {
+		return fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q%s", path, current.APIVersion, current.Kind,
+			APIVersion,
+			kind, otherUse[current.Kind])
 	}
 	if err := UnmarshalYAML(text, to); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if is.Kind == "" {
+	if current.Kind == "" {
 		return fmt.Errorf("%s: kind is missing: want apiVersion %q and kind %q", path, APIVersion, kind)
 	}
 	return nil
@@ -133,16 +135,16 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 }
 
 func wrongType(e *json.UnmarshalTypeError) string {
-	field, is := cmp.Or(e.Field, "the document"), strings.TrimPrefix(e.Value, "number ")
+	field, current := cmp.Or(e.Field, "the document"), strings.TrimPrefix(e.Value, "number ")
 	if words, ok := map[string]string{
 		"number": "a number", "string": "text", "array": "a list", "object": "a set of fields", "bool": "a boolean",
-	}[is]; ok {
-		is = words
+	}[current]; ok {
+		current = words
 	}
-	if is == "a number" && e.Type.Kind() == reflect.String {
+	if current == "a number" && e.Type.Kind() == reflect.String {
 		return field + " is a number: want text, a time as 30s"
 	}
-	return field + " is " + is + ": want " + inWords(e.Type)
+	return field + " is " + current + ": want " + inWords(e.Type)
 }
 
 // inWords says what is written for a value of a type.

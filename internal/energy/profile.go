@@ -154,8 +154,8 @@ const (
 // Validate reports everything that makes p unusable as a model.
 func (p *Profile) Validate() error {
 	var errs []error
-	wrong := func(is bool, format string, args ...any) {
-		if is {
+	wrong := func(ok bool, format string, args ...any) {
+		if ok {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
@@ -193,7 +193,7 @@ func (p *Profile) Validate() error {
 	return nil
 }
 
-func (p *Profile) checkCurve(wrong func(is bool, format string, args ...any)) {
+func (p *Profile) checkCurve(wrong func(ok bool, format string, args ...any)) {
 	for i, point := range p.Curve {
 		w, u := float64(point.Power), point.Utilisation
 		wrong(!(w >= 0) || math.IsInf(w, 0), "curve[%d].watts is %v: want a finite number that is not negative", i, w)

@@ -136,7 +136,7 @@ func (p *part) forecast(dt time.Duration) Microjoules {
 // to moves the part to the end of the root's interval, given its reading if there is one, and returns by how much it
 // rose. That can be negative, where more was foreseen than came.
 func (p *part) to(end, before time.Duration, r *Reading) (Microjoules, knowledge) {
-	was, run := p.known, p.last.Run
+	previous, run := p.known, p.last.Run
 	p.restored = p.restored && r == nil
 	rise, known := p.move(end, before, r)
 	switch {
@@ -147,7 +147,7 @@ func (p *part) to(end, before time.Duration, r *Reading) (Microjoules, knowledge
 	default:
 		p.known = exact
 	}
-	return rise, max(was, p.known)
+	return rise, max(previous, p.known)
 }
 
 // move is false if nothing is known of the part.

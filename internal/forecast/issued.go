@@ -165,7 +165,7 @@ func Issue(ctx context.Context, o Issuance) (*Issued, error) {
 		return nil, err
 	}
 	refit := cmp.Or(o.Refit, defaultRefit)
-	is := &issuing{
+	current := &issuing{
 		record: r, training: training{horizon: horizon, seed: o.Seed}, model: o.Model,
 		refit: max(0, int(refit/time.Hour)), anchor: new(int(o.anchor() - r.start)), progress: func() {},
 	}
@@ -180,7 +180,7 @@ func Issue(ctx context.Context, o Issuance) (*Issued, error) {
 			f.Known[i] = r.values[origins[i]-1]
 		}
 	}
-	if f.Values, _, err = is.issue(ctx, origins); err != nil {
+	if f.Values, _, err = current.issue(ctx, origins); err != nil {
 		return nil, fmt.Errorf("issuing forecasts with %s: %w", o.Model, err)
 	}
 	return f, nil

@@ -44,51 +44,53 @@ type term struct {
 }
 
 // issue returns the forecasts of all origins, which are in order, one after the other, and the terms.
-func (is *issuing) issue(ctx context.Context, origins []int) ([]float32, []term, error) {
+func (current *issuing) issue(ctx context.Context, origins []int) ([]float32, []term, error) {
 	if len(origins) == 0 {
 		return nil, nil, errors.New("no moment to forecast from")
 	}
 	if first := origins[0]; first < int(MinBefore/time.Hour) {
 		return nil, nil, fmt.Errorf("first forecast at %s: want at least 24h of history before",
-			is.timeOf(first).Format(time.RFC3339))
+			current.timeOf(first).Format(time.RFC3339))
 	}
-	values := make([]float32, len(origins)*is.horizon)
-	terms := is.terms(origins)
+	values := make([]float32, len(origins)*current.horizon)
+	terms := current.terms(origins)
 	err := inParallel(len(terms), func(i int) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		defer is.progress()
+		defer current.progress()
 		t := &terms[i]
-		return is.serve(t, origins[t.first:t.end], values[t.first*is.horizon:t.end*is.horizon])
+		return current.serve(t, origins[t.first:t.end], values[t.first*current.horizon:t.end*current.horizon])
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	if is.calibrate && is.learns() {
-		is.calibrateAll(origins, values, terms)
+	if current.calibrate && current.learns() {
+		current.calibrateAll(origins, values, terms)
 	}
 	return values, terms, nil
 }
 
-func (is *issuing) learns() bool { return is.model == History || is.model == WithWeather }
+func (current *issuing) learns() bool {
+	return current.model == History || current.model == WithWeather
+}
 
 // terms divides the origins. Terms without an origin are left out.
-func (is *issuing) terms(origins []int) []term {
+func (current *issuing) terms(origins []int) []term {
 	anchor := origins[0]
-	if is.anchor != nil {
-		anchor = *is.anchor
+	if current.anchor != nil {
+		anchor = *current.anchor
 	}
-	if !is.learns() || is.refit <= 0 {
+	if !current.learns() || current.refit <= 0 {
 		return []term{{end: len(origins), learnt: anchor}}
 	}
 	var terms []term
 	for i, t := range origins {
-		number := (t - anchor) / is.refit
-		if i == 0 || number != (origins[i-1]-anchor)/is.refit {
+		number := (t - anchor) / current.refit
+		if i == 0 || number != (origins[i-1]-anchor)/current.refit {
 			terms = append(terms, term{first: i, learnt: t})
-			if is.anchor != nil {
-				terms[len(terms)-1].learnt = anchor + number*is.refit
+			if current.anchor != nil {
+				terms[len(terms)-1].learnt = anchor + number*current.refit
 			}
 		}
 		terms[len(terms)-1].end = i + 1
@@ -97,53 +99,53 @@ func (is *issuing) terms(origins []int) []term {
 }
 
 // serve makes the forecasts of one term.
-func (is *issuing) serve(t *term, origins []int, into []float32) error {
+func (current *issuing) serve(t *term, origins []int, into []float32) error {
 	switch {
-	case !is.learns():
-		return is.plain(is.model, origins, into)
+	case !current.learns():
+		return current.plain(current.model, origins, into)
 	case t.learnt < int(MinHistory/time.Hour):
-		return is.plain(Chosen, origins, into)
+		return current.plain(Chosen, origins, into)
 	}
 	var begin time.Time
-	if is.now != nil {
-		begin = is.now()
+	if current.now != nil {
+		begin = current.now()
 	}
-	l, err := learn(is.record, t.learnt, is.training)
+	l, err := learn(current.record, t.learnt, current.training)
 	if err != nil {
 		return err
 	}
-	if is.now != nil {
-		t.learning = is.now().Sub(begin)
+	if current.now != nil {
+		t.learning = current.now().Sub(begin)
 	}
 	t.margins, t.prior = l.leads.margins, l.leads.priors
-	known := *is.record
+	known := *current.record
 	last := origins[len(origins)-1]
-	known.values, known.days = is.values[:last], is.days[:last+is.horizon]
+	known.values, known.days = current.values[:last], current.days[:last+current.horizon]
 	v := newView(&known, l.shape)
 	return inParallel(len(origins), func(i int) error {
 		x := make([]float64, v.width+1)
-		for h := range is.horizon {
-			into[i*is.horizon+h] = float32(l.at(v, x, origins[i], h))
+		for h := range current.horizon {
+			into[i*current.horizon+h] = float32(l.at(v, x, origins[i], h))
 		}
 		return nil
 	})
 }
 
 // plain makes the forecasts of a plain model.
-func (is *issuing) plain(name string, origins []int, into []float32) error {
+func (current *issuing) plain(name string, origins []int, into []float32) error {
 	last := origins[len(origins)-1]
-	series, err := grid.NewSeries(is.timeOf(0), time.Hour, is.values[:last])
+	series, err := grid.NewSeries(current.timeOf(0), time.Hour, current.values[:last])
 	if err != nil {
 		return err
 	}
 	if name == Chosen {
 		return inParallel(len(origins), func(i int) error {
-			f, err := Best(series, is.timeOf(origins[i]), time.Duration(is.horizon)*time.Hour)
+			f, err := Best(series, current.timeOf(origins[i]), time.Duration(current.horizon)*time.Hour)
 			if err != nil {
 				return err
 			}
-			for h := range is.horizon {
-				into[i*is.horizon+h] = float32(f.Series.Value(h))
+			for h := range current.horizon {
+				into[i*current.horizon+h] = float32(f.Series.Value(h))
 			}
 			return nil
 		})
@@ -157,8 +159,8 @@ func (is *issuing) plain(name string, origins []int, into []float32) error {
 		return err
 	}
 	for i, t := range origins {
-		for h := range is.horizon {
-			into[i*is.horizon+h] = float32(p.at(model(m), t, h))
+		for h := range current.horizon {
+			into[i*current.horizon+h] = float32(p.at(model(m), t, h))
 		}
 	}
 	return nil

@@ -45,16 +45,6 @@ func Files(names ...string) (paths []string) {
 	return paths
 }
 
-// FilledNote says that so many values of a file were filled in.
-func FilledNote(name string, values int, fill time.Duration) string {
-	if values == 1 {
-		return fmt.Sprintf("%s: filled in 1 missing value, in gaps of up to %v; it is estimated from those beside it",
-			name, fill)
-	}
-	return fmt.Sprintf("%s: filled in %d missing values, in gaps of up to %v; they are estimated from those beside "+
-		"them", name, values, fill)
-}
-
 // part is one of several files.
 type part struct {
 	path string

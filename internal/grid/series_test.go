@@ -61,11 +61,11 @@ func TestResumedSeriesAreTheSame(t *testing.T) {
 			return start.Add(time.Duration(rapid.IntRange(0, 60*(len(values)-first)+200).Draw(t, label)) * time.Second)
 		}
 		from, to := at("from"), at("to")
-		if was, is := whole.Integral(from, to), rest.Integral(from, to); is != was {
-			t.Fatalf("integral is %v, of the whole series %v", is, was)
+		if previous, current := whole.Integral(from, to), rest.Integral(from, to); current != previous {
+			t.Fatalf("integral is %v, of the whole series %v", current, previous)
 		}
-		if was, is := whole.Before(len(values)), rest.Before(rest.Len()); is != was {
-			t.Fatalf("the values add up to %v, those of the whole series to %v", is, was)
+		if previous, current := whole.Before(len(values)), rest.Before(rest.Len()); current != previous {
+			t.Fatalf("the values add up to %v, those of the whole series to %v", current, previous)
 		}
 	})
 }

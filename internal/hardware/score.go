@@ -195,10 +195,10 @@ func summary(basis string, rows []Scored) Errors {
 	if len(rows) == 0 {
 		return e
 	}
-	sorted := func(of func(Scored) float64) (median, p90 float64) {
+	sorted := func(fn func(Scored) float64) (median, p90 float64) {
 		var all []float64
 		for _, r := range rows {
-			all = append(all, math.Abs(of(r)))
+			all = append(all, math.Abs(fn(r)))
 		}
 		slices.Sort(all)
 		return all[len(all)/2], all[len(all)*9/10]

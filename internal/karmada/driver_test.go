@@ -259,13 +259,13 @@ func TestChangesOfClusters(t *testing.T) {
 		"kinds":     {func(c *cluster) { c.Status.APIEnablements = nil }, true},
 		"joined":    {func(c *cluster) { c.Name = "new" }, true},
 	} {
-		was := *d.cluster("c000")
-		changed := was
+		previous := *d.cluster("c000")
+		changed := previous
 		c.change(&changed)
 		if got, err := d.members.saw(t.Context(), &changed); err != nil || got != c.want {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
-		if _, err := d.members.saw(t.Context(), &was); err != nil {
+		if _, err := d.members.saw(t.Context(), &previous); err != nil {
 			t.Error(err)
 		}
 	}

@@ -78,10 +78,11 @@ func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if known := m.of[c.Name]; known != nil && known.cluster.UID == c.UID {
-		was := known.cluster
+		previous := known.cluster
 		known.cluster = c
-		return was.Generation != c.Generation || !maps.Equal(was.Labels, c.Labels) || was.ready() != c.ready() ||
-			!reflect.DeepEqual(was.Status.APIEnablements, c.Status.APIEnablements), nil
+		return previous.Generation != c.Generation || !maps.Equal(previous.Labels,
+			c.Labels) || previous.ready() != c.ready() ||
+			!reflect.DeepEqual(previous.Status.APIEnablements, c.Status.APIEnablements), nil
 	}
 	config := rest.CopyConfig(m.config)
 	config.Host = fmt.Sprintf("%s/apis/%s/clusters/%s/proxy", strings.TrimSuffix(config.Host, "/"),

@@ -112,8 +112,9 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 func (d *Driver) awaitPlaced(ctx context.Context, b *binding) {
 	const look = lookEvery / 100
 	_ = wait.PollUntilContextTimeout(ctx, look, looks*look, true, func(context.Context) (bool, error) {
-		is := d.binding(b.key())
-		return is == nil || is.ResourceVersion != b.ResourceVersion && is.Status.LastScheduledTime != nil, nil
+		current := d.binding(b.key())
+		return current == nil ||
+			current.ResourceVersion != b.ResourceVersion && current.Status.LastScheduledTime != nil, nil
 	})
 }
 

@@ -47,11 +47,11 @@ func (a *Answer) WriteCSV(w io.Writer) error {
 
 func (a *Answer) columns() (all []column) {
 	add := func(name string, cell func(*Row) string) { all = append(all, column{name, cell}) }
-	joules := func(name string, of func(*Row) energy.Microjoules) {
-		add(name+"_joules", func(r *Row) string { return decimal(int64(of(r)), microPlaces) })
+	joules := func(name string, fn func(*Row) energy.Microjoules) {
+		add(name+"_joules", func(r *Row) string { return decimal(int64(fn(r)), microPlaces) })
 	}
-	seconds := func(name string, of func(*Row) time.Duration) {
-		add(name+"_seconds", func(r *Row) string { return decimal(int64(of(r)), nanoPlaces) })
+	seconds := func(name string, fn func(*Row) time.Duration) {
+		add(name+"_seconds", func(r *Row) string { return decimal(int64(fn(r)), nanoPlaces) })
 	}
 	for i, by := range a.GroupBy {
 		add(string(by), func(r *Row) string {

@@ -62,8 +62,8 @@ var keys = map[Dimension]func(*Account) string{
 // Key returns an account's value of a dimension, "" of one that accounts do not have; the own cluster has the query's
 // name for it.
 func (q *Query) Key(a *Account, d Dimension) (value string) {
-	if of := keys[d]; of != nil {
-		value = of(a)
+	if fn := keys[d]; fn != nil {
+		value = fn(a)
 	}
 	if d == ByCluster {
 		value = cmp.Or(value, q.Own)

@@ -285,12 +285,12 @@ func (l *Ledger) commit(group []*request) {
 			r.done <- result{err: err}
 			continue
 		}
-		l.notify(r, receipts[i], errs[i])
+		l.complete(r, receipts[i], errs[i])
 	}
 }
 
-// notify counts and answers.
-func (l *Ledger) notify(r *request, receipt Receipt, err error) {
+// complete counts and answers.
+func (l *Ledger) complete(r *request, receipt Receipt, err error) {
 	l.mu.Lock()
 	hooks := l.onBooked
 	switch {

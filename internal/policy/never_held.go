@@ -25,7 +25,7 @@ const (
 
 // NeverHeld reports whether a Job or a bare pod must not be held, and why.
 func NeverHeld(o metav1.Object) (why string, never bool) {
-	if job, is := o.(*batchv1.Job); is {
+	if job, ok := o.(*batchv1.Job); ok {
 		return NeverHeldJob(job)
 	}
 	return NeverHeldPod(o.(*v1.Pod))

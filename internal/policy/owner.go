@@ -8,13 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// KeepsAwake reports whether a node cannot sleep while it runs the pod. Pods that come with the node let it: those of
-// DaemonSets, and static pods, whose controller is the Node.
-func KeepsAwake(pod *v1.Pod) bool {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	return owner == nil || owner.Kind != "DaemonSet" && owner.Kind != "Node"
-}
-
 // Scheduled returns what the condition PodScheduled of a pod says; nothing if it has none.
 func Scheduled(pod *v1.Pod) v1.PodCondition {
 	for i := range pod.Status.Conditions {

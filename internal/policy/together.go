@@ -104,9 +104,9 @@ func (r *RecordedPlan) Again() error {
 	case looks != r.Looks:
 		return fmt.Errorf("%s looks at the clock %d times again, and was stopped at look %d", at, asked, r.Looks)
 	}
-	for i, was := range r.Decisions {
-		if again[i] != was {
-			return fmt.Errorf("%s differs: again, %v; recorded, %v", at, again[i], was)
+	for i, previous := range r.Decisions {
+		if again[i] != previous {
+			return fmt.Errorf("%s differs: again, %v; recorded, %v", at, again[i], previous)
 		}
 	}
 	return nil

@@ -44,7 +44,7 @@ var workloadTypes = []string{typeBatch, typeService, typeStateful, typeSystem, t
 
 // Read reads a Job, or a pod.
 func Read(o metav1.Object) (Work, error) {
-	if job, is := o.(*batchv1.Job); is {
+	if job, ok := o.(*batchv1.Job); ok {
 		return ReadJob(job)
 	}
 	return ReadPod(o.(*v1.Pod))

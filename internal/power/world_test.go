@@ -256,16 +256,16 @@ func (w *world) run(b *box) {
 
 // report updates the Ready condition of a machine's node, as its kubelet and the node controller do.
 func (w *world) report(b *box) {
-	now, is := v1.ConditionTrue, w.nodes[b.name].Status.Conditions[0].Status
+	now, current := v1.ConditionTrue, w.nodes[b.name].Status.Conditions[0].Status
 	switch {
 	case b.kubelet && !b.stops.IsZero() && b.graceful:
 		now = v1.ConditionFalse
 	case b.kubelet:
-	case is == v1.ConditionTrue && w.now.Sub(b.quiet) < 40*time.Second:
+	case current == v1.ConditionTrue && w.now.Sub(b.quiet) < 40*time.Second:
 	default:
 		now = v1.ConditionUnknown
 	}
-	if now != is {
+	if now != current {
 		w.written(b.name, func(n *v1.Node) { n.Status.Conditions[0].Status = now })
 	}
 }

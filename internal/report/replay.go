@@ -137,14 +137,14 @@ func (d *Redecided) decide(r *ledger.Record, s *sched.Snapshot, g *strategy.Gree
 		instead.Until, other = decision.Window.Start.UTC(), decision.Window.Start
 	}
 	differs := d.count(&recorded, &instead, len(s.Nodes) > 0)
-	was, known := estimated(s, recorded.Node, instead.Node, start)
+	previous, known := estimated(s, recorded.Node, instead.Node, start)
 	would, known2 := estimated(s, instead.Node, recorded.Node, other)
 	if known && known2 {
 		d.Compared++
-		d.Recorded.add(&was)
+		d.Recorded.add(&previous)
 		d.Instead.add(&would)
 		recorded.Sums, instead.Sums = new(Sums), new(Sums)
-		recorded.Sums.add(&was)
+		recorded.Sums.add(&previous)
 		instead.Sums.add(&would)
 	}
 	if differs {

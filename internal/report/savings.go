@@ -372,10 +372,10 @@ func (s *Comparison) sum(seed uint64) {
 func (t *Saved) total(seed uint64) {
 	t.Jobs = len(t.jobs)
 	t.Energy = total(sliceutil.Map(t.jobs, func(j *JobSavings) Difference { return j.Energy }), seed)
-	totals := func(of func(*JobSavings) (string, *Difference)) map[string]Totals {
+	totals := func(fn func(*JobSavings) (string, *Difference)) map[string]Totals {
 		known := map[string][]Difference{}
 		for _, j := range t.jobs {
-			if name, d := of(j); d != nil {
+			if name, d := fn(j); d != nil {
 				known[name] = append(known[name], *d)
 			}
 		}

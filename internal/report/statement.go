@@ -136,11 +136,11 @@ func (s *Statement) turnarounds(e *Evidence) {
 func (s *Statement) keyOf(j *job, ended time.Time) string {
 	key := make([]string, 0, len(s.GroupBy))
 	for _, d := range s.GroupBy {
-		of := jobKeys[d]
-		if of == nil {
+		fn := jobKeys[d]
+		if fn == nil {
 			return ""
 		}
-		key = append(key, of(j, ended))
+		key = append(key, fn(j, ended))
 	}
 	return joinKey(key...)
 }

@@ -19,12 +19,12 @@ type statementTable struct {
 	of []func(*StatementRow) any
 }
 
-func (t *statementTable) add(c Column, of func(*StatementRow) any) {
-	t.Columns, t.of = append(t.Columns, c), append(t.of, of)
+func (t *statementTable) add(c Column, fn func(*StatementRow) any) {
+	t.Columns, t.of = append(t.Columns, c), append(t.of, fn)
 }
 
 func (t *statementTable) row(r *StatementRow) []any {
-	return sliceutil.Map(t.of, func(of func(*StatementRow) any) any { return of(r) })
+	return sliceutil.Map(t.of, func(fn func(*StatementRow) any) any { return fn(r) })
 }
 
 // Sheet has a row for each of the statement's. A column that has nothing to say in any of them is not shown.
@@ -122,13 +122,13 @@ func (s *Statement) addSaved(t *statementTable) {
 	if s.Savings == nil {
 		return
 	}
-	add := func(unit, field string, of func(*Saved) *Difference) {
+	add := func(unit, field string, fn func(*Saved) *Difference) {
 		difference := func(show func(*Difference) any) func(*StatementRow) any {
 			return func(r *StatementRow) any {
 				if r.Saved == nil {
 					return nil
 				}
-				if d := of(r.Saved); d != nil {
+				if d := fn(r.Saved); d != nil {
 					return show(d)
 				}
 				return nil
@@ -141,9 +141,9 @@ func (s *Statement) addSaved(t *statementTable) {
 		t.add(Column{Field: field + "_high"}, difference(func(d *Difference) any { return d.High }))
 	}
 	add("kWh", "saved_kwh", func(v *Saved) *Difference { return &v.Energy })
-	totals := func(of func(*Saved) map[string]Totals, key string) func(*Saved) *Difference {
+	totals := func(fn func(*Saved) map[string]Totals, key string) func(*Saved) *Difference {
 		return func(v *Saved) *Difference {
-			if t, ok := of(v)[key]; ok {
+			if t, ok := fn(v)[key]; ok {
 				return &t.Difference
 			}
 			return nil

@@ -61,10 +61,10 @@ func (g sumGrid) over(starts []int) (all sums) {
 }
 
 // figure is what a figure comes to over starts.
-func (g sumGrid) figure(of func(*sums) float64) func(starts []int) float64 {
+func (g sumGrid) figure(fn func(*sums) float64) func(starts []int) float64 {
 	return func(starts []int) float64 {
 		all := g.over(starts)
-		return of(&all)
+		return fn(&all)
 	}
 }
 
@@ -82,14 +82,14 @@ func (g sumGrid) meanEta(starts []int) float64 {
 
 // interval is a figure of the quoted starts, and how it varies with them. Resamples in which it has no value do not
 // count.
-func (c *sweeper) interval(of func(starts []int) float64) Interval {
-	i := Interval{Value: of(c.quoted)}
+func (c *sweeper) interval(fn func(starts []int) float64) Interval {
+	i := Interval{Value: fn(c.quoted)}
 	if len(c.drawn) == 0 {
 		return i
 	}
 	values := make([]float64, 0, len(c.drawn))
 	for _, starts := range c.drawn {
-		if v := of(starts); !math.IsNaN(v) {
+		if v := fn(starts); !math.IsNaN(v) {
 			values = append(values, v)
 		}
 	}

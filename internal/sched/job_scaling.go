@@ -66,8 +66,8 @@ func (j *Job) On(replicas int) Job {
 	if j.Scaling == nil || replicas == 0 {
 		return sized
 	}
-	of := func(all int64) int64 { return all / int64(j.Scaling.Least) * int64(replicas) }
-	sized.Request = Resources{MilliCPU: of(j.Request.MilliCPU), Memory: of(j.Request.Memory), GPU: of(j.Request.GPU)}
+	fn := func(all int64) int64 { return all / int64(j.Scaling.Least) * int64(replicas) }
+	sized.Request = Resources{MilliCPU: fn(j.Request.MilliCPU), Memory: fn(j.Request.Memory), GPU: fn(j.Request.GPU)}
 	return sized
 }
 

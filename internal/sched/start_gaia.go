@@ -79,25 +79,26 @@ func atOnce(s *Snapshot, j *Job, why ReasonKind) (Window, Reason) {
 }
 
 // choose holds a job until a start, or runs it if that is now; was and is are the costs of both.
-func (o *Outlook) choose(s *Snapshot, j *Job, start time.Time, was, is float64) (Window, Reason) {
-	if saved := was - is; !start.After(s.Now) || saved <= max(Tolerance, s.Policy.MinSaving)*math.Abs(was) {
+func (o *Outlook) choose(s *Snapshot, j *Job, start time.Time, previous, current float64) (Window, Reason) {
+	if saved := previous - current; !start.After(s.Now) || saved <= max(Tolerance,
+		s.Policy.MinSaving)*math.Abs(previous) {
 		return atOnce(s, j, NothingToSave)
 	}
-	return j.Window(start), o.later(s, j, start, was, is)
+	return j.Window(start), o.later(s, j, start, previous, current)
 }
 
 // later says what a hold is expected to save.
-func (o *Outlook) later(s *Snapshot, j *Job, until time.Time, was, is float64) Reason {
+func (o *Outlook) later(s *Snapshot, j *Job, until time.Time, previous, current float64) Reason {
 	r := Reason{
 		Kind: CheaperLater, Until: until, Latest: s.latest(j),
-		Saving: (was - is) / max(math.Abs(was), math.SmallestNonzeroFloat64),
+		Saving: (previous - current) / max(math.Abs(previous), math.SmallestNonzeroFloat64),
 	}
 	if j.Running {
 		r.Kind = Suspended
 	}
 	// Where both have a weight, what is planned with is their sum: which part of it is carbon and which money is not
 	// known.
-	amount := o.pue * float64(expectedPower(j)) * (was - is) / energy.JoulesPerKWh
+	amount := o.pue * float64(expectedPower(j)) * (previous - current) / energy.JoulesPerKWh
 	switch {
 	case o.price == nil:
 		r.Carbon = energy.Grams(amount / o.weights.Carbon)

@@ -95,7 +95,7 @@ func (e *engine) lineUpLast(now time.Time, job int, final bool) {
 	b.jobs = append(b.jobs, int32(job))
 	b.queue = append(b.queue, sched.Job{})
 	b.kept = append(b.kept, false)
-	e.notify(&b.queue[len(b.queue)-1], now, job, final)
+	e.describeJob(&b.queue[len(b.queue)-1], now, job, final)
 }
 
 // fitsSomewhere reports whether a job fits on a node when that is empty.
@@ -294,7 +294,7 @@ func (e *engine) withRunning(now time.Time, queue []sched.Job) []sched.Job {
 		n.Free, n.Jobs = n.Free.Add(e.sized(int(job)).Request), n.Jobs-1
 		queue = append(queue, sched.Job{})
 		j := &queue[len(queue)-1]
-		e.notify(j, now, int(job), e.slack(now, int(job)) <= 0)
+		e.describeJob(j, now, int(job), e.slack(now, int(job)) <= 0)
 		j.Place.Node = n.Name
 	}
 	return queue

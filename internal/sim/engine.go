@@ -340,13 +340,13 @@ func (e *engine) plan(now time.Time, job int, released bool) *sched.Decision {
 	e.knowledge.look(now)
 	e.snapshot.Now = now
 	e.snapshot.Nodes = e.feasible
-	e.notify(&e.snapshot.Queue[0], now, job, released)
+	e.describeJob(&e.snapshot.Queue[0], now, job, released)
 	e.result.Decisions++
 	return &e.strategy.Plan(&e.snapshot)[0]
 }
 
-// notify fills in what a strategy is told of a job.
-func (e *engine) notify(q *sched.Job, now time.Time, job int, released bool) {
+// describeJob fills in what a strategy is told of a job.
+func (e *engine) describeJob(q *sched.Job, now time.Time, job int, released bool) {
 	*q = e.scenario.Jobs[job]
 	q.Released = q.Released || released
 	q.Openings = e.openings(job, q, now)

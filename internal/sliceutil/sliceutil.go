@@ -4,10 +4,10 @@ package sliceutil
 import "slices"
 
 // Map returns what of says of each of all.
-func Map[T, V any](all []T, of func(T) V) []V {
+func Map[T, V any](all []T, fn func(T) V) []V {
 	values := make([]V, len(all))
 	for i := range all {
-		values[i] = of(all[i])
+		values[i] = fn(all[i])
 	}
 	return values
 }

@@ -416,11 +416,11 @@ const (
 
 // steady reports whether a job keeps the BeginTime that it has, though a decision may name another.
 func (l *look) steady(j *Job, e *entry, q *sched.Snapshot, d *sched.Decision, s *policy.Settings) bool {
-	is := j.Eligible.time()
-	if d.Window.Start.Sub(is).Abs() < sameStart || l.now.Sub(time.Unix(e.Moved, 0)) < minHold {
+	current := j.Eligible.time()
+	if d.Window.Start.Sub(current).Abs() < sameStart || l.now.Sub(time.Unix(e.Moved, 0)) < minHold {
 		return true
 	}
-	saving, _, known := q.Saving(&q.Queue[0], is)
+	saving, _, known := q.Saving(&q.Queue[0], current)
 	return d.Reason.Kind == sched.CheaperLater && known && d.Reason.Saving-saving < max(minGain, s.MinSaving)
 }
 

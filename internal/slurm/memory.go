@@ -90,7 +90,7 @@ func (m *memory) room() room {
 func (m *memory) keepQueues(r room) {
 	const matters = 0.005
 	for partition, p := range r {
-		if was, ok := m.Queues[partition]; !ok || math.Abs(p.Queue.Share-was.Share) > matters {
+		if previous, ok := m.Queues[partition]; !ok || math.Abs(p.Queue.Share-previous.Share) > matters {
 			m.Queues[partition], m.changed = p.Queue, true
 		}
 	}

@@ -147,17 +147,17 @@ func (j *Job) onNode() sched.Resources {
 
 // machine returns a node as the policy sees it.
 func (d *Driver) machine(n *Node, now time.Time) sleep.Machine {
-	is, m := n.power(), d.sleepers[n.Name]
-	if m == nil || m.state != is || m.busy || n.AllocCPUs > 0 {
+	current, m := n.power(), d.sleepers[n.Name]
+	if m == nil || m.state != current || m.busy || n.AllocCPUs > 0 {
 		m = cmp.Or(m, &sleeper{})
-		m.state, m.busy, m.since = is, n.AllocCPUs > 0, now
+		m.state, m.busy, m.since = current, n.AllocCPUs > 0, now
 		d.sleepers[n.Name] = m
 	}
 	m.down = slices.DeleteFunc(m.down, func(at time.Time) bool { return now.Sub(at) > 24*time.Hour })
 	all, free := n.Resources()
 	machine := sleep.Machine{
 		Name: n.Name, Capacity: all, Free: free, Jobs: n.Busy(), Profile: d.o.Power.Profile(n),
-		State: is, Since: m.since, Sleeps: len(m.down), Closed: !n.Usable(), Woken: m.woken, WokenFor: m.user,
+		State: current, Since: m.since, Sleeps: len(m.down), Closed: !n.Usable(), Woken: m.woken, WokenFor: m.user,
 	}
 	switch {
 	case machine.Profile == nil || machine.Profile.BootSeconds == 0:
@@ -188,13 +188,13 @@ func (n *Node) FeatureNames() []string { return strings.Split(strings.Join(n.Fea
 
 // power returns what a node does, by Slurm's own words.
 func (n *Node) power() sleep.State {
-	is := slices.Concat(n.State, n.StateFlags)
+	current := slices.Concat(n.State, n.StateFlags)
 	switch {
-	case is.has("POWERING_UP", "POWER_UP"):
+	case current.has("POWERING_UP", "POWER_UP"):
 		return sleep.Booting
-	case is.has("POWERING_DOWN", "POWER_DOWN"):
+	case current.has("POWERING_DOWN", "POWER_DOWN"):
 		return sleep.Stopping
-	case is.has("POWERED_DOWN"):
+	case current.has("POWERED_DOWN"):
 		return sleep.Asleep
 	}
 	return sleep.Awake

@@ -35,10 +35,10 @@ func TestManifestsAreCurrent(t *testing.T) {
 		}
 		current(t, filepath.Join(root, "deploy", name), []byte(generated+strings.Join(parts, "---\n")))
 	}
-	of := func(component string) func(*Document) bool {
+	fn := func(component string) func(*Document) bool {
 		return func(d *Document) bool { return d.Object.GetLabels()["app.kubernetes.io/name"] == component }
 	}
-	hold, guard, knowledge := of("kubenergy-hold"), of("kubenergy-guard"), of("kubenergy")
+	hold, guard, knowledge := fn("kubenergy-hold"), fn("kubenergy-guard"), fn("kubenergy")
 	render("kubenergy.yaml", []string{namespace}, func(d *Document) bool { return d.HookOf() == "" && !hold(d) })
 	render("hold/guard.yaml", nil, guard)
 	rights := func(d *Document) bool {
@@ -46,12 +46,12 @@ func TestManifestsAreCurrent(t *testing.T) {
 		return (kind == "ServiceAccount" || strings.HasPrefix(d.Object.GetAPIVersion(), "rbac.")) &&
 			d.Object.GetName() != "kubenergy-metrics-reader"
 	}
-	scheduler := of("kubenergy-scheduler")
+	scheduler := fn("kubenergy-scheduler")
 	render("scheduler/rbac.yaml", nil, func(d *Document) bool { return rights(d) && (scheduler(d) || knowledge(d)) })
 	if documents, err = Template(t.Context(), "--set", "agent.enabled=true"); err != nil {
 		t.Fatal(err)
 	}
-	render("agent/daemonset.yaml", nil, of("kubenergy-agent"))
+	render("agent/daemonset.yaml", nil, fn("kubenergy-agent"))
 	for from, to := range map[string]string{
 		"hold/admission.yaml": "hold/admission.yaml", "scheduler/config.yaml": "scheduler/config.yaml",
 		"scheduler/config-default.yaml": "scheduler/config-default.yaml",

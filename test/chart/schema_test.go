@@ -25,12 +25,12 @@ var rewrite = flag.Bool("rewrite", false,
 // and policy: those parts of it are the schemas of our kinds.
 func TestSchemaKnowsOurKinds(t *testing.T) {
 	path := filepath.Join(Folder, "values.schema.json")
-	was, err := os.ReadFile(path)
+	previous, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var schema map[string]any
-	if err := json.Unmarshal(was, &schema); err != nil {
+	if err := json.Unmarshal(previous, &schema); err != nil {
 		t.Fatal(err)
 	}
 	definitions := schema["definitions"].(map[string]any)
@@ -144,11 +144,11 @@ func current(t *testing.T, path string, now []byte) {
 		}
 		return
 	}
-	was, err := os.ReadFile(path)
+	previous, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(was), string(now)); diff != "" {
+	if diff := cmp.Diff(string(previous), string(now)); diff != "" {
 		t.Errorf("%s is not current; `make manifests` rewrites it:\n%s", path, diff)
 	}
 }

@@ -70,7 +70,7 @@ func joules(t *testing.T, node, epoch string, number uint64) []byte {
 }
 
 // flood posts batches and returns how often each status was answered.
-func (c *controllerProcess) flood(t *testing.T, n int, of func(i int) (body []byte, token string)) map[int]int {
+func (c *controllerProcess) flood(t *testing.T, n int, fn func(i int) (body []byte, token string)) map[int]int {
 	t.Helper()
 	const senders = 8
 	statuses := map[int]int{}
@@ -81,7 +81,7 @@ func (c *controllerProcess) flood(t *testing.T, n int, of func(i int) (body []by
 	for range senders {
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
-				body, token := of(int(i))
+				body, token := fn(int(i))
 				status, err := c.post(t, body, token)
 				mu.Lock()
 				statuses[status]++

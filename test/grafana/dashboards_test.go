@@ -38,12 +38,12 @@ func TestDashboardsAreCurrent(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		was, err := os.ReadFile(path)
+		previous, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(was, now) {
-			t.Errorf("%s is not current: go test ./test/grafana -rewrite\n%s", path, cmp.Diff(string(was), string(now)))
+		if !bytes.Equal(previous, now) {
+			t.Errorf("%s is not current: go test ./test/grafana -rewrite\n%s", path, cmp.Diff(string(previous), string(now)))
 		}
 	}
 	slices.Sort(names)
@@ -219,7 +219,7 @@ func TestQuietPanels(t *testing.T) {
 
 // TestConfigMaps checks what Grafana's sidecar finds.
 func TestConfigMaps(t *testing.T) {
-	of := func(args ...string) map[string]chart.Document {
+	fn := func(args ...string) map[string]chart.Document {
 		documents, err := chart.Template(t.Context(), args...)
 		if err != nil {
 			t.Fatal(err)
@@ -232,10 +232,10 @@ func TestConfigMaps(t *testing.T) {
 		}
 		return found
 	}
-	if found := of(); len(found) > 0 {
+	if found := fn(); len(found) > 0 {
 		t.Errorf("without the value there are %d", len(found))
 	}
-	found := of("--set", "metrics.dashboards.enabled=true,metrics.dashboards.namespace=monitoring",
+	found := fn("--set", "metrics.dashboards.enabled=true,metrics.dashboards.namespace=monitoring",
 		"--set", "metrics.dashboards.annotations.grafana_folder=KubEnergy")
 	for i := range dashboards {
 		d := found["kubenergy-dashboard-"+dashboards[i].name]

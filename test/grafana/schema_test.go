@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestGrafanasTypes has the compiler of TypeScript hold every file to the type that Grafana's own code reads. It fetches
-// both from npm's registry.
+// TestGrafanasTypes has the compiler of TypeScript hold every file to the type that Grafana's own code reads. It
+// fetches both from npm's registry.
 func TestGrafanasTypes(t *testing.T) {
 	npm, err := exec.LookPath("npm")
 	if err != nil || os.Getenv("KUBENERGY_LONG") == "" {
@@ -45,10 +45,10 @@ func TestGrafanasTypes(t *testing.T) {
 		if out, err := check(name, string(text)); err != nil {
 			t.Errorf("%s: %v\n%.3000s", name, err, out)
 		}
-		for was, now := range map[string]string{
+		for previous, now := range map[string]string{
 			`"gridPos"`: `"gridPosition"`, `"schemaVersion": 42`: `"schemaVersion": "42"`, `"h": 1,`: `"h": "1",`,
 		} {
-			if out, err := check("wrong", strings.Replace(string(text), was, now, 1)); err == nil {
+			if out, err := check("wrong", strings.Replace(string(text), previous, now, 1)); err == nil {
 				t.Errorf("%s is good with %s: %s", name, now, out)
 			}
 		}

@@ -255,8 +255,8 @@ func (w *world) testTenant(t *testing.T) {
 	})
 }
 
-// attackByStatus attacks as an account that may also write statuses and bind pods, as an operator may: with a status the
-// API server takes labels and annotations, and a binding's annotations become the pod's.
+// attackByStatus attacks as an account that may also write statuses and bind pods, as an operator may: with a status
+// the API server takes labels and annotations, and a binding's annotations become the pod's.
 func (w *world) attackByStatus(t *testing.T, namespace string, account rbacv1.Subject, me as) {
 	ctx := t.Context()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "test-status"}, Rules: []rbacv1.PolicyRule{
@@ -340,9 +340,9 @@ func proxied(ctx context.Context, me as, method, service string) error {
 		SubResource("proxy").Suffix("api/v1/ledger").Do(ctx).Error()
 }
 
-// testViewer is about the default way to the energy of a namespace: a user who may view it may ask the controller, which
-// no pod here is; the role kubenergy-view-token makes a token of its account kubenergy-viewer, and of no other. What the controller then shows is tested in
-// test/lifecycle.
+// testViewer is about the default way to the energy of a namespace: a user who may view it may ask the controller,
+// which no pod here is; the role kubenergy-view-token makes a token of its account kubenergy-viewer, and of no other.
+// What the controller then shows is tested in test/lifecycle.
 func (w *world) testViewer(t *testing.T) {
 	ctx := t.Context()
 	const namespace = "viewed"
@@ -439,7 +439,7 @@ func (w *world) testKubelet(t *testing.T) {
 		}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
-	of := func(key, value string) map[string]string { return map[string]string{key: value} }
+	fn := func(key, value string) map[string]string { return map[string]string{key: value} }
 	kit.Eventually(t, 20*time.Second, "the policies are in force", func() bool {
 		return patch(v1alpha1.LabelSite, `"hydro"`) != nil && patch("example.com/rack-kind", `"frugal"`) != nil
 	})
@@ -472,15 +472,15 @@ func (w *world) testKubelet(t *testing.T) {
 		"the same by the status":      {annotate(v1alpha1.AnnotationPower, `"{\"failed\":-1}"`, "status"), false},
 		"live watts by the status":    {annotate("energy.thesis.io/current-watts", `"1"`, "status"), false},
 		"another note by the status":  {annotate("example.com/note", `"x"`, "status"), true},
-		"joins":                       {join(nil, of("example.com/note", "x")), true},
-		"joins with a site":           {join(of(v1alpha1.LabelSite, "hydro"), nil), true},
-		"joins and may sleep":         {join(of(v1alpha1.LabelMaySleep, "true"), nil), true},
-		"joins asleep":                {join(of(v1alpha1.LabelPowerState, "asleep"), nil), false},
-		"joins with failed boots":     {join(nil, of(v1alpha1.AnnotationPower, `{"failed":-1}`)), false},
-		"joins with watts":            {join(nil, of("energy.thesis.io/current-watts", "1")), false},
-		"joins with a PUE":            {join(nil, of("compute-gardener-scheduler.kubernetes.io/pue", "1.0")), false},
-		"joins with a CPU's name":     {join(nil, of("node.kubernetes.io/cpu-model", "frugal")), false},
-		"joins with a guess of watts": {join(nil, of(v1alpha1.AnnotationPowerGuess, "frugal")), false},
+		"joins":                       {join(nil, fn("example.com/note", "x")), true},
+		"joins with a site":           {join(fn(v1alpha1.LabelSite, "hydro"), nil), true},
+		"joins and may sleep":         {join(fn(v1alpha1.LabelMaySleep, "true"), nil), true},
+		"joins asleep":                {join(fn(v1alpha1.LabelPowerState, "asleep"), nil), false},
+		"joins with failed boots":     {join(nil, fn(v1alpha1.AnnotationPower, `{"failed":-1}`)), false},
+		"joins with watts":            {join(nil, fn("energy.thesis.io/current-watts", "1")), false},
+		"joins with a PUE":            {join(nil, fn("compute-gardener-scheduler.kubernetes.io/pue", "1.0")), false},
+		"joins with a CPU's name":     {join(nil, fn("node.kubernetes.io/cpu-model", "frugal")), false},
+		"joins with a guess of watts": {join(nil, fn(v1alpha1.AnnotationPowerGuess, "frugal")), false},
 	} {
 		if allowed := c.err == nil; allowed != c.allowed {
 			t.Errorf("%s: allowed is %v, want %v (%v)", what, allowed, c.allowed, c.err)

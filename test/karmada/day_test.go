@@ -276,8 +276,8 @@ func (d *day) judge(name string, p *played) (placements []sim.Placement, v verdi
 	return placements, v
 }
 
-func count(is bool) int {
-	if is {
+func count(ok bool) int {
+	if ok {
 		return 1
 	}
 	return 0

@@ -193,11 +193,11 @@ func TestGuard(t *testing.T) {
 	if err := g.asks(t, bindings, aBinding, "", secret, "system:karmada"); err != nil {
 		t.Errorf("Karmada is refused: %v", err)
 	}
-	for kind, may := range map[string]bool{`"batch/v1","kind":"Job"`: true, `"apps/v1","kind":"Deployment"`: false} {
+	for kind, allowed := range map[string]bool{`"batch/v1","kind":"Job"`: true, `"apps/v1","kind":"Deployment"`: false} {
 		err := g.asks(t, rebalancers, "", "", `{"apiVersion":"apps.karmada.io/v1alpha1","kind":"WorkloadRebalancer",
 			"spec":{"workloads":[{"apiVersion":"batch/v1","kind":"Job","name":"j"},{"name":"x","apiVersion":`+kind+`}]}}`,
 			ourAccount)
-		if may != (err == nil) {
+		if allowed != (err == nil) {
 			t.Errorf("moving %s: %v", kind, err)
 		}
 	}

@@ -85,9 +85,9 @@ func (p *played) sawPod(member string, o any) {
 
 // watch follows the Jobs of a namespace, and their pods in the members.
 func (p *played) watch(f *federation, namespace string) {
-	follow := func(s *server, of func(informers.SharedInformerFactory) cache.SharedIndexInformer, saw func(any)) {
+	follow := func(s *server, fn func(informers.SharedInformerFactory) cache.SharedIndexInformer, saw func(any)) {
 		factory := informers.NewSharedInformerFactoryWithOptions(s.client, 0, informers.WithNamespace(namespace))
-		i := of(factory)
+		i := fn(factory)
 		handler := cache.ResourceEventHandlerFuncs{AddFunc: saw, UpdateFunc: func(_, o any) { saw(o) }}
 		if _, err := i.AddEventHandler(handler); err != nil {
 			f.t.Fatal(err)

@@ -174,7 +174,7 @@ func timeCycles(t *testing.T, c comparison, size sizes) []timedPart {
 	if want := uint64((size.pairs + 2) * size.pods); all[metrics.PreFilter].Calls != want {
 		t.Fatalf("PreFilter was called %d times for %d pods", all[metrics.PreFilter].Calls, want)
 	}
-	if marked, is := all[metrics.Score].Calls > 0, c.marks != nil; marked != is {
+	if marked, ok := all[metrics.Score].Calls > 0, c.marks != nil; marked != ok {
 		t.Fatalf("Score was called %d times, for pods marked with %v", all[metrics.Score].Calls, c.marks)
 	}
 	parts[0] = timedPart{all, watched.nothing.spent()}

@@ -73,8 +73,8 @@ func TestHintsAreUsed(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				was, is := hintsIn(before, profile), hintsIn(after, profile)
-				h := hints{is.Used - was.Used, is.All - was.All}
+				previous, current := hintsIn(before, profile), hintsIn(after, profile)
+				h := hints{current.Used - previous.Used, current.All - previous.All}
 				if shares[profile] = h.share(); h.Used == 0 {
 					t.Fatalf("%s: no hint was used: %+v", profile, h)
 				}

@@ -216,10 +216,10 @@ func (b *besides) say(t *testing.T, what string) {
 }
 
 // over compares two series of bursts, pair by pair.
-func over(a, b []bound, of func(bound) float64) paired.Ratio {
+func over(a, b []bound, fn func(bound) float64) paired.Ratio {
 	var ratios []float64
 	for i := range min(len(a), len(b)) {
-		ratios = append(ratios, of(a[i])/of(b[i]))
+		ratios = append(ratios, fn(a[i])/fn(b[i]))
 	}
 	return paired.MedianOf(ratios, 1)
 }

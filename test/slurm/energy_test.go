@@ -289,10 +289,10 @@ func TestEnergy(t *testing.T) {
 
 	fed := int64(0)
 	for _, n := range nodes {
-		is := n.settle(s)
-		fed += is
-		if _, joules := s.report("kind", "--node", n.name); sum(joules) != is {
-			t.Errorf("%s: %d µJ are booked of %d", n.name, sum(joules), is)
+		current := n.settle(s)
+		fed += current
+		if _, joules := s.report("kind", "--node", n.name); sum(joules) != current {
+			t.Errorf("%s: %d µJ are booked of %d", n.name, sum(joules), current)
 		}
 	}
 	keys, joules := s.report("account,user,partition,kind")
@@ -359,9 +359,9 @@ func TestRanks(t *testing.T) {
 		if len(of) != 2 {
 			t.Fatalf("by %s: %v", group, found)
 		}
-		is := slices.Max(of) / slices.Min(of)
-		t.Logf("by %s: microjoules %.0f are as %.3f, and CPU times %v as %.3f", group, of, is, cpu, most/least)
-		if math.Abs(is*least/most-1) > 0.03 {
+		current := slices.Max(of) / slices.Min(of)
+		t.Logf("by %s: microjoules %.0f are as %.3f, and CPU times %v as %.3f", group, of, current, cpu, most/least)
+		if math.Abs(current*least/most-1) > 0.03 {
 			t.Errorf("by %s: off by more than 3 %%", group)
 		}
 	}

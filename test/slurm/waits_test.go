@@ -161,8 +161,8 @@ func TestWaits(t *testing.T) {
 			all[arm] = append(all[arm], w...)
 			t.Logf("%d, %s: mean wait %.2f s, p95 %.0f s", round+1, name, mean(w), report.Quantile(w, 0.95))
 			if name != "ours" {
-				is, ought := modelled(t, rows[round], ran[round][arm])
-				waited, model = waited+is, model+ought
+				current, ought := modelled(t, rows[round], ran[round][arm])
+				waited, model = waited+current, model+ought
 			}
 		}
 	}
@@ -181,7 +181,7 @@ func TestWaits(t *testing.T) {
 }
 
 // modelled compares a run with the simulator's, and returns the mean waits of both, in seconds.
-func modelled(t *testing.T, rows []row, played played) (is, ought float64) {
+func modelled(t *testing.T, rows []row, played played) (current, ought float64) {
 	t.Helper()
 	ran := played.jobs
 	start := ran[0].submit
@@ -219,10 +219,10 @@ func modelled(t *testing.T, rows []row, played played) (is, ought float64) {
 		waited = append(waited, ran[i].start.Sub(ran[i].submit).Seconds())
 		model = append(model, result.Outcomes[i].Start.Sub(ran[i].submit).Seconds())
 		for k := range i {
-			is, ought := ran[i].start.Compare(ran[k].start), result.Outcomes[i].Start.Compare(result.Outcomes[k].Start)
-			if is != 0 {
+			current, ought := ran[i].start.Compare(ran[k].start), result.Outcomes[i].Start.Compare(result.Outcomes[k].Start)
+			if current != 0 {
 				pairs++
-				if is == cmp.Or(ought, is) {
+				if current == cmp.Or(ought, current) {
 					same++
 				}
 			}

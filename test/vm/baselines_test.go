@@ -54,7 +54,7 @@ func (b *baselines) look(t *testing.T) map[string][]use {
 		}
 		all[name] = append(all[name], use{time.Now(), j, s})
 	}
-	of := func(part string) string { return fmt.Sprintf(ofParts, part) }
+	fn := func(part string) string { return fmt.Sprintf(ofParts, part) }
 	ask := func(url string) (text string) {
 		kit.Eventually(t, time.Minute, "a page comes from "+url, func() bool {
 			text = page(t.Context(), url)
@@ -65,13 +65,13 @@ func (b *baselines) look(t *testing.T) map[string][]use {
 	outside := ask(b.host.url)
 	add("host", outside, nodeEnergy, "")
 	for _, n := range b.guests {
-		add("guest", outside, of("vm"), "vm", `vm="`+n.name+`"`)
+		add("guest", outside, fn("vm"), "vm", `vm="`+n.name+`"`)
 		inside := ask(n.page)
 		for _, service := range services {
-			add(service, inside, of("cgroup"), "cgroup", `cgroup="`+service[1:]+`"`)
+			add(service, inside, fn("cgroup"), "cgroup", `cgroup="`+service[1:]+`"`)
 		}
-		add("pods", inside, of("container"), "container")
-		add("kernel and the rest", inside, of("system"), "system")
+		add("pods", inside, fn("container"), "container")
+		add("kernel and the rest", inside, fn("system"), "system")
 	}
 	for _, p := range b.processes {
 		all[p.Name] = append(all[p.Name], use{time.Now(), 0, cpuTime(p.Cmd.Process.Pid).Seconds()})

@@ -254,8 +254,8 @@ func (e *Exporter) SetNames(names map[string]batch.Names) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for uid, n := range names {
-		if was, known := e.names[uid]; known && was.Namespace == n.Namespace && was.Pod == n.Pod &&
-			maps.Equal(was.Containers, n.Containers) {
+		if previous, known := e.names[uid]; known && previous.Namespace == n.Namespace && previous.Pod == n.Pod &&
+			maps.Equal(previous.Containers, n.Containers) {
 			continue
 		}
 		if !e.has(uid) {

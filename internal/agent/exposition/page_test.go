@@ -301,14 +301,14 @@ func TestDecimals(t *testing.T) {
 func TestPagesStay(t *testing.T) {
 	e := fixture()
 	slow := e.page(false)
-	was := string(slow)
+	previous := string(slow)
 	for i := range 5 {
 		e.Add(&energy.Attribution{End: time.Duration(200+i) * time.Second, Measured: 1, Unknown: 1}, meterName)
 		if bytes.Equal(e.page(false), slow) {
 			t.Error("the page is not new")
 		}
 	}
-	if string(slow) != was {
+	if string(slow) != previous {
 		t.Error("the page of a slow client has changed")
 	}
 }

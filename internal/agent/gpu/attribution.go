@@ -35,8 +35,8 @@ type boardAttribution struct {
 	attributor *energy.Attributor
 }
 
-// NewBooks returns an Attribution that knows no boards.
-func NewBooks(o energy.AttributorOptions) *Attribution {
+// NewAttribution returns an Attribution that knows no boards.
+func NewAttribution(o energy.AttributorOptions) *Attribution {
 	o.Prior = nil // a node's
 	return &Attribution{options: o, Boards: map[string]*boardAttribution{}, root: map[energy.Domain]counted{}}
 }

@@ -103,7 +103,7 @@ func who(u *gpu.Use) string { return consumers[u.PID-1] }
 func conserve(seed uint64) error {
 	h := newHistory(seed)
 	options := energy.AttributorOptions{Idle: energy.IdlePolicy(h.r.IntN(3))}
-	books := gpu.NewBooks(options)
+	books := gpu.NewAttribution(options)
 	var node energy.Attribution
 	counted := map[string][2]energy.Microjoules{}
 	observe := func(boards []gpu.Board) {
@@ -124,7 +124,7 @@ func conserve(seed uint64) error {
 			return fmt.Errorf("step %d: %w", step, err)
 		}
 		if step == restart {
-			again := gpu.NewBooks(options)
+			again := gpu.NewAttribution(options)
 			if err := again.RestoreState(books.AppendState(nil)); err != nil {
 				return err
 			}
@@ -186,7 +186,7 @@ func TestH100(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	books := gpu.NewBooks(energy.AttributorOptions{Idle: energy.IdleByRequests})
+	books := gpu.NewAttribution(energy.AttributorOptions{Idle: energy.IdleByRequests})
 	var node energy.Attribution
 	var first, last uint64
 	for lines := bufio.NewScanner(file); lines.Scan(); {
@@ -229,7 +229,7 @@ func TestH100(t *testing.T) {
 // An instance with one consumer is charged by its part of the board. Where two share an instance, or a process cannot
 // be found, it is unknown who used it.
 func TestInstances(t *testing.T) {
-	books := gpu.NewBooks(energy.AttributorOptions{Idle: energy.IdleApart})
+	books := gpu.NewAttribution(energy.AttributorOptions{Idle: energy.IdleApart})
 	var node energy.Attribution
 	part := func(instance string, slices float64, pids ...int) gpu.Part {
 		p := gpu.Part{Instance: instance, SMs: slices / 7, Busy: float64(min(len(pids), 1))}
@@ -269,19 +269,19 @@ func TestInstances(t *testing.T) {
 
 func TestStatesThatAreDamaged(t *testing.T) {
 	h := newHistory(1)
-	books := gpu.NewBooks(energy.AttributorOptions{})
+	books := gpu.NewAttribution(energy.AttributorOptions{})
 	var node energy.Attribution
 	for range 5 {
 		books.Observe(h.step(), who, &node)
 	}
 	state := books.AppendState(nil)
 	for end := range state {
-		if gpu.NewBooks(energy.AttributorOptions{}).RestoreState(state[:end]) == nil {
+		if gpu.NewAttribution(energy.AttributorOptions{}).RestoreState(state[:end]) == nil {
 			t.Fatalf("%d of %d bytes were taken for a state", end, len(state))
 		}
 	}
 	for _, state := range []string{`{"Boards":{"gpu-1":null}}`, `{"Boards":{"gpu-1":{}}}`} {
-		if gpu.NewBooks(energy.AttributorOptions{}).RestoreState([]byte(state)) == nil {
+		if gpu.NewAttribution(energy.AttributorOptions{}).RestoreState([]byte(state)) == nil {
 			t.Errorf("%s was taken for a state", state)
 		}
 	}

@@ -24,15 +24,15 @@ func (b *Attribution) TakeOut(root []energy.Reading) (outside bool) {
 		if b.outside || r.Domain.Kind != energy.Wall {
 			b.Due = 0
 		}
-		was, known := b.root[r.Domain]
+		previous, known := b.root[r.Domain]
 		now := counted{reading: *r}
 		switch {
-		case known && (r.Run != was.reading.Run || r.Total < was.reading.Total):
+		case known && (r.Run != previous.reading.Run || r.Total < previous.reading.Total):
 			b.Due = 0 // the root did not count it
 		case known:
-			rise, passed := r.Total-was.reading.Total, r.At-was.reading.At
+			rise, passed := r.Total-previous.reading.Total, r.At-previous.reading.At
 			out := min(b.Due, rise)
-			now.out = was.out + out
+			now.out = previous.out + out
 			b.Due -= out
 			if most := float64(rise) * dueAtMost.Seconds() / passed.Seconds(); passed > 0 && float64(b.Due) > most {
 				b.outside, b.Due, outside = true, 0, true

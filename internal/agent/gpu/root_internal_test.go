@@ -14,7 +14,7 @@ func TestBoardsInsideARootAreCountedOnce(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		wall := energy.Domain{Kind: energy.Wall, Name: "wall"}
-		n := NewBooks(energy.AttributorOptions{})
+		n := NewAttribution(energy.AttributorOptions{})
 		var counted, shown, booked energy.Microjoules
 		at, run, first := time.Second, uint32(0), energy.Microjoules(0)
 		for step := range 300 {
@@ -40,7 +40,7 @@ func TestBoardsInsideARootAreCountedOnce(t *testing.T) {
 		}
 	}
 	// A root that does not feed the boards is left alone once that is plain: 12 s of 700 W are two minutes of its 50 W.
-	n := NewBooks(energy.AttributorOptions{})
+	n := NewAttribution(energy.AttributorOptions{})
 	plain := 0
 	for second := range 100 {
 		root := []energy.Reading{{
@@ -65,7 +65,7 @@ func TestBoardsInsideARootAreCountedOnce(t *testing.T) {
 // What boards used while the meter of the whole machine counted nothing is not in what it counts from then on. It is no
 // sign that it does not feed them.
 func TestARootThatWasAway(t *testing.T) {
-	n := NewBooks(energy.AttributorOptions{})
+	n := NewAttribution(energy.AttributorOptions{})
 	for second := range 2000 {
 		n.Due += 300e6
 		if second > 500 && second < 1200 {

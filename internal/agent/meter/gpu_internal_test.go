@@ -295,7 +295,7 @@ func TestDCGMAgreesWithTheCounter(t *testing.T) {
 			o := DefaultConfig()
 			var boards []gpu.Board
 			m := boardsOf(&o, func() ([]gpu.Board, error) { return boards, nil })
-			books := gpu.NewBooks(energy.AttributorOptions{Idle: energy.IdleByRequests})
+			books := gpu.NewAttribution(energy.AttributorOptions{Idle: energy.IdleByRequests})
 			var node energy.Attribution
 			random := rand.New(rand.NewPCG(7, 7))
 			counter, watts, shown := 5e9, 300.0, ""
@@ -379,7 +379,7 @@ func TestRealGPU(t *testing.T) {
 			_ = cmd.Wait()
 		}()
 	}
-	books := gpu.NewBooks(energy.AttributorOptions{Idle: energy.IdleByRequests})
+	books := gpu.NewAttribution(energy.AttributorOptions{Idle: energy.IdleByRequests})
 	var node energy.Attribution
 	first, last := map[string]energy.Reading{}, map[string]energy.Reading{}
 	shown := map[string]energy.Joules{} // by the power that boards show
@@ -391,10 +391,10 @@ func TestRealGPU(t *testing.T) {
 		}
 		for i, r := range readings {
 			name := r.Domain.Name
-			if was, known := last[name]; !known {
+			if previous, known := last[name]; !known {
 				first[name] = r
 			} else if b := m.Boards()[i]; b.Milliwatts != nil {
-				shown[name] += (energy.Watts(*b.Milliwatts) / 1000).For(r.At - was.At)
+				shown[name] += (energy.Watts(*b.Milliwatts) / 1000).For(r.At - previous.At)
 			}
 			last[name] = r
 		}

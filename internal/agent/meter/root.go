@@ -92,7 +92,7 @@ func (r *Root) choose() {
 
 // chooseAmong chooses among meters whose domains are parts of one another.
 func (r *Root) chooseAmong(meters []Meter) bool {
-	of := func(kinds ...energy.DomainKind) (found []energy.Domain, by Meter) {
+	fn := func(kinds ...energy.DomainKind) (found []energy.Domain, by Meter) {
 		for _, kind := range kinds {
 			for _, m := range meters {
 				for _, d := range m.Domains() {
@@ -104,16 +104,16 @@ func (r *Root) chooseAmong(meters []Meter) bool {
 		}
 		return found, by
 	}
-	packages, by := of(energy.Package, energy.DRAM)
-	if p, _ := of(energy.Package); len(p) == 0 {
+	packages, by := fn(energy.Package, energy.DRAM)
+	if p, _ := fn(energy.Package); len(p) == 0 {
 		packages = nil // memory alone is nothing
 	}
-	psys, byPsys := of(energy.Psys)
+	psys, byPsys := fn(energy.Psys)
 	if len(psys) > 1 {
 		psys = nil // whether they overlap is unknown
 	}
-	wall, byWall := of(energy.Wall)
-	other, byOther := of(energy.Guest, energy.Model)
+	wall, byWall := fn(energy.Wall)
+	other, byOther := fn(energy.Guest, energy.Model)
 	switch {
 	case len(wall) > 0:
 		r.root, r.parts, r.meter = wall, packages, byWall

@@ -236,7 +236,7 @@ type siteHour struct {
 // booked stay open.
 func (r *liveReader) past(sites map[siteHour]*ledger.Row) {
 	for _, z := range r.m.Zones {
-		rate := func(s *dashboard.Signal, of func(*ledger.Row) (amount float64, known energy.Microjoules, one bool)) {
+		rate := func(s *dashboard.Signal, fn func(*ledger.Row) (amount float64, known energy.Microjoules, one bool)) {
 			if s == nil {
 				return
 			}
@@ -244,7 +244,7 @@ func (r *liveReader) past(sites map[siteHour]*ledger.Row) {
 			for at := r.m.From.Truncate(time.Hour).UTC(); at.Before(s.Points[0].At); at = at.Add(time.Hour) {
 				p := dashboard.Point{At: at, Unknown: true}
 				if row := sites[siteHour{z.Name, at}]; row != nil {
-					if amount, known, one := of(row); one && known > 0 {
+					if amount, known, one := fn(row); one && known > 0 {
 						p.Value, p.Unknown = amount/float64(known)*3.6e12, false
 					}
 				}

@@ -213,8 +213,8 @@ func (f *File) checkContestant(c *Contestant) {
 // checkLoad finds what is wrong with an entry that comes after others.
 func (f *File) checkLoad(l *Load, before []Load) {
 	kinds := 0
-	for _, is := range []bool{l.Replicas > 0, l.Utilisation > 0, l.Run.Duration > 0, l.Trace != ""} {
-		if is {
+	for _, ok := range []bool{l.Replicas > 0, l.Utilisation > 0, l.Run.Duration > 0, l.Trace != ""} {
+		if ok {
 			kinds++
 		}
 	}

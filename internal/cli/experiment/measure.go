@@ -214,10 +214,10 @@ func (a *arm) see(object any, gone bool) {
 		a.pods[o.UID] = p
 	}
 	p.Pod, p.gone = o, p.gone || gone || o.DeletionTimestamp != nil
-	for at, is := range map[*time.Time]bool{
+	for at, found := range map[*time.Time]bool{
 		&p.bound: o.Spec.NodeName != "", &p.ready: p.isReady(), &p.ended: o.Status.Phase == corev1.PodSucceeded,
 	} {
-		if is && at.IsZero() {
+		if found && at.IsZero() {
 			*at = time.Now()
 		}
 	}

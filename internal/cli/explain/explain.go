@@ -314,8 +314,8 @@ func (e *Explainer) spare(d *sched.Decision) {
 		s := e.Best.Site.Carbon.Series
 		return (&sched.Snapshot{}).Estimate(&e.pod, e.Best, w), s == nil || s.Covers(w.Start, w.End)
 	}
-	was, _ := on(e.Now)
-	is, known := on(then)
+	previous, _ := on(e.Now)
+	current, known := on(then)
 	if !known {
 		return
 	}
@@ -324,10 +324,10 @@ func (e *Explainer) spare(d *sched.Decision) {
 		pods = float64(e.Job.Request.MilliCPU) / float64(e.pod.Request.MilliCPU)
 	}
 	if d.Reason.Carbon != 0 {
-		d.Reason.Carbon = energy.Grams(pods) * (was.Carbon - is.Carbon)
+		d.Reason.Carbon = energy.Grams(pods) * (previous.Carbon - current.Carbon)
 	}
 	if d.Reason.Money != 0 {
-		d.Reason.Money = grid.Money(pods) * (was.Cost - is.Cost)
+		d.Reason.Money = grid.Money(pods) * (previous.Cost - current.Cost)
 	}
 }
 

@@ -146,7 +146,7 @@ func (f *forecastFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 		return err
 	}
 	o.Window = Cheapest(o.Series, o.Now, f.duration)
-	o.notify()
+	o.fillOutput()
 	return t.PrintTo(f.out, o, f.output.Value)
 }
 
@@ -303,8 +303,8 @@ func (o *outlook) title() string {
 	return title
 }
 
-// notify fills in what programs are shown.
-func (o *outlook) notify() {
+// fillOutput fills in what programs are shown.
+func (o *outlook) fillOutput() {
 	o.Step = o.Series.Step().String()
 	if o.windowed() {
 		o.Cheapest = &cheapestWindow{

@@ -125,9 +125,9 @@ func (e *Engine) due(a *allowance, all record, now time.Time, maySuspend bool) (
 			continue
 		}
 		key := a.key(&x)
-		b, was := all[key]
+		b, before := all[key]
 		again := !b.done && retry(x.Do, b.attempts, now.Sub(time.Unix(b.at, 0))) && !e.tasks.isBusy(a.noticeKey(key))
-		if !was || again {
+		if !before || again {
 			due = append(due, x)
 		}
 	}
@@ -147,7 +147,7 @@ func (a *allowance) fitting(all record, due []v1alpha1.BudgetAction) (some []v1a
 	slices.SortStableFunc(due, func(x, y v1alpha1.BudgetAction) int { return cmp.Compare(rank(x.Do), rank(y.Do)) })
 	for _, x := range due {
 		key := a.key(&x)
-		if _, was := counted[key]; !was {
+		if _, before := counted[key]; !before {
 			counted[key] = longest
 			if !notifies(x.Do) {
 				counted[key] = begun{done: true}

@@ -148,7 +148,7 @@ func TestSuspendAndResume(t *testing.T) {
 		"the switch goes": func() { e.o.MaySuspend = func(context.Context) error { return ErrHoldsOff } },
 	} {
 		t.Run(name, func(t *testing.T) {
-			was, budget := *clock, w.budget("month")
+			previous, budget := *clock, w.budget("month")
 			for _, j := range []string{"running", "late"} {
 				if !w.suspended(j) {
 					t.Fatal("it runs before")
@@ -166,7 +166,7 @@ func TestSuspendAndResume(t *testing.T) {
 				t.Error("what its user suspended runs")
 			}
 			// And back.
-			*clock = was
+			*clock = previous
 			e.o.MaySuspend = func(context.Context) error { return nil }
 			_ = w.api.Delete(t.Context(), budget.DeepCopy())
 			budget.ResourceVersion, budget.Status = "", v1alpha1.EnergyBudgetStatus{}

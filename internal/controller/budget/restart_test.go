@@ -145,7 +145,7 @@ func without[L client.ObjectList](w *world) client.Client {
 	return interceptor.NewClient(w.api, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch,
 		list client.ObjectList, opts ...client.ListOption,
 	) error {
-		if _, is := list.(L); is {
+		if _, ok := list.(L); ok {
 			return errors.New("the API server says no")
 		}
 		return c.List(ctx, list, opts...)

@@ -71,7 +71,7 @@ func TestSlowActionsDelayNoOther(t *testing.T) {
 				return c.Patch(ctx, o, p, opts...)
 			},
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-				if _, is := o.(*eventsv1.Event); is && o.GetNamespace() == "team" {
+				if _, ok := o.(*eventsv1.Event); ok && o.GetNamespace() == "team" {
 					if err := sleep(ctx); err != nil {
 						return err
 					}

@@ -56,7 +56,7 @@ func ByAllowance(obj client.Object) []string {
 // each that is deleted.
 func Handler[T client.Object](created, saw, lost func(T)) toolscache.ResourceEventHandler {
 	call := func(f func(T), obj any) {
-		if missed, is := obj.(toolscache.DeletedFinalStateUnknown); is {
+		if missed, found := obj.(toolscache.DeletedFinalStateUnknown); found {
 			obj = missed.Obj
 		}
 		if o, ok := obj.(T); ok && f != nil {

@@ -98,10 +98,10 @@ func (t *podTrimmer) trim(p *v1.Pod) {
 		}
 	}
 	for i := range p.Status.ContainerStatuses {
-		is := &p.Status.ContainerStatuses[i]
-		if t := is.State.Terminated; t != nil { // the others have said all that they have to say to saw
+		current := &p.Status.ContainerStatuses[i]
+		if t := current.State.Terminated; t != nil { // the others have said all that they have to say to saw
 			status.ContainerStatuses = append(status.ContainerStatuses, v1.ContainerStatus{
-				Name: is.Name, RestartCount: is.RestartCount,
+				Name: current.Name, RestartCount: current.RestartCount,
 				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
 					StartedAt: t.StartedAt, FinishedAt: t.FinishedAt,
 				}},

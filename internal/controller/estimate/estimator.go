@@ -144,7 +144,7 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 		b := e.books[n.Name]
 		if b == nil {
 			e.opened++
-			b = newBooks(batch.Stream{Node: n.Name, Boot: controllerBoot,
+			b = newNodeBooks(batch.Stream{Node: n.Name, Boot: controllerBoot,
 				Epoch: fmt.Sprintf("%s-%d", e.epoch, e.opened)})
 			e.books[n.Name] = b
 		}

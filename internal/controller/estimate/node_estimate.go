@@ -52,7 +52,7 @@ type modelled struct {
 	free    energy.Microjoules // GPUs that no pod holds
 }
 
-func newBooks(stream batch.Stream) *books {
+func newNodeBooks(stream batch.Stream) *books {
 	return &books{stream: stream, next: 1, pods: map[types.UID]*account{}}
 }
 
@@ -284,8 +284,8 @@ func (m *modelled) count(s *scene, until time.Duration) {
 	m.reading.At = until
 	m.reading.Total += m.whole(power, dt)
 	if awake {
-		of := func(uid types.UID, w energy.Watts) { m.apart[uid] += w.For(dt).Microjoules() }
-		m.free += (s.gpuPower(of) + s.memoryPower(of)).For(dt).Microjoules()
+		fn := func(uid types.UID, w energy.Watts) { m.apart[uid] += w.For(dt).Microjoules() }
+		m.free += (s.gpuPower(fn) + s.memoryPower(fn)).For(dt).Microjoules()
 	}
 }
 

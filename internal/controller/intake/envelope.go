@@ -180,10 +180,10 @@ func (e *envelope) count(now time.Time) {
 }
 
 // limits returns what the node can do, and what it has where the ledger does not know that yet.
-func (e *envelope) limits(of func(string, ledger.Seen) Limits, node string) (l Limits, news *ledger.Seen) {
+func (e *envelope) limits(fn func(string, ledger.Seen) Limits, node string) (l Limits, news *ledger.Seen) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	l = of(node, e.seen)
+	l = fn(node, e.seen)
 	l.MaxPower, l.Cores = cmp.Or(l.MaxPower, DefaultMaxPower), cmp.Or(l.Cores, DefaultCores)
 	if l.Says.Made != 0 {
 		e.seen = e.seen.Add(l.Says)

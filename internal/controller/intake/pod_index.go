@@ -18,8 +18,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// DirectoryOptions are what a PodIndex needs.
-type DirectoryOptions struct {
+// PodIndexOptions are what a PodIndex needs.
+type PodIndexOptions struct {
 	// Strategy returns what placed a pod; "": kube-scheduler alone.
 	Strategy func(*v1.Pod) string
 	// TeamOf returns which team is charged with what runs in a namespace and names a team. nil: the named one.
@@ -34,7 +34,7 @@ type DirectoryOptions struct {
 
 // A PodIndex knows pods by their UIDs: their names, their owners and their nodes. It is told of them by informers.
 type PodIndex struct {
-	o DirectoryOptions
+	o PodIndexOptions
 
 	mu      sync.RWMutex
 	pods    register[string, *entry]               // by what agents call them
@@ -65,8 +65,8 @@ type container struct {
 
 var containerSeed = maphash.MakeSeed()
 
-// NewDirectory returns a PodIndex that knows no pod.
-func NewDirectory(o DirectoryOptions) *PodIndex {
+// NewPodIndex returns a PodIndex that knows no pod.
+func NewPodIndex(o PodIndexOptions) *PodIndex {
 	o.MaxDeleted = cmp.Or(o.MaxDeleted, maxGone)
 	return &PodIndex{o: o, pods: newRegister[string, *entry](o), parents: newRegister[types.NamespacedName, string](o)}
 }
@@ -121,7 +121,7 @@ func (d *PodIndex) Lost(o client.Object) {
 
 // register holds what there is, and for some time what was deleted.
 type register[K comparable, V any] struct {
-	o     DirectoryOptions
+	o     PodIndexOptions
 	there map[K]V
 	gone  map[K]deleted[V]
 	order []K // in which they were deleted
@@ -132,15 +132,15 @@ type deleted[V any] struct {
 	until time.Time
 }
 
-func newRegister[K comparable, V any](o DirectoryOptions) register[K, V] {
+func newRegister[K comparable, V any](o PodIndexOptions) register[K, V] {
 	return register[K, V]{o: o, there: map[K]V{}, gone: map[K]deleted[V]{}}
 }
 
 // get returns what is or was there, or the zero value.
 func (r *register[K, V]) get(key K) V {
 	v, ok := r.there[key]
-	if was := r.gone[key]; !ok && r.o.Now().Before(was.until) {
-		return was.v
+	if previous := r.gone[key]; !ok && r.o.Now().Before(previous.until) {
+		return previous.v
 	}
 	return v
 }
@@ -220,4 +220,31 @@ func uidOf(p *v1.Pod) string {
 		return hash
 	}
 	return string(p.UID)
+}
+
+// Container returns the name of a pod's container, or "".
+func (d *PodIndex) Container(podUID, containerID string) string {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if e := d.pods.get(podUID); e != nil {
+		return e.container(containerID)
+	}
+	return ""
+}
+
+func (e *entry) container(id string) string {
+	h := maphash.String(containerSeed, id)
+	for i := range e.containers {
+		if c := &e.containers[i]; uint64(c.high)<<32|uint64(c.low) == h {
+			return c.name.Value()
+		}
+	}
+	return ""
+}
+
+// Count returns how many pods there are, and how many of the others are remembered.
+func (d *PodIndex) Count() (there, gone int) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return len(d.pods.there), len(d.pods.gone)
 }

@@ -36,7 +36,7 @@ func job(namespace, name, cronJob string) *batchv1.Job {
 // TestTeamsAreAskedAnew: a pod that was there before its namespace's label is charged as that says from then on.
 func TestTeamsAreAskedAnew(t *testing.T) {
 	claimed := ""
-	d := intake.NewDirectory(intake.DirectoryOptions{
+	d := intake.NewPodIndex(intake.PodIndexOptions{
 		Now: time.Now, Strategy: unplaced,
 		TeamOf: func(_, named string) string {
 			if named == claimed {
@@ -55,7 +55,7 @@ func TestTeamsAreAskedAnew(t *testing.T) {
 }
 
 func TestWhoPodsAre(t *testing.T) {
-	d := intake.NewDirectory(intake.DirectoryOptions{
+	d := intake.NewPodIndex(intake.PodIndexOptions{
 		Now:      time.Now,
 		Strategy: func(p *v1.Pod) string { return p.Spec.SchedulerName },
 	})
@@ -159,7 +159,7 @@ func TestNoPodTakesTheUIDOfAnother(t *testing.T) {
 		p.Annotations = map[string]string{"kubernetes.io/config.mirror": uid}
 	})
 	for _, order := range [][]*v1.Pod{{victim, evil}, {evil, victim}} {
-		d := intake.NewDirectory(intake.DirectoryOptions{Now: time.Now, Strategy: unplaced})
+		d := intake.NewPodIndex(intake.PodIndexOptions{Now: time.Now, Strategy: unplaced})
 		for _, p := range order {
 			d.Saw(p)
 		}
@@ -175,7 +175,7 @@ func TestNoPodTakesTheUIDOfAnother(t *testing.T) {
 func TestDeletedPodsAreKnownForAWhile(t *testing.T) {
 	w := newWorld(t)
 	const most = 1000
-	d := intake.NewDirectory(intake.DirectoryOptions{Strategy: unplaced, Now: w.clock, MaxDeleted: most})
+	d := intake.NewPodIndex(intake.PodIndexOptions{Strategy: unplaced, Now: w.clock, MaxDeleted: most})
 	p := pod("shop", "night-1-x", uidNumber(1), "a", owned("Job", "night-1"))
 	d.Saw(job("shop", "night-1", "night"))
 	d.Saw(p)
@@ -302,7 +302,7 @@ func TestMemoryOfADirectory(t *testing.T) {
 	case raceEnabled:
 		pods = 10_000
 	}
-	d := intake.NewDirectory(intake.DirectoryOptions{Strategy: func(*v1.Pod) string { return "carbon" }, Now: time.Now})
+	d := intake.NewPodIndex(intake.PodIndexOptions{Strategy: func(*v1.Pod) string { return "carbon" }, Now: time.Now})
 	before := heap()
 	for i := range pods {
 		var p *v1.Pod
@@ -367,7 +367,7 @@ func FuzzDirectory(f *testing.F) {
 			return
 		}
 		p.Namespace, p.UID, j.Namespace = "strange", types.UID(uidNumber(9)), "strange" // the API server sees to these
-		d := intake.NewDirectory(intake.DirectoryOptions{Now: time.Now, Strategy: unplaced})
+		d := intake.NewPodIndex(intake.PodIndexOptions{Now: time.Now, Strategy: unplaced})
 		hash := "0123456789abcdef0123456789abcdef"
 		static := pod("kube-system", "static-a", uidNumber(1), "a", func(p *v1.Pod) {
 			p.Annotations = map[string]string{"kubernetes.io/config.mirror": hash}

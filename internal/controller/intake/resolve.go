@@ -2,7 +2,6 @@ package intake
 
 import (
 	"cmp"
-	"hash/maphash"
 	"strings"
 	"time"
 
@@ -24,33 +23,6 @@ func (d *PodIndex) account(e *entry) ledger.Account {
 		a.Parent = d.parents.get(types.NamespacedName{Namespace: a.Namespace, Name: e.owner})
 	}
 	return a
-}
-
-// Container returns the name of a pod's container, or "".
-func (d *PodIndex) Container(podUID, containerID string) string {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if e := d.pods.get(podUID); e != nil {
-		return e.container(containerID)
-	}
-	return ""
-}
-
-func (e *entry) container(id string) string {
-	h := maphash.String(containerSeed, id)
-	for i := range e.containers {
-		if c := &e.containers[i]; uint64(c.high)<<32|uint64(c.low) == h {
-			return c.name.Value()
-		}
-	}
-	return ""
-}
-
-// Count returns how many pods there are, and how many of the others are remembered.
-func (d *PodIndex) Count() (there, gone int) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return len(d.pods.there), len(d.pods.gone)
 }
 
 // resolution is who the consumers of a batch are.

@@ -42,9 +42,9 @@ func (n *node) mayName(p *batch.Parent, now time.Time) bool {
 	if _, known := n.parents.Get(*p); known {
 		return true
 	}
-	may := n.moved.AllowN(now, 1)
-	if may {
+	allowed := n.moved.AllowN(now, 1)
+	if allowed {
 		n.parents.Add(batch.Parent{Host: strings.Clone(p.Host), VM: strings.Clone(p.VM)}, nil, forgetNode)
 	}
-	return may
+	return allowed
 }

@@ -79,7 +79,7 @@ func newWorld(t testing.TB, change ...func(*intake.Config)) *world {
 		tokens: map[string]authenticationv1.TokenReviewStatus{}, limits: map[string]intake.Limits{},
 		known: map[string]bool{},
 	}
-	w.directory = intake.NewDirectory(intake.DirectoryOptions{Strategy: unplaced, Now: w.clock})
+	w.directory = intake.NewPodIndex(intake.PodIndexOptions{Strategy: unplaced, Now: w.clock})
 	w.restart(change...)
 	for _, node := range []string{"a", "b", "c"} {
 		w.agent(node)

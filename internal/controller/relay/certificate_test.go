@@ -75,8 +75,8 @@ func TestCertificateIsKept(t *testing.T) {
 	if first, err = SignOnce(folder, apiNames, now); err != nil {
 		t.Fatal(err)
 	}
-	if is, err := os.Stat(first.KeyFile); err != nil || is.Mode().Perm() != 0o600 {
-		t.Errorf("the key of a new certificate is %v, %v", is.Mode(), err)
+	if current, err := os.Stat(first.KeyFile); err != nil || current.Mode().Perm() != 0o600 {
+		t.Errorf("the key of a new certificate is %v, %v", current.Mode(), err)
 	}
 	if same(now, []string{"other"}) {
 		t.Error("a certificate for other names was kept")

@@ -99,7 +99,7 @@ func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 		released := map[string]time.Duration{}
 		for look := now; len(released) < len(jobs) && look.Sub(now) < 25*time.Hour; look = time.Now() {
 			for _, o := range jobs {
-				if _, is := released[o.Name]; !is && !suspended(t, server, o.Namespace, o.Name) {
+				if _, ok := released[o.Name]; !ok && !suspended(t, server, o.Namespace, o.Name) {
 					released[o.Name] = look.Sub(now)
 				}
 			}
@@ -110,9 +110,9 @@ func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 			bubble.Advance(pause)
 		}
 		for name, want := range within {
-			at, is := released[name]
-			if !is || at < want.earliest || at > want.latest {
-				t.Errorf("%s is released after %v (%v), want %v to %v", name, at, is, want.earliest, want.latest)
+			at, ok := released[name]
+			if !ok || at < want.earliest || at > want.latest {
+				t.Errorf("%s is released after %v (%v), want %v to %v", name, at, ok, want.earliest, want.latest)
 			}
 		}
 	})
@@ -138,7 +138,7 @@ func TestNothingIsReleasedBeforePoliciesAreKnown(t *testing.T) {
 		h.Saw(kit.HeldUntil("enforce", "written", now, now.Add(time.Minute)))
 		at := func(view *kube.View, after time.Duration) (due []string) {
 			for _, j := range h.jobs {
-				if _, is := h.overdue(kit.Silent, j, view, now.Add(after)); is {
+				if _, ok := h.overdue(kit.Silent, j, view, now.Add(after)); ok {
 					due = append(due, j.name)
 				}
 			}

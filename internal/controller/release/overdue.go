@@ -142,7 +142,7 @@ func (r *Releaser) late(view *kube.View, take bool) (late []heldJob) {
 	defer r.o.Held.mu.Unlock()
 	r.o.Held.updates = maxUpdates
 	for _, j := range r.o.Held.jobs {
-		if deadline, is := r.o.Held.overdue(r.o.Log, j, view, now); is {
+		if deadline, ok := r.o.Held.overdue(r.o.Log, j, view, now); ok {
 			j.busy = take
 			late = append(late, *j)
 			late[len(late)-1].deadline = deadline
@@ -153,7 +153,7 @@ func (r *Releaser) late(view *kube.View, take bool) (late []heldJob) {
 }
 
 // overdue returns the deadline of a Job, if it is to be released by now. The caller must hold h.mu.
-func (h *Held) overdue(log *slog.Logger, j *heldJob, view *kube.View, now time.Time) (deadline time.Time, is bool) {
+func (h *Held) overdue(log *slog.Logger, j *heldJob, view *kube.View, now time.Time) (deadline time.Time, ok bool) {
 	if j.busy || j.Queued || now.Before(j.retry) {
 		return time.Time{}, false
 	}

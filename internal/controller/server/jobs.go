@@ -235,10 +235,10 @@ func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 	wanted, settings := view.Settle(&work)
 	expected := Expected{Strategy: settings.Strategy()}
 	if s.Worlds {
-		expected.notify("it is sent where it costs least within seconds: its annotation " + v1alpha1.AnnotationRunsOn)
+		expected.addNote("it is sent where it costs least within seconds: its annotation " + v1alpha1.AnnotationRunsOn)
 	}
 	if settings.Mode != v1alpha1.ModeEnforce {
-		expected.notify("the namespace is in mode " + string(settings.Mode) + ": decisions are not carried out there")
+		expected.addNote("the namespace is in mode " + string(settings.Mode) + ": decisions are not carried out there")
 	}
 	if decision := view.Decide(now, wanted, settings); decision.Held(now) {
 		expected.Held, expected.Start = true, new(decision.Window.Start.UTC())
@@ -249,7 +249,7 @@ func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 	nodes, err := s.nodes(ctx)
 	if err != nil {
 		s.Log.Warn("looking for a node for POST /ingest", "error", err)
-		expected.notify("nodes cannot be seen at the moment")
+		expected.addNote("nodes cannot be seen at the moment")
 		return expected
 	}
 	wanted.Request = policy.PodRequest(&v1.Pod{Spec: job.Spec.Template.Spec})

@@ -14,12 +14,12 @@ func (e *Expected) choose(p *kube.Placement, loaded []loadedNode) {
 		}
 	}
 	if len(nodes) == 0 {
-		e.notify("no node fits now")
+		e.addNote("no node fits now")
 		return
 	}
 	ranked, opinion := p.Rank(nodes)
 	if !opinion {
-		e.notify("the strategy has no opinion, for want of fresh signals or power profiles: stock's scores decide")
+		e.addNote("the strategy has no opinion, for want of fresh signals or power profiles: stock's scores decide")
 		return
 	}
 	best := &ranked[0]
@@ -29,8 +29,8 @@ func (e *Expected) choose(p *kube.Placement, loaded []loadedNode) {
 	}
 }
 
-// notify adds a sentence to the note.
-func (e *Expected) notify(what string) {
+// addNote adds a sentence to the note.
+func (e *Expected) addNote(what string) {
 	if e.Note != "" {
 		e.Note += "; "
 	}

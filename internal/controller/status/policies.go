@@ -96,10 +96,11 @@ func (p *Policies) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return reconcile.Result{}, err
 	}
 	status := p.status(&own, rules)
-	was := &own.Status
-	urgent := was.ObservedGeneration != status.ObservedGeneration || was.Mode != status.Mode ||
-		!maps.Equal(was.Namespaces, status.Namespaces) || !reflect.DeepEqual(was.Conditions, status.Conditions)
-	if !urgent && was.Held == status.Held && reflect.DeepEqual(was.Shadow, status.Shadow) {
+	previous := &own.Status
+	urgent := previous.ObservedGeneration != status.ObservedGeneration || previous.Mode != status.Mode ||
+		!maps.Equal(previous.Namespaces, status.Namespaces) || !reflect.DeepEqual(previous.Conditions,
+		status.Conditions)
+	if !urgent && previous.Held == status.Held && reflect.DeepEqual(previous.Shadow, status.Shadow) {
 		return reconcile.Result{RequeueAfter: policyLook}, nil
 	}
 	if wait := p.wrote[request.NamespacedName].Add(policyWrite).Sub(p.o.Now()); wait > 0 && !urgent {

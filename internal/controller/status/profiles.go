@@ -61,8 +61,8 @@ func (p *Profiles) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return reconcile.Result{}, err
 	}
 	status.Nodes = nodes
-	was := &profile.Status
-	if was.ObservedGeneration == status.ObservedGeneration && was.Nodes == status.Nodes && !changed {
+	previous := &profile.Status
+	if previous.ObservedGeneration == status.ObservedGeneration && previous.Nodes == status.Nodes && !changed {
 		return reconcile.Result{RequeueAfter: profileLook}, nil
 	}
 	profile.Status = status

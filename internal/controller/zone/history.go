@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -44,11 +42,11 @@ func newTrack() signal.Track { return signal.Track{Span: remembered} }
 func Signal(v *kube.View) string {
 	all := ""
 	for _, s := range v.Sites() {
-		is := signal.Kind(v.Units(s.Name).Marginal)
-		if all != "" && all != is {
+		current := signal.Kind(v.Units(s.Name).Marginal)
+		if all != "" && all != current {
 			return "mixed"
 		}
-		all = is
+		all = current
 	}
 	return cmp.Or(all, signal.Kind(false))
 }
@@ -83,25 +81,25 @@ func (h *History) Sample(v *kube.View, now time.Time) {
 		return gone
 	})
 	for _, s := range v.Sites() {
-		is, of := v.Units(s.Name), h.sites[s.Name]
+		current, of := v.Units(s.Name), h.sites[s.Name]
 		if of == nil {
 			of = &siteHistory{units: kube.Units{Behind: true}, carbon: newTrack(), price: newTrack()}
 			h.sites[s.Name] = of
 		}
-		waits := is.Behind && of.units.Behind
-		if is.Marginal != of.units.Marginal {
-			of.carbon, of.forecast.of, waits = newTrack(), nil, is.Behind
+		waits := current.Behind && of.units.Behind
+		if current.Marginal != of.units.Marginal {
+			of.carbon, of.forecast.of, waits = newTrack(), nil, current.Behind
 		}
-		if is.Currency != of.units.Currency {
-			of.price, waits = newTrack(), is.Behind
+		if current.Currency != of.units.Currency {
+			of.price, waits = newTrack(), current.Behind
 		}
-		of.units = kube.Units{Marginal: is.Marginal, Currency: is.Currency, Behind: waits}
+		of.units = kube.Units{Marginal: current.Marginal, Currency: current.Currency, Behind: waits}
 		if waits {
 			continue
 		}
-		for track, is := range map[*signal.Track]grid.Signal{&of.carbon: s.Carbon, &of.price: s.Price} {
-			if is.Fresh(now, 0) {
-				track.Note(now, is.Series.At(now))
+		for track, current := range map[*signal.Track]grid.Signal{&of.carbon: s.Carbon, &of.price: s.Price} {
+			if current.Fresh(now, 0) {
+				track.Note(now, current.Series.At(now))
 			}
 		}
 		if of.forecast.zone = s.Zone; s.Carbon.Fresh(now, 0) {
@@ -117,45 +115,6 @@ var horizons = []struct {
 	ahead time.Duration
 	name  string
 }{{time.Hour, "1h"}, {6 * time.Hour, "6h"}, {24 * time.Hour, "24h"}}
-
-// foretold is what was forecast of hours that have not passed yet.
-type foretold struct {
-	zone grid.Zone
-	hour time.Time // the last one that was looked at
-	of   map[time.Time][]float64
-}
-
-// look remembers, once in an hour, what is forecast of later ones, and tells how wrong it was of the one that is over.
-// The error of an hour that is not known whole, or of which nothing is to be a share of, counts for nothing.
-func (f *foretold) look(s *grid.Series, was *signal.Track, now time.Time, notify func(ahead string, miss float64)) {
-	hour := now.UTC().Truncate(time.Hour)
-	if !hour.After(f.hour) {
-		return
-	}
-	f.hour = hour
-	if f.of == nil {
-		f.of = map[time.Time][]float64{}
-	}
-	over := hour.Add(-time.Hour)
-	if known := was.During(over, hour); known != nil && known.Mean(over, hour) > 0 {
-		is := known.Mean(over, hour)
-		for i, said := range f.of[over] {
-			if !math.IsNaN(said) {
-				notify(horizons[i].name, math.Abs(said-is)/is)
-			}
-		}
-	}
-	maps.DeleteFunc(f.of, func(of time.Time, _ []float64) bool { return !of.After(over) })
-	for i, h := range horizons {
-		due := hour.Add(h.ahead)
-		if f.of[due] == nil {
-			f.of[due] = slices.Repeat([]float64{math.NaN()}, len(horizons))
-		}
-		if s.Covers(due, due.Add(time.Hour)) {
-			f.of[due][i] = s.Mean(due, due.Add(time.Hour))
-		}
-	}
-}
 
 // during returns the carbon intensity and the price at a site in [start, end), each only if all of it is known in the
 // units that the caller will call it by.

@@ -40,7 +40,9 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 		}
 		return v
 	}
-	home := func(value float64, is kube.Units) *kube.View { return viewOf(value, map[string]kube.Units{"home": is}) }
+	home := func(value float64, current kube.Units) *kube.View {
+		return viewOf(value, map[string]kube.Units{"home": current})
+	}
 	h := NewHistory(nil)
 	average := kube.Units{Currency: "EUR"}
 	units := average // of the view

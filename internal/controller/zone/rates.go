@@ -37,17 +37,18 @@ func (r *Rates) Of(node string, from, to time.Time) ledger.Rates {
 	if site == nil {
 		return ledger.Rates{PUE: max(1, pue), Carbon: math.NaN(), Price: math.NaN()}
 	}
-	is := v.Units(site.Name)
-	carbon, price := r.History.during(site.Name, is, from, to)
-	if carbon.Series == nil && !is.Behind {
+	current := v.Units(site.Name)
+	carbon, price := r.History.during(site.Name, current, from, to)
+	if carbon.Series == nil && !current.Behind {
 		carbon = site.Carbon
 	}
-	if price.Series == nil && !is.Behind {
+	if price.Series == nil && !current.Behind {
 		price = site.Price
 	}
 	return ledger.Rates{
 		Site: site.Name, PUE: max(1, pue), Carbon: mean(carbon, from, to),
-		Signal: signal.Kind(is.Marginal), Price: mean(price, from, to), Currency: cmp.Or(is.Currency, "unknown"),
+		Signal: signal.Kind(current.Marginal), Price: mean(price, from, to), Currency: cmp.Or(current.Currency,
+			"unknown"),
 	}
 }
 
@@ -66,11 +67,11 @@ func (r *Rates) sample(v *kube.View) {
 func (r *Rates) site(v *kube.View, node string) (*sched.Site, float64) {
 	if n := r.Node(node); n != nil {
 		capacity := kube.Allocatable(n)
-		is, _ := v.Node(n, capacity, capacity, 0)
-		if is.Site.Name == "" {
-			return nil, is.Facility()
+		current, _ := v.Node(n, capacity, capacity, 0)
+		if current.Site.Name == "" {
+			return nil, current.Facility()
 		}
-		return is.Site, is.Facility()
+		return current.Site, current.Facility()
 	}
 	m := r.Members[ledger.ClusterOf(node)]
 	zone, site := m.Zone, v.DefaultSite()

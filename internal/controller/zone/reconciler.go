@@ -228,8 +228,8 @@ func (z *Reconciler) run(ctx context.Context, name string, k keeper, changed fun
 // waiting reports whether a keeper has neither an answer nor an excuse.
 func (k *knownZone) waiting(now time.Time) bool {
 	return slices.ContainsFunc([]*knownSignal{&k.carbon, &k.price}, func(s *knownSignal) bool {
-		is, err := s.look(now)
-		return s.keeper != nil && is == nil && err == nil
+		current, err := s.look(now)
+		return s.keeper != nil && current == nil && err == nil
 	})
 }
 

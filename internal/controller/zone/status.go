@@ -32,8 +32,8 @@ func (z *Reconciler) statusOf(zone *v1alpha1.GridZone, known *knownZone, now tim
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, ObservedGeneration: zone.Generation, LastTransitionTime: metav1.NewTime(now),
 	}
-	was := meta.FindStatusCondition(zone.Status.Conditions, v1alpha1.ConditionReady)
-	stale := was != nil && (was.Reason == reasonFresh || was.Reason == reasonStale)
+	previous := meta.FindStatusCondition(zone.Status.Conditions, v1alpha1.ConditionReady)
+	stale := previous != nil && (previous.Reason == reasonFresh || previous.Reason == reasonStale)
 	switch {
 	case known.carbon.spec != nil:
 		ready.Status, ready.Reason, ready.Message = known.carbon.verdict(s.Carbon, carbonErr, stale)
@@ -62,16 +62,16 @@ func (s *knownSignal) look(now time.Time) (*v1alpha1.SignalStatus, error) {
 }
 
 // verdict says whether a signal that is asked for can be used. had says that it could be before.
-func (s *knownSignal) verdict(is *v1alpha1.SignalStatus, trouble error, had bool,
+func (s *knownSignal) verdict(current *v1alpha1.SignalStatus, trouble error, had bool,
 ) (status metav1.ConditionStatus, reason, message string) {
 	status, message, reason = metav1.ConditionFalse, "no source has answered well yet", reasonNoData
 	colon := ": "
 	switch {
 	case s.err != nil:
 		return status, reasonInvalidSpec, s.err.Error()
-	case is != nil:
+	case current != nil:
 		status, reason = metav1.ConditionTrue, reasonFresh
-		message, colon = "known from "+is.Source, "; others did not answer well: "
+		message, colon = "known from "+current.Source, "; others did not answer well: "
 	case had:
 		message, reason = "the last good answer is too old", reasonStale
 	}
@@ -82,9 +82,9 @@ func (s *knownSignal) verdict(is *v1alpha1.SignalStatus, trouble error, had bool
 }
 
 // zoneChanged reports whether a status says something that the other one does not.
-func zoneChanged(was, is *v1alpha1.GridZoneStatus) bool {
-	return !reflect.DeepEqual(was.Nodes, is.Nodes) || signalChanged(was.Carbon, is.Carbon) ||
-		signalChanged(was.Price, is.Price) || !reflect.DeepEqual(was.Conditions, is.Conditions)
+func zoneChanged(previous, current *v1alpha1.GridZoneStatus) bool {
+	return !reflect.DeepEqual(previous.Nodes, current.Nodes) || signalChanged(previous.Carbon, current.Carbon) ||
+		signalChanged(previous.Price, current.Price) || !reflect.DeepEqual(previous.Conditions, current.Conditions)
 }
 
 // Changes below these are not worth a write.
@@ -95,35 +95,37 @@ const (
 
 // signalChanged reports whether a signal has another value now, or another future. That its past is cut off, and its
 // end has moved a little, is no change.
-func signalChanged(was, is *v1alpha1.SignalStatus) bool {
-	if was == nil || is == nil {
-		return was != is
+func signalChanged(previous, current *v1alpha1.SignalStatus) bool {
+	if previous == nil || current == nil {
+		return previous != current
 	}
-	if was.Now != is.Now || was.Unit != is.Unit || was.Quality != is.Quality || was.Source != is.Source ||
-		was.ForecastSource != is.ForecastSource {
+	if previous.Now != current.Now || previous.Unit != current.Unit || previous.Quality != current.Quality ||
+		previous.Source != current.Source ||
+		previous.ForecastSource != current.ForecastSource {
 		return true
 	}
-	return ageChanged(was.AsOf, is.AsOf) || futureChanged(was, is)
+	return ageChanged(previous.AsOf, current.AsOf) || futureChanged(previous, current)
 }
 
-func ageChanged(was, is *metav1.Time) bool {
-	if was == nil || is == nil {
-		return was != is
+func ageChanged(previous, current *metav1.Time) bool {
+	if previous == nil || current == nil {
+		return previous != current
 	}
-	return is.Sub(was.Time).Abs() >= sameAge
+	return current.Sub(previous.Time).Abs() >= sameAge
 }
 
-func futureChanged(was, is *v1alpha1.SignalStatus) bool {
-	step := is.Step.Duration
-	if step <= 0 || step != was.Step.Duration || is.Start.Sub(was.Start.Time)%step != 0 {
+func futureChanged(previous, current *v1alpha1.SignalStatus) bool {
+	step := current.Step.Duration
+	if step <= 0 || step != previous.Step.Duration || current.Start.Sub(previous.Start.Time)%step != 0 {
 		return true
 	}
-	shift := int(is.Start.Sub(was.Start.Time) / step)
-	reach := shift + len(is.Values) - len(was.Values)
-	if shift < 0 || shift >= len(was.Values) || (time.Duration(reach)*step).Abs() >= sameReach {
+	shift := int(current.Start.Sub(previous.Start.Time) / step)
+	reach := shift + len(current.Values) - len(previous.Values)
+	if shift < 0 || shift >= len(previous.Values) || (time.Duration(reach)*step).Abs() >= sameReach {
 		return true
 	}
-	for _, pair := range [][2][]float64{{was.Values, is.Values}, {was.Low, is.Low}, {was.High, is.High}} {
+	for _, pair := range [][2][]float64{{previous.Values, current.Values}, {previous.Low, current.Low},
+		{previous.High, current.High}} {
 		if (len(pair[0]) == 0) != (len(pair[1]) == 0) {
 			return true
 		}

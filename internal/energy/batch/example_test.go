@@ -10,7 +10,7 @@ import (
 
 // Two batches that follow each other become one while the controller is away: no energy is lost.
 func ExampleFold() {
-	of := func(number uint64, used energy.Microjoules) *batch.Batch {
+	fn := func(number uint64, used energy.Microjoules) *batch.Batch {
 		b := &batch.Batch{
 			Version: batch.Version, Stream: batch.Stream{Node: "worker1", Boot: "b", Epoch: "e"},
 			First: number, Last: number, Source: "psys (rapl)", IdlePolicy: "apart", Measured: used,
@@ -20,7 +20,7 @@ func ExampleFold() {
 		b.SetWall(time.Date(2026, 11, 3, 10, int(number), 0, 0, time.UTC))
 		return b
 	}
-	folded, err := batch.Fold(of(1, 2_000_000_000), of(2, 1_000_000_000))
+	folded, err := batch.Fold(fn(1, 2_000_000_000), fn(2, 1_000_000_000))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -24,10 +24,10 @@ func (s *Server) review(w http.ResponseWriter, r *http.Request) bool {
 		access authorizationv1.SubjectAccessReview
 		asked  authenticationv1.TokenRequest
 	)
-	into, is := map[string]any{
+	into, ok := map[string]any{
 		"tokenreviews": &token, "subjectaccessreviews": &access, "token": &asked,
 	}[path.Base(r.URL.Path)]
-	if !is {
+	if !ok {
 		return false
 	}
 	body, err := bodyOf(r)

@@ -146,24 +146,24 @@ func (s *Server) one(r *http.Request, t target) (*object, error) {
 	if r.Method == http.MethodPost {
 		return s.create(t, body)
 	}
-	was := s.Object(t.kind, t.namespace, t.name)
-	if was == nil {
+	previous := s.Object(t.kind, t.namespace, t.name)
+	if previous == nil {
 		return nil, apierrors.NewNotFound(t.resource.GroupResource(), t.name)
 	}
 	switch r.Method {
 	case http.MethodGet:
-		return was, nil
+		return previous, nil
 	case http.MethodDelete:
 		_, err := s.commit(t.kind, t.key(), nil)
-		return was, err
+		return previous, err
 	case http.MethodPut:
-		return s.update(t, was, body)
+		return s.update(t, previous, body)
 	case http.MethodPatch:
-		if body, err = patched(r.Header.Get("Content-Type"), was, body); err != nil {
+		if body, err = patched(r.Header.Get("Content-Type"), previous, body); err != nil {
 			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch",
 				t.resource.GroupResource(), t.name, err.Error(), 0, false)
 		}
-		return s.update(t, was, body)
+		return s.update(t, previous, body)
 	}
 	return nil, apierrors.NewMethodNotSupported(t.resource.GroupResource(), r.Method)
 }
@@ -184,8 +184,8 @@ func bodyOf(r *http.Request) ([]byte, error) {
 }
 
 // patched returns an object with a patch applied.
-func patched(media string, was *object, patch []byte) ([]byte, error) {
-	is, err := was.MarshalJSON()
+func patched(media string, previous *object, patch []byte) ([]byte, error) {
+	current, err := previous.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
@@ -195,9 +195,9 @@ func patched(media string, was *object, patch []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		return ops.Apply(is)
+		return ops.Apply(current)
 	case types.MergePatchType:
-		return jsonpatch.MergePatch(is, patch)
+		return jsonpatch.MergePatch(current, patch)
 	}
 	return nil, fmt.Errorf("patches of type %s are not known here", media)
 }
@@ -234,28 +234,28 @@ func (s *Server) create(t target, body []byte) (*object, error) {
 
 // update replaces an object but for its status, or its status alone. The caller must hold writing. Controllers compute
 // a status anew after a restart, so it is written within [look], and a full disk does not stop it.
-func (s *Server) update(t target, was *object, body []byte) (*object, error) {
+func (s *Server) update(t target, previous *object, body []byte) (*object, error) {
 	o, err := parse(t, body)
 	if err != nil {
 		return nil, err
 	}
-	if v := o.GetResourceVersion(); v != "" && v != was.GetResourceVersion() {
+	if v := o.GetResourceVersion(); v != "" && v != previous.GetResourceVersion() {
 		return nil, apierrors.NewConflict(t.resource.GroupResource(), t.name, errors.New("it has changed since"))
 	}
 	if t.status {
 		status := o.Object["status"]
-		o = was.DeepCopy()
+		o = previous.DeepCopy()
 		o.Object["status"] = status
 		return s.set(t.kind, t.key(), o), nil
 	}
-	keepStatus(o, was)
+	keepStatus(o, previous)
 	o.SetName(t.name)
 	return s.commit(t.kind, t.key(), o)
 }
 
-func keepStatus(o, was *object) {
-	if delete(o.Object, "status"); was.Object["status"] != nil {
-		o.Object["status"] = was.Object["status"]
+func keepStatus(o, previous *object) {
+	if delete(o.Object, "status"); previous.Object["status"] != nil {
+		o.Object["status"] = previous.Object["status"]
 	}
 }
 
@@ -296,14 +296,14 @@ func (s *Server) set(k schema.GroupVersionKind, key string, o *object) *object {
 // prepare returns the event that stores an object, nil to delete it, and completes its metadata; nil if nothing would
 // change. The caller must hold writing.
 func (s *Server) prepare(k schema.GroupVersionKind, key string, o *object) *event {
-	was := s.objects[k][key]
+	previous := s.objects[k][key]
 	e := &event{kind: k, key: key, what: watch.Modified, is: o}
 	switch {
-	case o == was:
+	case o == previous:
 		return nil
 	case o == nil:
-		e.what, e.is = watch.Deleted, was.DeepCopy()
-	case was == nil:
+		e.what, e.is = watch.Deleted, previous.DeepCopy()
+	case previous == nil:
 		e.what = watch.Added
 		o.SetGeneration(1)
 		o.SetUID(uuid.NewUUID())
@@ -311,15 +311,15 @@ func (s *Server) prepare(k schema.GroupVersionKind, key string, o *object) *even
 			o.SetCreationTimestamp(metav1.Now())
 		}
 	default:
-		o.SetUID(was.GetUID())
-		o.SetCreationTimestamp(was.GetCreationTimestamp())
-		o.SetGeneration(was.GetGeneration())
-		o.SetResourceVersion(was.GetResourceVersion())
-		if reflect.DeepEqual(o.Object, was.Object) {
+		o.SetUID(previous.GetUID())
+		o.SetCreationTimestamp(previous.GetCreationTimestamp())
+		o.SetGeneration(previous.GetGeneration())
+		o.SetResourceVersion(previous.GetResourceVersion())
+		if reflect.DeepEqual(o.Object, previous.Object) {
 			return nil
 		}
-		if !reflect.DeepEqual(o.Object["spec"], was.Object["spec"]) {
-			o.SetGeneration(was.GetGeneration() + 1)
+		if !reflect.DeepEqual(o.Object["spec"], previous.Object["spec"]) {
+			o.SetGeneration(previous.GetGeneration() + 1)
 		}
 	}
 	s.issued++
@@ -353,14 +353,14 @@ func (e *event) apply(objects map[string]*object) {
 // fields to preserve from an object into its replacement. The caller can repeat the call after a restart, so State is
 // written up to [look] later.
 func (s *Server) Replace(k schema.GroupVersionKind, all []*object, stays func(metav1.Object) bool,
-	keep func(o, was *object),
+	keep func(o, previous *object),
 ) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	byKey := map[string]*object{}
-	for key, was := range s.objects[k] {
-		if stays(was) {
-			byKey[key] = was
+	for key, previous := range s.objects[k] {
+		if stays(previous) {
+			byKey[key] = previous
 		}
 	}
 	for _, o := range all {
@@ -383,15 +383,15 @@ func (s *Server) expire() {
 }
 
 // replace replaces all objects of a kind. keep copies fields from an object into another one that replaces it.
-func (s *Server) replace(k schema.GroupVersionKind, all map[string]*object, keep func(o, was *object)) {
+func (s *Server) replace(k schema.GroupVersionKind, all map[string]*object, keep func(o, previous *object)) {
 	for key := range s.objects[k] {
 		if all[key] == nil {
 			s.set(k, key, nil)
 		}
 	}
 	for key, o := range all {
-		if was := s.objects[k][key]; was != nil && was != o {
-			keep(o, was)
+		if previous := s.objects[k][key]; previous != nil && previous != o {
+			keep(o, previous)
 		}
 		s.set(k, key, o)
 	}
@@ -403,7 +403,7 @@ func (s *Server) Put(k schema.GroupVersionKind, o *object) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	key, version := o.GetNamespace()+"/"+o.GetName(), o.GetResourceVersion()
-	if was := s.objects[k][key]; version != "" && (was == nil || was.GetResourceVersion() != version) {
+	if previous := s.objects[k][key]; version != "" && (previous == nil || previous.GetResourceVersion() != version) {
 		return errors.New("it has changed since it was read")
 	}
 	_, err := s.commit(k, key, o)

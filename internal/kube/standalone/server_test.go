@@ -118,8 +118,8 @@ func testFilesAndStatuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if is, _, _ := unstructured.NestedString(o.Object, "spec", "zone"); is != "DE" || o.GetGeneration() != 1 {
-		t.Errorf("a patch of the status has changed the spec to %s", is)
+	if current, _, _ := unstructured.NestedString(o.Object, "spec", "zone"); current != "DE" || o.GetGeneration() != 1 {
+		t.Errorf("a patch of the status has changed the spec to %s", current)
 	}
 	uid := o.GetUID()
 	w.end()
@@ -129,10 +129,10 @@ func testFilesAndStatuses(t *testing.T) {
 	if o, err = w.zones(t).Get(t.Context(), "de", metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	is, _, _ := unstructured.NestedString(o.Object, "spec", "zone")
+	current, _, _ := unstructured.NestedString(o.Object, "spec", "zone")
 	nodes, _, _ := unstructured.NestedInt64(o.Object, "status", "nodes")
-	if is != "FR" || nodes != 7 || o.GetUID() != uid || o.GetGeneration() != 2 {
-		t.Errorf("after a restart: zone %s, %d nodes, generation %d", is, nodes, o.GetGeneration())
+	if current != "FR" || nodes != 7 || o.GetUID() != uid || o.GetGeneration() != 2 {
+		t.Errorf("after a restart: zone %s, %d nodes, generation %d", current, nodes, o.GetGeneration())
 	}
 	stale := o.DeepCopy()
 	stale.SetResourceVersion("1")
@@ -277,8 +277,8 @@ func TestReplace(t *testing.T) {
 		o.SetName("one")
 		o.SetLabels(map[string]string{"shown": value})
 		none := func(metav1.Object) bool { return false }
-		w.server.Replace(kind, []*unstructured.Unstructured{o}, none, func(o, was *unstructured.Unstructured) {
-			o.SetAnnotations(was.GetAnnotations())
+		w.server.Replace(kind, []*unstructured.Unstructured{o}, none, func(o, previous *unstructured.Unstructured) {
+			o.SetAnnotations(previous.GetAnnotations())
 		})
 	}
 	show("first")
@@ -324,9 +324,9 @@ func TestReader(t *testing.T) {
 		review, err := client.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{
 			Spec: authenticationv1.TokenReviewSpec{Token: token},
 		}, metav1.CreateOptions{})
-		is := review.Status
-		if err != nil || is.User.Username != want || is.Authenticated != (want != "") {
-			t.Errorf("%q is that of %q, %v: %v", token, is.User.Username, is.Authenticated, err)
+		current := review.Status
+		if err != nil || current.User.Username != want || current.Authenticated != (want != "") {
+			t.Errorf("%q is that of %q, %v: %v", token, current.User.Username, current.Authenticated, err)
 		}
 	}
 	for _, c := range []struct {

@@ -41,9 +41,9 @@ func TestChooseCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			t.Setenv("KUBECONFIG", c.env)
-			was := clientcmd.RecommendedHomeFile
+			previous := clientcmd.RecommendedHomeFile
 			clientcmd.RecommendedHomeFile = filepath.Join("home", "config")
-			t.Cleanup(func() { clientcmd.RecommendedHomeFile = was })
+			t.Cleanup(func() { clientcmd.RecommendedHomeFile = previous })
 			for file, there := range map[string]bool{lab: c.runs || c.earlier, clientcmd.RecommendedHomeFile: c.home} {
 				if !there {
 					continue

@@ -153,7 +153,7 @@ func reportedTime(t *testing.T, open func() (ledger.Store, error)) {
 	}
 	reported(ledger.Reported{})
 	made := Noon.Add(-48 * time.Hour)
-	of := func(number uint64, boot string, from, to int, since time.Time, isNew bool) {
+	fn := func(number uint64, boot string, from, to int, since time.Time, isNew bool) {
 		t.Helper()
 		b := change(number, number, from, to, boot)
 		b.Batch.Stream.Boot, b.NodeSince = boot, since
@@ -161,11 +161,11 @@ func reportedTime(t *testing.T, open func() (ledger.Store, error)) {
 			t.Errorf("%d to %d of the %s boot: new is %v", from, to, boot, r[0].New)
 		}
 	}
-	of(1, "first", 0, 1, made, true)
+	fn(1, "first", 0, 1, made, true)
 	reported(ledger.Reported{Time: Interval, Since: made})
-	of(2, "first", 1, 4, Noon, false)
-	of(3, "first", 9, 10, Noon, true) // a gap is not told of
-	of(1, "second", 0, 2, Noon, true) // another boot is
+	fn(2, "first", 1, 4, Noon, false)
+	fn(3, "first", 9, 10, Noon, true) // a gap is not told of
+	fn(1, "second", 0, 2, Noon, true) // another boot is
 	reported(ledger.Reported{Time: 7 * Interval, Since: made})
 	estimate := change(1, 1, 0, 3, "estimate") // the controller's own is not
 	estimate.Agentless = true

@@ -141,13 +141,13 @@ func TestFullDisk(t *testing.T) {
 // Files cannot grow: writes fail in the middle.
 func TestFailingWrites(t *testing.T) {
 	dir := t.TempDir()
-	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
+	var previous unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &previous); err != nil {
 		t.Fatal(err)
 	}
 	signal.Ignore(syscall.SIGXFSZ)
 	restore := func() {
-		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &previous); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -159,7 +159,7 @@ func TestFailingWrites(t *testing.T) {
 		}
 		const some = 3000 // a part of a page
 		if err := unix.Setrlimit(unix.RLIMIT_FSIZE,
-			&unix.Rlimit{Cur: uint64(info.Size()) + some, Max: was.Max}); err != nil {
+			&unix.Rlimit{Cur: uint64(info.Size()) + some, Max: previous.Max}); err != nil {
 			t.Fatal(err)
 		}
 	}, restore)

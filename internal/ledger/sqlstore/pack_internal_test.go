@@ -41,12 +41,12 @@ func drawWindow(t *rapid.T) *window {
 		if rapid.Bool().Draw(t, "whole microseconds") {
 			a.CPU = a.CPU / 1e9 * 1000
 		}
-		of := func(whole energy.Microjoules, name string) energy.Microjoules {
+		fn := func(whole energy.Microjoules, name string) energy.Microjoules {
 			return rapid.SampledFrom([]energy.Microjoules{0, whole, whole / 3, -5}).Draw(t, name)
 		}
-		a.Estimated, a.Uncharted, a.Unpriced = of(a.Energy(), "estimated"), of(a.Facility, "uncharted"),
-			of(a.Facility, "unpriced")
-		a.GPU = of(a.Energy(), "gpu")
+		a.Estimated, a.Uncharted, a.Unpriced = fn(a.Energy(), "estimated"), fn(a.Facility, "uncharted"),
+			fn(a.Facility, "unpriced")
+		a.GPU = fn(a.Energy(), "gpu")
 		w.Postings = append(w.Postings, posting{int64(i)*3 + 1, rapid.Int64Range(1, 1e9).Draw(t, "account"), a})
 	}
 	return w

@@ -17,7 +17,7 @@ import (
 // manyNamespaces books a month of 1,000 namespaces with 5 accounts each.
 func manyNamespaces(t testing.TB, put func(table string, sums []sqlstore.Sum)) {
 	t.Helper()
-	of := func(at int64) (sums []sqlstore.Sum) {
+	fn := func(at int64) (sums []sqlstore.Sum) {
 		for i := range int64(5000) {
 			sums = append(sums, sqlstore.Sum{
 				Start: at,
@@ -33,10 +33,10 @@ func manyNamespaces(t testing.TB, put func(table string, sums []sqlstore.Sum)) {
 	}
 	for day := range int64(31) {
 		at := start.Unix() + day*86400
-		put("account_days", of(at))
+		put("account_days", fn(at))
 		if day == 0 || day == 30 { // the others' are not asked for
 			for hour := range int64(24) {
-				put("account_hours", of(at+hour*3600))
+				put("account_hours", fn(at+hour*3600))
 			}
 		}
 	}

@@ -247,8 +247,8 @@ func TestSignalsAreCutToWhatMatters(t *testing.T) {
 		t.Errorf("%d values from %v", series.Len(), series.Start())
 	}
 	until, whole := s.Now.Add(20*time.Hour), s.Sites[0].Carbon.Series
-	if was, is := whole.Integral(s.Now, until), series.Integral(s.Now, until); is != was {
-		t.Errorf("the integral is %v, of the whole series %v", is, was)
+	if previous, current := whole.Integral(s.Now, until), series.Integral(s.Now, until); current != previous {
+		t.Errorf("the integral is %v, of the whole series %v", current, previous)
 	}
 	if back.Nodes[0].Site != back.Sites[0] && back.Nodes[0].Site != back.Sites[1] {
 		t.Error("a node has a site of its own")

@@ -26,7 +26,7 @@ func Decisive(s *sched.Snapshot, j *sched.Job, cost NodeCost) int {
 
 // Benchmarks returns the nodes that costs of others are relative to: the fastest and the most efficient ones, the
 // largest, one that has a meter and one that has a power model.
-func Benchmarks(nodes []*sched.Node, class string) (those []int) {
+func Benchmarks(nodes []*sched.Node, class string) (selected []int) {
 	for _, read := range [...]sched.BenchmarkReader{(*sched.Node).Measured, (*sched.Node).Rated} {
 		fastest, thriftiest := -1, -1
 		var most sched.BenchmarkScale
@@ -39,18 +39,18 @@ func Benchmarks(nodes []*sched.Node, class string) (those []int) {
 				thriftiest, most.Efficiency = i, efficiency
 			}
 		}
-		those = append(those, fastest, thriftiest)
+		selected = append(selected, fastest, thriftiest)
 	}
-	those = append(those,
+	selected = append(selected,
 		slices.IndexFunc(nodes, (*sched.Node).Metered),
 		slices.IndexFunc(nodes, func(n *sched.Node) bool {
 			_, state := n.Rise(&sched.Job{})
 			return state != sched.WithoutModel
 		}))
 	for k, most := range largest(nodes).Vector() {
-		those = append(those, slices.IndexFunc(nodes, func(n *sched.Node) bool {
+		selected = append(selected, slices.IndexFunc(nodes, func(n *sched.Node) bool {
 			return n.Capacity.Vector()[k] == most
 		}))
 	}
-	return slices.DeleteFunc(those, func(i int) bool { return i < 0 })
+	return slices.DeleteFunc(selected, func(i int) bool { return i < 0 })
 }

@@ -198,13 +198,13 @@ func (m *Machine) retry() time.Time {
 
 // cheapest returns the machine on which a need adds the least energy, of those that may be taken and have room for it;
 // -1 if there is none.
-func (d *decision) cheapest(need *Need, may func(i int) bool) int {
+func (d *decision) cheapest(need *Need, allowed func(i int) bool) int {
 	job := sched.Job{Request: need.Request, Duration: max(need.Duration, time.Minute)}
 	var s sched.Snapshot
 	best, least := -1, energy.Joules(0)
 	for i := range d.nodes {
 		n := &d.nodes[i]
-		if !may(i) || !d.suits(i, need) {
+		if !allowed(i) || !d.suits(i, need) {
 			continue
 		}
 		e := s.Estimate(&job, n, sched.Window{Start: d.Now, End: d.Now.Add(n.Runtime(&job))}).Energy

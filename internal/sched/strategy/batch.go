@@ -131,8 +131,8 @@ func (g *Greedy) placeOpen(b *batch) {
 	alone := *g
 	alone.startRule = sched.StartRule{Start: sched.StartNow}
 	placed := alone.inTurn(s, func(j *sched.Job) (sched.Decision, bool) {
-		_, is := open[j]
-		return sched.Decision{}, !is
+		_, ok := open[j]
+		return sched.Decision{}, !ok
 	}, func(sched.Resources) {})
 	for _, i := range b.open {
 		planned := b.plan[i]

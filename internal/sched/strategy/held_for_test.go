@@ -76,11 +76,11 @@ func TestHeldForSomething(t *testing.T) {
 			if !series.Covers(start, start.Add(job.Duration)) {
 				t.Fatalf("held for a window that is not known: %v", d.Reason)
 			}
-			was := series.Integral(now, now.Add(job.Duration))
-			saved := was - series.Integral(start, start.Add(job.Duration))
-			if least := was * max(s.Policy.MinSaving, s.Policy.MinSavingPerHour*start.Sub(now).Hours()); saved <= 0 ||
+			previous := series.Integral(now, now.Add(job.Duration))
+			saved := previous - series.Integral(start, start.Add(job.Duration))
+			if least := previous * max(s.Policy.MinSaving, s.Policy.MinSavingPerHour*start.Sub(now).Hours()); saved <= 0 ||
 				saved < least*(1-1e-9) || d.Reason.Carbon < s.Policy.MinSavingGrams {
-				t.Fatalf("saves %v of %v, at least %v was wanted: %v", saved, was, least, d.Reason)
+				t.Fatalf("saves %v of %v, at least %v was wanted: %v", saved, previous, least, d.Reason)
 			}
 		}
 	}

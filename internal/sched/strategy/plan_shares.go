@@ -146,19 +146,19 @@ func (s *sharing) most(p *booking, slot int, until time.Duration) float64 {
 // share returns what a booking got. What there is no time for, what may rest no longer, and what is to run now wants
 // all of the present slot.
 func (s *sharing) share(f *mincost.Fluid, job int, p *booking) share {
-	is, present := share{p: p}, int(p.earliest/s.t.slot)
+	current, present := share{p: p}, int(p.earliest/s.t.slot)
 	for slot, work := range f.Used(job) {
-		is.parts = append(is.parts, part{slot, work})
+		current.parts = append(current.parts, part{slot, work})
 	}
 	switch {
-	case len(is.parts) == 0 || f.Left[job] > f.Least || p.job.Released || !s.mayRest(p):
-		is.parts = slices.DeleteFunc(is.parts, func(got part) bool { return got.slot == present })
-		is.parts = slices.Insert(is.parts, 0, part{present, s.most(p, present, sched.MaxDuration)})
-		is.urgent = 1
-	case is.parts[0].slot == present:
-		is.urgent = is.parts[0].work / s.most(p, present, sched.MaxDuration)
+	case len(current.parts) == 0 || f.Left[job] > f.Least || p.job.Released || !s.mayRest(p):
+		current.parts = slices.DeleteFunc(current.parts, func(got part) bool { return got.slot == present })
+		current.parts = slices.Insert(current.parts, 0, part{present, s.most(p, present, sched.MaxDuration)})
+		current.urgent = 1
+	case current.parts[0].slot == present:
+		current.urgent = current.parts[0].work / s.most(p, present, sched.MaxDuration)
 	}
-	return is
+	return current
 }
 
 // mayRest reports whether a booking may do nothing until plans are made anew.
@@ -168,24 +168,24 @@ func (s *sharing) mayRest(p *booking) bool {
 
 // schedule puts a booking on the machine. In the present slot those run that need most of it, as far as there is room,
 // and others after them.
-func (s *sharing) schedule(is *share) {
-	t, r, p := s.t, s.r, is.p
+func (s *sharing) schedule(current *share) {
+	t, r, p := s.t, s.r, current.p
 	p.place = nowhere
 	if !r.offers(p.job) {
 		return
 	}
 	scaling := cmp.Or(p.job.Scaling, sched.Rigid)
 	one := p.job.On(1).Request
-	first, room := is.parts[0].slot, 0
+	first, room := current.parts[0].slot, 0
 	if first >= r.free {
 		room = int(one.CountIn(r.node.Capacity.Sub(r.used[first])))
 	}
 	rate := float64(one.MilliCPU) / float64(t.slot) // of one replica
-	for i, got := range is.parts {
+	for i, got := range current.parts {
 		from, to := t.start(p, got.slot), time.Duration(got.slot+1)*t.slot
 		n := int(math.Ceil(got.work/(rate*float64(to-from)) - sched.Tolerance))
 		n = min(max(n, scaling.Least), scaling.Most())
-		if i == 0 && is.urgent > 0 {
+		if i == 0 && current.urgent > 0 {
 			if room < scaling.Least && s.mayRest(p) { // others run first
 				from = min(t.tick(t.s.Now).Sub(t.origin), to-1)
 			}

@@ -139,13 +139,13 @@ func TestBookingsCostWhatTheyAdd(t *testing.T) {
 		before := table.total()
 		for step := range 60 {
 			p := &bookings[r.IntN(len(bookings))]
-			was := p.place
+			previous := p.place
 			table.remove(p)
 			without := table.total()
-			onTime := was.row >= 0 && table.start(p, was.slot) <= p.latest
-			if onTime && math.Abs(before-without-table.costs(p, was)) > 1e-9*before {
+			onTime := previous.row >= 0 && table.start(p, previous.slot) <= p.latest
+			if onTime && math.Abs(before-without-table.costs(p, previous)) > 1e-9*before {
 				t.Fatalf("%d, %d: taken out it saves %v, and is said to cost %v", seed, step, before-without,
-					table.costs(p, was))
+					table.costs(p, previous))
 			}
 			skipped := make([]bool, len(table.rows))
 			for k := range skipped {

@@ -162,7 +162,7 @@ func TestNamespacesShareAPlan(t *testing.T) {
 
 // TestPolicyOfAPlan checks whose policy a plan has.
 func TestPolicyOfAPlan(t *testing.T) {
-	of := func(namespace string, p sched.Policy) planned {
+	fn := func(namespace string, p sched.Policy) planned {
 		return planned{candidate: candidate{hold: &hold{alike: unique.Make(policy.Work{Namespace: namespace})}}, policy: p}
 	}
 	one, other := sched.Policy{MaxSignalAge: time.Hour}, sched.Policy{MaxSignalAge: time.Minute}
@@ -171,10 +171,10 @@ func TestPolicyOfAPlan(t *testing.T) {
 		want sched.Policy
 	}{
 		"none":               {nil, sched.Policy{}},
-		"one namespace":      {[]planned{of("a", one), of("a", other), of("a", other)}, other},
-		"equal":              {[]planned{of("a", one), of("a", other)}, one},
-		"more of fewer":      {[]planned{of("g", other), of("g", other), of("g", other), of("a", one), of("b", one)}, one},
-		"as many namespaces": {[]planned{of("a", one), of("b", other), of("b", other)}, other},
+		"one namespace":      {[]planned{fn("a", one), fn("a", other), fn("a", other)}, other},
+		"equal":              {[]planned{fn("a", one), fn("a", other)}, one},
+		"more of fewer":      {[]planned{fn("g", other), fn("g", other), fn("g", other), fn("a", one), fn("b", one)}, one},
+		"as many namespaces": {[]planned{fn("a", one), fn("b", other), fn("b", other)}, other},
 	} {
 		if got := mainPolicy(c.all); got != c.want {
 			t.Errorf("%s: %+v", name, got)

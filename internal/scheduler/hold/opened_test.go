@@ -42,9 +42,9 @@ func TestLimitsChangeWhileATurnIsAwaited(t *testing.T) {
 	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened {
 		t.Fatalf("it is in state %d: want it to wait for its turn", b.h.state)
 	}
-	was := b.h.start
+	previous := b.h.start
 	b.view = forecastOf(t, steps(40, 1))
-	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened || !b.h.start.Equal(was) {
+	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened || !b.h.start.Equal(previous) {
 		t.Error("a forecast closes a window that has opened")
 	}
 	limited, err := (&kube.Contents{Defaults: policy.Defaults{

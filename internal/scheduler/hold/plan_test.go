@@ -184,15 +184,15 @@ func TestPlansMoveForAGain(t *testing.T) {
 		b := newBench(t, "j", annotations)
 		b.view = forecastOf(t, steps(12, 100))
 		b.turn(epoch)
-		was := b.h.start
-		if want := epoch.Add(2 * time.Hour); !was.Equal(want) {
-			t.Fatalf("it is to start at %v: want %v", was, want)
+		previous := b.h.start
+		if want := epoch.Add(2 * time.Hour); !previous.Equal(want) {
+			t.Fatalf("it is to start at %v: want %v", previous, want)
 		}
 		better := steps(30, 100-500*gain)
 		better[12] = 100
 		b.view = forecastOf(t, better)
 		b.turn(epoch.Add(time.Hour))
-		if moved := !b.h.start.Equal(was); moved != moves {
+		if moved := !b.h.start.Equal(previous); moved != moves {
 			t.Errorf("with the threshold %q and for a gain of %v it is moved: %v", c.threshold, gain, moved)
 		}
 	}

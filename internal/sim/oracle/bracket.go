@@ -149,15 +149,15 @@ func (c *search) anneal(best *sim.Result, at reported, seed uint64, stop func() 
 	present := cost(best)
 	for spent := stop(); spent < 1; spent = stop() {
 		j := movable[r.IntN(len(movable))]
-		was := at[j.ID]
-		at[j.ID] = sched.Place{Start: drawn(r, j, was.Start)}
+		previous := at[j.ID]
+		at[j.ID] = sched.Place{Start: drawn(r, j, previous.Start)}
 		played, err := c.play(c.s, at)
 		if err != nil {
 			return nil, err
 		}
 		worse := (cost(played) - present) / max(present, math.SmallestNonzeroFloat64)
 		if worse > 0 && r.Float64() >= math.Exp(-worse/(warm*(1-spent)+1e-12)) {
-			at[j.ID] = was
+			at[j.ID] = previous
 			continue
 		}
 		if present = cost(played); present < cost(best) {
@@ -177,13 +177,13 @@ func cost(r *sim.Result) float64 {
 }
 
 // drawn returns another start of a job: any, or one near that which it had.
-func drawn(r *rand.Rand, j *sched.Job, was time.Time) time.Time {
+func drawn(r *rand.Rand, j *sched.Job, previous time.Time) time.Time {
 	const grain, near = 5 * time.Minute, 12
 	if r.IntN(2) == 0 {
 		return j.Submitted.Add(time.Duration(r.Int64N(int64(j.LatestStart().Sub(j.Submitted)/grain)+1)) * grain)
 	}
 	shift := time.Duration(1+r.IntN(near)) * grain * time.Duration(1-2*r.IntN(2))
-	return timeutil.Later(j.Submitted, timeutil.Earlier(was.Add(shift), j.LatestStart()))
+	return timeutil.Later(j.Submitted, timeutil.Earlier(previous.Add(shift), j.LatestStart()))
 }
 
 // awakeInTime returns a scenario whose machines take no time to boot.

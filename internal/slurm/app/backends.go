@@ -134,11 +134,11 @@ func (s *scan) step(ctx context.Context, job *batchv1.Job) error {
 	if at.id == "" {
 		return s.submit(ctx, job, at.backend)
 	}
-	is, err := s.state(ctx, job, at)
+	current, err := s.state(ctx, job, at)
 	if err != nil {
 		return err
 	}
-	return s.follow(ctx, job, at, is, next)
+	return s.follow(ctx, job, at, current, next)
 }
 
 // reach returns why the cluster cannot be asked. It takes the error of a call to it: where there is no answer, none is
@@ -156,28 +156,28 @@ func (s *scan) reach(err error) error {
 }
 
 // follow does the next thing about a job that was submitted.
-func (s *scan) follow(ctx context.Context, job *batchv1.Job, at place, is slurm.State, next string) error {
+func (s *scan) follow(ctx context.Context, job *batchv1.Job, at place, current slurm.State, next string) error {
 	switch {
-	case is == slurm.Gone && next == toCancel, is == slurm.OnHold && (next == toCancel || next == toHold):
-		return s.leave(ctx, job, at, is)
-	case is == slurm.Gone, is == slurm.Ended:
+	case current == slurm.Gone && next == toCancel, current == slurm.OnHold && (next == toCancel || next == toHold):
+		return s.leave(ctx, job, at, current)
+	case current == slurm.Gone, current == slurm.Ended:
 		return s.store.Drop(kindJob, job.Namespace, job.Name) // it has run: the ledger knows
-	case is == slurm.OnHold && next == toRelease:
+	case current == slurm.OnHold && next == toRelease:
 		return s.account.SetHold(ctx, idOf(at.id), false)
-	case next == toHold && is == slurm.Waiting: // it was written down and perhaps not done
+	case next == toHold && current == slurm.Waiting: // it was written down and perhaps not done
 		return s.account.SetHold(ctx, idOf(at.id), true)
 	case next != "":
 		return s.note(job, at, "") // it runs, or may
 	}
-	return s.whileWaiting(ctx, job, at, is)
+	return s.whileWaiting(ctx, job, at, current)
 }
 
 // whileWaiting does what there is to do about a job while it waits.
-func (s *scan) whileWaiting(ctx context.Context, job *batchv1.Job, at place, is slurm.State) error {
+func (s *scan) whileWaiting(ctx context.Context, job *batchv1.Job, at place, current slurm.State) error {
 	switch {
-	case is == slurm.Waiting && job.Annotations[v1alpha1.AnnotationRunNow] == "true":
+	case current == slurm.Waiting && job.Annotations[v1alpha1.AnnotationRunNow] == "true":
 		return s.startNow(ctx, idOf(at.id))
-	case s.moving && (is == slurm.Waiting || at.backend == server.Kubernetes && is == slurm.OnHold):
+	case s.moving && (current == slurm.Waiting || at.backend == server.Kubernetes && current == slurm.OnHold):
 		return s.reconsider(ctx, job, at)
 	}
 	return nil
@@ -235,8 +235,8 @@ func (s *scan) submit(ctx context.Context, job *batchv1.Job, backend string) err
 		jobs := s.cluster.BatchV1().Jobs(job.Namespace)
 		_, err := jobs.Create(ctx, s.forCluster(job), metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			var is *batchv1.Job
-			if is, err = jobs.Get(ctx, job.Name, metav1.GetOptions{}); err == nil && !ours(is, job) {
+			var current *batchv1.Job
+			if current, err = jobs.Get(ctx, job.Name, metav1.GetOptions{}); err == nil && !ours(current, job) {
 				return errors.New("the cluster has another Job of this name: delete that, or choose another name")
 			}
 		}
@@ -280,8 +280,8 @@ func (s *scan) forCluster(job *batchv1.Job) *batchv1.Job {
 func byUs(job *batchv1.Job) string { return "kubenergy-slurm/" + string(job.UID) }
 
 // ours reports whether a Job of the cluster is a job of ours, and no other of its name.
-func ours(is, job *batchv1.Job) bool {
-	return is.Annotations[v1alpha1.AnnotationSubmittedBy] == byUs(job)
+func ours(current, job *batchv1.Job) bool {
+	return current.Annotations[v1alpha1.AnnotationSubmittedBy] == byUs(job)
 }
 
 // marks returns the annotations of a job that say how it is to be run. Of its delay, what is left counts: a backend
@@ -311,15 +311,15 @@ func (s *scan) state(ctx context.Context, job *batchv1.Job, at place) (slurm.Sta
 		}
 		return slurm.Gone, nil
 	}
-	is, err := s.cluster.BatchV1().Jobs(job.Namespace).Get(ctx, at.id, metav1.GetOptions{})
+	current, err := s.cluster.BatchV1().Jobs(job.Namespace).Get(ctx, at.id, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err), err == nil && !ours(is, job):
+	case apierrors.IsNotFound(err), err == nil && !ours(current, job):
 		return slurm.Gone, nil
 	case err != nil:
 		return slurm.Started, s.reach(err)
-	case is.Status.CompletionTime != nil || policy.Ended(is):
+	case current.Status.CompletionTime != nil || policy.Ended(current):
 		return slurm.Ended, nil
-	case waits(is):
+	case waits(current):
 		return slurm.OnHold, nil
 	}
 	return slurm.Started, nil
@@ -331,7 +331,7 @@ func waits(job *batchv1.Job) bool {
 }
 
 // leave removes a job that is held where it is, and has it run elsewhere.
-func (s *scan) leave(ctx context.Context, job *batchv1.Job, at place, is slurm.State) error {
+func (s *scan) leave(ctx context.Context, job *batchv1.Job, at place, current slurm.State) error {
 	if err := s.reach(nil); err != nil && job.Annotations[v1alpha1.AnnotationNextStep] == toHold {
 		return errors.Join(err, s.note(job, at, toRelease)) // it stays
 	} else if err != nil {
@@ -351,7 +351,7 @@ func (s *scan) leave(ctx context.Context, job *batchv1.Job, at place, is slurm.S
 		if !gone {
 			return s.note(job, at, "")
 		}
-	case is == slurm.OnHold: // the next look sees whether it is gone
+	case current == slurm.OnHold: // the next look sees whether it is gone
 		return s.account.Cancel(ctx, idOf(at.id))
 	}
 	job.Annotations[v1alpha1.AnnotationMoved] = "true"
@@ -361,15 +361,15 @@ func (s *scan) leave(ctx context.Context, job *batchv1.Job, at place, is slurm.S
 // remove deletes a Job of the cluster that waits. One that was let go meanwhile stays.
 func (s *scan) remove(ctx context.Context, job *batchv1.Job) (gone bool, err error) {
 	jobs := s.cluster.BatchV1().Jobs(job.Namespace)
-	is, err := jobs.Get(ctx, job.Name, metav1.GetOptions{})
+	current, err := jobs.Get(ctx, job.Name, metav1.GetOptions{})
 	switch {
-	case err == nil && !ours(is, job):
+	case err == nil && !ours(current, job):
 		return true, nil
-	case err == nil && !waits(is):
+	case err == nil && !waits(current):
 		return false, nil
 	case err == nil:
 		err = jobs.Delete(ctx, job.Name, metav1.DeleteOptions{
-			Preconditions:     &metav1.Preconditions{UID: &is.UID, ResourceVersion: &is.ResourceVersion},
+			Preconditions:     &metav1.Preconditions{UID: &current.UID, ResourceVersion: &current.ResourceVersion},
 			PropagationPolicy: new(metav1.DeletePropagationBackground),
 		})
 	}

@@ -378,11 +378,11 @@ func movesOnce(t *testing.T, first string, calls int, done bool) {
 	if calls > 0 {
 		w.calls = calls // before the first of them
 	}
-	set := func(calls int) (was int) {
+	set := func(calls int) (previous int) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		was, w.calls = w.calls, calls
-		return was
+		previous, w.calls = w.calls, calls
+		return previous
 	}
 	step := func() {
 		before := set(-1)

@@ -32,8 +32,8 @@ func (m mirror) show(held []slurm.Held) {
 			all = append(all, &unstructured.Unstructured{Object: content})
 		}
 	}
-	m.store.Replace(kindJob, all, server.Ingested, func(o, was *unstructured.Unstructured) {
-		if asked := runNow(was); asked != "" { // perhaps since the look began
+	m.store.Replace(kindJob, all, server.Ingested, func(o, previous *unstructured.Unstructured) {
+		if asked := runNow(previous); asked != "" { // perhaps since the look began
 			all := o.GetAnnotations()
 			all[v1alpha1.AnnotationRunNow] = asked
 			o.SetAnnotations(all)

@@ -160,8 +160,8 @@ func (f *Flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.
 	shown := mirror{store}
 	f.power.Profile = func(n *slurm.Node) *energy.Profile {
 		all, _ := n.Resources()
-		is := asNode(n)
-		node, _ := objects.View().Node(&is, all, sched.Resources{}, 0)
+		current := asNode(n)
+		node, _ := objects.View().Node(&current, all, sched.Resources{}, 0)
 		return node.Profile
 	}
 	seen, err := f.newWorlds(store, objects, recorder)

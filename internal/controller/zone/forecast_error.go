@@ -1,0 +1,52 @@
+package zone
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/controller/signal"
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+// foretold is what was forecast of hours that have not passed yet.
+type foretold struct {
+	zone grid.Zone
+	hour time.Time // the last one that was looked at
+	of   map[time.Time][]float64
+}
+
+// look remembers, once in an hour, what is forecast of later ones, and tells how wrong it was of the one that is over.
+// The error of an hour that is not known whole, or of which nothing is to be a share of, counts for nothing.
+func (f *foretold) look(s *grid.Series, previous *signal.Track, now time.Time,
+	notify func(ahead string, miss float64),
+) {
+	hour := now.UTC().Truncate(time.Hour)
+	if !hour.After(f.hour) {
+		return
+	}
+	f.hour = hour
+	if f.of == nil {
+		f.of = map[time.Time][]float64{}
+	}
+	over := hour.Add(-time.Hour)
+	if known := previous.During(over, hour); known != nil && known.Mean(over, hour) > 0 {
+		current := known.Mean(over, hour)
+		for i, said := range f.of[over] {
+			if !math.IsNaN(said) {
+				notify(horizons[i].name, math.Abs(said-current)/current)
+			}
+		}
+	}
+	maps.DeleteFunc(f.of, func(of time.Time, _ []float64) bool { return !of.After(over) })
+	for i, h := range horizons {
+		due := hour.Add(h.ahead)
+		if f.of[due] == nil {
+			f.of[due] = slices.Repeat([]float64{math.NaN()}, len(horizons))
+		}
+		if s.Covers(due, due.Add(time.Hour)) {
+			f.of[due][i] = s.Mean(due, due.Add(time.Hour))
+		}
+	}
+}
