@@ -132,8 +132,8 @@ func registeredMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	literal := regexp.MustCompile(`"(kubenergy_[a-z_]+)"`)
 	names := map[string]bool{}
-	for _, folder := range []string{"agent", "controller", "kube", "scheduler"} {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
+	for _, folder := range []string{"agent", "controller", "kube", "power", "scheduler"} {
+		err := filepath.WalkDir(filepath.Join(root, "internal", folder), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 				return err
 			}

@@ -30,7 +30,7 @@ type Code struct {
 func ReadCode(t testing.TB) *Code {
 	t.Helper()
 	c := &Code{Files: map[string][]*ast.File{}, constants: map[string]map[string]ast.Expr{}}
-	skip := regexp.MustCompile(`^(\..+|_.*|testdata|test|build|bin|out|.+test)$`)
+	skip := regexp.MustCompile(`^(\..+|_.*|testdata|test|hack|bin|out|.+test)$`)
 	err := filepath.WalkDir(kit.Root, func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
