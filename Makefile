@@ -90,7 +90,7 @@ static:
 # The race detector slows tests down ten- to thirty-fold. It finds nothing where no goroutine starts: in the core, which
 # test/layers watches, in the simulator, report and scenarios, and in most tests of `alone`. Of forecast it sees the tests on
 # several processors.
-core  := /(energy|grid|mincost|sched|sched/(codec|strategy)|forecast|sim|sim/oracle|report|scenarios)$$
+core  := /(internal/(energy|grid|mincost|sched|sched/(codec|strategy)|forecast|sim|sim/oracle|report)|scenarios)$$
 alone := ^Test(Compare(GoesOnWhereItWas|InParts|AlignsTrials)|Release.*Cluster|ReleaseNoticesALongerWay|ManyHolds.*|Failing.*|FullDisk|Faults|SeriesAreBounded|AnswersAreBounded)$$
 
 test-light:

@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/hardware"
 )
 
-const data = "../../shared/data/power"
+const data = "../../../shared/data/power"
 
 const attribution = "Derived from SPECpower_ssj2008 results and instance tables of Cloud Carbon Footprint, " +
 	"github.com/cloud-carbon-footprint/ccf-coefficients at b0032d92, Copyright Thoughtworks, Inc., Apache License 2.0, " +

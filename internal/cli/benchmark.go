@@ -105,7 +105,7 @@ func (f *benchmarkFlags) check() error {
 
 func (f *benchmarkFlags) run(ctx context.Context, t cmdutil.Terminal) (err error) {
 	if err := f.check(); err != nil {
-		return cmdutil.InvalidUsage(err)
+		return cmdutil.NewUsageError(err)
 	}
 	doc, failed := &benchmarks{}, 0
 	switch {
@@ -124,7 +124,7 @@ func (f *benchmarkFlags) run(ctx context.Context, t cmdutil.Terminal) (err error
 			errRead = errors.New("it is not what benchmark -o json printed")
 		}
 		if errRead != nil {
-			return cmdutil.InvalidUsage(fmt.Errorf("--results %s: %s", name, cmdutil.OneLine(errRead)))
+			return cmdutil.NewUsageError(fmt.Errorf("--results %s: %s", name, cmdutil.OneLine(errRead)))
 		}
 		doc.Results = append(doc.Results, more.Results...)
 	}
@@ -156,7 +156,7 @@ func (f *benchmarkFlags) measure(ctx context.Context, t cmdutil.Terminal) (*benc
 	}
 	m, err := openMeters(f.meters, slog.New(slog.NewTextHandler(t.Err, nil)))
 	if err != nil {
-		return nil, cmdutil.InvalidUsage(err)
+		return nil, cmdutil.NewUsageError(err)
 	}
 	defer meter.Close(m.meters)
 	machine := &benchmark.Machine{CPUs: runtime.GOMAXPROCS(0), Power: m.power}
@@ -260,11 +260,11 @@ func cells(f *benchmark.Figure, unit ...any) []any {
 	if f == nil {
 		return append([]any{nil}, append(unit, nil, nil)...)
 	}
-	current := cmp.Or(f.Why, "judged")
+	verdict := cmp.Or(f.Why, "judged")
 	if !f.Judged() && f.Why != benchmark.Modelled {
-		current = "not judged: " + f.Why
+		verdict = "not judged: " + f.Why
 	}
-	return append([]any{f.Value}, append(unit, f.Spread, current)...)
+	return append([]any{f.Value}, append(unit, f.Spread, verdict)...)
 }
 
 // Text shows the figures.

@@ -62,13 +62,13 @@ func (f *benchmarkFlags) job(n *v1.Node) (*batchv1.Job, error) {
 type fleet struct {
 	cluster    *cmdutil.Cluster
 	controller *cmdutil.ControllerClient // nil: the controller is not there
-	drawn      map[string][]cmdutil.Drawn
+	drawn      map[string][]cmdutil.PowerReading
 }
 
 // measureCluster returns the results of the nodes that could be measured, and how many others there are.
 func (f *benchmarkFlags) measureCluster(ctx context.Context, t cmdutil.Terminal,
 ) (all []*benchmark.Result, failed int, err error) {
-	fl := &fleet{drawn: map[string][]cmdutil.Drawn{}}
+	fl := &fleet{drawn: map[string][]cmdutil.PowerReading{}}
 	if fl.cluster, err = f.Open(t); err != nil {
 		return nil, 0, err
 	}

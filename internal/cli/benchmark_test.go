@@ -149,7 +149,7 @@ func TestBenchmarkOfACluster(t *testing.T) {
 func TestWattsOfTheController(t *testing.T) {
 	doc := measured(testNow)
 	r := doc.Results[0]
-	f := &fleet{drawn: map[string][]cmdutil.Drawn{}}
+	f := &fleet{drawn: map[string][]cmdutil.PowerReading{}}
 	for at := 0; at <= 600; at += 10 {
 		watts := 50.0
 		if max(0, at-1)/60%2 == 1 {
@@ -158,7 +158,7 @@ func TestWattsOfTheController(t *testing.T) {
 		if at%60 > 0 && at%60 < 15 {
 			watts = 75 // of both sides of a change
 		}
-		f.drawn["n1"] = append(f.drawn["n1"], cmdutil.Drawn{
+		f.drawn["n1"] = append(f.drawn["n1"], cmdutil.PowerReading{
 			Name: "n1", Watts: watts, AsOf: testNow.Add(time.Duration(at) * time.Second), Source: "wall (shelly2)",
 			Quality: energy.Derived,
 		})

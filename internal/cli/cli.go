@@ -67,7 +67,7 @@ func newRoot(t cmdutil.Terminal) *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return cmdutil.InvalidUsage(fmt.Errorf("%w%s (see %s --help)", inWords(err), meantFlag(cmd, err),
+		return cmdutil.NewUsageError(fmt.Errorf("%w%s (see %s --help)", inWords(err), meantFlag(cmd, err),
 			cmd.CommandPath()))
 	})
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
@@ -75,17 +75,17 @@ func newRoot(t cmdutil.Terminal) *cobra.Command {
 		newSimulate(t),
 		newBenchmark(t),
 		newCompare(t),
-		dashboardcmd.NewDashboard(t),
+		dashboardcmd.NewCommand(t),
 		newData(t),
 		newDecisions(t),
 		newStrategies(t),
 		newExperiment(t),
-		explain.NewExplain(t),
-		forecastcmd.NewForecast(t),
-		explain.NewHeld(t),
-		doctor.NewDoctor(t),
-		release.NewRelease(t),
-		release.NewRunNow(t),
+		explain.NewCommand(t),
+		forecastcmd.NewCommand(t),
+		explain.NewHeldCommand(t),
+		doctor.NewCommand(t),
+		release.NewCommand(t),
+		release.NewRunNowCommand(t),
 		newStress(t),
 		newProfile(t),
 		newReport(t),
@@ -98,7 +98,7 @@ func newRoot(t cmdutil.Terminal) *cobra.Command {
 	// cobra reports an unknown command as an error of the root.
 	root.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return cmdutil.InvalidUsage(fmt.Errorf("unknown command %q%s (see %s --help)", args[0],
+			return cmdutil.NewUsageError(fmt.Errorf("unknown command %q%s (see %s --help)", args[0],
 				cmdutil.MeantCommand(root, args[0]),
 				t.Name))
 		}

@@ -81,30 +81,30 @@ func (f *compareFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	part, err := f.part(t)
 	switch {
 	case err != nil:
-		return cmdutil.InvalidUsage(err)
+		return cmdutil.NewUsageError(err)
 	case f.file == "":
-		return cmdutil.InvalidUsage(errors.New("want a comparison file: -f FILE"))
+		return cmdutil.NewUsageError(errors.New("want a comparison file: -f FILE"))
 	case f.workers < 0:
-		return cmdutil.InvalidUsage(fmt.Errorf("--workers is %d: want 1 or more", f.workers))
+		return cmdutil.NewUsageError(fmt.Errorf("--workers is %d: want 1 or more", f.workers))
 	case part.Count > 1 && f.out == "":
-		return cmdutil.InvalidUsage(errors.New("--shard runs only part of the trials: say --out DIR, and merge them"))
+		return cmdutil.NewUsageError(errors.New("--shard runs only part of the trials: say --out DIR, and merge them"))
 	}
 	if f.over.Strategies, err = cmdutil.StrategyNames(cmd, "strategies"); err != nil {
-		return cmdutil.InvalidUsage(err)
+		return cmdutil.NewUsageError(err)
 	}
 	file, err := study.ReadFile(f.file)
 	if err != nil {
-		return cmdutil.InvalidUsage(err)
+		return cmdutil.NewUsageError(err)
 	}
 	if err := file.Apply(&f.over); err != nil {
-		return cmdutil.InvalidUsage(err)
+		return cmdutil.NewUsageError(err)
 	}
 	p := t.Progress(cmd.CommandPath(), "trials")
 	defer p.Close()
 	read := p.Doing("reading the files that " + f.file + " names")
 	c, err := file.Plan()
 	if err != nil {
-		return cmdutil.InvalidUsage(err)
+		return cmdutil.NewUsageError(err)
 	}
 	read()
 	c.Doing = p.Doing
@@ -147,7 +147,7 @@ func (f *compareFlags) carryOut(ctx context.Context, t cmdutil.Terminal, c *stud
 func finishComparison(t cmdutil.Terminal, book *study.Book, planned []*study.Planned, out, format string) error {
 	sweep, err := book.Sum(planned)
 	if err != nil {
-		return cmdutil.InvalidUsage(err)
+		return cmdutil.NewUsageError(err)
 	}
 	if out != "" {
 		// Files first: a reader of standard output may take it as the sign that all went well.
@@ -174,14 +174,14 @@ func newMerge(t cmdutil.Terminal) *cobra.Command {
 		Example: "  kubenergy compare merge results/part-* --out results/",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cmdutil.InvalidUsage(errors.New("want the folders of the parts"))
+				return cmdutil.NewUsageError(errors.New("want the folders of the parts"))
 			}
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			book, planned, err := study.ReadParts(args)
 			if err != nil {
-				return cmdutil.InvalidUsage(err)
+				return cmdutil.NewUsageError(err)
 			}
 			if out != "" {
 				if err := study.Keep(out, planned); err != nil {

@@ -97,7 +97,7 @@ func newDataList(t cmdutil.Terminal, all []scenarios.DataFile) *cobra.Command {
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		files, err := chooseData(all, args)
 		if err != nil {
-			return cmdutil.InvalidUsage(err)
+			return cmdutil.NewUsageError(err)
 		}
 		list := &dataList{APIVersion: document.APIVersion, Kind: "DataList", Folder: folder()}
 		for _, f := range files {
@@ -128,11 +128,11 @@ func (l *dataList) Sheet() *report.Table {
 	}}
 	licences := l.licences()
 	for _, f := range l.Files {
-		var current any
+		var there any
 		if f.There != "" {
-			current = f.There
+			there = f.There
 		}
-		t.Add(f.File, report.Cell{Value: int(f.Bytes), Text: sizeText(f.Bytes)}, current,
+		t.Add(f.File, report.Cell{Value: int(f.Bytes), Text: sizeText(f.Bytes)}, there,
 			report.Cell{Value: f.Licence, Text: strconv.Itoa(1 + slices.Index(licences, f.Licence))}, f.URL, f.SHA256)
 	}
 	return t
@@ -183,9 +183,9 @@ only when all of it is there and its sum is right. Nothing is converted.`,
 		files, err := chooseData(all, args)
 		switch {
 		case err != nil:
-			return cmdutil.InvalidUsage(err)
+			return cmdutil.NewUsageError(err)
 		case folder() == "":
-			return cmdutil.InvalidUsage(errors.New("want a folder: --dir DIR, or the variable " + sim.DataVariable))
+			return cmdutil.NewUsageError(errors.New("want a folder: --dir DIR, or the variable " + sim.DataVariable))
 		}
 		dir, err := filepath.Abs(folder())
 		if err != nil {

@@ -62,7 +62,7 @@ ended. -o json is what GET /api/v1/decisions of the controller answers; with --f
 		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags().Changed("output")); err != nil {
-				return cmdutil.InvalidUsage(err)
+				return cmdutil.NewUsageError(err)
 			}
 			return f.run(cmd.Context(), t)
 		},
@@ -106,7 +106,7 @@ func (f *decisionsFlags) query(c *cmdutil.ControllerClient, now time.Time) (*led
 	from, err := humanize.ParseTime("--since", "-"+f.since, now)
 	if err != nil {
 		if from, err = humanize.ParseTime("--since", f.since, now); err != nil {
-			return nil, cmdutil.InvalidUsage(err)
+			return nil, cmdutil.NewUsageError(err)
 		}
 	}
 	q := &ledger.RecordQuery{From: from, Strategies: f.strategies, Limit: f.limit}

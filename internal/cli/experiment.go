@@ -78,7 +78,7 @@ func (f *experimentFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	}
 	file, err := f.read()
 	if err != nil {
-		return cmdutil.InvalidUsage(err)
+		return cmdutil.NewUsageError(err)
 	}
 	if err := file.Programs(); err != nil {
 		return err
@@ -180,7 +180,7 @@ func (f *experimentFlags) meter(ctx context.Context,
 	t cmdutil.Terminal,
 ) func(context.Context) (float64, string, error) {
 	c, err := f.Connect(ctx, t)
-	var nodes []cmdutil.Drawn
+	var nodes []cmdutil.PowerReading
 	if err == nil {
 		nodes, err = c.Nodes(ctx)
 	}
@@ -193,7 +193,7 @@ func (f *experimentFlags) meter(ctx context.Context,
 		sources := map[string]bool{}
 		for _, n := range nodes {
 			// What a virtual machine draws is in the figure of its host, where that is a node as well.
-			if !slices.ContainsFunc(nodes, func(o cmdutil.Drawn) bool { return o.Name == n.Host }) {
+			if !slices.ContainsFunc(nodes, func(o cmdutil.PowerReading) bool { return o.Name == n.Host }) {
 				watts += n.Watts
 				sources[fmt.Sprintf("%s (%s)", n.Source, n.Quality)] = true
 			}

@@ -97,7 +97,7 @@ func (f *profileFlags) check() error {
 
 func (f *profileFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	if err := f.check(); err != nil {
-		return cmdutil.InvalidUsage(err)
+		return cmdutil.NewUsageError(err)
 	}
 	catalogue, err := f.readCatalogue(t)
 	if err != nil {
@@ -137,11 +137,11 @@ func (f *profileFlags) readCatalogue(t cmdutil.Terminal) (*hardware.Catalog, err
 	}
 	text, err := os.ReadFile(f.catalogue)
 	if err != nil {
-		return nil, cmdutil.InvalidUsage(err)
+		return nil, cmdutil.NewUsageError(err)
 	}
 	all, err := hardware.WithFile(text)
 	if err != nil {
-		return nil, cmdutil.InvalidUsage(fmt.Errorf("%s: %s", f.catalogue, cmdutil.OneLine(err)))
+		return nil, cmdutil.NewUsageError(fmt.Errorf("%s: %s", f.catalogue, cmdutil.OneLine(err)))
 	}
 	for _, w := range all.Warnings() {
 		fmt.Fprintf(t.Err, "%s: %s\n", f.catalogue, w)

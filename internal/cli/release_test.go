@@ -86,7 +86,7 @@ func TestReleaseAll(t *testing.T) {
 	if o := a.get(t, jobsIn("ns0")+"/queued"); !suspended(o) || o.GetLabels()[v1alpha1.LabelHeld] != "" {
 		t.Errorf("a Job in a queue of Kueue: suspended %v, labels %v", suspended(o), o.GetLabels())
 	}
-	if a.busiest > release.ReleaseWorkers+1 {
+	if a.busiest > release.Workers+1 {
 		t.Errorf("%d requests at once", a.busiest)
 	}
 
@@ -491,7 +491,7 @@ func TestReleasePatchTouchesOnlyOurs(t *testing.T) {
 	for _, annotations := range []map[string]string{nil, {"a": "b"}} {
 		job.Annotations = annotations
 		var steps []struct{ Op, Path string }
-		if err := json.Unmarshal(release.ReleasePatch(job, testNow), &steps); err != nil {
+		if err := json.Unmarshal(release.Patch(job, testNow), &steps); err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range steps {

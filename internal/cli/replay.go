@@ -55,7 +55,7 @@ the lab as plans.jsonl: each must be the same. The first that is not is an error
 			}
 			var err error
 			if f.strategies, err = cmdutil.StrategyNames(cmd, "strategy"); err != nil {
-				return cmdutil.InvalidUsage(err)
+				return cmdutil.NewUsageError(err)
 			}
 			f.bounds = map[string]bool{"from": cmd.Flags().Changed("from"), "to": cmd.Flags().Changed("to")}
 			return f.run(cmd.Context(), t)
@@ -77,11 +77,11 @@ the lab as plans.jsonl: each must be the same. The first that is not is an error
 
 func (f *replayFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	if len(f.strategies) == 0 {
-		return cmdutil.InvalidUsage(errors.New("want a strategy to decide by: --strategy carbon+window"))
+		return cmdutil.NewUsageError(errors.New("want a strategy to decide by: --strategy carbon+window"))
 	}
 	for _, name := range f.strategies {
 		if _, err := strategy.New(name); err != nil {
-			return cmdutil.InvalidUsage(fmt.Errorf("--strategy: %w", err))
+			return cmdutil.NewUsageError(fmt.Errorf("--strategy: %w", err))
 		}
 	}
 	records, err := f.records(ctx, t)
@@ -90,7 +90,7 @@ func (f *replayFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	}
 	r, err := report.NewReplay(records, f.strategies)
 	if err != nil {
-		return cmdutil.InvalidUsage(err)
+		return cmdutil.NewUsageError(err)
 	}
 	if err := t.Print(r, f.output.Value); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (f *replayFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 func (f *replayFlags) again(t cmdutil.Terminal) error {
 	text, err := grid.ReadFile(f.plans)
 	if err != nil {
-		return cmdutil.InvalidUsage(fmt.Errorf("reading plans: %w", err))
+		return cmdutil.NewUsageError(fmt.Errorf("reading plans: %w", err))
 	}
 	same, err := policy.ReplayPlans(bytes.NewReader(text))
 	if err != nil {
@@ -122,7 +122,7 @@ func (f *replayFlags) again(t cmdutil.Terminal) error {
 func (f *replayFlags) records(ctx context.Context, t cmdutil.Terminal) ([]ledger.Record, error) {
 	q, err := f.query(t.Now())
 	if err != nil {
-		return nil, cmdutil.InvalidUsage(err)
+		return nil, cmdutil.NewUsageError(err)
 	}
 	if f.file != "" {
 		return f.recordsOfFile(q)
@@ -147,7 +147,7 @@ func (f *replayFlags) records(ctx context.Context, t cmdutil.Terminal) ([]ledger
 func (f *replayFlags) recordsOfFile(q *ledger.Query) ([]ledger.Record, error) {
 	records, err := readRecords(f.file)
 	if err != nil {
-		return nil, cmdutil.InvalidUsage(err)
+		return nil, cmdutil.NewUsageError(err)
 	}
 	records = slices.DeleteFunc(records, func(r ledger.Record) bool {
 		return len(q.Namespaces) > 0 && !slices.Contains(q.Namespaces, r.Namespace) ||

@@ -168,7 +168,7 @@ func (f *reportFlags) query(cmd *cobra.Command, now time.Time) (*ledger.Query, e
 func (f *reportFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	q, err := f.query(cmd, t.Now())
 	if err != nil {
-		return cmdutil.InvalidUsage(err)
+		return cmdutil.NewUsageError(err)
 	}
 	c, err := f.Connect(cmd.Context(), t, f.namespaces...)
 	if err != nil {
@@ -220,8 +220,8 @@ func (f *reportFlags) narrow(e *report.Evidence) (missing []string) {
 	} {
 		values := *f.filters[name]
 		e.Records = slices.DeleteFunc(e.Records, func(r ledger.Record) bool {
-			reported := name == "owner" || r.Action == "place" // holds have no node, and the strategy that holds
-			return len(values) > 0 && reported && !slices.Contains(values, fn(&r))
+			applies := name == "owner" || r.Action == "place" // holds have no node, and the strategy that holds
+			return len(values) > 0 && applies && !slices.Contains(values, fn(&r))
 		})
 	}
 	for _, name := range []string{"pod", "team", "site", "cluster", "kind"} {

@@ -153,17 +153,17 @@ func (f *simulateFlags) missing() error {
 func (f *simulateFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	file, err := f.scenario(cmd)
 	if err != nil {
-		return cmdutil.InvalidUsage(err)
+		return cmdutil.NewUsageError(err)
 	}
 	strategies := make([]strategy.Strategy, len(file.Strategies))
 	for i, name := range file.Strategies {
 		if strategies[i], err = strategy.ByName(name); err != nil {
-			return cmdutil.InvalidUsage(fmt.Errorf("%s: %w", file.Called("strategies"), err))
+			return cmdutil.NewUsageError(fmt.Errorf("%s: %w", file.Called("strategies"), err))
 		}
 	}
 	scenario, err := file.LoadContext(cmd.Context())
 	if err != nil {
-		return cmdutil.InvalidUsage(err)
+		return cmdutil.NewUsageError(err)
 	}
 	if !slices.ContainsFunc(scenario.Jobs, func(j sched.Job) bool { return j.Interruptible }) {
 		scenario.Notes = append(scenario.Notes,
@@ -238,13 +238,13 @@ func simulateAll(ctx context.Context, t cmdutil.Terminal, s *sim.Scenario, names
 				if ctx.Err() != nil {
 					return nil, err
 				}
-				return nil, cmdutil.InvalidUsage(err) // the input asks for what its own files do not hold
+				return nil, cmdutil.NewUsageError(err) // the input asks for what its own files do not hold
 			}
 			results = append(results, r)
 		}
 	}
 	if _, err := sim.Align(results...); err != nil {
-		return nil, cmdutil.InvalidUsage(err)
+		return nil, cmdutil.NewUsageError(err)
 	}
 	return results, nil
 }

@@ -36,7 +36,7 @@ is what the chart's Jobs run that load nodes; a line is written every ten second
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := f.load()
 			if err != nil {
-				return cmdutil.InvalidUsage(err)
+				return cmdutil.NewUsageError(err)
 			}
 			return s.run(cmd.Context(), t.Out)
 		},

@@ -20,10 +20,10 @@ type topFlags struct {
 	sort, output *cmdutil.Choice
 }
 
-var topOrders = map[string]func(a, b *cmdutil.Drawn) int{
-	"watts": func(a, b *cmdutil.Drawn) int { return cmp.Compare(b.Watts, a.Watts) },
-	"name":  func(*cmdutil.Drawn, *cmdutil.Drawn) int { return 0 },
-	"age":   func(a, b *cmdutil.Drawn) int { return cmp.Compare(b.AgeSeconds, a.AgeSeconds) },
+var topOrders = map[string]func(a, b *cmdutil.PowerReading) int{
+	"watts": func(a, b *cmdutil.PowerReading) int { return cmp.Compare(b.Watts, a.Watts) },
+	"name":  func(*cmdutil.PowerReading, *cmdutil.PowerReading) int { return 0 },
+	"age":   func(a, b *cmdutil.PowerReading) int { return cmp.Compare(b.AgeSeconds, a.AgeSeconds) },
 }
 
 func newTop(t cmdutil.Terminal) *cobra.Command {
@@ -32,9 +32,9 @@ func newTop(t cmdutil.Terminal) *cobra.Command {
 		Short: "Show what nodes or pods draw now",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cmdutil.InvalidUsage(fmt.Errorf("want nodes or pods, as in %s top nodes", t.Name))
+				return cmdutil.NewUsageError(fmt.Errorf("want nodes or pods, as in %s top nodes", t.Name))
 			}
-			return cmdutil.InvalidUsage(fmt.Errorf("unknown kind %q: want nodes or pods", args[0]))
+			return cmdutil.NewUsageError(fmt.Errorf("unknown kind %q: want nodes or pods", args[0]))
 		},
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
@@ -73,13 +73,13 @@ are those of the cluster that is asked.`,
 
 func (f *topFlags) run(ctx context.Context, t cmdutil.Terminal, kind string) error {
 	if f.all && f.Namespace != "" {
-		return cmdutil.InvalidUsage(fmt.Errorf("-A and -n %s: give one of them", f.Namespace))
+		return cmdutil.NewUsageError(fmt.Errorf("-A and -n %s: give one of them", f.Namespace))
 	}
 	c, err := f.Connect(ctx, t)
 	if err != nil {
 		return err
 	}
-	var all []cmdutil.Drawn
+	var all []cmdutil.PowerReading
 	if kind == "nodes" {
 		all, err = c.Nodes(ctx)
 	} else {
@@ -89,7 +89,7 @@ func (f *topFlags) run(ctx context.Context, t cmdutil.Terminal, kind string) err
 		return err
 	}
 	order := topOrders[f.sort.Value]
-	slices.SortFunc(all, func(a, b cmdutil.Drawn) int {
+	slices.SortFunc(all, func(a, b cmdutil.PowerReading) int {
 		return cmp.Or(order(&a, &b), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	if f.output.Value == "table" && len(all) == 0 {
@@ -107,9 +107,9 @@ func (f *topFlags) run(ctx context.Context, t cmdutil.Terminal, kind string) err
 
 // powerList is what nodes or pods draw.
 type powerList struct {
-	APIVersion string          `json:"apiVersion"`
-	Items      []cmdutil.Drawn `json:"items"`
-	Kind       string          `json:"kind"`
+	APIVersion string                 `json:"apiVersion"`
+	Items      []cmdutil.PowerReading `json:"items"`
+	Kind       string                 `json:"kind"`
 
 	pods, namespaces bool // are shown
 }

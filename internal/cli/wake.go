@@ -59,9 +59,9 @@ and the Secret that it names say, or the files given here. Where kubenergy-power
 func (f *wakeFlags) run(ctx context.Context, t cmdutil.Terminal, args []string) error {
 	switch {
 	case f.timeout <= 0:
-		return cmdutil.InvalidUsage(fmt.Errorf("--timeout is %v: want more than 0", f.timeout))
+		return cmdutil.NewUsageError(fmt.Errorf("--timeout is %v: want more than 0", f.timeout))
 	case f.all == (len(args) > 0) || len(args) > 1:
-		return cmdutil.InvalidUsage(errors.New("want the name of one node, or --all"))
+		return cmdutil.NewUsageError(errors.New("want the name of one node, or --all"))
 	}
 	c, err := f.Open(t)
 	if err != nil {
@@ -109,7 +109,7 @@ func (f *wakeFlags) wake(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Clu
 		fmt.Fprintf(t.Err, "kubenergy: %s\n", cmdutil.OneLine(err))
 	}
 	woken := 0
-	w := &power.Waker{Client: c, Switches: switches, Clock: t.Now, Pause: release.ReleasePause,
+	w := &power.Waker{Client: c, Switches: switches, Clock: t.Now, Pause: release.Pause,
 		Say: func(node, what string) {
 			woken++
 			fmt.Fprintf(t.Out, "node %s: %s\n", node, what)
@@ -133,7 +133,7 @@ func (f *wakeFlags) machines(ctx context.Context, c *cmdutil.Cluster, certificat
 	var text []byte
 	if f.config != "" {
 		if text, err = os.ReadFile(f.config); err != nil {
-			return config, nil, cmdutil.InvalidUsage(err)
+			return config, nil, cmdutil.NewUsageError(err)
 		}
 	} else {
 		m, err := c.CoreV1().ConfigMaps(v1alpha1.SystemNamespace).Get(ctx, power.Name, metav1.GetOptions{})
@@ -144,7 +144,7 @@ func (f *wakeFlags) machines(ctx context.Context, c *cmdutil.Cluster, certificat
 		text = []byte(m.Data["machines.yaml"])
 	}
 	if config, err = power.ParseConfig(text); err != nil {
-		return config, nil, cmdutil.InvalidUsage(err)
+		return config, nil, cmdutil.NewUsageError(err)
 	}
 	if f.keys != "" || config.KeysSecret == "" {
 		mountedAt(config.Machines, f.keys)

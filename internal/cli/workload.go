@@ -61,7 +61,7 @@ const skipBadUsage = "leave out rows of the trace that are wrong, and say how ma
 // oneFile wants the name of a file and nothing else.
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return cmdutil.InvalidUsage(fmt.Errorf("want one file, as in %s jobs.csv", cmd.CommandPath()))
+		return cmdutil.NewUsageError(fmt.Errorf("want one file, as in %s jobs.csv", cmd.CommandPath()))
 	}
 	return nil
 }
@@ -69,11 +69,11 @@ func oneFile(cmd *cobra.Command, args []string) error {
 // read reads a trace and says what it left out.
 func (f *traceFlags) read(t cmdutil.Terminal, path string) (*workload.Trace, error) {
 	if err := workload.CheckFormat(f.format); err != nil {
-		return nil, cmdutil.InvalidUsage(fmt.Errorf("--format: %w", err))
+		return nil, cmdutil.NewUsageError(fmt.Errorf("--format: %w", err))
 	}
 	trace, err := workload.LoadWith(path, workload.Options{Format: f.format, Start: traceBegin, SkipBad: f.skipBad})
 	if err != nil {
-		return nil, cmdutil.InvalidUsage(err)
+		return nil, cmdutil.NewUsageError(err)
 	}
 	fmt.Fprintf(t.Err, "%s: %d jobs, format %s\n", path, len(trace.Jobs), trace.Format)
 	for _, line := range trace.LeftOut() {
@@ -146,7 +146,7 @@ func fitted(jobs []sched.Job) (*workload.Model, error) {
 	slices.SortStableFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })
 	m, err := workload.Fit(jobs)
 	if err != nil {
-		return nil, cmdutil.InvalidUsage(err)
+		return nil, cmdutil.NewUsageError(err)
 	}
 	return m, nil
 }
@@ -176,7 +176,7 @@ give the same trace.`,
 			}
 			jobs, err := m.Generate(f.seed, f.jobs, traceBegin)
 			if err != nil {
-				return cmdutil.InvalidUsage(err)
+				return cmdutil.NewUsageError(err)
 			}
 			return writeTrace(t.Out, &workload.Trace{Jobs: jobs}, traceBegin)
 		},
@@ -195,9 +195,9 @@ const maxGenerated = 10_000_000
 func (f *generateFlags) read(t cmdutil.Terminal) (*workload.Model, error) {
 	switch {
 	case (f.model == "") == (f.like == ""):
-		return nil, cmdutil.InvalidUsage(errors.New("want one of --model and --like"))
+		return nil, cmdutil.NewUsageError(errors.New("want one of --model and --like"))
 	case f.jobs < 1 || f.jobs > maxGenerated:
-		return nil, cmdutil.InvalidUsage(fmt.Errorf("--jobs is %d: want 1 to %d", f.jobs, maxGenerated))
+		return nil, cmdutil.NewUsageError(fmt.Errorf("--jobs is %d: want 1 to %d", f.jobs, maxGenerated))
 	case f.like != "":
 		trace, err := f.traceFlags.read(t, f.like)
 		if err != nil {
@@ -207,11 +207,11 @@ func (f *generateFlags) read(t cmdutil.Terminal) (*workload.Model, error) {
 	}
 	text, err := os.ReadFile(f.model)
 	if err != nil {
-		return nil, cmdutil.InvalidUsage(fmt.Errorf("reading workload model: %w", err))
+		return nil, cmdutil.NewUsageError(fmt.Errorf("reading workload model: %w", err))
 	}
 	m := &workload.Model{}
 	if err := json.Unmarshal(text, m); err != nil {
-		return nil, cmdutil.InvalidUsage(fmt.Errorf("%s: %w", f.model, err))
+		return nil, cmdutil.NewUsageError(fmt.Errorf("%s: %w", f.model, err))
 	}
 	return m, nil
 }
@@ -246,7 +246,7 @@ comment says when each was submitted: if all are created at once, the queue is f
 		Args: oneFile,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
-				return cmdutil.InvalidUsage(err)
+				return cmdutil.NewUsageError(err)
 			}
 			trace, err := f.read(t, args[0])
 			if err != nil {

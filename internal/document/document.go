@@ -17,23 +17,23 @@ import (
 	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
-// ReadDocument reads a file of one of our kinds strictly. Of a file of another kind it says which command takes it.
-func ReadDocument(path, kind string, to any) error {
+// Read reads a file of one of our kinds strictly. Of a file of another kind it says which command takes it.
+func Read(path, kind string, to any) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	var current struct{ APIVersion, Kind string }
+	var header struct{ APIVersion, Kind string }
 	if yaml.Unmarshal(text,
-		&current) == nil && current.Kind != "" && (current.Kind != kind || current.APIVersion != APIVersion) {
-		return fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q%s", path, current.APIVersion, current.Kind,
+		&header) == nil && header.Kind != "" && (header.Kind != kind || header.APIVersion != APIVersion) {
+		return fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q%s", path, header.APIVersion, header.Kind,
 			APIVersion,
-			kind, otherUse[current.Kind])
+			kind, otherUse[header.Kind])
 	}
 	if err := UnmarshalYAML(text, to); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if current.Kind == "" {
+	if header.Kind == "" {
 		return fmt.Errorf("%s: kind is missing: want apiVersion %q and kind %q", path, APIVersion, kind)
 	}
 	return nil
@@ -135,16 +135,16 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 }
 
 func wrongType(e *json.UnmarshalTypeError) string {
-	field, current := cmp.Or(e.Field, "the document"), strings.TrimPrefix(e.Value, "number ")
+	field, got := cmp.Or(e.Field, "the document"), strings.TrimPrefix(e.Value, "number ")
 	if words, ok := map[string]string{
 		"number": "a number", "string": "text", "array": "a list", "object": "a set of fields", "bool": "a boolean",
-	}[current]; ok {
-		current = words
+	}[got]; ok {
+		got = words
 	}
-	if current == "a number" && e.Type.Kind() == reflect.String {
+	if got == "a number" && e.Type.Kind() == reflect.String {
 		return field + " is a number: want text, a time as 30s"
 	}
-	return field + " is " + current + ": want " + inWords(e.Type)
+	return field + " is " + got + ": want " + inWords(e.Type)
 }
 
 // inWords says what is written for a value of a type.

@@ -42,7 +42,7 @@ type weighted struct{ ratio, weight float64 }
 
 // calibrateAll shifts forecasts, day by day ahead, by what the errors of those that were issued before at the same
 // time of day say once all their hours of that day ahead are known.
-func (current *issuing) calibrateAll(origins []int, values []float32, terms []term) {
+func (iss *issuing) calibrateAll(origins []int, values []float32, terms []term) {
 	raw := slices.Clone(values)
 	place := make(map[int]int, len(origins))
 	for i, t := range origins {
@@ -52,10 +52,10 @@ func (current *issuing) calibrateAll(origins []int, values []float32, terms []te
 		_ = inParallel(term.end-term.first, func(j int) error {
 			i := term.first + j
 			for d := range term.prior {
-				first, end := d*24, min((d+1)*24, current.horizon)
-				factor := float32(math.Exp(current.shift(raw, place, origins[i], d, term.prior[d])))
+				first, end := d*24, min((d+1)*24, iss.horizon)
+				factor := float32(math.Exp(iss.shift(raw, place, origins[i], d, term.prior[d])))
 				for h := first; h < end; h++ {
-					values[i*current.horizon+h] *= factor
+					values[i*iss.horizon+h] *= factor
 				}
 			}
 			return nil
@@ -64,16 +64,16 @@ func (current *issuing) calibrateAll(origins []int, values []float32, terms []te
 }
 
 // shift returns the logarithm of the factor for day d ahead at origin t.
-func (current *issuing) shift(raw []float32, place map[int]int, t, d int, p prior) float64 {
+func (iss *issuing) shift(raw []float32, place map[int]int, t, d int, p prior) float64 {
 	var seen []weighted
 	for back := d + 1; back <= d+calibrationDays; back++ {
 		i, issued := place[t-24*back]
 		if !issued {
 			continue
 		}
-		for h := d * 24; h < min((d+1)*24, current.horizon); h += 2 {
-			if y := current.values[t-24*back+h]; y > 0 {
-				seen = append(seen, weighted{y / float64(raw[i*current.horizon+h]), 1. / 12})
+		for h := d * 24; h < min((d+1)*24, iss.horizon); h += 2 {
+			if y := iss.values[t-24*back+h]; y > 0 {
+				seen = append(seen, weighted{y / float64(raw[i*iss.horizon+h]), 1. / 12})
 			}
 		}
 	}

@@ -78,32 +78,32 @@ func Evaluate(ctx context.Context, e Evaluation) ([]Accuracy, error) {
 	total := 0
 	var runs []*issuing
 	for _, name := range e.Models {
-		current := &issuing{
+		iss := &issuing{
 			record: r, model: name, refit: int(e.Refit / time.Hour), calibrate: e.Calibrate, now: e.Now,
 			training: training{horizon: horizon, daily: e.stride()%day == 0, seed: e.Seed},
 		}
 		if name != WithWeather && r.weather != nil {
 			without := *r
 			without.weather = nil
-			current.record = &without
+			iss.record = &without
 		}
 		if name == WithWeather && r.weather == nil {
 			return nil, fmt.Errorf("model %q needs weather", name)
 		}
-		current.progress = func() {
+		iss.progress = func() {
 			if n := int(done.Add(1)); e.Progress != nil {
 				e.Progress(n, total)
 			}
 		}
-		runs = append(runs, current)
-		total += len(current.terms(origins))
+		runs = append(runs, iss)
+		total += len(iss.terms(origins))
 	}
-	for _, current := range runs {
-		values, terms, err := current.issue(ctx, origins)
+	for _, iss := range runs {
+		values, terms, err := iss.issue(ctx, origins)
 		if err != nil {
-			return nil, fmt.Errorf("evaluating %s: %w", current.model, err)
+			return nil, fmt.Errorf("evaluating %s: %w", iss.model, err)
 		}
-		results = append(results, current.judge(origins, values, terms))
+		results = append(results, iss.judge(origins, values, terms))
 	}
 	return results, nil
 }
@@ -141,13 +141,13 @@ func (e *Evaluation) prepare() (r *record, origins []int, horizon int, err error
 }
 
 // judge compares forecasts with what came. Hours without a positive intensity have no percentage error.
-func (current *issuing) judge(origins []int, values []float32, terms []term) Accuracy {
-	a := Accuracy{Model: current.model, Windows: len(origins), ByDay: make([]float64, (current.horizon+23)/24)}
+func (iss *issuing) judge(origins []int, values []float32, terms []term) Accuracy {
+	a := Accuracy{Model: iss.model, Windows: len(origins), ByDay: make([]float64, (iss.horizon+23)/24)}
 	sums, counts := make([]float64, len(a.ByDay)), make([]float64, len(a.ByDay))
 	for i, t := range origins {
-		for h := range current.horizon {
-			if y := current.values[t+h]; y > 0 {
-				sums[h/24] += 100 * math.Abs(y-float64(values[i*current.horizon+h])) / y
+		for h := range iss.horizon {
+			if y := iss.values[t+h]; y > 0 {
+				sums[h/24] += 100 * math.Abs(y-float64(values[i*iss.horizon+h])) / y
 				counts[h/24]++
 			}
 		}
@@ -158,12 +158,12 @@ func (current *issuing) judge(origins []int, values []float32, terms []term) Acc
 		all, count = all+sums[d], count+counts[d]
 	}
 	a.MAPE = all / max(count, 1)
-	if current.horizon >= 24 {
+	if iss.horizon >= 24 {
 		for _, k := range choiceHours {
-			a.Choices = append(a.Choices, current.choice(k, origins, values))
+			a.Choices = append(a.Choices, iss.choice(k, origins, values))
 		}
 	}
-	a.Coverage = current.coverage(origins, values, terms)
+	a.Coverage = iss.coverage(origins, values, terms)
 	for _, t := range terms {
 		a.Learning += t.learning
 	}
@@ -171,11 +171,11 @@ func (current *issuing) judge(origins []int, values []float32, terms []term) Acc
 }
 
 // choice judges the k hours of the first 24 that are forecast to be the cheapest; of equal ones the earliest.
-func (current *issuing) choice(k int, origins []int, values []float32) Choice {
+func (iss *issuing) choice(k int, origins []int, values []float32) Choice {
 	var chosen, least, mean float64
 	for i, t := range origins {
-		truth := current.values[t : t+24]
-		chosen += cheapest(k, truth, func(h int) float64 { return float64(values[i*current.horizon+h]) })
+		truth := iss.values[t : t+24]
+		chosen += cheapest(k, truth, func(h int) float64 { return float64(values[i*iss.horizon+h]) })
 		least += cheapest(k, truth, func(h int) float64 { return truth[h] })
 		for _, y := range truth {
 			mean += y * float64(k) / 24
@@ -205,13 +205,13 @@ func cheapest(k int, truth []float64, cost func(h int) float64) (sum float64) {
 }
 
 // coverage judges the intervals of learnt models.
-func (current *issuing) coverage(origins []int, values []float32, terms []term) []Coverage {
+func (iss *issuing) coverage(origins []int, values []float32, terms []term) []Coverage {
 	if len(terms[0].margins.groups[0]) == 0 {
 		return nil
 	}
 	var result []Coverage
 	for g, from := range groupStarts {
-		until := current.horizon
+		until := iss.horizon
 		if g+1 < len(groupStarts) {
 			until = min(until, groupStarts[g+1])
 		}
@@ -230,8 +230,8 @@ func (current *issuing) coverage(origins []int, values []float32, terms []term) 
 				}
 				for i := t.first; i < t.end; i++ {
 					for h := from; h < until; h++ {
-						y, p := current.values[origins[i]+h], float64(values[i*current.horizon+h])
-						hour := current.days[origins[i]+h].hour
+						y, p := iss.values[origins[i]+h], float64(values[i*iss.horizon+h])
+						hour := iss.days[origins[i]+h].hour
 						if y >= p*low[hour] && y <= p*high[hour] {
 							c.Inside++
 						}

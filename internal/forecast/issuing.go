@@ -44,53 +44,53 @@ type term struct {
 }
 
 // issue returns the forecasts of all origins, which are in order, one after the other, and the terms.
-func (current *issuing) issue(ctx context.Context, origins []int) ([]float32, []term, error) {
+func (iss *issuing) issue(ctx context.Context, origins []int) ([]float32, []term, error) {
 	if len(origins) == 0 {
 		return nil, nil, errors.New("no moment to forecast from")
 	}
 	if first := origins[0]; first < int(MinBefore/time.Hour) {
 		return nil, nil, fmt.Errorf("first forecast at %s: want at least 24h of history before",
-			current.timeOf(first).Format(time.RFC3339))
+			iss.timeOf(first).Format(time.RFC3339))
 	}
-	values := make([]float32, len(origins)*current.horizon)
-	terms := current.terms(origins)
+	values := make([]float32, len(origins)*iss.horizon)
+	terms := iss.terms(origins)
 	err := inParallel(len(terms), func(i int) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		defer current.progress()
+		defer iss.progress()
 		t := &terms[i]
-		return current.serve(t, origins[t.first:t.end], values[t.first*current.horizon:t.end*current.horizon])
+		return iss.serve(t, origins[t.first:t.end], values[t.first*iss.horizon:t.end*iss.horizon])
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	if current.calibrate && current.learns() {
-		current.calibrateAll(origins, values, terms)
+	if iss.calibrate && iss.learns() {
+		iss.calibrateAll(origins, values, terms)
 	}
 	return values, terms, nil
 }
 
-func (current *issuing) learns() bool {
-	return current.model == History || current.model == WithWeather
+func (iss *issuing) learns() bool {
+	return iss.model == History || iss.model == WithWeather
 }
 
 // terms divides the origins. Terms without an origin are left out.
-func (current *issuing) terms(origins []int) []term {
+func (iss *issuing) terms(origins []int) []term {
 	anchor := origins[0]
-	if current.anchor != nil {
-		anchor = *current.anchor
+	if iss.anchor != nil {
+		anchor = *iss.anchor
 	}
-	if !current.learns() || current.refit <= 0 {
+	if !iss.learns() || iss.refit <= 0 {
 		return []term{{end: len(origins), learnt: anchor}}
 	}
 	var terms []term
 	for i, t := range origins {
-		number := (t - anchor) / current.refit
-		if i == 0 || number != (origins[i-1]-anchor)/current.refit {
+		number := (t - anchor) / iss.refit
+		if i == 0 || number != (origins[i-1]-anchor)/iss.refit {
 			terms = append(terms, term{first: i, learnt: t})
-			if current.anchor != nil {
-				terms[len(terms)-1].learnt = anchor + number*current.refit
+			if iss.anchor != nil {
+				terms[len(terms)-1].learnt = anchor + number*iss.refit
 			}
 		}
 		terms[len(terms)-1].end = i + 1
@@ -99,53 +99,53 @@ func (current *issuing) terms(origins []int) []term {
 }
 
 // serve makes the forecasts of one term.
-func (current *issuing) serve(t *term, origins []int, into []float32) error {
+func (iss *issuing) serve(t *term, origins []int, into []float32) error {
 	switch {
-	case !current.learns():
-		return current.plain(current.model, origins, into)
+	case !iss.learns():
+		return iss.plain(iss.model, origins, into)
 	case t.learnt < int(MinHistory/time.Hour):
-		return current.plain(Chosen, origins, into)
+		return iss.plain(Chosen, origins, into)
 	}
 	var begin time.Time
-	if current.now != nil {
-		begin = current.now()
+	if iss.now != nil {
+		begin = iss.now()
 	}
-	l, err := learn(current.record, t.learnt, current.training)
+	l, err := learn(iss.record, t.learnt, iss.training)
 	if err != nil {
 		return err
 	}
-	if current.now != nil {
-		t.learning = current.now().Sub(begin)
+	if iss.now != nil {
+		t.learning = iss.now().Sub(begin)
 	}
 	t.margins, t.prior = l.leads.margins, l.leads.priors
-	known := *current.record
+	known := *iss.record
 	last := origins[len(origins)-1]
-	known.values, known.days = current.values[:last], current.days[:last+current.horizon]
+	known.values, known.days = iss.values[:last], iss.days[:last+iss.horizon]
 	v := newView(&known, l.shape)
 	return inParallel(len(origins), func(i int) error {
 		x := make([]float64, v.width+1)
-		for h := range current.horizon {
-			into[i*current.horizon+h] = float32(l.at(v, x, origins[i], h))
+		for h := range iss.horizon {
+			into[i*iss.horizon+h] = float32(l.at(v, x, origins[i], h))
 		}
 		return nil
 	})
 }
 
 // plain makes the forecasts of a plain model.
-func (current *issuing) plain(name string, origins []int, into []float32) error {
+func (iss *issuing) plain(name string, origins []int, into []float32) error {
 	last := origins[len(origins)-1]
-	series, err := grid.NewSeries(current.timeOf(0), time.Hour, current.values[:last])
+	series, err := grid.NewSeries(iss.timeOf(0), time.Hour, iss.values[:last])
 	if err != nil {
 		return err
 	}
 	if name == Chosen {
 		return inParallel(len(origins), func(i int) error {
-			f, err := Best(series, current.timeOf(origins[i]), time.Duration(current.horizon)*time.Hour)
+			f, err := Best(series, iss.timeOf(origins[i]), time.Duration(iss.horizon)*time.Hour)
 			if err != nil {
 				return err
 			}
-			for h := range current.horizon {
-				into[i*current.horizon+h] = float32(f.Series.Value(h))
+			for h := range iss.horizon {
+				into[i*iss.horizon+h] = float32(f.Series.Value(h))
 			}
 			return nil
 		})
@@ -159,8 +159,8 @@ func (current *issuing) plain(name string, origins []int, into []float32) error 
 		return err
 	}
 	for i, t := range origins {
-		for h := range current.horizon {
-			into[i*current.horizon+h] = float32(p.at(model(m), t, h))
+		for h := range iss.horizon {
+			into[i*iss.horizon+h] = float32(p.at(model(m), t, h))
 		}
 	}
 	return nil

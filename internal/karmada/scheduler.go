@@ -343,11 +343,11 @@ func lacksRoom(p *v1.Pod) bool {
 		}
 	}
 	said := policy.Scheduled(p)
-	description := func(why string) bool { return strings.Contains(said.Message, why) }
+	mentions := func(why string) bool { return strings.Contains(said.Message, why) }
 	if said.Type != "" {
-		return slices.ContainsFunc([]string{"Insufficient cpu", "Insufficient memory", "Too many pods"}, description) &&
+		return slices.ContainsFunc([]string{"Insufficient cpu", "Insufficient memory", "Too many pods"}, mentions) &&
 			!slices.ContainsFunc([]string{"affinity rules", "topology spread", "volume", "free ports", "claim"},
-				description)
+				mentions)
 	}
 	return p.Spec.SchedulerName == v1.DefaultSchedulerName
 }

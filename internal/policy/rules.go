@@ -246,12 +246,12 @@ func ReadPolicy(p *v1alpha1.EnergyPolicy) error {
 	check("allowedDelay", p.Spec.AllowedDelay)
 	check("expectedDuration", p.Spec.ExpectedDuration)
 	for _, t := range slices.Sorted(maps.Keys(p.Spec.WorkloadTypes)) {
-		description := p.Spec.WorkloadTypes[t]
+		settings := p.Spec.WorkloadTypes[t]
 		if !slices.Contains(workloadTypes, t) {
 			errs = append(errs, fmt.Errorf("workload type %q: want one of %s", t, strings.Join(workloadTypes, ", ")))
 		}
-		check("workloadTypes."+t+".allowedDelay", description.AllowedDelay)
-		check("workloadTypes."+t+".expectedDuration", description.ExpectedDuration)
+		check("workloadTypes."+t+".allowedDelay", settings.AllowedDelay)
+		check("workloadTypes."+t+".expectedDuration", settings.ExpectedDuration)
 	}
 	if p.Spec.Mode != "" && !slices.Contains(modes, p.Spec.Mode) {
 		errs = append(errs, fmt.Errorf("mode is %q: want off, shadow, advise or enforce", p.Spec.Mode))
@@ -365,12 +365,12 @@ func layersOf(p *v1alpha1.EnergyPolicy, from string, annotated map[string]Terms)
 		p = &v1alpha1.EnergyPolicy{} // sets nothing
 	}
 	for _, t := range workloadTypes {
-		description := p.Spec.WorkloadTypes[t]
+		settings := p.Spec.WorkloadTypes[t]
 		all[t] = slices.DeleteFunc([]layer{
 			{from + " annotation", annotated[""]},
 			{from, termsOf(&p.Spec.WorkloadSettings)},
 			{from + " annotation, workload type " + t, annotated[t]},
-			{from + ", workload type " + t, termsOf(&description)},
+			{from + ", workload type " + t, termsOf(&settings)},
 		}, func(l layer) bool { return l.said == 0 })
 	}
 	return all

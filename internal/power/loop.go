@@ -280,7 +280,7 @@ func (l *loop) step(ctx context.Context, t *transition) (err error) {
 		t.ask(ctx, power, l.uuids[t.node.Name])
 	}
 	if t.would {
-		t.step.doubts = t.description != isOn
+		t.step.doubts = t.answer != isOn
 		return nil
 	}
 	if t.due() {
@@ -317,19 +317,19 @@ func (l *loop) step(ctx context.Context, t *transition) (err error) {
 
 // ask asks the management controller whether the machine is on. It is not believed where it is another machine's.
 func (t *transition) ask(ctx context.Context, power Switch, uuid string) {
-	on, description, err := power.State(ctx)
-	switch same := strings.EqualFold(description, uuid); {
+	on, got, err := power.State(ctx)
+	switch same := strings.EqualFold(got, uuid); {
 	case errors.Is(err, errUnsure):
-		t.description, t.doubt = unsure, err.Error()
+		t.answer, t.doubt = unsure, err.Error()
 	case err != nil:
 		t.doubt = err.Error()
 	case !same || !strings.EqualFold(t.node.Status.NodeInfo.SystemUUID, uuid):
-		t.doubt = fmt.Sprintf("its address leads to the system %.40q, and the node's is %.40q: want %s", description,
+		t.doubt = fmt.Sprintf("its address leads to the system %.40q, and the node's is %.40q: want %s", got,
 			t.node.Status.NodeInfo.SystemUUID, uuid)
 	case on:
-		t.description = isOn
+		t.answer = isOn
 	default:
-		t.description, t.doubt = isOff, "its management controller says that it is off"
+		t.answer, t.doubt = isOff, "its management controller says that it is off"
 	}
 }
 

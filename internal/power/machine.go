@@ -109,9 +109,9 @@ type facts struct {
 	keep    string     // why it must not sleep; "": it may
 	leads   bool       // only the replica that leads sends to sleep
 
-	description answer // what the management controller said; its UUID is right
-	doubt       string // why it is not believed
-	busy        string // what is on the node by the API server itself; asked when due
+	answer answer // what the management controller said; its UUID is right
+	doubt  string // why it is not believed
+	busy   string // what is on the node by the API server itself; asked when due
 }
 
 // asks reports whether the management controller has to be asked.
@@ -124,7 +124,7 @@ func (f *facts) goes() bool { return f.state == sleep.Awake && f.want == sleep.S
 // due reports whether the machine goes off with this step unless something is on it.
 func (f *facts) due() bool {
 	return f.state == sleep.Stopping && f.Off.IsZero() && f.leads && f.want == sleep.Sleep && f.ready && f.tainted &&
-		f.description == isOn && !f.now.Before(f.seen.Add(f.limits.settle))
+		f.answer == isOn && !f.now.Before(f.seen.Add(f.limits.settle))
 }
 
 // step is what to do: first the node is written, if anything is to change, then the order is given.
@@ -176,7 +176,7 @@ func (f *facts) next() step {
 
 func (f *facts) awake() step {
 	switch {
-	case f.goes() && f.description == isOn:
+	case f.goes() && f.answer == isOn:
 		return f.to(sleep.Stopping, reasonTainted, f.why)
 	case f.goes():
 		return step{doubts: true}
@@ -198,12 +198,12 @@ func (f *facts) leaving() step {
 		back = "its taint was taken off"
 	case f.busy != "":
 		back = f.busy
-	case f.description != isOn:
+	case f.answer != isOn:
 		back = f.doubt
 	}
 	if back != "" {
 		s := f.to(sleep.Awake, reasonAbandoned, back)
-		s.doubts = f.description != isOn
+		s.doubts = f.answer != isOn
 		return s
 	}
 	if !f.due() {
@@ -220,7 +220,7 @@ func (f *facts) leaving() step {
 func (f *facts) stopping() step {
 	over := f.elapsed(f.Off) >= f.limits.stops
 	switch {
-	case f.description == isOff && !f.ready:
+	case f.answer == isOff && !f.ready:
 		return f.to(sleep.Asleep, reasonAsleep, f.Why)
 	case over && f.ready:
 		return f.to(sleep.Awake, reasonRefused, "it was asked to shut down and is still there")
@@ -235,11 +235,11 @@ func (f *facts) booting() step {
 	switch {
 	case f.ready:
 		return f.to(sleep.Awake, reasonAwake, f.Why)
-	case since >= f.limits.obeys && (f.description == isOff || f.description == silent && since < 3*f.limits.obeys):
+	case since >= f.limits.obeys && (f.answer == isOff || f.answer == silent && since < 3*f.limits.obeys):
 		return f.failed(sleep.Asleep, reasonFailed, strings.TrimSpace("it was ordered to start and is not on "+f.doubt))
 	case since >= 2*f.boot+f.limits.late:
 		return f.failed(sleep.Asleep, reasonFailed, "its node is not Ready after twice its boot time")
-	case f.description != isOn:
+	case f.answer != isOn:
 		return step{order: sleep.Wake} // again: the replica that was to give the order may be dead
 	}
 	return step{}

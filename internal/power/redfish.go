@@ -57,7 +57,7 @@ type redfishSystem struct {
 // read asks for the system. Where its path is not configured it is looked for once.
 func (s *System) read(ctx context.Context) error {
 	if s.at = cmp.Or(s.path, s.at); s.at == "" {
-		var all meter.Collection
+		var all meter.RedfishCollection
 		if err := s.Resource(ctx, allSystems, &all); err != nil {
 			return err
 		}

@@ -136,11 +136,11 @@ func (s *Statement) turnarounds(e *Evidence) {
 func (s *Statement) keyOf(j *job, ended time.Time) string {
 	key := make([]string, 0, len(s.GroupBy))
 	for _, d := range s.GroupBy {
-		fn := jobKeys[d]
-		if fn == nil {
+		keyFn := jobKeys[d]
+		if keyFn == nil {
 			return ""
 		}
-		key = append(key, fn(j, ended))
+		key = append(key, keyFn(j, ended))
 	}
 	return joinKey(key...)
 }

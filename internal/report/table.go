@@ -176,13 +176,13 @@ func (t *Table) shown(wide bool) *shown {
 // silent reports whether a column has nothing to say.
 func (t *Table) silent(i int) bool {
 	c := &t.Columns[i]
-	description := func(row []any) bool {
+	shows := func(row []any) bool {
 		return c.text(row[i]) != "" && !(c.Rare && (row[i] == 0 || row[i] == 0.0))
 	}
 	if i == 0 || len(t.Rows) == 0 && t.Total == nil {
 		return false
 	}
-	return !slices.ContainsFunc(t.Rows, description) && (t.Total == nil || !description(t.Total))
+	return !slices.ContainsFunc(t.Rows, shows) && (t.Total == nil || !shows(t.Total))
 }
 
 // only is a text where there is something to say, else an empty cell. A column of empty cells alone is left out.

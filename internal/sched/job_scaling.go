@@ -66,8 +66,9 @@ func (j *Job) On(replicas int) Job {
 	if j.Scaling == nil || replicas == 0 {
 		return sized
 	}
-	fn := func(all int64) int64 { return all / int64(j.Scaling.Least) * int64(replicas) }
-	sized.Request = Resources{MilliCPU: fn(j.Request.MilliCPU), Memory: fn(j.Request.Memory), GPU: fn(j.Request.GPU)}
+	scaled := func(all int64) int64 { return all / int64(j.Scaling.Least) * int64(replicas) }
+	sized.Request = Resources{MilliCPU: scaled(j.Request.MilliCPU), Memory: scaled(j.Request.Memory),
+		GPU: scaled(j.Request.GPU)}
 	return sized
 }
 
@@ -110,8 +111,8 @@ func (j *Job) Fastest() float64 {
 	return scaling.Rate(scaling.Most())
 }
 
-// Relies is how many times as fast as on what it asks for an even job counts on running, to be done in time.
-func (j *Job) Relies() float64 {
+// SpeedRelied is how many times as fast as on what it asks for an even job counts on running, to be done in time.
+func (j *Job) SpeedRelied() float64 {
 	if j.RoomAssured && j.Even() {
 		return j.Fastest()
 	}
@@ -120,9 +121,9 @@ func (j *Job) Relies() float64 {
 
 // LatestInPieces returns until when a job that may be suspended may rest.
 func (s *Snapshot) LatestInPieces(j *Job) time.Time {
-	if j.Relies() == 1 {
+	if j.SpeedRelied() == 1 {
 		return s.latest(j)
 	}
 	work, until, _ := s.promise(j, j.left())
-	return until.Add(-time.Duration(float64(work) / j.Relies()))
+	return until.Add(-time.Duration(float64(work) / j.SpeedRelied()))
 }

@@ -73,9 +73,9 @@ func written(m map[string]energy.Benchmark) string {
 // Multiplicity returns how many nodes n stands for.
 func (n *Node) Multiplicity() int { return cmp.Or(n.Count, 1) }
 
-// Put places a job on the k-th of some nodes, or on one of those that it stands for. That one comes before the rest of
-// them, as it does by name, unless another of them is like it by now.
-func Put(nodes []Node, k int, j *Job) []Node {
+// PlaceOn places a job on the k-th of some nodes, or on one of those that it stands for. That one comes before the rest
+// of them, as it does by name, unless another of them is like it by now.
+func PlaceOn(nodes []Node, k int, j *Job) []Node {
 	n := nodes[k]
 	n.Provisional += n.Added(j)
 	n = n.Place(j.Request)

@@ -6,17 +6,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// modelState says what an exponential model knows of a placement.
-type modelState uint8
+// ModelState says what an exponential model knows of a placement.
+type ModelState uint8
 
 const (
-	WithoutModel modelState = iota
+	WithoutModel ModelState = iota
 	WithinModel
 	BeyondModel // more than all of the CPU
 )
 
 // Rise returns the watts that n draws more by its exponential model once j runs on it.
-func (n *Node) Rise(j *Job) (energy.Watts, modelState) {
+func (n *Node) Rise(j *Job) (energy.Watts, ModelState) {
 	model, ok := exponential(n.Profile)
 	before, after := 100*n.Utilisation(Resources{}), 100*n.Utilisation(j.Request)
 	switch {

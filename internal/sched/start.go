@@ -4,17 +4,17 @@ import (
 	"time"
 )
 
-// startRule returns when a job should start. A start after s.Now holds it. It is asked once.
-type startRule func(s *Snapshot, j *Job) (Window, Reason)
+// StartFunc returns when a job should start. A start after s.Now holds it. It is asked once.
+type StartFunc func(s *Snapshot, j *Job) (Window, Reason)
 
-// rollingRule returns when a job should start or go on, and when it is to be asked about again if that is later than
+// rollingFunc returns when a job should start or go on, and when it is to be asked about again if that is later than
 // now. The answer holds until then.
-type rollingRule func(s *Snapshot, j *Job, o Outlook) (w Window, r Reason, again time.Time)
+type rollingFunc func(s *Snapshot, j *Job, o Outlook) (w Window, r Reason, again time.Time)
 
 // StartRule is a when: either Start or roll is set.
 type StartRule struct {
-	Start startRule
-	roll  rollingRule
+	Start StartFunc
+	roll  rollingFunc
 	Scale scalingRule // of elastic jobs, instead; nil: they run on their least replicas
 
 	Holds       bool // ever puts off a start

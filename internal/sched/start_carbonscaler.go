@@ -55,16 +55,16 @@ func carbonScaler(s *Snapshot, j *Job, room int) (Window, Reason, time.Time, int
 	if now > 0 {
 		return run(Reason{Kind: Cheapest}, timeutil.Earlier(next, change), now)
 	}
-	previous, current := o.Over(s.Now, s.Now.Add(work)), a.cost/float64(least)
+	costNow, costLater := o.Over(s.Now, s.Now.Add(work)), a.cost/float64(least)
 	few := slack > 0 // it could do on its least replicas
 	if !few {        // compared with working evenly until its end
-		previous = o.Over(s.Now, until) * work.Seconds() / until.Sub(s.Now).Seconds()
+		costNow = o.Over(s.Now, until) * work.Seconds() / until.Sub(s.Now).Seconds()
 	}
-	if j.Released || few && previous-current <= max(Tolerance, s.Policy.MinSaving)*math.Abs(previous) {
+	if j.Released || few && costNow-costLater <= max(Tolerance, s.Policy.MinSaving)*math.Abs(costNow) {
 		// It may count on more replicas from then on to be done in time.
 		return run(Reason{Kind: NothingToSave}, timeutil.Earlier(next, change), least)
 	}
-	why := o.later(s, j, change, previous, current)
+	why := o.later(s, j, change, costNow, costLater)
 	if why.Latest = s.Now.Add(slack); j.RoomAssured {
 		why.Latest = until.Add(-time.Duration(float64(work) / j.Scaling.Rate(j.Scaling.Most())))
 	}

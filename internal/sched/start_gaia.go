@@ -78,27 +78,27 @@ func atOnce(s *Snapshot, j *Job, why ReasonKind) (Window, Reason) {
 	return j.Window(s.Now), Reason{Kind: why}
 }
 
-// choose holds a job until a start, or runs it if that is now; was and is are the costs of both.
-func (o *Outlook) choose(s *Snapshot, j *Job, start time.Time, previous, current float64) (Window, Reason) {
-	if saved := previous - current; !start.After(s.Now) || saved <= max(Tolerance,
-		s.Policy.MinSaving)*math.Abs(previous) {
+// choose holds a job until a start, or runs it if that is now, by what it costs now and later.
+func (o *Outlook) choose(s *Snapshot, j *Job, start time.Time, costNow, costLater float64) (Window, Reason) {
+	if saved := costNow - costLater; !start.After(s.Now) || saved <= max(Tolerance,
+		s.Policy.MinSaving)*math.Abs(costNow) {
 		return atOnce(s, j, NothingToSave)
 	}
-	return j.Window(start), o.later(s, j, start, previous, current)
+	return j.Window(start), o.later(s, j, start, costNow, costLater)
 }
 
 // later says what a hold is expected to save.
-func (o *Outlook) later(s *Snapshot, j *Job, until time.Time, previous, current float64) Reason {
+func (o *Outlook) later(s *Snapshot, j *Job, until time.Time, costNow, costLater float64) Reason {
 	r := Reason{
 		Kind: CheaperLater, Until: until, Latest: s.latest(j),
-		Saving: (previous - current) / max(math.Abs(previous), math.SmallestNonzeroFloat64),
+		Saving: (costNow - costLater) / max(math.Abs(costNow), math.SmallestNonzeroFloat64),
 	}
 	if j.Running {
 		r.Kind = Suspended
 	}
 	// Where both have a weight, what is planned with is their sum: which part of it is carbon and which money is not
 	// known.
-	amount := o.pue * float64(expectedPower(j)) * (previous - current) / energy.JoulesPerKWh
+	amount := o.pue * float64(expectedPower(j)) * (costNow - costLater) / energy.JoulesPerKWh
 	switch {
 	case o.price == nil:
 		r.Carbon = energy.Grams(amount / o.weights.Carbon)

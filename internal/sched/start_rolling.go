@@ -32,8 +32,8 @@ func rolling(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	z := append(priceBuffer[:0], o.Over(s.Now, next)/first.Seconds())
 	z = o.prices(z, next, slot, starts+len(work)+2)
 
-	previous := life.costFrom(z, j.Done, first, slot)
-	start, least := s.Now, previous
+	costNow := life.costFrom(z, j.Done, first, slot)
+	start, least := s.Now, costNow
 	for k := range starts {
 		cost := 0.0
 		for i, w := range work {
@@ -51,7 +51,7 @@ func rolling(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	if cost := life.costFrom(z[starts:], j.Done, rest, slot); less(cost, least) {
 		start, least = s.latest(j), cost
 	}
-	w, r := o.choose(s, j, start, previous, least)
+	w, r := o.choose(s, j, start, costNow, least)
 	return w, r, timeutil.Earlier(next, s.latest(j))
 }
 
@@ -63,8 +63,8 @@ func rollingKnown(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 		return j.Window(s.Now), Reason{Kind: NothingToSave}, time.Time{}
 	}
 	latest := s.latest(j)
-	previous := o.Over(s.Now, s.Now.Add(length))
-	start, least := s.Now, previous
+	costNow := o.Over(s.Now, s.Now.Add(length))
+	start, least := s.Now, costNow
 	try := func(t time.Time) {
 		if cost := o.Over(t, t.Add(length)); less(cost, least) || t.Before(start) && !less(least, cost) {
 			start, least = t, cost
@@ -78,7 +78,7 @@ func rollingKnown(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 		t = o.change(t, end)
 		try(t.Add(-length))
 	}
-	w, r := o.choose(s, j, start, previous, least)
+	w, r := o.choose(s, j, start, costNow, least)
 	next, _ := o.slots()
 	if !w.Start.After(s.Now) {
 		return w, r, time.Time{}

@@ -39,10 +39,10 @@ func waitAwhile(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	}
 	pieces = pieces[:n]
 	slices.SortFunc(pieces, func(a, b Piece) int { return a.Start.Compare(b.Start) })
-	previous := o.Over(s.Now, s.Now.Add(left))
-	saved := previous - cost
-	if first := pieces[0].Start; first.After(s.Now) && saved > max(Tolerance, s.Policy.MinSaving)*math.Abs(previous) {
-		return j.Window(first), o.later(s, j, first, previous, cost), o.nextStep(s.Now, first)
+	costNow := o.Over(s.Now, s.Now.Add(left))
+	saved := costNow - cost
+	if first := pieces[0].Start; first.After(s.Now) && saved > max(Tolerance, s.Policy.MinSaving)*math.Abs(costNow) {
+		return j.Window(first), o.later(s, j, first, costNow, cost), o.nextStep(s.Now, first)
 	}
 	return j.Window(s.Now), Reason{Kind: NothingToSave}, o.nextStep(s.Now, pieces[0].End)
 }

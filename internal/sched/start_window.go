@@ -32,7 +32,7 @@ func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {
 	if kind, ok := search.mayHold(now, latest); !ok {
 		return now, Reason{Kind: kind}
 	}
-	previous, atOnce := search.best(now)
+	costNow, atOnce := search.best(now)
 	search.perHour = s.Policy.MinSavingPerHour * math.Abs(atOnce)
 	start := search.start(latest, atOnce)
 	enough := start.After(s.Now)
@@ -41,16 +41,16 @@ func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {
 		start = search.start(latest, atOnce) // the owner is told what this would have saved
 	}
 	window := j.Window(start)
-	current, then := search.best(window)
+	costLater, then := search.best(window)
 	reason := Reason{
 		Kind: CheaperLater, Until: start, Latest: latest,
 		Saving: (atOnce - then) / max(math.Abs(atOnce), math.SmallestNonzeroFloat64),
 	}
 	if weights.CountCarbon() {
-		reason.Carbon = previous.Carbon - current.Carbon
+		reason.Carbon = costNow.Carbon - costLater.Carbon
 	}
 	if weights.CountPrice() {
-		reason.Money = previous.Cost - current.Cost
+		reason.Money = costNow.Cost - costLater.Cost
 	}
 	switch saved := atOnce - then; {
 	case saved <= Tolerance*math.Abs(atOnce):
@@ -273,13 +273,13 @@ func (s *Snapshot) Saving(j *Job, start time.Time) (share float64, carbon energy
 	if _, ok := search.mayHold(now, s.Policy.LatestStart(j)); !ok {
 		return 0, 0, false
 	}
-	previous, atOnce := search.best(now)
-	current, then := search.best(j.Window(start))
+	costNow, atOnce := search.best(now)
+	costLater, then := search.best(j.Window(start))
 	if math.IsInf(then, 0) {
 		return 0, 0, false
 	}
 	if search.weights.CountCarbon() {
-		carbon = previous.Carbon - current.Carbon
+		carbon = costNow.Carbon - costLater.Carbon
 	}
 	return (atOnce - then) / max(math.Abs(atOnce), math.SmallestNonzeroFloat64), carbon, true
 }

@@ -167,7 +167,7 @@ const (
 // ReadFile reads a scenario file strictly; unknown fields are errors.
 func ReadFile(path string) (*File, error) {
 	f := &File{name: path}
-	if err := document.ReadDocument(path, document.ScenarioKind, f); err != nil {
+	if err := document.Read(path, document.ScenarioKind, f); err != nil {
 		return nil, err
 	}
 	return f, nil

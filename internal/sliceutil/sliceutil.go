@@ -3,7 +3,7 @@ package sliceutil
 
 import "slices"
 
-// Map returns what of says of each of all.
+// Map applies fn to each element and returns the results.
 func Map[T, V any](all []T, fn func(T) V) []V {
 	values := make([]V, len(all))
 	for i := range all {

@@ -86,7 +86,7 @@ const perfectForecast = "perfect"
 // ReadFile reads a comparison file strictly.
 func ReadFile(path string) (*File, error) {
 	f := &File{name: path}
-	if err := document.ReadDocument(path, Kind, f); err != nil {
+	if err := document.Read(path, Kind, f); err != nil {
 		return nil, err
 	}
 	return f, nil

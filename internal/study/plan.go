@@ -313,7 +313,7 @@ func (c *Study) variants(cell *trialCell, s strategy.Strategy) (
 	// What strategies may say of themselves. Those that do not say may hold.
 	scaler, scales := s.(interface{ Scales() bool })
 	interrupter, interrupts := s.(interface{ Interrupts() bool })
-	holder, description := s.(interface{ Holds() bool })
+	holder, tells := s.(interface{ Holds() bool })
 	family, forecasts, costs = report.NonPreemptive, c.file.Forecasts, c.file.restartCosts
 	switch {
 	case cell.zone.elastic && scales && scaler.Scales():
@@ -323,7 +323,7 @@ func (c *Study) variants(cell *trialCell, s strategy.Strategy) (
 	default:
 		costs = []time.Duration{0}
 	}
-	if description && !holder.Holds() {
+	if tells && !holder.Holds() {
 		forecasts = []string{""}
 	}
 	return family, forecasts, costs

@@ -1,10 +1,13 @@
 package layers
 
 import (
+	"go/ast"
+	"go/token"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -44,5 +47,33 @@ func TestArchitectureNamesWhatExists(t *testing.T) {
 				t.Errorf("make %s is named and is no target", m[1])
 			}
 		}
+	}
+}
+
+// TestSharedDataIsFound checks relative paths of recorded data: tests that do not find them skip.
+func TestSharedDataIsFound(t *testing.T) {
+	for _, s := range sources(t) {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			literal, ok := n.(*ast.BasicLit)
+			if !ok || literal.Kind != token.STRING {
+				return true
+			}
+			text, err := strconv.Unquote(literal.Value)
+			up, _, found := strings.Cut(text, "shared/data")
+			if err != nil || !found || up == "" || strings.Trim(up, "./") != "" {
+				return true
+			}
+			depth := strings.Count(s.folder, "/") + 1
+			if s.internal {
+				depth++
+			}
+			if within(s.folder, "hack") { // go generate runs them in internal/hardware
+				depth = 2
+			}
+			if up != strings.Repeat("../", depth+1) {
+				t.Errorf("%s: %s does not lead to the folder beside the repository", s.path, text)
+			}
+			return true
+		})
 	}
 }

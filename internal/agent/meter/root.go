@@ -92,7 +92,7 @@ func (r *Root) choose() {
 
 // chooseAmong chooses among meters whose domains are parts of one another.
 func (r *Root) chooseAmong(meters []Meter) bool {
-	fn := func(kinds ...energy.DomainKind) (found []energy.Domain, by Meter) {
+	find := func(kinds ...energy.DomainKind) (found []energy.Domain, by Meter) {
 		for _, kind := range kinds {
 			for _, m := range meters {
 				for _, d := range m.Domains() {
@@ -104,16 +104,16 @@ func (r *Root) chooseAmong(meters []Meter) bool {
 		}
 		return found, by
 	}
-	packages, by := fn(energy.Package, energy.DRAM)
-	if p, _ := fn(energy.Package); len(p) == 0 {
+	packages, by := find(energy.Package, energy.DRAM)
+	if p, _ := find(energy.Package); len(p) == 0 {
 		packages = nil // memory alone is nothing
 	}
-	psys, byPsys := fn(energy.Psys)
+	psys, byPsys := find(energy.Psys)
 	if len(psys) > 1 {
 		psys = nil // whether they overlap is unknown
 	}
-	wall, byWall := fn(energy.Wall)
-	other, byOther := fn(energy.Guest, energy.Model)
+	wall, byWall := find(energy.Wall)
+	other, byOther := find(energy.Guest, energy.Model)
 	switch {
 	case len(wall) > 0:
 		r.root, r.parts, r.meter = wall, packages, byWall

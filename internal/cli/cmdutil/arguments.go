@@ -38,20 +38,21 @@ func OneObject(args []string, kinds ...string) (kind, name string, err error) {
 		words = strings.SplitN(args[0], "/", 2)
 	}
 	if len(words) != 2 || words[1] == "" {
-		return "", "", InvalidUsage(fmt.Errorf("want %s and a name, as in %s nightly-report", OrOf(kinds), kinds[0]))
+		return "", "", NewUsageError(fmt.Errorf("want %s and a name, as in %s nightly-report", OrOf(kinds), kinds[0]))
 	}
 	kind = kindNames[strings.ToLower(words[0])]
 	if slices.Contains(kinds, kind) {
 		return kind, words[1], nil
 	}
-	return "", "", InvalidUsage(fmt.Errorf("unknown kind %q%s: want %s", words[0], spelling.DidYouMean(words[0], kinds),
+	return "", "", NewUsageError(fmt.Errorf("unknown kind %q%s: want %s", words[0],
+		spelling.DidYouMean(words[0], kinds),
 		OrOf(kinds)))
 }
 
 // NoArguments refuses what a command does not take.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return InvalidUsage(fmt.Errorf("unexpected argument %q%s: %s takes flags only", args[0],
+		return NewUsageError(fmt.Errorf("unexpected argument %q%s: %s takes flags only", args[0],
 			MeantCommand(cmd, args[0]), cmd.Name()))
 	}
 	return nil

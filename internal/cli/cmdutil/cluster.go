@@ -55,16 +55,16 @@ func (f *ClusterFlags) Config(t Terminal) (config *rest.Config, namespace string
 	switch {
 	case clientcmd.IsEmptyConfig(err) && t.Getenv("KUBECONFIG") != "" && !anyExists(t.kubeconfigs()):
 		return nil, "",
-			InvalidUsage(fmt.Errorf(
+			NewUsageError(fmt.Errorf(
 				"no cluster is configured: KUBECONFIG is %q, and there is no such file: mend it, or give --kubeconfig",
 				t.Getenv("KUBECONFIG")))
 	case clientcmd.IsEmptyConfig(err):
-		return nil, "", InvalidUsage(errors.New("no cluster is configured: give --kubeconfig, or set KUBECONFIG"))
+		return nil, "", NewUsageError(errors.New("no cluster is configured: give --kubeconfig, or set KUBECONFIG"))
 	case err != nil:
-		return nil, "", InvalidUsage(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+		return nil, "", NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
 	}
 	if namespace, _, err = loader.Namespace(); err != nil {
-		return nil, "", InvalidUsage(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+		return nil, "", NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
 	}
 	config.QPS, config.Burst, config.Timeout = clientQPS, clientBurst, clientTimeout
 	config.UserAgent = "kubenergy/" + Version()
@@ -93,7 +93,7 @@ func (f *ClusterFlags) Open(t Terminal) (*Cluster, error) {
 func Clients(config *rest.Config) (kubernetes.Interface, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, InvalidUsage(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+		return nil, NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
 	}
 	return client, nil
 }

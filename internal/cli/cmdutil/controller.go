@@ -70,7 +70,7 @@ func (f *ControllerFlags) Connect(ctx context.Context, t Terminal, about ...stri
 		return f.direct(ctx, t)
 	}
 	if f.tokenFile != "" || f.caFile != "" {
-		return nil, InvalidUsage(errors.New("--token-file and --ca-file go with --server"))
+		return nil, NewUsageError(errors.New("--token-file and --ca-file go with --server"))
 	}
 	config, namespace, err := f.Config(t)
 	if err != nil {
@@ -85,11 +85,11 @@ func ThroughProxy(ctx context.Context, config *rest.Config, component, home stri
 ) (*ControllerClient, error) {
 	transport, err := rest.TransportFor(config)
 	if err != nil {
-		return nil, InvalidUsage(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+		return nil, NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
 	}
 	host, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return nil, InvalidUsage(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+		return nil, NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
 	}
 	c := &ControllerClient{Proxied: true, namespace: component, Home: home}
 	if c.client, err = apiclient.New(apiclient.Options{
@@ -97,7 +97,7 @@ func ThroughProxy(ctx context.Context, config *rest.Config, component, home stri
 			"/services/" + controllerService + "/proxy",
 		UserAgent: "kubenergy/" + Version(), Timeout: controllerTimeout, Now: now, Node: true, Transport: transport,
 	}); err != nil {
-		return nil, InvalidUsage(err)
+		return nil, NewUsageError(err)
 	}
 	token, err := tokenFor(ctx, config, component, home)
 	if err != nil {
@@ -127,10 +127,10 @@ func (f *ControllerFlags) direct(ctx context.Context, t Terminal) (*ControllerCl
 	u, err := url.Parse(f.server)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil,
-			InvalidUsage(errors.New("--server is no URL: want https:// and a host, without a password or a query"))
+			NewUsageError(errors.New("--server is no URL: want https:// and a host, without a password or a query"))
 	}
 	if u.Scheme == "http" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname()) {
-		return nil, InvalidUsage(fmt.Errorf("--server is %s: a token is only sent over https", u))
+		return nil, NewUsageError(fmt.Errorf("--server is %s: a token is only sent over https", u))
 	}
 	c := &ControllerClient{namespace: f.Component, Home: f.Namespace}
 	if c.client, err = apiclient.New(apiclient.Options{
@@ -141,12 +141,12 @@ func (f *ControllerFlags) direct(ctx context.Context, t Terminal) (*ControllerCl
 	}
 	config, namespace, err := f.Config(t)
 	if err != nil {
-		return nil, InvalidUsage(fmt.Errorf("--token-file is missing, and there is no kubeconfig with a token: %w",
+		return nil, NewUsageError(fmt.Errorf("--token-file is missing, and there is no kubeconfig with a token: %w",
 			err))
 	}
 	token, err := tokenFor(ctx, config, f.Component, namespace)
 	if _, none := errors.AsType[*NoTokenError](err); none {
-		return nil, InvalidUsage(errors.New("there is no token for --server: give --token-file with one " +
+		return nil, NewUsageError(errors.New("there is no token for --server: give --token-file with one " +
 			"of an account named " + viewerAccount + " (docs/reference/reports.md)"))
 	}
 	if err != nil {
@@ -207,9 +207,9 @@ func (c *ControllerClient) Get(ctx context.Context, path string, query url.Value
 	case refused != nil:
 		return now, c.Refusal(refused.Status, path, refused.Body)
 	case errors.Is(err, apiclient.ErrToken):
-		return now, InvalidUsage(fmt.Errorf("--token-file: %w", err))
+		return now, NewUsageError(fmt.Errorf("--token-file: %w", err))
 	case errors.Is(err, apiclient.ErrTrust):
-		return now, InvalidUsage(fmt.Errorf("--ca-file: %w", err))
+		return now, NewUsageError(fmt.Errorf("--ca-file: %w", err))
 	case errors.Is(err, apiclient.ErrAnswer):
 		return now, fmt.Errorf("%s: ask for less time or fewer groups", withoutURL(err))
 	case err != nil:

@@ -15,8 +15,8 @@ import (
 // LiveFor is the age beyond which a power is not what is drawn now.
 const LiveFor = 45 * time.Second
 
-// Drawn is one line: what a node or a pod draws.
-type Drawn struct {
+// PowerReading is one line: what a node or a pod draws.
+type PowerReading struct {
 	Namespace   string         `json:"namespace,omitempty"`
 	Name        string         `json:"name"`
 	Node        string         `json:"node,omitempty"`
@@ -35,15 +35,15 @@ type Drawn struct {
 	TooHot      bool           `json:"tooHot,omitempty"`
 }
 
-func (c *ControllerClient) Nodes(ctx context.Context) ([]Drawn, error) {
+func (c *ControllerClient) Nodes(ctx context.Context) ([]PowerReading, error) {
 	var answer api.NodesPower
 	now, err := c.Get(ctx, "/api/v1/nodes/power", nil, &answer)
 	if err != nil {
 		return nil, err
 	}
-	all := []Drawn{}
+	all := []PowerReading{}
 	for _, n := range slices.Concat(answer.Nodes, answer.Members) {
-		d := Drawn{
+		d := PowerReading{
 			Name: n.Node, Host: n.Host, Watts: n.Watts, Source: n.Source, Quality: n.Quality, AsOf: n.AsOf,
 			Implausible: n.Implausible, PowerState: n.PowerState,
 		}
@@ -56,7 +56,7 @@ func (c *ControllerClient) Nodes(ctx context.Context) ([]Drawn, error) {
 	return all, nil
 }
 
-func (c *ControllerClient) Pods(ctx context.Context, everywhere bool) ([]Drawn, error) {
+func (c *ControllerClient) Pods(ctx context.Context, everywhere bool) ([]PowerReading, error) {
 	path := "/api/v1/pods"
 	if !everywhere {
 		path = "/api/v1/namespaces/" + url.PathEscape(cmp.Or(c.Home, "default")) + "/pods"
@@ -66,13 +66,13 @@ func (c *ControllerClient) Pods(ctx context.Context, everywhere bool) ([]Drawn, 
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Drawn, 0, len(answer.Pods))
+	all := make([]PowerReading, 0, len(answer.Pods))
 	for _, p := range answer.Pods {
 		owner := p.Owner
 		if p.OwnerKind != "" {
 			owner = p.OwnerKind + "/" + p.Owner
 		}
-		all = append(all, aged(Drawn{
+		all = append(all, aged(PowerReading{
 			Namespace: p.Namespace, Name: cmp.Or(p.Pod, p.UID), Node: p.Node, Owner: owner, Watts: p.Watts,
 			IdleWatts: new(p.IdleWatts),
 			Source:    p.Source, Quality: p.Quality, AsOf: p.AsOf,
@@ -81,13 +81,13 @@ func (c *ControllerClient) Pods(ctx context.Context, everywhere bool) ([]Drawn, 
 	return all, nil
 }
 
-func aged(d Drawn, now time.Time) Drawn {
+func aged(d PowerReading, now time.Time) PowerReading {
 	age := max(0, now.Sub(d.AsOf))
 	d.AgeSeconds, d.Stale = age.Round(time.Second).Seconds(), age > LiveFor
 	return d
 }
 
-func (d *Drawn) Age() string {
+func (d *PowerReading) Age() string {
 	text := (time.Duration(d.AgeSeconds) * time.Second).String()
 	var marks []string
 	if d.Stale {

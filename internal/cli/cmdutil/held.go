@@ -14,13 +14,13 @@ import (
 // Lateness is how long after its latest start a Job may still be waiting for its turn.
 const Lateness = time.Minute
 
-// written is what the hold loop wrote on a Job that it holds.
-type written struct {
+// HeldMarks is what the hold loop wrote on a Job that it holds.
+type HeldMarks struct {
 	Until, Latest *time.Time
 	Reason        string
 }
 
-func ReadWritten(annotations map[string]string) (w written) {
+func ReadWritten(annotations map[string]string) (w HeldMarks) {
 	in := func(key string) *time.Time {
 		t, err := time.Parse(time.RFC3339, annotations[key])
 		if err != nil {
@@ -28,7 +28,7 @@ func ReadWritten(annotations map[string]string) (w written) {
 		}
 		return &t
 	}
-	return written{
+	return HeldMarks{
 		in(v1alpha1.AnnotationHeldUntil), in(v1alpha1.AnnotationLatestStart),
 		annotations[v1alpha1.AnnotationHeldReason],
 	}

@@ -27,8 +27,8 @@ func EndOf(job *batchv1.Job) batchv1.JobConditionType {
 	return ""
 }
 
-// serving is which names of schedulers are ours, and whether a scheduler serves them.
-type serving struct {
+// Serving is which names of schedulers are ours, and whether a scheduler serves them.
+type Serving struct {
 	Configured []string // profiles of the scheduler's configuration, but that of the cluster's own scheduler
 	seen       bool     // the configuration
 	Runs       bool
@@ -38,8 +38,8 @@ type serving struct {
 var usualNames = []string{policy.SchedulerName, policy.GardenerSchedulerName, policy.HybridSchedulerName}
 
 // ReadServing looks at the Leases and the configuration of the installation in a namespace.
-func ReadServing(ctx context.Context, client kubernetes.Interface, namespace string, now time.Time) (serving, error) {
-	var s serving
+func ReadServing(ctx context.Context, client kubernetes.Interface, namespace string, now time.Time) (Serving, error) {
+	var s Serving
 	s.Configured, s.seen = configuredNames(ctx, client, namespace)
 	why, err := kube.Absent(ctx, client, namespace, SchedulerName, now)
 	s.Runs = why == ""
@@ -86,14 +86,14 @@ func configuredNames(ctx context.Context, client kubernetes.Interface, namespace
 }
 
 // Names are all that pods may give to a scheduler of ours.
-func (s *serving) Names() []string {
+func (s *Serving) Names() []string {
 	names := slices.Concat(usualNames, s.Configured)
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
 // Stranded are those that no scheduler serves.
-func (s *serving) Stranded() []string {
+func (s *Serving) Stranded() []string {
 	return slices.DeleteFunc(s.Names(), func(name string) bool {
 		return s.Runs && (!s.seen || slices.Contains(s.Configured, name))
 	})

@@ -19,8 +19,8 @@ import (
 // UsageError is a mistake of the user: wrong flags, or files that cannot be read as what they are said to be.
 type UsageError struct{ error }
 
-// InvalidUsage returns err as an error that is the fault of the command line: the exit code is 2.
-func InvalidUsage(err error) error { return UsageError{err} }
+// NewUsageError returns err as an error that is the fault of the command line: the exit code is 2.
+func NewUsageError(err error) error { return UsageError{err} }
 
 func (e UsageError) Unwrap() error { return e.error }
 

@@ -14,8 +14,8 @@ func Version() string {
 	return cmp.Or(b.Commit, b.Version)
 }
 
-// built is what a program knows of how it was made.
-type built struct {
+// Build is what a program knows of how it was made.
+type Build struct {
 	Version    string `json:"version"`            // of the module: a tag, or the time and commit
 	Commit     string `json:"commit,omitempty"`   // "": not built from a checkout
 	Time       string `json:"time,omitempty"`     // of the commit
@@ -24,12 +24,12 @@ type built struct {
 	Kubernetes string `json:"kubernetes,omitempty"` // of the client libraries
 }
 
-func ReadBuilt() *built {
+func ReadBuilt() *Build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return &built{Version: "unknown"}
+		return &Build{Version: "unknown"}
 	}
-	b := &built{Version: info.Main.Version, Go: info.GoVersion}
+	b := &Build{Version: info.Main.Version, Go: info.GoVersion}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
@@ -49,7 +49,7 @@ func ReadBuilt() *built {
 }
 
 // Text shows it as a table without a head.
-func (b *built) Text(_, _ bool) string {
+func (b *Build) Text(_, _ bool) string {
 	t := report.Heads(2, "kubenergy", b.Version)
 	commit := b.Commit
 	switch {

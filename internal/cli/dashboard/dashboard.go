@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 )
 
-func NewDashboard(t cmdutil.Terminal) *cobra.Command {
+func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ControllerFlags
 	var dir, listen string
 	var noBrowser bool
@@ -36,7 +36,7 @@ browser. The command runs until it is interrupted.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			address, err := loopback(listen)
 			if err != nil {
-				return cmdutil.InvalidUsage(err)
+				return cmdutil.NewUsageError(err)
 			}
 			source, err := openSource(cmd, t, &f, dir)
 			if err != nil {
@@ -81,11 +81,11 @@ func openSource(cmd *cobra.Command, t cmdutil.Terminal, f *cmdutil.ControllerFla
 		}
 	})
 	if len(idle) > 0 {
-		return nil, cmdutil.InvalidUsage(fmt.Errorf("--dir asks no cluster: leave out %s", strings.Join(idle, ", ")))
+		return nil, cmdutil.NewUsageError(fmt.Errorf("--dir asks no cluster: leave out %s", strings.Join(idle, ", ")))
 	}
 	folder, err := dashboard.OpenFolder(dir)
 	if err != nil {
-		return nil, cmdutil.InvalidUsage(fmt.Errorf("--dir: %w", err))
+		return nil, cmdutil.NewUsageError(fmt.Errorf("--dir: %w", err))
 	}
 	return folder, nil
 }

@@ -78,7 +78,7 @@ var Checks = []struct {
 	{"metrics", (*Doctor).checkMetrics},
 }
 
-func NewDoctor(t cmdutil.Terminal) *cobra.Command {
+func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ClusterFlags
 	var format *cmdutil.Choice
 	cmd := &cobra.Command{
@@ -92,7 +92,7 @@ failed. What nodes can measure themselves (RAPL, meters) cannot be seen from her
 		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.Namespace == "" {
-				return cmdutil.InvalidUsage(errors.New("--namespace is empty"))
+				return cmdutil.NewUsageError(errors.New("--namespace is empty"))
 			}
 			c, err := f.Open(t)
 			if err != nil {

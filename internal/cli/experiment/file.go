@@ -103,7 +103,7 @@ type Disturbance struct {
 // Read reads an experiment file strictly. All its times are made so many times shorter; rates of requests stay.
 func Read(path, target string, faster float64) (*File, error) {
 	f := &File{target: target, Rounds: report.MinRounds}
-	if err := document.ReadDocument(path, "Experiment", f); err != nil {
+	if err := document.Read(path, "Experiment", f); err != nil {
 		return nil, err
 	}
 	f.path, _ = filepath.Abs(path)

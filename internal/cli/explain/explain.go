@@ -51,7 +51,7 @@ var explainable = []string{
 	cmdutil.KindPod, cmdutil.KindJob, cmdutil.KindCronJob, cmdutil.KindDeployment, cmdutil.KindNamespace,
 }
 
-func NewExplain(t cmdutil.Terminal) *cobra.Command {
+func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ClusterFlags
 	var format *cmdutil.Choice
 	cmd := &cobra.Command{
@@ -314,8 +314,8 @@ func (e *Explainer) spare(d *sched.Decision) {
 		s := e.Best.Site.Carbon.Series
 		return (&sched.Snapshot{}).Estimate(&e.pod, e.Best, w), s == nil || s.Covers(w.Start, w.End)
 	}
-	previous, _ := on(e.Now)
-	current, known := on(then)
+	start, _ := on(e.Now)
+	later, known := on(then)
 	if !known {
 		return
 	}
@@ -324,10 +324,10 @@ func (e *Explainer) spare(d *sched.Decision) {
 		pods = float64(e.Job.Request.MilliCPU) / float64(e.pod.Request.MilliCPU)
 	}
 	if d.Reason.Carbon != 0 {
-		d.Reason.Carbon = energy.Grams(pods) * (previous.Carbon - current.Carbon)
+		d.Reason.Carbon = energy.Grams(pods) * (start.Carbon - later.Carbon)
 	}
 	if d.Reason.Money != 0 {
-		d.Reason.Money = grid.Money(pods) * (previous.Cost - current.Cost)
+		d.Reason.Money = grid.Money(pods) * (start.Cost - later.Cost)
 	}
 }
 

@@ -33,7 +33,7 @@ type HeldList struct {
 	namespaces bool // are shown
 }
 
-func NewHeld(t cmdutil.Terminal) *cobra.Command {
+func NewHeldCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ClusterFlags
 	var all bool
 	var format *cmdutil.Choice
@@ -49,7 +49,7 @@ them, counts the node that suits it best. run-now lets one start.`,
 		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if all && f.Namespace != "" {
-				return cmdutil.InvalidUsage(fmt.Errorf("-A and -n %s: give one of them", f.Namespace))
+				return cmdutil.NewUsageError(fmt.Errorf("-A and -n %s: give one of them", f.Namespace))
 			}
 			c, err := f.Open(t)
 			if err != nil {

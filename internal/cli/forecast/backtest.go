@@ -96,11 +96,11 @@ func (f *backtestFlags) check() error {
 
 func (f *backtestFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	if err := f.check(); err != nil {
-		return cmdutil.InvalidUsage(err)
+		return cmdutil.NewUsageError(err)
 	}
 	e, zone, err := f.evaluation(cmd, t)
 	if err != nil {
-		return cmdutil.InvalidUsage(err)
+		return cmdutil.NewUsageError(err)
 	}
 	p := t.Progress(cmd.CommandPath(), "parts")
 	defer p.Close()
@@ -110,7 +110,7 @@ func (f *backtestFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 		if cmd.Context().Err() != nil {
 			return err
 		}
-		return cmdutil.InvalidUsage(err) // the input asks for what its own files do not hold
+		return cmdutil.NewUsageError(err) // the input asks for what its own files do not hold
 	}
 	return t.Print(newBacktest(e, zone, scores), f.output.Value)
 }

@@ -21,7 +21,7 @@ const (
 )
 
 // Text draws the outlook with letters, and says what follows from it.
-func (o *outlook) Text(_, colours bool) string {
+func (o *Outlook) Text(_, colours bool) string {
 	width := min(o.Width, maxWidth)
 	var b strings.Builder
 	fmt.Fprintln(&b, o.title())
@@ -35,7 +35,7 @@ func (o *outlook) Text(_, colours bool) string {
 }
 
 // verdict is what to do with it.
-func (o *outlook) verdict() string {
+func (o *Outlook) verdict() string {
 	if !o.windowed() {
 		return fmt.Sprintf("Known until %s: less than %s ahead, so there is no window to choose.",
 			o.Series.End().Format("Mon 2 Jan 15:04"), humanize.Rounded(o.Duration))
@@ -78,13 +78,13 @@ func edges(s *grid.Series, n int) []float64 {
 func most(s *grid.Series) float64 { return slices.Max(sampled(s, s.Len(), 0.5)) }
 
 // column returns on which of n columns an instant lies.
-func (o *outlook) column(t time.Time, n int) int {
+func (o *Outlook) column(t time.Time, n int) int {
 	share := float64(t.Sub(o.Series.Start())) / float64(o.Series.End().Sub(o.Series.Start()))
 	return min(n, max(0, int(math.Round(share*float64(n)))))
 }
 
 // blocks is what fits on a narrow terminal: a line of blocks.
-func (o *outlook) blocks(b *strings.Builder, width int) {
+func (o *Outlook) blocks(b *strings.Builder, width int) {
 	levels := []rune("▁▂▃▄▅▆▇█")
 	values := sampled(o.Series, max(1, min(width, o.Series.Len())), 0.5)
 	lo, hi := slices.Min(values), slices.Max(values)
@@ -101,7 +101,7 @@ func (o *outlook) blocks(b *strings.Builder, width int) {
 }
 
 // marks is a line that marks the cheapest window below n columns, with its line end; "" where there is none.
-func (o *outlook) marks(n int) string {
+func (o *Outlook) marks(n int) string {
 	if !o.windowed() {
 		return ""
 	}
@@ -111,7 +111,7 @@ func (o *outlook) marks(n int) string {
 }
 
 // chart draws lines with axes.
-func (o *outlook) chart(b *strings.Builder, width int, colours bool) {
+func (o *Outlook) chart(b *strings.Builder, width int, colours bool) {
 	top := most(o.Series)
 	if o.High != nil {
 		top = max(top, most(o.High))
@@ -157,7 +157,7 @@ func (o *outlook) chart(b *strings.Builder, width int, colours bool) {
 }
 
 // hours is a line of times below n columns; midnights are named by their day.
-func (o *outlook) hours(n int) string {
+func (o *Outlook) hours(n int) string {
 	line := []rune(strings.Repeat(" ", n+8))
 	span := o.Series.End().Sub(o.Series.Start())
 	step := 24 * time.Hour

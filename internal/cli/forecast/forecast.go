@@ -40,7 +40,7 @@ const (
 	offlineHours   = 48
 )
 
-func NewForecast(t cmdutil.Terminal) *cobra.Command {
+func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f forecastFlags
 	cmd := &cobra.Command{
 		Use:   "forecast --zone NAME",
@@ -73,8 +73,8 @@ of a recorded series everything before --start is looked at, and nothing after i
 	return cmd
 }
 
-// outlook is a forecast, and what people want to know about it.
-type outlook struct {
+// Outlook is a forecast, and what people want to know about it.
+type Outlook struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`
 	Zone       string          `json:"zone"`
@@ -128,9 +128,9 @@ func (f *forecastFlags) check(cmd *cobra.Command) error {
 
 func (f *forecastFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	if err := f.check(cmd); err != nil {
-		return cmdutil.InvalidUsage(err)
+		return cmdutil.NewUsageError(err)
 	}
-	var o *outlook
+	var o *Outlook
 	var err error
 	if f.file != "" {
 		o, err = f.fromFile(t)
@@ -151,7 +151,7 @@ func (f *forecastFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 }
 
 // fromCluster reads the forecast that the controller keeps.
-func (f *forecastFlags) fromCluster(ctx context.Context, t cmdutil.Terminal) (*outlook, error) {
+func (f *forecastFlags) fromCluster(ctx context.Context, t cmdutil.Terminal) (*Outlook, error) {
 	c, err := f.Open(t)
 	if err != nil {
 		return nil, err
@@ -197,12 +197,12 @@ func chooseZone(zones []v1alpha1.GridZone, name string) (*v1alpha1.GridZone, err
 	return nil, fmt.Errorf("there is no GridZone %q, only %s", name, strings.Join(names, ", "))
 }
 
-func ReadOutlook(s *v1alpha1.SignalStatus) (*outlook, error) {
+func ReadOutlook(s *v1alpha1.SignalStatus) (*Outlook, error) {
 	signal, err := kube.Signal(s, nil)
 	if err != nil {
 		return nil, err
 	}
-	o := &outlook{
+	o := &Outlook{
 		Unit: s.Unit, Source: s.Source, Quality: s.Quality, AsOf: signal.AsOf, Model: s.ForecastSource,
 		Series: signal.Series,
 	}
@@ -217,25 +217,25 @@ func ReadOutlook(s *v1alpha1.SignalStatus) (*outlook, error) {
 }
 
 // fromFile forecasts a recorded series.
-func (f *forecastFlags) fromFile(t cmdutil.Terminal) (*outlook, error) {
+func (f *forecastFlags) fromFile(t cmdutil.Terminal) (*Outlook, error) {
 	signal, zone, err := readGrid(t, grid.CSVOptions{
 		Column: f.column, Zone: grid.Zone(f.zone), Price: f.quantity.Value == quantityPrice, Fill: f.fill,
 	}, f.file)
 	if err != nil {
-		return nil, cmdutil.InvalidUsage(err)
+		return nil, cmdutil.NewUsageError(err)
 	}
 	from := signal.Series.End()
 	if f.start != "" {
 		if from, err = humanize.ParseTime("--start", f.start, t.Now()); err != nil {
-			return nil, cmdutil.InvalidUsage(err)
+			return nil, cmdutil.NewUsageError(err)
 		}
 	}
 	f.hours = cmp.Or(f.hours, offlineHours)
 	made, err := forecast.Best(signal.Series, from, time.Duration(f.hours)*time.Hour)
 	if err != nil {
-		return nil, cmdutil.InvalidUsage(fmt.Errorf("forecasting %s: %w", f.file, err))
+		return nil, cmdutil.NewUsageError(fmt.Errorf("forecasting %s: %w", f.file, err))
 	}
-	o := &outlook{
+	o := &Outlook{
 		Zone: string(zone), Unit: "gCO2e/kWh", Source: filepath.Base(f.file), Quality: "estimated", Model: made.Model,
 		Now: from, Series: made.Series, Low: made.Low, High: made.High,
 	}
@@ -246,7 +246,7 @@ func (f *forecastFlags) fromFile(t cmdutil.Terminal) (*outlook, error) {
 }
 
 // crop leaves what is known from now on, for as many hours as are wanted; 0: all.
-func (o *outlook) crop(hours int) error {
+func (o *Outlook) crop(hours int) error {
 	if !o.Series.Covers(o.Now, o.Now) {
 		return fmt.Errorf("zone %s: what is known ended at %s: look whether kubenergy-controller runs", o.Zone,
 			o.Series.End().Format(time.RFC3339))
@@ -273,10 +273,10 @@ func Cheapest(s *grid.Series, now time.Time, duration time.Duration) sched.Windo
 	return sched.Window{Start: start, End: start.Add(duration)}
 }
 
-func (o *outlook) windowed() bool { return o.Window.End.After(o.Window.Start) }
+func (o *Outlook) windowed() bool { return o.Window.End.After(o.Window.Start) }
 
 // SVG draws the outlook.
-func (o *outlook) SVG() ([]byte, error) {
+func (o *Outlook) SVG() ([]byte, error) {
 	picture := report.Outlook{
 		Title: o.title(), Label: o.name() + "\n(" + o.Unit + ")", Series: o.Series, Low: o.Low, High: o.High,
 		Band: "80 % interval", Window: o.Window,
@@ -284,7 +284,7 @@ func (o *outlook) SVG() ([]byte, error) {
 	return picture.SVG()
 }
 
-func (o *outlook) name() string {
+func (o *Outlook) name() string {
 	if o.Quantity == quantityPrice {
 		return "Price"
 	}
@@ -292,7 +292,7 @@ func (o *outlook) name() string {
 }
 
 // title says what is shown, where from, how old and how good.
-func (o *outlook) title() string {
+func (o *Outlook) title() string {
 	title := fmt.Sprintf("%s: %s in %s, %s, from %s", o.Zone, strings.ToLower(o.name()), o.Unit, o.Quality, o.Source)
 	if !o.AsOf.IsZero() {
 		title += fmt.Sprintf(" (%s old)", humanize.Rounded(max(0, o.Now.Sub(o.AsOf))))
@@ -304,7 +304,7 @@ func (o *outlook) title() string {
 }
 
 // fillOutput fills in what programs are shown.
-func (o *outlook) fillOutput() {
+func (o *Outlook) fillOutput() {
 	o.Step = o.Series.Step().String()
 	if o.windowed() {
 		o.Cheapest = &cheapestWindow{
@@ -322,7 +322,7 @@ func (o *outlook) fillOutput() {
 }
 
 // Sheet has a row for each step.
-func (o *outlook) Sheet() *report.Table {
+func (o *Outlook) Sheet() *report.Table {
 	name := map[string]string{QuantityCarbon: "gco2e_per_kwh", quantityPrice: "price_per_kwh"}[o.Quantity]
 	t := report.Sheet("start", name, "low", "high")
 	for i := range t.Columns {

@@ -27,8 +27,8 @@ type dependents struct {
 	objects         []metav1.Object
 }
 
-// dependencies looks for what names some schedulers.
-type dependencies struct {
+// Dependencies looks for what names some schedulers.
+type Dependencies struct {
 	client    kubernetes.Interface
 	namespace string
 	names     []string
@@ -41,8 +41,8 @@ type dependencies struct {
 // CronJobs and Deployments; the pods of those that are found are then left out.
 func FindDependents(ctx context.Context, client kubernetes.Interface, namespace string, names []string,
 	templates bool,
-) *dependencies {
-	d := &dependencies{client: client, namespace: namespace, names: names, Unseen: map[string]error{}}
+) *Dependencies {
+	d := &Dependencies{client: client, namespace: namespace, names: names, Unseen: map[string]error{}}
 	if templates {
 		d.findTemplates(ctx)
 	}
@@ -58,7 +58,7 @@ func FindDependents(ctx context.Context, client kubernetes.Interface, namespace 
 	return d
 }
 
-func (d *dependencies) findTemplates(ctx context.Context) {
+func (d *Dependencies) findTemplates(ctx context.Context) {
 	d.note("Jobs", cmdutil.EachItem(ctx, metav1.ListOptions{}, d.client.BatchV1().Jobs(d.namespace).List,
 		func(job *batchv1.Job) {
 			placed := job.Status.Active > 0 && ptr.Deref(job.Status.Ready, 0) >= job.Status.Active
@@ -72,19 +72,19 @@ func (d *dependencies) findTemplates(ctx context.Context) {
 		func(o *appsv1.Deployment) { d.takeNamed("Deployment", o, &o.Spec.Template) }))
 }
 
-func (d *dependencies) note(what string, err error) {
+func (d *Dependencies) note(what string, err error) {
 	if err != nil {
 		d.Unseen[what] = err
 	}
 }
 
-func (d *dependencies) takeNamed(kind string, o metav1.Object, template *v1.PodTemplateSpec) {
+func (d *Dependencies) takeNamed(kind string, o metav1.Object, template *v1.PodTemplateSpec) {
 	if slices.Contains(d.names, template.Spec.SchedulerName) {
 		d.take(kind, template.Spec.SchedulerName, o)
 	}
 }
 
-func (d *dependencies) take(kind, scheduler string, o metav1.Object) {
+func (d *Dependencies) take(kind, scheduler string, o metav1.Object) {
 	for i := range d.Found {
 		if f := &d.Found[i]; f.kind == kind && f.Scheduler == scheduler {
 			f.objects = append(f.objects, o)
@@ -95,7 +95,7 @@ func (d *dependencies) take(kind, scheduler string, o metav1.Object) {
 }
 
 // hasTemplate reports whether a pod is made from a template that was found.
-func (d *dependencies) hasTemplate(pod *v1.Pod) bool {
+func (d *Dependencies) hasTemplate(pod *v1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
 		return false

@@ -29,10 +29,10 @@ import (
 const HoldPolicy = "kubenergy-hold"
 
 const (
-	ReleaseWorkers = 32
+	Workers = 32
 	// For how long nothing must be held once the policy is gone: API servers look at their policies every second.
 	releaseSettle = 4 * time.Second
-	ReleasePause  = time.Second // between two looks
+	Pause         = time.Second // between two looks
 )
 
 type releaseFlags struct {
@@ -41,7 +41,7 @@ type releaseFlags struct {
 	timeout           time.Duration
 }
 
-func NewRelease(t cmdutil.Terminal) *cobra.Command {
+func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f releaseFlags
 	cmd := &cobra.Command{
 		Use:   "release job NAME | --all",
@@ -72,17 +72,18 @@ it to the cluster's own.`,
 func (f *releaseFlags) check(args []string) (name string, err error) {
 	switch {
 	case f.timeout <= 0:
-		return "", cmdutil.InvalidUsage(fmt.Errorf("--timeout is %v: want more than 0", f.timeout))
+		return "", cmdutil.NewUsageError(fmt.Errorf("--timeout is %v: want more than 0", f.timeout))
 	case f.all && len(args) > 0:
-		return "", cmdutil.InvalidUsage(fmt.Errorf("%q and --all: give one of them", strings.Join(args, " ")))
+		return "", cmdutil.NewUsageError(fmt.Errorf("%q and --all: give one of them", strings.Join(args, " ")))
 	case f.removePolicy && !f.all:
-		return "", cmdutil.InvalidUsage(errors.New("--remove-policy goes with --all: what is held would wait for ever"))
+		return "",
+			cmdutil.NewUsageError(errors.New("--remove-policy goes with --all: what is held would wait for ever"))
 	case f.removePolicy && f.Namespace != "":
-		return "", cmdutil.InvalidUsage(errors.New("--remove-policy concerns all namespaces: leave out --namespace"))
+		return "", cmdutil.NewUsageError(errors.New("--remove-policy concerns all namespaces: leave out --namespace"))
 	case f.all:
 		return "", nil
 	case len(args) == 0:
-		return "", cmdutil.InvalidUsage(errors.New("want job and a name, or --all"))
+		return "", cmdutil.NewUsageError(errors.New("want job and a name, or --all"))
 	}
 	_, name, err = cmdutil.OneObject(args, cmdutil.KindJob)
 	return name, err
@@ -99,7 +100,7 @@ func (f *releaseFlags) run(ctx context.Context, t cmdutil.Terminal, args []strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	r := &Releaser{Client: c, Out: t.Out, Err: t.Err, Now: t.Now, Settle: releaseSettle, Pause: ReleasePause}
+	r := &Releaser{Client: c, Out: t.Out, Err: t.Err, Now: t.Now, Settle: releaseSettle, Pause: Pause}
 	if !f.all {
 		return r.one(ctx, c.Namespace, name)
 	}
@@ -258,7 +259,7 @@ func (r *Releaser) pass(ctx context.Context, namespace string) (pass, error) {
 	var p pass
 	for _, selector := range []string{v1alpha1.LabelHeld + "=true", v1alpha1.LabelBudgetSuspended} {
 		var work errgroup.Group
-		work.SetLimit(ReleaseWorkers)
+		work.SetLimit(Workers)
 		err := cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: selector},
 			r.Client.BatchV1().Jobs(namespace).List,
 			func(job *batchv1.Job) {
@@ -305,7 +306,7 @@ func (r *Releaser) try(ctx context.Context, job *batchv1.Job, p *pass) {
 // meanwhile.
 func (r *Releaser) release(ctx context.Context, job *batchv1.Job) (gone bool, err error) {
 	jobs := r.Client.BatchV1().Jobs(job.Namespace)
-	_, err = jobs.Patch(ctx, job.Name, types.JSONPatchType, ReleasePatch(job, r.Now()), metav1.PatchOptions{})
+	_, err = jobs.Patch(ctx, job.Name, types.JSONPatchType, Patch(job, r.Now()), metav1.PatchOptions{})
 	if err == nil || apierrors.IsNotFound(err) {
 		return err != nil, nil
 	}
@@ -319,8 +320,8 @@ func (r *Releaser) release(ctx context.Context, job *batchv1.Job) (gone bool, er
 	return false, err
 }
 
-// ReleasePatch resumes a Job, except one in a queue of Kueue, which resumes it itself, and takes off our label.
-func ReleasePatch(job *batchv1.Job, now time.Time) []byte {
+// Patch resumes a Job, except one in a queue of Kueue, which resumes it itself, and takes off our label.
+func Patch(job *batchv1.Job, now time.Time) []byte {
 	if waitsBy(job) == v1alpha1.LabelBudgetSuspended {
 		return kube.BudgetResumePatch(job, true)
 	}

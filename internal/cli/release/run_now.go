@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-func NewRunNow(t cmdutil.Terminal) *cobra.Command {
+func NewRunNowCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ClusterFlags
 	cmd := &cobra.Command{
 		Use:   "run-now job|pod NAME",

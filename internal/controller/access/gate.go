@@ -214,13 +214,13 @@ func (g *Gate) renew(key tokenKey, token string, h holder, now time.Time) {
 	}
 	g.answers.Lock()
 	last, known := g.known.Get(key)
-	current := known && last.(holder).settled.Equal(h.settled) // else a review has just been answered
-	if current {
+	unchanged := known && last.(holder).settled.Equal(h.settled) // else a review has just been answered
+	if unchanged {
 		h.settled = now.Add(renewAgain)
 		g.known.Add(key, h, remembered)
 	}
 	g.answers.Unlock()
-	if current {
+	if unchanged {
 		g.join(context.Background(), key, token, h)
 	}
 }

@@ -284,8 +284,8 @@ func (m *modelled) count(s *scene, until time.Duration) {
 	m.reading.At = until
 	m.reading.Total += m.whole(power, dt)
 	if awake {
-		fn := func(uid types.UID, w energy.Watts) { m.apart[uid] += w.For(dt).Microjoules() }
-		m.free += (s.gpuPower(fn) + s.memoryPower(fn)).For(dt).Microjoules()
+		charge := func(uid types.UID, w energy.Watts) { m.apart[uid] += w.For(dt).Microjoules() }
+		m.free += (s.gpuPower(charge) + s.memoryPower(charge)).For(dt).Microjoules()
 	}
 }
 

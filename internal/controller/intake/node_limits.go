@@ -75,14 +75,14 @@ func Nodes(view func() *kube.View, node func(name string) *v1.Node, hosts *acces
 }
 
 // clipped returns a Node with no more than it said at first: what recognises hardware reads cores, memory and GPUs.
-func clipped(n *v1.Node, description, seen ledger.Seen) *v1.Node {
-	if description.Cores <= seen.Cores && description.GPUs <= seen.GPUs && description.Bytes <= seen.Bytes {
+func clipped(n *v1.Node, claimed, seen ledger.Seen) *v1.Node {
+	if claimed.Cores <= seen.Cores && claimed.GPUs <= seen.GPUs && claimed.Bytes <= seen.Bytes {
 		return n
 	}
 	own := maps.Clone(n.Status.Capacity)
-	own[v1.ResourceCPU] = *resource.NewQuantity(min(description.Cores, seen.Cores), resource.DecimalSI)
-	own[v1.ResourceMemory] = *resource.NewQuantity(min(description.Bytes, seen.Bytes), resource.BinarySI)
-	if description.GPUs > seen.GPUs {
+	own[v1.ResourceCPU] = *resource.NewQuantity(min(claimed.Cores, seen.Cores), resource.DecimalSI)
+	own[v1.ResourceMemory] = *resource.NewQuantity(min(claimed.Bytes, seen.Bytes), resource.BinarySI)
+	if claimed.GPUs > seen.GPUs {
 		maps.DeleteFunc(own, func(name v1.ResourceName, q resource.Quantity) bool {
 			return policy.ResourcesOf(v1.ResourceList{name: q}).GPU > 0
 		})

@@ -220,7 +220,7 @@ func TestRedfishSensors(t *testing.T) {
 // checkSensors picks the sensor of the whole from a collection, or those of both power supplies.
 func checkSensors(t *testing.T, text []byte) {
 	t.Helper()
-	var all Collection
+	var all RedfishCollection
 	if err := decode(text, &all); err != nil {
 		t.Fatal(err)
 	}
@@ -378,7 +378,7 @@ func FuzzRedfish(f *testing.F) {
 			s, err := target{path: "/redfish/v1", control: control}.decode(body)
 			usable(t, []sample{s}, err)
 		}
-		var all Collection
+		var all RedfishCollection
 		var chassis redfishChassis
 		_ = decode(body, &chassis)
 		if decode(body, &all) == nil {

@@ -48,7 +48,7 @@ type link struct {
 	ID string `json:"@odata.id"`
 }
 
-type Collection struct {
+type RedfishCollection struct {
 	Members []link `json:"Members"`
 }
 
@@ -159,7 +159,7 @@ func (r *Redfish) discover(ctx context.Context) ([]target, error) {
 	if len(wanted) == 0 && len(targets) > 0 {
 		return targets, nil
 	}
-	var all Collection
+	var all RedfishCollection
 	if err := r.Resource(ctx, allChassis, &all); err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (r *Redfish) discover(ctx context.Context) ([]target, error) {
 }
 
 // named returns the members of a collection that lie on the same server, by the last part of their paths.
-func (c *Collection) named() map[string]string {
+func (c *RedfishCollection) named() map[string]string {
 	found := map[string]string{}
 	for i, m := range c.Members {
 		if i < maxMembers && SameServer(m.ID) {
@@ -229,7 +229,7 @@ func (r *Redfish) chassis(ctx context.Context, channel, place string, control in
 	if chosen || !SameServer(c.Sensors.ID) {
 		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s tells no power", channel)
 	}
-	var all Collection
+	var all RedfishCollection
 	if err := r.Resource(ctx, c.Sensors.ID, &all); err != nil {
 		return nil, err
 	}

@@ -32,10 +32,10 @@ func (f *foretold) look(s *grid.Series, previous *signal.Track, now time.Time,
 	}
 	over := hour.Add(-time.Hour)
 	if known := previous.During(over, hour); known != nil && known.Mean(over, hour) > 0 {
-		current := known.Mean(over, hour)
+		actual := known.Mean(over, hour)
 		for i, said := range f.of[over] {
 			if !math.IsNaN(said) {
-				notify(horizons[i].name, math.Abs(said-current)/current)
+				notify(horizons[i].name, math.Abs(said-actual)/actual)
 			}
 		}
 	}

@@ -42,11 +42,11 @@ func newTrack() signal.Track { return signal.Track{Span: remembered} }
 func Signal(v *kube.View) string {
 	all := ""
 	for _, s := range v.Sites() {
-		current := signal.Kind(v.Units(s.Name).Marginal)
-		if all != "" && all != current {
+		kind := signal.Kind(v.Units(s.Name).Marginal)
+		if all != "" && all != kind {
 			return "mixed"
 		}
-		all = current
+		all = kind
 	}
 	return cmp.Or(all, signal.Kind(false))
 }

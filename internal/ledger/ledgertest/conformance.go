@@ -153,7 +153,7 @@ func reportedTime(t *testing.T, open func() (ledger.Store, error)) {
 	}
 	reported(ledger.Reported{})
 	made := Noon.Add(-48 * time.Hour)
-	fn := func(number uint64, boot string, from, to int, since time.Time, isNew bool) {
+	book := func(number uint64, boot string, from, to int, since time.Time, isNew bool) {
 		t.Helper()
 		b := change(number, number, from, to, boot)
 		b.Batch.Stream.Boot, b.NodeSince = boot, since
@@ -161,11 +161,11 @@ func reportedTime(t *testing.T, open func() (ledger.Store, error)) {
 			t.Errorf("%d to %d of the %s boot: new is %v", from, to, boot, r[0].New)
 		}
 	}
-	fn(1, "first", 0, 1, made, true)
+	book(1, "first", 0, 1, made, true)
 	reported(ledger.Reported{Time: Interval, Since: made})
-	fn(2, "first", 1, 4, Noon, false)
-	fn(3, "first", 9, 10, Noon, true) // a gap is not told of
-	fn(1, "second", 0, 2, Noon, true) // another boot is
+	book(2, "first", 1, 4, Noon, false)
+	book(3, "first", 9, 10, Noon, true) // a gap is not told of
+	book(1, "second", 0, 2, Noon, true) // another boot is
 	reported(ledger.Reported{Time: 7 * Interval, Since: made})
 	estimate := change(1, 1, 0, 3, "estimate") // the controller's own is not
 	estimate.Agentless = true

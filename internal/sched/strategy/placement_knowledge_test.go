@@ -19,7 +19,7 @@ import (
 //	v1: w·rate/best rate + (1 − w)·(rate/watts)/best (rate/watts)
 //	v2: the same, and 0 for a node that draws more than it would idle
 func TestThesisOrdersItsMachines(t *testing.T) {
-	text, err := os.ReadFile("../../../shared/data/power/hybrid_thesis_knowledge_base.yaml")
+	text, err := os.ReadFile("../../../../shared/data/power/hybrid_thesis_knowledge_base.yaml")
 	if err != nil {
 		t.Skip("the shared data folder is not here: ", err)
 	}

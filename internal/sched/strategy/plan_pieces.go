@@ -16,7 +16,7 @@ func (t *timetable) pieces(p *booking, at int) place {
 	r, scaling := &t.rows[at], cmp.Or(p.job.Scaling, sched.Rigid)
 	one := p.job.On(1).Request
 	length := t.runtime(p, r)
-	relies := p.job.Relies()
+	relies := p.job.SpeedRelied()
 	until := p.latest + time.Duration(float64(length)/relies)
 	a := &t.offer
 	*a = sched.Allotment{Scaling: scaling, Pieces: a.Pieces[:0], Room: a.Room[:0]}
@@ -120,7 +120,7 @@ func (t *timetable) present(p *booking) (replicas int, again time.Time) {
 // behind reports whether a booking has no time left to run on what it asks for.
 func (t *timetable) behind(p *booking) bool {
 	length := t.runtime(p, &t.rows[p.row])
-	return p.earliest+length > p.latest+time.Duration(float64(length)/p.job.Relies())
+	return p.earliest+length > p.latest+time.Duration(float64(length)/p.job.SpeedRelied())
 }
 
 // tick returns when a plan is made anew that is to be so at an instant after now: at most twelve times in a slot.

@@ -17,7 +17,7 @@ const maxShared = 2000
 // of one machine, as of a cloud, and all of them are even. Memory or GPUs, gaps between machines, and what cannot be
 // moved would make shares of cores a promise that is not kept.
 func (b *batch) shares() bool {
-	relies := func(i int) bool { return b.job(i).Relies() > 1 }
+	relies := func(i int) bool { return b.job(i).SpeedRelied() > 1 }
 	if len(b.nodes) != 1 || b.nodes[0].Profile == nil || len(b.open) > maxShared ||
 		!slices.ContainsFunc(b.open, relies) {
 		return false
@@ -126,9 +126,9 @@ func (s *sharing) add(f *mincost.Fluid, p *booking) {
 		return
 	}
 	least := time.Duration(float64(length) / p.job.Fastest())
-	until := p.latest + time.Duration(float64(length)/p.job.Relies())
+	until := p.latest + time.Duration(float64(length)/p.job.SpeedRelied())
 	spare := until % t.slot
-	if p.job.Relies() > 1 {
+	if p.job.SpeedRelied() > 1 {
 		spare += t.slot
 	}
 	until = max(until-spare, p.earliest+least)

@@ -132,7 +132,7 @@ func (b *batch) bookings(ahead time.Duration, inPieces bool) (bookings []booking
 		latest := earliest
 		_, why, known := b.snapshot.Outlook(j)
 		spread := j.Interruptible && inPieces
-		if spread && j.Relies() > 1 { // whether or not, on those replicas that it asks for, it is late by now
+		if spread && j.SpeedRelied() > 1 { // whether or not, on those replicas that it asks for, it is late by now
 			_, known = b.snapshot.Forecasts(j)
 		}
 		switch {

@@ -197,7 +197,7 @@ func (g *Greedy) inTurn(
 			for &nodes[k] != on {
 				k++
 			}
-			nodes = sched.Put(nodes, k, &sized)
+			nodes = sched.PlaceOn(nodes, k, &sized)
 			work.Last = d.Node
 			placed(sized.Request)
 		}

@@ -16,11 +16,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// reported is where and when jobs are to run, by ID. No node is the one that "energy" chooses.
-type reported map[string]sched.Place
+// assigned is where and when jobs are to run, by ID. No node is the one that "energy" chooses.
+type assigned map[string]sched.Place
 
-func reportedBy(plan sched.Plan) reported {
-	of := reported{}
+func assignedBy(plan sched.Plan) assigned {
+	of := assigned{}
 	for i := range plan {
 		of[plan[i].Job] = sched.Place{Node: plan[i].Node, Start: plan[i].Window.Start}
 	}
@@ -28,8 +28,8 @@ func reportedBy(plan sched.Plan) reported {
 }
 
 // recorded is what happened in a result: when jobs were let go.
-func recorded(r *sim.Result) reported {
-	of := reported{}
+func recorded(r *sim.Result) assigned {
+	of := assigned{}
 	for i := range r.Outcomes {
 		j := &r.Scenario.Jobs[i]
 		of[j.ID] = sched.Place{Start: timeutil.Earlier(r.Outcomes[i].Released, j.LatestStart())}
@@ -40,7 +40,7 @@ func recorded(r *sim.Result) reported {
 // script starts each job when and where it is told. Where there is no room on that machine, it places as "energy" does.
 type script struct {
 	*strategy.Greedy
-	of reported
+	of assigned
 }
 
 // Symmetry implements an interface of package sim: no machine stands for others.
@@ -49,13 +49,13 @@ func (*script) Symmetry(*sched.Policy) strategy.Symmetry { return strategy.Asymm
 // Plan implements [strategy.Strategy].
 func (p *script) Plan(s *sched.Snapshot) sched.Plan {
 	j := &s.Queue[0]
-	reported := p.of[j.ID]
-	if !j.Released && reported.Start.After(s.Now) {
-		return sched.Plan{{Job: j.ID, Window: sched.Window{Start: reported.Start, End: reported.Start.Add(j.Duration)}}}
+	assigned := p.of[j.ID]
+	if !j.Released && assigned.Start.After(s.Now) {
+		return sched.Plan{{Job: j.ID, Window: sched.Window{Start: assigned.Start, End: assigned.Start.Add(j.Duration)}}}
 	}
 	there := *s
 	for i, n := range s.Nodes {
-		if n.Name == reported.Node {
+		if n.Name == assigned.Node {
 			there.Nodes = s.Nodes[i : i+1]
 		}
 	}
@@ -90,11 +90,11 @@ func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64,
 		return asked()
 	}
 	plan := strategy.PlanAhead(snapshot, seed, func() float64 { return stop() / ahead })
-	scripts := []reported{reportedBy(plan)}
+	scripts := []assigned{assignedBy(plan)}
 	for _, r := range from {
 		scripts = append(scripts, recorded(r))
 	}
-	var at reported
+	var at assigned
 	for _, script := range scripts {
 		played, err := c.play(s, script)
 		if err != nil {
@@ -125,7 +125,7 @@ type search struct {
 	end     time.Time
 }
 
-func (c *search) play(s *sim.Scenario, of reported) (*sim.Result, error) {
+func (c *search) play(s *sim.Scenario, of assigned) (*sim.Result, error) {
 	r, err := sim.Run(c.ctx, s, "best found", &script{c.placing, of})
 	if err == nil {
 		err = r.AccountUntil(c.end)
@@ -134,7 +134,7 @@ func (c *search) play(s *sim.Scenario, of reported) (*sim.Result, error) {
 }
 
 // anneal changes one start at a time of the best schedule so far.
-func (c *search) anneal(best *sim.Result, at reported, seed uint64, stop func() float64) (*sim.Result, error) {
+func (c *search) anneal(best *sim.Result, at assigned, seed uint64, stop func() float64) (*sim.Result, error) {
 	var movable []*sched.Job
 	for i := range c.s.Jobs {
 		if j := &c.s.Jobs[i]; j.LatestStart().After(j.Submitted) {

@@ -70,7 +70,7 @@ func TestBracket(t *testing.T) {
 			t.Fatalf("bound %v, asleep %v: %v", bound, asleep, err)
 		}
 		least := energy.Grams(0)
-		at := reported{}
+		at := assigned{}
 		var try func(i int)
 		try = func(i int) {
 			if i == len(s.Jobs) {

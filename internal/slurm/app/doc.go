@@ -1,0 +1,2 @@
+// Package app is the program kubenergy-slurm: its flags, and what builds and runs its parts.
+package app
