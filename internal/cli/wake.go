@@ -109,11 +109,13 @@ func (f *wakeFlags) wake(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Clu
 		fmt.Fprintf(t.Err, "kubenergy: %s\n", cmdutil.OneLine(err))
 	}
 	woken := 0
-	w := &power.Waker{Client: c, Switches: switches, Clock: t.Now, Pause: release.Pause,
+	w := &power.Waker{
+		Client: c, Switches: switches, Clock: t.Now, Pause: release.Pause,
 		Say: func(node, what string) {
 			woken++
 			fmt.Fprintf(t.Out, "node %s: %s\n", node, what)
-		}, Limit: power.WakeLimit(&config.Policy.Policy)}
+		}, Limit: power.WakeLimit(&config.Policy.Policy),
+	}
 	if err := w.Wake(ctx, strings.Join(args, "")); err != nil {
 		return fmt.Errorf("%s woken, not all that were meant: %s", cmdutil.Count(woken, "machine"),
 			cmdutil.OneLine(err))

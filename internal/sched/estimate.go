@@ -52,6 +52,8 @@ type Rates struct {
 // perUnit is what one unit adds.
 type perUnit struct{ energy, carbon, cost float64 }
 
+// Rates returns what one watt that is drawn during w, and one joule that is drawn at its start, add at the site's meter
+// at the given PUE. Emissions and cost are zero where the site has no such signal, or is nil.
 func (s *Site) Rates(w Window, pue float64) Rates {
 	r := s.steadyRates(w, pue)
 	r.joule.energy = pue
@@ -83,10 +85,12 @@ func (s *Site) steadyRates(w Window, pue float64) (r Rates) {
 	return r
 }
 
+// Energy returns the joules that power drawn during the window, and a burst at its start, add at the site's meter.
 func (r *Rates) Energy(power energy.Watts, burst energy.Joules) energy.Joules {
 	return energy.Joules(float64(power)*r.watt.energy + float64(burst)*r.joule.energy)
 }
 
+// Carbon returns the grams of CO2e that power drawn during the window, and a burst at its start, add.
 func (r *Rates) Carbon(power energy.Watts, burst energy.Joules) energy.Grams {
 	return energy.Grams(float64(power)*r.watt.carbon + float64(burst)*r.joule.carbon)
 }
@@ -95,6 +99,8 @@ func (r *Rates) cost(power energy.Watts, burst energy.Joules) grid.Money {
 	return grid.Money(float64(power)*r.watt.cost + float64(burst)*r.joule.cost)
 }
 
+// Estimate returns all that power drawn during the window, and a burst at its start, add. Its finish is the end of the
+// window.
 func (r *Rates) Estimate(power energy.Watts, burst energy.Joules) Estimate {
 	return Estimate{
 		Energy: r.Energy(power, burst), Carbon: r.Carbon(power, burst), Cost: r.cost(power, burst), Finish: r.end,

@@ -177,6 +177,7 @@ func (j *Job) Selects(n *Node) bool {
 	return true
 }
 
+// Vector returns the amounts of CPU, memory and GPUs, in this order and in the units of r.
 func (r Resources) Vector() [3]int64 { return [3]int64{r.MilliCPU, r.Memory, r.GPU} }
 
 // left is how much work is expected to be left of j: its duration less what is done, or the mean of what those that

@@ -67,8 +67,10 @@ func (j *Job) On(replicas int) Job {
 		return sized
 	}
 	scaled := func(all int64) int64 { return all / int64(j.Scaling.Least) * int64(replicas) }
-	sized.Request = Resources{MilliCPU: scaled(j.Request.MilliCPU), Memory: scaled(j.Request.Memory),
-		GPU: scaled(j.Request.GPU)}
+	sized.Request = Resources{
+		MilliCPU: scaled(j.Request.MilliCPU), Memory: scaled(j.Request.Memory),
+		GPU: scaled(j.Request.GPU),
+	}
 	return sized
 }
 

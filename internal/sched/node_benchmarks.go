@@ -18,6 +18,7 @@ type BenchmarkScale struct {
 	Rate, Efficiency float64
 }
 
+// ScaleBenchmarks returns the best rate and the best efficiency that read finds for a class of work among some nodes.
 func ScaleBenchmarks(nodes []*Node, class string, read BenchmarkReader) BenchmarkScale {
 	best := BenchmarkScale{Known: true}
 	for _, n := range nodes {

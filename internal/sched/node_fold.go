@@ -109,6 +109,7 @@ func Unfold(nodes []*Node) (all []Node) {
 	return all
 }
 
+// NodesByName returns the nodes in the order of their names, in a slice of its own. Nodes of one name keep their order.
 func NodesByName(nodes []*Node) []*Node {
 	sorted := slices.Clone(nodes)
 	slices.SortStableFunc(sorted, func(a, b *Node) int { return cmp.Compare(a.Name, b.Name) })

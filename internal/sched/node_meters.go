@@ -17,6 +17,7 @@ func (n *Node) Drawn() (present energy.Watts, ok bool) {
 	return n.Live, true
 }
 
+// Metered reports whether a meter says what n draws now.
 func (n *Node) Metered() bool {
 	_, ok := n.Drawn()
 	return ok

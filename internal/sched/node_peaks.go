@@ -10,9 +10,12 @@ import (
 type ModelState uint8
 
 const (
+	// WithoutModel means that the node's profile has no exponential model, or that its CPU capacity is unknown.
 	WithoutModel ModelState = iota
+	// WithinModel means that the model says what the placement draws.
 	WithinModel
-	BeyondModel // more than all of the CPU
+	// BeyondModel means that the placement takes more than all of the node's CPU.
+	BeyondModel
 )
 
 // Rise returns the watts that n draws more by its exponential model once j runs on it.

@@ -22,6 +22,7 @@ type Outlook struct {
 	mean          float64 // of what is known, beyond its end
 }
 
+// Day is the period with which an [Outlook] repeats its signals beyond the end of their forecast.
 const Day = 24 * time.Hour
 
 // Outlook returns what is known for planning j, or why there is nothing to plan.
@@ -58,6 +59,8 @@ func (s *Snapshot) Forecasts(j *Job) (o Outlook, ok bool) {
 	return o, chosen != nil
 }
 
+// NewOutlook returns the outlook of a site at the given present. The site must have a series of each signal that has a
+// weight; without a weight on either, all times cost the same. The PUE is not set.
 func NewOutlook(site *Site, weights Weights, now time.Time) Outlook {
 	o := Outlook{weights: weights, now: now}
 	if weights.CountCarbon() {

@@ -49,6 +49,7 @@ type Weights struct {
 const nominalWattsPerCore = 4
 
 var (
+	// CarbonAlone are the weights that hold where a policy sets none: emissions count, and nothing else.
 	CarbonAlone = Weights{Carbon: 1}
 	priceAlone  = Weights{Price: 1}
 )
@@ -64,9 +65,11 @@ func (s *Snapshot) Weights(j *Job) Weights {
 	return cmp.Or(w, priceAlone)
 }
 
-// CountCarbon and CountPrice report which signals a cost depends on; no other has to be known for it.
+// CountCarbon reports whether a cost depends on the carbon intensity, which need not be known otherwise.
 func (w *Weights) CountCarbon() bool { return w.Carbon != 0 }
-func (w *Weights) CountPrice() bool  { return w.Price != 0 }
+
+// CountPrice reports whether a cost depends on the price of energy, which need not be known otherwise.
+func (w *Weights) CountPrice() bool { return w.Price != 0 }
 
 // Cost weighs an estimate for a job submitted at a given time, on a node of the given utilisation.
 func (w Weights) Cost(e Estimate, submitted time.Time, utilisation float64) float64 {

@@ -65,4 +65,6 @@ func (j *Job) planned(slot time.Duration) time.Duration {
 	return span
 }
 
+// MaxDuration is the longest duration that a written snapshot may hold, and the limit of those that planning computes:
+// 30 years of 365 days.
 const MaxDuration = 30 * 365 * 24 * time.Hour

@@ -23,6 +23,7 @@ type StartRule struct {
 	Together    bool // plans all jobs of a queue together
 }
 
+// StartRules maps names, which follow the plus sign in the name of a strategy, to the rules that say when jobs start.
 var StartRules = map[string]StartRule{
 	"now":           {Start: StartNow}, // a job that asks for it does not wait, not for a budget either
 	"threshold":     {Start: belowThreshold, Holds: true},

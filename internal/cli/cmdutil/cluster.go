@@ -27,12 +27,14 @@ type ClusterFlags struct {
 	Kubeconfig, Context, Namespace string
 }
 
+// Add adds the flags --kubeconfig and --context to a flag set.
 func (f *ClusterFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "",
 		"kubeconfig file (default: $KUBECONFIG, then ~/.kube/config, then the pod's own account)")
 	flags.StringVar(&f.Context, "context", "", "context of the kubeconfig (default: its current one)")
 }
 
+// AddNamespace adds the flag --namespace, -n for short, with the given help text to a flag set.
 func (f *ClusterFlags) AddNamespace(flags *pflag.FlagSet, usage string) {
 	flags.StringVarP(&f.Namespace, "namespace", "n", "", usage)
 }
@@ -126,6 +128,7 @@ func (t Terminal) kubeconfigs() []string {
 	return nil
 }
 
+// Getenv returns the value of the first variable in t.Env that has the given name, "" if there is none.
 func (t Terminal) Getenv(name string) string {
 	for _, v := range t.Env {
 		if key, value, _ := strings.Cut(v, "="); key == name {

@@ -31,6 +31,8 @@ type ControllerFlags struct {
 	Component                 string // namespace of the controller
 }
 
+// Add adds to a flag set the flags of [ClusterFlags.Add] and those that say where the controller is: --server,
+// --token-file, --ca-file and --central-namespace.
 func (f *ControllerFlags) Add(flags *pflag.FlagSet) {
 	f.ClusterFlags.Add(flags)
 	flags.StringVar(&f.server, "server", "",
@@ -45,6 +47,7 @@ const (
 	controllerService = "https:kubenergy-controller:api"
 	viewerAccount     = "kubenergy-viewer"
 	tokenAudience     = "kubenergy"
+	// TokenSeconds is the lifetime, in seconds, that is requested for a token to show to the controller.
 	TokenSeconds      = 600
 	tokenHeader       = "X-Kubenergy-Token" // the API server keeps the other one to itself
 	maxAnswer         = 256 << 20
@@ -240,6 +243,8 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.text }
 
+// Refusal returns the [RefusedError] for an answer to a request for path whose status is not 200. Its text says what
+// the status means for this command, and what the body gives as the reason.
 func (c *ControllerClient) Refusal(status int, path string, body []byte) error {
 	var object metav1.Status
 	if c.Proxied && json.Unmarshal(body, &object) == nil && object.Kind == "Status" {

@@ -35,6 +35,8 @@ type PowerReading struct {
 	TooHot      bool           `json:"tooHot,omitempty"`
 }
 
+// Nodes returns what each node draws now, those of other clusters of a federation included. The ages of the readings
+// are by the controller's clock.
 func (c *ControllerClient) Nodes(ctx context.Context) ([]PowerReading, error) {
 	var answer api.NodesPower
 	now, err := c.Get(ctx, "/api/v1/nodes/power", nil, &answer)
@@ -56,6 +58,8 @@ func (c *ControllerClient) Nodes(ctx context.Context) ([]PowerReading, error) {
 	return all, nil
 }
 
+// Pods returns what each pod draws now: everywhere, or in the namespace that the kubeconfig names, which is "default"
+// if it names none. The ages of the readings are by the controller's clock.
 func (c *ControllerClient) Pods(ctx context.Context, everywhere bool) ([]PowerReading, error) {
 	path := "/api/v1/pods"
 	if !everywhere {
@@ -87,6 +91,8 @@ func aged(d PowerReading, now time.Time) PowerReading {
 	return d
 }
 
+// Age returns the age of the reading as text, followed by what else is to be known of it: that it is stale or
+// implausible, whose guest the node is, the state of a machine that is not awake, and that the node is too hot.
 func (d *PowerReading) Age() string {
 	text := (time.Duration(d.AgeSeconds) * time.Second).String()
 	var marks []string

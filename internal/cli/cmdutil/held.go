@@ -20,6 +20,7 @@ type HeldMarks struct {
 	Reason        string
 }
 
+// ReadWritten returns what the annotations of a Job say of its hold. A time that is absent or not in RFC 3339 is nil.
 func ReadWritten(annotations map[string]string) (w HeldMarks) {
 	in := func(key string) *time.Time {
 		t, err := time.Parse(time.RFC3339, annotations[key])

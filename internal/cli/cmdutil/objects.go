@@ -26,6 +26,7 @@ func GetJSON(ctx context.Context, client kubernetes.Interface, path string, into
 	return json.Unmarshal(data, into)
 }
 
+// ResourcePath is the path of KubEnergy's API group and version at the API server, with a slash at its end.
 var ResourcePath = "/apis/" + v1alpha1.GroupVersion.String() + "/"
 
 // ModeMeans says what a mode does.

@@ -99,6 +99,9 @@ func (s *Serving) Stranded() []string {
 	})
 }
 
+// MendScheduler returns the shell command that gives o, an object of the given kind whose pods name the given
+// scheduler, to the default scheduler. For a pod of a Job, the command replaces the Job. For a pod of any other
+// controller, there is no command: the text says what to write into the template of that controller.
 func MendScheduler(kind, scheduler string, o metav1.Object) string {
 	const named = `{"spec":{"schedulerName":"` + v1.DefaultSchedulerName + `"}}`
 	of, name := "kubectl -n "+o.GetNamespace(), o.GetName()

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// FillUsage is the help text of the flag --fill.
 const FillUsage = "up to how long gaps of the grid file are filled, as 3h; the intensity is then marked as estimated"
 
 // StrategyNames returns what a flag names, nil where it is not given: without the blanks that people put behind

@@ -64,6 +64,7 @@ func (t Terminal) colours(w io.Writer) bool {
 	return t.Getenv("NO_COLOR") == "" && t.Getenv("TERM") != "dumb" && IsTerminal(w)
 }
 
+// IsTerminal reports whether w is a file that is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

@@ -24,6 +24,8 @@ type Build struct {
 	Kubernetes string `json:"kubernetes,omitempty"` // of the client libraries
 }
 
+// ReadBuilt returns what the Go toolchain wrote into the program about its build. Where it wrote nothing, the version
+// is "unknown" and all else is empty.
 func ReadBuilt() *Build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -13,6 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 )
 
+// NewCommand returns the command dashboard, which serves a page about a cluster, or about results in a folder, on this
+// machine.
 func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ControllerFlags
 	var dir, listen string

@@ -52,6 +52,8 @@ type LiveSource struct {
 	savedDone chan struct{} // closed when the computation that runs has ended; nil: none runs
 }
 
+// OpenLive returns the source of a page about the cluster that f names: about one namespace if f names one, else about
+// all. It returns an error if the API server does not answer.
 func OpenLive(ctx context.Context, t cmdutil.Terminal, f *cmdutil.ControllerFlags) (dashboard.Source, error) {
 	c, err := f.Open(t)
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 // Status is how bad a finding is.
 type Status = dashboard.Status
 
+// How bad findings are.
 const (
 	StatusOK   = dashboard.StatusOK
 	StatusWarn = dashboard.StatusWarn
@@ -78,6 +79,7 @@ var Checks = []struct {
 	{"metrics", (*Doctor).checkMetrics},
 }
 
+// NewCommand returns the command doctor, which checks an installation and says what to do about what is wrong.
 func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ClusterFlags
 	var format *cmdutil.Choice

@@ -152,8 +152,11 @@ func TestBinaryBesideTheFile(t *testing.T) {
 // TestAllow checks that what a file names is run only if the user has named it, too.
 func TestAllow(t *testing.T) {
 	f := &File{Contestants: []Contestant{
-		{Name: "stock"}, {Name: "ours", Strategy: "energy"}, {Name: "theirs", Binary: "./s"},
-		{Name: "image", Image: "registry.example/theirs:1"}, {Name: "there", SchedulerName: "other"},
+		{Name: "stock"},
+		{Name: "ours", Strategy: "energy"},
+		{Name: "theirs", Binary: "./s"},
+		{Name: "image", Image: "registry.example/theirs:1"},
+		{Name: "there", SchedulerName: "other"},
 	}}
 	for want, allowed := range map[string][]string{
 		`theirs: it would run "./s"`:                       nil,

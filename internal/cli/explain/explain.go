@@ -51,6 +51,7 @@ var explainable = []string{
 	cmdutil.KindPod, cmdutil.KindJob, cmdutil.KindCronJob, cmdutil.KindDeployment, cmdutil.KindNamespace,
 }
 
+// NewCommand returns the command explain, which says what KubEnergy does with an object, and why.
 func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ClusterFlags
 	var format *cmdutil.Choice
@@ -142,6 +143,8 @@ func (e *Explainer) lacks(unseen []kube.Unseen) {
 	}
 }
 
+// Explain returns what is known about one object. What the user may not read is named in the explanation; it is an
+// error only if the object itself, or what the cluster knows of grids and hardware, cannot be read.
 func (e *Explainer) Explain(ctx context.Context, kind, namespace, name string) (*Explanation, error) {
 	s, err := e.read(ctx, kind, namespace, name)
 	if err != nil {

@@ -33,6 +33,7 @@ type HeldList struct {
 	namespaces bool // are shown
 }
 
+// NewHeldCommand returns the command held, which lists the Jobs and bare pods that are held now.
 func NewHeldCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ClusterFlags
 	var all bool

@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	maxWidth    = 160
-	Narrow      = 50 // columns below which a chart with axes has no room
+	maxWidth = 160
+	// Narrow is the width in columns below which a chart with axes has no room.
+	Narrow      = 50
 	chartHeight = 10
 )
 

@@ -35,11 +35,13 @@ type forecastFlags struct {
 }
 
 const (
+	// QuantityCarbon is the value of --quantity, and of [Outlook.Quantity], that stands for carbon intensity.
 	QuantityCarbon = "carbon"
 	quantityPrice  = "price"
 	offlineHours   = 48
 )
 
+// NewCommand returns the command forecast, which shows what carbon intensity or price are forecast to be.
 func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f forecastFlags
 	cmd := &cobra.Command{
@@ -197,6 +199,9 @@ func chooseZone(zones []v1alpha1.GridZone, name string) (*v1alpha1.GridZone, err
 	return nil, fmt.Errorf("there is no GridZone %q, only %s", name, strings.Join(names, ", "))
 }
 
+// ReadOutlook returns the outlook that is in the status of a GridZone. Low and High are nil unless both have as many
+// values as the forecast. What the status does not say, such as the zone and the present, is left to the caller. It
+// returns an error if the status holds no valid series or quality.
 func ReadOutlook(s *v1alpha1.SignalStatus) (*Outlook, error) {
 	signal, err := kube.Signal(s, nil)
 	if err != nil {

@@ -29,10 +29,12 @@ import (
 const HoldPolicy = "kubenergy-hold"
 
 const (
+	// Workers is how many Jobs are released at the same time at most.
 	Workers = 32
 	// For how long nothing must be held once the policy is gone: API servers look at their policies every second.
 	releaseSettle = 4 * time.Second
-	Pause         = time.Second // between two looks
+	// Pause is the time between two looks at what is left to do.
+	Pause = time.Second
 )
 
 type releaseFlags struct {
@@ -41,6 +43,7 @@ type releaseFlags struct {
 	timeout           time.Duration
 }
 
+// NewCommand returns the command release, which resumes Jobs that are held or suspended for a budget.
 func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f releaseFlags
 	cmd := &cobra.Command{

@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
+// NewRunNowCommand returns the command run-now, which asks for a held Job or pod to start now.
 func NewRunNowCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ClusterFlags
 	cmd := &cobra.Command{

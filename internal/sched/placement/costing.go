@@ -27,6 +27,7 @@ type Costing struct {
 	hasLargest bool
 }
 
+// NewCosting returns the costing of j in s, by the weights that hold for j, before any node is visited.
 func NewCosting(s *sched.Snapshot, j *sched.Job) Costing {
 	return Costing{Snapshot: s, Job: j, weights: s.Weights(j)}
 }

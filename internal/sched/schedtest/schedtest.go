@@ -162,6 +162,8 @@ func anyDigits(t *rapid.T, label string) []float64 {
 	return rapid.SliceOfN(rapid.Float64Range(0, 1000), 1, 100).Draw(t, label)
 }
 
+// DrawRecorded draws a snapshot as [DrawSnapshot] does, and what else a written snapshot can hold: limits and progress
+// of jobs, times in which there is room for them, a budget, prices, and ages of signals.
 func DrawRecorded(t *rapid.T) *sched.Snapshot {
 	s := DrawSnapshot(t, anyDigits)
 	for i := range s.Queue {
@@ -214,6 +216,7 @@ func DrawRecorded(t *rapid.T) *sched.Snapshot {
 	return s
 }
 
+// Encode returns the written form of a snapshot. It fails the test if there is none.
 func Encode(t rapid.TB, s *sched.Snapshot) []byte {
 	t.Helper()
 	data, err := codec.Encode(s)
@@ -223,6 +226,7 @@ func Encode(t rapid.TB, s *sched.Snapshot) []byte {
 	return data
 }
 
+// Hourly returns a signal of the given values, one for each hour from [Day] on. It fails the test if they are invalid.
 func Hourly(t *testing.T, values ...float64) grid.Signal {
 	t.Helper()
 	series, err := grid.NewSeries(Day, time.Hour, values)
@@ -232,4 +236,5 @@ func Hourly(t *testing.T, values ...float64) grid.Signal {
 	return grid.Signal{Series: series}
 }
 
+// Day is the instant at which the signals of tests begin: midnight UTC on 1 June 2022.
 var Day = time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC)

@@ -180,7 +180,8 @@ func extremeFloat(t *rapid.T, name string) float64 {
 
 func extremeTime(t *rapid.T, name string) time.Time {
 	return rapid.SampledFrom([]time.Time{
-		{}, t0, t0.Add(-time.Second), t0.Add(time.Hour), time.Unix(math.MaxInt64, 0), time.Unix(math.MinInt64, 0),
+		{},
+		t0, t0.Add(-time.Second), t0.Add(time.Hour), time.Unix(math.MaxInt64, 0), time.Unix(math.MinInt64, 0),
 		time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 	}).Draw(t, name)
 }

@@ -46,8 +46,10 @@ var placements = map[string]placing{
 		"the baseline of ECSched's authors: least requested of what is free, balanced",
 	},
 	"ecsched-ml": {placement.HighestLoad, 0, ""},
-	"energy": {placement.LowestEnergy, alike,
-		"least additional energy at the meter, wake-up of an empty node included"},
+	"energy": {
+		placement.LowestEnergy, alike,
+		"least additional energy at the meter, wake-up of an empty node included",
+	},
 	"exec": {placement.Exec, relative | live, "most of what a node can draw left, by live watts (Escheduler)"},
 	"fcfs": {placement.FirstFit, alike, "the first node by name"},
 	"hybrid": {
@@ -55,8 +57,10 @@ var placements = map[string]placing{
 		"performance against efficiency, from benchmarks of the class of work and live watts",
 	},
 	"hybrid-idle": {placement.HybridIdle, relative | live, "the same from benchmarks alone, busy nodes last"},
-	"least-allocated": {placement.LeastAllocated, alike | seeded,
-		"as stock kube-scheduler scores: most room, balanced"},
+	"least-allocated": {
+		placement.LeastAllocated, alike | seeded,
+		"as stock kube-scheduler scores: most room, balanced",
+	},
 	"max-min": {placement.Soonest, 0, ""},
 	"min-min": {placement.Soonest, 0, ""},
 	"most-allocated": {
