@@ -100,11 +100,11 @@ type agent struct {
 	observation energy.Observation
 	attribution energy.Attribution
 	state       []byte
-	pulse       heartbeat
+	heartbeat   heartbeat
 	status      exposition.Status
 
 	sweepTrouble, publishTrouble logThrottle
-	meterTrouble                 []logThrottle
+	meterLogs                    []logThrottle
 }
 
 func open(o Options, log *slog.Logger) (_ *agent, err error) {
@@ -202,7 +202,7 @@ func (a *agent) openDelivery() error {
 
 // prepare is what follows from the parts, once all are there.
 func (a *agent) prepare() {
-	a.meterTrouble = make([]logThrottle, len(a.meters))
+	a.meterLogs = make([]logThrottle, len(a.meters))
 	for _, m := range a.meters {
 		a.status.Meters = append(a.status.Meters, exposition.MeterStatus{Name: m.Name(), Readable: true})
 	}
@@ -260,7 +260,7 @@ const temperaturePeriod = 15 * time.Second
 // serve answers scrapes until ctx ends.
 func (a *agent) serve(ctx context.Context) error {
 	routes := exposition.Routes{
-		Metrics: a.page, Healthy: a.pulse.check, TokenFile: a.options.MetricsTokenFile, Log: a.log,
+		Metrics: a.page, Healthy: a.heartbeat.check, TokenFile: a.options.MetricsTokenFile, Log: a.log,
 	}
 	if a.pusher != nil {
 		routes.Forward = a.pusher.Push

@@ -12,15 +12,15 @@ import (
 
 // gpus are the boards of the node, where it has some that a meter reads.
 type gpus struct {
-	meter *meter.Boards // nil: none
-	books *gpu.Attribution
-	names podNames
+	meter       *meter.Boards // nil: none
+	attribution *gpu.Attribution
+	names       podNames
 }
 
 // openGPUs chooses the meter of boards. In a virtual machine whose host tells what it uses, boards are not metered: the
 // host takes all that the machine tells from what it saw of it, and it saw no boards.
 func (a *agent) openGPUs() {
-	a.gpus.books = gpu.NewAttribution(a.attributing)
+	a.gpus.attribution = gpu.NewAttribution(a.attributing)
 	boards, found := meter.Of[*meter.Boards](a.meters) // NVML's, if there are two
 	if _, guest := meter.Of[*meter.Guest](a.meters); guest && found {
 		a.log.Warn("GPUs are not metered: the host of this virtual machine tells what it uses, and does not see them")
@@ -34,13 +34,13 @@ func (a *agent) bookGPUs() {
 	if a.gpus.meter == nil {
 		return
 	}
-	a.gpus.books.Observe(a.gpus.meter.Boards(), a.consumerOf, &a.attribution)
+	a.gpus.attribution.Observe(a.gpus.meter.Boards(), a.consumerOf, &a.attribution)
 	a.status.Source = a.root.Source() + " + gpu (" + a.gpus.meter.Name() + ")"
 }
 
 // withoutGPUs takes out of readings of the whole machine what its boards used, which is booked apart.
 func (a *agent) withoutGPUs(root []energy.Reading) {
-	if a.gpus.books.TakeOut(root) {
+	if a.gpus.attribution.TakeOut(root) {
 		a.log.Warn("GPUs use more than the meter of the whole machine counts: it does not feed them, and their energy "+
 			"is added", "root", a.root.Source())
 	}

@@ -17,8 +17,8 @@ import (
 // loop ticks until ctx ends, and once more then: a container that ends with the node has used something until now.
 func (a *agent) loop(ctx context.Context) {
 	interval := a.options.Interval
-	a.pulse.interval.Store(int64(interval))
-	a.pulse.beat()
+	a.heartbeat.interval.Store(int64(interval))
+	a.heartbeat.beat()
 	next := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -30,7 +30,7 @@ func (a *agent) loop(ctx context.Context) {
 		case <-timer.C:
 		}
 		a.tick()
-		a.pulse.beat()
+		a.heartbeat.beat()
 		// Ticks that did not happen are not made up for: counters add up by themselves.
 		next = next.Add(interval)
 		if late := time.Since(next); late > 0 {
@@ -90,7 +90,7 @@ func (a *agent) readMeters() {
 		} else if err != nil {
 			status.Errors++
 		}
-		a.meterTrouble[i].note(a.log, "reading the meter "+status.Name,
+		a.meterLogs[i].note(a.log, "reading the meter "+status.Name,
 			"what it covers is booked when it can be read again", err)
 	}
 }
@@ -101,12 +101,12 @@ type logThrottle struct {
 	loggedAt time.Duration // when, since boot; 0: never
 }
 
-const troublePause = time.Minute
+const logPause = time.Minute
 
 // note logs a failure and its end, each once, and neither more than once a minute.
 func (t *logThrottle) note(log *slog.Logger, what, consequence string, err error) {
 	now := host.Now()
-	if (err != nil) == t.failing || t.loggedAt != 0 && now-t.loggedAt < troublePause {
+	if (err != nil) == t.failing || t.loggedAt != 0 && now-t.loggedAt < logPause {
 		return
 	}
 	t.failing, t.loggedAt = err != nil, now

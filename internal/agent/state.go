@@ -17,7 +17,7 @@ func (a *agent) appendState(into []byte) []byte {
 	sections := []func([]byte) []byte{a.attributor.AppendState, a.host.AppendState}
 	version := byte(stateVersion)
 	if a.gpus.meter != nil {
-		sections, version = append(sections, a.gpus.books.AppendState), stateVersionGPU
+		sections, version = append(sections, a.gpus.attribution.AppendState), stateVersionGPU
 	}
 	into = append(into, version)
 	for _, section := range sections {
@@ -39,7 +39,7 @@ func (a *agent) restore(state []byte) error {
 	}
 	sections := []func([]byte) error{a.attributor.RestoreState, a.host.RestoreState}
 	if state[0] == stateVersionGPU {
-		sections = append(sections, a.gpus.books.RestoreState)
+		sections = append(sections, a.gpus.attribution.RestoreState)
 	}
 	state = state[1:]
 	for _, section := range sections {
@@ -55,7 +55,7 @@ func (a *agent) restore(state []byte) error {
 		}
 		state = state[length:]
 	}
-	last := a.gpus.books.Readings(a.attributor.Readings(nil))
+	last := a.gpus.attribution.Readings(a.attributor.Readings(nil))
 	for _, m := range a.meters {
 		m.Resume(last)
 	}

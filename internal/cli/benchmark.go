@@ -137,7 +137,7 @@ func (f *benchmarkFlags) run(ctx context.Context, t cmdutil.Terminal) (err error
 		err = t.Print(doc, f.output.Value)
 	}
 	if err == nil && failed > 0 {
-		err = fmt.Errorf("%s could not be measured", cmdutil.Count(failed, "node"))
+		err = fmt.Errorf("%s could not be measured", humanize.Count(failed, "node"))
 	}
 	return err
 }

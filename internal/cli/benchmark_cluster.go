@@ -21,6 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/benchmark"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
@@ -84,7 +85,7 @@ func (f *benchmarkFlags) measureCluster(ctx context.Context, t cmdutil.Terminal,
 	if fl.controller, err = f.Connect(ctx, t); err != nil {
 		fmt.Fprintf(t.Err, "watts are those that nodes can tell themselves: %s\n", cmdutil.OneLine(err))
 	}
-	f.plan(t.Err, cmdutil.Count(len(nodes.Items), "node")+" at once")
+	f.plan(t.Err, humanize.Count(len(nodes.Items), "node")+" at once")
 	fail := func(node string, err error) {
 		failed++
 		fmt.Fprintf(t.Err, "node %s: %s\n", node, cmdutil.OneLine(err))

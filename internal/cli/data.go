@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/document"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
@@ -207,7 +208,7 @@ only when all of it is there and its sum is right. Nothing is converted.`,
 			}
 		}
 		fmt.Fprintf(t.Err, "fetched %s, %d there before; scenarios find them by\n  export %s=%s\n",
-			cmdutil.Count(fetched, "file"), len(files)-fetched, sim.DataVariable, dir)
+			humanize.Count(fetched, "file"), len(files)-fetched, sim.DataVariable, dir)
 		return nil
 	}
 	return cmd

@@ -21,6 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/cli/doctor"
 	"github.com/kubenergy/kubenergy/internal/cli/release"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
@@ -516,7 +517,7 @@ func TestDoctorFinds(t *testing.T) {
 				t.Errorf("no %s of %q that says %q in\n%s", c.status, c.check, c.description, stdout)
 			}
 			if want := fails > 0; (code == 1) != want ||
-				want && !strings.Contains(stderr, fmt.Sprintf("%s failed", cmdutil.Count(fails, "check"))) {
+				want && !strings.Contains(stderr, fmt.Sprintf("%s failed", humanize.Count(fails, "check"))) {
 				t.Errorf("exit code %d with %d failures: %s", code, fails, stderr)
 			}
 			if (c.status == doctor.StatusFail) != (fails > 0) {

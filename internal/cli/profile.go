@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/hardware"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/report"
 )
@@ -125,7 +126,7 @@ func (f *profileFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 		return err
 	}
 	if p.failures > 0 {
-		return fmt.Errorf("%s could not be made", cmdutil.Count(p.failures, "change"))
+		return fmt.Errorf("%s could not be made", humanize.Count(p.failures, "change"))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/hardware"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
@@ -46,7 +47,7 @@ func (s *profileScore) Text(bool, bool) string {
 	far := s.Sheet()
 	far.Rows = far.Rows[:min(worst, len(far.Rows)-s.Unknown)]
 	return fmt.Sprintf("%s; the CPUs of %d (%s) are unknown. Errors of the others, without sign:\n%s\n"+
-		"Farthest off at full load:\n%s", cmdutil.Count(s.Results, "result"), s.Unknown,
+		"Farthest off at full load:\n%s", humanize.Count(s.Results, "result"), s.Unknown,
 		whole(float64(s.Unknown)/float64(s.Results)), of.Plain(), far.Plain())
 }
 

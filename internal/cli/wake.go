@@ -20,6 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/release"
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 	"github.com/kubenergy/kubenergy/internal/controller/signal"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/power"
 )
@@ -117,14 +118,14 @@ func (f *wakeFlags) wake(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Clu
 		}, Limit: power.WakeLimit(&config.Policy.Policy),
 	}
 	if err := w.Wake(ctx, strings.Join(args, "")); err != nil {
-		return fmt.Errorf("%s woken, not all that were meant: %s", cmdutil.Count(woken, "machine"),
+		return fmt.Errorf("%s woken, not all that were meant: %s", humanize.Count(woken, "machine"),
 			cmdutil.OneLine(err))
 	}
 	none := ""
 	if f.all {
 		none = ", none sleeps"
 	}
-	_, err = fmt.Fprintf(t.Out, "%s woken%s\n", cmdutil.Count(woken, "machine"), none)
+	_, err = fmt.Fprintf(t.Out, "%s woken%s\n", humanize.Count(woken, "machine"), none)
 	return err
 }
 

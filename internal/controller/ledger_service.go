@@ -144,7 +144,7 @@ func (u *ledgerService) addIntake(p *app) error {
 	u.batches = intake.New(intake.Config{
 		Ledger: u.ledger, Gate: u.gate, Agents: p.hosts, AgentUser: "system:serviceaccount:" +
 			p.options.agentNamespace() + ":" + agentAccount,
-		Directory: p.directory, Ready: func() bool {
+		PodIndex: p.directory, Ready: func() bool {
 			return p.knowsWork() && p.nodesSynced.Load() > 0 && p.objects.Synced()
 		},
 		Rates: p.rates.Of, Envelope: envelope, Known: func(node string) bool { return p.nodes.Node(node) != nil },

@@ -98,3 +98,8 @@ func Rounded(d time.Duration) string {
 	}
 	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
 }
+
+// Count returns a number with its noun, in the plural unless n is 1.
+func Count(n int, thing string) string {
+	return Plural(n, thing, thing+"s")
+}

@@ -67,7 +67,7 @@ type wallSensor struct {
 	counter    *energy.Counter    // of an energy sensor
 	integrator *energy.Integrator // of a power sensor
 	scale      float64            // of a power
-	pulse      changeDetector
+	changes    changeDetector
 	gone       bool // its device was away since it was last read
 }
 
@@ -310,7 +310,7 @@ func (w *wallSensor) next(text []byte, at, stale time.Duration) (energy.Reading,
 	if v < 0 {
 		return energy.Reading{}, fmt.Errorf("reading %s: %d: a machine does not feed its plug", w.file.path, v)
 	}
-	if age := w.pulse.beat(uint64(v), at); age > stale {
+	if age := w.changes.beat(uint64(v), at); age > stale {
 		return energy.Reading{}, fmt.Errorf("reading %s: it does not count: %d for %v", w.file.path, v,
 			age.Round(time.Second))
 	}

@@ -28,7 +28,7 @@ type raplZone struct {
 	file    counterFile
 	limit   uint64 // the counter's highest value; 0 if unknown
 	counter *energy.Counter
-	pulse   changeDetector
+	changes changeDetector
 
 	raw  uint64
 	gone bool // its device was away since it was last read
@@ -216,7 +216,7 @@ func (z *raplZone) check(at, stale time.Duration) error {
 	if z.limit > 0 && z.raw > z.limit {
 		return fmt.Errorf("reading %s: %d is beyond the counter's range of %d", z.file.path, z.raw, z.limit)
 	}
-	if age := z.pulse.beat(z.raw, at); mustMove(z.domain.Kind) && age > stale {
+	if age := z.changes.beat(z.raw, at); mustMove(z.domain.Kind) && age > stale {
 		return fmt.Errorf("reading %s: it does not count: %d for %v", z.file.path, z.raw, age.Round(time.Second))
 	}
 	return nil

@@ -61,7 +61,7 @@ type series struct {
 
 type scrapedCounter struct {
 	counter *energy.Counter
-	pulse   changeDetector
+	changes changeDetector
 	last    energy.Reading
 	err     error // why last is not what is known
 }
@@ -262,7 +262,7 @@ func (s *Scraped) record(answer page) {
 			continue
 		}
 		raw := answer.series[at].raw
-		if age := c.pulse.beat(raw, answer.at); mustMove(d.Kind) && age > s.stale {
+		if age := c.changes.beat(raw, answer.at); mustMove(d.Kind) && age > s.stale {
 			c.err = fmt.Errorf("%s of %s does not count: %d for %v", d.Name, s.page, raw, age.Round(time.Second))
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
@@ -51,7 +52,7 @@ func (d *Doctor) CheckController(ctx context.Context) {
 		return
 	case holds.Oldest != nil && now.Sub(*holds.Oldest) > foldLate:
 		d.say(StatusFail, "look at the logs of "+cmdutil.ControllerName+" and at the room on its volume",
-			"%s are not in the ledger's sums since %s: it cannot be written", cmdutil.Count(holds.Journal, "booking"),
+			"%s are not in the ledger's sums since %s: it cannot be written", humanize.Count(holds.Journal, "booking"),
 			holds.Oldest.UTC().Format(time.RFC3339))
 	default:
 		d.ok("the controller answers, and its ledger is up to date")
@@ -103,8 +104,8 @@ func (d *Doctor) checkAges(ctx context.Context, c *cmdutil.ControllerClient) {
 	case stale > 0:
 		d.say(StatusWarn, "look at the agents of those that kubenergy top nodes --sort age names first",
 			"%d of %s have not told what they draw for more than %v, one of them for %v", stale,
-			cmdutil.Count(len(nodes), "node"), cmdutil.LiveFor, oldest)
+			humanize.Count(len(nodes), "node"), cmdutil.LiveFor, oldest)
 	default:
-		d.ok("%s told what they draw within the last %v", cmdutil.Count(len(nodes), "node"), oldest)
+		d.ok("%s told what they draw within the last %v", humanize.Count(len(nodes), "node"), oldest)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
@@ -159,7 +160,7 @@ func (d *Doctor) report(t cmdutil.Terminal, format string) error {
 	}
 	failed := slices.DeleteFunc(slices.Clone(d.Findings), func(f Finding) bool { return f.Status != StatusFail })
 	if len(failed) > 0 {
-		return fmt.Errorf("%s failed", cmdutil.Count(len(failed), "check"))
+		return fmt.Errorf("%s failed", humanize.Count(len(failed), "check"))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/cli/release"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
 // GuardPolicies pin what our accounts may change, on Jobs and on everything else, and what users and kubelets may.
@@ -88,13 +89,13 @@ func (d *Doctor) checkHeldJobs(ctx context.Context) {
 	}
 	const advice = "look whether the scheduler runs; to let them go: kubenergy release --all"
 	if n := len(late); n > 0 {
-		d.say(StatusFail, advice, "%s held past the latest start: %s", cmdutil.Count(n, "Job"), firstOf(late))
+		d.say(StatusFail, advice, "%s held past the latest start: %s", humanize.Count(n, "Job"), firstOf(late))
 	}
 	if n := len(overdueWithoutDate); n > 0 {
-		d.say(StatusWarn, advice, "%s held without a latest start: %s", cmdutil.Count(n, "Job"),
+		d.say(StatusWarn, advice, "%s held without a latest start: %s", humanize.Count(n, "Job"),
 			firstOf(overdueWithoutDate))
 	}
 	if len(late)+len(overdueWithoutDate) == 0 {
-		d.ok("%s held, none past its latest start", cmdutil.Count(held, "Job"))
+		d.ok("%s held, none past its latest start", humanize.Count(held, "Job"))
 	}
 }

@@ -189,18 +189,18 @@ func (d *Doctor) checkNodes(ctx context.Context) {
 	if n := len(noProfile); n > 0 && d.crds {
 		d.say(StatusWarn, "label them (kubenergy profile --label-nodes), or give a PowerProfile a nodeSelector",
 			"%d of %s without a power profile: %s; where one fits, work is placed without regard to energy", n,
-			cmdutil.Count(all, "node"), firstOf(noProfile))
+			humanize.Count(all, "node"), firstOf(noProfile))
 	}
 	if n := len(noSite); n > 0 && d.crds {
 		d.say(StatusWarn, "create a GridZone with default: true, or label nodes with "+v1alpha1.LabelSite,
-			"%d of %s in no grid zone: %s", n, cmdutil.Count(all, "node"), firstOf(noSite))
+			"%d of %s in no grid zone: %s", n, humanize.Count(all, "node"), firstOf(noSite))
 	}
 	switch {
 	case !d.crds:
 		d.ok("%s; which profiles they have stands in the scheduler's files, which cannot be seen",
-			cmdutil.Count(all, "node"))
+			humanize.Count(all, "node"))
 	case len(noProfile)+len(noSite) == 0:
-		d.ok("%s, each with a power profile and a grid zone", cmdutil.Count(all, "node"))
+		d.ok("%s, each with a power profile and a grid zone", humanize.Count(all, "node"))
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
 const powerName = "kubenergy-power"
@@ -41,9 +41,9 @@ func (d *Doctor) checkSleep(nodes []v1.Node) {
 			"no %s is ready to wake machines, and these are not awake: %s", powerName, firstOf(away))
 	case power == nil:
 		d.say(StatusWarn, "set power.enabled in the chart, or take the label "+v1alpha1.LabelMaySleep+" off",
-			"%s may sleep, and there is no %s: %s", cmdutil.Count(len(may), "node"), powerName, firstOf(may))
+			"%s may sleep, and there is no %s: %s", humanize.Count(len(may), "node"), powerName, firstOf(may))
 	default:
-		d.ok("%s may sleep: %d asleep, %d booting, %d stopping", cmdutil.Count(len(may), "node"),
+		d.ok("%s may sleep: %d asleep, %d booting, %d stopping", humanize.Count(len(may), "node"),
 			states[v1alpha1.PowerAsleep],
 			states[v1alpha1.PowerBooting], states[v1alpha1.PowerStopping])
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
@@ -77,7 +78,7 @@ func (e *Explainer) get(ctx context.Context, kind, namespace, name string) (*sub
 		pod.Name = d.Name
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "of " + d.Name, Controller: new(true)}}
 		ready := fmt.Sprintf("%d of %s ready", d.Status.ReadyReplicas,
-			cmdutil.Count(int(ptr.Deref(d.Spec.Replicas, 1)), "pod"))
+			humanize.Count(int(ptr.Deref(d.Spec.Replicas, 1)), "pod"))
 		above := policy.FindAbove("Deployment", "spec.template.metadata", d, &d.Spec.Template)
 		return &subject{object: pod, pod: pod, ready: ready, above: above}, nil
 	case cmdutil.KindNamespace:

@@ -100,7 +100,8 @@ func (e *Explainer) jobState(ctx context.Context, job *batchv1.Job) {
 	case suspended:
 		e.say(StateSuspended, "It is suspended, but not by KubEnergy, which does not resume it.")
 	case job.Status.Active > 0 && job.Status.Ready != nil && *job.Status.Ready > 0:
-		e.say(StateRunning, "It runs: %d of %s ready.", *job.Status.Ready, cmdutil.Count(int(job.Status.Active), "pod"))
+		e.say(StateRunning, "It runs: %d of %s ready.", *job.Status.Ready,
+			humanize.Count(int(job.Status.Active), "pod"))
 		if released != "" {
 			e.out.Sentence = strings.TrimSuffix(e.out.Sentence, ".") + ", released at " + released + "."
 		}

@@ -133,11 +133,11 @@ func textPlacement(p *dashboard.Placement, b *strings.Builder, bold func(string)
 		fmt.Fprintln(b, "No node could take it.")
 	}
 	if more := len(p.Ranked) - len(rows.Rows); more > 0 {
-		fmt.Fprintf(b, "and %s more (-o json shows all)\n", cmdutil.Count(more, "node"))
+		fmt.Fprintf(b, "and %s more (-o json shows all)\n", humanize.Count(more, "node"))
 	}
 	for i, o := range p.Out {
 		if i == maxRows {
-			fmt.Fprintf(b, "out: and %s more\n", cmdutil.Count(len(p.Out)-i, "node"))
+			fmt.Fprintf(b, "out: and %s more\n", humanize.Count(len(p.Out)-i, "node"))
 			break
 		}
 		fmt.Fprintf(b, "out: %s: %s\n", o.Node, o.Why)

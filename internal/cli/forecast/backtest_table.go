@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
@@ -50,7 +50,7 @@ func (b *backtest) Text(bool, bool) string {
 		t.Add(append(row, learning)...)
 	}
 	return fmt.Sprintf("%s%s over %v, every %v from %s. Errors in percent (MAPE). Regret and kept: in the cheapest "+
-		"1/4/8 of the next 24 hours.\n\n%s\n", name, cmdutil.Count(b.Windows, "forecast"), b.Horizon, b.Stride,
+		"1/4/8 of the next 24 hours.\n\n%s\n", name, humanize.Count(b.Windows, "forecast"), b.Horizon, b.Stride,
 		b.First.Format("2006-01-02 15:04"), t.Open())
 }
 
@@ -65,8 +65,8 @@ func (b *backtest) Sheet() *report.Table {
 			put("mape_percent", fmt.Sprintf("day %d", d+1), v)
 		}
 		for _, c := range a.Choices {
-			put("regret_percent", cmdutil.Count(c.Hours, "hour"), c.Regret)
-			put("saving_kept_percent", cmdutil.Count(c.Hours, "hour"), c.Kept)
+			put("regret_percent", humanize.Count(c.Hours, "hour"), c.Regret)
+			put("saving_kept_percent", humanize.Count(c.Hours, "hour"), c.Kept)
 		}
 		for _, c := range a.Coverage {
 			of := fmt.Sprintf("%d %% %d-%d h", c.Level, c.From, c.Until)

@@ -125,7 +125,7 @@ func (d *dependents) String() string {
 	case one:
 		text = "names the scheduler %s, and its pods stay"
 	}
-	return fmt.Sprintf("%s "+text+" pending while no such scheduler runs: %s", cmdutil.Count(len(names), d.kind),
+	return fmt.Sprintf("%s "+text+" pending while no such scheduler runs: %s", humanize.Count(len(names), d.kind),
 		d.Scheduler,
 		humanize.Few(3, names))
 }

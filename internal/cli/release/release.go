@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
@@ -171,7 +172,7 @@ func (r *Releaser) All(ctx context.Context, namespace string) error {
 		total += p.released
 		if err == nil && p.seen == 0 {
 			if r.Now().Sub(quietSince) >= r.Settle {
-				_, err := fmt.Fprintf(r.Out, "%s released, none is held\n", cmdutil.Count(total, "Job"))
+				_, err := fmt.Fprintf(r.Out, "%s released, none is held\n", humanize.Count(total, "Job"))
 				return err
 			}
 		} else {
@@ -242,7 +243,8 @@ func (p *pass) unfinished(err error, released int) error {
 	if len(p.failed) > 0 {
 		return p.error(released)
 	}
-	return fmt.Errorf("%s released, and whether others are still held is not known: %s", cmdutil.Count(released, "Job"),
+	return fmt.Errorf("%s released, and whether others are still held is not known: %s",
+		humanize.Count(released, "Job"),
 		cmdutil.OneLine(err))
 }
 
@@ -253,7 +255,7 @@ func (p *pass) error(released int) error {
 		jobs = append(jobs[:most], fmt.Sprintf("and %d more", n))
 	}
 	return fmt.Errorf("%s released, %s still held: %s (%s)",
-		cmdutil.Count(released, "Job"), cmdutil.Count(len(p.failed), "Job"), strings.Join(jobs, ", "),
+		humanize.Count(released, "Job"), humanize.Count(len(p.failed), "Job"), strings.Join(jobs, ", "),
 		cmdutil.Because(p.failed[0].err))
 }
 

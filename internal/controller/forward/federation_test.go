@@ -109,7 +109,7 @@ func (f *federation) begin() {
 func (f *federation) handlerOf(l intake.Booker) *intake.Handler {
 	return intake.New(intake.Config{
 		Ledger: l, Members: f.members, Rates: f.rates, Now: func() time.Time { return f.now }, Log: logs(f.t),
-		Directory: intake.NewPodIndex(intake.PodIndexOptions{Now: time.Now}), Gate: f.gate,
+		PodIndex: intake.NewPodIndex(intake.PodIndexOptions{Now: time.Now}), Gate: f.gate,
 		AgentUser: "system:serviceaccount:kubenergy-system:kubenergy-agent",
 	})
 }

@@ -54,7 +54,7 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, heat *energ
 		return ledger.Receipt{}, nil, broken
 	}
 	h.compare(n, b, &limits)
-	r := h.c.Directory.resolve(b, &limits, &h.news, now)
+	r := h.c.PodIndex.resolve(b, &limits, &h.news, now)
 	booking := &ledger.Booking{
 		Batch: b, Received: now, NodeSince: since, Consumers: r.consumers,
 		Rates:     h.c.Rates(b.Stream.Node, b.Start, b.End),

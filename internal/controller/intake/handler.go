@@ -38,7 +38,7 @@ type Config struct {
 	Gate      *access.Gate
 	Agents    *access.HostTokens // of agents outside the cluster; nil: there are none
 	AgentUser string             // of agents in the cluster: system:serviceaccount:NAMESPACE:NAME
-	Directory *PodIndex
+	PodIndex  *PodIndex
 	// Ready reports whether the directory knows all pods that there are; until then agents in the cluster are asked
 	// to wait.
 	Ready func() bool
@@ -107,7 +107,7 @@ func New(c Config) *Handler {
 	h := &Handler{
 		c: c, memory: semaphore.NewWeighted(memory),
 		nodes: cache.NewLRUExpireCacheWithClock(maxNodes, clock(c.Now)),
-		audit: rate.NewLimiter(rate.Every(time.Second), lines), metrics: newMetrics(c.Registerer, c.Directory),
+		audit: rate.NewLimiter(rate.Every(time.Second), lines), metrics: newMetrics(c.Registerer, c.PodIndex),
 		members: map[string]*member{}, unpacks: semaphore.NewWeighted(memory),
 	}
 	for name, m := range c.Members {

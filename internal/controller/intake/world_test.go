@@ -92,7 +92,7 @@ func (w *world) restart(change ...func(*intake.Config)) {
 	w.t.Helper()
 	const many = 1_000_000
 	c := intake.Config{
-		Ledger: w, AgentUser: agentUser, Directory: w.directory, Now: w.clock,
+		Ledger: w, AgentUser: agentUser, PodIndex: w.directory, Now: w.clock,
 		Log: slog.New(slog.NewTextHandler(w.logged, nil)),
 		Gate: access.NewGate(access.Options{
 			Tokens: w, Now: w.clock, Reviews: many, Agents: access.Allowance{PerSecond: many, AtOnce: many},

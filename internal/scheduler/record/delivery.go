@@ -106,7 +106,7 @@ func (r *Recorder) finish(ctx context.Context) {
 	}()
 	r.lost(len(r.queue), tooLate)
 	for _, why := range []string{tooFast, tooLong} { // what was not logged yet
-		if n := r.notices[why]; n != nil {
+		if n := r.throttles[why]; n != nil {
 			n.logged = time.Time{}
 		}
 		r.lost(0, why)

@@ -30,12 +30,12 @@ type Recorder struct {
 	ready   chan struct{}
 
 	// What follows belongs to the goroutine of Run.
-	scribe  scribe
-	queue   []ledger.Record // the oldest first
-	bytes   int             // of snapshots in queue
-	alone   int             // so many of the oldest are delivered each by itself
-	failing bool            // the last request did, which was logged
-	notices map[string]*logThrottle
+	scribe    scribe
+	queue     []ledger.Record // the oldest first
+	bytes     int             // of snapshots in queue
+	alone     int             // so many of the oldest are delivered each by itself
+	failing   bool            // the last request did, which was logged
+	throttles map[string]*logThrottle
 }
 
 // Draft is a decision with a copy of all that its maker will use again. It is sent or discarded.
@@ -60,7 +60,7 @@ const (
 	gatherFor      = 2 * time.Second // records are delivered together
 	shutdownWithin = 5 * time.Second
 	bindsWithin    = 250 * time.Millisecond // that is waited for drafts at the end
-	noticeEvery    = time.Minute            // that records are lost, or that writing them panicked
+	logEvery       = time.Minute            // that records are lost, or that writing them panicked
 )
 
 // New checks the options. Files are read when they are needed: a token may come later.
@@ -72,7 +72,7 @@ func New(o apiclient.Options, log *slog.Logger) (*Recorder, error) {
 	metrics.Register()
 	return &Recorder{
 		log: log, client: client, free: sync.Pool{New: func() any { return &Draft{} }},
-		ready: make(chan struct{}, 1), notices: map[string]*logThrottle{},
+		ready: make(chan struct{}, 1), throttles: map[string]*logThrottle{},
 	}, nil
 }
 
@@ -281,13 +281,13 @@ type logThrottle struct {
 
 // throttle adds to what is to be logged, and returns how much that is if it is time for it.
 func (r *Recorder) throttle(what string, times int) (number int) {
-	n := r.notices[what]
+	n := r.throttles[what]
 	if n == nil {
 		n = &logThrottle{}
-		r.notices[what] = n
+		r.throttles[what] = n
 	}
 	n.pending += times
-	if now := time.Now(); n.pending > 0 && now.Sub(n.logged) >= noticeEvery {
+	if now := time.Now(); n.pending > 0 && now.Sub(n.logged) >= logEvery {
 		number, n.pending, n.logged = n.pending, 0, now
 	}
 	return number

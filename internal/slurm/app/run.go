@@ -164,7 +164,7 @@ func (f *Flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.
 		node, _ := objects.View().Node(&current, all, sched.Resources{}, 0)
 		return node.Profile
 	}
-	seen, err := f.newWorlds(store, objects, recorder)
+	seen, err := f.newBackends(store, objects, recorder)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -188,8 +188,8 @@ func (f *Flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.
 	return driver, recorder, objects, nil
 }
 
-// newWorlds returns what places the jobs of POST /ingest; nil: it is off.
-func (f *Flags) newWorlds(store *standalone.Server, objects *kube.Objects, recorder *record.Recorder,
+// newBackends returns what places the jobs of POST /ingest; nil: it is off.
+func (f *Flags) newBackends(store *standalone.Server, objects *kube.Objects, recorder *record.Recorder,
 ) (func(context.Context, []slurm.Node, []slurm.Job) error, error) {
 	if len(f.Controller.Ingest) == 0 {
 		return nil, nil
