@@ -48,6 +48,62 @@ func TestBlocks(t *testing.T) {
 	})
 }
 
+// inlineCommand matches a command of go test or make, or the flags of a further run of the same packages, as inline code
+// of a paragraph, table cell or comment. A table escapes | as \|.
+var inlineCommand = regexp.MustCompile("(?s)`((?:[A-Z_]+=\\S+ )*(?:go test|make)\\s[^`]*|-run\\s[^`]*)`|<!--[^>]*(go test [^>]*) -->")
+
+// TestInlineCommands checks that the packages, tests and targets of commands outside fenced blocks exist.
+func TestInlineCommands(t *testing.T) {
+	c := newChecker(t)
+	files(t, ".md", func(name, text string) {
+		for _, m := range inlineCommands(text) {
+			for _, words := range simple(m) {
+				if wrong := c.command(words); wrong != "" {
+					t.Errorf("%s: %s: %s", name, m, wrong)
+				}
+			}
+		}
+	})
+}
+
+// inlineCommands returns the commands outside fenced blocks, each on one line. Flags without a command get the packages
+// of the command before them.
+func inlineCommands(text string) (all []string) {
+	var prose strings.Builder
+	fenced := false
+	for line := range strings.Lines(text) {
+		if fence.MatchString(strings.TrimSuffix(line, "\n")) {
+			fenced = !fenced
+		} else if !fenced {
+			prose.WriteString(line)
+		}
+	}
+	packages := ""
+	for _, m := range inlineCommand.FindAllStringSubmatch(prose.String(), -1) {
+		command := strings.ReplaceAll(strings.Join(strings.Fields(m[1]+m[2]), " "), `\|`, "|")
+		if strings.HasPrefix(command, "-run") {
+			command = "go test" + packages + " " + command
+		} else if packages = ""; strings.Contains(command, "go test") {
+			for _, word := range strings.Fields(command) {
+				if strings.HasPrefix(word, "./") {
+					packages += " " + word
+				}
+			}
+		}
+		all = append(all, command)
+	}
+	return all
+}
+
+func TestInlineCommandsAreFound(t *testing.T) {
+	text := "| P | by `go test ./a/b -run 'X\\|Y'`, and `-run\nZ` |\n```sh\n`make fenced`\n```\n" +
+		"`KEY=1 make x`, `made`, <!-- figures: go test ./c -run V -rewrite -->"
+	want := []string{"go test ./a/b -run 'X|Y'", "go test ./a/b -run Z", "KEY=1 make x", "go test ./c -run V -rewrite"}
+	if got := inlineCommands(text); !slices.Equal(got, want) {
+		t.Errorf("inlineCommands() = %q, want %q", got, want)
+	}
+}
+
 // TestExamples looks at the commands that the help of the command line shows.
 func TestExamples(t *testing.T) {
 	c := newChecker(t)
@@ -69,10 +125,10 @@ var indented = regexp.MustCompile(`\n\n {4,}(?:bin/)?(?:kube|helm|make|go|git|cu
 
 // A checker knows what commands may name.
 type checker struct {
-	tests   map[string]string // functions of tests and benchmarks, to the folder that has them
-	sources map[string]string // text of the test files of a folder
-	targets map[string]bool   // of make
-	help    map[string]string // of the commands of kubenergy
+	tests   map[string][]string // directories of the tests and benchmarks of a name
+	sources map[string]string   // text of the test files of a folder
+	targets map[string]bool     // of make
+	help    map[string]string   // of the commands of kubenergy
 }
 
 var (
@@ -83,12 +139,12 @@ var (
 func newChecker(t *testing.T) *checker {
 	t.Helper()
 	c := &checker{
-		tests: map[string]string{}, sources: map[string]string{}, targets: map[string]bool{}, help: map[string]string{},
+		tests: map[string][]string{}, sources: map[string]string{}, targets: map[string]bool{}, help: map[string]string{},
 	}
 	files(t, "_test.go", func(name, text string) {
 		c.sources[path.Dir(name)] += text
 		for _, m := range functions.FindAllStringSubmatch(text, -1) {
-			c.tests[m[1]] = path.Dir(name)
+			c.tests[m[1]] = append(c.tests[m[1]], path.Dir(name))
 		}
 	})
 	makefile, err := os.ReadFile(filepath.Join(kit.Root, "Makefile"))
@@ -135,18 +191,21 @@ func (c *checker) block(p *page, b block) (wrong []string) {
 // runBy says what keeps a test from running a block: it is to read the block's section of the page, or each page of
 // the folder in whole, or to have its commands in its files.
 func (c *checker) runBy(test string, p *page, b block) (wrong []string) {
-	folder, ok := c.tests[test]
-	if !ok {
+	folders := c.tests[test]
+	if len(folders) == 0 {
 		return []string{"there is no test " + test}
 	}
-	source := c.sources[folder]
+	source := ""
+	for _, folder := range folders {
+		source += c.sources[folder]
+	}
 	has := func(text string) bool { return strings.Contains(source, `"`+text+`"`) }
 	if has(p.path) && has(b.section) || has(path.Dir(p.path)) && has(strings.TrimSuffix(path.Base(p.path), ".md")) {
 		return nil
 	}
 	for _, command := range commands(b.text) {
 		if !strings.Contains(source, command) {
-			wrong = append(wrong, "the tests in "+folder+" do not have the command "+command)
+			wrong = append(wrong, "the tests in "+strings.Join(folders, ", ")+" do not have the command "+command)
 		}
 	}
 	return wrong
@@ -270,13 +329,14 @@ func (c *checker) goTest(words []string) string {
 		}
 	}
 	for _, pattern := range patterns {
+		pattern, _, _ = strings.Cut(pattern, "/") // the rest matches subtests
 		match, err := regexp.Compile(pattern)
 		if err != nil {
 			return err.Error()
 		}
 		found := pattern == "^$" // only benchmarks
-		for test, folder := range c.tests {
-			found = found || within(folder) && match.MatchString(test)
+		for test, folders := range c.tests {
+			found = found || match.MatchString(test) && slices.ContainsFunc(folders, within)
 		}
 		if !found {
 			return "no test there is called " + pattern
