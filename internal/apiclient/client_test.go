@@ -40,14 +40,15 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// The token is read before each request and certificates as well; what is none is not shown.
+// TestCredentials verifies that the token and the CA certificates are read before each request and that errors do
+// not contain the contents of invalid files.
 func TestCredentials(t *testing.T) {
 	var shown []string
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		shown = append(shown, q.Header.Get("Authorization"))
 		_, _ = io.WriteString(w, q.Method+" "+q.URL.String()+" "+q.Header.Get("Accept"))
 	}))
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // of who does not trust it
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // discard TLS handshake errors
 	defer server.Close()
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	dir := t.TempDir()

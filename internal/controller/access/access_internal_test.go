@@ -43,7 +43,7 @@ func TestBucketsAreBounded(t *testing.T) {
 	}
 }
 
-// reviewer answers that a token is valid, and repeats it, as the API server does.
+// reviewer accepts every token and includes it in the response, as the API server does.
 type reviewer struct {
 	authenticationclient.TokenReviewInterface
 	last weak.Pointer[authenticationv1.TokenReview]
@@ -57,7 +57,7 @@ func (r *reviewer) Create(_ context.Context, review *authenticationv1.TokenRevie
 	return answer, nil
 }
 
-// What is remembered of a user does not keep the review, which has the token in it.
+// TestNoTokenIsRemembered verifies that cached users do not retain the review, because it contains the token.
 func TestNoTokenIsRemembered(t *testing.T) {
 	r := &reviewer{}
 	g := NewGate(Options{Tokens: r})
@@ -65,7 +65,7 @@ func TestNoTokenIsRemembered(t *testing.T) {
 	if err != nil || u.Username != "jane" {
 		t.Fatalf("%v, %v", u, err)
 	}
-	kit.Eventually(t, 10*time.Second, "the review is no longer in memory", func() bool { // once its goroutine has ended
+	kit.Eventually(t, 10*time.Second, "the review is no longer in memory", func() bool { // after its goroutine ends
 		runtime.GC()
 		return r.last.Value() == nil
 	})
@@ -119,7 +119,7 @@ func FuzzHosts(f *testing.F) {
 	})
 }
 
-// A review that panics is an answer that is not known: it ends no process, and the next one counts.
+// TestAReviewThatPanics verifies that a panic during a review returns an error and does not affect the next review.
 func TestAReviewThatPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	g := NewGate(Options{Tokens: nil, Log: slog.New(slog.DiscardHandler), Now: time.Now})

@@ -31,7 +31,7 @@ func TestWhoHoldsAToken(t *testing.T) {
 	ours := s.add(jwt(later, access.Audience), holder{name: "scheduler", audience: access.Audience})
 	agent := s.add(jwt(later.Add(1), access.Audience), holder{name: "agent", node: "n1", audience: access.Audience})
 	other := s.add(jwt(later.Add(2), "vault"), holder{name: "agent", node: "n1", audience: "vault"})
-	// says it is for us, and is not
+	// This token claims the controller's audience but does not have it.
 	liar := s.add(jwt(later.Add(3), access.Audience), holder{name: "agent", node: "n1"})
 
 	for name, want := range map[string]string{
@@ -48,7 +48,7 @@ func TestWhoHoldsAToken(t *testing.T) {
 			t.Errorf("%.20q: %v, want %q", name, err, want)
 		}
 	}
-	// Agents' tokens are for us and nobody else.
+	// Agent accepts only tokens with the controller's audience.
 	for token, want := range map[string]string{agent: "n1", person: "", other: "", liar: ""} {
 		u, err := g.Agent(t.Context(), token)
 		switch {
@@ -100,14 +100,15 @@ func TestAnswersCountForAWhile(t *testing.T) {
 	c.add(11 * time.Second)
 	_ = ask(short)
 	reviews(4, "refused a while ago")
-	s.set(func() { delete(s.holders, long) }) // its pod is deleted
+	s.set(func() { delete(s.holders, long) }) // as if its pod was deleted
 	c.add(5 * time.Minute)
 	if err := ask(long); !errors.Is(err, access.ErrUnauthenticated) {
 		t.Errorf("a token that was taken back: %v", err)
 	}
 }
 
-// Thousands of agents are asked about again before they are no longer known, and none of them waits for it.
+// TestAgentsAreRenewed verifies that agent tokens are reviewed before the cached result expires and that no request
+// waits for the review.
 func TestAgentsAreRenewed(t *testing.T) {
 	s, c := newAPIServer(t), newClock()
 	g := s.gate(t, func(o *access.Options) { o.Now = c.now })
@@ -122,7 +123,7 @@ func TestAgentsAreRenewed(t *testing.T) {
 	}
 	held := make(chan struct{})
 	s.set(func() { s.block = held; delete(s.holders, token) })
-	c.add(4*time.Minute + 35*time.Second) // its answer counts for five minutes, and is renewed before that
+	c.add(4*time.Minute + 35*time.Second) // the cached result is valid for 5 minutes and renewed earlier
 	for range 100 {
 		if err := ask(); err != nil {
 			t.Fatal("an agent waits for its review:", err)
@@ -145,7 +146,7 @@ func TestABurstIsOneReview(t *testing.T) {
 	for i := range 200 {
 		wg.Go(func() {
 			ctx, cancel := context.WithCancel(t.Context())
-			if i%2 == 0 { // leaves
+			if i%2 == 0 { // canceled caller
 				cancel()
 			}
 			defer cancel()
@@ -162,13 +163,14 @@ func TestABurstIsOneReview(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// One who looked into the cache before the answer and asks after it finds the answer all the same.
+	// A caller that misses the cache just before the review completes must not start another review.
 	if n, _ := s.counted(); n != 1 {
 		t.Errorf("%d reviews", n)
 	}
 }
 
-// While the API server is away, agents that it knew go on; nobody else does, and nobody waits for it.
+// TestTheAPIServerIsAway verifies that only known agents are accepted while the API server is unavailable and that
+// no request waits for it.
 func TestTheAPIServerIsAway(t *testing.T) {
 	for name, status := range map[string]int{"overloaded": 429, "failing": 500, "we may not ask": 403} {
 		s, c := newAPIServer(t), newClock()
@@ -388,7 +390,7 @@ func TestRequire(t *testing.T) {
 	}
 }
 
-// Who guesses tokens does not use up the reviews of the others.
+// TestGuesses verifies that an address that guesses tokens does not exhaust the reviews of other addresses.
 func TestGuesses(t *testing.T) {
 	s := newAPIServer(t)
 	g := s.gate(t)
@@ -413,14 +415,14 @@ func TestGuesses(t *testing.T) {
 	}
 }
 
-// Who comes through a proxy shares its address with somebody who guesses: whoever was known goes on being let in, and
-// what a header says of where a request comes from counts for nothing.
+// TestGuessesLockNoAgentOut verifies that known tokens are still accepted if another client behind the same proxy
+// guesses tokens, and that forwarding headers are ignored.
 func TestGuessesLockNoAgentOut(t *testing.T) {
 	s, c := newAPIServer(t), newClock()
 	g := s.gate(t, func(o *access.Options) { o.Now = c.now })
 	from := func(n int) context.Context {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
-		r.RemoteAddr = "192.0.2.1:1" // the proxy's
+		r.RemoteAddr = "192.0.2.1:1" // address of the proxy
 		r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", n%250))
 		r.Header.Set("Forwarded", fmt.Sprintf("for=198.51.100.%d", n%250))
 		return access.From(r)
@@ -439,7 +441,7 @@ func TestGuessesLockNoAgentOut(t *testing.T) {
 			_, _ = g.Agent(from(i), fmt.Sprintf("guess-%d-%d", c.now().UnixNano(), i))
 		}
 	}
-	for round := range 4 { // longer than anybody is known without being asked for
+	for round := range 4 { // longer than any cached result is valid
 		guess()
 		c.add(6 * time.Minute)
 		guess()
@@ -455,7 +457,7 @@ func TestGuessesLockNoAgentOut(t *testing.T) {
 	if n, _ := s.counted(); n != before {
 		t.Errorf("%d guesses were reviewed of an address that has none left", n-before)
 	}
-	// A token that was taken back is refused at once, and then is a guess as any other.
+	// A revoked token is rejected at the next review and counts as a guess after that.
 	s.set(func() { delete(s.holders, agent) })
 	c.add(6 * time.Minute)
 	guess()
@@ -469,7 +471,7 @@ func TestGuessesLockNoAgentOut(t *testing.T) {
 	}
 }
 
-// A new token per request must not fill the memory.
+// TestReviewsAreLimited verifies that the rate of reviews is limited if every request has a new token.
 func TestReviewsAreLimited(t *testing.T) {
 	s := newAPIServer(t)
 	g := s.gate(t, func(o *access.Options) { o.Reviews = 5 })
@@ -493,7 +495,7 @@ func TestReviewsAreLimited(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// Six at once and five in each further second, however long a busy machine takes.
+	// A burst of 6 plus 5 per second, regardless of how long the test takes on a slow machine.
 	if n, _ := s.counted(); float64(n) > 7+5*time.Since(began).Seconds() || refused > n || busy+refused != 200 {
 		t.Errorf("%d reviews, %d refused, %d to come again", n, refused, busy)
 	}

@@ -58,7 +58,7 @@ func TestHostTokens(t *testing.T) {
 		t.Errorf("%+v", host)
 	}
 
-	// A token is exchanged: both let in until the former one is taken away.
+	// During token rotation, both tokens are accepted until the previous one is removed.
 	write(t, file, `{"hosts":[{"node":"rack1","tokenSHA256":"`+sum("uno")+`","previousTokenSHA256":"`+sum("one")+`"}]}`)
 	if node("one") != "rack1" {
 		t.Error("looks at the file each time")

@@ -6,7 +6,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/instrument"
 )
 
-// metrics have a fixed number of series, for any number of callers.
+// metrics contains the metrics of a Gate. The number of series does not depend on the number of callers.
 type metrics struct {
 	reviews  *prometheus.CounterVec
 	refusals *prometheus.CounterVec

@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// Of what a login needs, the password stays secret by itself too, and the token that it gave.
+// TestConceal verifies that passwords and tokens are also concealed without their user name or scheme.
 func TestConceal(t *testing.T) {
 	s := new(Secrets)
 	s.Hide("ali:babababa", "Bearer abcdefghij", "x", "p+w d/1")
@@ -30,7 +30,7 @@ func TestConceal(t *testing.T) {
 	}
 }
 
-// FuzzConceal has a server repeat a key in the forms that servers use, among other text and cut off.
+// FuzzConceal verifies that a key is concealed in all forms that servers return, surrounded by other text.
 func FuzzConceal(f *testing.F) {
 	f.Add("Bearer abcdefghij", "the token %s is wrong: ")
 	f.Add("ali:p+w d/1", "…\xff")
@@ -40,7 +40,7 @@ func FuzzConceal(f *testing.F) {
 		s.Hide(key)
 		for _, form := range []string{key, url.QueryEscape(key), strings.ToUpper(url.PathEscape(key))} {
 			if len(key) < tellingPart || strings.Contains(text+"…"+text, form) {
-				continue // it hides nothing
+				continue // the key is not concealed
 			}
 			if said := s.Conceal(text + form + text); strings.Contains(said, form) {
 				t.Fatalf("%q is in %q", form, said)

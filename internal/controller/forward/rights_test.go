@@ -33,7 +33,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// apiServer knows the tokens of two members, which may do what the chart lets them.
+// apiServer is a fake API server that accepts the tokens of members.
 type apiServer struct{}
 
 func (apiServer) Create(_ context.Context, r *authenticationv1.TokenReview, _ metav1.CreateOptions,
@@ -61,7 +61,7 @@ func (judge) Create(_ context.Context, r *authorizationv1.SubjectAccessReview, _
 	return answer, nil
 }
 
-// guarded is a federation behind its HTTP API.
+// guarded is a federation with its HTTP API.
 type guarded struct {
 	*federation
 	http.Handler
@@ -88,7 +88,7 @@ func (g *guarded) begin() {
 	})
 }
 
-// send forwards lines for a cluster with a member's token.
+// send forwards lines for a cluster with the token of a member.
 func (g *guarded) send(member, cluster string, lines ...[]byte) (status int, answer api.Forwarded) {
 	g.t.Helper()
 	var body bytes.Buffer
@@ -123,7 +123,7 @@ func pack(t *testing.T, b *ledger.Booking, change ...func(*ledger.Booking)) []by
 	return packed
 }
 
-// booked returns the energy that the federation has booked, by node.
+// booked returns the recorded energy by node.
 func (g *guarded) booked() map[string]energy.Microjoules {
 	g.t.Helper()
 	all := map[string]energy.Microjoules{}
@@ -149,7 +149,7 @@ var (
 	world = ledgertest.World{Nodes: 10, Pods: 2, Epoch: "1"}
 )
 
-// TestStolenMemberToken tries what the token of a member must not be good for.
+// TestStolenMemberToken verifies that the token of a member cannot be used for anything but forwarding its records.
 func TestStolenMemberToken(t *testing.T) {
 	g := newGuarded(t, usual)
 	if status, answer := g.send("alpha", "alpha", pack(t, world.Booking(0, 1))); status != http.StatusOK ||
@@ -230,7 +230,7 @@ func TestStolenMemberToken(t *testing.T) {
 	}
 }
 
-// TestMemberCannotExhaust tries to book more than the configuration allows.
+// TestMemberCannotExhaust verifies that a member cannot exceed its configured limits.
 func TestMemberCannotExhaust(t *testing.T) {
 	g := newGuarded(t, usual)
 	var all [][]byte
@@ -240,7 +240,7 @@ func TestMemberCannotExhaust(t *testing.T) {
 	if _, answer := g.send("alpha", "alpha", all...); answer.Booked != 3 || len(answer.Refused) != 2 {
 		t.Errorf("of 5 nodes %+v, want 3", answer)
 	}
-	week := func(b *ledger.Booking) { // each says that it is of the last four days
+	week := func(b *ledger.Booking) { // each record covers the last four days
 		b.Agentless, b.Batch.Stream.Epoch = true, b.Batch.Stream.Epoch+strconv.FormatUint(b.Batch.First, 10)
 		b.Batch.StartSinceBoot, b.Batch.EndSinceBoot = 0, 4*24*time.Hour
 		b.Batch.SetWall(ledgertest.Noon)
@@ -267,20 +267,21 @@ func TestMemberCannotExhaust(t *testing.T) {
 	}
 }
 
-// repeated is a text that is sent many times.
+// repeated is a text that is repeated several times.
 type repeated struct {
 	text  string
 	times int
 }
 
-// compress returns parts, each a string or repeated, as members of gzip. Repetitions are compressed only once.
+// compress returns the concatenation of gzip members for the given parts, each a string or a repeated. Repetitions
+// are compressed only once.
 func compress(parts ...any) (all []byte) {
 	for _, part := range parts {
 		p, ok := part.(repeated)
 		if !ok {
 			p = repeated{part.(string), 1}
 		}
-		block := max(min(256<<10/max(len(p.text), 1), p.times), 1) // of texts that share a member
+		block := max(min(256<<10/max(len(p.text), 1), p.times), 1) // repetitions per gzip member
 		var member bytes.Buffer
 		zip := gzip.NewWriter(&member)
 		_, _ = io.WriteString(zip, strings.Repeat(p.text, block))
@@ -293,15 +294,15 @@ func compress(parts ...any) (all []byte) {
 	return all
 }
 
-// TestMemberCannotExhaustMemory sends bodies of up to 32 MiB that expand as much as possible while they are read. Two
-// requests at once would not need more than half of the memory of the controller in the chart, GOMEMLIMIT=800MiB, even
-// if nothing that they allocate were ever collected.
+// TestMemberCannotExhaustMemory sends bodies of up to 32 MiB that cause as many allocations as possible while they
+// are parsed. Even if no garbage were collected, two concurrent requests must not allocate more than half of the
+// controller's memory limit in the chart, GOMEMLIMIT=800MiB.
 func TestMemberCannotExhaustMemory(t *testing.T) {
 	const (
 		bad, tooLarge = http.StatusBadRequest, http.StatusRequestEntityTooLarge
 
 		size  = 32 << 20
-		part  = size - 4<<20 // left out where 4 MiB show as much
+		part  = size - 4<<20 // reduced size for cases that do not depend on the last 4 MiB
 		limit = 400 << 20
 		rest  = `"batch":{"stream":{"node":"n","boot":"b","epoch":"e"}}}`
 		valid = `{"version":1,"stream":{"node":"n","boot":"b","epoch":"e"},"first":1,"last":1,` +
@@ -314,7 +315,7 @@ func TestMemberCannotExhaustMemory(t *testing.T) {
 		return `{"version":1,"consumers":[` + consumers + `],"batch":` + valid + shares + "]}}\n"
 	}
 	lines := func(line string, n int) repeated { return repeated{line, min(n, size/len(line))} }
-	var shares strings.Builder // the shortest that are sorted, as a batch wants them
+	var shares strings.Builder // the shortest valid shares, sorted by ID
 	for i := range batch.MaxShares {
 		fmt.Fprintf(&shares, `%s{"id":"vm/%04d"}`, strings.Repeat(",", min(i, 1)), i)
 	}
@@ -350,7 +351,7 @@ func TestMemberCannotExhaustMemory(t *testing.T) {
 		},
 	} {
 		if raced && name != "shares" && name != "lines" {
-			continue // memory is the same, and two requests at once are enough for the detector
+			continue // skipped under the race detector, because two cases are sufficient
 		}
 		t.Run(name, func(t *testing.T) {
 			g := newGuarded(t, usual)
@@ -367,7 +368,7 @@ func TestMemberCannotExhaustMemory(t *testing.T) {
 			}
 			all.Wait()
 			done()
-			slices.Sort(answers[:]) // the second request may find no memory left
+			slices.Sort(answers[:]) // the second request may be rejected for lack of memory
 			if first, second := answers[0], answers[1]; first != c.status ||
 				second != c.status && second != http.StatusServiceUnavailable {
 				t.Errorf("%d, want %d", answers, c.status)
@@ -376,7 +377,7 @@ func TestMemberCannotExhaustMemory(t *testing.T) {
 	}
 	g := newGuarded(t, usual)
 	spaces := compress(fill(" ", 0))
-	for range 2 { // each counts as the 512 bookings that it is as large as
+	for range 2 { // each is charged as 512 records because of its size
 		if status, _ := g.send("alpha", "alpha", spaces); status != http.StatusBadRequest {
 			t.Errorf("32 MiB of spaces: %d", status)
 		}
@@ -389,7 +390,7 @@ func TestMemberCannotExhaustMemory(t *testing.T) {
 	}
 }
 
-// TestTimeSurvivesARestart: how much time nodes have told of is in the ledger.
+// TestTimeSurvivesARestart verifies that the limit of reported time per node is persisted in the ledger.
 func TestTimeSurvivesARestart(t *testing.T) {
 	g := newGuarded(t, usual)
 	fourDays := func(boot string) []byte {
@@ -409,8 +410,8 @@ func TestTimeSurvivesARestart(t *testing.T) {
 	}
 }
 
-// TestRefusedStreamsRest has one stream refused in the middle: what is behind it in the stream must not be booked, as
-// that would acknowledge it, and others go on.
+// TestRefusedStreamsRest verifies that later records of a stream are rejected after one of its records is rejected,
+// because accepting them would acknowledge it. Other streams are not affected.
 func TestRefusedStreamsRest(t *testing.T) {
 	g := newGuarded(t, usual)
 	impossible := func(b *ledger.Booking) {
@@ -429,7 +430,7 @@ func TestRefusedStreamsRest(t *testing.T) {
 	if !slices.Equal(refused, []int{1, 3}) || answer.Booked != 3 {
 		t.Fatalf("%+v, want lines 1 and 3 refused", answer)
 	}
-	lines[1] = pack(t, world.Booking(0, 2)) // mended
+	lines[1] = pack(t, world.Booking(0, 2)) // corrected
 	if _, answer = g.send("alpha", "alpha", lines...); answer.Booked != 5 {
 		t.Errorf("%+v", answer)
 	}
@@ -442,7 +443,8 @@ func TestRefusedStreamsRest(t *testing.T) {
 	}
 }
 
-// TestRefusedBeginsCostNothing: a booking that begins a stream, and is refused each minute, leaves the node's begins.
+// TestRefusedBeginsCostNothing verifies that rejected records do not count towards the limit of new streams per
+// node.
 func TestRefusedBeginsCostNothing(t *testing.T) {
 	g := newGuarded(t, usual)
 	impossible := pack(t, world.Booking(0, 1), func(b *ledger.Booking) {
@@ -458,7 +460,8 @@ func TestRefusedBeginsCostNothing(t *testing.T) {
 	}
 }
 
-// TestABookingThatPanics costs itself; other streams of the request go on.
+// TestABookingThatPanics verifies that a panic while processing a record does not affect other streams of the
+// request.
 func TestABookingThatPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	g := newGuarded(t, usual)
@@ -484,8 +487,9 @@ func TestABookingThatPanics(t *testing.T) {
 
 const frozen = "testdata/bookings-v1.ndjson"
 
-// TestFrozenRequest sends what a member of version 1 sends. The file never changes: members and federations may be one
-// release apart. What a newer member says beside it is left out; what could change the meaning is refused.
+// TestFrozenRequest sends a request of a member with version 1. The file must not be changed, because members and
+// federations may differ by one release. Unknown fields are ignored, unless they could change the meaning of a
+// batch.
 func TestFrozenRequest(t *testing.T) {
 	data, err := os.ReadFile(frozen)
 	if err != nil {

@@ -24,7 +24,7 @@ type watch struct{ now time.Time }
 
 func (w *watch) Now() time.Time { return w.now }
 
-// A used is what one consumer of a test's batch draws.
+// used is the power of a consumer in a test batch.
 type used struct {
 	id, pod, namespace, kind, owner, parent string
 	watts, idle                             float64
@@ -33,7 +33,7 @@ type used struct {
 
 const tick = 15 * time.Second
 
-// booking makes a batch of one tick that ends now.
+// booking returns the record of a batch of one tick that ends now.
 func booking(w *watch, node string, watts float64, all ...used) *ledger.Booking {
 	micro := func(watts float64) energy.Microjoules { return energy.Joules(watts * tick.Seconds()).Microjoules() }
 	b := &ledger.Booking{Received: w.now, Batch: &batch.Batch{
@@ -69,7 +69,7 @@ func nodes(s *State) map[string]api.NodePower {
 	return byName
 }
 
-// state returns a State that finds nothing implausible and knows no container, unless o says so.
+// state returns a State. By default no value is implausible and no container name is known.
 func state(o Options) *State {
 	if o.Implausible == nil {
 		o.Implausible = func(string, energy.Watts) bool { return false }
@@ -80,7 +80,8 @@ func state(o Options) *State {
 	return New(o)
 }
 
-// nodeWatts returns what a node draws and as of when; ok is false where that is not to be decided by.
+// nodeWatts returns the power of a node and its timestamp. It returns false if the value must not be used for
+// decisions.
 func (s *State) nodeWatts(name string) (power energy.Watts, asOf time.Time, ok bool) {
 	now := s.o.Now()
 	s.mu.RLock()
@@ -92,7 +93,7 @@ func (s *State) nodeWatts(name string) (power energy.Watts, asOf time.Time, ok b
 	return 0, time.Time{}, false
 }
 
-// TestMembersAreApart: what another cluster forwards is shown, and nothing is decided by it.
+// TestMembersAreApart verifies that nodes of other clusters are listed separately and their pods are ignored.
 func TestMembersAreApart(t *testing.T) {
 	w := &watch{noon}
 	s := state(Options{Now: w.Now})
@@ -175,7 +176,7 @@ func TestNodeWatts(t *testing.T) {
 	}
 }
 
-// A guest is listed with its host, until its agent names none.
+// TestHostOfAGuest verifies that a virtual machine is listed with its host while its agent reports one.
 func TestHostOfAGuest(t *testing.T) {
 	w := &watch{noon}
 	s := state(Options{Now: w.Now})
@@ -213,7 +214,7 @@ func TestTheYoungestBatchCounts(t *testing.T) {
 	}
 }
 
-// A meter at the plug knows better than the agent, for as long as it answers.
+// TestWall verifies that a network meter takes precedence over the agent while its readings are recent.
 func TestWall(t *testing.T) {
 	w := &watch{noon}
 	s := state(Options{Now: w.Now})
@@ -292,7 +293,7 @@ func TestImplausible(t *testing.T) {
 	}
 }
 
-// All replicas count, on all nodes, whatever the order in which nodes tell.
+// TestReplicasAreAveraged verifies that the replicas on all nodes are averaged, in any order of batches.
 func TestReplicasAreAveraged(t *testing.T) {
 	w := &watch{noon}
 	s := state(Options{Now: w.Now, Container: func(_, id string) string {
@@ -314,7 +315,8 @@ func TestReplicasAreAveraged(t *testing.T) {
 	}
 }
 
-// The Jobs of a CronJob are runs of one thing; a pod that begins or ends within a batch says nothing about its power.
+// TestRunsOfACronJob verifies that all Jobs of a CronJob share their statistics and that batches in which a pod
+// starts or finishes are ignored.
 func TestRunsOfACronJob(t *testing.T) {
 	w := &watch{noon}
 	s := state(Options{Now: w.Now})
@@ -363,7 +365,7 @@ func TestPods(t *testing.T) {
 	if len(s.Pods("").Pods) != 3 || len(s.Pods("other").Pods) != 0 || s.Pods("other").Pods == nil {
 		t.Errorf("%+v", s.Pods(""))
 	}
-	// Names are learned later, pods go.
+	// Names become known later, and pods are removed.
 	w.now = w.now.Add(tick)
 	nameless.pod, nameless.namespace, nameless.kind, nameless.owner = "late", "lab", "Job", "late"
 	s.Booked(booking(w, "a", 80, nameless), booked)
@@ -376,7 +378,8 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// A pod is fresh when its node tells of it for the first time, and not because we hear of the node for the first time.
+// TestFresh verifies that a pod is fresh if it is new on its node, but not if it is in the first batch of the node
+// after a restart of the controller.
 func TestFresh(t *testing.T) {
 	w := &watch{noon}
 	s := state(Options{Now: w.Now})
@@ -390,7 +393,7 @@ func TestFresh(t *testing.T) {
 	if got := fresh(); len(got) != 1 || got[0] != "u2" {
 		t.Errorf("%v", got)
 	}
-	s.Wall("a", 100, noon, energy.Measured, "shelly") // read before u2 was there
+	s.Wall("a", 100, noon, energy.Measured, "shelly") // read before u2 was reported
 	w.now = w.now.Add(tick)
 	if got := fresh(); len(got) != 0 {
 		t.Errorf("a value from before tells of it: %v", got)
@@ -480,7 +483,7 @@ func TestReadersNeverWaitForLong(t *testing.T) {
 	readers.Wait()
 }
 
-// What 500,000 containers cost, and the bookings of a cluster of 5,000 nodes.
+// TestMemory measures the memory per container and the time to process batches with 100 pods each.
 func TestMemory(t *testing.T) {
 	const perNode = 100
 	count := 500
@@ -550,7 +553,8 @@ func BenchmarkNodes5000(b *testing.B) {
 	})
 }
 
-// A node that is hotter than its profile allows is shown as such, until it is well below.
+// TestHotNodes verifies that a node above the temperature limit of its profile is reported as hot until it is well
+// below the limit.
 func TestHotNodes(t *testing.T) {
 	w := &watch{noon}
 	s := state(Options{Now: w.Now, Hottest: func(node string) energy.Celsius {
@@ -582,7 +586,7 @@ func TestHotNodes(t *testing.T) {
 		}
 	}
 	w.now = w.now.Add(tick)
-	b := booking(w, "limited", 0) // its meter fails: it is hot all the same
+	b := booking(w, "limited", 0) // no power is measured, but the temperature is still used
 	b.Batch.Unmeasured, b.Temperature = tick, new(energy.Celsius(82))
 	s.Booked(b, booked)
 	w.now = w.now.Add(tick)
