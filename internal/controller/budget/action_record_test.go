@@ -11,8 +11,8 @@ import (
 
 const begunLength = len("0123456789:1234567890.32 ")
 
-// TestFormerLimitsAreForgotten: however often a limit changes, each is told of once, and what is remembered stays
-// short.
+// TestFormerLimitsAreForgotten verifies that each of many limits causes a single notification and that the
+// annotation does not grow.
 func TestFormerLimitsAreForgotten(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(t, newJob("j", annotated(map[string]string{v1alpha1.AnnotationBudgetAction: "notify"})))
@@ -39,8 +39,8 @@ func TestFormerLimitsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestMoreThanCanBeRemembered: what cannot be remembered is not done over and over but not at all, and that is said
-// once. What suspends is remembered before all else.
+// TestMoreThanCanBeRemembered verifies that actions that do not fit into the annotation are skipped and reported
+// once, and that suspending takes precedence.
 func TestMoreThanCanBeRemembered(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(t, newJob("j", nil))
@@ -85,7 +85,7 @@ func TestMoreThanCanBeRemembered(t *testing.T) {
 	}
 }
 
-// TestAttemptsThatGrowStillFit: what is begun takes the room that it may need at its last attempt.
+// TestAttemptsThatGrowStillFit verifies that the maximum length of unfinished actions is reserved.
 func TestAttemptsThatGrowStillFit(t *testing.T) {
 	a := &allowance{account: account{object: newJob("j", nil)}}
 	for at := range int32(maxRecord) {

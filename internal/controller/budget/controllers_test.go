@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// times is how often something is tried: the second number if there is time.
+// times returns the number of iterations: few by default, many for long test runs.
 func times(few, many int) int {
 	if os.Getenv("KUBENERGY_LONG") != "" {
 		return many
@@ -31,7 +31,7 @@ func times(few, many int) int {
 	return few
 }
 
-// meeting lets those who come wait until all are there, once.
+// meeting is a single-use barrier: callers wait until the given number of them has arrived.
 type meeting struct {
 	mu      sync.Mutex
 	missing int
@@ -49,8 +49,8 @@ func (m *meeting) wait() {
 	<-m.all
 }
 
-// TestTheServerHasConflicts: the other tests here mean something only if the API server of these tests refuses what
-// was meant for another version, as a real one does.
+// TestTheServerHasConflicts verifies that the fake API server rejects writes with an outdated resource version,
+// like a real one. Other tests rely on this.
 func TestTheServerHasConflicts(t *testing.T) {
 	w := newWorld(t, newBudget(nil), newJob("j", nil))
 	first, second := w.budget("month"), w.budget("month")
@@ -77,8 +77,8 @@ func TestTheServerHasConflicts(t *testing.T) {
 	}
 }
 
-// TestTwoControllers makes two controllers read the same version of the budget and of a Job with a budget of its own,
-// and write at the same moment, many times over.
+// TestTwoControllers runs two controllers that read the same versions of a budget and of a Job with its own budget
+// and write them at the same time.
 func TestTwoControllers(t *testing.T) {
 	for round := range times(4, 50) {
 		clock := &clockAt{monday.Add(time.Hour)}
@@ -126,7 +126,7 @@ func TestTwoControllers(t *testing.T) {
 		for range 2 {
 			look()
 		}
-		// Long enough for each to take over what the other one might have left.
+		// Long enough for each controller to take over unfinished actions of the other one.
 		for range 2 {
 			clock.at = clock.at.Add(takeOver + time.Second)
 			look()
@@ -178,8 +178,8 @@ func count(all []string, one string) (n int) {
 	return n
 }
 
-// TestControllerDies kills a controller after it has written down what it is going to do, at any later call of the
-// API server or the webhook. Another one does what is left, and nothing has more than one effect.
+// TestControllerDies stops a controller at each call of the API server or the webhook after the claim. Another
+// controller must complete the remaining actions, and each action must have a single effect.
 func TestControllerDies(t *testing.T) {
 	errDead := errors.New("it is dead")
 	deeds := do(v1alpha1.DeedNotify, v1alpha1.DeedEvent, v1alpha1.DeedSuspend, v1alpha1.DeedLabel)
@@ -235,7 +235,7 @@ func TestControllerDies(t *testing.T) {
 		first.sweepAndWork(t.Context())
 		reported := w.posted()
 		clock.at = clock.at.Add(takeOver / 3)
-		second.sweepAndWork(t.Context()) // what was begun just now is the other one's
+		second.sweepAndWork(t.Context()) // recently started actions belong to the first controller
 		began := w.budget("month").Status.Actions
 		if reported == w.posted() && len(began) > 0 && began[0].By == "first" && began[0].Done == nil &&
 			began[0].Attempts > 1 {
@@ -254,8 +254,8 @@ func TestControllerDies(t *testing.T) {
 		for _, m := range w.posts {
 			keys[m.Key] = true
 		}
-		// A controller that dies between the webhook's answer and writing that down has told it: the receiver sees
-		// the same key again.
+		// A controller that stops between the response of the webhook and recording the result has sent the
+		// notification, so the receiver gets the same key again.
 		if len(keys) != 2 || len(w.posts) > 3 {
 			t.Errorf("%d calls: the webhook was told %d times with %d keys", calls, len(w.posts), len(keys))
 		}
@@ -268,7 +268,7 @@ func TestControllerDies(t *testing.T) {
 	}
 }
 
-// TestAnyOrder lets three controllers look in any order while the use grows, limits change and periods end.
+// TestAnyOrder runs the sweeps of three controllers in random order while usage grows and periods end.
 func TestAnyOrder(t *testing.T) {
 	for seed := range times(3, 50) {
 		r := rand.New(rand.NewPCG(uint64(seed), 7)) //nolint:gosec // a test's choice

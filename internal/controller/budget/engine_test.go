@@ -21,11 +21,11 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// TestOverrun runs a Job under a budget of 1 kWh with action Suspend. Its agent samples every 15 s; what the Job
-// really uses, until the API server has its suspension, is not more than the limit and one sampling interval.
+// TestOverrun runs a Job with a budget of 1 kWh and the action Suspend. The agent samples every 15 s. The Job must
+// not exceed its limit by more than the usage in one sampling interval before it is suspended.
 func TestOverrun(t *testing.T) {
 	const sampling = 15 * time.Second
-	for _, watts := range []energy.Microjoules{2000, 7300, 120_000} { // per second
+	for _, watts := range []energy.Microjoules{2000, 7300, 120_000} { // joules per second
 		for _, phase := range []time.Duration{0, 3 * time.Second, 14 * time.Second} {
 			synctest.Test(t, func(t *testing.T) {
 				budget := newBudget(func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodLifetime },
@@ -37,7 +37,7 @@ func TestOverrun(t *testing.T) {
 				ended := make(chan error)
 				bubble.Advance(phase)
 				go func() { ended <- e.Run(ctx) }()
-				power, used := watts*1e6, oneKWh*97/100 // up to here nothing happens
+				power, used := watts*1e6, oneKWh*97/100 // just below the limit
 				w.used(time.Now().Add(-time.Hour), time.Now(), used, "team", "Job/hungry")
 				for range 100 {
 					from := time.Now()
@@ -122,7 +122,7 @@ func TestSuspendAndResume(t *testing.T) {
 		w.condition().Status != metav1.ConditionFalse {
 		t.Errorf("%+v", s)
 	}
-	// What starts afterwards is suspended too, and so is what somebody resumes.
+	// Jobs that are created or resumed later are suspended too.
 	if err := w.api.Create(t.Context(), newJob("late", nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestSuspendAndResume(t *testing.T) {
 			if !w.suspended("paused") {
 				t.Error("what its user suspended runs")
 			}
-			// And back.
+			// Restore the initial state.
 			*clock = previous
 			e.o.MaySuspend = func(context.Context) error { return nil }
 			_ = w.api.Delete(t.Context(), budget.DeepCopy())
@@ -190,7 +190,7 @@ func TestHoldNewWork(t *testing.T) {
 	if s.ClosedUntil == nil || !s.ClosedUntil.Equal(s.PeriodEnd) || s.AsOf == nil {
 		t.Fatalf("%+v", s)
 	}
-	// Who reads it believes what is a few minutes old: it is written again although nothing has changed.
+	// Consumers ignore old statuses, so it must be updated even without changes.
 	for range 40 {
 		clock.at = clock.at.Add(5 * time.Second)
 		e.sweepAndWork(t.Context())
@@ -198,7 +198,7 @@ func TestHoldNewWork(t *testing.T) {
 			t.Fatalf("the status is %v old", age)
 		}
 	}
-	// But not more often than that.
+	// It must not be updated more often.
 	version := w.budget("month").ResourceVersion
 	for range 10 {
 		clock.at = clock.at.Add(time.Second)
@@ -219,8 +219,8 @@ func TestHoldNewWork(t *testing.T) {
 	}
 }
 
-// TestTeamOfANamespace: a Job without a label belongs to the team that its namespace names, wherever a budget looks at
-// it. A budget that suspended by one answer and resumed by another would delete its pods again and again.
+// TestTeamOfANamespace verifies that a Job without a label belongs to the team of its namespace wherever budgets
+// are evaluated. Otherwise the Job could be suspended and resumed repeatedly, deleting its pods each time.
 func TestTeamOfANamespace(t *testing.T) {
 	for _, per := range []string{v1alpha1.PerScope, v1alpha1.PerWorkload} {
 		clock := &clockAt{monday.Add(time.Hour)}
@@ -251,7 +251,7 @@ func TestTeamOfANamespace(t *testing.T) {
 	}
 }
 
-// TestClustersThatCount has 2 kWh booked here and 2 in another cluster, under the same names, and one more kWh there.
+// TestClustersThatCount verifies the cluster scope with 2 kWh in this cluster and 3 kWh in another one.
 func TestClustersThatCount(t *testing.T) {
 	for _, c := range []struct {
 		clusters []string
@@ -324,7 +324,7 @@ func TestEachActionOnce(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 	}
-	// The next period begins anew.
+	// In the next period all actions are carried out again.
 	clock.at = clock.at.AddDate(0, 1, 0)
 	from := clock.at.Add(-time.Minute)
 	w.used(from, clock.at, oneKWh*2, "team", "Job/j")
@@ -395,7 +395,8 @@ func fixed(from, to time.Duration) v1alpha1.BudgetPeriod {
 	return v1alpha1.BudgetPeriod{Type: v1alpha1.PeriodFixed, From: &a, To: &b}
 }
 
-// TestUnknownIsNotNothing: what nobody knows is said, and while nobody can be asked nothing is begun or ended.
+// TestUnknownIsNotNothing verifies that unknown values are reported and that no action is started or reverted while
+// the ledger is unavailable.
 func TestUnknownIsNotNothing(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(t, newBudget(func(b *v1alpha1.EnergyBudget) {
@@ -448,7 +449,8 @@ func (broken) Query(context.Context, *ledger.Query) (*ledger.Answer, error) {
 	return nil, errors.New("the disk is gone")
 }
 
-// What comes more than an hour late, as an agent can invent it, suspends nothing, and the condition says that it came.
+// TestLateEnergyDoesNotSuspend verifies that energy reported more than an hour late, which a compromised agent
+// could fabricate, is mentioned in the condition but does not suspend Jobs.
 func TestLateEnergyDoesNotSuspend(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(t, newBudget(nil, do(v1alpha1.DeedSuspend)...), newJob("running", nil))

@@ -13,8 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// FuzzBudget reads an EnergyBudget of which something was used: its period holds now, its status can be written, and
-// nothing is done before its share is used.
+// FuzzBudget verifies for an arbitrary EnergyBudget that its period contains the current time, that its status can
+// be marshaled, and that no action is carried out before its threshold is reached.
 func FuzzBudget(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"generation":2},"spec":{"limits":{"energyKWh":100,"carbonGrams":5e4,"cost":{"amount":20,
 		"currency":"EUR"}},"period":{"type":"Month","timeZone":"Europe/Berlin"},"scope":{"teams":["red"]},
@@ -33,7 +33,7 @@ func FuzzBudget(f *testing.F) {
 		}
 		for _, limit := range []*float64{l.EnergyKWh, l.CarbonGrams} {
 			if limit != nil && !(*limit >= 1e-6) || l.Cost != nil && !(l.Cost.Amount >= 1e-6) {
-				return // the schema refuses it
+				return // rejected by the schema
 			}
 		}
 		now := time.Unix(unix, 0)

@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/instrument"
 )
 
-// maxSeries bounds how many workloads with a budget of their own are shown, the fullest first.
+// maxSeries limits the number of workloads in the usage metric. Workloads with the highest usage take precedence.
 const maxSeries = 1000
 
 var ratioDesc = prometheus.NewDesc("kubenergy_budget_usage_ratio",
@@ -17,7 +17,7 @@ var ratioDesc = prometheus.NewDesc("kubenergy_budget_usage_ratio",
 		"itself, which workload names.",
 	[]string{"namespace", "budget", "workload", "resource"}, nil)
 
-// instruments are the metrics. Those of budgets that are gone go with them.
+// instruments contains the metrics. Series of deleted budgets are removed.
 type instruments struct {
 	exceeded, warned, suspended *prometheus.CounterVec
 	shown                       atomic.Pointer[[]prometheus.Metric]
@@ -45,7 +45,7 @@ func (m *instruments) took(namespace, ownerKind string, do v1alpha1.BudgetDeed, 
 	m.exceeded.WithLabelValues(namespace, ownerKind, string(do)).Inc()
 }
 
-// show replaces what is shown of how much is used.
+// show replaces the usage metrics.
 func (m *instruments) show(shared []*budgetCase, own []*allowance) {
 	var all []*account
 	for _, c := range shared {

@@ -15,7 +15,7 @@ func TestPeriods(t *testing.T) {
 	for name, tc := range map[string]struct {
 		period   v1alpha1.BudgetPeriod
 		now      string
-		from, to string // "": open
+		from, to string // empty if unbounded
 		bad      bool
 	}{
 		"a day": {
@@ -94,7 +94,7 @@ func TestPeriods(t *testing.T) {
 	}
 }
 
-// TestPeriodsFollowEachOther: every instant is in its period, and the end of one is in the next.
+// TestPeriodsFollowEachOther verifies that a period contains its time and that the next period starts at its end.
 func TestPeriodsFollowEachOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := v1alpha1.BudgetPeriod{

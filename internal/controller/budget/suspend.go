@@ -18,12 +18,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// holdPolicy is the binding of the admission policy that suspends new Jobs.
+// holdPolicy is the name of the binding of the admission policy that suspends new Jobs.
 const holdPolicy = "kubenergy-hold"
 
-// HoldsEnabled returns what [Options.MaySuspend] wants: budgets suspend Jobs as long as the binding is there that
-// lets Jobs be held. An uninstall, and an administrator in an emergency, removes it first and then resumes everything;
-// so nothing is suspended after that. The reader must not be a cache.
+// HoldsEnabled returns a function for [Options.MaySuspend]. Budgets suspend Jobs only while the binding of the
+// admission policy exists. An uninstall, or an administrator in an emergency, first deletes the binding and then
+// resumes all Jobs, so that no Job is suspended afterwards. The reader must not be a cache.
 func HoldsEnabled(direct client.Reader) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, callTime)
@@ -38,16 +38,16 @@ func HoldsEnabled(direct client.Reader) func(context.Context) error {
 	}
 }
 
-// ErrHoldsOff says that nothing may be suspended.
+// ErrHoldsOff is returned if holding Jobs is disabled.
 var ErrHoldsOff = errors.New("nothing may be suspended here: the binding of the policy kubenergy-hold is not there")
 
-// suspends reports whether a budget keeps Jobs suspended.
+// suspends reports whether a budget suspends Jobs now.
 func (c *budgetCase) suspends(now time.Time) bool {
 	return c.err == nil && c.period.holds(now) && inForce(&c.budget.Status, v1alpha1.DeedSuspend) &&
 		c.period.isOf(&c.budget.Status)
 }
 
-// suspendFor suspends the Jobs of a budget that run.
+// suspendFor suspends the running Jobs in the scope of a budget.
 func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
 	var jobs batchv1.JobList
 	if err := e.o.Client.List(ctx, &jobs, client.InNamespace(c.budget.Namespace)); err != nil {
@@ -64,7 +64,7 @@ func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
 	if len(running) == 0 {
 		return nil
 	}
-	// An uninstall takes the switch away, and resumes everything.
+	// An uninstall disables holding and then resumes all Jobs.
 	if err := e.o.MaySuspend(ctx); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
 		return e.suspend(ctx, j, label, c.period.to)
 	})
 	e.sayJobs(done, eventSuspended, suspendedText(label))
-	return summary("suspending Jobs", failed, errChanged) // the next sweep sees what has changed
+	return summary("suspending Jobs", failed, errChanged) // changed Jobs are retried in the next sweep
 }
 
 func maySuspend(j *batchv1.Job, label string) bool {
@@ -92,8 +92,7 @@ func suspendedText(label string) string {
 	return "suspended, its pods are deleted: the energy budget " + label + " is used up"
 }
 
-// sayJobs writes events about Jobs that were suspended for a budget, or resumed. That is a courtesy: one that fails is
-// not tried again.
+// sayJobs creates events for Jobs that a budget suspended or resumed. The events are best effort and not retried.
 func (e *Engine) sayJobs(jobs []*batchv1.Job, reason, text string) {
 	if len(jobs) == 0 {
 		return
@@ -103,7 +102,7 @@ func (e *Engine) sayJobs(jobs []*batchv1.Job, reason, text string) {
 			key := digest(string(j.UID), j.ResourceVersion, reason)
 			if err := e.event(ctx, reference(j), reason, key, text); err != nil {
 				e.o.Log.Debug("telling of a Job", "error", err)
-				if errors.Is(err, context.DeadlineExceeded) { // each of the others would take as long
+				if errors.Is(err, context.DeadlineExceeded) { // the remaining events would also time out
 					return
 				}
 			}
@@ -111,7 +110,7 @@ func (e *Engine) sayJobs(jobs []*batchv1.Job, reason, text string) {
 	}})
 }
 
-// resumeAll resumes what no budget suspends any longer.
+// resumeAll resumes all Jobs that are no longer suspended by a budget.
 func (e *Engine) resumeAll(ctx context.Context, s *scene) {
 	over := slices.DeleteFunc(slices.Clone(s.marks.jobs), func(j *batchv1.Job) bool { return !e.over(s, j) })
 	done, failed := inParallel(e.o.Log, parallel, over, func(j *batchv1.Job) error {
@@ -126,8 +125,8 @@ func (e *Engine) resumeAll(ctx context.Context, s *scene) {
 	}
 }
 
-// over reports whether a Job that a budget suspended is to be resumed. Where it is not known whether a budget keeps
-// it, what is written on it says until when it does.
+// over reports whether to resume a Job that was suspended by a budget. If the state of the budgets is unknown, the
+// end of the suspension in the annotation of the Job is used.
 func (e *Engine) over(s *scene, j *batchv1.Job) bool {
 	label := j.Labels[v1alpha1.LabelBudgetSuspended]
 	kept := slices.ContainsFunc(s.shared, func(c *budgetCase) bool {

@@ -22,10 +22,10 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// TestSlowActionsDelayNoOther: while the API server takes seconds for each mark and each event, another budget's
-// Jobs are suspended at the next look; and what takes longer than others wait with taking over is still done once.
+// TestSlowActionsDelayNoOther verifies that the Jobs of a budget are suspended in the next sweep while slow patches
+// and events of another budget are pending. Actions that take longer than takeOver must still be carried out once.
 func TestSlowActionsDelayNoOther(t *testing.T) {
-	const pods, slow = 100, 2 * time.Second // about a minute in all
+	const pods, slow = 100, 2 * time.Second // about one minute in total
 	synctest.Test(t, func(t *testing.T) {
 		marks := newBudget(func(b *v1alpha1.EnergyBudget) {
 			b.Name, b.UID, b.Spec.Period.Type = "marks", "marks", v1alpha1.PeriodLifetime
@@ -121,7 +121,7 @@ func TestSlowActionsDelayNoOther(t *testing.T) {
 	})
 }
 
-// TestTasksAreBounded: what does not fit is left to be taken over.
+// TestTasksAreBounded verifies that tasks that do not fit are dropped.
 func TestTasksAreBounded(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	e := newWorld(t).engine("a", nil, time.Now)
@@ -152,7 +152,8 @@ func TestTasksAreBounded(t *testing.T) {
 	}
 }
 
-// An API server that hangs does not stop the sweeps, however many objects there are.
+// TestManyCallsThatHang verifies that an API server that hangs does not block the sweeps, for any number of
+// objects.
 func TestManyCallsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

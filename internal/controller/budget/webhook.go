@@ -22,16 +22,16 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 )
 
-// Message is what a webhook is told, in JSON.
+// Message is the JSON body of a webhook request.
 type Message struct {
 	APIVersion string `json:"apiVersion"` // kubenergy.io/v1alpha1
 	Kind       string `json:"kind"`       // EnergyBudgetNotice
-	// Key is the same for each attempt to tell the same; it is also in the header Idempotency-Key.
+	// Key is the same for all attempts to deliver a notification. It is also sent in the header Idempotency-Key.
 	Key       string    `json:"key"`
 	Time      time.Time `json:"time"`
 	Namespace string    `json:"namespace"`
-	Budget    string    `json:"budget"`             // its name, or Own
-	Workload  string    `json:"workload,omitempty"` // kind/name, of a budget per workload
+	Budget    string    `json:"budget"`             // name of the EnergyBudget, or Own
+	Workload  string    `json:"workload,omitempty"` // kind/name, for budgets per workload
 	At        int32     `json:"at"`
 	Percent   float64   `json:"percent"`
 	Exhausted bool      `json:"exhausted"`
@@ -50,19 +50,19 @@ const (
 	maxAnswer   = 4 << 10
 )
 
-// poster tells a webhook; "": that of the options.
+// poster sends a message to a webhook. If to is empty, the default webhook of the options is used.
 type poster func(ctx context.Context, to string, m *Message) error
 
-// webhooks posts where it may.
+// webhooks posts messages to permitted URLs.
 type webhooks struct {
-	own    string         // where an action names none; administrators write it
-	key    []byte         // signs messages; nil: they are not signed
-	hosts  []string       // as [dial.Names] reads them
-	urls   dial.KeyReader // of secret:NAME
+	own    string         // default URL, set by administrators
+	key    []byte         // signs messages; nil disables signing
+	hosts  []string       // permitted hosts, in the format of [dial.Names]
+	urls   dial.KeyReader // URLs of webhooks in the format secret:NAME
 	client *http.Client
 }
 
-// webhookSecret is before the name of a URL that administrators keep.
+// webhookSecret is the prefix of the name of a URL in a Secret.
 const webhookSecret = "secret:"
 
 func newWebhooks(own string, key []byte, hosts []string, urls dial.KeyReader) (*webhooks, error) {
@@ -85,13 +85,13 @@ func newWebhooks(own string, key []byte, hosts []string, urls dial.KeyReader) (*
 	return w, nil
 }
 
-// allows reports whether administrators allow a URL.
+// allows reports whether the host of a URL is permitted by administrators.
 func (w *webhooks) allows(u *url.URL) bool {
 	return slices.ContainsFunc(w.hosts, func(host string) bool { return dial.Names(host, u) })
 }
 
-// target returns the URL of a webhook. Anyone who may write budgets may name any URL, so administrators must allow its
-// host.
+// target returns the URL of a webhook. The author of a budget can specify any URL, so its host must be permitted by
+// administrators.
 func (w *webhooks) target(to string) (*url.URL, error) {
 	administrators := to == ""
 	if to = cmp.Or(to, w.own); to == "" {
@@ -115,7 +115,7 @@ func (w *webhooks) target(to string) (*url.URL, error) {
 	return u, nil
 }
 
-// post sends a message.
+// post sends a message to a webhook.
 func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
 	u, err := w.target(to)
 	if err != nil {
@@ -139,11 +139,11 @@ func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
 	}
 	answer, err := w.client.Do(q)
 	if err != nil {
-		// a URL may have secrets in it
+		// the error may contain a URL with secrets
 		return fmt.Errorf("the webhook at %s: %s", u.Hostname(), dial.Cause(err, postTimeout))
 	}
 	defer answer.Body.Close()
-	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer) // so that the connection can be used again
+	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer) // allows the connection to be reused
 	if answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusMultipleChoices {
 		return fmt.Errorf("the webhook at %s answered %d", u.Hostname(), answer.StatusCode)
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// TestWebhooksReachOnlyWhereTheyMay: who may write a budget writes a URL, and must not make the controller ask its own
-// network.
+// TestWebhooksReachOnlyWhereTheyMay verifies that the author of a budget cannot make the controller send requests
+// to its own network.
 func TestWebhooksReachOnlyWhereTheyMay(t *testing.T) {
 	var hits atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
@@ -113,7 +113,7 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// TestOneNamespaceDoesNotKeepOthersBack: one that names a server which hangs fills its own share of the queue.
+// TestOneNamespaceDoesNotKeepOthersBack verifies that a namespace with a slow webhook cannot fill the queue.
 func TestOneNamespaceDoesNotKeepOthersBack(t *testing.T) {
 	e := newWorld(t).engine("a", nil, time.Now)
 	add := func(namespace string) {
@@ -136,7 +136,7 @@ func TestOneNamespaceDoesNotKeepOthersBack(t *testing.T) {
 	}
 }
 
-// TestHostsWithoutAPort: a host alone means its web server, not whatever else it runs.
+// TestHostsWithoutAPort verifies that a host without a port permits only the default ports of http and https.
 func TestHostsWithoutAPort(t *testing.T) {
 	w, err := newWebhooks("", nil, []string{
 		"Inside.example", "ported.example:8443", "10.1.2.3", "fd00::1", "[fd00::2]:9000", "secure.example:443",
@@ -166,7 +166,7 @@ func TestHostsWithoutAPort(t *testing.T) {
 	}
 }
 
-// TestHostWithoutItsPortIsRefused: the server is there, and would answer.
+// TestHostWithoutItsPortIsRefused verifies that a running server on another port of a permitted host is not called.
 func TestHostWithoutItsPortIsRefused(t *testing.T) {
 	var hits atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
@@ -178,14 +178,14 @@ func TestHostWithoutItsPortIsRefused(t *testing.T) {
 	if err := w.post(t.Context(), server.URL, &Message{}); err == nil || hits.Load() > 0 {
 		t.Errorf("%v, %d requests", err, hits.Load())
 	}
-	// administrators wrote it themselves
+	// The default URL is set by administrators and always permitted.
 	if err := w.post(t.Context(), "", &Message{}); err != nil || hits.Load() != 1 {
 		t.Errorf("%v, %d requests", err, hits.Load())
 	}
 }
 
-// TestStatusKeepsNoURL: readers of a budget's status are not told the token of its webhook, and what a status of
-// before names by its URL is not told again.
+// TestStatusKeepsNoURL verifies that the status of a budget does not contain the URL of its webhook, and that a URL
+// stored by an earlier version is replaced without sending the notification again.
 func TestStatusKeepsNoURL(t *testing.T) {
 	const to = "https://hooks.example/x?token=sesame"
 	notify := v1alpha1.BudgetAction{At: 50, Do: v1alpha1.DeedNotify, Webhook: to}
@@ -228,7 +228,7 @@ func TestStatusKeepsNoURL(t *testing.T) {
 	}
 }
 
-// TestWebhookBySecret: administrators keep the URL; who writes a budget knows its name alone.
+// TestWebhookBySecret verifies that administrators can store a URL in a Secret and budgets refer to it by name.
 func TestWebhookBySecret(t *testing.T) {
 	var hits atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
@@ -256,7 +256,8 @@ func (u urls) Key(name string) (string, error) {
 	return "", fs.ErrNotExist
 }
 
-// TestNoticesAreRetriedForADay: a receiver that is away for a night is told in the morning, and not asked all the time.
+// TestNoticesAreRetriedForADay verifies that notifications are retried for at least a day with increasing
+// intervals.
 func TestNoticesAreRetriedForADay(t *testing.T) {
 	for _, per := range []string{v1alpha1.PerScope, v1alpha1.PerWorkload} {
 		clock := &clockAt{monday.Add(time.Hour)}
@@ -271,7 +272,7 @@ func TestNoticesAreRetriedForADay(t *testing.T) {
 			return errors.New("it sleeps")
 		}
 		e := w.engine("a", nil, clock.now)
-		for range 30 * 12 { // 30 hours
+		for range 30 * 12 { // for 30 hours
 			e.sweepAndWork(t.Context())
 			clock.at = clock.at.Add(5 * time.Minute)
 		}
