@@ -7,15 +7,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// metrics show what an estimator does.
+// metrics contains the metrics of an estimator.
 type metrics struct {
-	nodes           *prometheus.GaugeVec // by what tells their energy
+	nodes           *prometheus.GaugeVec // by source of their energy
 	samples, queued prometheus.Gauge
 	batches, joules *prometheus.CounterVec // by outcome
 	failures        prometheus.Counter
 }
 
-// What becomes of an estimate.
+// Outcomes of an estimate.
 const (
 	booked  = "booked"
 	dropped = "dropped"

@@ -18,7 +18,7 @@ import (
 
 var everything = func(string, string) bool { return true }
 
-// asked is a metrics-server behind an API server, at noon.
+// asked returns a MetricsServer with a fake API server and a clock at noon.
 func asked(t *testing.T, serve http.HandlerFunc) (*MetricsServer, *time.Duration) {
 	t.Helper()
 	server := httptest.NewServer(serve)
@@ -78,7 +78,7 @@ func TestUsage(t *testing.T) {
 		item("", "endless", justNow, `"usage":{"cpu":"`+strings.Repeat("9", 1000)+`"}`),
 		item("", "huge", justNow, `"usage":{"cpu":"9000000000k"}`),
 		item("", "exponent", justNow, `"usage":{"cpu":"1e7"}`),
-		// which takes resource.ParseQuantity for ever
+		// resource.ParseQuantity does not return for this value in reasonable time.
 		item("", "negative exponent", justNow, `"usage":{"cpu":"1e-9999999"}`),
 		item("", "hexadecimal", justNow, `"usage":{"cpu":"0x10"}`),
 		item("", "two suffixes", justNow, `"usage":{"cpu":"1nm"}`),
@@ -108,7 +108,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// Where there is no such API, or no right to it, it is asked again only after minutes; requests count meanwhile.
+// TestUsageThatIsAbsent verifies that the API is queried again only after several minutes if it does not exist or
+// access is denied.
 func TestUsageThatIsAbsent(t *testing.T) {
 	for _, code := range []int{404, 403, 503, 500} {
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
@@ -140,7 +141,7 @@ func TestUsageThatIsAbsent(t *testing.T) {
 	}
 }
 
-// Answers that are wrong are errors, whatever is wrong about them; none is held in memory.
+// TestUsageThatIsWrong verifies that invalid responses return errors and that their size is limited.
 func TestUsageThatIsWrong(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "list": "[]", "text": `"x"`, "number": "7", "HTML": "<html>",

@@ -25,7 +25,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// world is a cluster whose clocks, meters and usage a test sets.
+// world is a fake cluster with clocks, meters and usage that are set by a test.
 type world struct {
 	t     *testing.T
 	up    time.Duration
@@ -42,7 +42,7 @@ type world struct {
 	refuse func(*batch.Batch) error
 }
 
-// wall is a meter at the wall.
+// wall is a fake power meter.
 type wall struct {
 	total  energy.Microjoules
 	at     time.Duration
@@ -104,20 +104,20 @@ func (w *world) estimator() *Estimator {
 	})
 }
 
-// unknown is the number of nodes of which nothing is known.
+// unknown returns the metric of nodes with unknown energy.
 func unknown(e *Estimator) float64 {
 	return testutil.ToFloat64(e.queue.metrics.nodes.WithLabelValues("unknown"))
 }
 
 var errWrong = errors.New("wrong")
 
-// pass lets time pass by both clocks.
+// pass advances both clocks.
 func (w *world) pass(d time.Duration) {
 	w.up += d
 	w.clock = w.clock.Add(d)
 }
 
-// tick estimates and books one batch after the other.
+// tick runs one estimate and records the queued batches sequentially.
 func (w *world) tick(e *Estimator) {
 	w.t.Helper()
 	if err := e.estimate(w.t.Context()); err != nil {
@@ -137,7 +137,7 @@ func (w *world) node(name string, cores string, gpus int64) {
 	})
 }
 
-// pod is one that runs since long ago.
+// pod adds a pod that has been running for an hour.
 func (w *world) pod(node, uid, cpu string, gpus int64) *v1.Pod {
 	request := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}
 	if gpus > 0 {
@@ -154,7 +154,7 @@ func (w *world) pod(node, uid, cpu string, gpus int64) *v1.Pod {
 	return &w.pods[node][len(w.pods[node])-1]
 }
 
-// used sets what metrics-server says: cores by name, of pods, and of nodes that have a slash in front.
+// used sets the CPU usage from metrics-server in cores, by pod name or by node name with a leading slash.
 func (w *world) used(cores map[string]float64) {
 	w.usage = Usage{}
 	for name, v := range cores {
@@ -184,8 +184,8 @@ func near(t *testing.T, what string, got energy.Microjoules, want energy.Joules)
 	}
 }
 
-// Without a meter a node uses what its profile says at the usage that was measured; who computed pays the dynamic
-// part, and the rest of the node the kernel.
+// TestModelAtMeasuredUsage verifies that the energy of a node without a meter is modeled from its measured CPU
+// usage. Pods are charged for the dynamic energy of their CPU time, and the system for the rest.
 func TestModelAtMeasuredUsage(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -194,7 +194,7 @@ func TestModelAtMeasuredUsage(t *testing.T) {
 	w.used(map[string]float64{"/n": 5, "a": 3, "b": 1})
 	e := w.estimator()
 	w.tick(e)
-	for range 3 { // nothing is booked before agents had time to come
+	for range 3 { // no estimate is recorded before agents had time to connect
 		w.pass(time.Minute)
 		w.tick(e)
 	}
@@ -220,7 +220,8 @@ func TestModelAtMeasuredUsage(t *testing.T) {
 	}
 }
 
-// Without metrics-server requests count; a node of which nothing is known uses nothing that anybody could say.
+// TestModelAtRequests verifies that requests are used without metrics-server, and that a node without a profile is
+// not estimated.
 func TestModelAtRequests(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -250,7 +251,8 @@ func TestModelAtRequests(t *testing.T) {
 	}
 }
 
-// With a default, such a node is told apart from those that a model of their hardware describes.
+// TestDefaultOfUnknownHardware verifies that nodes with the default profile are counted separately from nodes with
+// their own profile.
 func TestDefaultOfUnknownHardware(t *testing.T) {
 	w := newWorld(t)
 	any400 := &energy.Profile{Name: policy.UnknownHardware, Idle: 100, Max: 400, Sleep: 100}
@@ -273,7 +275,8 @@ func TestDefaultOfUnknownHardware(t *testing.T) {
 	}
 }
 
-// Pods that metrics-server does not know yet use what they request, as far as the node uses it.
+// TestUsageOfSomePods verifies that the requests of pods without measured usage are scaled to the usage of the
+// node.
 func TestUsageOfSomePods(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -295,7 +298,7 @@ func TestUsageOfSomePods(t *testing.T) {
 	}
 }
 
-// What GPUs draw is of who holds them, and of nobody where nobody does.
+// TestGPUs verifies that pods are charged for their GPUs and that unused GPUs are idle.
 func TestGPUs(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 4)
@@ -312,19 +315,19 @@ func TestGPUs(t *testing.T) {
 	near(t, "idle", b.Idle, (50*0.8+3*20)*300)
 }
 
-// Memory draws as much of it as is in use, whatever the CPUs do: for pods what they use or request, and for the rest of
-// the node what it uses.
+// TestMemory verifies that memory is charged by usage or request, independently of the CPU, and that the remaining
+// usage of the node is idle.
 func TestMemory(t *testing.T) {
 	for what, c := range map[string]struct {
 		used    Usage
-		a, b    energy.Joules // a second, watts of the memory of pods
-		idle    energy.Joules // of the rest
-		cpuPart energy.Joules // of the node, that computes
+		a, b    energy.Joules // power of the memory of each pod in watts
+		idle    energy.Joules // power of the remaining memory in use
+		cpuPart energy.Joules // CPU utilization of the node
 	}{
 		"requests": {a: 20 * 0.25, b: 20 * 0.5, cpuPart: 0.2},
 		"usage": {
 			used: Usage{{"shop", "a"}: {0, 48 << 30}, {"shop", "b"}: {0, 0}, {"", "n"}: {0, 88 << 30}},
-			a:    20 * 0.75, b: 20 * 0.25, // of b's half there is no more than that
+			a:    20 * 0.75, b: 20 * 0.25, // the memory that remains for b's request
 		},
 		"the rest of the node": {
 			used: Usage{{"shop", "a"}: {0, 8 << 30}, {"shop", "b"}: {0, 8 << 30}, {"", "n"}: {0, 32 << 30}},
@@ -354,8 +357,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A meter at the wall is what is divided, to the microjoule; the model takes its place while it is silent, and
-// neither a gap nor a joule too much is left where one follows the other.
+// TestWallAndModel verifies that the energy of the meter is attributed to the microjoule, and that the model
+// replaces the meter without a gap or an overlap while the meter does not respond.
 func TestWallAndModel(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -365,7 +368,7 @@ func TestWallAndModel(t *testing.T) {
 	w.walls["n"] = m
 	e := w.estimator()
 	w.tick(e)
-	count := func(used energy.Microjoules) { // a minute, and a reading some seconds before its end
+	count := func(used energy.Microjoules) { // advances one minute, with a reading 7 s before its end
 		w.pass(time.Minute)
 		if !m.silent {
 			m.total += used
@@ -390,7 +393,7 @@ func TestWallAndModel(t *testing.T) {
 	}
 	near(t, "model", last.Measured, 100*67)
 	m.silent = false
-	m.total += 77e9 // what it counted meanwhile is estimated already
+	m.total += 77e9 // already covered by estimates
 	count(0)
 	count(5_000_000_003)
 	back, wall := w.booked[3], w.booked[4]
@@ -402,7 +405,7 @@ func TestWallAndModel(t *testing.T) {
 	if wall.Measured != 5_000_000_003 || wall.Quality != energy.Measured || wall.StartSinceBoot != back.EndSinceBoot {
 		t.Errorf("after it was back: %+v", wall)
 	}
-	m.run++ // it was reset
+	m.run++ // reset of the meter
 	count(1)
 	if b := w.booked[5]; b.Measured != 0 || b.Unmeasured != b.EndSinceBoot-b.StartSinceBoot ||
 		b.Unmeasured != time.Minute {
@@ -414,7 +417,8 @@ func TestWallAndModel(t *testing.T) {
 	}
 }
 
-// A node whose meter is silent, and of which no profile is known, is waited for: nothing is lost when it is back.
+// TestWallAlone verifies that no energy is lost if the meter of a node without a profile is temporarily
+// unavailable.
 func TestWallAlone(t *testing.T) {
 	w := newWorld(t)
 	v, err := kube.NewView(nil, nil, "")
@@ -447,8 +451,9 @@ func TestWallAlone(t *testing.T) {
 	}
 }
 
-// An agent takes over when it comes, and what it tells is not estimated; when it has been gone for minutes, the
-// estimate goes on under another epoch, and has all since it was missed.
+// TestAgentsTakeOver verifies that a node is not estimated while its agent reports. After the agent has been
+// missing for five minutes, estimates resume with another epoch and cover the whole time since the agent became
+// late.
 func TestAgentsTakeOver(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -489,7 +494,7 @@ func TestAgentsTakeOver(t *testing.T) {
 		again.StartSinceBoot > gone+10*time.Minute+agentLate+time.Minute || again.EndSinceBoot != w.up-time.Minute {
 		t.Errorf("%+v", again)
 	}
-	// A restarted controller does not know of agents: for its first minutes it books nothing.
+	// A restarted controller does not know the agents and records no estimate in its first minutes.
 	second := w.estimator()
 	w.tick(second)
 	w.pass(time.Minute)
@@ -501,8 +506,8 @@ func TestAgentsTakeOver(t *testing.T) {
 	}
 }
 
-// Batches that cannot be booked are folded, so that few are held; the one that was tried is sent again as it was. One
-// that is wrong is dropped, and counted.
+// TestBacklog verifies that failed batches are merged, that a batch is retried unchanged after the first attempt,
+// and that a batch with a permanent error is dropped and counted.
 func TestBacklog(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -547,7 +552,8 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// Pods that end, come and go between two ticks, or are deleted, are told of once, and ended.
+// TestEndedPods verifies that pods that finish, are deleted, or run only between two ticks are reported once and as
+// ended.
 func TestEndedPods(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -598,7 +604,7 @@ func TestEndedPods(t *testing.T) {
 	}
 }
 
-// A node that is not ready is not modelled: what is off draws what nobody knows. Its wall still counts.
+// TestNodeThatIsGone verifies that the energy of a node that is not Ready is unknown and not modeled.
 func TestNodeThatIsGone(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -613,8 +619,8 @@ func TestNodeThatIsGone(t *testing.T) {
 	}
 }
 
-// In any cluster, whatever happens, energy is conserved to the microjoule: batches are valid, follow each other without
-// overlap, and over any time the walls' batches are what the walls counted.
+// TestConservation verifies with random clusters that energy is conserved to the microjoule: batches are valid and
+// consecutive, and the energy of measured batches matches the counters of the meters.
 func TestConservation(t *testing.T) {
 	for seed := range uint64(runs()) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { conserve(t, rand.New(rand.NewPCG(seed, 1))) })
@@ -673,7 +679,7 @@ func conserve(t *testing.T, r *rand.Rand) {
 		d := 50*time.Second + time.Duration(r.Int64N(int64(20*time.Second)))
 		w.up += d
 		switch r.IntN(10) {
-		case 0: // the clock of the wall is set
+		case 0: // step of the wall clock
 			w.clock = w.clock.Add(time.Duration(r.Int64N(int64(4*time.Hour))) - 2*time.Hour)
 		default:
 			w.clock = w.clock.Add(d)
@@ -713,7 +719,7 @@ func conserve(t *testing.T, r *rand.Rand) {
 		switch got := sums[name]; {
 		case measured[name] > counted[name]:
 			t.Errorf("%s: %d µJ booked as measured, %d counted only", name, measured[name], counted[name])
-		case silences: // some of it is the model's
+		case silences: // partly modeled
 		case got != counted[name] && e.books[name].reported == m.at:
 			t.Errorf("%s: %d µJ booked, %d counted", name, got, counted[name])
 		case got > counted[name]:
@@ -722,7 +728,7 @@ func conserve(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// runs is how many random clusters are looked at: many more if there is time.
+// runs returns the number of random clusters, more for long test runs.
 func runs() int {
 	if os.Getenv("KUBENERGY_LONG") != "" {
 		return 2000

@@ -17,9 +17,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// NodePower shows nodes and held Jobs as they are at each scrape. It remembers nothing, so nothing outlives its object.
+// NodePower is a collector of metrics for nodes and held Jobs. It reads the current objects at each scrape and
+// stores no state, so the metrics of deleted objects disappear.
 type NodePower struct {
-	Client client.Client // with an index of pods by node
+	Client client.Client // requires an index of pods by node
 	View   func() *kube.View
 	Held   *release.Held
 	Leads  func() bool
@@ -62,7 +63,8 @@ func (c *NodePower) Collect(ch chan<- prometheus.Metric) {
 	view := c.View()
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		// Node by node: a list of all pods of a large cluster takes more memory than all else here.
+		// List the pods of each node separately, because a list of all pods in a large cluster uses too much
+		// memory.
 		var pods v1.PodList
 		if err := c.Client.List(ctx, &pods, client.MatchingFields{cached.NodeIndex: n.Name},
 			client.UnsafeDisableDeepCopy); err != nil {
@@ -75,7 +77,7 @@ func (c *NodePower) Collect(ch chan<- prometheus.Metric) {
 		}
 		node, ok := l.Node(view, n)
 		if !ok {
-			continue // an unknown node draws an unknown power, not none
+			continue // the power is unknown, not zero
 		}
 		show := func(desc *prometheus.Desc, value float64) {
 			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, n.Name)
@@ -88,11 +90,12 @@ func (c *NodePower) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// powerOf is what a node draws with these pods: what its CPUs and its own are, and the GPUs as a [scene] counts them.
+// powerOf returns the power of a node with the given pods: the modeled power without GPUs, plus the GPU power of a
+// [scene].
 func powerOf(n *sched.Node, workers []worker) energy.Watts {
 	s := scene{gpus: n.Capacity.GPU, workers: workers, profile: n.Profile}
 	for i := range workers {
-		workers[i].running = !workers[i].ended // what is bound to the node requests of it
+		workers[i].running = !workers[i].ended // pending pods on the node also request resources
 	}
 	var gpus energy.Watts
 	if n.Jobs > 0 {

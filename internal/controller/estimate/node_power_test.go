@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// GPUs draw what their class of work says, as they do in estimates of what pods used.
+// TestPowerOfNodesWithGPUs verifies that the power of GPUs depends on their class of work, as in estimates of pods.
 func TestPowerOfNodesWithGPUs(t *testing.T) {
 	node := kit.Node("n1", "4")
 	node.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("4")
@@ -26,7 +26,7 @@ func TestPowerOfNodesWithGPUs(t *testing.T) {
 		Client: w.Client, View: func() *kube.View { return view }, Held: release.NewHeld(),
 		Leads: func() bool { return true }, Log: kit.Silent,
 	}
-	// Half of the cores, two GPUs of inference, one of unknown work and one that no pod holds.
+	// Half of the cores, two GPUs with inference, one with an unknown class and one without a pod.
 	if err := testutil.CollectAndCompare(c, strings.NewReader(`
 # HELP kubenergy_node_power_watts Power that a node draws at the load that its pods request, by its power profile, without PUE.
 # TYPE kubenergy_node_power_watts gauge
@@ -36,7 +36,8 @@ kubenergy_node_power_watts{node="n1"} 590
 	}
 }
 
-// Compute Gardener closes its workers when a node is deleted, and dies when the next one is.
+// TestNodesComeAndGoTwice deletes and recreates nodes twice. Compute Gardener stops its workers when a node is
+// deleted and crashes when the next node is deleted.
 func TestNodesComeAndGoTwice(t *testing.T) {
 	w := kit.NewWorld(t, kit.Node("n1", "4"), kit.Node("n2", "4"),
 		kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon))

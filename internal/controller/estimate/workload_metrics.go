@@ -10,17 +10,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// workloadMetrics are sums by namespace. Their series go with it.
+// workloadMetrics contains the totals by namespace. The series of a deleted namespace are removed.
 type workloadMetrics struct {
 	finished, runtime, energy, quality *prometheus.CounterVec
 	carbon, counterfactualCarbon       *prometheus.CounterVec
-	cost, counterfactualCost           *prometheus.GaugeVec // prices may be negative, so these may fall
+	cost, counterfactualCost           *prometheus.GaugeVec // prices may be negative, so the totals may decrease
 	unaccounted                        *prometheus.CounterVec
 }
 
 const (
 	labelNamespace = "namespace"
-	labelSignal    = "signal" // the kind of carbon intensity: sums of different kinds mean nothing
+	labelSignal    = "signal" // kind of carbon intensity; different kinds must not be added
 )
 
 func newWorkloadMetrics(registry prometheus.Registerer) workloadMetrics {
@@ -48,12 +48,12 @@ func newWorkloadMetrics(registry prometheus.Registerer) workloadMetrics {
 	}
 }
 
-// add adds a pod that ran for a while, what it used, and what that would have come to if it had not been held. The
-// amounts are those at the node.
+// add adds a finished pod with its running time, its usage, and its hypothetical usage without holding. The amounts
+// exclude the PUE.
 func (m *workloadMetrics) add(namespace string, ran time.Duration, pue float64, rates *ledger.Rates,
 	used, unheld *ledger.Amount,
 ) {
-	const gram, money = 1e6, 1e9 // in the ledger's units
+	const gram, money = 1e6, 1e9 // units of the ledger per gram and per currency unit
 	joules := pue * float64(used.Energy().Joules())
 	estimated := pue * float64(used.Estimated.Joules())
 	m.finished.WithLabelValues(namespace).Inc()
@@ -73,7 +73,7 @@ func (m *workloadMetrics) add(namespace string, ran time.Duration, pue float64, 
 	}
 }
 
-// Forget drops the series of a namespace that is gone.
+// Forget removes the series of a deleted namespace.
 func (w *Workloads) Forget(namespace string) {
 	m, labels := &w.metrics, prometheus.Labels{labelNamespace: namespace}
 	for _, c := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
