@@ -19,7 +19,8 @@ func testChannel(t testing.TB, factor float64) *channel {
 	return newChannel("n/0", &c.Meters[0])
 }
 
-// Of a Shelly a rise counts, a counter that fell is a new run, and so is a reboot after which nobody would notice.
+// TestCounterRuns verifies that a counter that decreases or is reset starts a new run, and that an implausible
+// increase is rejected.
 func TestCounterRuns(t *testing.T) {
 	c := testChannel(t, 1)
 	at := time.Duration(0)
@@ -47,17 +48,16 @@ func TestCounterRuns(t *testing.T) {
 	}
 }
 
-// A counter of few digits is filled in by power. Whatever the power, the load and the moments of asking, the total
-// never falls and is never a step away from what was used; what it says over any time is what the counter says, but
-// for a step.
+// TestCoarseCounterIsFilledIn verifies the interpolation of a coarse counter with random power, load and polling
+// times. The total never decreases, and it differs from the counter by less than one step.
 func TestCoarseCounterIsFilledIn(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		factor := []float64{1, 0.97, 1.234567}[seed%3]
 		c := testChannel(t, factor)
 		digits := 1 + r.IntN(5)
-		unit := math.Pow10(-digits) * 3.6e6 // joules
-		bias := 0.8 + 0.4*r.Float64()       // of the power that it shows
+		unit := math.Pow10(-digits) * 3.6e6 // in joules
+		bias := 0.8 + 0.4*r.Float64()       // error of the reported power
 		truth, at := r.Float64()*1e9, time.Duration(0)
 		begun := truth
 		var first, last energy.Reading
@@ -97,7 +97,8 @@ func TestCoarseCounterIsFilledIn(t *testing.T) {
 	}
 }
 
-// The minutes between two steps of a counter get what they used, and none gets the whole step.
+// TestFilledMinutes verifies that the energy between two steps of a coarse counter is distributed over the
+// interval.
 func TestFilledMinutes(t *testing.T) {
 	c := testChannel(t, 1)
 	truth, at := 0.0, time.Duration(0)
@@ -109,7 +110,7 @@ func TestFilledMinutes(t *testing.T) {
 			watts: 50, powered: true, counted: true, counts: 100 * uint64(truth/3600), unit: microjoulesPerCount,
 			step: 100,
 		}, at)
-		// Where a step lies between two moments nobody knows.
+		// The position of a step between two samples is unknown.
 		if used := (r.Total - before.Total).Joules(); i > 0 && (used < 200 || used > 900) {
 			t.Errorf("after %v: %v J of 500", at, float64(used))
 		}
@@ -117,7 +118,7 @@ func TestFilledMinutes(t *testing.T) {
 	}
 }
 
-// Power without a counter is integrated; a device that gets a counter, or loses it, begins a new run.
+// TestIntegratedPower verifies that power without a counter is integrated and that a long gap starts a new run.
 func TestIntegratedPower(t *testing.T) {
 	c := testChannel(t, 2)
 	a := c.next(sample{watts: 100, powered: true}, time.Second)
@@ -130,7 +131,7 @@ func TestIntegratedPower(t *testing.T) {
 	}
 }
 
-// A factor is applied to what is counted and to what is integrated, without losing what is less than a microjoule.
+// TestCalibration verifies that the factor is applied without rounding errors.
 func TestCalibration(t *testing.T) {
 	c := testChannel(t, 1.000001)
 	var last energy.Reading

@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 )
 
-// choose reads the wanted channels of a device, all or none: half of what a node draws is not what it draws. Where no
-// channel is named the device must have one only, since any of several may feed the node.
+// choose reads the wanted channels of a device. It returns an error if any of them cannot be read, because a part
+// of a node's power would be misleading. If wanted is empty, the device must have a single channel.
 func choose[T any](wanted []string, found map[string]T,
 	read func(name string, from T) (sample, error),
 ) ([]sample, error) {
@@ -39,7 +39,7 @@ func choose[T any](wanted []string, found map[string]T,
 	return samples, nil
 }
 
-// have lists the channels of a device, for people.
+// have lists the channels of a device for error messages.
 func have[T any](found map[string]T) string {
 	if len(found) == 0 {
 		return "the device has no channel that counts energy"

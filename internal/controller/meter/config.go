@@ -18,15 +18,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// The kinds of meters.
+// Kinds of meters.
 const (
-	KindShelly1 = "shelly1" // first generation: watt-minutes, which are lost at a reboot
+	KindShelly1 = "shelly1" // first generation; its watt-minute counters are reset at a reboot
 	KindShelly2 = "shelly2" // second generation and later
 	KindTasmota = "tasmota"
 	KindRedfish = "redfish" // the management controller of a server
 )
 
-// How a Redfish server is told who asks.
+// Authentication methods of Redfish servers.
 const (
 	AuthBasic   = "basic"
 	AuthSession = "session"
@@ -42,36 +42,37 @@ const (
 	minInterval     = time.Second
 	longestInterval = 10 * time.Minute
 
-	defaultMaxWatts = 50_000 // three phases of 72 A; a plug stays far below
+	defaultMaxWatts = 50_000 // three phases of 72 A, far above the power of a plug
 	maxWatts        = 1e6
 )
 
-// Config is the file of meters.
+// Config is the configuration file of meters.
 type Config struct {
 	Meters []Entry `json:"meters"`
 }
 
-// Entry is one meter of one node. A node may have several, as one at each of its power supplies: they are added.
+// Entry configures a meter of a node. The values of several meters of a node, e.g. of its power supplies, are
+// added.
 type Entry struct {
-	Name string `json:"name,omitempty"` // in metrics and logs; by default the node
+	Name string `json:"name,omitempty"` // name in metrics and logs; defaults to the node
 	Node string `json:"node"`
 	Kind string `json:"kind"`
-	URL  string `json:"url"` // scheme and host, as http://192.168.1.85
-	// of the device; they are added. By default the only one
+	URL  string `json:"url"` // scheme and host, e.g. http://192.168.1.85
+	// channels of the device to add up; defaults to the only one
 	Channels []string `json:"channels,omitempty"`
-	Username string   `json:"username,omitempty"` // by default admin, where there is a password
-	// name of the file with the password in the folder of keys
+	Username string   `json:"username,omitempty"` // defaults to admin if there is a password
+	// name of the password file in the directory of keys
 	PasswordKey string `json:"passwordKey,omitempty"`
-	Auth        string `json:"auth,omitempty"` // of redfish: basic, by default, or session
-	// certificates that verify the server, in PEM; by default the system's
+	Auth        string `json:"auth,omitempty"` // for redfish: basic (default) or session
+	// CA certificates of the server in PEM; defaults to the system's
 	CAFile   string           `json:"caFile,omitempty"`
-	Interval *metav1.Duration `json:"interval,omitempty"` // 10s by default
-	Factor   *float64         `json:"factor,omitempty"`   // calibration: what is true over what it says
-	// the most that a channel can draw: a counter that says more is not believed
+	Interval *metav1.Duration `json:"interval,omitempty"` // defaults to 10s
+	Factor   *float64         `json:"factor,omitempty"`   // calibration: ratio of the true to the reported value
+	// maximum power of a channel; faster increases of the counter are rejected
 	MaxWatts *float64 `json:"maxWatts,omitempty"`
 }
 
-// Load reads a file of meters. The error names every entry that is wrong.
+// Load reads a configuration file. The error lists all invalid entries.
 func Load(path string) (Config, error) {
 	text, err := readRegular(path)
 	if err != nil {
@@ -84,7 +85,7 @@ func Load(path string) (Config, error) {
 	return c, err
 }
 
-// readRegular reads a file of at most maxFile bytes. A pipe would wait for its writer, and a device may have no end.
+// readRegular reads a regular file of at most maxFile bytes. Pipes could block, and devices could be infinite.
 func readRegular(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -96,8 +97,8 @@ func readRegular(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// Parse reads meters in YAML, strictly, and completes them. Each entry is read alone, since an error of the whole does
-// not say where it is.
+// Parse parses and validates a YAML configuration and sets the defaults. Each entry is parsed separately, so that
+// errors include its index.
 func Parse(text []byte) (Config, error) {
 	var file struct {
 		Meters []map[string]any `json:"meters"`
@@ -120,8 +121,8 @@ func Parse(text []byte) (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// read reads an entry and returns what is wrong with it. taken are the names and channels of those before, which must
-// not be counted twice.
+// read parses an entry and returns all validation errors. The map taken contains the names and channels of previous
+// entries, which must be unique.
 func (e *Entry) read(from map[string]any, taken map[string]bool) []error {
 	text, err := yaml.Marshal(from)
 	if err == nil {
@@ -202,7 +203,7 @@ func (e *Entry) Check() (errs []error) {
 func (e *Entry) checkURL() error {
 	u, err := url.Parse(e.URL)
 	switch {
-	case err != nil || u.Host == "" || u.Opaque != "": // its text may have a password in it
+	case err != nil || u.Host == "" || u.Opaque != "": // the parse error may contain a password
 		return errors.New("url cannot be read: want http://host or https://host")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("url: the scheme is %.20q: want http or https", u.Scheme)
@@ -220,7 +221,7 @@ func (e *Entry) checkURL() error {
 	return nil
 }
 
-// plain reports whether a text is one to print.
+// plain reports whether a text is not empty and contains only printable ASCII characters.
 func plain(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }

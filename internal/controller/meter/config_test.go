@@ -137,7 +137,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// The chart refuses kinds that there are not before anything starts.
+// TestChartKnowsAllKinds verifies that the schema of the chart accepts exactly the supported kinds.
 func TestChartKnowsAllKinds(t *testing.T) {
 	text, err := os.ReadFile("../../../charts/kubenergy/values.schema.json")
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 
 const answers = "../../../../shared/data/api"
 
-// recorded returns a real answer that stands beside the project.
+// recorded returns a recorded response of a real device from the shared directory. The test is skipped if it is
+// missing.
 func recorded(t testing.TB, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(answers, name))
@@ -31,7 +32,7 @@ func recorded(t testing.TB, name string) []byte {
 	return text
 }
 
-// made returns an answer of our own making.
+// made returns a synthetic response from testdata.
 func made(t testing.TB, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
@@ -41,7 +42,7 @@ func made(t testing.TB, name string) string {
 	return string(text)
 }
 
-// status returns what stands under that name in a dump of a Shelly.
+// status returns the Status field of a recorded dump of a Shelly.
 func status(t testing.TB, name string) []byte {
 	t.Helper()
 	var dump struct{ Status json.RawMessage }
@@ -100,7 +101,7 @@ func TestShelly1(t *testing.T) {
 		)
 	}
 	for channel, reason := range map[string]dial.Reason{
-		"meter:1":  dial.ReasonMissing, // unmetered: it says that it draws nothing
+		"meter:1":  dial.ReasonMissing, // a relay without a meter reports zero power
 		"emeter:1": dial.ReasonMissing, // not valid
 		"meter:9":  dial.ReasonMissing,
 	} {
@@ -135,7 +136,7 @@ func TestShelly2(t *testing.T) {
 	}
 }
 
-// documented is the answer of a plug in Tasmota's documentation.
+// documented returns the response of a plug from the documentation of Tasmota.
 func documented(t testing.TB) []byte {
 	text := string(recorded(t, "tasmota_status_responses.md"))
 	_, text, _ = strings.Cut(text, "## POW")
@@ -179,7 +180,7 @@ func TestTasmota(t *testing.T) {
 		`{"StatusSNS":{"ENERGY":{"Total":1e300,"Power":1}}}`:     dial.ReasonRange,
 		`{"StatusSNS":{"ENERGY":{"Total":1,"Power":1e9}}}`:       dial.ReasonRange,
 		`{"StatusSNS":{"ENERGY":{"Total":[1,2],"Power":[1]}}}`:   dial.ReasonShape,
-		`{"StatusSNS":{"ENERGY":{"Total":[1,2],"Power":[1,2]}}}`: dial.ReasonMissing, // which of them
+		`{"StatusSNS":{"ENERGY":{"Total":[1,2],"Power":[1,2]}}}`: dial.ReasonMissing, // ambiguous channel
 		`{"StatusSNS":{"ENERGY":{"Total":"x","Power":1}}}`:       dial.ReasonShape,
 		`{"StatusSNS":[]}`: dial.ReasonShape,
 		"":                 dial.ReasonShape,
@@ -217,7 +218,7 @@ func TestRedfishSensors(t *testing.T) {
 	}
 }
 
-// checkSensors picks the sensor of the whole from a collection, or those of both power supplies.
+// checkSensors verifies that the total sensor is selected, or the sensors of both power supplies if there is none.
 func checkSensors(t *testing.T, text []byte) {
 	t.Helper()
 	var all RedfishCollection
@@ -267,7 +268,7 @@ func TestRedfishValues(t *testing.T) {
 	}
 }
 
-// Whatever a server answers must not lead anywhere else.
+// TestLinksStayOnTheServer verifies that links in responses cannot lead to other servers or paths.
 func TestLinksStayOnTheServer(t *testing.T) {
 	for _, place := range []string{
 		"/redfish/v1/Chassis", "/redfish/v1/Chassis/1U/", "/redfish/v1/Chassis/System.Embedded.1",
@@ -288,7 +289,7 @@ func TestLinksStayOnTheServer(t *testing.T) {
 	}
 }
 
-// usable fails if a sample was believed that makes no reading.
+// usable verifies that all accepted samples result in valid readings.
 func usable(t *testing.T, samples []sample, err error) {
 	if err != nil {
 		if dial.ReasonOf(err) == "" || len(err.Error()) > 2000 {

@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// The vectors are those of RFC 7616, 3.9.1, and of curl's tests (without qop).
+// TestDigestVectors uses the test vectors of RFC 7616, section 3.9.1, and of curl (without qop).
 func TestDigestVectors(t *testing.T) {
 	const header = `Digest realm="http-auth@example.org", qop="auth, auth-int", algorithm=SHA-256, ` +
 		`nonce="7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v", opaque="FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS"`
@@ -91,7 +91,7 @@ func FuzzChallenge(f *testing.F) {
 		}) {
 			t.Errorf("%q", header)
 		}
-		// A server reads what was meant.
+		// A server must be able to parse the header.
 		back := parseChallenges(header)
 		if len(back) != 1 || back[0].parameters["realm"] != c.realm || back[0].parameters["nonce"] != c.nonce ||
 			back[0].parameters["username"] != `ad"min` ||
@@ -101,15 +101,15 @@ func FuzzChallenge(f *testing.F) {
 	})
 }
 
-// guard is a device that wants a proof by digest, as a Shelly does: it remembers its nonces and how often each was
-// used.
+// guard is a fake device that requires digest authentication, like a Shelly. It tracks its nonces and their use
+// counts.
 type guard struct {
 	t        *testing.T
 	password string
-	lasts    int // uses of a nonce, after which it is stale
+	lasts    int // maximum uses of a nonce
 	md5      bool
 
-	nonces   map[string]uint64 // the count that was used last
+	nonces   map[string]uint64 // last use count
 	issued   int
 	refused  int
 	accepted int
@@ -147,7 +147,7 @@ func (g *guard) protect(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// check verifies a proof the long way, from the header alone.
+// check verifies the response of a client independently of the implementation under test.
 func (g *guard) check(r *http.Request, header string) (ok, stale bool) {
 	all := parseChallenges(header)
 	if len(all) != 1 || all[0].scheme != "Digest" {

@@ -2,7 +2,7 @@ package meter
 
 import prom "github.com/prometheus/client_golang/prometheus"
 
-// Labels are names of the file of meters, and of kinds and reasons that are few.
+// The label values are names from the configuration file and a small set of kinds and reasons.
 var (
 	descUp = prom.NewDesc("kubenergy_meter_up",
 		"1 if the meter answered when it was asked last.", []string{"meter", "node", "kind"}, nil)

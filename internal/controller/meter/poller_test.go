@@ -22,7 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// fake is a device of steady power, as slow and as broken as a test likes.
+// fake is a fake device with constant power, configurable latency and errors.
 type fake struct {
 	mu    sync.Mutex
 	watts float64
@@ -34,7 +34,7 @@ type fake struct {
 	panics bool
 }
 
-// atMost counts how many are asked at a time.
+// atMost tracks the maximum number of concurrent requests.
 type atMost struct {
 	mu        sync.Mutex
 	now, most int
@@ -47,7 +47,7 @@ func (a *atMost) add(n int) {
 	a.most = max(a.most, a.now)
 }
 
-var born = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // the present of a bubble
+var born = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // start time of a synctest bubble
 
 func (f *fake) read(ctx context.Context) ([]sample, error) {
 	f.mu.Lock()
@@ -77,7 +77,7 @@ func (f *fake) read(ctx context.Context) ([]sample, error) {
 	}}, nil
 }
 
-// reported is what was said of nodes.
+// reported contains the last reported values of nodes.
 type reported struct {
 	mu   sync.Mutex
 	last map[string]energy.Watts
@@ -91,7 +91,7 @@ func (w *reported) wall(node string, power energy.Watts, asOf time.Time, quality
 	w.last[node], w.asOf[node], w.how[node] = power, asOf, quality.String()+" "+source
 }
 
-// poller makes one of fakes by meter; each is named by its node and a number.
+// poller returns a Poller with fake devices by meter name. A meter name consists of the node name and a number.
 func poller(t *testing.T, d Deps, fakes map[string]*fake) (*Poller, *reported) {
 	t.Helper()
 	var text strings.Builder
@@ -116,7 +116,7 @@ func poller(t *testing.T, d Deps, fakes map[string]*fake) (*Poller, *reported) {
 	return p, heard
 }
 
-// during runs a poller in a bubble for some time.
+// during runs a poller for the given time in a bubble.
 func during(t *testing.T, p *Poller, d time.Duration) {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
@@ -172,7 +172,7 @@ func TestPolling(t *testing.T) {
 		if problems, err := testutil.GatherAndLint(registry(p)); err != nil || len(problems) > 0 {
 			t.Errorf("%v, %v", problems, err)
 		}
-		bubble.Advance(time.Minute) // nobody asks any more
+		bubble.Advance(time.Minute) // polling has stopped
 		if _, _, ok := p.Readings("a"); ok {
 			t.Error("readings of a minute ago are of now")
 		}
@@ -208,8 +208,8 @@ func gather(t *testing.T, p *Poller) string {
 	return b.String()
 }
 
-// Devices that do not answer, however many, hold up nobody; they are asked less and less, and again when they are
-// back. A node is silent if one of its meters is.
+// TestDeadMetersDelayNoOther verifies that many unresponsive devices do not delay others, that they are polled less
+// often and recover, and that a node is unknown if one of its meters does not respond.
 func TestDeadMetersDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const dead = 300
@@ -260,7 +260,8 @@ func TestDeadMetersDelayNoOther(t *testing.T) {
 	})
 }
 
-// A server that refuses a password is left alone for minutes: some lock the account.
+// TestRefusedPasswords verifies that a server is polled rarely after it has rejected a password, to avoid account
+// lockouts.
 func TestRefusedPasswords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fakes := map[string]*fake{"a-1": {err: dial.Refuse(dial.ReasonAuth, "x")}, "b-1": {err: errors.New("reset")}}
@@ -275,7 +276,7 @@ func TestRefusedPasswords(t *testing.T) {
 	})
 }
 
-// A device that says energy only is told of as soon as it was asked twice, as derived.
+// TestPowerOfACounter verifies that the power of a device with only a counter is derived after the second poll.
 func TestPowerOfACounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, heard := poller(t, Deps{}, map[string]*fake{"a-1": {}})
@@ -295,7 +296,7 @@ func TestPowerOfACounter(t *testing.T) {
 		if heard.last["a"] != 36 || !strings.HasPrefix(heard.how["a"], "derived") {
 			t.Errorf("%+v", heard)
 		}
-		at(30, 5) // reset
+		at(30, 5) // reset of the counter
 		at(40, 5)
 		if heard.last["a"] != 0 {
 			t.Errorf("%+v", heard)
@@ -303,7 +304,8 @@ func TestPowerOfACounter(t *testing.T) {
 	})
 }
 
-// A meter whose answer makes its reader panic has failed; the others go on.
+// TestAMeterThatPanics verifies that a panic while reading a meter counts as a failure and does not affect other
+// meters.
 func TestAMeterThatPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	synctest.Test(t, func(t *testing.T) {

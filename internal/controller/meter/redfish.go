@@ -24,22 +24,23 @@ const (
 	maxSupplies = 8
 )
 
-// Redfish is the management controller of a server. It follows the collection to the chassis, and there to what tells
-// its energy: EnvironmentMetrics, which may have a counter; else the first PowerControl of Power; else the sensors of
-// the whole, or of all power supplies at their input. What was found is remembered until it is gone.
+// Redfish reads the management controller of a server. It lists the chassis and selects the first available
+// resource with energy values: EnvironmentMetrics, which may contain a counter, then the first PowerControl of
+// Power, then the power sensor of the whole chassis or the input sensors of all power supplies. The result is
+// cached until the resource no longer exists.
 //
-// A channel is a chassis, as 1U; with #1 behind it another PowerControl than the first; or the path of a sensor.
+// A channel is a chassis, e.g. 1U, a chassis with the index of a PowerControl, e.g. 1U#1, or the path of a sensor.
 type Redfish struct {
 	Device   *Device
 	channels []string
 	targets  []target
 }
 
-// target is a resource that tells energy or power.
+// target is a resource with energy or power values.
 type target struct {
 	channel string
 	path    string
-	control int // of Power; noControl: it is no Power
+	control int // index of the PowerControl in Power; noControl for other resources
 }
 
 const noControl = -1
@@ -58,7 +59,8 @@ type redfishChassis struct {
 	Sensors     link `json:"Sensors"`
 }
 
-// redfishValue is any of the resources that tell energy or power. Some write numbers as texts.
+// redfishValue contains the fields of all resources with energy or power values. Some servers return numbers as
+// strings.
 type redfishValue struct {
 	PowerControl []struct {
 		Watts *json.Number `json:"PowerConsumedWatts"`
@@ -85,7 +87,7 @@ func (r *Redfish) read(ctx context.Context) ([]sample, error) {
 			s, err = t.decode(body)
 		}
 		if dial.HasStatus(err, http.StatusNotFound) || err != nil && dial.ReasonOf(err) == dial.ReasonMissing {
-			r.targets = nil // it may be elsewhere after an update
+			r.targets = nil // may have moved with an update
 		}
 		if err != nil {
 			return nil, err
@@ -95,7 +97,7 @@ func (r *Redfish) read(ctx context.Context) ([]sample, error) {
 	return samples, nil
 }
 
-// decode reads what stands at a target.
+// decode parses the resource of a target.
 func (t target) decode(body []byte) (sample, error) {
 	var v redfishValue
 	if err := decode(body, &v); err != nil {
@@ -145,7 +147,7 @@ func redfishSample(power, kWh *json.Number) (s sample, err error) {
 	return s, nil
 }
 
-// discover finds what tells the energy of each channel.
+// discover returns the targets of all channels.
 func (r *Redfish) discover(ctx context.Context) ([]target, error) {
 	var targets []target
 	var wanted []string
@@ -190,7 +192,7 @@ func (r *Redfish) discover(ctx context.Context) ([]target, error) {
 	return targets, nil
 }
 
-// named returns the members of a collection that lie on the same server, by the last part of their paths.
+// named returns the members of a collection on the same server, by the last element of their paths.
 func (c *RedfishCollection) named() map[string]string {
 	found := map[string]string{}
 	for i, m := range c.Members {
@@ -201,7 +203,7 @@ func (c *RedfishCollection) named() map[string]string {
 	return found
 }
 
-// chassis finds what tells the energy of one chassis, the best first.
+// chassis returns the targets of a chassis, preferring the most accurate resource.
 func (r *Redfish) chassis(ctx context.Context, channel, place string, control int, chosen bool) ([]target, error) {
 	var c redfishChassis
 	if err := r.Resource(ctx, place, &c); err != nil {
@@ -241,10 +243,10 @@ func (r *Redfish) chassis(ctx context.Context, channel, place string, control in
 	return targets, nil
 }
 
-// supplyInput is how the sensors are called of what power supplies take in.
+// supplyInput matches the names of input power sensors of power supplies.
 var supplyInput = regexp.MustCompile(`^PS[0-9]{1,2}InputPower$`)
 
-// sensors picks the sensors that together are the whole.
+// sensors returns the sensors with the total power of a chassis.
 func sensors(channel string, found map[string]string) (targets []target) {
 	if total, ok := found["TotalPower"]; ok {
 		return []target{{channel: channel, path: total, control: noControl}}
@@ -268,8 +270,7 @@ func (r *Redfish) Resource(ctx context.Context, place string, into any) error {
 	return decode(body, into)
 }
 
-// SameServer reports whether a link is a path below /redfish/ and nothing else: an answer must not lead
-// elsewhere.
+// SameServer reports whether a link is a plain path below /redfish/. Responses must not lead to other servers.
 func SameServer(place string) bool {
 	if len(place) > maxPath || !strings.HasPrefix(place, redfishRoot) || !plain(place) {
 		return false
