@@ -19,7 +19,7 @@ const paris = `{"metadata": {"name": "paris", "labels": {"tier": "gold"}},
   "status": {"conditions": [{"type": "Ready", "status": "True"}],
     "apiEnablements": [{"groupVersion": "batch/v1", "resources": [{"kind": "Job"}]}]}}`
 
-// Filters are those of karmada-scheduler's plugins: what it refuses, we refuse.
+// TestRefuses verifies that the filters match those of karmada-scheduler's plugins.
 func TestRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ placement, cluster, spec, want string }{
 		"all":               {placement: `{}`},
@@ -62,7 +62,7 @@ func field(key, operator, value string) string {
 		`", "values": ["` + value + `"]}]}}}`
 }
 
-// What only Karmada's own scheduler can do is refused, and said.
+// TestUnsupported verifies that bindings with features that only karmada-scheduler supports are rejected.
 func TestUnsupported(t *testing.T) {
 	for spec, want := range map[string]bool{
 		`"placement": {}`: false,

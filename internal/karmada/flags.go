@@ -16,21 +16,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/daemon"
 )
 
-// Open connections. karmada-scheduler keeps one for each cluster.
+// Limits of open connections. karmada-scheduler opens a connection for each cluster.
 const (
 	maxEstimates, maxEstimatesPerPeer = 2048, 1024
 	maxScrapes, maxScrapesPerPeer     = 512, 32
 )
 
-// Flags are those of kubenergy-karmada.
+// Flags contains the flags of kubenergy-karmada.
 type Flags struct {
 	listen, cert, key, clientCA, upstream, metrics string
 	anonymous                                      bool
 	moves                                          float64
-	Records                                        apiclient.Options // of the federation's controller
+	Records                                        apiclient.Options // the federation's controller
 }
 
-// Add adds the flags.
+// Add adds the flags to a flag set.
 func (f *Flags) Add(set *flag.FlagSet) {
 	set.StringVar(&f.listen, "estimator-bind-address", ":10352", "`address` on which karmada-scheduler asks how much "+
 		"room a cluster has; empty: it is not answered")
@@ -53,7 +53,8 @@ func (f *Flags) Add(set *flag.FlagSet) {
 	set.StringVar(&f.Records.CAFile, "kubenergy-record-ca-file", "", "`file` with certificates to trust for it")
 }
 
-// Options reads the flags.
+// Options validates the flags and returns the options of a Driver. It opens the listeners and reads the
+// certificates.
 func (f *Flags) Options(config *rest.Config, log *slog.Logger) (o Options, err error) {
 	o = Options{Config: config, Log: log, Clock: time.Now, Moves: f.moves, Upstream: f.upstream}
 	if f.moves < 0 {

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	with    = promauto.With(legacyregistry.Registerer()) // where the hold loop has its own
+	with    = promauto.With(legacyregistry.Registerer()) // also used by the hold loop
 	answers = with.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubenergy_karmada_answers_total", Help: "Answers to karmada-scheduler, by our opinion of the cluster.",
 	}, []string{"opinion"})
@@ -30,7 +30,7 @@ var (
 	})
 )
 
-// serveMetrics serves /metrics and /healthz until ctx ends.
+// serveMetrics serves /metrics and /healthz until ctx is done.
 func serveMetrics(ctx context.Context, l net.Listener, healthz http.Handler, log *slog.Logger) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", legacyregistry.Handler())

@@ -18,7 +18,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// No more Jobs are moved in an hour than --moves-per-hour says, and a tenth of that at once.
+// TestMovesPerHour verifies that the number of moves is limited by --moves-per-hour with a burst of a tenth of
+// that.
 func TestMovesPerHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -58,7 +59,7 @@ func TestMovesPerHour(t *testing.T) {
 	})
 }
 
-// No Job is moved from a cluster that cannot be looked at, nor where no grid is known.
+// TestNoMoveWithoutALook verifies that no Job is moved without a snapshot of its cluster or without carbon data.
 func TestNoMoveWithoutALook(t *testing.T) {
 	now := noon
 	for name, blind := range map[string]func(*Driver){

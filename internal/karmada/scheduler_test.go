@@ -19,8 +19,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// A pod that has found no node for a minute disproves the room that a member claims: for all, for its own namespace,
-// or, where it is meant to wait, for none.
+// TestDisproved verifies that an unschedulable pod excludes its cluster for all workloads, for its own namespace,
+// or, if the pod is expected to wait, for none.
 func TestDisproved(t *testing.T) {
 	for name, c := range map[string]struct {
 		pod         string
@@ -64,7 +64,8 @@ func TestDisproved(t *testing.T) {
 	}
 }
 
-// Where writing fails, as when the binding has changed meanwhile, nothing is said of the binding: it is placed again.
+// TestPlaceSaysNothingOfConflicts verifies that the status is not updated after a conflict, so that the binding is
+// retried.
 func TestPlaceSaysNothingOfConflicts(t *testing.T) {
 	d := federated(t, 1, 1, func() time.Time { return noon })
 	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
@@ -81,7 +82,8 @@ func TestPlaceSaysNothingOfConflicts(t *testing.T) {
 	}
 }
 
-// What runs in a cluster stays there while the cluster is known to Karmada, though no handler has looked at it yet.
+// TestNothingIsMovedFromClustersThatAreNotLookedAtYet verifies that replicas remain in a cluster that Karmada lists
+// but that has no snapshot yet.
 func TestNothingIsMovedFromClustersThatAreNotLookedAtYet(t *testing.T) {
 	d := federated(t, 2, 1, func() time.Time { return noon })
 	b := divided(t, "b", 1)
@@ -101,8 +103,8 @@ func TestNothingIsMovedFromClustersThatAreNotLookedAtYet(t *testing.T) {
 	}
 }
 
-// What runs stays where it may: a change of replicas or of the policy places the difference alone, and only a trigger
-// places all anew.
+// TestWhatRunsStays verifies that a change of the replicas or the policy moves as few replicas as possible and that
+// only a trigger reschedules all of them.
 func TestWhatRunsStays(t *testing.T) {
 	for name, c := range map[string]struct {
 		replicas  int
@@ -138,7 +140,8 @@ func TestWhatRunsStays(t *testing.T) {
 	}
 }
 
-// What is to be everywhere goes to clusters that join, to no more than its policy allows, and from where nothing fits.
+// TestDuplicated verifies that duplicated bindings are propagated to new clusters up to the maximum number, and
+// that an error is returned if no cluster fits.
 func TestDuplicated(t *testing.T) {
 	d := federated(t, 3, 1, func() time.Time { return noon })
 	b := divided(t, "b", 2)
@@ -157,8 +160,8 @@ func TestDuplicated(t *testing.T) {
 	}
 }
 
-// What karmada-scheduler would write about a binding, we write: its clusters are taken back where none fits any more,
-// and its generation is observed though nothing is to be placed.
+// TestSettleWrites verifies that the clusters are removed if none fits, and that the observed generation is updated
+// if the binding is not due, as in karmada-scheduler.
 func TestSettleWrites(t *testing.T) {
 	for name, c := range map[string]struct {
 		clusters string

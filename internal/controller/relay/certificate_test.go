@@ -66,7 +66,7 @@ func TestCertificateIsKept(t *testing.T) {
 	if !same(now.AddDate(0, 0, 89), apiNames) {
 		t.Error("a certificate that lasts was replaced")
 	}
-	if err := os.Chmod(first.KeyFile, 0o660); err != nil { // volumes may give files to a group
+	if err := os.Chmod(first.KeyFile, 0o660); err != nil { // volumes may change the permissions of files
 		t.Fatal(err)
 	}
 	if same(now.AddDate(0, 0, 91), apiNames) {
@@ -93,8 +93,8 @@ func TestCertificateIsKept(t *testing.T) {
 	}
 }
 
-// A certificate is renewed while the process runs. What it is known by is told so long before that a client that has a
-// bundle of four weeks ago, as an agent outside the cluster may, knows what is served.
+// TestCertificateRotates verifies that a certificate is renewed while the process is running, and that clients with
+// a bundle that is four weeks old, such as agents outside the cluster, can always verify the served certificate.
 func TestCertificateRotates(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s, err := SignOnce(t.TempDir(), apiNames, now)
@@ -106,15 +106,15 @@ func TestCertificateRotates(t *testing.T) {
 		Certificate: s, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
 	}
 	const step = 6 * time.Hour
-	var bundles [][]byte // the newest last
+	var bundles [][]byte // in chronological order
 	serials := map[string]bool{}
 	for turn := range 400 * 4 {
-		if turn == 250 { // a restart in between changes nothing
+		if turn == 250 { // a restart must not change the certificate
 			if a.Certificate, err = SignOnce(filepath.Dir(s.CertFile), apiNames, now); err != nil {
 				t.Fatal(err)
 			}
 		}
-		// On day 60, when the first successor is signed, the API server is away for a day: that day does not count.
+		// The API server is unavailable on day 60, when the first successor is signed. This day must not count.
 		if day := turn / 4; day == 60 {
 			if err := a.Certificate.Renew(now); err != nil {
 				t.Fatal(err)
@@ -149,7 +149,8 @@ func TestCertificateRotates(t *testing.T) {
 	}
 }
 
-// A certificate of before lasts ten years: it has a successor at once, which is served when clients know it.
+// TestCertificateOfTenYears verifies that a certificate with a lifetime of ten years, as issued by earlier
+// versions, gets a successor immediately.
 func TestCertificateOfTenYears(t *testing.T) {
 	made := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	s, err := SignOnce(t.TempDir(), apiNames, made)
@@ -179,12 +180,12 @@ func TestCertificateOfTenYears(t *testing.T) {
 	}
 }
 
-// A process that is killed while the successor takes the place goes on there, and one that was away for too long, or
-// whose files were removed, serves what clients accept.
+// TestCertificateHeals verifies that the published successor is served after an interrupted promotion, the loss of
+// files or a long downtime.
 func TestCertificateHeals(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, harm := range map[string]func(s *Certificate){
-		"between two files": func(s *Certificate) { // the key is the successor's already
+		"between two files": func(s *Certificate) { // the key has already been replaced
 			if err := os.Rename(s.next().KeyFile+".copy", s.KeyFile); err != nil {
 				t.Fatal(err)
 			}
@@ -253,7 +254,7 @@ func TestAuthorityIsPublished(t *testing.T) {
 	if got := publish(first, now); !bytes.Equal(got, first) {
 		t.Fatalf("published %q", got)
 	}
-	for range 2 { // telling it again changes nothing
+	for range 2 { // publishing it again must not change the bundle
 		if got := publish(second, now); !bytes.Equal(got, append(bytes.Clone(first), second...)) {
 			t.Fatal("the bundle does not hold both")
 		}
@@ -283,7 +284,8 @@ func TestAuthorityIsPublished(t *testing.T) {
 	}
 }
 
-// Agents have a namespace of their own, which lets the controller write once they are installed.
+// TestAuthorityIsToldToAgents verifies that the certificate is published in the agents' namespace as soon as the
+// permission exists.
 func TestAuthorityIsToldToAgents(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s, err := SignOnce(t.TempDir(), apiNames, now)
@@ -330,8 +332,8 @@ func TestAuthorityIsToldToAgents(t *testing.T) {
 	}
 }
 
-// After a power cut a file may be there and empty, or be that of another pair. Then there is a new pair: a controller
-// that does not start is worse than a certificate that is told anew.
+// TestTornCertificate verifies that a new certificate is signed if the files are inconsistent, as after a power
+// failure. A controller that fails to start would be worse than a new certificate.
 func TestTornCertificate(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	_, stranger, err := sign(apiNames, now, certificateLife)

@@ -25,7 +25,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// replica serves what a leader would, under a certificate of its own.
+// replica starts a server with its own certificate.
 func replica(t *testing.T, h http.HandlerFunc) (server *httptest.Server, authority string) {
 	t.Helper()
 	certificate, key, err := sign(apiNames, time.Now(), certificateLife)
@@ -44,8 +44,8 @@ func replica(t *testing.T, h http.HandlerFunc) (server *httptest.Server, authori
 	return server, string(certificate)
 }
 
-// TestRelay checks that a replica that does not lead passes on what it is asked, with the caller's token, to the one
-// that does and to nobody else.
+// TestRelay verifies that a replica forwards requests, including the caller's token, to the leader and to no other
+// server.
 func TestRelay(t *testing.T) {
 	leading, authority := replica(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -117,10 +117,10 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// leaseName is the Lease of the tests.
+// leaseName is the name of the Lease in tests.
 const leaseName = "kubenergy-controller"
 
-// trustedFile returns a file with a certificate.
+// trustedFile returns the name of a file with a certificate.
 func trustedFile(t *testing.T) string {
 	t.Helper()
 	own, err := SignOnce(t.TempDir(), apiNames, time.Now())
@@ -141,8 +141,8 @@ func lead(t *testing.T, api client.Client, lease *coordinationv1.Lease, holder s
 	}
 }
 
-// An API server that does not answer keeps nobody waiting for long, nor one after the other, and the leader that was
-// known goes on being asked.
+// TestRelayWhileTheAPIServerHangs verifies that requests wait only briefly for an API server that hangs, that they
+// share a lookup, and that a known leader is still used.
 func TestRelayWhileTheAPIServerHangs(t *testing.T) {
 	const ns = "kubenergy-system"
 	holder := "a_b8f1"
@@ -214,7 +214,7 @@ func TestRelayWhileTheAPIServerHangs(t *testing.T) {
 	}
 }
 
-// One who leaves does not wait, and takes nobody's answer away; a leader that has resigned is not asked any more.
+// TestRelayForgetsWhoResigned verifies that requests are no longer forwarded to a leader that has resigned.
 func TestRelayForgetsWhoResigned(t *testing.T) {
 	const ns = "kubenergy-system"
 	holder := "a_b8f1"

@@ -24,7 +24,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// unseen returns a Job as admission leaves it: held, and no scheduler has seen it.
+// unseen returns a held Job as created by admission, before any scheduler has processed it.
 func unseen(namespace, name string, created time.Time, annotations map[string]string) *batchv1.Job {
 	j := kit.HeldUntil(namespace, name, created, time.Time{})
 	j.Annotations = annotations
@@ -45,7 +45,8 @@ func cronJob(namespace, name, schedule string, concurrency batchv1.ConcurrencyPo
 	}
 }
 
-// No scheduler has seen these Jobs. Each is released at most a second after its deadline, and not before it.
+// TestDeadlinesOfJobsThatNoSchedulerHasSeen verifies that each Job is released at most one second after its
+// deadline and not before, if no scheduler is running.
 func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -62,15 +63,15 @@ func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 			"policy":  {6 * time.Hour, 6*time.Hour + time.Second},
 			"clamped": {24 * time.Hour, 24*time.Hour + time.Second},
 			"forged":  {time.Hour, time.Hour + time.Second},
-			"finish":  {2 * time.Hour, 2*time.Hour + time.Second}, // it is expected to run for an hour
+			"finish":  {2 * time.Hour, 2*time.Hour + time.Second}, // with an expected duration of one hour
 			"asked":   {0, 2 * time.Second},
 			"invalid": {0, 2 * time.Second},
 			"shadow":  {time.Hour, time.Hour + time.Second},
-			"unknown": {0, 3 * time.Second}, // no policy lets it wait
+			"unknown": {0, 3 * time.Second}, // no policy allows a delay
 			"allow":   {20 * time.Hour, 20*time.Hour + time.Second},
 			"forbid":  {11*time.Hour - 10*time.Second, 11*time.Hour - 9*time.Second}, // the next run is 12 h later
 			"broken":  {0, time.Second},
-			"gone":    {2 * time.Hour, 2*time.Hour + time.Second}, // its CronJob is
+			"gone":    {2 * time.Hour, 2*time.Hour + time.Second}, // its CronJob does not exist
 		}
 		jobs := []*batchv1.Job{
 			unseen("enforce", "short", now, delay("30s")), unseen("enforce", "none", now, delay("0m")),
@@ -105,7 +106,7 @@ func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 			}
 			pause := 50 * time.Millisecond
 			if next := nextOf(within, look.Sub(now)); next > time.Second {
-				pause = next - time.Second // nothing may happen until then, which the next look sees
+				pause = next - time.Second // skip most of the time without expected releases
 			}
 			bubble.Advance(pause)
 		}
@@ -118,7 +119,7 @@ func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 	})
 }
 
-// nextOf returns how long nothing is expected to happen.
+// nextOf returns the time until the next expected release.
 func nextOf(within map[string]struct{ earliest, latest time.Duration }, now time.Duration) time.Duration {
 	next := 25 * time.Hour
 	for _, w := range within {
@@ -129,7 +130,8 @@ func nextOf(within map[string]struct{ earliest, latest time.Duration }, now time
 	return next
 }
 
-// Until policies are known, only what the hold loop wrote counts; from then on, what they allow.
+// TestNothingIsReleasedBeforePoliciesAreKnown verifies that only the latest start written by the hold loop is used
+// until the policies are known.
 func TestNothingIsReleasedBeforePoliciesAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -153,7 +155,8 @@ func TestNothingIsReleasedBeforePoliciesAreKnown(t *testing.T) {
 	})
 }
 
-// A CronJob's schedule that changes or comes late moves the deadlines of its runs. One that goes does not.
+// TestSchedulesMoveDeadlines verifies that adding or changing a CronJob updates the deadlines of its runs, and that
+// deleting it does not.
 func TestSchedulesMoveDeadlines(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	view, h := kit.Valley(t, now), NewHeld()
@@ -182,8 +185,8 @@ func TestSchedulesMoveDeadlines(t *testing.T) {
 	}
 }
 
-// The hold loop writes the deadline that the controller computes, to the second, for random Jobs and CronJobs. So the
-// controller releases nothing before the hold loop would.
+// TestTheHoldLoopHasTheSameDeadlines verifies with random Jobs and CronJobs that the hold loop and the controller
+// compute the same deadlines, so that the controller never releases a Job before the hold loop would.
 func TestTheHoldLoopHasTheSameDeadlines(t *testing.T) {
 	for seed := range uint64(2) {
 		synctest.Test(t, func(t *testing.T) {
@@ -257,7 +260,7 @@ func compareDeadlines(t *testing.T, clientset *kubefake.Clientset, h *Held, view
 	}
 }
 
-// declining returns a view of a grid that gets cleaner every minute of four days.
+// declining returns a view with a carbon intensity that decreases every minute for four days.
 func declining(t *testing.T, now time.Time) *kube.View {
 	values := make([]float64, 96*60)
 	for i := range values {
@@ -304,7 +307,8 @@ func randomJob(random *rand.Rand, i int, now time.Time) *batchv1.Job {
 	return j
 }
 
-// While no scheduler runs, each Job that waits for a plan gets one event, and a crowd of them gets few at once.
+// TestEventsSayThatNoSchedulerRuns verifies that each held Job without a plan gets a single event while no
+// scheduler is running, and that the rate of events is limited.
 func TestEventsSayThatNoSchedulerRuns(t *testing.T) {
 	for name, c := range map[string]struct {
 		runs       bool

@@ -16,11 +16,11 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// hugeExponent finds quantities with which Kubernetes' own arithmetic computes for ever.
+// hugeExponent matches quantities that take Kubernetes too long to parse.
 var hugeExponent = regexp.MustCompile(`[eE][-+]?[0-9]{3}`)
 
-// FuzzHeld takes in a held Job: whatever is written on it, it is let go in the end, a year after its creation at the
-// latest, and not before it was created.
+// FuzzHeld verifies for arbitrary annotations that a held Job is not released before its creation and is released
+// at the latest one year after it.
 func FuzzHeld(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"uid":"u","annotations":{"kubenergy.io/latest-start":"2026-06-01T18:00:00Z"}}}`))
 	f.Add([]byte(`{"metadata":{"namespace":"n","annotations":{"kubenergy.io/latest-start":"9999-06-01T18:00:00Z",

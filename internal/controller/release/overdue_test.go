@@ -28,17 +28,17 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// jobServer is an API server with Jobs and a clock, which informs a replica of the controller about each change.
+// jobServer is a fake API server with Jobs and a clock. It notifies the replicas of the controller of each change.
 type jobServer struct {
 	*kubefake.Clientset
-	ahead    time.Duration // its clock
+	ahead    time.Duration // offset of its clock
 	away     atomic.Bool
 	patches  atomic.Int32
-	asked    atomic.Int32 // for its time
-	panics   atomic.Int32 // of the next patches
+	asked    atomic.Int32 // requests for its time
+	panics   atomic.Int32 // remaining patches that panic
 	events   *events.FakeRecorder
-	runs     bool         // a scheduler does
-	looks    atomic.Int32 // for it
+	runs     bool         // a scheduler is running
+	looks    atomic.Int32 // checks for a scheduler
 	mu       sync.Mutex
 	reported []*Held
 }
@@ -84,7 +84,7 @@ func (s *jobServer) notify(j *batchv1.Job) {
 	}
 }
 
-// replica starts a releaser that ends with the test.
+// replica starts a Releaser that stops with the test.
 func (s *jobServer) replica(ctx context.Context, t *testing.T, view *kube.View, local func() time.Time) *Releaser {
 	r := New(Options{
 		Client: s.Clientset, Held: NewHeld(), View: func() *kube.View { return view }, Clock: local, Log: kit.Silent,
@@ -127,7 +127,8 @@ func suspended(t *testing.T, s *jobServer, ns, name string) bool {
 	return *j.Spec.Suspend
 }
 
-// Every scheduler is dead. Each replica of the controller lets go what is overdue, and what is not stays.
+// TestOverdueJobsAreReleased verifies that the replicas of the controller release overdue Jobs, and only these, if
+// no scheduler is running.
 func TestOverdueJobsAreReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -182,7 +183,7 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 	})
 }
 
-// Deadlines are instants on the API server's clock.
+// TestReleaserFollowsTheServersClock verifies that deadlines use the clock of the API server.
 func TestReleaserFollowsTheServersClock(t *testing.T) {
 	for _, skew := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -203,7 +204,8 @@ func TestReleaserFollowsTheServersClock(t *testing.T) {
 	}
 }
 
-// While the API server is away nothing can be done; once it is back, everything is, without a storm before.
+// TestReleaserWaitsForTheServer verifies that requests are limited while the API server is unavailable and that all
+// Jobs are released when it is available again.
 func TestReleaserWaitsForTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -233,7 +235,7 @@ func TestReleaserWaitsForTheServer(t *testing.T) {
 	})
 }
 
-// Who has waited longest is let go first.
+// TestOldestDeadlineFirst verifies that Jobs are released in the order of their deadlines.
 func TestOldestDeadlineFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -258,7 +260,8 @@ func TestOldestDeadlineFirst(t *testing.T) {
 	})
 }
 
-// Somebody takes the Job over while we look: the patch changes nothing, and is not tried for ever.
+// TestReleaserRespectsATakeover verifies that a Job is not changed after a user has removed its label, even if the
+// informer has not observed it.
 func TestReleaserRespectsATakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -268,7 +271,7 @@ func TestReleaserRespectsATakeover(t *testing.T) {
 		r := server.replica(ctx, t, kit.Valley(t, now), time.Now)
 		j := server.job(t, "enforce", "job")
 		delete(j.Labels, v1alpha1.LabelHeld)
-		if _, err := server.BatchV1().Jobs("enforce").Update(ctx, j, metav1.UpdateOptions{}); err != nil { // and the informer is slow
+		if _, err := server.BatchV1().Jobs("enforce").Update(ctx, j, metav1.UpdateOptions{}); err != nil { // not observed yet
 			t.Fatal(err)
 		}
 		bubble.Advance(2 * time.Minute)
@@ -283,7 +286,8 @@ func TestReleaserRespectsATakeover(t *testing.T) {
 	})
 }
 
-// A Job whose deadline cannot be read, or whose release panics, keeps no other, and is let go in the end.
+// TestAJobThatPanicsKeepsNoOther verifies that a panic for one Job does not affect others and that the Job is
+// eventually released.
 func TestAJobThatPanicsKeepsNoOther(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	if latest := latestStart(kit.Silent, nil, nil, nil); !latest.IsZero() {
