@@ -58,15 +58,15 @@ func New(o Options) (*Client, error) {
 	u, err := url.Parse(o.URL)
 	switch {
 	case err != nil:
-		return nil, errors.New("the URL of the controller cannot be read") // the parse error may contain a password
+		return nil, errors.New("the URL of the controller is invalid") // the parse error may contain a password
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, fmt.Errorf("URL %q of the controller: want http or https, with a host", u.Redacted())
+		return nil, fmt.Errorf("URL %q of the controller: want http or https and a host", u.Redacted())
 	case u.User != nil:
-		return nil, errors.New("the URL of the controller holds a password: use a token file")
+		return nil, errors.New("the URL of the controller contains a password: use a token file")
 	case (o.CertFile == "") != (o.KeyFile == ""):
-		return nil, errors.New("a client certificate needs both its file and its key's")
+		return nil, errors.New("a client certificate requires both a certificate file and a key file")
 	case u.Scheme == "http" && !loopback(u.Hostname()) && (!o.Node || o.TokenFile+o.CertFile+o.CAFile != ""):
-		return nil, fmt.Errorf("URL %q of the controller needs https: http is for loopback addresses", u.Redacted())
+		return nil, fmt.Errorf("URL %q of the controller: http is for loopback addresses, use https", u.Redacted())
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -110,12 +110,12 @@ type Refused struct {
 // Errors of requests, in addition to network errors.
 var (
 	ErrToken  = errors.New("reading the token")
-	ErrTrust  = errors.New("reading the certificates to trust")
-	ErrAnswer = errors.New("reading the answer of the controller")
+	ErrTrust  = errors.New("reading the CA certificates")
+	ErrAnswer = errors.New("reading the response of the controller")
 )
 
 func (e *Refused) Error() string {
-	return fmt.Sprintf("the controller answered %d %s: %s", e.Status, http.StatusText(e.Status), e.Text)
+	return fmt.Sprintf("the controller responded with %d %s: %s", e.Status, http.StatusText(e.Status), e.Text)
 }
 
 // Do sends a request and reads the whole response. It returns a [*Refused] error if the status is neither 2xx nor
@@ -163,7 +163,7 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
 		return nil, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	if int64(len(a.Body)) > r.Most {
-		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrAnswer, r.Most)
+		return nil, fmt.Errorf("%w: it is larger than %d bytes", ErrAnswer, r.Most)
 	}
 	return a, nil
 }
@@ -187,7 +187,7 @@ func (c *Client) connect() error {
 	if c.o.CAFile != "" {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(ca) {
-			return fmt.Errorf("%w: %s holds none", ErrTrust, c.o.CAFile)
+			return fmt.Errorf("%w: no certificate in %s", ErrTrust, c.o.CAFile)
 		}
 	}
 	if c.o.CertFile != "" {
@@ -234,7 +234,7 @@ func readToken(file string) (string, error) {
 	}
 	token := strings.TrimSpace(string(data))
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return "", fmt.Errorf("%w: %s holds none", ErrToken, file)
+		return "", fmt.Errorf("%w: no valid token in %s", ErrToken, file)
 	}
 	return token, nil
 }

@@ -26,20 +26,20 @@ func TestBucketsAreBounded(t *testing.T) {
 		b.allow(strconv.Itoa(i), now)
 	}
 	if n := len(b.each); n > maxBuckets {
-		t.Errorf("%d buckets", n)
+		t.Errorf("got %d buckets, want at most the maximum", n)
 	}
 	if _, ok := b.allow("0", now); ok {
-		t.Error("many callers make that the first one is not counted any more")
+		t.Error("the bucket of the first caller was removed too early")
 	}
 	if _, ok := b.allow("newcomer", now); ok || !b.empty("newcomer", now) {
-		t.Error("newcomers do not share a bucket while there is no room")
+		t.Error("new callers do not share a bucket after the limit is reached")
 	}
 	if now = now.Add(time.Minute); b.empty("newcomer", now) {
-		t.Error("a newcomer waits although there is room")
+		t.Error("a new caller is limited although buckets are available")
 	}
 	before := len(b.each)
 	if b.empty("another", now); len(b.each) > before {
-		t.Error("a caller who has made no request has a bucket")
+		t.Error("a bucket was created for a caller without requests")
 	}
 }
 
@@ -65,7 +65,7 @@ func TestNoTokenIsRemembered(t *testing.T) {
 	if err != nil || u.Username != "jane" {
 		t.Fatalf("%v, %v", u, err)
 	}
-	kit.Eventually(t, 10*time.Second, "the review is no longer in memory", func() bool { // after its goroutine ends
+	kit.Eventually(t, 10*time.Second, "the review was garbage collected", func() bool { // after its goroutine ends
 		runtime.GC()
 		return r.last.Value() == nil
 	})
@@ -92,7 +92,7 @@ func FuzzClaims(f *testing.F) {
 		c := readClaims(token)
 		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		if c.before(at).After(at) {
-			t.Error("a token prolongs what is known of it")
+			t.Error("the expiry of a token extends the cache lifetime")
 		}
 	})
 }
@@ -109,7 +109,7 @@ func FuzzHosts(f *testing.F) {
 			return
 		}
 		if len(hosts) != len(tokens) {
-			t.Errorf("%d hosts have %d tokens", len(hosts), len(tokens))
+			t.Errorf("got %d hosts with %d tokens", len(hosts), len(tokens))
 		}
 		for name, h := range hosts {
 			if name != h.Node || !plausibleName(name, maxNodeName) || !(h.MaxPower >= 0) {

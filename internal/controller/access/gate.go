@@ -29,11 +29,11 @@ const Audience = "kubenergy"
 // Authentication errors. All errors except ErrUnauthenticated are temporary.
 var (
 	// ErrUnauthenticated is returned for every rejected token. It does not include a reason.
-	ErrUnauthenticated = errors.New("the token is not valid here")
+	ErrUnauthenticated = errors.New("the token is invalid")
 	// ErrBusy is returned if too many tokens are being reviewed.
 	ErrBusy = errors.New("too many tokens are being reviewed")
 	// ErrAway is returned if the API server is unavailable.
-	ErrAway = errors.New("the API server does not answer")
+	ErrAway = errors.New("the API server does not respond")
 )
 
 // Options configures a Gate. The clients should not be rate limited, because the Gate limits its own requests.
@@ -241,7 +241,7 @@ func (g *Gate) join(ctx context.Context, key tokenKey, token string, seen holder
 	})
 }
 
-var errPanicked = errors.New("asking the API server panicked")
+var errPanicked = errors.New("the request to the API server panicked")
 
 // askOnce calls ask once for all concurrent callers with the same key. The limiter may be nil.
 func (g *Gate) askOnce(ctx context.Context, key string, limiter *rate.Limiter, ask func(context.Context) (any, error),
@@ -264,7 +264,7 @@ func (g *Gate) askOnce(ctx context.Context, key string, limiter *rate.Limiter, a
 		ctx, cancel = context.WithTimeout(ctx, reviewTimeout)
 		defer cancel()
 		answer, err := any(nil), errPanicked
-		panics.Survive(g.o.Log, "access", "an answer of the API server", func() { answer, err = ask(ctx) })
+		panics.Survive(g.o.Log, "access", "API server request", func() { answer, err = ask(ctx) })
 		return answer, err
 	})
 }
@@ -325,7 +325,7 @@ func (g *Gate) away(kind string, err error) bool {
 	g.breaker.failed(g.o.Now())
 	g.metrics.reviews.WithLabelValues(kind, "error").Inc()
 	// Log only the kind of the error, because its message may be from a proxy and contain the request.
-	g.o.Log.Warn("a review: the API server does not answer", "kind", kind, "error", kindOf(err))
+	g.o.Log.Warn("API server did not respond to a review", "kind", kind, "error", kindOf(err))
 	return true
 }
 

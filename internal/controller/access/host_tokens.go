@@ -105,14 +105,14 @@ func (h *HostTokens) look() {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if h.read != nil {
-			h.log.Warn("the file of hosts' tokens is gone: no host is let in")
+			h.log.Warn("Host token file was removed, rejecting all hosts")
 		}
 		h.byToken, h.byNode, h.read = nil, nil, nil
 	case err == nil:
 		h.failed = ""
 	case err.Error() != h.failed:
 		h.failed = err.Error()
-		h.log.Error("what the file held before goes on counting", "error", err)
+		h.log.Error("Failed to reload host tokens, using the previous ones", "error", err)
 	}
 }
 
@@ -125,7 +125,7 @@ func (h *HostTokens) reload() error {
 	}
 	var data []byte
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxHostBytes) {
-		err = fmt.Errorf("it is no regular file, or has more than %d bytes", maxHostBytes)
+		err = fmt.Errorf("not a regular file, or larger than %d bytes", maxHostBytes)
 	}
 	if err == nil {
 		data, err = os.ReadFile(h.path)
@@ -138,7 +138,7 @@ func (h *HostTokens) reload() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("reading hosts' tokens: %w", err)
+	return fmt.Errorf("reading host tokens: %w", err)
 }
 
 // parseHosts parses the file. Errors contain node names and entry numbers only, because a user may have entered a
@@ -148,10 +148,10 @@ func parseHosts(data []byte) (byNode map[string]Host, byToken map[digest]Host, e
 		Hosts []hostEntry `json:"hosts"`
 	}
 	if err := yaml.UnmarshalStrict(data, &file); err != nil {
-		return nil, nil, errors.New("it is not a list hosts of node, tokenSHA256, maxPowerWatts and site")
+		return nil, nil, errors.New("want a list hosts with the fields node, tokenSHA256, maxPowerWatts and site")
 	}
 	if len(file.Hosts) > maxHosts {
-		return nil, nil, fmt.Errorf("%d hosts: at most %d", len(file.Hosts), maxHosts)
+		return nil, nil, fmt.Errorf("%d hosts, want at most %d", len(file.Hosts), maxHosts)
 	}
 	byNode, byToken = map[string]Host{}, map[digest]Host{}
 	for i := range file.Hosts {
@@ -160,12 +160,12 @@ func parseHosts(data []byte) (byNode map[string]Host, byToken map[digest]Host, e
 			return nil, nil, fmt.Errorf("host %d: %w", i+1, err)
 		}
 		if _, twice := byNode[host.Node]; twice {
-			return nil, nil, fmt.Errorf("host %d: node %q is there twice", i+1, host.Node)
+			return nil, nil, fmt.Errorf("host %d: duplicate node %q", i+1, host.Node)
 		}
 		byNode[host.Node] = host
 		for _, token := range tokens {
 			if _, twice := byToken[token]; twice {
-				return nil, nil, fmt.Errorf("host %d, node %q: another node, or it before, has the same token", i+1,
+				return nil, nil, fmt.Errorf("host %d, node %q: duplicate token", i+1,
 					host.Node)
 			}
 			byToken[token] = host
@@ -185,7 +185,7 @@ type hostEntry struct {
 
 func (e *hostEntry) read() (host Host, tokens []digest, err error) {
 	if !plausibleName(e.Node, maxNodeName) || strings.Contains(e.Node, "/") { // reserved for CLUSTER/NODE
-		return Host{}, nil, fmt.Errorf("node is no name of 1 to %d characters without a slash", maxNodeName)
+		return Host{}, nil, fmt.Errorf("node must be a name of 1 to %d characters without a slash", maxNodeName)
 	}
 	for key, text := range map[string]string{"tokenSHA256": e.SHA256, "previousTokenSHA256": e.Previous} {
 		if text == "" && key != "tokenSHA256" {
@@ -194,17 +194,17 @@ func (e *hostEntry) read() (host Host, tokens []digest, err error) {
 		sum, err := hex.DecodeString(text)
 		switch {
 		case err != nil || len(sum) != sha256.Size:
-			return Host{}, nil, fmt.Errorf("node %q: %s is not the SHA-256 of a token in hex", e.Node, key)
+			return Host{}, nil, fmt.Errorf("node %q: %s is not a hex-encoded SHA-256 digest", e.Node, key)
 		case digest(sum) == sha256.Sum256(nil):
-			return Host{}, nil, fmt.Errorf("node %q: %s is that of no token at all", e.Node, key)
+			return Host{}, nil, fmt.Errorf("node %q: %s is the digest of an empty token", e.Node, key)
 		}
 		tokens = append(tokens, digest(sum))
 	}
 	switch {
 	case !(e.Power >= 0 && e.Power <= maxHostPower):
-		err = fmt.Errorf("node %q: maxPowerWatts: 0 to %.0f", e.Node, maxHostPower)
+		err = fmt.Errorf("node %q: maxPowerWatts must be between 0 and %.0f", e.Node, maxHostPower)
 	case e.Site != "" && !plausibleName(e.Site, maxSiteName):
-		err = fmt.Errorf("node %q: site is no name", e.Node)
+		err = fmt.Errorf("node %q: site is not a valid name", e.Node)
 	default:
 		return Host{Node: e.Node, MaxPower: energy.Watts(e.Power), Site: e.Site}, tokens, nil
 	}

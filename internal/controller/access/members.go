@@ -66,7 +66,7 @@ func LoadMembers(path, own string) (Members, error) {
 		case len(why) > 0:
 			err = fmt.Errorf("cluster %d: name %q: %s", i+1, m.Name, why[0])
 		case twice || m.Name == own:
-			err = fmt.Errorf("cluster %q is there twice, or is this one (--cluster)", m.Name)
+			err = fmt.Errorf("cluster %q is a duplicate or the local cluster (--cluster)", m.Name)
 		case m.PUE != 0 && !(m.PUE >= 1 && m.PUE <= maxPUE) || m.Nodes < 0 || !(m.MaxPower > 0) ||
 			m.Bookings < minBookings:
 			err = fmt.Errorf("cluster %q: want pue of 1 to %d, maxNodes and nodeMaxWatts above 0, "+

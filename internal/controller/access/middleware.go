@@ -46,7 +46,7 @@ func (g *Gate) authorize(w http.ResponseWriter, r *http.Request, u *User, all []
 		case !ok:
 			g.metrics.refused("forbidden")
 			// The name of the missing permission does not reveal whether the object exists.
-			Answer(w, http.StatusForbidden, "you may not "+a.String())
+			Answer(w, http.StatusForbidden, "you are not allowed to "+a.String())
 			return false
 		}
 	}
@@ -63,7 +63,7 @@ func (g *Gate) Refuse(w http.ResponseWriter, err error) {
 	}
 	g.metrics.refused("unavailable")
 	Busy(w, http.StatusServiceUnavailable, retryAfter,
-		"you cannot be authenticated or authorized now: the API server does not answer")
+		"authentication and authorization are unavailable: the API server does not respond")
 }
 
 // AdmitAgent counts a request of a node's agent. If the request exceeds the limit, it returns false and the time to

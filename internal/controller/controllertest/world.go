@@ -90,7 +90,7 @@ func Eventually(t testing.TB, within time.Duration, what string, ok func() bool)
 	within = max(within, time.Minute)
 	for end := time.Now().Add(within); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", within, what)
+			t.Fatalf("timed out after %v: %s", within, what)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (e *RefusedError) Error() string { return fmt.Sprintf("address %s %s", e.Ad
 func (p Policy) Control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return &RefusedError{Address: address, Why: "cannot be read"}
+		return &RefusedError{Address: address, Why: "is invalid"}
 	}
 	if why := p.Objection(to.Addr()); why != "" {
 		return &RefusedError{Address: to.Addr().String(), Why: "is " + why, Private: why == whyPrivate}
@@ -50,11 +50,11 @@ func (p Policy) Objection(ip netip.Addr) string {
 	case ip.IsMulticast():
 		return "multicast"
 	case ip.IsLinkLocalUnicast():
-		return "link-local, as metadata services are"
+		return "link-local, like metadata services"
 	case within(ip, metadata):
-		return "that of a metadata service"
+		return "used by a metadata service"
 	case within(ip, localUse) && !p.translates(ip):
-		return "translated to one that may not be dialled"
+		return "translated to a forbidden address"
 	case ip.IsLoopback():
 		if p.Loopback {
 			return ""
@@ -68,7 +68,7 @@ func (p Policy) Objection(ip netip.Addr) string {
 		}
 		return whyPrivate
 	case p.plain:
-		return "public, where nothing is sent without TLS: want https"
+		return "public and requires TLS, use https"
 	}
 	return ""
 }

@@ -76,7 +76,7 @@ func (o Options) transport() *http.Transport {
 }
 
 // ErrTooLong is returned for a response body larger than MaxBody.
-var ErrTooLong = fmt.Errorf("the answer is longer than %d bytes", MaxBody)
+var ErrTooLong = fmt.Errorf("the response is larger than %d bytes", MaxBody)
 
 // Body reads the decompressed body of a response. It returns ErrTooLong if the body is larger than MaxBody.
 func Body(resp *http.Response) ([]byte, error) {
@@ -98,7 +98,7 @@ func Redirect(resp *http.Response) (to string, ok bool) {
 	}
 	location, err := resp.Location()
 	if err != nil {
-		return "elsewhere", true
+		return "an invalid URL", true
 	}
 	return location.Scheme + "://" + location.Host, true
 }
@@ -131,9 +131,9 @@ func Cause(err error, timeout time.Duration) string {
 	text := err.Error()
 	switch {
 	case late:
-		return "no answer within " + timeout.String()
+		return "no response within " + timeout.String()
 	case strings.HasPrefix(text, "failed to parse Location"):
-		return "redirected to a URL that cannot be read" // the error contains the invalid URL
+		return "redirected to an invalid URL" // the error contains the invalid URL
 	}
 	return text
 }

@@ -31,12 +31,12 @@ func (c *Client) Key(keys KeyReader, name string, to *url.URL, home string) (str
 	case errors.Is(err, fs.ErrNotExist):
 		hosts = home
 	case err != nil:
-		return "", Refuse(ReasonAuth, "reading which hosts key %q is for: %w", name, err)
+		return "", Refuse(ReasonAuth, "reading the hosts of key %q: %w", name, err)
 	}
 	if !slices.ContainsFunc(strings.Fields(hosts), func(host string) bool {
 		return Names(host, to) && (!inClear || strings.HasSuffix(host, ":"+cmp.Or(to.Port(), "80")))
 	}) {
-		return "", Refuse(ReasonAuth, "key %q is not sent to %s: its Secret does not say so; add the host to %s there",
+		return "", Refuse(ReasonAuth, "key %q must not be sent to %s: add the host to %s in its Secret",
 			name, to.Host, name+hostsOf)
 	}
 	key, err := keys.Key(name)

@@ -26,13 +26,13 @@ func TestConceal(t *testing.T) {
 		s.Hide("token-" + strconv.Itoa(i))
 	}
 	if len(s.hidden) > maxHidden || s.Conceal("token-999") != "…" {
-		t.Errorf("%d keys are remembered", len(s.hidden))
+		t.Errorf("got %d hidden keys, want at most the maximum", len(s.hidden))
 	}
 }
 
 // FuzzConceal verifies that a key is concealed in all forms that servers return, surrounded by other text.
 func FuzzConceal(f *testing.F) {
-	f.Add("Bearer abcdefghij", "the token %s is wrong: ")
+	f.Add("Bearer abcdefghij", "the token %s is invalid: ")
 	f.Add("ali:p+w d/1", "…\xff")
 	f.Fuzz(func(t *testing.T, key, text string) {
 		defer memtest.Limit(t, 100*(len(key)+len(text)))()
@@ -43,7 +43,7 @@ func FuzzConceal(f *testing.F) {
 				continue // the key is not concealed
 			}
 			if said := s.Conceal(text + form + text); strings.Contains(said, form) {
-				t.Fatalf("%q is in %q", form, said)
+				t.Fatalf("%q was not concealed in %q", form, said)
 			}
 		}
 	})

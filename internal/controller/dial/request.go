@@ -67,12 +67,12 @@ func (c *Client) status(u *url.URL, resp *http.Response) error {
 		return nil
 	}
 	if to, ok := Redirect(resp); ok {
-		return Refuse(ReasonAddress, "%s redirects to %.80s: redirects are not followed", Place(u),
+		return Refuse(ReasonAddress, "%s redirects to %.80s, but redirects are not followed", Place(u),
 			c.Secrets.Conceal(to))
 	}
 	err := &Error{
 		Reason: ReasonHTTP, Status: resp.StatusCode, Wait: retryAfter(resp.Header, c.Now()),
-		Err: errors.New(strings.TrimSpace(fmt.Sprintf("%s answered %d %s", Place(u), resp.StatusCode,
+		Err: errors.New(strings.TrimSpace(fmt.Sprintf("%s responded with %d %s", Place(u), resp.StatusCode,
 			http.StatusText(resp.StatusCode)))),
 	}
 	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
@@ -87,7 +87,7 @@ func (c *Client) failed(u *url.URL, err error) error {
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		reason = ReasonAddress
 		if refused.Private {
-			text += ", and the source does not say allowPrivateAddress"
+			text += ", and allowPrivateAddress is not set"
 		}
 	}
 	return Refuse(reason, "%s: %.200s", Place(u), text)

@@ -332,7 +332,7 @@ func drain(t *testing.T, c *cluster) {
 			return
 		}
 	}
-	t.Fatal("the outbox is never empty")
+	t.Fatal("the outbox was not drained")
 }
 
 // same verifies that the federation's ledger matches the ledger of a cluster.
@@ -356,7 +356,7 @@ func same(t *testing.T, f *federation, c *cluster) {
 		there.Clusters, there.Own = []string{c.name}, "home"
 		forwarded := rowsOf(t, f.store, &there)
 		if diff := cmp.Diff(own, forwarded, moved); diff != "" {
-			t.Errorf("%s by %q (-its own +the federation's):\n%s", c.name, by, diff)
+			t.Errorf("%s by %q (-cluster +federation):\n%s", c.name, by, diff)
 		}
 		some += len(own)
 		// A query grouped by cluster must return the same result.
@@ -368,11 +368,11 @@ func same(t *testing.T, f *federation, c *cluster) {
 			grouped[i].Key = grouped[i].Key[:len(grouped[i].Key)-1]
 		}
 		if diff := cmp.Diff(own, grouped, moved); diff != "" {
-			t.Errorf("%s by %q and cluster (-its own +the federation's):\n%s", c.name, by, diff)
+			t.Errorf("%s by %q and cluster (-cluster +federation):\n%s", c.name, by, diff)
 		}
 	}
 	if some < 100 {
-		t.Errorf("only %d rows were compared", some)
+		t.Errorf("compared only %d rows, want at least 100", some)
 	}
 	if found, err := f.store.Audit(t.Context(), day); err != nil || len(found.Problems) > 0 {
 		t.Errorf("%v, %v", found, err)
@@ -422,7 +422,7 @@ func TestBacklogIsBounded(t *testing.T) {
 		truth.Book(world.Booking(0, number+16))
 	}
 	if rows := rowsOf(t, f.store, q); len(rows) != 1 || rows[0].Energy() != truth.Total.Energy() {
-		t.Errorf("%+v, want the last ten: %d µJ", rows, truth.Total.Energy())
+		t.Errorf("got %+v, want %d µJ of the last ten records", rows, truth.Total.Energy())
 	}
 }
 
@@ -487,7 +487,7 @@ func TestDamageIsCountedOnce(t *testing.T) {
 	}
 	for _, m := range all {
 		if m.GetName() == "kubenergy_forward_dropped_total" && m.Metric[0].Counter.GetValue() != 1 {
-			t.Errorf("%v bookings are counted as dropped, want 1", m.Metric[0].Counter.GetValue())
+			t.Errorf("got %v dropped records, want 1", m.Metric[0].Counter.GetValue())
 		}
 	}
 }
@@ -511,7 +511,7 @@ func TestTooMuchIsHalved(t *testing.T) {
 	drain(t, c)
 	q := &ledger.Query{From: ledgertest.Noon, To: ledgertest.Noon.Add(time.Hour)}
 	if rows := rowsOf(t, f.store, q); len(rows) != 1 || rows[0].Energy() != truth.Total.Energy() {
-		t.Errorf("%+v, want all: %d µJ", rows, truth.Total.Energy())
+		t.Errorf("got %+v, want %d µJ of all records", rows, truth.Total.Energy())
 	}
 }
 

@@ -81,14 +81,14 @@ func New(o Options) (*Forwarder, error) {
 	with := instrument.With(o.Registerer)
 	return &Forwarder{
 		o: o, client: client, most: api.MaxForwarded,
-		backlog: with.Gauge("kubenergy_forward_backlog", "Bookings that the federation does not have yet, at most."),
+		backlog: with.Gauge("kubenergy_forward_backlog", "Upper bound of unacknowledged records."),
 		oldest: with.Gauge("kubenergy_forward_oldest_timestamp_seconds",
-			"When the oldest booking was booked that the federation does not have; 0: it has all."),
-		sent: with.Counter("kubenergy_forward_bookings_total", "Bookings that the federation has."),
+			"Time of the oldest record that the federation has not acknowledged, 0 if there is none."),
+		sent: with.Counter("kubenergy_forward_bookings_total", "Records acknowledged by the federation."),
 		dropped: with.Counter("kubenergy_forward_dropped_total",
-			"Bookings that the federation will never have: more waited than are kept, or the disk damaged them."),
+			"Records that were dropped because the outbox was full or they were corrupted on disk."),
 		failures: with.Counters("kubenergy_forward_failures_total",
-			"Requests to the federation that failed, and bookings that it refused.", "reason"),
+			"Failed requests to the federation and records that it rejected, by reason.", "reason"),
 	}, nil
 }
 
@@ -98,12 +98,15 @@ func (f *Forwarder) Run(ctx context.Context) error {
 		f.wait = 0
 		err := f.Step(ctx)
 		if err != nil && ctx.Err() == nil {
-			f.o.Log.Warn("forwarding what was booked", "url", f.o.URL, "error", err)
+			f.o.Log.Warn("Failed to forward records", "url", f.o.URL, "error", err)
 		}
 		return err == nil
 	}, func(ctx context.Context, pause time.Duration) {
 		kube.Pause(ctx, max(pause, f.wait))
-	}, func(what any) { panics.Note("forward"); f.o.Log.Error("forwarding panicked", "panic", what) })
+	}, func(what any) {
+		panics.Note("forward")
+		f.o.Log.Error("Recovered from a panic while forwarding records", "panic", what)
+	})
 	f.client.Close()
 	return nil
 }
@@ -150,7 +153,7 @@ func (f *Forwarder) Step(ctx context.Context) error {
 	}
 	if f.after = after; len(damaged) > 0 {
 		f.dropped.Add(float64(len(damaged)))
-		f.o.Log.Error("bookings that are to be forwarded are damaged on disk, and dropped", "dropped", len(damaged))
+		f.o.Log.Error("Dropped records that were corrupted on disk before they were forwarded", "dropped", len(damaged))
 	}
 	return nil
 }
@@ -181,7 +184,7 @@ func (f *Forwarder) booked(send []ledger.Outgoing, refused map[int]string) (numb
 		case !f.resting[o.Stream]:
 			f.resting[o.Stream] = true
 			f.failures.WithLabelValues("refused").Inc()
-			f.o.Log.Warn("the federation refuses a booking", "stream", o.Stream, "why", why)
+			f.o.Log.Warn("Federation rejected a record", "stream", o.Stream, "why", why)
 		}
 	}
 	f.sent.Add(float64(len(numbers)))
@@ -196,7 +199,7 @@ func (f *Forwarder) measure(ctx context.Context, box ledger.Outbox) error {
 	}
 	if b.Dropped > 0 {
 		f.dropped.Add(float64(b.Dropped))
-		f.o.Log.Error("Bookings were dropped that the federation does not have: more waited than are kept", "dropped",
+		f.o.Log.Error("Dropped unacknowledged records because the outbox is full", "dropped",
 			b.Dropped, "kept", b.Kept)
 	}
 	f.backlog.Set(float64(b.Kept))
@@ -215,7 +218,7 @@ func (f *Forwarder) post(ctx context.Context, body []byte, lines int) (map[int]s
 		err = json.Unmarshal(answer.Body, &said)
 	}
 	if err == nil && said.Booked+len(said.Refused) != lines {
-		err = fmt.Errorf("the federation answers for %d of %d bookings", said.Booked+len(said.Refused), lines)
+		err = fmt.Errorf("federation responded for %d of %d records", said.Booked+len(said.Refused), lines)
 	}
 	if err == nil {
 		return said.Refused, nil

@@ -106,7 +106,7 @@ func (g *guarded) send(member, cluster string, lines ...[]byte) (status int, ans
 	}
 	if busy := w.Code == http.StatusTooManyRequests || w.Code == http.StatusServiceUnavailable; busy &&
 		w.Header().Get("Retry-After") == "" {
-		g.t.Errorf("%d without Retry-After", w.Code)
+		g.t.Errorf("status %d without a Retry-After header", w.Code)
 	}
 	return w.Code, answer
 }
@@ -154,43 +154,43 @@ func TestStolenMemberToken(t *testing.T) {
 	g := newGuarded(t, usual)
 	if status, answer := g.send("alpha", "alpha", pack(t, world.Booking(0, 1))); status != http.StatusOK ||
 		answer.Booked != 1 {
-		t.Fatalf("%d %+v: a member cannot book for itself", status, answer)
+		t.Fatalf("status %d, %+v: a member cannot forward its own records", status, answer)
 	}
 	before := g.booked()
 	for name, try := range map[string]func() bool{
-		"books for another cluster": func() bool {
+		"records for another cluster": func() bool {
 			status, _ := g.send("alpha", "beta", pack(t, world.Booking(0, 2)))
 			return status == http.StatusForbidden
 		},
-		"books for a cluster that is none": func() bool {
+		"records for an invalid cluster": func() bool {
 			status, _ := g.send("alpha", "alpha%2Fbeta", pack(t, world.Booking(0, 2)))
 			return status == http.StatusForbidden
 		},
-		"books for a node of another cluster": func() bool {
+		"records for a node of another cluster": func() bool {
 			_, answer := g.send("alpha", "alpha", pack(t, world.Booking(0, 2), func(b *ledger.Booking) {
 				b.Batch.Stream.Node = "beta/node0000"
 			}))
 			return len(answer.Refused) == 1
 		},
-		"takes from a host of another cluster": func() bool {
+		"a parent in another cluster": func() bool {
 			_, answer := g.send("alpha", "alpha", pack(t, world.Booking(1, 2), func(b *ledger.Booking) {
 				b.Batch.Parent = &batch.Parent{Host: "beta/node0000", VM: "vm"}
 			}))
 			return len(answer.Refused) == 1
 		},
-		"charges what is no consumer": func() bool {
+		"an account kind that is not a consumer": func() bool {
 			_, answer := g.send("alpha", "alpha", pack(t, world.Booking(0, 2), func(b *ledger.Booking) {
 				b.Consumers[0].Account.Kind = ledger.Transfer
 			}))
 			return len(answer.Refused) == 1
 		},
-		"draws more than a node does": func() bool {
+		"more power than a node can draw": func() bool {
 			_, answer := g.send("alpha", "alpha", pack(t, world.Booking(0, 2), func(b *ledger.Booking) {
 				b.Batch.Unknown, b.Batch.Measured = b.Batch.Unknown+200e9, b.Batch.Measured+200e9
 			}))
 			return len(answer.Refused) == 1
 		},
-		"is no agent": func() bool {
+		"a batch of an agent": func() bool {
 			r := httptest.NewRequest(http.MethodPost, "/api/v1/batches", strings.NewReader("{}"))
 			r.Header.Set("Authorization", "Bearer token-of-alpha")
 			w := httptest.NewRecorder()
@@ -199,7 +199,7 @@ func TestStolenMemberToken(t *testing.T) {
 		},
 	} {
 		if !try() {
-			t.Errorf("a stolen token %s", name)
+			t.Errorf("a stolen token was accepted for %s", name)
 		}
 	}
 	for _, path := range []string{"/api/v1/decisions", "/ingest", "/metrics-ingest?node=node0000"} {
@@ -209,7 +209,7 @@ func TestStolenMemberToken(t *testing.T) {
 		w := httptest.NewRecorder()
 		g.ServeHTTP(w, r)
 		if w.Code != http.StatusForbidden {
-			t.Errorf("a stolen token writes %s: %d %s", path, w.Code, w.Body)
+			t.Errorf("POST %s with a stolen token: got status %d %s", path, w.Code, w.Body)
 		}
 	}
 	for _, path := range []string{
@@ -222,11 +222,11 @@ func TestStolenMemberToken(t *testing.T) {
 		w := httptest.NewRecorder()
 		g.ServeHTTP(w, r)
 		if w.Code != http.StatusForbidden {
-			t.Errorf("a stolen token reads %s: %d", path, w.Code)
+			t.Errorf("GET %s with a stolen token: got status %d", path, w.Code)
 		}
 	}
 	if after := g.booked(); len(after) != 1 || after["alpha/node0000"] != before["alpha/node0000"] {
-		t.Errorf("booked are %v, were %v", after, before)
+		t.Errorf("the recorded energy is %v, want %v", after, before)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestMemberCannotExhaust(t *testing.T) {
 		all = append(all, pack(t, world.Booking(node, 1)))
 	}
 	if _, answer := g.send("alpha", "alpha", all...); answer.Booked != 3 || len(answer.Refused) != 2 {
-		t.Errorf("of 5 nodes %+v, want 3", answer)
+		t.Errorf("got %+v for 5 nodes, want 3 recorded", answer)
 	}
 	week := func(b *ledger.Booking) { // each record covers the last four days
 		b.Agentless, b.Batch.Stream.Epoch = true, b.Batch.Stream.Epoch+strconv.FormatUint(b.Batch.First, 10)
@@ -247,7 +247,7 @@ func TestMemberCannotExhaust(t *testing.T) {
 	}
 	_, answer := g.send("beta", "beta", pack(t, world.Booking(0, 1), week), pack(t, world.Booking(0, 2), week))
 	if answer.Booked != 1 || len(answer.Refused) != 1 {
-		t.Errorf("eight of the last seven days without an agent: %+v", answer)
+		t.Errorf("eight days within seven without an agent: %+v", answer)
 	}
 	again := slices.Repeat(all[:1], 200)
 	last := 0
@@ -255,11 +255,11 @@ func TestMemberCannotExhaust(t *testing.T) {
 		last, _ = g.send("alpha", "alpha", again...)
 	}
 	if last != http.StatusTooManyRequests {
-		t.Errorf("2,000 bookings in a minute, of which 1,000 are allowed: %d", last)
+		t.Errorf("2,000 records in a minute with a limit of 1,000: got status %d", last)
 	}
 	g.now = g.now.Add(2 * time.Minute)
 	if status, _ := g.send("alpha", "alpha", all[0]); status != http.StatusOK {
-		t.Errorf("two minutes later: %d", status)
+		t.Errorf("two minutes later: got status %d", status)
 	}
 	g.now = g.now.Add(25 * time.Hour)
 	if _, answer := g.send("alpha", "alpha", all[3:]...); answer.Booked != 2 {
@@ -371,7 +371,7 @@ func TestMemberCannotExhaustMemory(t *testing.T) {
 			slices.Sort(answers[:]) // the second request may be rejected for lack of memory
 			if first, second := answers[0], answers[1]; first != c.status ||
 				second != c.status && second != http.StatusServiceUnavailable {
-				t.Errorf("%d, want %d", answers, c.status)
+				t.Errorf("got statuses %d, want %d", answers, c.status)
 			}
 		})
 	}
@@ -379,14 +379,14 @@ func TestMemberCannotExhaustMemory(t *testing.T) {
 	spaces := compress(fill(" ", 0))
 	for range 2 { // each is charged as 512 records because of its size
 		if status, _ := g.send("alpha", "alpha", spaces); status != http.StatusBadRequest {
-			t.Errorf("32 MiB of spaces: %d", status)
+			t.Errorf("32 MiB of spaces: got status %d", status)
 		}
 	}
 	if status, _ := g.send("alpha", "alpha", spaces); status != http.StatusTooManyRequests {
-		t.Errorf("96 MiB of spaces in a minute: %d", status)
+		t.Errorf("96 MiB of spaces in a minute: got status %d", status)
 	}
 	if status, _ := g.send("beta", "beta", pack(t, world.Booking(0, 1))); status != http.StatusOK {
-		t.Errorf("another member: %d", status)
+		t.Errorf("another member: got status %d", status)
 	}
 }
 
@@ -406,7 +406,7 @@ func TestTimeSurvivesARestart(t *testing.T) {
 	g.end()
 	g.begin()
 	if _, answer := g.send("alpha", "alpha", fourDays("b")); len(answer.Refused) != 1 {
-		t.Errorf("eight days of the last seven: %+v", answer)
+		t.Errorf("eight days within seven: %+v", answer)
 	}
 }
 
@@ -428,7 +428,7 @@ func TestRefusedStreamsRest(t *testing.T) {
 	}
 	slices.Sort(refused)
 	if !slices.Equal(refused, []int{1, 3}) || answer.Booked != 3 {
-		t.Fatalf("%+v, want lines 1 and 3 refused", answer)
+		t.Fatalf("got %+v, want lines 1 and 3 rejected", answer)
 	}
 	lines[1] = pack(t, world.Booking(0, 2)) // corrected
 	if _, answer = g.send("alpha", "alpha", lines...); answer.Booked != 5 {
@@ -439,7 +439,7 @@ func TestRefusedStreamsRest(t *testing.T) {
 		truth.Book(world.Booking(0, number+1))
 	}
 	if got, want := g.booked()["alpha/node0000"], truth.Total.Energy(); got != want {
-		t.Errorf("%v are booked, want %v", got, want)
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
@@ -456,7 +456,7 @@ func TestRefusedBeginsCostNothing(t *testing.T) {
 		}
 	}
 	if _, answer := g.send("alpha", "alpha", pack(t, world.Booking(0, 1))); answer.Booked != 1 {
-		t.Errorf("after 60 refusals: %+v", answer)
+		t.Errorf("after 60 rejected requests: %+v", answer)
 	}
 }
 
@@ -481,7 +481,7 @@ func TestABookingThatPanics(t *testing.T) {
 	g.end()
 	g.begin()
 	if _, answer := g.send("alpha", "alpha", lines...); answer.Booked != 2 {
-		t.Errorf("mended: %+v", answer)
+		t.Errorf("after the panic was fixed: %+v", answer)
 	}
 }
 
@@ -514,13 +514,13 @@ func TestFrozenRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(made.Bytes(), data) {
-		t.Errorf("members send\n%s\nthe frozen request is\n%s", made.Bytes(), data)
+		t.Errorf("got request\n%s\nwant\n%s", made.Bytes(), data)
 	}
 	for name, c := range map[string]struct {
 		from, to string
 		booked   int
 	}{
-		"as it is":                  {"", "", 2},
+		"unchanged":                 {"", "", 2},
 		"a new field":               {`"consumers":`, `"news":{"a":1},"consumers":`, 2},
 		"a new field of an account": {`"account":{`, `"account":{"news":1,`, 2},
 		"a new field of a batch":    {`"batch":{`, `"batch":{"news":1,`, 0},
@@ -537,7 +537,7 @@ func TestFrozenRequest(t *testing.T) {
 		_ = zip.Close()
 		if status, answer := g.send("alpha", "alpha", packed.Bytes()); status != http.StatusOK ||
 			answer.Booked != c.booked || len(answer.Refused) != 2-c.booked {
-			t.Errorf("%s: %d %+v", name, status, answer)
+			t.Errorf("%s: got status %d, %+v", name, status, answer)
 		}
 	}
 }
