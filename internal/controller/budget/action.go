@@ -77,7 +77,7 @@ func (e *Engine) dutyOf(deed v1alpha1.BudgetDeed, n *notification) duty {
 	switch deed {
 	case v1alpha1.DeedLog:
 		d.do = func(context.Context) error {
-			e.o.Log.Warn("an energy budget is used up, or nearly", n.attrs...)
+			e.o.Log.Warn("Energy budget has reached the threshold of an action", n.attrs...)
 			return nil
 		}
 	case v1alpha1.DeedEvent:
@@ -110,7 +110,7 @@ func (e *Engine) carryOut(about v1.ObjectReference, duties []duty, note func(con
 				for _, d := range some {
 					err := d.do(ctx)
 					if results[d.key] = err; err != nil {
-						e.o.Log.Warn("an action of a budget failed: trying again", "kind", about.Kind, "namespace",
+						e.o.Log.Warn("Failed to carry out a budget action, retrying", "kind", about.Kind, "namespace",
 							about.Namespace, "name", about.Name, "error", err)
 					}
 				}
@@ -132,7 +132,7 @@ func (e *Engine) act(ctx context.Context, c *budgetCase, due []int, enabled bool
 	var suspendErr error
 	if c.suspends(now) && (enabled || asked) {
 		if suspendErr = e.suspendFor(ctx, c); suspendErr != nil {
-			e.o.Log.Warn("suspending Jobs for an EnergyBudget: trying again", "namespace", c.budget.Namespace, "budget",
+			e.o.Log.Warn("Failed to suspend Jobs of a budget, retrying", "namespace", c.budget.Namespace, "budget",
 				c.budget.Name, "error", suspendErr)
 		}
 	}
@@ -176,7 +176,7 @@ func (c *budgetCase) notification(t *v1alpha1.BudgetActionTaken, now time.Time) 
 	b := c.budget
 	of := "its lifetime"
 	if !c.period.to.IsZero() {
-		of = "the period that ends " + c.period.to.UTC().Format(time.RFC3339)
+		of = "the period until " + c.period.to.UTC().Format(time.RFC3339)
 	}
 	amount := ""
 	if c.use != nil { // nil for a retry without ledger data
@@ -184,7 +184,7 @@ func (c *budgetCase) notification(t *v1alpha1.BudgetActionTaken, now time.Time) 
 	}
 	n := c.account.notification(c.key(t), t.At, c.webhook(t), &b.Status, t.Percent, now, "periodStart", c.period.from,
 		"periodEnd", c.period.to)
-	n.text = fmt.Sprintf("%v%% of the budget for %s is used%s; %s at %d%%", t.Percent, of, amount, t.Do, t.At)
+	n.text = fmt.Sprintf("%v%% of the budget for %s is used%s (action %s at %d%%)", t.Percent, of, amount, t.Do, t.At)
 	return n
 }
 
@@ -234,13 +234,13 @@ func (e *Engine) event(ctx context.Context, about v1.ObjectReference, reason, ke
 		Action: "Budgeting", Reason: reason, Regarding: about, Note: text, Type: kind,
 	})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("writing an event: %w", err)
+		return fmt.Errorf("creating an event: %w", err)
 	}
 	return nil
 }
 
 // errChanged is returned if an object has changed since it was read. The next sweep reads it again.
-var errChanged = errors.New("it has changed since")
+var errChanged = errors.New("the object has changed")
 
 // patch applies a patch to the observed version of an object. It returns nil if the object no longer exists.
 func (e *Engine) patch(ctx context.Context, o client.Object, kind types.PatchType, patch []byte) error {

@@ -189,9 +189,9 @@ func (e *Engine) sayFull(a *allowance) {
 		return
 	}
 	e.full.Add(uid, nil, fullAgain)
-	const text = "too many actions of energy budgets for this object: the rest are skipped; give it fewer " +
-		"budgets, or fewer actions"
-	e.o.Log.Warn("a workload has too many budgets: not all is done that they ask for", "namespace",
+	const text = "too many actions of energy budgets for this object, skipping the remaining ones: reduce the " +
+		"number of budgets or actions"
+	e.o.Log.Warn("Workload has too many budgets, skipping some of their actions", "namespace",
 		a.object.GetNamespace(), "workload", a.workload())
 	e.tasks.add(telling, &task{do: func(ctx context.Context) {
 		e.complain(a, e.event(ctx, reference(a.object), eventTooMany, a.noticeKey(eventTooMany), text))
@@ -202,7 +202,7 @@ func suspendable(a *allowance) bool { return a.job != nil && maySuspend(a.job, a
 
 func (e *Engine) complain(a *allowance, err error) {
 	if err != nil && !errors.Is(err, errChanged) {
-		e.o.Log.Warn("a budget's action on a workload failed: trying again", "namespace", a.object.GetNamespace(),
+		e.o.Log.Warn("Failed to carry out a workload's budget action, retrying", "namespace", a.object.GetNamespace(),
 			"workload", a.workload(), "error", err)
 	}
 }

@@ -35,7 +35,7 @@ func TestFormerLimitsAreForgotten(t *testing.T) {
 		}
 	}
 	if w.posted() != limits {
-		t.Errorf("told %d times of %d limits", w.posted(), limits)
+		t.Errorf("got %d notifications for %d limits", w.posted(), limits)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestMoreThanCanBeRemembered(t *testing.T) {
 		e.sweepAndWork(t.Context())
 		clock.at = clock.at.Add(time.Minute)
 		if text := w.job("j").Annotations[v1alpha1.AnnotationBudgetActions]; len(text) > maxRecordText {
-			t.Fatalf("%d bytes", len(text))
+			t.Fatalf("got %d bytes", len(text))
 		}
 	}
 	keys := map[string]int{}
@@ -78,10 +78,10 @@ func TestMoreThanCanBeRemembered(t *testing.T) {
 		keys[m.Key]++
 	}
 	if len(keys) != len(w.posts) || len(keys) < maxRecordText/begunLength-1 || len(keys) >= 7*16-1 {
-		t.Errorf("told %d times of %d actions", len(w.posts), len(keys))
+		t.Errorf("got %d notifications for %d actions", len(w.posts), len(keys))
 	}
 	if n := count(w.events()["Job/j"], eventTooMany); n != 1 || strings.Count(w.logged(), "too many budgets") != 1 {
-		t.Errorf("%d events: %s", n, w.logged())
+		t.Errorf("got %d events, log output: %s", n, w.logged())
 	}
 }
 
@@ -102,7 +102,7 @@ func TestAttemptsThatGrowStillFit(t *testing.T) {
 		all[key] = b
 	}
 	if n := len(all.String()); n > maxRecordText || n < maxRecordText-begunLength {
-		t.Errorf("%d bytes", n)
+		t.Errorf("got %d bytes", n)
 	}
 }
 

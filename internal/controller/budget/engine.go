@@ -85,7 +85,7 @@ func New(o Options) (*Engine, error) {
 	}
 	metrics, err := newInstruments(o.Registerer)
 	if err != nil {
-		return nil, fmt.Errorf("registering the metrics of budgets: %w", err)
+		return nil, fmt.Errorf("registering the budget metrics: %w", err)
 	}
 	return &Engine{
 		o: o, tasks: newTasks(), full: cache.NewLRUExpireCache(maxFull), metrics: metrics,
@@ -116,7 +116,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			hurried = time.Now()
 		}
 		began := time.Now()
-		e.safely("sweeping over budgets", func() { daemon.Round(ctx, func() { e.sweep(ctx) }) })
+		e.safely("budget sweep", func() { daemon.Round(ctx, func() { e.sweep(ctx) }) })
 		took = time.Since(began)
 		timer.Reset(max(every-took, min(restFactor*took, maxRest)))
 	}
@@ -166,11 +166,11 @@ func (e *Engine) sweep(ctx context.Context) {
 		return
 	}
 	s.sort(list.Items)
-	e.logOnce("asking", e.askAll(ctx, s))
+	e.logOnce("querying usage", e.askAll(ctx, s))
 	err := e.o.MaySuspend(ctx)
 	s.enabled, s.known = err == nil, err == nil || errors.Is(err, ErrHoldsOff)
 	if !s.known {
-		e.o.Log.Warn("nothing new is suspended", "error", err)
+		e.o.Log.Warn("Failed to check whether Jobs may be suspended", "error", err)
 	}
 	e.suspendAndClaim(ctx, s)
 	if ready {
@@ -223,7 +223,7 @@ func (e *Engine) suspendAndClaim(ctx context.Context, s *scene) {
 	})
 }
 
-var errPanicked = errors.New("that panicked")
+var errPanicked = errors.New("recovered from a panic")
 
 // inParallel calls do for each element with limited concurrency. It returns the elements that succeeded and the
 // errors of the others. It makes no calls after actTime, so that an API server that hangs does not block the
@@ -239,7 +239,7 @@ func inParallel[T any](log *slog.Logger, limit int, all []T, do func(T) error) (
 				return nil
 			}
 			errs[i] = errPanicked
-			panics.Survive(log, "budget", "one of many", func() { errs[i] = do(one) })
+			panics.Survive(log, "budget", "object of a batch", func() { errs[i] = do(one) })
 			return nil
 		})
 	}
@@ -260,7 +260,7 @@ func summary(doing string, failed []error, tolerated error) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %d failed, the first: %w", doing, len(failed), failed[0])
+	return fmt.Errorf("%s: %d failed, first error: %w", doing, len(failed), failed[0])
 }
 
 // logOnce logs an error if it differs from the previous one.
@@ -270,7 +270,7 @@ func (e *Engine) logOnce(part string, err error) {
 		text = err.Error()
 	}
 	if text != "" && text != e.refused {
-		e.o.Log.Error("budgets cannot be evaluated: trying again", "part", part, "error", err)
+		e.o.Log.Error("Failed to evaluate budgets, retrying", "part", part, "error", err)
 	}
 	e.refused = text
 }
@@ -289,7 +289,7 @@ func (e *Engine) suspensions(ctx context.Context) *suspensions {
 	s := &suspensions{counts: map[string]int32{}}
 	var jobs batchv1.JobList
 	if err := e.o.Client.List(ctx, &jobs, client.HasLabels{v1alpha1.LabelBudgetSuspended}); err != nil {
-		e.o.Log.Warn("listing Jobs that are suspended for budgets: trying again", "error", err)
+		e.o.Log.Warn("Failed to list Jobs suspended by budgets, retrying", "error", err)
 		return s
 	}
 	for i := range jobs.Items {

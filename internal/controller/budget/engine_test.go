@@ -63,10 +63,10 @@ func TestOverrun(t *testing.T) {
 					t.Error(err)
 				}
 				over, most := used-oneKWh, power*energy.Microjoules(sampling/time.Second)
-				t.Logf("%d W, phase %v: over by %.4f kWh, an interval is %.4f kWh", watts, phase, over.Joules().KWh(),
+				t.Logf("%d W, phase %v: exceeded by %.4f kWh, interval %.4f kWh", watts, phase, over.Joules().KWh(),
 					most.Joules().KWh())
 				if !w.suspended("hungry") || over < 0 || over > most {
-					t.Errorf("%d W, phase %v: over by %v µJ, an interval is %v", watts, phase, over, most)
+					t.Errorf("%d W, phase %v: exceeded by %v µJ, want at most %v", watts, phase, over, most)
 				}
 			})
 		}
@@ -129,7 +129,7 @@ func TestSuspendAndResume(t *testing.T) {
 	clock.at = clock.at.Add(time.Minute)
 	e.sweepAndWork(t.Context())
 	if !w.suspended("late") || w.budget("month").Status.Suspended != 2 {
-		t.Error("a Job that came later runs", w.budget("month").Status.Suspended)
+		t.Error("a later Job was not suspended", w.budget("month").Status.Suspended)
 	}
 
 	for name, end := range map[string]func(){
@@ -138,20 +138,20 @@ func TestSuspendAndResume(t *testing.T) {
 				b.Spec.Limits.EnergyKWh = new(5.0)
 			})
 		},
-		"the period ends": func() { clock.at = clock.at.AddDate(0, 1, 0) },
-		"the action goes": func() { w.update(func(b *v1alpha1.EnergyBudget) { b.Spec.Actions = nil }) },
-		"the budget goes": func() {
+		"the period ends":       func() { clock.at = clock.at.AddDate(0, 1, 0) },
+		"the action is removed": func() { w.update(func(b *v1alpha1.EnergyBudget) { b.Spec.Actions = nil }) },
+		"the budget is deleted": func() {
 			if err := w.api.Delete(t.Context(), w.budget("month")); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"the switch goes": func() { e.o.MaySuspend = func(context.Context) error { return ErrHoldsOff } },
+		"holding is disabled": func() { e.o.MaySuspend = func(context.Context) error { return ErrHoldsOff } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			previous, budget := *clock, w.budget("month")
 			for _, j := range []string{"running", "late"} {
 				if !w.suspended(j) {
-					t.Fatal("it runs before")
+					t.Fatal("a Job is not suspended at the start")
 				}
 			}
 			end()
@@ -163,7 +163,7 @@ func TestSuspendAndResume(t *testing.T) {
 				}
 			}
 			if !w.suspended("paused") {
-				t.Error("what its user suspended runs")
+				t.Error("a Job suspended by its user was resumed")
 			}
 			// Restore the initial state.
 			*clock = previous
@@ -195,7 +195,7 @@ func TestHoldNewWork(t *testing.T) {
 		clock.at = clock.at.Add(5 * time.Second)
 		e.sweepAndWork(t.Context())
 		if age := clock.at.Sub(w.budget("month").Status.AsOf.Time); age > refreshEvery {
-			t.Fatalf("the status is %v old", age)
+			t.Fatalf("the age of the status is %v", age)
 		}
 	}
 	// It must not be updated more often.
@@ -205,7 +205,7 @@ func TestHoldNewWork(t *testing.T) {
 		e.sweepAndWork(t.Context())
 	}
 	if w.budget("month").ResourceVersion != version {
-		t.Error("it is written although it says the same")
+		t.Error("the status was updated without a change")
 	}
 	w.update(func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodLifetime })
 	e.sweepAndWork(t.Context())
@@ -243,10 +243,10 @@ func TestTeamOfANamespace(t *testing.T) {
 		}
 		j := w.job("j")
 		if !*j.Spec.Suspend || j.Labels[v1alpha1.AnnotationBudgetExceeded] != "true" {
-			t.Errorf("%s: suspended is %v, labels are %v", per, *j.Spec.Suspend, j.Labels)
+			t.Errorf("%s: suspended is %v, got labels %v", per, *j.Spec.Suspend, j.Labels)
 		}
 		if got := w.events()["Job/j"]; slices.Contains(got, eventResumed) {
-			t.Errorf("%s: it is suspended and resumed in turns: %v", per, got)
+			t.Errorf("%s: the Job was suspended and resumed repeatedly: %v", per, got)
 		}
 	}
 }
@@ -278,7 +278,7 @@ func TestClustersThatCount(t *testing.T) {
 		e.o.Cluster = "home"
 		e.sweepAndWork(t.Context())
 		if got := w.budget("month").Status.Percent; got != c.percent {
-			t.Errorf("of clusters %q %v %% are used, want %v", c.clusters, got, c.percent)
+			t.Errorf("clusters %q: got %v %%, want %v", c.clusters, got, c.percent)
 		}
 	}
 }
@@ -306,7 +306,7 @@ func TestEachActionOnce(t *testing.T) {
 	got := w.events()["EnergyBudget/month"]
 	slices.Sort(got)
 	if !slices.Equal(got, []string{eventExceeded, eventWarning}) || w.posted() != 1 ||
-		strings.Count(w.logged(), "an energy budget is used up") != 1 {
+		strings.Count(w.logged(), "Energy budget has reached") != 1 {
 		t.Error(got, w.posted(), w.logged())
 	}
 	m := w.posts[0]
@@ -347,32 +347,32 @@ func TestScopesAndLimits(t *testing.T) {
 		"a CronJob": {func(b *v1alpha1.EnergyBudget) { b.Spec.Scope.Owners = []string{"CronJob/c"} }, 300},
 		"both":      {func(b *v1alpha1.EnergyBudget) { b.Spec.Scope.Owners = []string{"CronJob/c", "Job/a"} }, 400},
 		"a team":    {func(b *v1alpha1.EnergyBudget) { b.Spec.Scope.Teams = []string{"red"} }, 300},
-		"of a team": {func(b *v1alpha1.EnergyBudget) {
+		"owner in a team": {func(b *v1alpha1.EnergyBudget) {
 			b.Spec.Scope.Teams, b.Spec.Scope.Owners = []string{"red"}, []string{"Job/a"}
 		}, 0},
 		"carbon": {
 			func(b *v1alpha1.EnergyBudget) { b.Spec.Limits = v1alpha1.BudgetLimits{CarbonGrams: new(1000.0)} },
 			300,
 		},
-		"another kind": {func(b *v1alpha1.EnergyBudget) {
+		"another signal": {func(b *v1alpha1.EnergyBudget) {
 			b.Spec.Limits = v1alpha1.BudgetLimits{CarbonGrams: new(1000.0), CarbonSignal: "Marginal"}
 		}, 0},
 		"cost": {func(b *v1alpha1.EnergyBudget) {
 			b.Spec.Limits = v1alpha1.BudgetLimits{Cost: &v1alpha1.BudgetCost{Amount: 3, Currency: "EUR"}}
 		}, 50},
-		"other money": {func(b *v1alpha1.EnergyBudget) {
+		"another currency": {func(b *v1alpha1.EnergyBudget) {
 			b.Spec.Limits = v1alpha1.BudgetLimits{Cost: &v1alpha1.BudgetCost{Amount: 3, Currency: "USD"}}
 		}, 0},
-		"the fullest": {func(b *v1alpha1.EnergyBudget) { b.Spec.Limits.CarbonGrams = new(10.0) }, 30000},
+		"the highest": {func(b *v1alpha1.EnergyBudget) { b.Spec.Limits.CarbonGrams = new(10.0) }, 30000},
 		"this day":    {func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodDay }, 600},
 		"last year": {
 			func(b *v1alpha1.EnergyBudget) { b.Spec.Period = fixed(-365*24*time.Hour, -24*time.Hour) },
 			0,
 		},
-		"next year":     {func(b *v1alpha1.EnergyBudget) { b.Spec.Period = fixed(24*time.Hour, 48*time.Hour) }, 0},
-		"its life":      {func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodLifetime }, 600},
-		"this hour":     {func(b *v1alpha1.EnergyBudget) { b.Spec.Period = fixed(0, 2*time.Hour) }, 600},
-		"in a far zone": {func(b *v1alpha1.EnergyBudget) { b.Spec.Period.TimeZone = "Pacific/Auckland" }, 600},
+		"next year":   {func(b *v1alpha1.EnergyBudget) { b.Spec.Period = fixed(24*time.Hour, 48*time.Hour) }, 0},
+		"a lifetime":  {func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodLifetime }, 600},
+		"this hour":   {func(b *v1alpha1.EnergyBudget) { b.Spec.Period = fixed(0, 2*time.Hour) }, 600},
+		"a time zone": {func(b *v1alpha1.EnergyBudget) { b.Spec.Period.TimeZone = "Pacific/Auckland" }, 600},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := &clockAt{monday.Add(time.Hour)}
@@ -384,7 +384,7 @@ func TestScopesAndLimits(t *testing.T) {
 			e.sweepAndWork(t.Context())
 			s := w.budget("month").Status
 			if s.Percent != tc.percent || s.AsOf == nil {
-				t.Errorf("%v%%, want %v: %+v", s.Percent, tc.percent, s)
+				t.Errorf("got %v%%, want %v: %+v", s.Percent, tc.percent, s)
 			}
 		})
 	}
@@ -411,7 +411,7 @@ func TestUnknownIsNotNothing(t *testing.T) {
 	e.sweepAndWork(t.Context())
 	s := w.budget("month").Status
 	if s.UnchartedShare != 0.5 || s.UnpricedShare != 0.5 || *s.Used.CarbonGrams != 125 ||
-		!strings.Contains(w.condition().Message, "of 50% of the energy the emissions are not known") {
+		!strings.Contains(w.condition().Message, "50% of the energy has unknown emissions") {
 		t.Errorf("%+v %s", s, w.condition().Message)
 	}
 	good := e.o.Ledger
@@ -426,7 +426,7 @@ func TestUnknownIsNotNothing(t *testing.T) {
 	w.used(monday.Add(2*time.Minute), monday.Add(3*time.Minute), oneKWh, "team", "Job/j")
 	e.sweepAndWork(t.Context())
 	if !w.suspended("j") {
-		t.Fatal("it runs")
+		t.Fatal("the Job was not suspended")
 	}
 	e.o.Ledger = broken{}
 	for range 5 {
@@ -434,19 +434,19 @@ func TestUnknownIsNotNothing(t *testing.T) {
 		e.sweepAndWork(t.Context())
 	}
 	if !w.suspended("j") {
-		t.Error("it was resumed for want of a ledger")
+		t.Error("the Job was resumed while the ledger is unavailable")
 	}
 	clock.at = monday.AddDate(0, 1, 0)
 	e.sweepAndWork(t.Context())
 	if w.suspended("j") {
-		t.Error("its period has ended, and it does not run")
+		t.Error("the Job was not resumed after its period")
 	}
 }
 
 type broken struct{ Ledger }
 
 func (broken) Query(context.Context, *ledger.Query) (*ledger.Answer, error) {
-	return nil, errors.New("the disk is gone")
+	return nil, errors.New("the disk is unavailable")
 }
 
 // TestLateEnergyDoesNotSuspend verifies that energy reported more than an hour late, which a compromised agent
@@ -464,7 +464,7 @@ func TestLateEnergyDoesNotSuspend(t *testing.T) {
 	if s := w.budget("month").Status; s.Percent != 50 || s.Exhausted || w.suspended("running") {
 		t.Fatalf("%+v", s)
 	}
-	if text := w.condition().Message; !strings.Contains(text, "4000 kWh came more than an hour late") {
+	if text := w.condition().Message; !strings.Contains(text, "4000 kWh were over an hour late") {
 		t.Error(text)
 	}
 }

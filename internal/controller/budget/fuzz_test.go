@@ -40,10 +40,10 @@ func FuzzBudget(f *testing.F) {
 		p, err := periodOf(&b.Spec.Period, now)
 		fixed := b.Spec.Period.Type == v1alpha1.PeriodFixed
 		if err == nil && (!fixed && !p.holds(now) || !p.to.IsZero() && !p.from.Before(p.to)) {
-			t.Fatalf("%v is not in %+v", now, p)
+			t.Fatalf("time %v is not in period %+v", now, p)
 		}
 		if a := p.asked(now); !a.from.Before(a.to) {
-			t.Fatalf("the ledger is asked about %+v", a)
+			t.Fatalf("invalid query range %+v", a)
 		}
 		used := energy.Microjoules(wattHours) * 3600 * 1e6
 		c := &budgetCase{accountOf(b), b, p, err}
@@ -54,7 +54,7 @@ func FuzzBudget(f *testing.F) {
 		setCondition(c, s, now)
 		for _, i := range due {
 			if a := s.Actions[i]; a.Attempts == 1 && s.Percent < float64(a.At) || err != nil || !p.holds(now) {
-				t.Fatalf("%+v is done at %v %% in %+v", a, s.Percent, p)
+				t.Fatalf("action %+v was carried out at %v %% in period %+v", a, s.Percent, p)
 			}
 		}
 		if !(s.Percent >= 0) || s.Conditions[len(s.Conditions)-1].Message == "" ||
@@ -62,7 +62,7 @@ func FuzzBudget(f *testing.F) {
 			t.Fatalf("%+v", s)
 		}
 		if _, err := json.Marshal(s); err != nil {
-			t.Fatalf("the status cannot be written: %v", err)
+			t.Fatalf("marshaling the status: %v", err)
 		}
 	})
 }

@@ -114,7 +114,7 @@ func sum[T interface{ base() *account }](ctx context.Context, e *Engine, by map[
 	asked := e.o.Now()
 	answer, err := e.o.Ledger.Query(ctx, q)
 	if err != nil {
-		return fmt.Errorf("asking the ledger: %w", err)
+		return fmt.Errorf("querying the ledger: %w", err)
 	}
 	for _, some := range by {
 		for _, a := range some {

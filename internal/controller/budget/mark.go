@@ -32,7 +32,7 @@ func (e *Engine) mark(ctx context.Context, c *budgetCase, t *v1alpha1.BudgetActi
 		return !goesOn(o) || !e.ownersOf(o).InScope(&b.Spec.Scope)
 	})
 	if len(objects) > maxMarked {
-		e.o.Log.Warn("an EnergyBudget counts more than is marked", "namespace", b.Namespace, "budget", b.Name,
+		e.o.Log.Warn("Marking only some objects in the scope of a budget", "namespace", b.Namespace, "budget", b.Name,
 			"objects", len(objects), "marked", maxMarked)
 		objects = objects[:maxMarked]
 	}
@@ -45,7 +45,7 @@ func (e *Engine) mark(ctx context.Context, c *budgetCase, t *v1alpha1.BudgetActi
 			return kube.MarkPatch(o, annotations, labels, false)
 		})
 	})
-	return summary("writing on Jobs and pods", failed, nil)
+	return summary("marking Jobs and pods", failed, nil)
 }
 
 // goesOn reports whether o is an unfinished Job, or an unfinished pod that is not run by a Job.

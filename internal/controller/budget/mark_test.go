@@ -25,14 +25,14 @@ func TestMarksSayWhatIsSo(t *testing.T) {
 		marked bool
 		by     string
 	}{
-		"a part": {used: 0.9, limits: v1alpha1.BudgetLimits{EnergyKWh: new(1.0)}},
-		"all": {
+		"below the limit": {used: 0.9, limits: v1alpha1.BudgetLimits{EnergyKWh: new(1.0)}},
+		"above the limit": {
 			used: 1.25, limits: v1alpha1.BudgetLimits{EnergyKWh: new(1.0)}, marked: true,
 			by: "0.250000",
 		},
-		"of emissions":         {used: 1, limits: carbon, marked: true},
-		"of emissions, a part": {used: 0.15, limits: carbon},
-		"not of energy": {
+		"emissions":        {used: 1, limits: carbon, marked: true},
+		"emissions, below": {used: 0.15, limits: carbon},
+		"not energy": {
 			used: 1, limits: v1alpha1.BudgetLimits{EnergyKWh: new(5.0), CarbonGrams: new(100.0)},
 			marked: true,
 		},

@@ -19,7 +19,7 @@ func periodOf(p *v1alpha1.BudgetPeriod, now time.Time) (period, error) {
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil {
-		return period{}, fmt.Errorf("time zone %q is not known", name)
+		return period{}, fmt.Errorf("unknown time zone %q", name)
 	}
 	t := now.In(zone)
 	year, month, day := t.Date()
@@ -41,11 +41,11 @@ func periodOf(p *v1alpha1.BudgetPeriod, now time.Time) (period, error) {
 		return period{}, nil
 	case v1alpha1.PeriodFixed:
 		if p.From == nil || p.To == nil || !p.From.Before(p.To) {
-			return period{}, errors.New("a fixed period needs from and to, in this order")
+			return period{}, errors.New("a fixed period requires from and to, with from before to")
 		}
 		return period{p.From.UTC(), p.To.UTC()}, nil
 	}
-	return period{}, fmt.Errorf("period %q is not known", p.Type)
+	return period{}, fmt.Errorf("unknown period %q", p.Type)
 }
 
 // holds reports whether the period contains t.

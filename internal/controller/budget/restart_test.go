@@ -25,7 +25,7 @@ func TestRestartResumesNothing(t *testing.T) {
 		object   client.Object // the object that defines the budget of the Job
 		takeAway func(*world) error
 	}{
-		"of the Job": {newJob("j", annotated(map[string]string{
+		"annotation": {newJob("j", annotated(map[string]string{
 			v1alpha1.AnnotationBudgetKWh: "0.5", v1alpha1.AnnotationBudgetAction: "suspend",
 		})), func(w *world) error {
 			j := w.job("j")
@@ -53,20 +53,20 @@ func TestRestartResumesNothing(t *testing.T) {
 				t.Helper()
 				second.sweepAndWork(t.Context())
 				if w.suspended("j") != suspended {
-					t.Fatalf("%s: suspended %v", when, !suspended)
+					t.Fatalf("%s: suspended is %v", when, !suspended)
 				}
 			}
-			want("before it was told of anything", true)
+			want("before any event", true)
 			// The suspended Job remains suspended because its budget is in force.
 			ready = true
-			want("without having seen the Job", true)
+			want("after the caches have synced", true)
 			ready = false
 			if err := tc.takeAway(w); err != nil {
 				t.Fatal(err)
 			}
-			want("its budget is gone, which might be known too early", true)
+			want("budget removed, caches not synced", true)
 			ready = true
-			want("its budget is gone", false)
+			want("budget removed", false)
 		})
 	}
 }
@@ -89,7 +89,7 @@ func TestStatusesWaitForAllJobs(t *testing.T) {
 // TestResumedByWhatIsWrittenOnJobs verifies that a Job is resumed at the end of its period even if most
 // dependencies are unavailable, and not earlier.
 func TestResumedByWhatIsWrittenOnJobs(t *testing.T) {
-	errAway := errors.New("it is away")
+	errAway := errors.New("unavailable")
 	end := monday.AddDate(0, 1, 0).Truncate(24*time.Hour).AddDate(0, 0, 1-monday.Day())
 	for name, tc := range map[string]struct {
 		change  func(*Engine, *world)
@@ -97,7 +97,7 @@ func TestResumedByWhatIsWrittenOnJobs(t *testing.T) {
 		fails   bool // the Job is not resumed
 	}{
 		"without the ledger": {change: func(e *Engine, _ *world) { e.o.Ledger = broken{} }},
-		"nor the switch": {change: func(e *Engine, _ *world) {
+		"nor the policy binding": {change: func(e *Engine, _ *world) {
 			e.o.Ledger, e.o.MaySuspend = broken{}, func(context.Context) error { return errAway }
 		}},
 		"nor namespaces": {change: func(e *Engine, w *world) {
@@ -119,7 +119,7 @@ func TestResumedByWhatIsWrittenOnJobs(t *testing.T) {
 			w.used(monday, monday.Add(time.Minute), 2*oneKWh, "team", "Job/j")
 			w.engine("first", nil, clock.now).sweepAndWork(t.Context()) // the first controller then stops
 			if !w.suspended("j") {
-				t.Fatal("it runs")
+				t.Fatal("the Job was not suspended")
 			}
 			if tc.extends {
 				later := metav1.NewTime(end.AddDate(0, 1, 0))
@@ -130,12 +130,12 @@ func TestResumedByWhatIsWrittenOnJobs(t *testing.T) {
 			clock.at = end.Add(-time.Second)
 			second.sweepAndWork(t.Context())
 			if !w.suspended("j") {
-				t.Error("it runs before its period has ended")
+				t.Error("the Job was resumed before the end of its period")
 			}
 			clock.at = end.AddDate(0, 0, 3)
 			second.sweepAndWork(t.Context())
 			if w.suspended("j") != tc.fails {
-				t.Errorf("three days after the period: suspended %v", w.suspended("j"))
+				t.Errorf("three days after the period: suspended is %v", w.suspended("j"))
 			}
 		})
 	}
@@ -147,7 +147,7 @@ func without[L client.ObjectList](w *world) client.Client {
 		list client.ObjectList, opts ...client.ListOption,
 	) error {
 		if _, ok := list.(L); ok {
-			return errors.New("the API server says no")
+			return errors.New("rejected by the API server")
 		}
 		return c.List(ctx, list, opts...)
 	}})
@@ -185,7 +185,7 @@ func TestLedgerThatHangs(t *testing.T) {
 		began := time.Now()
 		e.sweep(t.Context())
 		if took := time.Since(began); took > 2*time.Minute || w.suspended("j") {
-			t.Errorf("a look takes %v; suspended %v", took, w.suspended("j"))
+			t.Errorf("the sweep took %v, suspended is %v", took, w.suspended("j"))
 		}
 	})
 }

@@ -76,7 +76,7 @@ func (e *Engine) publish(ctx context.Context, c *budgetCase, status *v1alpha1.En
 		return true
 	}
 	if b.Status = *before; !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		e.o.Log.Warn("writing the status of an EnergyBudget: trying again", "namespace", b.Namespace, "budget", b.Name,
+		e.o.Log.Warn("Failed to update EnergyBudget status, retrying", "namespace", b.Namespace, "budget", b.Name,
 			"error", err)
 	}
 	return false
@@ -208,17 +208,17 @@ func closedUntil(s *v1alpha1.EnergyBudgetStatus, p period) *metav1.Time {
 }
 
 func setCondition(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time) {
-	status, reason, message := metav1.ConditionTrue, reasonWithin, "no limit is used up"
+	status, reason, message := metav1.ConditionTrue, reasonWithin, "no limit has been reached"
 	switch {
 	case c.err != nil:
 		status, reason = metav1.ConditionUnknown, reasonInvalid
-		message = "the budget counts for nothing: " + c.err.Error()
+		message = "the budget is ignored: " + c.err.Error()
 	case s.AsOf == nil || c.use == nil && now.Sub(s.AsOf.Time) > refreshEvery:
-		status, reason, message = metav1.ConditionUnknown, reasonUnknown, "what was used is not known"
+		status, reason, message = metav1.ConditionUnknown, reasonUnknown, "the usage is unknown"
 	case s.Exhausted:
-		status, reason, message = metav1.ConditionFalse, reasonExceeded, "a limit is used up"
+		status, reason, message = metav1.ConditionFalse, reasonExceeded, "a limit has been reached"
 	case len(s.Actions) > 0:
-		reason, message = reasonWarned, "no limit is used up, but there was a warning"
+		reason, message = reasonWarned, "no limit has been reached, but a warning threshold has"
 	}
 	if c.use != nil {
 		if unsaid := c.use.unsaid(&c.budget.Spec.Limits); len(unsaid) > 0 {
@@ -294,7 +294,7 @@ func (e *Engine) noteResults(ctx context.Context, c *budgetCase, results map[str
 		return e.write(ctx, o)
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
-		e.o.Log.Warn("noting what was done about an EnergyBudget: it may be done again", "namespace", b.Namespace,
+		e.o.Log.Warn("Failed to record results of budget actions, may repeat them", "namespace", b.Namespace,
 			"budget", b.Name, "error", err)
 	}
 }

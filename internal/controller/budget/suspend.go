@@ -32,14 +32,14 @@ func HoldsEnabled(direct client.Reader) func(context.Context) error {
 		if apierrors.IsNotFound(err) {
 			return ErrHoldsOff
 		} else if err != nil {
-			return fmt.Errorf("whether anything may be suspended is not known: %w", err)
+			return fmt.Errorf("reading the binding of the policy kubenergy-hold: %w", err)
 		}
 		return nil
 	}
 }
 
 // ErrHoldsOff is returned if holding Jobs is disabled.
-var ErrHoldsOff = errors.New("nothing may be suspended here: the binding of the policy kubenergy-hold is not there")
+var ErrHoldsOff = errors.New("suspending Jobs is disabled: the binding of the policy kubenergy-hold does not exist")
 
 // suspends reports whether a budget suspends Jobs now.
 func (c *budgetCase) suspends(now time.Time) bool {
@@ -89,7 +89,7 @@ func (e *Engine) suspend(ctx context.Context, j *batchv1.Job, label string, unti
 }
 
 func suspendedText(label string) string {
-	return "suspended, its pods are deleted: the energy budget " + label + " is used up"
+	return "suspended and its pods deleted because the energy budget " + label + " is exhausted"
 }
 
 // sayJobs creates events for Jobs that a budget suspended or resumed. The events are best effort and not retried.
@@ -101,7 +101,7 @@ func (e *Engine) sayJobs(jobs []*batchv1.Job, reason, text string) {
 		for _, j := range jobs {
 			key := digest(string(j.UID), j.ResourceVersion, reason)
 			if err := e.event(ctx, reference(j), reason, key, text); err != nil {
-				e.o.Log.Debug("telling of a Job", "error", err)
+				e.o.Log.Debug("Failed to create event for Job", "error", err)
 				if errors.Is(err, context.DeadlineExceeded) { // the remaining events would also time out
 					return
 				}
@@ -118,10 +118,10 @@ func (e *Engine) resumeAll(ctx context.Context, s *scene) {
 	})
 	labelOf := func(j *batchv1.Job) string { return j.Labels[v1alpha1.LabelBudgetSuspended] }
 	for label, jobs := range grouped(done, labelOf) {
-		e.sayJobs(jobs, eventResumed, "resumed: the energy budget "+label+" no longer suspends it")
+		e.sayJobs(jobs, eventResumed, "resumed because the energy budget "+label+" no longer suspends it")
 	}
 	if err := summary("resuming Jobs", failed, errChanged); err != nil {
-		e.o.Log.Warn("resuming a budget's Jobs failed: trying again", "error", err)
+		e.o.Log.Warn("Failed to resume Jobs of budgets, retrying", "error", err)
 	}
 }
 

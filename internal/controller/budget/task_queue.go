@@ -95,5 +95,5 @@ func (e *Engine) runTask(ctx context.Context, x *task) {
 		defer e.tasks.mu.Unlock()
 		e.tasks.count(x, -1)
 	}()
-	e.safely("a task", func() { x.do(ctx) })
+	e.safely("task", func() { x.do(ctx) })
 }

@@ -164,18 +164,18 @@ func (u *use) unsaid(l *v1alpha1.BudgetLimits) (why []string) {
 			}
 		}
 		if s := share(part, u.Facility); s > 0 {
-			why = append(why, fmt.Sprintf("of %.3g%% of the energy the %s not known", s*whole, what))
+			why = append(why, fmt.Sprintf("%.3g%% of the energy has %s", s*whole, what))
 		}
 	}
 	if u.late > 0 {
-		why = append(why, fmt.Sprintf("%.4g kWh came more than an hour late and do not count", u.late.Joules().KWh()))
+		why = append(why, fmt.Sprintf("%.4g kWh were over an hour late and are not included", u.late.Joules().KWh()))
 	}
 	if l.CarbonGrams != nil {
-		add(sortedKeys(u.Emissions), signalOf(l), "emissions by the %s intensity do not count", u.Uncharted,
-			"emissions are")
+		add(sortedKeys(u.Emissions), signalOf(l), "emissions by the %s intensity are not included", u.Uncharted,
+			"unknown emissions")
 	}
 	if l.Cost != nil {
-		add(sortedKeys(u.Costs), l.Cost.Currency, "costs in %s do not count", u.Unpriced, "price is")
+		add(sortedKeys(u.Costs), l.Cost.Currency, "costs in %s are not included", u.Unpriced, "an unknown price")
 	}
 	return why
 }

@@ -74,12 +74,12 @@ func newWebhooks(own string, key []byte, hosts []string, urls dial.KeyReader) (*
 		name := strings.Trim(h, "[]")
 		if of, port, err := net.SplitHostPort(h); err == nil {
 			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || of == "" {
-				return nil, fmt.Errorf("webhook host %q: want a host, or host:port", h)
+				return nil, fmt.Errorf("webhook host %q: want host or host:port", h)
 			}
 			name = of
 		}
 		if name == "" || strings.ContainsAny(name, "/@ ") {
-			return nil, fmt.Errorf("webhook host %q: want a host, or host:port", h)
+			return nil, fmt.Errorf("webhook host %q: want host or host:port", h)
 		}
 	}
 	return w, nil
@@ -95,7 +95,7 @@ func (w *webhooks) allows(u *url.URL) bool {
 func (w *webhooks) target(to string) (*url.URL, error) {
 	administrators := to == ""
 	if to = cmp.Or(to, w.own); to == "" {
-		return nil, errors.New("no webhook is named, by the action or by the controller's options")
+		return nil, errors.New("no webhook is configured in the action or in the options of the controller")
 	}
 	if name, ok := strings.CutPrefix(to, webhookSecret); ok {
 		var err error
@@ -106,11 +106,11 @@ func (w *webhooks) target(to string) (*url.URL, error) {
 	}
 	u, err := url.Parse(to)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, errors.New("the webhook's URL cannot be read")
+		return nil, errors.New("the URL of the webhook is invalid")
 	}
 	if !administrators && !w.allows(u) {
-		return nil, errors.New("the host and port of the webhook's URL are not among those that the controller's " +
-			"--webhook-host allows, in the chart budgets.webhookHosts")
+		return nil, errors.New("the host and port of the webhook URL are not permitted by the controller flag " +
+			"--webhook-host (chart value budgets.webhookHosts)")
 	}
 	return u, nil
 }
@@ -123,13 +123,13 @@ func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
 	}
 	body, err := json.Marshal(m)
 	if err != nil {
-		return fmt.Errorf("writing the message: %w", err)
+		return fmt.Errorf("marshaling the message: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
 	if err != nil {
-		return errors.New("the webhook's URL cannot be read")
+		return errors.New("the URL of the webhook is invalid")
 	}
 	q.Header.Set("Content-Type", "application/json")
 	q.Header.Set("Idempotency-Key", m.Key)
@@ -140,12 +140,12 @@ func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
 	answer, err := w.client.Do(q)
 	if err != nil {
 		// the error may contain a URL with secrets
-		return fmt.Errorf("the webhook at %s: %s", u.Hostname(), dial.Cause(err, postTimeout))
+		return fmt.Errorf("calling the webhook at %s: %s", u.Hostname(), dial.Cause(err, postTimeout))
 	}
 	defer answer.Body.Close()
 	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer) // allows the connection to be reused
 	if answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusMultipleChoices {
-		return fmt.Errorf("the webhook at %s answered %d", u.Hostname(), answer.StatusCode)
+		return fmt.Errorf("the webhook at %s responded with status %d", u.Hostname(), answer.StatusCode)
 	}
 	return nil
 }

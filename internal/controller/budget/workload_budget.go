@@ -161,7 +161,7 @@ func (e *Engine) allowancesOf(o client.Object, each []*v1alpha1.EnergyBudget,
 	}
 	own, ok, err := policy.ReadAllowance(giving, work.Type, annotations...)
 	if err != nil {
-		e.o.Log.Debug("a budget that makes no sense counts as absent", "namespace", o.GetNamespace(), "name",
+		e.o.Log.Debug("Ignored an invalid budget", "namespace", o.GetNamespace(), "name",
 			o.GetName(), "error", err)
 	}
 	if ok {

@@ -121,19 +121,19 @@ func TestOwnSuspend(t *testing.T) {
 		delete(j.Labels,
 			v1alpha1.LabelBudgetSuspended)
 	}); !w.suspended("j") {
-		t.Error("who resumes it gets around the budget")
+		t.Error("a resumed Job was not suspended again")
 	}
 	if change(func(j *batchv1.Job) { j.Annotations[v1alpha1.AnnotationBudgetKWh] = "2" }); w.suspended("j") {
-		t.Error("the limit is raised, and it waits")
+		t.Error("the Job was not resumed after the limit had been raised")
 	}
 	if change(func(j *batchv1.Job) { j.Annotations[v1alpha1.AnnotationBudgetKWh] = "0.75" }); !w.suspended("j") {
-		t.Error("the limit is lowered, and it runs")
+		t.Error("the Job was not suspended after the limit had been lowered")
 	}
 	if n := count(w.events()["Job/j"], eventExceeded); n != 2 {
-		t.Errorf("%d events, for two limits", n)
+		t.Errorf("got %d events for two limits", n)
 	}
 	if change(func(j *batchv1.Job) { delete(j.Annotations, v1alpha1.AnnotationBudgetKWh) }); w.suspended("j") {
-		t.Error("it has no budget, and waits")
+		t.Error("the Job was not resumed after its budget had been removed")
 	}
 }
 
@@ -149,12 +149,12 @@ func TestNames(t *testing.T) {
 	w.used(monday.Add(4*time.Hour), monday.Add(4*time.Hour+time.Minute), oneKWh, "team", "Job/j")
 	e.sweepAndWork(t.Context())
 	if w.suspended("j") {
-		t.Error("it pays for another one")
+		t.Error("the Job was charged for another one")
 	}
 	w.used(monday.Add(4*time.Hour+time.Minute), monday.Add(4*time.Hour+2*time.Minute), oneKWh, "team", "Job/j")
 	e.sweepAndWork(t.Context())
 	if !w.suspended("j") {
-		t.Error("it runs")
+		t.Error("the Job was not suspended")
 	}
 }
 
@@ -209,11 +209,11 @@ func TestNamesAreAskedTogether(t *testing.T) {
 	e.sweepAndWork(t.Context())
 	for i := range jobs {
 		if name := fmt.Sprint("j", i); w.suspended(name) != (i%3 == 0) {
-			t.Errorf("%s: suspended %v", name, w.suspended(name))
+			t.Errorf("%s: suspended is %v", name, w.suspended(name))
 		}
 	}
 	if n := books.asked.Load(); n > 4 {
-		t.Errorf("%d questions for %d Jobs", n, jobs)
+		t.Errorf("got %d queries for %d Jobs", n, jobs)
 	}
 }
 
@@ -269,7 +269,7 @@ func TestPodsAndNamespaces(t *testing.T) {
 			t.Errorf("%s: %v", name, p.Labels)
 		}
 		if p.Labels["pod-template-hash"] != "5d8" {
-			t.Errorf("%s has lost a label", name)
+			t.Errorf("pod %s has lost a label", name)
 		}
 	}
 }
@@ -311,7 +311,7 @@ func TestPerWorkload(t *testing.T) {
 	}
 	e.sweepAndWork(t.Context())
 	if w.suspended("c") {
-		t.Error("its budget is gone, and it waits")
+		t.Error("the Job was not resumed after its budget had been deleted")
 	}
 }
 
@@ -328,7 +328,7 @@ func FuzzReadRecord(f *testing.F) {
 		}
 		delete(all, "") // keys are never empty
 		if again := readRecord(all.String()); len(again) != len(all) {
-			t.Fatalf("%q became %q", all, again)
+			t.Fatalf("%q was parsed as %q", all, again)
 		}
 	})
 }
