@@ -97,7 +97,7 @@ func (e *Estimator) tick(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, interval)
 	defer cancel()
 	if err := e.estimate(ctx); err != nil && ctx.Err() == nil {
-		e.o.Log.Warn("estimating nodes without an agent", "error", err)
+		e.o.Log.Warn("Failed to estimate nodes without an agent", "error", err)
 	}
 	e.queue.drain(ctx)
 }
@@ -174,7 +174,7 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 		}
 	}
 	if len(failed) > 0 {
-		e.o.Log.Warn("listing the pods of nodes", "nodes", len(failed), "error", failed[0])
+		e.o.Log.Warn("Failed to list the pods of nodes", "nodes", len(failed), "error", failed[0])
 	}
 	maps.DeleteFunc(e.books, func(name string, _ *books) bool { return !there[name] })
 	return all
@@ -195,10 +195,10 @@ func (e *Estimator) usage(ctx context.Context, scenes []*scene) Usage {
 	switch {
 	case err != nil && !e.deaf:
 		e.deaf = true
-		e.o.Log.Warn("asking metrics-server: requests count instead", "error", err)
+		e.o.Log.Warn("Failed to query metrics-server, using CPU requests instead", "error", err)
 	case u != nil && e.deaf:
 		e.deaf = false
-		e.o.Log.Info("metrics-server answers again")
+		e.o.Log.Info("Recovered the connection to metrics-server")
 	}
 	if err != nil {
 		return nil

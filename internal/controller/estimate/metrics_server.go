@@ -58,7 +58,7 @@ func NewMetricsServer(config *rest.Config, client *http.Client) (*MetricsServer,
 	c.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	built, err := rest.UnversionedRESTClientForConfigAndClient(c, client)
 	if err != nil {
-		return nil, fmt.Errorf("building a client of metrics-server: %w", err)
+		return nil, fmt.Errorf("creating the client of metrics-server: %w", err)
 	}
 	return &MetricsServer{client: built, clock: time.Now, uptime: meter.Uptime}, nil
 }
@@ -171,7 +171,7 @@ func (m *MetricsServer) list(ctx context.Context, what string, each func(*metric
 	items := 0
 	if err := readList(body, func(i *metricsItem) error {
 		if items++; items > maxItems {
-			return fmt.Errorf("more than %d", maxItems)
+			return fmt.Errorf("more than %d items", maxItems)
 		}
 		each(i)
 		return nil
@@ -181,7 +181,7 @@ func (m *MetricsServer) list(ctx context.Context, what string, each func(*metric
 	return nil
 }
 
-var errItemTooLong = errors.New("an item is longer than any honest one")
+var errItemTooLong = errors.New("item or list is too large")
 
 // itemReader limits the size of a list and of each item.
 type itemReader struct {
@@ -204,7 +204,7 @@ func readList(from io.Reader, each func(*metricsItem) error) error {
 	r := &itemReader{from: from, left: maxList, item: maxItem}
 	dec := json.NewDecoder(r)
 	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
-		return cmp.Or(err, errors.New("the answer is no object"))
+		return cmp.Or(err, errors.New("the response is not an object"))
 	}
 	for dec.More() {
 		key, err := dec.Token()
@@ -233,7 +233,7 @@ func readItems(dec *json.Decoder, r *itemReader, each func(*metricsItem) error) 
 		return nil // null is an empty list
 	}
 	if start != json.Delim('[') {
-		return errors.New("items are no list")
+		return errors.New("the items are not a list")
 	}
 	for dec.More() {
 		var i metricsItem

@@ -90,21 +90,21 @@ func TestUsage(t *testing.T) {
 		item("shop", "two", justNow, containers("123456789n", "1500u")),
 		item("shop", "none", justNow, containers()),
 		item("shop", "half", justNow, containers("1", "x")),
-		item("shop", "unwanted", justNow, containers("1")),
+		item("shop", "excluded", justNow, containers("1")),
 	)
 	m, _ := asked(t, lists(nodes, pods))
 	u, err := m.Usage(t.Context(), func(namespace, name string) bool {
 		return namespace == "shop" &&
-			name != "unwanted"
+			name != "excluded"
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if good, ok := u[podName{"", "good"}]; !ok || math.Abs(good.Cores-1.535) > 1e-9 || good.Bytes != 1<<30 || len(u) != 2 {
-		t.Errorf("nodes: %v", u)
+		t.Errorf("unexpected usage of nodes: %v", u)
 	}
 	if two, ok := u[podName{"shop", "two"}]; !ok || math.Abs(two.Cores-0.124956789) > 1e-12 || two.Bytes != 24<<20 {
-		t.Errorf("pods: %v", u)
+		t.Errorf("unexpected usage of pods: %v", u)
 	}
 }
 
@@ -124,18 +124,18 @@ func TestUsageThatIsAbsent(t *testing.T) {
 				w.WriteHeader(code)
 			})
 			if _, err := m.Usage(t.Context(), everything); err == nil {
-				t.Fatal("no error")
+				t.Fatal("expected an error")
 			}
 			n := requests
 			*up += time.Minute
 			_, err := m.Usage(t.Context(), everything)
 			if again := requests > n; again != (code == 500) || err != nil && !again {
-				t.Errorf("asked again: %v, %v", again, err)
+				t.Errorf("sent another request: %v, %v", again, err)
 			}
 			there = true
 			*up += askAgain
 			if u, err := m.Usage(t.Context(), everything); u == nil || err != nil {
-				t.Errorf("when it is there: %v, %v", u, err)
+				t.Errorf("after the API is available: %v, %v", u, err)
 			}
 		})
 	}
@@ -146,7 +146,7 @@ func TestUsageThatIsWrong(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "list": "[]", "text": `"x"`, "number": "7", "HTML": "<html>",
 		"items are an object": `{"items":{}}`,
-		"items are a text":    `{"items":"x"}`, "cut off": listOf(item("a", "b", justNow, containers("1")))[:90],
+		"items are a string":  `{"items":"x"}`, "truncated": listOf(item("a", "b", justNow, containers("1")))[:90],
 		"item is a list":    `{"items":[[]]}`,
 		"usage is a number": `{"items":[{"metadata":{"name":"x"},"usage":{"cpu":7}}]}`,
 		"endless item":      `{"items":[{"metadata":{"name":"` + strings.Repeat("x", maxItem+1) + `"}}]}`,
@@ -175,7 +175,7 @@ func FuzzUsage(f *testing.F) {
 		defer memtest.Limit(t, 100*len(text))()
 		_ = readList(strings.NewReader(string(text)), func(i *metricsItem) error {
 			if cores, ok := i.cores(now); ok && !(cores >= 0 && cores <= maxCores*maxContainers) {
-				t.Errorf("%v cores", cores)
+				t.Errorf("got %v cores, want 0 to the maximum", cores)
 			}
 			return nil
 		})

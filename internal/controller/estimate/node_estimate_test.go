@@ -180,7 +180,7 @@ func share(t *testing.T, b *batch.Batch, uid string) energy.Share {
 func near(t *testing.T, what string, got energy.Microjoules, want energy.Joules) {
 	t.Helper()
 	if math.Abs(float64(got.Joules()-want)) > 0.01+math.Abs(float64(want))*1e-4 {
-		t.Errorf("%s: %v J, want %v", what, float64(got.Joules()), float64(want))
+		t.Errorf("%s: got %v J, want %v J", what, float64(got.Joules()), float64(want))
 	}
 }
 
@@ -199,7 +199,7 @@ func TestModelAtMeasuredUsage(t *testing.T) {
 		w.tick(e)
 	}
 	if len(w.booked) != 2 {
-		t.Fatalf("%d batches: want one of the two minutes of patience and one of the last", len(w.booked))
+		t.Fatalf("got %d batches, want one of the first two minutes and one of the last", len(w.booked))
 	}
 	b := w.booked[0]
 	if b.EndSinceBoot-b.StartSinceBoot != 2*time.Minute || b.Quality != energy.Estimated || b.Source != "model (box)" ||
@@ -209,11 +209,11 @@ func TestModelAtMeasuredUsage(t *testing.T) {
 	}
 	near(t, "node", b.Measured, 100*120)
 	a, other, system := share(t, b, "a"), share(t, b, "b"), share(t, b, energy.System)
-	near(t, "a computed", a.Dynamic, 50*120*3/5.)
-	near(t, "b computed", other.Dynamic, 50*120/5.)
-	near(t, "the system computed", system.Dynamic, 50*120/5.)
-	near(t, "a's idle", a.Idle, 50*120*0.2)
-	near(t, "idle that nobody asked for", b.Idle, 50*120*0.7)
+	near(t, "dynamic energy of a", a.Dynamic, 50*120*3/5.)
+	near(t, "dynamic energy of b", other.Dynamic, 50*120/5.)
+	near(t, "dynamic energy of the system", system.Dynamic, 50*120/5.)
+	near(t, "idle energy of a", a.Idle, 50*120*0.2)
+	near(t, "unrequested idle energy", b.Idle, 50*120*0.7)
 	if b.Unknown != 0 || a.CPU != 6*time.Minute || w.booked[1].First != 2 ||
 		w.booked[1].StartSinceBoot != b.EndSinceBoot {
 		t.Errorf("%+v", w.booked)
@@ -233,9 +233,9 @@ func TestModelAtRequests(t *testing.T) {
 	w.tick(e)
 	b := w.booked[0]
 	near(t, "node", b.Measured, 100*180)
-	near(t, "a computed", share(t, b, "a").Dynamic, 50*180*0.8)
+	near(t, "dynamic energy of a", share(t, b, "a").Dynamic, 50*180*0.8)
 	if b.Unknown != 0 {
-		t.Errorf("%v are unknown", b.Unknown)
+		t.Errorf("got %v of unknown energy", b.Unknown)
 	}
 	v, err := kube.NewView(nil, nil, "")
 	if err != nil {
@@ -247,7 +247,7 @@ func TestModelAtRequests(t *testing.T) {
 	w.pass(time.Minute)
 	w.tick(e)
 	if len(w.booked) != 1 || unknown(e) != 1 {
-		t.Errorf("%d batches of a node without a profile, %v are unknown", len(w.booked), unknown(e))
+		t.Errorf("got %d batches, %v nodes are unknown, want 1 and 1", len(w.booked), unknown(e))
 	}
 }
 
@@ -271,7 +271,7 @@ func TestDefaultOfUnknownHardware(t *testing.T) {
 	near(t, "node", b.Measured, 250*180)
 	if by := testutil.ToFloat64(e.queue.metrics.nodes.WithLabelValues("default")); by != 1 || unknown(e) != 0 ||
 		b.Source != "model (unknown-hardware)" || b.Quality != energy.Estimated {
-		t.Errorf("%v by default, %v unknown, from %s, %v", by, unknown(e), b.Source, b.Quality)
+		t.Errorf("got %v by default, %v unknown, source %s, quality %v", by, unknown(e), b.Source, b.Quality)
 	}
 }
 
@@ -293,7 +293,7 @@ func TestUsageOfSomePods(t *testing.T) {
 		"known": 12 * time.Minute, "new": 2 * time.Minute, "other": 2 * time.Minute,
 	} {
 		if got := share(t, b, uid).CPU; got != cpu {
-			t.Errorf("%s: %v of CPU, want %v", uid, got, cpu)
+			t.Errorf("%s: got CPU time %v, want %v", uid, got, cpu)
 		}
 	}
 }
@@ -311,7 +311,7 @@ func TestGPUs(t *testing.T) {
 	w.tick(e)
 	b := w.booked[0]
 	near(t, "node", b.Measured, (50+200+3*20)*300)
-	near(t, "a's GPU", share(t, b, "a").Dynamic, 200*300)
+	near(t, "GPU of a", share(t, b, "a").Dynamic, 200*300)
 	near(t, "idle", b.Idle, (50*0.8+3*20)*300)
 }
 
@@ -329,7 +329,7 @@ func TestMemory(t *testing.T) {
 			used: Usage{{"shop", "a"}: {0, 48 << 30}, {"shop", "b"}: {0, 0}, {"", "n"}: {0, 88 << 30}},
 			a:    20 * 0.75, b: 20 * 0.25, // the memory that remains for b's request
 		},
-		"the rest of the node": {
+		"remaining memory": {
 			used: Usage{{"shop", "a"}: {0, 8 << 30}, {"shop", "b"}: {0, 8 << 30}, {"", "n"}: {0, 32 << 30}},
 			a:    20 * 0.125, b: 20 * 0.125, idle: 20 * 0.25,
 		},
@@ -389,7 +389,7 @@ func TestWallAndModel(t *testing.T) {
 	last := w.booked[2]
 	if last.Quality != energy.Estimated || last.StartSinceBoot != w.booked[1].EndSinceBoot ||
 		last.EndSinceBoot != w.up {
-		t.Fatalf("after the meter fell silent: %+v", last)
+		t.Fatalf("after the meter stopped responding: %+v", last)
 	}
 	near(t, "model", last.Measured, 100*67)
 	m.silent = false
@@ -399,11 +399,11 @@ func TestWallAndModel(t *testing.T) {
 	back, wall := w.booked[3], w.booked[4]
 	if back.Quality != energy.Estimated || back.StartSinceBoot != last.EndSinceBoot ||
 		back.EndSinceBoot != w.up-time.Minute-7*time.Second {
-		t.Errorf("when the meter is back: %+v", back)
+		t.Errorf("after the meter responded again: %+v", back)
 	}
 	near(t, "model", back.Measured, 100*53)
 	if wall.Measured != 5_000_000_003 || wall.Quality != energy.Measured || wall.StartSinceBoot != back.EndSinceBoot {
-		t.Errorf("after it was back: %+v", wall)
+		t.Errorf("after the recovery: %+v", wall)
 	}
 	m.run++ // reset of the meter
 	count(1)
@@ -413,7 +413,7 @@ func TestWallAndModel(t *testing.T) {
 	}
 	count(4_000_000_000)
 	if got := w.booked[6].Measured; got != 4_000_000_000 {
-		t.Errorf("%v J after a reset", got)
+		t.Errorf("got %v J after a reset, want 4000", got)
 	}
 }
 
@@ -443,11 +443,11 @@ func TestWallAlone(t *testing.T) {
 	for _, b := range w.booked {
 		sum += b.Measured
 		if b.Unmeasured != 0 {
-			t.Errorf("%v unmeasured", b.Unmeasured)
+			t.Errorf("got %v unmeasured, want none", b.Unmeasured)
 		}
 	}
 	if sum != m.total {
-		t.Errorf("%d µJ booked, %d counted", sum, m.total)
+		t.Errorf("got %d µJ, meter counted %d µJ", sum, m.total)
 	}
 }
 
@@ -473,20 +473,20 @@ func TestAgentsTakeOver(t *testing.T) {
 	minutes(3, false)
 	before := len(w.booked)
 	if before == 0 {
-		t.Fatal("nothing is estimated")
+		t.Fatal("expected an estimate")
 	}
 	gone := w.up
 	minutes(10, true)
 	if len(w.booked) != before {
-		t.Fatalf("%d batches while an agent tells", len(w.booked)-before)
+		t.Fatalf("got %d batches while an agent reports", len(w.booked)-before)
 	}
 	minutes(4, false)
 	if len(w.booked) != before {
-		t.Fatal("an agent that is late is taken to be gone")
+		t.Fatal("an agent that is late was considered missing")
 	}
 	minutes(2, false)
 	if len(w.booked) != before+2 {
-		t.Fatalf("%d batches after the agent was gone", len(w.booked)-before)
+		t.Fatalf("got %d batches after the agent was gone, want 2", len(w.booked)-before)
 	}
 	again := w.booked[before]
 	if again.Stream.Epoch == w.booked[0].Stream.Epoch || again.First != 1 ||
@@ -502,7 +502,7 @@ func TestAgentsTakeOver(t *testing.T) {
 	n := len(w.booked)
 	w.tick(second)
 	if len(w.booked) != n {
-		t.Error("an estimate before the agent had time to come back")
+		t.Error("an estimate was recorded before the agent had time to connect")
 	}
 }
 
@@ -515,7 +515,7 @@ func TestBacklog(t *testing.T) {
 	w.used(map[string]float64{"/n": 5, "a": 5})
 	e := w.estimator()
 	var tried []*batch.Batch
-	w.refuse = func(b *batch.Batch) error { tried = append(tried, b); return errors.New("the disk is full") }
+	w.refuse = func(b *batch.Batch) error { tried = append(tried, b); return errors.New("no space left on device") }
 	w.tick(e)
 	for range 60 {
 		w.pass(time.Minute)
@@ -523,32 +523,32 @@ func TestBacklog(t *testing.T) {
 	}
 	for _, b := range tried {
 		if b.First != 1 || b.Last != 1 {
-			t.Fatalf("batches %d to %d were tried", b.First, b.Last)
+			t.Fatalf("unexpected attempt with batches %d to %d", b.First, b.Last)
 		}
 	}
 	if testutil.ToFloat64(e.queue.metrics.failures) == 0 || len(e.queue.nodes) != 1 {
-		t.Errorf("%v failures, %d streams wait", testutil.ToFloat64(e.queue.metrics.failures), len(e.queue.nodes))
+		t.Errorf("got %v failures, %d waiting", testutil.ToFloat64(e.queue.metrics.failures), len(e.queue.nodes))
 	}
 	w.refuse = nil
 	w.pass(time.Minute)
 	w.tick(e)
 	if len(w.booked) != 2 || w.booked[0] != tried[0] || w.booked[1].First != 2 || w.booked[1].Last != 60 {
-		t.Fatalf("%d batches, the last %d to %d", len(w.booked), w.booked[1].First, w.booked[1].Last)
+		t.Fatalf("got %d batches, the last with numbers %d to %d", len(w.booked), w.booked[1].First, w.booked[1].Last)
 	}
-	near(t, "all of it", w.booked[0].Measured+w.booked[1].Measured, 61*60*100)
+	near(t, "total", w.booked[0].Measured+w.booked[1].Measured, 61*60*100)
 	w.refuse = func(*batch.Batch) error { return fmt.Errorf("booking: %w", errWrong) }
 	w.pass(time.Minute)
 	w.tick(e)
 	if batches, joules := testutil.ToFloat64(e.queue.metrics.batches.WithLabelValues(dropped)),
 		testutil.ToFloat64(e.queue.metrics.joules.WithLabelValues(dropped)); batches != 1 ||
 		math.Abs(joules-6000) > 1e-3 {
-		t.Errorf("%v batches of %v J dropped", batches, joules)
+		t.Errorf("got %v dropped batches of %v J", batches, joules)
 	}
 	w.refuse = nil
 	w.pass(time.Minute)
 	w.tick(e)
 	if last := w.booked[2]; last.First != 62 {
-		t.Errorf("goes on with %d", last.First)
+		t.Errorf("got batch number %d, want 62", last.First)
 	}
 }
 
@@ -585,7 +585,7 @@ func TestEndedPods(t *testing.T) {
 		"ends": 90 * time.Second, "deleted": time.Minute, "brief": 40 * time.Second,
 	} {
 		if s := share(t, b, uid); s.CPU != cpu || !s.Ended {
-			t.Errorf("%+v, want %v of CPU", s, cpu)
+			t.Errorf("got %+v, want CPU time %v", s, cpu)
 		}
 	}
 	for range 3 {
@@ -594,12 +594,12 @@ func TestEndedPods(t *testing.T) {
 	}
 	for _, b := range w.booked[2:] {
 		if len(b.Shares) != 2 {
-			t.Errorf("told of again: %+v", b.Shares)
+			t.Errorf("unexpected shares: %+v", b.Shares)
 		}
 	}
 	for _, b := range w.booked {
 		if slices.ContainsFunc(b.Shares, func(s energy.Share) bool { return s.ID == "pod/past" }) {
-			t.Errorf("a pod that ended before: %+v", b.Shares)
+			t.Errorf("unexpected share of a finished pod: %+v", b.Shares)
 		}
 	}
 }
@@ -706,24 +706,24 @@ func conserve(t *testing.T, r *rand.Rand) {
 			cpu += b.Shares[i].CPU
 		}
 		if most := time.Duration(64 * 1.1 * float64(b.EndSinceBoot-b.StartSinceBoot+90*time.Second)); cpu > most {
-			t.Errorf("%v of CPU in %v", cpu, b.EndSinceBoot-b.StartSinceBoot)
+			t.Errorf("got CPU time %v in %v", cpu, b.EndSinceBoot-b.StartSinceBoot)
 		}
 		if b.Quality == energy.Measured {
 			measured[b.Stream.Node] += b.Measured
 		}
 	}
 	if len(w.booked) == 0 {
-		t.Fatal("nothing was booked")
+		t.Fatal("expected batches")
 	}
 	for name, m := range w.walls {
 		switch got := sums[name]; {
 		case measured[name] > counted[name]:
-			t.Errorf("%s: %d µJ booked as measured, %d counted only", name, measured[name], counted[name])
+			t.Errorf("%s: got %d µJ as measured, meter counted only %d µJ", name, measured[name], counted[name])
 		case silences: // partly modeled
 		case got != counted[name] && e.books[name].reported == m.at:
-			t.Errorf("%s: %d µJ booked, %d counted", name, got, counted[name])
+			t.Errorf("%s: got %d µJ, meter counted %d µJ", name, got, counted[name])
 		case got > counted[name]:
-			t.Errorf("%s: %d µJ booked, %d counted only", name, got, counted[name])
+			t.Errorf("%s: got %d µJ, meter counted only %d µJ", name, got, counted[name])
 		}
 	}
 }

@@ -29,12 +29,12 @@ type NodePower struct {
 
 var (
 	nodePower = prometheus.NewDesc("kubenergy_node_power_watts",
-		"Power that a node draws at the load that its pods request, by its power profile, without PUE.",
+		"Power of a node by its power profile at the load requested by its pods, without PUE.",
 		[]string{"node"}, nil)
 	nodePUE = prometheus.NewDesc("kubenergy_node_pue",
-		"Energy of the facility per energy of the node.", []string{"node"}, nil)
+		"Ratio of the facility's energy to the node's energy.", []string{"node"}, nil)
 	nodeEfficiency = prometheus.NewDesc("kubenergy_node_efficiency",
-		"Cores per watt at full load, PUE included: what min-efficiency compares with.", []string{"node"}, nil)
+		"Cores per watt at full load, including PUE, as compared with min-efficiency.", []string{"node"}, nil)
 	heldNow = prometheus.NewDesc("kubenergy_held_jobs", "Jobs that are held.", []string{labelNamespace}, nil)
 )
 
@@ -57,7 +57,7 @@ func (c *NodePower) Collect(ch chan<- prometheus.Metric) {
 	defer cancel()
 	var nodes v1.NodeList
 	if err := c.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		c.Log.Warn("listing nodes for metrics", "error", err)
+		c.Log.Warn("Failed to list nodes for metrics", "error", err)
 		return
 	}
 	view := c.View()
@@ -68,7 +68,7 @@ func (c *NodePower) Collect(ch chan<- prometheus.Metric) {
 		var pods v1.PodList
 		if err := c.Client.List(ctx, &pods, client.MatchingFields{cached.NodeIndex: n.Name},
 			client.UnsafeDisableDeepCopy); err != nil {
-			c.Log.Warn("listing pods for metrics", "error", err)
+			c.Log.Warn("Failed to list pods for metrics", "error", err)
 			return
 		}
 		var l kube.Load

@@ -13,7 +13,7 @@ func TestPowerByState(t *testing.T) {
 	for state, want := range map[string]energy.Watts{"": 50, "stopping": 50, "asleep": 5, "booting": 105} {
 		s := scene{profile: p, power: state, cores: 4}
 		if got, awake := s.cpuPower(); got != want || awake != (want == 50) {
-			t.Errorf("%q: %v W, awake %v", state, got, awake)
+			t.Errorf("state %q: got %v W, awake is %v", state, got, awake)
 		}
 	}
 }

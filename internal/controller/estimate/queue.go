@@ -75,24 +75,24 @@ func (q *queue) drain(ctx context.Context) {
 	}
 }
 
-var errPanicked = errors.New("booking it panicked")
+var errPanicked = errors.New("recovered from a panic")
 
 // bookAll records the queued batches of a stream in order. It stops at the first temporary error.
 func (q *queue) bookAll(ctx context.Context, l *backlog) {
 	for l.first != nil && ctx.Err() == nil {
 		l.tried = true
 		err := errPanicked
-		panics.Survive(q.log, "estimate", "booking an estimate", func() { err = q.book(ctx, l.first) })
+		panics.Survive(q.log, "estimate", "recording an estimate", func() { err = q.book(ctx, l.first) })
 		switch {
 		case err == nil:
 			q.metrics.add(booked, l.first)
 		case q.permanent != nil && q.permanent(err):
 			q.metrics.add(dropped, l.first)
-			q.log.Warn("an estimate is refused", "node", l.first.Stream.Node, "error", err)
+			q.log.Warn("Estimate was rejected", "node", l.first.Stream.Node, "error", err)
 		default:
 			q.metrics.failures.Inc()
 			if !q.failing.Swap(true) {
-				q.log.Warn("booking estimates: trying again", "error", err)
+				q.log.Warn("Failed to record estimates, retrying", "error", err)
 			}
 			return
 		}

@@ -85,7 +85,7 @@ func TestTakeOverInTheLedger(t *testing.T) {
 		want[minute] = 60_000
 	}
 	if len(answer.Rows) != len(want) {
-		t.Errorf("%d windows, want %d", len(answer.Rows), len(want))
+		t.Errorf("got %d windows, want %d", len(answer.Rows), len(want))
 	}
 	for _, row := range answer.Rows {
 		at, err := time.Parse(time.RFC3339, row.Key[0])
@@ -149,11 +149,11 @@ func TestAnEstimateThatPanics(t *testing.T) {
 	}
 	for range 10 {
 		if w.tick(e); planted && len(w.booked) == 1 && !booked()["b"] {
-			t.Error("the other node is not booked")
+			t.Error("the other node was not recorded")
 		}
 		w.pass(time.Minute)
 	}
 	if nodes := booked(); !nodes["a"] || !nodes["b"] || panics.Note("estimate") != 2 {
-		t.Errorf("booked of %v", nodes)
+		t.Errorf("got records of the nodes %v", nodes)
 	}
 }

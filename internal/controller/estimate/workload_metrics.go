@@ -26,25 +26,25 @@ const (
 func newWorkloadMetrics(registry prometheus.Registerer) workloadMetrics {
 	with := instrument.With(registry)
 	return workloadMetrics{
-		finished: with.Counters("kubenergy_workload_finished_total", "Finished pods whose energy was added up.",
+		finished: with.Counters("kubenergy_workload_finished_total", "Finished pods that were accounted for.",
 			labelNamespace),
-		runtime: with.Counters("kubenergy_workload_runtime_seconds_total", "Time that finished pods ran.",
+		runtime: with.Counters("kubenergy_workload_runtime_seconds_total", "Running time of finished pods.",
 			labelNamespace),
 		energy: with.Counters("kubenergy_workload_energy_joules_total",
-			"Energy that finished pods have used, PUE included.", labelNamespace),
+			"Energy used by finished pods, including PUE.", labelNamespace),
 		quality: with.Counters("kubenergy_workload_energy_quality_joules_total",
-			"The same energy by where it comes from: derived from a "+
-				"meter, or estimated by a model.", labelNamespace, "quality"),
+			"Energy used by finished pods by quality: derived from a "+
+				"meter or estimated by a model.", labelNamespace, "quality"),
 		carbon: with.Counters("kubenergy_workload_carbon_grams_total", "Emissions of finished pods.", labelNamespace,
 			labelSignal),
 		counterfactualCarbon: with.Counters("kubenergy_workload_counterfactual_carbon_grams_total",
-			"Emissions of the same pods if nothing had been held, estimated.", labelNamespace, labelSignal),
+			"Estimated emissions of the same pods without holding.", labelNamespace, labelSignal),
 		cost: with.Gauges("kubenergy_workload_cost",
 			"Cost of the electricity of finished pods since the controller started.", labelNamespace, "currency"),
 		counterfactualCost: with.Gauges("kubenergy_workload_counterfactual_cost",
-			"Cost of the same pods if nothing had been held, estimated.", labelNamespace, "currency"),
+			"Estimated cost of the same pods without holding.", labelNamespace, "currency"),
 		unaccounted: with.Counters("kubenergy_workload_unaccounted_total",
-			"Finished pods for which something is not known, by what.", "lacks"),
+			"Finished pods that were not fully accounted for, by the missing data.", "lacks"),
 	}
 }
 

@@ -239,7 +239,7 @@ func (w *Workloads) Run(ctx context.Context) error {
 
 func (w *Workloads) tick(ctx context.Context) {
 	for _, f := range w.ready(w.o.Now(), w.o.Leads()) {
-		panics.Survive(w.o.Log, "account", "a pod that ended", func() {
+		panics.Survive(w.o.Log, "account", "finished pod", func() {
 			daemon.Round(ctx, func() { w.count(ctx, f) })
 		})
 	}
@@ -258,7 +258,7 @@ func (w *Workloads) ready(now time.Time, leads bool) (ready []*finished) {
 		case elected:
 			// The pod finished just before this replica became leader. It is unknown whether the previous leader
 			// has counted it, so it does not add to the totals.
-			panics.Survive(w.o.Log, "account", "a pod", func() {
+			panics.Survive(w.o.Log, "account", "pod", func() {
 				if _, ours := concerned(w.o.View(), f.pod); ours {
 					w.metrics.unaccounted.WithLabelValues(lacksLeader).Inc()
 				}

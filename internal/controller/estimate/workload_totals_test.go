@@ -106,7 +106,7 @@ func (b *bookkeeping) want(what string, c prometheus.Collector, want float64) {
 	b.t.Helper()
 	got := testutil.ToFloat64(c)
 	if math.Abs(got-want) > 1e-6*math.Max(1, math.Abs(want)) {
-		b.t.Errorf("%s is %v, want %v", what, got, want)
+		b.t.Errorf("%s = %v, want %v", what, got, want)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestHeldJobIsAccounted(t *testing.T) {
 	b.Saw(kit.Ended(pod, start, end)) // duplicate update
 	b.Lost(pod)                       // deletion
 	b.tick(t.Context())
-	b.want("pods before the last booking", b.metrics.finished.WithLabelValues("team"), 0)
+	b.want("pods before the last record", b.metrics.finished.WithLabelValues("team"), 0)
 	b.book(start.Add(30*time.Minute), end, energy.Measured, map[string]energy.Joules{string(pod.UID): 30_000})
 	b.tick(t.Context())
 	const joules = 90_000 * 1.5
@@ -144,14 +144,14 @@ func TestHeldJobIsAccounted(t *testing.T) {
 	b.want("run time", m.runtime.WithLabelValues("team"), 3600)
 	b.want("pods", m.finished.WithLabelValues("team"), 1)
 	if len(b.pods) != 0 {
-		t.Errorf("%d pods are remembered", len(b.pods))
+		t.Errorf("got %d stored pods, want none", len(b.pods))
 	}
 	b.Forget("team")
 	for _, c := range []prometheus.Collector{
 		m.energy, m.quality, m.carbon, m.counterfactualCarbon, m.cost, m.counterfactualCost, m.runtime, m.finished,
 	} {
 		if n := testutil.CollectAndCount(c); n != 0 {
-			t.Errorf("%d series of a namespace that is gone", n)
+			t.Errorf("got %d series of a deleted namespace", n)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func TestPodsNeverPayMoreThanTheNodeDraws(t *testing.T) {
 		b.want(fmt.Sprint("pods with seed ", seed), b.metrics.finished.WithLabelValues("team"), 16)
 		if got, most := testutil.ToFloat64(b.metrics.energy.WithLabelValues("team")), 1.5*float64(drawn.Joules()); got >
 			most*1.001 || got < most*0.97 {
-			t.Errorf("seed %d: pods pay for %v J, their node drew %v", seed, got, most)
+			t.Errorf("seed %d: pods are charged for %v J, node used %v J", seed, got, most)
 		}
 	}
 }
@@ -284,12 +284,12 @@ func TestPodPowerOfMemory(t *testing.T) {
 		{MilliCPU: 10_000, Memory: 100}: 120, {MilliCPU: 1000}: 10, {Memory: 50}: 10, {MilliCPU: 1000, Memory: 500}: 30,
 	} {
 		if got := PodPower(n, &sched.Job{Request: request}); math.Abs(float64(got-want)) > 1e-9 {
-			t.Errorf("%+v draws %v, want %v", request, got, want)
+			t.Errorf("PodPower(%+v) = %v, want %v", request, got, want)
 		}
 	}
 	n.Capacity.Memory = 0 // unknown
 	if got := PodPower(n, &sched.Job{Request: sched.Resources{MilliCPU: 5000}}); math.Abs(float64(got-60)) > 1e-9 {
-		t.Errorf("half of a node draws %v", got)
+		t.Errorf("PodPower() of half a node = %v, want 60", got)
 	}
 }
 
@@ -308,7 +308,7 @@ func TestShortPodsCountOnce(t *testing.T) {
 	b.want("pods", b.metrics.finished.WithLabelValues("team"), 1)
 	b.want("energy", b.metrics.energy.WithLabelValues("team"), 50*1.5*20)
 	if len(b.pods) != 0 || len(b.waiting) != 0 {
-		t.Errorf("%d pods are remembered, %d wait", len(b.pods), len(b.waiting))
+		t.Errorf("got %d stored and %d waiting pods, want none", len(b.pods), len(b.waiting))
 	}
 }
 
@@ -318,7 +318,7 @@ func TestRestartedContainers(t *testing.T) {
 	pod := kit.Ended(kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon), end.Add(-time.Minute), end)
 	pod.Status.ContainerStatuses[0].RestartCount = 3
 	if w := ran(pod, end); w.End.Sub(w.Start) != time.Hour {
-		t.Errorf("it ran for %v", w.End.Sub(w.Start))
+		t.Errorf("got a running time of %v, want 1h", w.End.Sub(w.Start))
 	}
 }
 
@@ -343,7 +343,7 @@ func TestPodsThatEndWhileNoReplicaLeads(t *testing.T) {
 	b.settle()
 	b.want("lacks", b.metrics.unaccounted.WithLabelValues(lacksLeader), 2)
 	if n := testutil.CollectAndCount(b.metrics.finished); n != 0 {
-		t.Errorf("%d namespaces were accounted", n)
+		t.Errorf("got %d accounted namespaces, want none", n)
 	}
 }
 
@@ -360,13 +360,13 @@ func TestWhatIsNotAccounted(t *testing.T) {
 		lacks  string // also empty if the pod is not accounted for
 		joules float64
 	}{
-		{name: "of a namespace that never asked", pod: on("elsewhere", "n1"), end: time.Hour},
-		{name: "of a namespace where we are off", pod: on("off", "n1"), end: time.Hour},
-		{name: "of a node that is gone", pod: on("team", "n2"), end: time.Hour, lacks: lacksNode},
-		{name: "of a node without a profile", pod: on("team", "unknown"), end: time.Hour, lacks: lacksProfile},
+		{name: "in a namespace without a policy", pod: on("elsewhere", "n1"), end: time.Hour},
+		{name: "in a namespace with mode Off", pod: on("off", "n1"), end: time.Hour},
+		{name: "on a deleted node", pod: on("team", "n2"), end: time.Hour, lacks: lacksNode},
+		{name: "on a node without a profile", pod: on("team", "unknown"), end: time.Hour, lacks: lacksProfile},
 		{name: "without a duration", pod: on("team", "n1"), lacks: lacksTime},
 		{
-			name: "before anything was recorded", pod: on("team", "n1"), end: -time.Hour, lacks: lacksGrid,
+			name: "before the first recorded intensity", pod: on("team", "n1"), end: -time.Hour, lacks: lacksGrid,
 			joules: 50 * 1.5 * 3600,
 		},
 	} {
@@ -382,7 +382,7 @@ func TestWhatIsNotAccounted(t *testing.T) {
 			if tc.lacks != "" {
 				b.want("lacks", b.metrics.unaccounted.WithLabelValues(tc.lacks), 1)
 			} else if n := testutil.CollectAndCount(b.metrics.unaccounted); n != 0 {
-				t.Errorf("%d reasons were counted", n)
+				t.Errorf("got %d counted reasons, want none", n)
 			}
 		})
 	}
@@ -406,7 +406,7 @@ func TestPodsOfAnotherProcess(t *testing.T) {
 	b.settle()
 	b.Lost(other)
 	if n := testutil.CollectAndCount(b.metrics.energy); n != 0 || len(b.pods) != 0 {
-		t.Errorf("%d namespaces were accounted, %d pods are remembered", n, len(b.pods))
+		t.Errorf("got %d accounted namespaces and %d stored pods, want none", n, len(b.pods))
 	}
 	// A running pod is finished when it is deleted.
 	start := b.clock

@@ -33,18 +33,18 @@ func TestCounterRuns(t *testing.T) {
 	first := read(100, "a")
 	if r := read(103, "a"); r.Run != first.Run || r.Total != first.Total+180_000_000 || r.Quality != energy.Measured ||
 		r.Domain.Kind != energy.Wall {
-		t.Errorf("%+v after %+v", r, first)
+		t.Errorf("unexpected reading %+v after %+v", r, first)
 	}
 	if r := read(2, "a"); r.Run == first.Run {
-		t.Error("a counter that fell goes on")
+		t.Error("a decreased counter did not start a new run")
 	}
 	before := read(3, "a")
 	if r := read(5, "b"); r.Run == before.Run || r.Total != before.Total {
-		t.Error("a counter that began anew goes on")
+		t.Error("a reset counter did not start a new run")
 	}
 	before = read(6, "b")
 	if r := read(1_000_000, "b"); r.Run == before.Run {
-		t.Error("a megawatt is believed of a plug")
+		t.Error("an implausible increase was accepted")
 	}
 }
 
@@ -86,11 +86,11 @@ func TestCoarseCounterIsFilledIn(t *testing.T) {
 				t.Fatalf("seed %d: %+v", seed, got)
 			}
 			if got.Total < last.Total && i > 0 {
-				t.Fatalf("seed %d: falls from %d to %d", seed, last.Total, got.Total)
+				t.Fatalf("seed %d: the total decreased from %d to %d", seed, last.Total, got.Total)
 			}
 			counter := (steps*unit - begun) * factor
 			if off := float64((got.Total - first.Total).Joules()) - counter; off < -1e-3 || off >= unit*factor+1e-3 {
-				t.Fatalf("seed %d: %v J away from the counter, of which a step is %v J", seed, off, unit*factor)
+				t.Fatalf("seed %d: got a difference of %v J, the steps of the counter are %v J", seed, off, unit*factor)
 			}
 			last = got
 		}
@@ -112,7 +112,7 @@ func TestFilledMinutes(t *testing.T) {
 		}, at)
 		// The position of a step between two samples is unknown.
 		if used := (r.Total - before.Total).Joules(); i > 0 && (used < 200 || used > 900) {
-			t.Errorf("after %v: %v J of 500", at, float64(used))
+			t.Errorf("after %v: got %v J, want about 500", at, float64(used))
 		}
 		before = r
 	}
@@ -127,7 +127,7 @@ func TestIntegratedPower(t *testing.T) {
 		t.Errorf("%+v, %+v", a, b)
 	}
 	if gap := c.next(sample{watts: 200, powered: true}, time.Hour); gap.Run == b.Run {
-		t.Error("an hour without a sample is integrated")
+		t.Error("an hour without a sample was integrated")
 	}
 }
 
@@ -140,6 +140,6 @@ func TestCalibration(t *testing.T) {
 			time.Duration(i+1)*time.Minute)
 	}
 	if want := energy.Microjoules(3_600_000*1000 + 3600); last.Total != want {
-		t.Errorf("%d µJ, want %d", last.Total, want)
+		t.Errorf("got %d µJ, want %d", last.Total, want)
 	}
 }

@@ -16,7 +16,7 @@ func choose[T any](wanted []string, found map[string]T,
 ) ([]sample, error) {
 	if len(wanted) == 0 {
 		if len(found) != 1 {
-			return nil, dial.Refuse(dial.ReasonMissing, "%s: name the channels that feed the node", have(found))
+			return nil, dial.Refuse(dial.ReasonMissing, "%s: configure the channels of the node", have(found))
 		}
 		wanted = slices.Collect(maps.Keys(found))
 	}
@@ -24,7 +24,7 @@ func choose[T any](wanted []string, found map[string]T,
 	for _, name := range wanted {
 		from, ok := found[name]
 		if !ok {
-			return nil, dial.Refuse(dial.ReasonMissing, "there is no channel %q; %s", name, have(found))
+			return nil, dial.Refuse(dial.ReasonMissing, "unknown channel %q, %s", name, have(found))
 		}
 		s, err := read(name, from)
 		if err != nil {
@@ -42,12 +42,12 @@ func choose[T any](wanted []string, found map[string]T,
 // have lists the channels of a device for error messages.
 func have[T any](found map[string]T) string {
 	if len(found) == 0 {
-		return "the device has no channel that counts energy"
+		return "the device has no energy channel"
 	}
 	names := slices.Sorted(maps.Keys(found))
 	if len(names) > maxChannels {
 		names = append(names[:maxChannels], "…")
 	}
 	text := strings.Join(names, ", ")
-	return "the device has " + text[:min(len(text), maxText)]
+	return "the device has the channels " + text[:min(len(text), maxText)]
 }

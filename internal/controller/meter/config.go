@@ -76,11 +76,11 @@ type Entry struct {
 func Load(path string) (Config, error) {
 	text, err := readRegular(path)
 	if err != nil {
-		return Config{}, fmt.Errorf("reading the file of meters: %w", err)
+		return Config{}, fmt.Errorf("reading the meter configuration: %w", err)
 	}
 	c, err := Parse(text)
 	if err != nil {
-		err = fmt.Errorf("reading the file of meters %s: %w", path, err)
+		err = fmt.Errorf("reading the meter configuration %s: %w", path, err)
 	}
 	return c, err
 }
@@ -92,7 +92,7 @@ func readRegular(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, fmt.Errorf("%s is no regular file, or has more than %d bytes", path, maxFile)
+		return nil, fmt.Errorf("%s is not a regular file or larger than %d bytes", path, maxFile)
 	}
 	return os.ReadFile(path)
 }
@@ -107,7 +107,7 @@ func Parse(text []byte) (Config, error) {
 		return Config{}, err
 	}
 	if len(file.Meters) > maxMeters {
-		return Config{}, fmt.Errorf("%d meters: at most %d", len(file.Meters), maxMeters)
+		return Config{}, fmt.Errorf("%d meters, want at most %d", len(file.Meters), maxMeters)
 	}
 	c := Config{Meters: make([]Entry, len(file.Meters))}
 	var errs []error
@@ -134,7 +134,7 @@ func (e *Entry) read(from map[string]any, taken map[string]bool) []error {
 	e.Fill()
 	errs := e.Check()
 	if taken["name "+e.Name] {
-		errs = append(errs, errors.New("the name appears twice: give the second one another"))
+		errs = append(errs, errors.New("duplicate name, want a unique one"))
 	}
 	taken["name "+e.Name] = true
 	places := []string{e.URL}
@@ -146,7 +146,7 @@ func (e *Entry) read(from map[string]any, taken map[string]bool) []error {
 	}
 	for _, place := range places {
 		if taken[place] {
-			errs = append(errs, errors.New("the url and channel appear twice: they would be counted twice"))
+			errs = append(errs, errors.New("duplicate url and channel, which would be counted twice"))
 		}
 		taken[place] = true
 	}
@@ -175,27 +175,27 @@ func (e *Entry) Check() (errs []error) {
 	}
 	short := func(s string) bool { return plain(s) && len(s) <= maxText }
 	why := validation.IsDNS1123Subdomain(e.Node)
-	bad(len(why) > 0, "node is %.80q: %s", e.Node, strings.Join(why, "; "))
+	bad(len(why) > 0, "invalid node %.80q: %s", e.Node, strings.Join(why, "; "))
 	bad(!short(e.Name), "name: want 1 to %d printable characters", maxText)
 	_, known := kinds[e.Kind]
-	bad(!known, "kind is %.40q: have %s", e.Kind, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
+	bad(!known, "unknown kind %.40q, want one of %s", e.Kind, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	if err := e.checkURL(); err != nil {
 		errs = append(errs, err)
 	}
-	bad(len(e.Channels) > maxChannels, "%d channels: at most %d", len(e.Channels), maxChannels)
+	bad(len(e.Channels) > maxChannels, "%d channels, want at most %d", len(e.Channels), maxChannels)
 	for i, channel := range e.Channels {
 		bad(!short(channel), "channels[%d]: want 1 to %d printable characters", i, maxText)
 	}
 	bad(e.Username != "" && !short(e.Username) || strings.Contains(e.Username, ":"),
-		"username: want at most %d printable characters, none a colon", maxText)
+		"username: want at most %d printable characters and no colon", maxText)
 	bad(e.Auth != "" && (e.Kind != KindRedfish || e.Auth != AuthBasic && e.Auth != AuthSession),
-		"auth is %.40q: %s has %s and %s, others know one way each", e.Auth, KindRedfish, AuthBasic, AuthSession)
+		"invalid auth %.40q: %s supports %s and %s, other kinds none", e.Auth, KindRedfish, AuthBasic, AuthSession)
 	d := e.Interval.Duration
-	bad(d < minInterval || d > longestInterval, "interval is %v: want %v to %v", d, minInterval, longestInterval)
+	bad(d < minInterval || d > longestInterval, "invalid interval %v, want %v to %v", d, minInterval, longestInterval)
 	if _, err := energy.Millionths(*e.Factor); err != nil {
 		errs = append(errs, err)
 	}
-	bad(!(*e.MaxWatts > 0 && *e.MaxWatts <= maxWatts), "maxWatts is %v: want more than 0, at most %v", *e.MaxWatts,
+	bad(!(*e.MaxWatts > 0 && *e.MaxWatts <= maxWatts), "invalid maxWatts %v, want more than 0, at most %v", *e.MaxWatts,
 		float64(maxWatts))
 	return errs
 }
@@ -204,19 +204,19 @@ func (e *Entry) checkURL() error {
 	u, err := url.Parse(e.URL)
 	switch {
 	case err != nil || u.Host == "" || u.Opaque != "": // the parse error may contain a password
-		return errors.New("url cannot be read: want http://host or https://host")
+		return errors.New("invalid url, want http://host or https://host")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Errorf("url: the scheme is %.20q: want http or https", u.Scheme)
+		return fmt.Errorf("url: invalid scheme %.20q, want http or https", u.Scheme)
 	case u.User != nil:
 		return errors.New(
-			"url has a user or a password in it: name the user as username and the password's file as passwordKey")
+			"url contains a user or a password: set username and passwordKey instead")
 	case u.Path != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return errors.New("url has a path or a query: want scheme and host alone, the rest is known")
+		return errors.New("url contains a path or a query, want only scheme and host")
 	case u.Scheme == "https":
 	case e.Kind == KindRedfish && e.PasswordKey != "":
-		return errors.New("url: the password of a server's management is sent over https only")
+		return errors.New("url: want https, because the password of a management controller is sent over https only")
 	case e.CAFile != "":
-		return errors.New("caFile without https")
+		return errors.New("caFile requires an https url")
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func recorded(t testing.TB, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(answers, name))
 	if errors.Is(err, os.ErrNotExist) {
-		t.Skipf("the recorded answers are not beside this project: %s", name)
+		t.Skipf("recorded response %s is not available", name)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func documented(t testing.TB) []byte {
 	_, text, _ = strings.Cut(text, `"StatusSNS"`)
 	text, _, ok := strings.Cut(text, "```")
 	if !ok {
-		t.Fatal("the documentation is another")
+		t.Fatal("unexpected format of the documentation")
 	}
 	return []byte(`{"StatusSNS"` + strings.TrimRight(text, " \n\r\t,") + "}")
 }
@@ -202,7 +202,7 @@ func TestRedfishRecorded(t *testing.T) {
 	same(t, []sample{s}, err, sample{channel: "1U#1", watts: 45, powered: true})
 	if _, err := (target{control: 2}).decode(recorded(t, "redfish/dmtf_1U_Power.json")); dial.ReasonOf(
 		err) != dial.ReasonMissing {
-		t.Errorf("a PowerControl that is not there: %v", err)
+		t.Errorf("a missing PowerControl: %v", err)
 	}
 	checkSensors(t, recorded(t, "redfish/dmtf_1U_Sensors.json"))
 }
@@ -214,7 +214,7 @@ func TestRedfishSensors(t *testing.T) {
 		supplies[fmt.Sprintf("PS%dInputPower", i)] = "/redfish/v1/x"
 	}
 	if got := sensors("1U", supplies); got != nil {
-		t.Errorf("%d power supplies: %+v", len(supplies), got)
+		t.Errorf("sensors of %d power supplies = %+v, want none", len(supplies), got)
 	}
 }
 
@@ -274,7 +274,7 @@ func TestLinksStayOnTheServer(t *testing.T) {
 		"/redfish/v1/Chassis", "/redfish/v1/Chassis/1U/", "/redfish/v1/Chassis/System.Embedded.1",
 	} {
 		if !SameServer(place) {
-			t.Errorf("%q is refused", place)
+			t.Errorf("path %q was rejected", place)
 		}
 	}
 	for _, place := range []string{
@@ -284,7 +284,7 @@ func TestLinksStayOnTheServer(t *testing.T) {
 		"/redfish/%zz", "/redfish/v1/../../x",
 	} {
 		if SameServer(place) {
-			t.Errorf("%q is followed", place)
+			t.Errorf("path %q was accepted", place)
 		}
 	}
 }
@@ -303,13 +303,13 @@ func usable(t *testing.T, samples []sample, err error) {
 	}
 	for _, s := range samples {
 		if !(s.watts >= 0 && s.watts <= maxChannels*maxWatts) || s.counts > maxCount || !s.powered && !s.counted {
-			t.Errorf("%+v is believed", s)
+			t.Errorf("invalid sample %+v was accepted", s)
 		}
 		ch := newChannel(s.channel, &c.Meters[0])
 		first := ch.next(s, time.Second)
 		second := ch.next(s, time.Hour)
 		if second.Total < first.Total && second.Run == first.Run {
-			t.Errorf("%+v, then %+v", first, second)
+			t.Errorf("reading %+v was followed by %+v", first, second)
 		}
 	}
 }
@@ -385,7 +385,7 @@ func FuzzRedfish(f *testing.F) {
 		if decode(body, &all) == nil {
 			for _, place := range all.named() {
 				if !SameServer(place) {
-					t.Errorf("%q is followed", place)
+					t.Errorf("path %q was accepted", place)
 				}
 			}
 		}

@@ -45,7 +45,7 @@ type Device struct {
 func NewDevice(e *Entry, d *Deps) (*Device, error) {
 	base, err := url.Parse(e.URL)
 	if err != nil {
-		return nil, errors.New("url cannot be read")
+		return nil, errors.New("invalid url")
 	}
 	kind := kinds[e.Kind]
 	v := &Device{base: base, user: e.Username, key: e.PasswordKey, keys: d.Keys}
@@ -78,7 +78,7 @@ func Roots(caFile string) (*x509.CertPool, error) {
 	text, err := readRegular(caFile)
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(text) {
-		return nil, cmp.Or(err, fmt.Errorf("caFile %s has no certificate in PEM", caFile))
+		return nil, cmp.Or(err, fmt.Errorf("no PEM certificate in caFile %s", caFile))
 	}
 	return roots, nil
 }
@@ -100,7 +100,7 @@ func (d *Device) Ask(ctx context.Context, method, path string, query url.Values,
 	case digest:
 		next := readChallenge(resp.Header)
 		if next == nil {
-			return nil, dial.Refuse(dial.ReasonAuth, "%s wants no proof by SHA-256: the password is not sent",
+			return nil, dial.Refuse(dial.ReasonAuth, "%s does not support digest authentication with SHA-256",
 				dial.Place(resp.Request.URL))
 		}
 		d.proof = next
@@ -127,7 +127,7 @@ func (d *Device) send(ctx context.Context, method, path string, query url.Values
 ) ([]byte, *http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, d.base.Scheme+"://"+d.base.Host+path, bytes.NewReader(payload))
 	if err != nil {
-		return nil, nil, dial.Refuse(dial.ReasonAddress, "%s: the URL cannot be read", d.base.Host)
+		return nil, nil, dial.Refuse(dial.ReasonAddress, "%s: invalid URL", d.base.Host)
 	}
 	req.Header.Set("Accept", "application/json")
 	if payload != nil {

@@ -58,14 +58,14 @@ func (d *Device) authorize(ctx context.Context, req *http.Request, query url.Val
 func (d *Device) login(ctx context.Context, password string) error {
 	payload, err := json.Marshal(map[string]string{"UserName": d.user, "Password": password})
 	if err != nil {
-		return dial.Refuse(dial.ReasonAuth, "key %q cannot be sent", d.key)
+		return dial.Refuse(dial.ReasonAuth, "key %q cannot be encoded", d.key)
 	}
 	_, resp, err := d.send(ctx, http.MethodPost, sessions, nil, payload)
 	if err != nil {
 		return err
 	}
 	if d.token = resp.Header.Get("X-Auth-Token"); d.token == "" {
-		return dial.Refuse(dial.ReasonAuth, "%s begins no session", d.base.Host)
+		return dial.Refuse(dial.ReasonAuth, "%s returned no session token", d.base.Host)
 	}
 	d.Secrets.Hide(d.token)
 	d.location = ""

@@ -77,7 +77,7 @@ func TestDigest(t *testing.T) {
 		}
 	}
 	if g.accepted != 10 || g.issued != 4 || g.refused != 0 {
-		t.Errorf("%d accepted, %d refused, %d challenges", g.accepted, g.refused, g.issued)
+		t.Errorf("got %d accepted and %d rejected requests, %d challenges", g.accepted, g.refused, g.issued)
 	}
 	clear(g.nonces)
 	if _, err := m.source.read(t.Context()); err != nil {
@@ -90,7 +90,7 @@ func TestDigest(t *testing.T) {
 		}
 	}
 	if g.refused > 3 {
-		t.Errorf("a wrong password was tried %d times in 2 polls", g.refused)
+		t.Errorf("an incorrect password was sent %d times in 2 polls", g.refused)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestTasmotaAsks(t *testing.T) {
 		}
 	}
 	if got := strings.Join(asked, ", "); got != "Status 10, Status 8, Status 8" {
-		t.Errorf("asked %s", got)
+		t.Errorf("unexpected commands %s", got)
 	}
 	if _, err := open(t, "kind: tasmota, url: '"+at+"'").source.read(t.Context()); dial.ReasonOf(
 		err) != dial.ReasonAuth {
@@ -248,14 +248,14 @@ func TestRedfish(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if s, err := read("1U#0"); err != nil || s[0].watts != 321 || s[0].counted {
-		t.Errorf("a PowerControl that is named: %+v, %v", s, err)
+		t.Errorf("a configured PowerControl: %+v, %v", s, err)
 	}
 	if s, err := read("1U#1"); err != nil || s[0].watts != 42.5 {
 		t.Errorf("another PowerControl: %+v, %v", s, err)
 	}
 	if s, err := read("/redfish/v1/Chassis/1U/Sensors/PS1Energy"); err != nil || s[0].counts != 725_000 ||
 		len(m.asked) != 1 {
-		t.Errorf("a sensor that is named: %+v, %v after %v", s, err, m.asked)
+		t.Errorf("a configured sensor: %+v, %v after %v", s, err, m.asked)
 	}
 	for _, channel := range []string{
 		"2U", "1U#9", "1U#x", "/redfish/v1/Chassis/1U/Sensors/PS1OutputAmp", "/redfish/v1/absent",
@@ -271,11 +271,11 @@ func TestRedfish(t *testing.T) {
 	}
 	m.asked = nil
 	if _, err := device.source.read(t.Context()); err != nil || len(m.asked) != 1 {
-		t.Errorf("the second time: %v after %v", err, m.asked)
+		t.Errorf("the second read: %v after %v", err, m.asked)
 	}
 	delete(m.files, "/redfish/v1/Chassis/1U/Power")
 	if _, err := device.source.read(t.Context()); !dial.HasStatus(err, http.StatusNotFound) {
-		t.Errorf("when it is gone: %v", err)
+		t.Errorf("after the resource was removed: %v", err)
 	}
 	if s, err := device.source.read(t.Context()); err != nil || s[0].watts != 374 {
 		t.Errorf("after an update: %+v, %v", s, err)
@@ -308,7 +308,7 @@ func TestRedfishSession(t *testing.T) {
 	cancel()
 	new(Poller).follow(stopped, device)
 	if m.logouts != 1 {
-		t.Errorf("%d sessions ended", m.logouts)
+		t.Errorf("got %d deleted sessions, want 1", m.logouts)
 	}
 	if _, err := open(t, strings.Replace(entry, "kind", "username: you, kind",
 		1)).source.read(t.Context()); dial.ReasonOf(
@@ -321,7 +321,7 @@ func TestRedfishSession(t *testing.T) {
 	without := open(t, entry[:strings.Index(entry, "caFile")]+entry[strings.Index(entry, "url"):])
 	if _, err := without.source.read(t.Context()); dial.ReasonOf(err) != dial.ReasonHTTP || err == nil ||
 		!strings.Contains(err.Error(), "certificate") {
-		t.Errorf("a certificate of nobody: %v", err)
+		t.Errorf("an untrusted certificate: %v", err)
 	}
 }
 
@@ -337,7 +337,7 @@ func TestForgedRequests(t *testing.T) {
 	}
 	payloads, names := dialtest.Payloads(port)
 	if len(payloads) < 30 {
-		t.Fatalf("%d payloads only", len(payloads))
+		t.Fatalf("got only %d payloads", len(payloads))
 	}
 	refused := 0
 	for _, p := range payloads {
@@ -362,9 +362,9 @@ func TestForgedRequests(t *testing.T) {
 		})
 	}
 	if arrived.Load() != 0 {
-		t.Errorf("%d requests arrived inside", arrived.Load())
+		t.Errorf("%d requests reached the server", arrived.Load())
 	}
-	t.Logf("%d payloads by %d kinds of meters: %d refused at dial, the others lead nowhere", len(payloads), len(kinds),
+	t.Logf("%d payloads, %d kinds of meters: %d rejected by the dialer, others unreachable", len(payloads), len(kinds),
 		refused)
 }
 
@@ -392,7 +392,7 @@ func TestRedirects(t *testing.T) {
 		}
 	}
 	if arrived.Load() != 0 {
-		t.Errorf("%d redirects were followed", arrived.Load())
+		t.Errorf("got %d followed redirects, want none", arrived.Load())
 	}
 }
 
@@ -483,7 +483,7 @@ func TestBadAnswers(t *testing.T) {
 				cancel()
 				switch {
 				case err == nil:
-					t.Fatalf("%s: no error", kind)
+					t.Fatalf("%s: expected an error", kind)
 				case dial.ReasonOf(err) != c.reason && name != "echo in an error":
 					t.Errorf("%s: %s: %v", kind, dial.ReasonOf(err), err)
 				}

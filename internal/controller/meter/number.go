@@ -14,11 +14,11 @@ const maxCount = 1 << 53
 // them.
 func watts(n *json.Number) (float64, error) {
 	if n == nil || *n == "" {
-		return 0, dial.Refuse(dial.ReasonMissing, "it does not say the power")
+		return 0, dial.Refuse(dial.ReasonMissing, "missing power")
 	}
 	w, err := n.Float64()
 	if err != nil || math.Abs(w) > maxWatts {
-		return 0, dial.Refuse(dial.ReasonRange, "a power of %.20q W", string(*n))
+		return 0, dial.Refuse(dial.ReasonRange, "invalid power of %.20q W", string(*n))
 	}
 	return max(w, 0), nil
 }
@@ -26,11 +26,11 @@ func watts(n *json.Number) (float64, error) {
 // count parses a counter and multiplies it by perOne, the number of the returned units per unit of the counter.
 func count(n *json.Number, perOne float64) (uint64, error) {
 	if n == nil || *n == "" {
-		return 0, dial.Refuse(dial.ReasonMissing, "it does not say the energy")
+		return 0, dial.Refuse(dial.ReasonMissing, "missing energy")
 	}
 	v, err := n.Float64()
 	if v *= perOne; err != nil || !(v >= 0 && v <= maxCount) {
-		return 0, dial.Refuse(dial.ReasonRange, "a counter of %.30q", string(*n))
+		return 0, dial.Refuse(dial.ReasonRange, "invalid counter value %.30q", string(*n))
 	}
 	return uint64(math.Round(v)), nil
 }
@@ -49,7 +49,7 @@ func metered(power, total *json.Number, perOne float64, unit uint64) (s sample, 
 func decode(body []byte, into any) error {
 	if err := json.Unmarshal(body, into); err != nil {
 		// The error message would contain text from the device.
-		return dial.Refuse(dial.ReasonShape, "the answer is not the JSON that such a device gives")
+		return dial.Refuse(dial.ReasonShape, "the response is not the JSON expected from this kind of device")
 	}
 	return nil
 }

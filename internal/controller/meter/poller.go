@@ -235,7 +235,7 @@ func (m *meter) wait(err error, took time.Duration) time.Duration {
 	return full/2 + rand.N(full/2+1)
 }
 
-var errPanicked = errors.New("reading what it says panicked")
+var errPanicked = errors.New("recovered from a panic while reading the meter")
 
 // poll polls a meter once, after waiting for the concurrency limit.
 func (p *Poller) poll(ctx context.Context, m *meter) error {
@@ -253,7 +253,7 @@ func (p *Poller) poll(ctx context.Context, m *meter) error {
 	defer cancel()
 	before := p.deps.Uptime()
 	samples, err := []sample(nil), errPanicked
-	panics.Survive(m.log, "meter", "what a meter says", func() { samples, err = m.source.read(asking) })
+	panics.Survive(m.log, "meter", "reading a meter", func() { samples, err = m.source.read(asking) })
 	if ctx.Err() != nil {
 		return ctx.Err() // stopped, not a failure
 	}
@@ -305,7 +305,7 @@ func (m *meter) noted(err error) {
 	defer m.mu.Unlock()
 	if err == nil {
 		if m.failures > 0 || m.polls[outcomeOK] == 0 {
-			m.log.Info("meter answers", "watts", float64(m.now.power))
+			m.log.Info("Meter responded", "watts", float64(m.now.power))
 		}
 		m.failures, m.reported = 0, ""
 		m.polls[outcomeOK]++
@@ -317,7 +317,7 @@ func (m *meter) noted(err error) {
 	m.failures++
 	if m.reported != reason {
 		m.reported = reason
-		m.log.Warn("meter gives nothing", "reason", string(reason), "error", m.text(err))
+		m.log.Warn("Failed to read meter", "reason", string(reason), "error", m.text(err))
 	}
 }
 

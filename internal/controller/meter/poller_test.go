@@ -60,7 +60,7 @@ func (f *fake) read(ctx context.Context) ([]sample, error) {
 	if f.slow > 0 {
 		select {
 		case <-ctx.Done():
-			return nil, dial.Refuse(dial.ReasonHTTP, "too slow")
+			return nil, dial.Refuse(dial.ReasonHTTP, "timeout")
 		case <-time.After(f.slow):
 		}
 	}
@@ -131,7 +131,7 @@ func TestPolling(t *testing.T) {
 		agent := energy.Watts(125)
 		p, heard := poller(t, Deps{Agent: func(node string) (energy.Watts, bool) { return agent, node == "a" }}, fakes)
 		if _, _, ok := p.Readings("a"); ok {
-			t.Error("readings before anybody was asked")
+			t.Error("got readings before the first poll")
 		}
 		during(t, p, 30*time.Minute)
 		if heard.last["a"] != 150 || heard.last["b"] != 70 || heard.how["a"] != "measured wall (shelly2)" ||
@@ -140,7 +140,7 @@ func TestPolling(t *testing.T) {
 		}
 		for name, f := range fakes {
 			if n := len(f.polls); n < 175 || n > 190 {
-				t.Errorf("%s was asked %d times in half an hour", name, n)
+				t.Errorf("%s was polled %d times in 30 minutes", name, n)
 			}
 		}
 		readings, _, ok := p.Readings("a")
@@ -150,14 +150,14 @@ func TestPolling(t *testing.T) {
 		}
 		for _, r := range readings {
 			if joules := float64(r.Total.Joules()); joules < 50*29*60 || joules > 100*30*60 {
-				t.Errorf("%v J in half an hour", joules)
+				t.Errorf("got %v J in 30 minutes", joules)
 			}
 		}
-		if _, source, ok := p.Readings("nobody"); ok || source != "" {
-			t.Error("readings of a node without a meter")
+		if _, source, ok := p.Readings("unknown"); ok || source != "" {
+			t.Error("got readings of a node without a meter")
 		}
 		if ratio, ok := p.nodes["a"].ratio.value(); !ok || math.Abs(ratio-1.2) > 1e-9 {
-			t.Errorf("wall over agent is %v, %v", ratio, ok)
+			t.Errorf("unexpected ratio %v, %v", ratio, ok)
 		}
 		text := gather(t, p)
 		for _, want := range []string{
@@ -166,7 +166,7 @@ func TestPolling(t *testing.T) {
 			`kubenergy_meter_agent_ratio{node="a"} 1.`, `kubenergy_meter_polls_total{meter="b-1",outcome="ok"} 1`,
 		} {
 			if !strings.Contains(text, want) {
-				t.Errorf("no %s in\n%s", want, text)
+				t.Errorf("missing %s in\n%s", want, text)
 			}
 		}
 		if problems, err := testutil.GatherAndLint(registry(p)); err != nil || len(problems) > 0 {
@@ -174,10 +174,10 @@ func TestPolling(t *testing.T) {
 		}
 		bubble.Advance(time.Minute) // polling has stopped
 		if _, _, ok := p.Readings("a"); ok {
-			t.Error("readings of a minute ago are of now")
+			t.Error("got stale readings after a minute")
 		}
 		if text := gather(t, p); strings.Contains(text, "power_watts") {
-			t.Error("a power of a minute ago is of now")
+			t.Error("got a stale power after a minute")
 		}
 	})
 }
@@ -226,36 +226,36 @@ func TestDeadMetersDelayNoOther(t *testing.T) {
 		during(t, p, 20*time.Minute)
 		for i, at := range fakes["good-1"].polls {
 			if i > 12 && at.Sub(fakes["good-1"].polls[i-1]) > 12*time.Second {
-				t.Errorf("held up for %v", at.Sub(fakes["good-1"].polls[i-1]))
+				t.Errorf("a poll was delayed by %v", at.Sub(fakes["good-1"].polls[i-1]))
 			}
 		}
 		if n := len(fakes["good-1"].polls); n < 100 {
-			t.Errorf("the good one was asked %d times", n)
+			t.Errorf("the responding meter was polled %d times, want at least 100", n)
 		}
 		if _, ok := heard.last["half"]; ok {
-			t.Error("half a node is told")
+			t.Error("the power of an incomplete node was reported")
 		}
 		if _, _, ok := p.Readings("half"); ok {
-			t.Error("half a node is read")
+			t.Error("got readings of an incomplete node")
 		}
 		if most.most > healthyPlaces+ailingPlaces {
-			t.Errorf("%d were asked at a time", most.most)
+			t.Errorf("got %d concurrent polls", most.most)
 		}
 		for name, f := range fakes {
 			if n := len(f.polls); strings.HasPrefix(name, "dead") && (n < 2 || n > 12) {
-				t.Errorf("%s was asked %d times", name, n)
+				t.Errorf("%s was polled %d times", name, n)
 			}
 		}
-		if n := strings.Count(log.String(), "meter gives nothing"); n != dead+1 {
-			t.Errorf("%d lines of the log", n)
+		if n := strings.Count(log.String(), "Failed to read meter"); n != dead+1 {
+			t.Errorf("got %d log messages, want one per meter", n)
 		}
 		if !strings.Contains(gather(t, p), `kubenergy_meter_up{kind="shelly2",meter="dead-7",node="dead"} 0`) {
-			t.Error("a dead meter is up")
+			t.Error("a meter without responses is up")
 		}
 		fakes["half-2"].err, fakes["half-2"].watts = nil, 10
 		during(t, p, 11*time.Minute)
 		if heard.last["half"] != 20 {
-			t.Errorf("%v W when it is back", heard.last["half"])
+			t.Errorf("got %v W after the recovery, want 20", heard.last["half"])
 		}
 	})
 }
@@ -268,10 +268,10 @@ func TestRefusedPasswords(t *testing.T) {
 		p, _ := poller(t, Deps{}, fakes)
 		during(t, p, time.Hour)
 		if n := len(fakes["a-1"].polls); n < 4 || n > 16 {
-			t.Errorf("a wrong password was sent %d times in an hour", n)
+			t.Errorf("an incorrect password was sent %d times in an hour", n)
 		}
 		if n := len(fakes["b-1"].polls); n < 12 || n > 40 {
-			t.Errorf("a device that resets was asked %d times in an hour", n)
+			t.Errorf("a device that resets connections was polled %d times in an hour", n)
 		}
 	})
 }
@@ -290,7 +290,7 @@ func TestPowerOfACounter(t *testing.T) {
 		}
 		at(10, 1000)
 		if len(heard.last) != 0 {
-			t.Errorf("told after one value: %+v", heard)
+			t.Errorf("power was reported after one value: %+v", heard)
 		}
 		at(20, 1100)
 		if heard.last["a"] != 36 || !strings.HasPrefix(heard.how["a"], "derived") {
@@ -317,6 +317,6 @@ func TestAMeterThatPanics(t *testing.T) {
 		}
 	})
 	if panics.Note("meter") < 4 {
-		t.Error("the panics are not counted")
+		t.Error("the panics were not counted")
 	}
 }

@@ -107,7 +107,7 @@ func (t target) decode(body []byte) (sample, error) {
 	switch {
 	case t.control != noControl:
 		if t.control >= len(v.PowerControl) {
-			return sample{}, dial.Refuse(dial.ReasonMissing, "%s has %d PowerControl", t.path, len(v.PowerControl))
+			return sample{}, dial.Refuse(dial.ReasonMissing, "%s has %d PowerControls", t.path, len(v.PowerControl))
 		}
 		power = v.PowerControl[t.control].Watts
 	case v.ReadingType == "Power":
@@ -115,7 +115,7 @@ func (t target) decode(body []byte) (sample, error) {
 	case v.ReadingType == "EnergykWh":
 		kWh = v.Reading
 	case v.ReadingType != "":
-		return sample{}, dial.Refuse(dial.ReasonShape, "%s is of type %.40q: want Power or EnergykWh", t.path,
+		return sample{}, dial.Refuse(dial.ReasonShape, "%s has type %.40q, want Power or EnergykWh", t.path,
 			v.ReadingType)
 	default:
 		power, kWh = v.PowerWatts.Reading, v.EnergykWh.Reading
@@ -142,7 +142,7 @@ func redfishSample(power, kWh *json.Number) (s sample, err error) {
 		s.counted, s.unit, s.step = true, microjoulesPerCount, stepOf(*kWh)
 	}
 	if !s.powered && !s.counted {
-		return sample{}, dial.Refuse(dial.ReasonMissing, "it says neither power nor energy")
+		return sample{}, dial.Refuse(dial.ReasonMissing, "missing power and energy")
 	}
 	return s, nil
 }
@@ -168,7 +168,7 @@ func (r *Redfish) discover(ctx context.Context) ([]target, error) {
 	found := all.named()
 	if len(wanted) == 0 {
 		if len(found) != 1 {
-			return nil, dial.Refuse(dial.ReasonMissing, "%s: name the chassis that is the node", have(found))
+			return nil, dial.Refuse(dial.ReasonMissing, "%s: configure the chassis of the node", have(found))
 		}
 		wanted = slices.Collect(maps.Keys(found))
 	}
@@ -176,12 +176,12 @@ func (r *Redfish) discover(ctx context.Context) ([]target, error) {
 		name, number, _ := strings.Cut(channel, "#")
 		control, err := strconv.Atoi(number)
 		if number != "" && (err != nil || control < 0) {
-			return nil, dial.Refuse(dial.ReasonMissing, "channel %q: want the number of a PowerControl behind #",
+			return nil, dial.Refuse(dial.ReasonMissing, "channel %q: want the index of a PowerControl after #",
 				channel)
 		}
 		place, ok := found[name]
 		if !ok {
-			return nil, dial.Refuse(dial.ReasonMissing, "there is no chassis %q; %s", name, have(found))
+			return nil, dial.Refuse(dial.ReasonMissing, "unknown chassis %q, %s", name, have(found))
 		}
 		of, err := r.chassis(ctx, channel, place, control, number != "")
 		if err != nil {
@@ -229,7 +229,7 @@ func (r *Redfish) chassis(ctx context.Context, channel, place string, control in
 		}
 	}
 	if chosen || !SameServer(c.Sensors.ID) {
-		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s tells no power", channel)
+		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s does not report power", channel)
 	}
 	var all RedfishCollection
 	if err := r.Resource(ctx, c.Sensors.ID, &all); err != nil {
@@ -237,7 +237,7 @@ func (r *Redfish) chassis(ctx context.Context, channel, place string, control in
 	}
 	targets := sensors(channel, all.named())
 	if len(targets) == 0 {
-		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s has no sensor of its power: name one by its path",
+		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s has no power sensor: configure the path of a sensor",
 			channel)
 	}
 	return targets, nil

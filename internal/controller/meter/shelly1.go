@@ -67,7 +67,7 @@ func (s *shelly1) decode(body []byte) ([]sample, error) {
 
 func (s *shelly1) sample(name string, m *shelly1Meter) (sample, error) {
 	if m.IsValid == nil || !*m.IsValid {
-		return sample{}, dial.Refuse(dial.ReasonMissing, "it says that its value is not valid")
+		return sample{}, dial.Refuse(dial.ReasonMissing, "the device reports an invalid value")
 	}
 	unit, perOne := uint64(microjoulesPerWattMinute), 1.0
 	epoch := fmt.Sprint("reboot ", s.reboots)

@@ -71,7 +71,7 @@ func (s *shelly2) decode(body []byte) ([]sample, error) {
 func readShelly2(_ string, c *shelly2Component) (sample, error) {
 	for _, e := range c.Errors {
 		if strings.Contains(e, "power") {
-			return sample{}, dial.Refuse(dial.ReasonMissing, "it reports the error %.40q", e)
+			return sample{}, dial.Refuse(dial.ReasonMissing, "the device reports the error %.40q", e)
 		}
 	}
 	s, err := metered(c.Power, c.total, perWattHour, microjoulesPerMilliwattHour)

@@ -92,21 +92,21 @@ func (t *tasmota) decode(body []byte) ([]sample, error) {
 		return nil, err
 	}
 	if status.Warning != "" {
-		return nil, dial.Refuse(dial.ReasonAuth, "it wants another user or password")
+		return nil, dial.Refuse(dial.ReasonAuth, "the user or password was rejected")
 	}
 	e := status.Sensors.Energy
 	switch {
 	case e == nil || len(e.Total.list) == 0 || e.Total.list[0] == "" || len(e.Power.list) == 0:
-		return nil, dial.Refuse(dial.ReasonMissing, "the device does not count energy")
+		return nil, dial.Refuse(dial.ReasonMissing, "the device has no energy counter")
 	case len(e.Total.list) > maxChannels || len(e.Power.list) > maxChannels:
-		return nil, dial.Refuse(dial.ReasonShape, "more than %d channels", maxChannels)
+		return nil, dial.Refuse(dial.ReasonShape, "the device has more than %d channels", maxChannels)
 	}
 	found := map[string]tasmotaChannel{}
 	switch {
 	case e.Total.single:
 		found["0"] = tasmotaChannel{e.Total.list[0], e.Power.list, e.Since}
 	case len(e.Total.list) != len(e.Power.list):
-		return nil, dial.Refuse(dial.ReasonShape, "%d counters of %d channels", len(e.Total.list), len(e.Power.list))
+		return nil, dial.Refuse(dial.ReasonShape, "%d counters for %d channels", len(e.Total.list), len(e.Power.list))
 	default:
 		for i, total := range e.Total.list {
 			found[strconv.Itoa(i)] = tasmotaChannel{total, e.Power.list[i : i+1], e.Since}
