@@ -110,7 +110,7 @@ func (q *question) divide(replicas int32) (answer, error) {
 			return a, nil
 		}
 	}
-	return answer{}, fmt.Errorf("no %d clusters together have room for all %d replicas", q.most, replicas)
+	return answer{}, fmt.Errorf("no %d clusters have enough capacity for all %d replicas", q.most, replicas)
 }
 
 // plan places all replicas in the clusters selected by in. If in is nil, all clusters are used.
@@ -132,7 +132,7 @@ func (q *question) plan(strategy strategy.Strategy, replicas int32, in func(clus
 	for i := range plan {
 		switch d := &plan[i]; {
 		case d.Node == "" && d.Reason.Kind == sched.NoRoom:
-			refused := append(slices.Clip(q.refused), fmt.Sprintf("%d of %d replicas have room", i, replicas))
+			refused := append(slices.Clip(q.refused), fmt.Sprintf("%d of %d replicas have capacity", i, replicas))
 			return answer{}, errors.New(strings.Join(refused, "; "))
 		case d.Node == "":
 			return answer{}, fmt.Errorf("%w: %s", errNoOpinion, d.Reason)

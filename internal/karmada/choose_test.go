@@ -65,11 +65,11 @@ func TestChoose(t *testing.T) {
 		want      string
 	}{
 		"one":             {1, `{}`, "[{clean 1}]"},
-		"as many as fit":  {3, `{}`, "[{clean 3}]"},
-		"more than fit":   {5, `{}`, "[{clean 3} {middle 2}]"},
+		"all fit in one":  {3, `{}`, "[{clean 3}]"},
+		"in two of them":  {5, `{}`, "[{clean 3} {middle 2}]"},
 		"in one cluster":  {4, `{"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 1}]}`, "[{middle 4}]"},
-		"in none":         {9, `{"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 1}]}`, "[]"},
-		"where it may":    {2, `{"clusterAffinity": {"exclude": ["clean"]}}`, "[{middle 2}]"},
+		"no capacity":     {9, `{"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 1}]}`, "[]"},
+		"with affinity":   {2, `{"clusterAffinity": {"exclude": ["clean"]}}`, "[{middle 2}]"},
 		"in two clusters": {7, `{"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 2}]}`, "[{clean 3} {middle 4}]"},
 		"too many":        {20, `{}`, "[]"},
 	} {
@@ -101,7 +101,7 @@ func TestChoose(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := strategy.Plan(again)[0]; d.Node != a.first.Node {
-			t.Errorf("%s: %s was chosen, and %s is when it is asked again", name, a.first.Node, d.Node)
+			t.Errorf("%s: got node %s, the replayed decision is %s", name, a.first.Node, d.Node)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func New(o Options) (*Driver, error) {
 	d.client, err = kubernetes.NewForConfig(o.Config)
 	d.dynamic, errDynamic = dynamic.NewForConfig(o.Config)
 	if err = errors.Join(err, errDynamic); err != nil {
-		return nil, fmt.Errorf("building clients: %w", err)
+		return nil, fmt.Errorf("creating clients: %w", err)
 	}
 	d.members = &members{config: o.Config, view: o.View, of: map[string]*member{}}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(d.dynamic, time.Minute)
@@ -133,13 +133,13 @@ func (d *Driver) watchMembers(ctx context.Context) {
 	for kube.Pause(ctx, believed/6) {
 		daemon.Round(ctx, func() {
 			for _, c := range d.clusters() {
-				panics.Survive(d.Log, "karmada", "looking at a cluster", func() { d.members.look(c.Name, d.Clock()) })
+				panics.Survive(d.Log, "karmada", "snapshot of a cluster", func() { d.members.look(c.Name, d.Clock()) })
 			}
 		})
 	}
 }
 
-var errPanic = errors.New("it panicked")
+var errPanic = errors.New("recovered from a panic")
 
 // bindingTimeout limits the processing of a binding. The queue retries it later.
 const bindingTimeout = 30 * time.Second
@@ -155,13 +155,13 @@ func (d *Driver) work(ctx context.Context, q queue, do func(context.Context, *bi
 		}
 		if b := d.binding(key); b != nil {
 			err := errPanic
-			panics.Survive(d.Log, "karmada", "settling a binding", func() {
+			panics.Survive(d.Log, "karmada", "reconciling a binding", func() {
 				ctx, cancel := context.WithTimeout(ctx, bindingTimeout)
 				defer cancel()
 				daemon.Round(ctx, func() { err = do(ctx, b) })
 			})
 			if err != nil {
-				d.Log.Warn("settling a binding", "binding", key, "error", err)
+				d.Log.Warn("Failed to reconcile binding, retrying", "binding", key, "error", err)
 				q.AddRateLimited(key)
 			} else {
 				q.Forget(key)
@@ -270,7 +270,7 @@ func (d *Driver) follow(ctx context.Context, frees, places queue) (
 		c := o.(*cluster)
 		changed, err := d.members.saw(ctx, c)
 		if err != nil {
-			d.Log.Warn("following a cluster", "error", err)
+			d.Log.Warn("Failed to watch cluster", "error", err)
 		}
 		for _, b := range bindings(d.bound.GetStore().List()) {
 			if changed && b.Spec.SchedulerName == SchedulerName && (b.duplicated() || b.waits(d.gone)) {

@@ -124,13 +124,13 @@ func TestRoomOfWhatIsOnItsWay(t *testing.T) {
 		b := divided(t, fmt.Sprint("b", i), 3)
 		a, err := d.answer(t.Context(), b, nil, "")
 		if err != nil || fmt.Sprint(a.targets) != want {
-			t.Errorf("the %d-th went to %v (%v), want %s", i, a.targets, err, want)
+			t.Errorf("binding %d: got %v (%v), want %s", i, a.targets, err, want)
 		}
 		d.settled(t, b, a.targets)
 	}
 	now = now.Add(arrival + lookEvery)
 	if a, err := d.answer(t.Context(), divided(t, "late", 8), nil, ""); err != nil || fmt.Sprint(a.targets) != "[{c000 8}]" {
-		t.Errorf("half a minute later it went to %v (%v)", a.targets, err)
+		t.Errorf("30 seconds later: got %v (%v)", a.targets, err)
 	}
 }
 
@@ -144,7 +144,7 @@ func running() func() time.Time {
 // scheduled long ago.
 func BenchmarkAnswer(b *testing.B) {
 	for _, others := range []int{0, 5000} {
-		b.Run(fmt.Sprintf("beside=%d", others), func(b *testing.B) {
+		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
 			d := federated(b, 100, 50, running())
 			for i := range others {
 				old := divided(b, fmt.Sprint("old", i), 1)
@@ -187,7 +187,7 @@ func TestRoomOfMoreThanNodesHold(t *testing.T) {
 	}
 	huge.Spec.ReplicaRequirements = nil
 	if a, err := d.answer(t.Context(), divided(t, "b", 1), nil, ""); err != nil || fmt.Sprint(a.targets) != "[{c000 1}]" {
-		t.Errorf("beside what requests nothing: %v, %v", a.targets, err)
+		t.Errorf("with a binding without requests: got %v, %v", a.targets, err)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestFreed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if since := b.since(); time.Since(since).Abs() > time.Minute || b.suspended() {
-		t.Errorf("it waits since %v, suspended: %v", since, b.suspended())
+		t.Errorf("waiting since %v, suspended is %v", since, b.suspended())
 	}
 }
 
@@ -218,14 +218,14 @@ func TestLeadsInItsTermOnly(t *testing.T) {
 	d := &Driver{}
 	term, end := context.WithCancel(t.Context())
 	if d.leads() {
-		t.Error("it leads before its term")
+		t.Error("leads() is true before the term")
 	}
 	if d.term.Store(&term); !d.leads() {
-		t.Error("it does not lead in its term")
+		t.Error("leads() is false during the term")
 	}
 	end()
 	if d.term.Store(&term); d.leads() {
-		t.Error("it leads after its term")
+		t.Error("leads() is true after the term")
 	}
 }
 
@@ -241,7 +241,7 @@ func TestMembersListNoMoreThanTheyMay(t *testing.T) {
 		}
 	}
 	if _, err := b.ListWithContext(t.Context(), metav1.ListOptions{Continue: "more"}); err == nil {
-		t.Error("it may list any number")
+		t.Error("expected an error for too many objects")
 	}
 }
 
@@ -256,7 +256,7 @@ func TestChangesOfClusters(t *testing.T) {
 		"heartbeat": {func(c *cluster) { c.ResourceVersion = "2" }, false},
 		"label":     {func(c *cluster) { c.Labels = map[string]string{"tier": "gold"} }, true},
 		"taint":     {func(c *cluster) { c.Generation = 2 }, true},
-		"reached":   {func(c *cluster) { c.Status.Conditions = nil }, true},
+		"not ready": {func(c *cluster) { c.Status.Conditions = nil }, true},
 		"kinds":     {func(c *cluster) { c.Status.APIEnablements = nil }, true},
 		"joined":    {func(c *cluster) { c.Name = "new" }, true},
 	} {

@@ -101,7 +101,7 @@ func (e *estimator) serve(ctx context.Context) error {
 func (e *estimator) handle(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
 	if !strings.HasPrefix(method, estimatorService) {
-		return status.Errorf(codes.Unimplemented, "%.80q is no method of an estimator", method)
+		return status.Errorf(codes.Unimplemented, "unknown estimator method %.80q", method)
 	}
 	var request emptypb.Empty
 	if err := stream.RecvMsg(&request); err != nil {
@@ -129,11 +129,11 @@ func (e *estimator) answer(ctx context.Context, method string, request *emptypb.
 		return official, err
 	}
 	if err != nil {
-		e.complains.Do(func() { e.Log.Warn("asking the official estimator", "cluster", cluster, "error", err) })
+		e.complains.Do(func() { e.Log.Warn("Failed to query official estimator", "cluster", cluster, "error", err) })
 		official = wrapperspb.Int32(noOpinion)
 	}
 	why, targets := "it panicked", map[string]bool(nil)
-	panics.Survive(e.Log, "karmada", "answering karmada-scheduler", func() {
+	panics.Survive(e.Log, "karmada", "estimator request", func() {
 		targets, why = e.opinion(ctx, policy.ResourcesOf(needs))
 	})
 	switch {

@@ -51,10 +51,10 @@ func TestNoOpinionOfWhatIsNotSupported(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o, _ := newEstimator(d).opinion(t.Context(), b.needs()); len(o) != want {
-			t.Errorf("%s: %v, want %d clusters", spec, o, want)
+			t.Errorf("%s: got %v, want %d clusters", spec, o, want)
 		}
 		if d.stays(b) {
-			t.Errorf("%s: it counts as running", spec)
+			t.Errorf("%s: the binding is considered running", spec)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestAnswerSurvivesPanics(t *testing.T) {
 	if err := d.bound.GetStore().Add(b); err != nil {
 		t.Fatal(err)
 	}
-	d.View = func() *kube.View { panic("a mistake") }
+	d.View = func() *kube.View { panic("planted") }
 	asked := asks("c000", map[string]string{"cpu": "2", "memory": "1Gi"})
 	answer, err := newEstimator(d).answer(t.Context(), maxReplicasMethod, asked)
 	if err != nil || !proto.Equal(answer, wrapperspb.Int32(noOpinion)) {
@@ -110,7 +110,7 @@ func TestNoOpinionBesideOtherModes(t *testing.T) {
 	}
 	waits("other", "shadow")
 	if o, _ := newEstimator(d).opinion(t.Context(), b.needs()); o != nil {
-		t.Errorf("beside shadow: %v", o)
+		t.Errorf("with a binding in shadow mode: %v", o)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestAnswerWithoutTheOfficialOne(t *testing.T) {
 	for cluster, want := range map[string]int32{"c000": noOpinion, "c001": 0} {
 		if answer, err := e.answer(t.Context(), maxReplicasMethod, asks(cluster, needs)); err != nil ||
 			!proto.Equal(answer, wrapperspb.Int32(want)) {
-			t.Errorf("%s: %v, %v, want %d", cluster, answer, err, want)
+			t.Errorf("%s: got %v, %v, want %d", cluster, answer, err, want)
 		}
 	}
 	if _, err := e.answer(t.Context(), maxReplicasMethod, asks("absent", needs)); status.Code(err) != codes.NotFound {
@@ -164,7 +164,7 @@ func TestEstimatorClientCA(t *testing.T) {
 		{clientCA: f.cert}, {cert: f.cert, key: f.key, clientCA: f.key}, {upstream: "estimator:10352"},
 	} {
 		if o, err := bad.Options(nil, nil); err == nil {
-			t.Errorf("%+v is taken: %+v", bad, o.TLS)
+			t.Errorf("%+v: expected an error, got %+v", bad, o.TLS)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func TestMetrics(t *testing.T) {
 	})
 	go func() { ended <- serveMetrics(ctx, l, healthz, slog.New(slog.DiscardHandler)) }()
 	d := federated(t, 1, 1, func() time.Time { return noon })
-	d.View = func() *kube.View { panic("a mistake") }
+	d.View = func() *kube.View { panic("planted") }
 	needs := map[string]string{"cpu": "2", "memory": "1Gi"}
 	b := divided(t, "b", 1)
 	b.Spec.SchedulerName = "default-scheduler"
@@ -215,7 +215,7 @@ func TestMetrics(t *testing.T) {
 	}
 	r.Body.Close()
 	if r.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("while a loop is stuck: %s", r.Status)
+		t.Errorf("while a loop is stuck: got status %s", r.Status)
 	}
 	stop()
 	if err := <-ended; err != nil {

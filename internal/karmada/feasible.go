@@ -32,22 +32,22 @@ func (b *binding) unsupported() error {
 	p := b.Spec.Placement
 	switch {
 	case p == nil:
-		return errors.New("it has no placement")
+		return errors.New("missing spec.placement")
 	case len(p.ClusterAffinities) > 0:
-		return errors.New("spec.placement.clusterAffinities are not supported: use clusterAffinity")
+		return errors.New("spec.placement.clusterAffinities is not supported: use clusterAffinity")
 	case len(p.WorkloadAffinity) > 0 || len(b.Spec.WorkloadAffinityGroups) > 0:
 		return errors.New("workload affinity is not supported")
 	case len(b.Spec.Components) > 0:
-		return errors.New("workloads of several components are not supported")
+		return errors.New("workloads with several components are not supported")
 	case p.ReplicaScheduling != nil && len(p.ReplicaScheduling.WeightPreference.StaticWeightList) > 0:
 		return errors.New("spec.placement.replicaScheduling.weightPreference.staticWeightList is not supported: use " +
 			"dynamicWeight")
 	case b.Spec.Replicas < 0 || b.Spec.Replicas > maxReplicas:
-		return fmt.Errorf("spec.replicas is %d: want 0 to %d", b.Spec.Replicas, maxReplicas)
+		return fmt.Errorf("spec.replicas is %d, want 0 to %d", b.Spec.Replicas, maxReplicas)
 	}
 	for _, s := range p.SpreadConstraints {
 		if s.ByLabel != "" || s.ByField != "" && s.ByField != "cluster" {
-			return fmt.Errorf("spread constraints by %s are not supported: only by cluster", s.ByField+s.ByLabel)
+			return fmt.Errorf("spread constraints by %s are not supported, only by cluster", s.ByField+s.ByLabel)
 		}
 		if s.MinGroups > 1 {
 			return errors.New("spread constraints with minGroups above 1 are not supported")
@@ -115,15 +115,15 @@ func (b *binding) refuses(c *cluster) string {
 	_, repelled := kube.Repels(c.Spec.Taints, b.Spec.Placement.ClusterTolerations)
 	switch {
 	case c.DeletionTimestamp != nil:
-		return "it is being deleted"
+		return "the cluster is being deleted"
 	case !has && !c.serves(b.Spec.Resource.APIVersion, b.Spec.Resource.Kind):
-		return "it does not serve " + b.Spec.Resource.APIVersion + " " + b.Spec.Resource.Kind
+		return "the cluster does not serve " + b.Spec.Resource.APIVersion + " " + b.Spec.Resource.Kind
 	case !has && repelled:
-		return "it has a taint that is not tolerated"
+		return "the cluster has an untolerated taint"
 	case b.Spec.Placement.ClusterAffinity != nil && !b.Spec.Placement.ClusterAffinity.matches(c):
 		return "the cluster affinity does not match"
 	case slices.Contains(b.Spec.GracefulEvictionTasks, evictionTask{c.Name}):
-		return "it is evicted from there"
+		return "the binding is being evicted from the cluster"
 	}
 	return ""
 }

@@ -38,7 +38,7 @@ func TestReadRequest(t *testing.T) {
 		request("north", map[string]string{"cpu": "1e-999999999"}), // takes the parser too long
 	} {
 		if cluster, needs, err := readRequest(garbage); err == nil {
-			t.Errorf("%q was read as %s %+v", garbage, cluster, needs)
+			t.Errorf("readRequest(%q) = %s, %+v, want an error", garbage, cluster, needs)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		if got := policy.ResourcesOf(needs); got.MilliCPU < 0 || got.Memory < 0 || got.GPU < 0 {
-			t.Errorf("it needs %+v", got)
+			t.Errorf("got negative resources %+v", got)
 		}
 	})
 }

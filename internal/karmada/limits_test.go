@@ -40,14 +40,14 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}
 	for i := range maxScrapesPerPeer {
 		if !dial("127.0.0.1") {
-			t.Fatalf("connection %d is refused", i)
+			t.Fatalf("connection %d was rejected", i)
 		}
 	}
 	if dial("127.0.0.1") {
-		t.Error("one connection too many is served")
+		t.Error("a connection above the limit was served")
 	}
 	if !dial("127.0.0.2") {
-		t.Error("one client keeps another one out")
+		t.Error("the limit of one client affects another one")
 	}
 	stop()
 	if err := <-ended; err != nil {
@@ -117,7 +117,7 @@ func TestStuckLoopIsReported(t *testing.T) {
 		}()
 		bubble.Advance(24 * time.Hour)
 		if err := d.beats.Check(); err != nil {
-			t.Errorf("idle: %v", err)
+			t.Errorf("idle loop: %v", err)
 		}
 		b := divided(t, "b", 1)
 		if err := d.bound.GetStore().Add(b); err != nil {
@@ -126,12 +126,12 @@ func TestStuckLoopIsReported(t *testing.T) {
 		q.Add(b.key())
 		bubble.Advance(daemon.MaxRound + time.Minute)
 		if d.beats.Check() == nil {
-			t.Error("the loop hangs, and counts as healthy")
+			t.Error("a loop that hangs is reported as healthy")
 		}
 		close(release)
 		synctest.Wait()
 		if err := d.beats.Check(); err != nil {
-			t.Errorf("after it went on: %v", err)
+			t.Errorf("after the loop continued: %v", err)
 		}
 		stop()
 		<-ended

@@ -93,7 +93,7 @@ func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error)
 	config.NegotiatedSerializer = kube.CheckedJSON{NegotiatedSerializer: scheme.Codecs.WithoutConversion()}
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
-		return true, fmt.Errorf("reaching cluster %s: %w", c.Name, err)
+		return true, fmt.Errorf("creating the client of cluster %s: %w", c.Name, err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	if old := m.of[c.Name]; old != nil {
@@ -150,7 +150,7 @@ func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (ru
 		b.listed = 0
 	}
 	if b.listed += meta.LenList(page); err == nil && b.listed > maxListed {
-		return nil, fmt.Errorf("it lists more than %d: this cluster is left out", maxListed)
+		return nil, fmt.Errorf("the list contains more than %d objects, ignoring this cluster", maxListed)
 	}
 	return page, err
 }
@@ -176,11 +176,11 @@ func (m *members) look(name string, now time.Time) (*look, string) {
 	m.mu.Unlock()
 	switch {
 	case known == nil:
-		return nil, "it is not known"
+		return nil, "the cluster is unknown"
 	case !c.ready():
-		return nil, "Karmada does not reach it"
+		return nil, "the cluster is not ready"
 	case !known.nodes.HasSynced() || !known.pods.HasSynced():
-		return nil, "its nodes and pods are not known yet"
+		return nil, "its nodes and pods have not been listed yet"
 	}
 	known.mu.Lock()
 	defer known.mu.Unlock()

@@ -61,7 +61,7 @@ func TestHostileMembers(t *testing.T) {
 		defer m.lost(name)
 	}
 	for _, name := range []string{"good", "watched"} {
-		kit.Eventually(t, 30*time.Second, name+" is seen", m.of[name].nodes.HasSynced)
+		kit.Eventually(t, 30*time.Second, name+" has synced", m.of[name].nodes.HasSynced)
 	}
 	times := map[string]int{"good": 2}
 	for len(times) < len(answers) || slices.Min(slices.Collect(maps.Values(times))) < 2 {
@@ -73,7 +73,7 @@ func TestHostileMembers(t *testing.T) {
 			nodes = 1
 		}
 		if got := member.nodes.GetStore().List(); len(got) != nodes || member.nodes.HasSynced() != (nodes > 0) {
-			t.Errorf("%s: %d nodes, want %d", name, len(got), nodes)
+			t.Errorf("%s: got %d nodes, want %d", name, len(got), nodes)
 		}
 	}
 }

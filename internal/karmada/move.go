@@ -53,7 +53,7 @@ func (d *Driver) move(ctx context.Context) {
 				panics.Survive(d.Log, "karmada", "considering a move", func() {
 					moves, err := d.consider(round, d.binding(j.Namespace+"/"+j.Name+"-job"), limit)
 					if err != nil {
-						d.Log.Warn("moving a Job", "namespace", j.Namespace, "job", j.Name, "error", err)
+						d.Log.Warn("Failed to move Job", "namespace", j.Namespace, "job", j.Name, "error", err)
 					}
 					if moves {
 						moved[j.UID] = d.Clock()
@@ -94,7 +94,7 @@ func (d *Driver) consider(ctx context.Context, b *binding, limit flowcontrol.Rat
 	}
 	moves.Inc()
 	a.record.Action, a.record.Saved = "move", stays-goes
-	a.record.Message = fmt.Sprintf("from cluster %s, where it has used %.4g kWh for what is done once more", from,
+	a.record.Message = fmt.Sprintf("from cluster %s, discarding work that has used %.4g kWh", from,
 		lost.KWh())
 	d.Record(a.record, a.on)
 	return true, nil

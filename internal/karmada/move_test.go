@@ -51,7 +51,7 @@ func TestMovesPerHour(t *testing.T) {
 		}{{minStay - time.Second, 0, 0}, {minStay + 2*moveLook, 2, 2}, {minStay + 30*time.Minute + moveLook, 11, 13}} {
 			time.Sleep(time.Until(began.Add(c.after)))
 			if n := len(moved.Actions()); n < c.least || n > c.most {
-				t.Errorf("%d are moved in %v, want %d to %d", n, c.after, c.least, c.most)
+				t.Errorf("got %d moves in %v, want %d to %d", n, c.after, c.least, c.most)
 			}
 		}
 		stop()
@@ -63,9 +63,9 @@ func TestMovesPerHour(t *testing.T) {
 func TestNoMoveWithoutALook(t *testing.T) {
 	now := noon
 	for name, blind := range map[string]func(*Driver){
-		"all is known": func(*Driver) {},
-		"no look":      func(d *Driver) { delete(d.members.of, "c001") },
-		"no intensity": func(d *Driver) { d.View = kube.Unsettled },
+		"complete data": func(*Driver) {},
+		"no snapshot":   func(d *Driver) { delete(d.members.of, "c001") },
+		"no intensity":  func(d *Driver) { d.View = kube.Unsettled },
 	} {
 		d := federated(t, 2, 1, func() time.Time { return now })
 		moved := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
@@ -80,8 +80,8 @@ func TestNoMoveWithoutALook(t *testing.T) {
 		b.Status.LastScheduledTime.Time = now.Add(-2 * minStay)
 		blind(d)
 		moves, err := d.consider(t.Context(), b, flowcontrol.NewFakeAlwaysRateLimiter())
-		if err != nil || moves != (name == "all is known") {
-			t.Errorf("%s: it moves: %v, %v", name, moves, err)
+		if err != nil || moves != (name == "complete data") {
+			t.Errorf("%s: moved is %v, %v", name, moves, err)
 		}
 	}
 }

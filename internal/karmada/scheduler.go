@@ -141,7 +141,7 @@ func (d *Driver) condition(err error) metav1.Condition {
 
 var errUnread = errors.New("the workload cannot be read")
 
-var errUnsupported = errors.New("schedulerName: kubenergy cannot place this")
+var errUnsupported = errors.New("the binding is not supported with schedulerName: kubenergy")
 
 var errNoFit = errors.New("no cluster fits")
 
@@ -263,7 +263,7 @@ func (d *Driver) about(ctx context.Context, b *binding) (sched.Job, policy.Setti
 	}
 	work, err := policy.ReadJob(j)
 	if err != nil {
-		d.Log.Warn("reading annotations", "namespace", r.Namespace, "name", r.Name, "error", err)
+		d.Log.Warn("Ignored invalid annotations", "namespace", r.Namespace, "name", r.Name, "error", err)
 	}
 	job, settings := d.View().Settle(&work)
 	job.Request = b.needs()
@@ -327,14 +327,14 @@ func disproved(l *look, b *binding, there []*binding) string {
 		admission, request := kube.AdmissionOf(p), policy.PodRequest(p)
 		seemsRoom := func(n place) bool { return request.Within(n.sched.Free) && admission.Admits(n.node) }
 		if (p.Namespace == namespace || lacksRoom(p)) && slices.ContainsFunc(l.nodes, seemsRoom) {
-			return fmt.Sprintf("pod %s/%s has found no node there for a minute", p.Namespace, p.Name)
+			return fmt.Sprintf("pod %s/%s has been unschedulable there for a minute", p.Namespace, p.Name)
 		}
 	}
 	for _, sent := range there {
 		r, last := &sent.Spec.Resource, sent.Status.LastScheduledTime
 		if r.Namespace == namespace && r.Kind == "Job" && last != nil && l.at.Sub(last.Time) > believed &&
 			!sent.heardOf(l.cluster.Name) {
-			return fmt.Sprintf("Job %s/%s was sent there and has not begun", r.Namespace, r.Name)
+			return fmt.Sprintf("Job %s/%s was scheduled there and has not started", r.Namespace, r.Name)
 		}
 	}
 	return ""

@@ -63,7 +63,7 @@ func (s *Certificate) sign(now time.Time) error {
 		return fmt.Errorf("signing a certificate for the HTTP API: %w", err)
 	}
 	if err := s.keep(certificate, key); err != nil {
-		return fmt.Errorf("keeping the certificate of the HTTP API: %w", err)
+		return fmt.Errorf("storing the certificate of the HTTP API: %w", err)
 	}
 	return nil
 }
@@ -270,7 +270,7 @@ func (a *Authority) Run(ctx context.Context) error {
 			wait = retry
 			if err.Error() != reported {
 				reported = err.Error()
-				a.Log.Warn("renewing or publishing the certificate of the HTTP API: trying again", "configMap",
+				a.Log.Warn("Failed to renew or publish the certificate of the HTTP API, retrying", "configMap",
 					AuthorityName, "error", err)
 			}
 		}
@@ -297,7 +297,7 @@ func (a *Authority) publishToAgents(ctx context.Context) error {
 	err := a.publish(ctx, a.AgentNamespace)
 	none := apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 	if none && !a.noAgents {
-		a.Log.Info("agents in the cluster are not told the certificate of the HTTP API: there are none, or a right is "+
+		a.Log.Info("Not publishing the certificate of the HTTP API to agents: there are none, or a permission is "+
 			"missing", "namespace", a.AgentNamespace, "configMap", AuthorityName, "error", err)
 	}
 	if a.noAgents = none; none {

@@ -38,7 +38,7 @@ func TestCertificateIsKept(t *testing.T) {
 	}
 	for _, draft := range drafts {
 		if _, err := os.Stat(draft); err == nil {
-			t.Errorf("what a killed process has left of a key is still there: %s", draft)
+			t.Errorf("the temporary file %s was not removed", draft)
 		}
 	}
 	pair, err := tls.LoadX509KeyPair(first.CertFile, first.KeyFile)
@@ -50,10 +50,10 @@ func TestCertificateIsKept(t *testing.T) {
 	if _, err := pair.Leaf.Verify(x509.VerifyOptions{
 		Roots: roots, DNSName: apiNames[0], CurrentTime: now,
 	}); err != nil {
-		t.Errorf("whoever has the bundle does not believe the certificate: %v", err)
+		t.Errorf("verifying the certificate with the bundle: %v", err)
 	}
 	if info, err := os.Stat(first.KeyFile); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the key's mode is %v, %v", info.Mode(), err)
+		t.Errorf("unexpected mode of the key %v, %v", info.Mode(), err)
 	}
 	same := func(at time.Time, names []string) bool {
 		t.Helper()
@@ -64,22 +64,22 @@ func TestCertificateIsKept(t *testing.T) {
 		return bytes.Equal(first.pem, again.pem)
 	}
 	if !same(now.AddDate(0, 0, 89), apiNames) {
-		t.Error("a certificate that lasts was replaced")
+		t.Error("a valid certificate was replaced")
 	}
 	if err := os.Chmod(first.KeyFile, 0o660); err != nil { // volumes may change the permissions of files
 		t.Fatal(err)
 	}
 	if same(now.AddDate(0, 0, 91), apiNames) {
-		t.Error("a certificate that has ended was kept")
+		t.Error("an expired certificate was not replaced")
 	}
 	if first, err = SignOnce(folder, apiNames, now); err != nil {
 		t.Fatal(err)
 	}
 	if current, err := os.Stat(first.KeyFile); err != nil || current.Mode().Perm() != 0o600 {
-		t.Errorf("the key of a new certificate is %v, %v", current.Mode(), err)
+		t.Errorf("unexpected mode of the new key %v, %v", current.Mode(), err)
 	}
 	if same(now, []string{"other"}) {
-		t.Error("a certificate for other names was kept")
+		t.Error("a certificate for other names was not replaced")
 	}
 	first, err = SignOnce(folder, apiNames, now)
 	if err != nil {
@@ -89,7 +89,7 @@ func TestCertificateIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if same(now, apiNames) {
-		t.Error("a damaged certificate was kept")
+		t.Error("a damaged certificate was not replaced")
 	}
 }
 
@@ -139,13 +139,13 @@ func TestCertificateRotates(t *testing.T) {
 			if _, err := pair.Leaf.Verify(x509.VerifyOptions{
 				Roots: roots, DNSName: apiNames[1], CurrentTime: now,
 			}); err != nil {
-				t.Fatalf("%v: a client is refused: %v", now, err)
+				t.Fatalf("%v: a client failed to verify the certificate: %v", now, err)
 			}
 		}
 		now = now.Add(step)
 	}
 	if n := len(serials); n < 5 || n > 8 {
-		t.Errorf("%d certificates in 400 days", n)
+		t.Errorf("got %d certificates in 400 days", n)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestCertificateOfTenYears(t *testing.T) {
 		now = now.Add(time.Hour)
 	}
 	if changed < certificateTold-time.Hour || changed > certificateTold+2*time.Hour {
-		t.Errorf("its successor was served after %v", changed)
+		t.Errorf("the successor was served after %v", changed)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestCertificateHeals(t *testing.T) {
 			}
 		},
 		"removed":       func(s *Certificate) { _ = os.Remove(s.CertFile) },
-		"away too long": func(*Certificate) { now = now.AddDate(0, 0, 31) },
+		"long downtime": func(*Certificate) { now = now.AddDate(0, 0, 31) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := SignOnce(t.TempDir(), apiNames, now)
@@ -213,11 +213,11 @@ func TestCertificateHeals(t *testing.T) {
 			harm(s)
 			again, err := SignOnce(filepath.Dir(s.CertFile), apiNames, now)
 			if err != nil || !bytes.Equal(again.pem, reported) {
-				t.Errorf("it serves a certificate that no client was told of: %v", err)
+				t.Errorf("the served certificate was not published: %v", err)
 			}
 			pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
 			if err != nil || !holds(pair.Leaf, now) {
-				t.Errorf("it serves what clients refuse: %v", err)
+				t.Errorf("the served certificate is invalid: %v", err)
 			}
 		})
 	}
@@ -252,11 +252,11 @@ func TestAuthorityIsPublished(t *testing.T) {
 	}
 	first, second := newOne(now), newOne(now.AddDate(0, 0, 60))
 	if got := publish(first, now); !bytes.Equal(got, first) {
-		t.Fatalf("published %q", got)
+		t.Fatalf("got published bundle %q", got)
 	}
 	for range 2 { // publishing it again must not change the bundle
 		if got := publish(second, now); !bytes.Equal(got, append(bytes.Clone(first), second...)) {
-			t.Fatal("the bundle does not hold both")
+			t.Fatal("the bundle does not contain both certificates")
 		}
 	}
 	m := &v1.ConfigMap{}
@@ -270,16 +270,16 @@ func TestAuthorityIsPublished(t *testing.T) {
 	}
 	publish(second, now)
 	if err := api.Get(t.Context(), name, m); err != nil || m.Data["other"] != "kept" {
-		t.Errorf("another key of the ConfigMap is gone: %v, %v", m.Data, err)
+		t.Errorf("another key of the ConfigMap was removed: %v, %v", m.Data, err)
 	}
 	if got := publish(second, now.AddDate(0, 0, 100)); !bytes.Equal(got, second) {
-		t.Error("what has expired is still in the bundle")
+		t.Error("the bundle contains an expired certificate")
 	}
 	for range 2 * maxAuthorities {
 		last := newOne(now)
 		got := publish(last, now)
 		if !bytes.HasSuffix(got, last) || bytes.Count(got, []byte("BEGIN")) > maxAuthorities {
-			t.Fatal("the bundle grows, or lacks the newest")
+			t.Fatal("the bundle is too large or lacks the newest certificate")
 		}
 	}
 }
@@ -310,25 +310,25 @@ func TestAuthorityIsToldToAgents(t *testing.T) {
 	}
 	configMaps := schema.GroupResource{Resource: "configmaps"}
 	for _, refusal = range []error{
-		errors.New("away"), apierrors.NewForbidden(configMaps, AuthorityName, nil),
+		errors.New("unavailable"), apierrors.NewForbidden(configMaps, AuthorityName, nil),
 		apierrors.NewForbidden(configMaps, AuthorityName, nil), nil,
 	} {
 		if err := a.renewOnce(t.Context()); (err != nil) != (refusal != nil && !apierrors.IsForbidden(refusal)) {
-			t.Errorf("refused with %v: %v", refusal, err)
+			t.Errorf("rejected with %v: got error %v", refusal, err)
 		}
 		var m v1.ConfigMap
 		key := types.NamespacedName{Namespace: a.Namespace, Name: AuthorityName}
 		if err := api.Get(t.Context(), key, &m); err != nil || m.Data[authorityKey] != string(s.pem) {
-			t.Errorf("refused with %v: our own namespace is told %q, %v", refusal, m.Data, err)
+			t.Errorf("rejected with %v: own namespace has bundle %q, %v", refusal, m.Data, err)
 		}
 	}
 	var m v1.ConfigMap
 	key := types.NamespacedName{Namespace: a.AgentNamespace, Name: AuthorityName}
 	if err := api.Get(t.Context(), key, &m); err != nil || m.Data[authorityKey] != string(s.pem) {
-		t.Errorf("agents are told %q, %v", m.Data, err)
+		t.Errorf("got bundle %q for agents, %v", m.Data, err)
 	}
 	if n := strings.Count(log.String(), "level=INFO"); n != 1 || strings.Contains(log.String(), "level=WARN") {
-		t.Errorf("the log says\n%s", &log)
+		t.Errorf("unexpected log output:\n%s", &log)
 	}
 }
 
@@ -357,10 +357,10 @@ func TestTornCertificate(t *testing.T) {
 			continue
 		}
 		if _, err := tls.LoadX509KeyPair(again.CertFile, again.KeyFile); err != nil {
-			t.Errorf("%s: the pair that is kept is none: %v", name, err)
+			t.Errorf("%s: loading the stored pair: %v", name, err)
 		}
 		if bytes.Equal(first.pem, again.pem) {
-			t.Errorf("%s: the certificate was kept", name)
+			t.Errorf("%s: the certificate was not replaced", name)
 		}
 	}
 }

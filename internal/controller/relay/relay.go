@@ -76,7 +76,7 @@ const (
 	retryRelayed    = 2 * time.Second // a Lease that is not renewed expires after 15 s
 )
 
-var errNoLeader = errors.New("no replica leads")
+var errNoLeader = errors.New("there is no leader")
 
 // ServeHTTP implements http.Handler.
 func (r *Relay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
@@ -97,9 +97,9 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 const relayedHeader = "X-Kubenergy-Relayed"
 
 func (r *Relay) away(w http.ResponseWriter, err error) {
-	r.o.Log.Warn("a request cannot be passed on to the leader", "error", err)
+	r.o.Log.Warn("Failed to forward a request to the leader", "error", err)
 	w.Header().Set("Connection", "close") // the next connection may reach the leader directly
-	access.Busy(w, http.StatusServiceUnavailable, retryRelayed, "the replica that leads does not answer")
+	access.Busy(w, http.StatusServiceUnavailable, retryRelayed, "the leader does not respond")
 }
 
 // find returns the holder of the Lease. Concurrent requests share a lookup with a short timeout. While the API
@@ -130,7 +130,7 @@ func (r *Relay) look(ctx context.Context, last *leader) *answer {
 	case errors.Is(err, errNoLeader), err != nil && last == nil: // the last leader has resigned, or none was known
 		a.leader, a.why = nil, err
 	case err != nil:
-		r.o.Log.Warn("asking who leads: the one that did is still asked", "error", err)
+		r.o.Log.Warn("Failed to look up the leader, using the last known one", "error", err)
 	}
 	if last != nil && last != a.leader {
 		last.close()
@@ -213,19 +213,19 @@ func (r *Relay) authorities(ctx context.Context) (*x509.CertPool, error) {
 	if r.o.Trust != "" {
 		var err error
 		if text, err = os.ReadFile(r.o.Trust); err != nil {
-			return nil, fmt.Errorf("reading what replicas are known by: %w", err)
+			return nil, fmt.Errorf("reading the CA certificates of the replicas: %w", err)
 		}
 	} else {
 		var m v1.ConfigMap
 		key := types.NamespacedName{Namespace: r.o.Namespace, Name: AuthorityName}
 		if err := r.o.Client.Get(ctx, key, &m); err != nil {
-			return nil, fmt.Errorf("reading what replicas are known by: %w", err)
+			return nil, fmt.Errorf("reading the CA certificates of the replicas: %w", err)
 		}
 		text, from = []byte(m.Data[authorityKey]), "the ConfigMap "+AuthorityName
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s holds no certificate", from)
+		return nil, fmt.Errorf("no certificate in %s", from)
 	}
 	return roots, nil
 }

@@ -52,7 +52,7 @@ func TestRelay(t *testing.T) {
 		_, _ = io.WriteString(w, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization")+" "+string(body))
 	})
 	stranger, _ := replica(t, func(w http.ResponseWriter, r *http.Request) {
-		t.Errorf("a stranger was shown %s", r.Header.Get("Authorization"))
+		t.Errorf("an untrusted server received the header %s", r.Header.Get("Authorization"))
 	})
 	const ns = "kubenergy-system"
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: leaseName}}
@@ -94,26 +94,26 @@ func TestRelay(t *testing.T) {
 	}
 	r := build(leading)
 	if code, body := ask(r); code != http.StatusServiceUnavailable {
-		t.Fatalf("without a leader it answers %d: %s", code, body)
+		t.Fatalf("without a leader: got status %d: %s", code, body)
 	}
 	now = now.Add(2 * leaderKnownFor)
 	lead(t, api, lease, "a_b8f1")
 	if code, body := ask(r); code != http.StatusOK || body != "POST /api/v1/batches?x=1 Bearer secret joules" {
-		t.Fatalf("the leader's answer is %d: %s", code, body)
+		t.Fatalf("unexpected response of the leader %d: %s", code, body)
 	}
 	if code, _ := ask(r, relayedHeader); code != http.StatusServiceUnavailable {
-		t.Errorf("what was passed on before is passed on again: %d", code)
+		t.Errorf("a forwarded request was forwarded again: got status %d", code)
 	}
 	if code, _ := ask(build(stranger)); code != http.StatusServiceUnavailable {
-		t.Errorf("a server with another certificate is believed: %d", code)
+		t.Errorf("a server with another certificate was accepted: got status %d", code)
 	}
 	leading.Close()
 	if code, _ := ask(r); code != http.StatusServiceUnavailable {
-		t.Errorf("a dead leader's answer is %d", code)
+		t.Errorf("a stopped leader: got status %d", code)
 	}
 	lead(t, api, lease, "gone_77")
 	if code, _ := ask(r); code != http.StatusServiceUnavailable {
-		t.Errorf("a leader without a pod answers %d", code)
+		t.Errorf("a leader without a pod: got status %d", code)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestRelayWhileTheAPIServerHangs(t *testing.T) {
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	}
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}, Status: v1.PodStatus{PodIP: "127.0.0.1"}}
-	for name, known := range map[string]bool{"a leader was known": true, "no leader was known": false} {
+	for name, known := range map[string]bool{"known leader": true, "unknown leader": false} {
 		synctest.Test(t, func(t *testing.T) {
 			var hangs atomic.Bool
 			var reads atomic.Int64
@@ -200,15 +200,15 @@ func TestRelayWhileTheAPIServerHangs(t *testing.T) {
 				}
 			}
 			if took := time.Since(began); took > 30*time.Second {
-				t.Errorf("%s: %d requests waited for %v", name, many, took)
+				t.Errorf("%s: %d requests took %v", name, many, took)
 			}
 			if n := reads.Load() - before; n > 2 {
-				t.Errorf("%s: they made %d questions", name, n)
+				t.Errorf("%s: got %d lookups, want at most 2", name, n)
 			}
 			hangs.Store(false)
 			bubble.Advance(2 * leaderKnownFor)
 			if _, err := r.find(t.Context()); err != nil {
-				t.Errorf("%s: it answers again, and %v", name, err)
+				t.Errorf("%s: after the recovery: %v", name, err)
 			}
 		})
 	}
@@ -236,7 +236,7 @@ func TestRelayForgetsWhoResigned(t *testing.T) {
 	now = now.Add(2 * leaderKnownFor)
 	for range 2 {
 		if _, err := r.find(t.Context()); !errors.Is(err, errNoLeader) {
-			t.Errorf("nobody leads, and the answer is %v", err)
+			t.Errorf("without a leader: got error %v", err)
 		}
 	}
 }

@@ -34,11 +34,11 @@ func Bindings(ctx context.Context, c dynamic.Interface, held *Held, log *slog.Lo
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 			if pause = absentLook; !reported && apierrors.IsForbidden(err) { // also returned without the resource
 				reported = true
-				log.Info("listing ResourceBindings: on Karmada's API server, apply deploy/karmada/federation.yaml",
+				log.Info("Failed to list ResourceBindings, for Karmada apply deploy/karmada/federation.yaml",
 					"error", err)
 			}
 		case err != nil && ctx.Err() == nil:
-			log.Warn("looking for suspended bindings", "error", err)
+			log.Warn("Failed to check suspended bindings", "error", err)
 		}
 		if !kube.Pause(ctx, pause) {
 			return nil
@@ -58,7 +58,7 @@ func freeBindings(ctx context.Context, c dynamic.Interface, held *Held, log *slo
 		b, due := seenBinding(o.(*unstructured.Unstructured))
 		if due && !held.waits(b.UID) {
 			all.Go(func() error {
-				panics.Survive(log, "bindings", "letting a binding go", func() { freeBinding(ctx, c, b, log) })
+				panics.Survive(log, "bindings", "releasing a binding", func() { freeBinding(ctx, c, b, log) })
 				return nil
 			})
 		}
@@ -81,8 +81,8 @@ func freeBinding(ctx context.Context, c dynamic.Interface, b *kube.HeldBinding, 
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	if freed, err := b.Free(ctx, c); err != nil {
-		log.Warn("letting a binding go", "namespace", b.Namespace, "name", b.Name, "error", err)
+		log.Warn("Failed to release binding", "namespace", b.Namespace, "name", b.Name, "error", err)
 	} else if freed {
-		log.Warn("let a binding go that kubenergy-karmada had not", "namespace", b.Namespace, "name", b.Name)
+		log.Warn("Released binding that kubenergy-karmada had not released", "namespace", b.Namespace, "name", b.Name)
 	}
 }

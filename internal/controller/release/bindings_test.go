@@ -132,14 +132,14 @@ func TestManyBindings(t *testing.T) {
 	for i := range 120 {
 		name := fmt.Sprint("job-", i)
 		if freed, want := s.freed[name+"-job"], i%2 == 0; freed != want {
-			t.Errorf("%s is let go: %v, want %v", name, freed, want)
+			t.Errorf("%s: released is %v, want %v", name, freed, want)
 		}
 		if asked, want := s.asked[name], i%4 != 3; asked != want {
-			t.Errorf("%s is asked for: %v, want %v", name, asked, want)
+			t.Errorf("%s: requested is %v, want %v", name, asked, want)
 		}
 	}
 	if s.top < 2 || s.top > releasesAtOnce {
-		t.Errorf("%d requests at once, want 2 to %d", s.top, releasesAtOnce)
+		t.Errorf("got %d concurrent requests, want 2 to %d", s.top, releasesAtOnce)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestForbiddenIsToldOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if lines := strings.Count(log.String(), "deploy/karmada/federation.yaml"); looks != 3 || lines != 1 {
-			t.Errorf("%d looks, %d lines:\n%s", looks, lines, &log)
+			t.Errorf("got %d checks and %d log messages:\n%s", looks, lines, &log)
 		}
 	})
 }

@@ -113,7 +113,7 @@ func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 		for name, want := range within {
 			at, ok := released[name]
 			if !ok || at < want.earliest || at > want.latest {
-				t.Errorf("%s is released after %v (%v), want %v to %v", name, at, ok, want.earliest, want.latest)
+				t.Errorf("%s was released after %v (%v), want %v to %v", name, at, ok, want.earliest, want.latest)
 			}
 		}
 	})
@@ -147,10 +147,10 @@ func TestNothingIsReleasedBeforePoliciesAreKnown(t *testing.T) {
 			return due
 		}
 		if due := at(kube.Unsettled(), 2*time.Minute); fmt.Sprint(due) != "[written]" {
-			t.Errorf("%v are due before policies are known", due)
+			t.Errorf("got due Jobs %v before the policies are known", due)
 		}
 		if due := at(kit.Valley(t, now), 2*time.Minute); len(due) != 2 {
-			t.Errorf("%v are due", due)
+			t.Errorf("got due Jobs %v, want 2", due)
 		}
 	})
 }
@@ -180,7 +180,7 @@ func TestSchedulesMoveDeadlines(t *testing.T) {
 	} {
 		c.change()
 		if got, known := h.deadline(kit.Silent, j, view, now); !known || got.Sub(now) != c.want {
-			t.Errorf("%d: the deadline is after %v, want %v", i, got.Sub(now), c.want)
+			t.Errorf("%d: got deadline after %v, want %v", i, got.Sub(now), c.want)
 		}
 	}
 }
@@ -246,17 +246,17 @@ func compareDeadlines(t *testing.T, clientset *kubefake.Clientset, h *Held, view
 		got, known := h.deadline(kit.Silent, h.jobs[job.UID], view, now)
 		switch {
 		case !known:
-			t.Errorf("%s has no deadline", job.Name)
+			t.Errorf("the deadline of %s is unknown", job.Name)
 		case err == nil && !got.Equal(written):
-			t.Errorf("%s must start by %v here, and by %v for the hold loop", job.Name, got, written)
+			t.Errorf("%s: got deadline %v, hold loop computed %v", job.Name, got, written)
 		case err == nil:
 			held++
 		case !released.IsZero() && got.Before(released.Add(-2*time.Second)) && got.After(now):
-			t.Errorf("%s was to be released at %v, and was at %v", job.Name, got, released)
+			t.Errorf("%s: got deadline %v, but it was released at %v", job.Name, got, released)
 		}
 	}
 	if held < 20 {
-		t.Errorf("%d of %d Jobs are held", held, len(jobs.Items))
+		t.Errorf("only %d of %d Jobs are held", held, len(jobs.Items))
 	}
 }
 
@@ -314,9 +314,9 @@ func TestEventsSayThatNoSchedulerRuns(t *testing.T) {
 		runs       bool
 		jobs, want int
 	}{
-		"none runs": {false, 3, 3},
-		"one runs":  {true, 3, 0},
-		"a crowd":   {false, 1000, 3 * maxWarnings},
+		"no scheduler": {false, 3, 3},
+		"a scheduler":  {true, 3, 0},
+		"many Jobs":    {false, 1000, 3 * maxWarnings},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -331,16 +331,16 @@ func TestEventsSayThatNoSchedulerRuns(t *testing.T) {
 				server.replica(t.Context(), t, kit.Valley(t, now), time.Now)
 				bubble.Advance(16 * time.Second)
 				if n := len(server.events.Events); n != c.want {
-					t.Errorf("%d events, want %d", n, c.want)
+					t.Errorf("got %d events, want %d", n, c.want)
 				}
 				if n := server.looks.Load(); n != 3 {
-					t.Errorf("it looked for a scheduler %d times", n)
+					t.Errorf("got %d checks for a scheduler, want 3", n)
 				}
 				if c.want > 0 {
 					want := "Warning NoScheduler Held while no scheduler is running"
 					if said := <-server.events.Events; !strings.HasPrefix(said, want) ||
 						!strings.HasSuffix(said, now.Add(6*time.Hour).UTC().Format(time.RFC3339)) {
-						t.Errorf("the event is %q", said)
+						t.Errorf("unexpected event %q", said)
 					}
 				}
 			})

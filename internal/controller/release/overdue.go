@@ -54,7 +54,7 @@ func New(o Options) *Releaser {
 	return &Releaser{
 		o: o, clock: kube.NewServerClock(o.Clock, o.Client),
 		releases: instrument.With(o.Registerer).Counters("kubenergy_overdue_releases_total",
-			"Held Jobs past their deadline that no scheduler had released.", "result"),
+			"Held Jobs past their deadline that no scheduler released, by result.", "result"),
 	}
 }
 
@@ -131,7 +131,7 @@ func (r *Releaser) compare(ctx context.Context) bool {
 		r.refused, r.ask = 0, time.Time{}
 		return true
 	}
-	r.o.Log.Debug("the API server did not tell its time", "error", err)
+	r.o.Log.Debug("Failed to read the time of the API server", "error", err)
 	r.ask = now.Add(min(overdueLook<<min(r.refused, 10), maxClockRetry))
 	r.refused++
 	return false
@@ -196,7 +196,7 @@ func (h *Held) deadline(log *slog.Logger, j *heldJob, view *kube.View, now time.
 // schedule of the CronJob is invalid, the creation time, so that the Job is released. Invalid data must not hold a
 // Job.
 func latestStart(log *slog.Logger, view *kube.View, j *heldJob, c *batchv1.CronJob) (latest time.Time) {
-	panics.Survive(log, "overdue", "the deadline of a Job", func() {
+	panics.Survive(log, "overdue", "computing a deadline", func() {
 		job, settings := view.Settle(&j.work)
 		at, err := kube.Deadline(&job, j.run, c)
 		switch {
@@ -211,7 +211,7 @@ func latestStart(log *slog.Logger, view *kube.View, j *heldJob, c *batchv1.CronJ
 	return latest
 }
 
-var errPanicked = errors.New("releasing it panicked")
+var errPanicked = errors.New("recovered from a panic")
 
 func (r *Releaser) release(ctx context.Context, j heldJob) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)

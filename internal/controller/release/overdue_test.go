@@ -52,7 +52,7 @@ func newJobServer(t *testing.T, jobs ...runtime.Object) *jobServer {
 	s.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 		s.asked.Add(1)
 		if s.away.Load() {
-			return true, nil, errors.New("the server is away")
+			return true, nil, errors.New("the server is unavailable")
 		}
 		return true, &authenticationv1.SelfSubjectReview{ObjectMeta: metav1.ObjectMeta{
 			CreationTimestamp: metav1.NewTime(time.Now().Add(s.ahead).Truncate(time.Second)),
@@ -61,7 +61,7 @@ func newJobServer(t *testing.T, jobs ...runtime.Object) *jobServer {
 	react := clienttesting.ObjectReaction(s.Tracker())
 	s.PrependReactor("patch", "jobs", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if s.away.Load() {
-			return true, nil, errors.New("the server is away")
+			return true, nil, errors.New("the server is unavailable")
 		}
 		if s.panics.Add(-1) >= 0 {
 			panic("planted")
@@ -122,7 +122,7 @@ func suspended(t *testing.T, s *jobServer, ns, name string) bool {
 	t.Helper()
 	j := s.job(t, ns, name)
 	if *j.Spec.Suspend != (j.Labels[v1alpha1.LabelHeld] == "true") {
-		t.Errorf("%s: suspended %v with labels %v", name, *j.Spec.Suspend, j.Labels)
+		t.Errorf("%s: suspended is %v with labels %v", name, *j.Spec.Suspend, j.Labels)
 	}
 	return *j.Spec.Suspend
 }
@@ -148,7 +148,7 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 		one := server.replica(ctx, t, view, time.Now)
 		two := server.replica(ctx, t, view, time.Now)
 		if one.o.Held.Count("") != 6 || one.o.Held.Count("enforce") != 6 || one.o.Held.Count("other") != 0 {
-			t.Errorf("%d Jobs are held", one.o.Held.Count(""))
+			t.Errorf("got %d held Jobs", one.o.Held.Count(""))
 		}
 		check := func(after time.Duration, want ...string) {
 			bubble.Advance(time.Until(now.Add(after)))
@@ -159,7 +159,7 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 				}
 			}
 			if fmt.Sprint(left) != fmt.Sprint(want) {
-				t.Errorf("after %v %v are held, want %v", after, left, want)
+				t.Errorf("after %v: got held Jobs %v, want %v", after, left, want)
 			}
 		}
 		check(time.Minute+300*time.Millisecond, "minute", "hour", "silent", "absurd", "late", "kueued")
@@ -170,15 +170,15 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 		released := testutil.ToFloat64(one.releases.WithLabelValues("released")) +
 			testutil.ToFloat64(two.releases.WithLabelValues("released"))
 		if released != 5 {
-			t.Errorf("%v releases were counted, want each once", released)
+			t.Errorf("got %v counted releases, want 5", released)
 		}
 		if one.o.Held.Count("") != 1 {
-			t.Errorf("%d Jobs are still known as held", one.o.Held.Count(""))
+			t.Errorf("got %d held Jobs after the releases, want 1", one.o.Held.Count(""))
 		}
 		job := server.job(t, "enforce", "minute")
 		if job.Annotations[v1alpha1.AnnotationReleasedAt] == "" ||
 			job.Annotations[v1alpha1.AnnotationLatestStart] == "" {
-			t.Errorf("annotations are %v", job.Annotations)
+			t.Errorf("unexpected annotations %v", job.Annotations)
 		}
 	})
 }
@@ -194,11 +194,11 @@ func TestReleaserFollowsTheServersClock(t *testing.T) {
 			server.replica(ctx, t, kit.Valley(t, now), func() time.Time { return time.Now().Add(skew) })
 			bubble.Advance(30*time.Minute - 500*time.Millisecond)
 			if !suspended(t, server, "enforce", "job") {
-				t.Errorf("local clock off by %v: released too early", skew)
+				t.Errorf("local clock skew %v: released too early", skew)
 			}
 			bubble.Advance(5 * time.Second)
 			if suspended(t, server, "enforce", "job") {
-				t.Errorf("local clock off by %v: not released", skew)
+				t.Errorf("local clock skew %v: not released", skew)
 			}
 		})
 	}
@@ -222,10 +222,10 @@ func TestReleaserWaitsForTheServer(t *testing.T) {
 		asked := server.asked.Load()
 		bubble.Advance(time.Hour)
 		if n, most := server.asked.Load()-asked, int32(time.Hour/maxClockRetry)+20; n > most {
-			t.Errorf("the time was asked for %d times in an hour of refusals: want at most %d", n, most)
+			t.Errorf("got %d requests for the time in an hour of failures, want at most %d", n, most)
 		}
 		if n := server.patches.Load(); n != 0 {
-			t.Errorf("%d patches reached a server that is away", n)
+			t.Errorf("got %d patches while the server is unavailable, want none", n)
 		}
 		server.away.Store(false)
 		bubble.Advance(maxReleaseRetry + time.Second)
@@ -251,11 +251,11 @@ func TestOldestDeadlineFirst(t *testing.T) {
 		due := r.due(t.Context())
 		for i, j := range due {
 			if want := fmt.Sprint("job-", i+1); j.name != want {
-				t.Errorf("%s is number %d", j.name, i+1)
+				t.Errorf("unexpected Job %s at position %d", j.name, i+1)
 			}
 		}
 		if len(due) != 9 {
-			t.Errorf("%d Jobs are due", len(due))
+			t.Errorf("got %d due Jobs, want 9", len(due))
 		}
 	})
 }
@@ -277,11 +277,11 @@ func TestReleaserRespectsATakeover(t *testing.T) {
 		bubble.Advance(2 * time.Minute)
 		j = server.job(t, "enforce", "job")
 		if !*j.Spec.Suspend || testutil.ToFloat64(r.releases.WithLabelValues("failed")) != 0 {
-			t.Error("a Job that its user took over was resumed")
+			t.Error("a Job that was taken over by its user was resumed")
 		}
 		r.o.Held.Saw(j)
 		if r.o.Held.Count("") != 0 || r.o.Held.Count("enforce") != 0 {
-			t.Error("a Job without our label counts as held")
+			t.Error("a Job without the held label is counted as held")
 		}
 	})
 }
@@ -291,7 +291,7 @@ func TestReleaserRespectsATakeover(t *testing.T) {
 func TestAJobThatPanicsKeepsNoOther(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	if latest := latestStart(kit.Silent, nil, nil, nil); !latest.IsZero() {
-		t.Errorf("a deadline that cannot be read is %v", latest)
+		t.Errorf("got deadline %v after a panic, want zero", latest)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -303,10 +303,10 @@ func TestAJobThatPanicsKeepsNoOther(t *testing.T) {
 		server.replica(ctx, t, kit.Valley(t, now), time.Now)
 		bubble.Advance(time.Minute + 5*time.Second)
 		if suspended(t, server, "enforce", "a") || suspended(t, server, "enforce", "b") {
-			t.Error("a Job is held beyond its deadline")
+			t.Error("a Job is held past its deadline")
 		}
 	})
 	if again := panics.Note("overdue"); again != 3 {
-		t.Errorf("%d panics are counted", again-1)
+		t.Errorf("got %d counted panics, want 2", again-1)
 	}
 }
