@@ -28,7 +28,7 @@ type question struct {
 }
 
 // ask returns the question for a binding. The function room returns the nodes of a cluster that a binding may use,
-// or the reason for which there are none.
+// or the reason why there are none.
 func ask(b *binding, job sched.Job, settings *policy.Settings, view *kube.View, clusters []*cluster,
 	room func(*cluster) ([]*sched.Node, string), now time.Time,
 ) *question {
@@ -56,7 +56,7 @@ func ask(b *binding, job sched.Job, settings *policy.Settings, view *kube.View, 
 	return q
 }
 
-// stock is the strategy used if ours has no opinion: Karmada's dynamic weights.
+// stock is the fallback strategy if the configured one has no opinion: Karmada's dynamic weights.
 const stock = "karmada-dynamic"
 
 var errNoOpinion = errors.New("the strategy has no opinion")

@@ -107,8 +107,8 @@ func (b *binding) few(targets []target) []target {
 	return targets[:most]
 }
 
-// refuses returns the reason for which a binding must not be placed in a cluster, or "". The order of the checks is
-// the same as in karmada-scheduler. Taints and missing APIs do not affect existing replicas, because eviction is
+// refuses returns the reason why a binding must not be placed in a cluster, or "". The order of the checks is the
+// same as in karmada-scheduler. Taints and missing APIs do not affect existing replicas, because eviction is
 // handled by Karmada.
 func (b *binding) refuses(c *cluster) string {
 	has := slices.Contains(b.clusters(), c.Name)

@@ -28,8 +28,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// believed is how long a pod may be unschedulable in a member with apparently sufficient capacity. After this time
-// the reported capacity is ignored until the pod has been scheduled.
+// believed is the maximum time that a pod may be unschedulable in a member with apparently sufficient capacity.
+// After it the reported capacity is ignored until the pod has been scheduled.
 const believed = time.Minute
 
 // lookEvery is the maximum age of a look.
@@ -45,7 +45,7 @@ type members struct {
 }
 
 // member is a cluster. Its nodes and pods are watched through Karmada's cluster proxy with the permissions of our
-// account. The field cluster is guarded by the mutex of members, and waits and look by that of the member.
+// account. The mutex of members guards cluster, and the mutex of the member guards waits and look.
 type member struct {
 	cluster     *cluster
 	nodes, pods cache.SharedIndexInformer
@@ -165,7 +165,7 @@ func (m *members) lost(name string) {
 	}
 }
 
-// look returns the current snapshot of a cluster, or the reason for which there is none.
+// look returns the current snapshot of a cluster, or the reason why there is none.
 func (m *members) look(name string, now time.Time) (*look, string) {
 	view := m.view()
 	m.mu.Lock()

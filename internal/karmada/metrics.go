@@ -23,7 +23,7 @@ var (
 		Help: "Scheduled bindings with schedulerName: kubenergy by the reason of their condition.",
 	}, []string{"reason"})
 	moves = with.NewCounter(prometheus.CounterOpts{
-		Name: "kubenergy_karmada_moves_total", Help: "Running Jobs for which a move was requested from Karmada.",
+		Name: "kubenergy_karmada_moves_total", Help: "Running Jobs that were rescheduled to another cluster.",
 	})
 	frees = with.NewCounter(prometheus.CounterOpts{
 		Name: "kubenergy_karmada_frees_total", Help: "Suspended bindings that were released.",

@@ -30,7 +30,7 @@ import (
 // SchedulerName is the scheduler name in a PropagationPolicy for bindings that are scheduled by the Driver.
 const SchedulerName = "kubenergy"
 
-const appliedPlacement = "policy.karmada.io/applied-placement" // placement for which the clusters were selected
+const appliedPlacement = "policy.karmada.io/applied-placement" // placement used to select the clusters
 
 // due reports whether a binding must be scheduled, by the same rules as karmada-scheduler.
 func (d *Driver) due(b *binding) bool {
@@ -179,8 +179,8 @@ func (d *Driver) everywhere(b *binding) (targets []target) {
 	return b.few(targets)
 }
 
-// kept returns the replicas of a binding that remain in their clusters: those in clusters that still accept it,
-// unless rescheduling was triggered.
+// kept returns the replicas of a binding that remain in their clusters. Replicas in clusters that no longer accept
+// the binding are excluded, and all replicas if rescheduling was triggered.
 func (d *Driver) kept(b *binding) (kept []target) {
 	for _, t := range b.Spec.Clusters {
 		if c := d.cluster(t.Name); c != nil && b.refuses(c) == "" && !b.triggered() {
@@ -280,7 +280,7 @@ func (d *Driver) patch(ctx context.Context, b *binding, patch any, sub ...string
 }
 
 // room returns the nodes of a cluster that a binding may use, with the capacity that remains after all recently
-// scheduled replicas have started, or the reason for which there are none.
+// scheduled replicas have started, or the reason why there are none.
 func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string) {
 	l, why := d.members.look(name, d.Clock())
 	there := d.sent(name)
@@ -316,11 +316,11 @@ func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string)
 // arrival is how long scheduled replicas are considered to use capacity if their pods are not observed.
 const arrival = 30 * time.Second
 
-// disproved returns the reason for which the reported capacity of a member is not used for a binding, or "". A pod
-// that has been unschedulable for a minute although a node seems to have capacity affects all workloads if its
-// condition reports insufficient capacity or is missing. With another reason it affects only workloads of its own
-// namespace, because the reason may be specific to the pod. A Job without any status from the member also affects
-// workloads of its namespace, because this is typical for exceeded quotas.
+// disproved returns the reason why the reported capacity of a member is not used for a binding, or "". A pod that
+// has been unschedulable for a minute although a node seems to have capacity affects all workloads if its condition
+// reports insufficient capacity or is missing. With another reason it affects only workloads in the same namespace,
+// because the reason may be specific to the pod. A Job without any status from the member also affects workloads in
+// its namespace, because this is typical for exceeded quotas.
 func disproved(l *look, b *binding, there []*binding) string {
 	namespace := b.Spec.Resource.Namespace
 	for _, p := range l.waiting {

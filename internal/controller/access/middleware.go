@@ -14,9 +14,9 @@ import (
 // retryAfter is the Retry-After value of responses sent while the API server is unavailable.
 const retryAfter = 5 * time.Second
 
-// Require returns a handler that calls next only if the user of a request is allowed to do everything that the
-// function what returns for the request. If what is nil or returns an empty slice, a valid token is sufficient. The
-// handler next can retrieve the user with [UserOf].
+// Require returns a handler that calls next only if the user of a request is allowed to do everything in the
+// attributes returned by the second argument. If it is nil or returns an empty slice, a valid token is sufficient.
+// The handler next can retrieve the user with [UserOf].
 func (g *Gate) Require(next http.Handler, what func(*http.Request) []Attributes) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u, err := g.Authenticate(From(r), Token(r))

@@ -254,7 +254,8 @@ func inParallel[T any](log *slog.Logger, limit int, all []T, do func(T) error) (
 	return done, failed
 }
 
-// summary returns an error with the first of several errors and their count, ignoring those that match tolerated.
+// summary returns an error with the first of several errors and their count. It ignores errors that match
+// tolerated.
 func summary(doing string, failed []error, tolerated error) error {
 	failed = slices.DeleteFunc(failed, func(err error) bool { return errors.Is(err, tolerated) })
 	if len(failed) == 0 {

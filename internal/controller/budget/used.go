@@ -51,8 +51,8 @@ const whole = 100 // percent
 
 func (u *use) kWh() float64 { return u.Energy().Joules().KWh() }
 
-// over returns the energy in kWh by which the energy limit is exceeded. It returns false if there is no energy
-// limit or it is not reached.
+// over returns the energy in kWh above the energy limit. It returns false if there is no energy limit or it is not
+// reached.
 func (u *use) over(l *v1alpha1.BudgetLimits) (kWh float64, ok bool) {
 	if u == nil || l.EnergyKWh == nil || u.kWh() < *l.EnergyKWh {
 		return 0, false

@@ -91,8 +91,8 @@ func (e *Engine) givingNamespaces(ctx context.Context) (map[string]*policy.Names
 	return giving, nil
 }
 
-// candidates returns the Jobs and pods that may have their own budget: those with a budget annotation, and all in
-// namespaces with a budget for each workload.
+// candidates returns the Jobs and pods that may have their own budget: all objects with a budget annotation, and
+// all objects in namespaces with a budget for each workload.
 func (e *Engine) candidates(ctx context.Context, giving map[string]*policy.NamespaceMarks,
 	each map[string][]*v1alpha1.EnergyBudget,
 ) ([]client.Object, error) {

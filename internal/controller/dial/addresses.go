@@ -41,7 +41,7 @@ func (p Policy) Control(_, address string, _ syscall.RawConn) error {
 
 const whyPrivate = "private"
 
-// Objection returns the reason for which an address is not permitted, or "" if it is permitted.
+// Objection returns the reason why an address is not permitted, or "" if it is permitted.
 func (p Policy) Objection(ip netip.Addr) string {
 	ip = embedded(ip.WithZone("")) // a prefix never contains an address with a zone
 	switch {

@@ -15,12 +15,12 @@ type KeyReader interface {
 	Key(name string) (string, error)
 }
 
-// hostsOf is the suffix of the file that lists the hosts to which a key may be sent.
+// hostsOf is the suffix of the file with the hosts that may receive a key.
 const hostsOf = ".hosts"
 
 // Key reads a key that is sent to a URL, and conceals it in later errors. The optional file NAME.hosts lists the
-// hosts to which the key may be sent. If this file does not exist, only the hosts in home are allowed. For http
-// URLs, the hosts in the file must include the port. If keys is nil, Key returns an error.
+// hosts that may receive the key. If this file does not exist, only the hosts in home are allowed. For http URLs,
+// the hosts in the file must include the port. If keys is nil, Key returns an error.
 func (c *Client) Key(keys KeyReader, name string, to *url.URL, home string) (string, error) {
 	if keys == nil {
 		return "", Refuse(ReasonAuth, "key %q: this controller has no keys", name)

@@ -245,7 +245,7 @@ func (w *Workloads) tick(ctx context.Context) {
 	}
 }
 
-// ready removes and returns the finished pods with complete records and those that have waited for too long.
+// ready removes and returns the finished pods with complete records, and pods that have waited for too long.
 func (w *Workloads) ready(now time.Time, leads bool) (ready []*finished) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

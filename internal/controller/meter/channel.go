@@ -84,8 +84,8 @@ func (c *channel) amount(unit, counts uint64) energy.Microjoules {
 	return v
 }
 
-// slack returns the minimum time in which a coarse counter increases by one step at the maximum power, so that a
-// single step is not rejected as implausible.
+// slack returns the minimum time for a coarse counter to increase by one step at the maximum power. It prevents a
+// single step from being rejected as implausible.
 func (c *channel) slack(s sample) time.Duration {
 	return time.Duration(float64(c.amount(s.unit, s.step).Joules()) / float64(c.max) * float64(time.Second))
 }

@@ -153,6 +153,7 @@ func (e *Entry) read(from map[string]any, taken map[string]bool) []error {
 	return errs
 }
 
+// Fill sets the defaults of empty fields.
 func (e *Entry) Fill() {
 	e.Name = cmp.Or(e.Name, e.Node)
 	e.Interval = cmp.Or(e.Interval, &metav1.Duration{Duration: defaultInterval})
@@ -167,6 +168,7 @@ func (e *Entry) Fill() {
 	e.URL = strings.TrimRight(e.URL, "/")
 }
 
+// Check returns all validation errors. Fill must be called before.
 func (e *Entry) Check() (errs []error) {
 	bad := func(wrong bool, format string, args ...any) {
 		if wrong {

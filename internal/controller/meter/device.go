@@ -42,6 +42,7 @@ type Device struct {
 	location string     // path of the session, to delete it
 }
 
+// NewDevice returns a Device for a validated entry. It returns an error if the CA file is invalid.
 func NewDevice(e *Entry, d *Deps) (*Device, error) {
 	base, err := url.Parse(e.URL)
 	if err != nil {

@@ -49,6 +49,7 @@ type link struct {
 	ID string `json:"@odata.id"`
 }
 
+// RedfishCollection is a collection of Redfish resources.
 type RedfishCollection struct {
 	Members []link `json:"Members"`
 }
@@ -262,6 +263,7 @@ func sensors(channel string, found map[string]string) (targets []target) {
 	return targets
 }
 
+// Resource reads the resource at a path and unmarshals it.
 func (r *Redfish) Resource(ctx context.Context, place string, into any) error {
 	body, err := r.Device.get(ctx, place, nil)
 	if err != nil {

@@ -195,7 +195,7 @@ func SignOnce(folder string, names []string, now time.Time) (*Certificate, error
 }
 
 // replace writes a file atomically with permissions for its owner only, regardless of the permissions of an
-// existing file. [renameio.WriteFile] would preserve those.
+// existing file. [renameio.WriteFile] would preserve the existing permissions.
 func replace(file string, text []byte) error {
 	draft, err := renameio.NewPendingFile(file, renameio.WithTempDir(filepath.Dir(file)),
 		renameio.WithStaticPermissions(0o600))
