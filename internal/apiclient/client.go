@@ -17,21 +17,21 @@ import (
 	"time"
 )
 
-// Options say where the controller is, and with what to ask it.
+// Options configures a Client.
 type Options struct {
-	URL       string // as https://kubenergy-controller.kubenergy-system.svc:9443
-	TokenFile string // of a bearer token; read before each request. "": none
-	CAFile    string // of certificates to trust; read before each request. "": the system's
-	CertFile  string // of a client certificate and its key; read at each handshake. "": none
+	URL       string // e.g. https://kubenergy-controller.kubenergy-system.svc:9443
+	TokenFile string // bearer token, read before each request; none if empty
+	CAFile    string // CA certificates, read before each request; defaults to the system's
+	CertFile  string // client certificate, read at each TLS handshake with KeyFile; none if empty
 	KeyFile   string
 	UserAgent string
-	Timeout   time.Duration    // of a request; 0: 10 s
-	Now       func() time.Time // nil: time.Now
-	// Node is set where a node asks, perhaps from outside of the cluster: through the proxy that its environment names,
-	// over HTTP/1, which costs it least, and without TLS where nothing is secret.
+	Timeout   time.Duration    // timeout of a request; defaults to 10 s
+	Now       func() time.Time // defaults to time.Now
+	// Node configures the client for a node, possibly outside the cluster: it uses the proxy from the environment
+	// and HTTP/1 to reduce the load on the node, and permits http URLs if no credentials are configured.
 	Node bool
 
-	Transport http.RoundTripper // in place of the network, for tests
+	Transport http.RoundTripper // replaces the network, for testing only
 }
 
 const (
@@ -41,32 +41,32 @@ const (
 	maxHeader    = 32 << 10
 	maxToken     = 64 << 10
 	maxCA        = 1 << 20
-	maxError     = 200 // bytes of an answer's text that are told
+	maxError     = 200 // in bytes of the response body included in errors
 	maxRefusal   = 64 << 10
 )
 
-// A Client asks the controller. It is used by one goroutine.
+// A Client sends requests to the controller. It must not be used concurrently.
 type Client struct {
 	o      Options
 	url    string
 	client *http.Client
-	ca     []byte // what the client trusts
+	ca     []byte // PEM data that client trusts
 }
 
-// New checks the options. Files are read when they are needed: they may come later.
+// New validates the options and returns a Client. Files are read with each request and may be created later.
 func New(o Options) (*Client, error) {
 	u, err := url.Parse(o.URL)
 	switch {
 	case err != nil:
-		return nil, errors.New("the URL of the controller cannot be read") // what was given may hold a password
+		return nil, errors.New("the URL of the controller is invalid") // the parse error may contain a password
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, fmt.Errorf("URL %q of the controller: want http or https, with a host", u.Redacted())
+		return nil, fmt.Errorf("URL %q of the controller: want http or https and a host", u.Redacted())
 	case u.User != nil:
-		return nil, errors.New("the URL of the controller holds a password: use a token file")
+		return nil, errors.New("the URL of the controller contains a password: use a token file")
 	case (o.CertFile == "") != (o.KeyFile == ""):
-		return nil, errors.New("a client certificate needs both its file and its key's")
+		return nil, errors.New("a client certificate requires both a certificate file and a key file")
 	case u.Scheme == "http" && !loopback(u.Hostname()) && (!o.Node || o.TokenFile+o.CertFile+o.CAFile != ""):
-		return nil, fmt.Errorf("URL %q of the controller needs https: http is for loopback addresses", u.Redacted())
+		return nil, fmt.Errorf("URL %q of the controller: http is for loopback addresses, use https", u.Redacted())
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -83,12 +83,12 @@ func loopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// A Request is what is asked.
+// A Request is a request to the controller.
 type Request struct {
-	Method, Path string // Path is behind the client's URL, if that has none of its own
+	Method, Path string // Path is appended to the URL of the client
 	Header       map[string]string
 	Body         []byte
-	Most         int64 // bytes of the body of an Answer
+	Most         int64 // maximum size of the response body in bytes
 }
 
 // An Answer is a response with status 2xx or 304.
@@ -96,29 +96,30 @@ type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte
-	At     time.Time // when its header was there
+	At     time.Time // time at which the response header was received
 }
 
-// Refused is a response with any other status.
+// Refused is the error for a response with any other status.
 type Refused struct {
 	Status int
 	Header http.Header
-	Text   string // its beginning, in one line
-	Body   []byte // as much of it as is read
+	Text   string // start of the body in a single line
+	Body   []byte // possibly truncated
 }
 
-// Why there was no answer, besides those of the network.
+// Errors of requests, in addition to network errors.
 var (
 	ErrToken  = errors.New("reading the token")
-	ErrTrust  = errors.New("reading the certificates to trust")
-	ErrAnswer = errors.New("reading the answer of the controller")
+	ErrTrust  = errors.New("reading the CA certificates")
+	ErrAnswer = errors.New("reading the response of the controller")
 )
 
 func (e *Refused) Error() string {
-	return fmt.Sprintf("the controller answered %d %s: %s", e.Status, http.StatusText(e.Status), e.Text)
+	return fmt.Sprintf("the controller responded with %d %s: %s", e.Status, http.StatusText(e.Status), e.Text)
 }
 
-// Do asks, and reads the whole answer. The error is a [*Refused] if the status is neither 2xx nor 304.
+// Do sends a request and reads the whole response. It returns a [*Refused] error if the status is neither 2xx nor
+// 304.
 func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
@@ -154,7 +155,7 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
 	case a.Status == http.StatusNotModified:
 		return a, nil
 	case a.Status < http.StatusOK || a.Status >= http.StatusMultipleChoices:
-		body, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // what there is of it
+		body, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // best effort
 		text := strings.Join(strings.Fields(string(body[:min(len(body), maxError)])), " ")
 		return nil, &Refused{a.Status, a.Header, strings.ToValidUTF8(text, "?"), body}
 	}
@@ -162,12 +163,12 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
 		return nil, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	if int64(len(a.Body)) > r.Most {
-		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrAnswer, r.Most)
+		return nil, fmt.Errorf("%w: it is larger than %d bytes", ErrAnswer, r.Most)
 	}
 	return a, nil
 }
 
-// connect makes a client that trusts what the file holds now.
+// connect creates a new HTTP client if the CA file has changed.
 func (c *Client) connect() error {
 	if c.o.Transport != nil {
 		return nil
@@ -186,7 +187,7 @@ func (c *Client) connect() error {
 	if c.o.CAFile != "" {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(ca) {
-			return fmt.Errorf("%w: %s holds none", ErrTrust, c.o.CAFile)
+			return fmt.Errorf("%w: no certificate in %s", ErrTrust, c.o.CAFile)
 		}
 	}
 	if c.o.CertFile != "" {
@@ -198,7 +199,7 @@ func (c *Client) connect() error {
 			return &certificate, nil
 		}
 	}
-	transport := &http.Transport{ // without a proxy: the controller stands in the cluster
+	transport := &http.Transport{ // no proxy by default, because the controller is in the cluster
 		TLSClientConfig: config, TLSHandshakeTimeout: c.o.Timeout, ForceAttemptHTTP2: !c.o.Node,
 		MaxIdleConns: maxIdleConns, IdleConnTimeout: idleFor, MaxResponseHeaderBytes: maxHeader,
 	}
@@ -210,7 +211,8 @@ func (c *Client) connect() error {
 	return nil
 }
 
-// newClient returns a client that follows no redirect: that would show the token to the server it names.
+// newClient returns an HTTP client that does not follow redirects, because it would send the token to another
+// server.
 func newClient(transport http.RoundTripper) *http.Client {
 	return &http.Client{
 		Transport:     transport,
@@ -218,7 +220,7 @@ func newClient(transport http.RoundTripper) *http.Client {
 	}
 }
 
-// Close ends connections that wait for the next request.
+// Close closes idle connections.
 func (c *Client) Close() {
 	if c.client != nil {
 		c.client.CloseIdleConnections()
@@ -232,7 +234,7 @@ func readToken(file string) (string, error) {
 	}
 	token := strings.TrimSpace(string(data))
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return "", fmt.Errorf("%w: %s holds none", ErrToken, file)
+		return "", fmt.Errorf("%w: no valid token in %s", ErrToken, file)
 	}
 	return token, nil
 }

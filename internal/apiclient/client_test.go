@@ -20,34 +20,35 @@ func TestOptions(t *testing.T) {
 		{"http://127.0.0.1:9443", ""},
 		{"http://[::1]:9443", ""},
 		{"http://localhost:9443", ""},
-		{"http://controller:9443", "needs https"},
-		{"http://localhost.example:9443", "needs https"},
+		{"http://controller:9443", "use https"},
+		{"http://localhost.example:9443", "use https"},
 		{"", "want http or https"},
 		{"ftp://controller", "want http or https"},
 		{"controller:9443", "want http or https"},
-		{"https://me:secret@controller", "holds a password"},
-		{"http://me:secret@controller", "holds a password"},
-		{"https://me:secret@contr oller", "cannot be read"},
-		{"https://x/%zz", "cannot be read"},
+		{"https://me:secret@controller", "contains a password"},
+		{"http://me:secret@controller", "contains a password"},
+		{"https://me:secret@contr oller", "is invalid"},
+		{"https://x/%zz", "is invalid"},
 	} {
 		_, err := New(Options{URL: tc.url})
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: %v", tc.url, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("the error shows the password: %v", err)
+			t.Errorf("the error contains the password: %v", err)
 		}
 	}
 }
 
-// The token is read before each request and certificates as well; what is none is not shown.
+// TestCredentials verifies that the token and the CA certificates are read before each request and that errors do
+// not contain the contents of invalid files.
 func TestCredentials(t *testing.T) {
 	var shown []string
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		shown = append(shown, q.Header.Get("Authorization"))
 		_, _ = io.WriteString(w, q.Method+" "+q.URL.String()+" "+q.Header.Get("Accept"))
 	}))
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // of who does not trust it
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // discard TLS handshake errors
 	defer server.Close()
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	dir := t.TempDir()
@@ -60,11 +61,11 @@ func TestCredentials(t *testing.T) {
 	good := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	for _, tc := range []struct{ token, ca, want string }{
 		{"", "", "reading the token"},
-		{" \n", "", "holds none"},
-		{"two words", "", "holds none"},
+		{" \n", "", "no valid token"},
+		{"two words", "", "no valid token"},
 		{strings.Repeat("x", maxToken+1), "", "too large"},
-		{"one\n", "", "reading the certificates to trust"},
-		{"one\n", "nonsense", "holds none"},
+		{"one\n", "", "reading the CA certificates"},
+		{"one\n", "nonsense", "no certificate"},
 		{"one\n", strings.Repeat(" ", maxCA+1), "too large"},
 		{"one\n", good, ""},
 		{"two", good, ""},
@@ -88,11 +89,11 @@ func TestCredentials(t *testing.T) {
 			t.Errorf("%+v, %v", a, err)
 		case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) ||
 			strings.Contains(err.Error(), "two words")):
-			t.Errorf("error %v does not say %q", err, tc.want)
+			t.Errorf("got error %v, want %q", err, tc.want)
 		}
 	}
 	if got := strings.Join(shown, ", "); got != "Bearer one, Bearer two" {
-		t.Errorf("shown: %s", got)
+		t.Errorf("unexpected Authorization headers: %s", got)
 	}
 }
 
@@ -129,7 +130,7 @@ func TestAnswers(t *testing.T) {
 		refused, _ := errors.AsType[*Refused](err)
 		switch {
 		case asked != 1:
-			t.Errorf("%d: asked %d times", tc.status, asked)
+			t.Errorf("%d: got %d requests, want 1", tc.status, asked)
 		case tc.refused != "":
 			if refused == nil || !strings.HasSuffix(err.Error(), tc.refused) || refused.Status != tc.status {
 				t.Errorf("%d: %v", tc.status, err)

@@ -1,6 +1,6 @@
-// Package apiclient is the client of the controller for programs that run as long as it does: agents, schedulers and
-// members of a federation. Commands of the CLI use cmdutil.ControllerClient, which goes through the API server.
+// Package apiclient implements the client of the controller's API for long-running programs: agents, schedulers and
+// members of a federation. CLI commands use cmdutil.ControllerClient, which connects through the API server.
 //
-// It trusts no server more than it must: the token is shown over TLS only and never to a server that a redirect names,
-// certificates and tokens are read anew because both are rotated, and all that is read has a bound.
+// The client sends the token only over TLS and does not follow redirects. It reloads certificates and tokens,
+// because both are rotated, and limits the size of everything that it reads.
 package apiclient

@@ -12,9 +12,9 @@ const (
 	longestPause = time.Minute
 )
 
-// Keep calls do again and again until ctx ends. do reports whether it succeeded; a panic in it counts as a failure, and
-// is told to panicked. After each call rest waits: 0 after a success, and after a failure a time that grows with each
-// and differs between replicas.
+// Keep calls do repeatedly until ctx is done. The function do reports whether it succeeded. A panic in do or rest
+// is passed to panicked, and a panic in do counts as a failure. After each call, Keep calls rest with the time to
+// wait: 0 after a success, otherwise an exponential backoff with jitter.
 func Keep(ctx context.Context, do func(context.Context) bool, rest func(context.Context, time.Duration),
 	panicked func(any),
 ) {

@@ -16,23 +16,23 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// question is what the core is asked about a binding: one replica of it, and the nodes of all clusters where it may go.
+// question is the input of a strategy for a binding: a single replica and the candidate nodes of all clusters.
 type question struct {
 	*sched.Snapshot
 
-	all      []*sched.Node // of which few that stand for many are in the snapshot
+	all      []*sched.Node // candidate nodes; the snapshot contains a representative of each group
 	strategy string
-	refused  []string // cluster: why
-	most     int      // clusters that may have some; 0: any number
-	kept     []target // that stay where they are
+	refused  []string // entries of the form "cluster: reason"
+	most     int      // maximum number of clusters; 0 for no limit
+	kept     []target // replicas that remain in their clusters
 }
 
-// ask makes the question of a binding. room returns the nodes of a cluster that a binding may use, or why there are
-// none.
+// ask returns the question for a binding. The function room returns the nodes of a cluster that a binding may use,
+// or the reason why there are none.
 func ask(b *binding, job sched.Job, settings *policy.Settings, view *kube.View, clusters []*cluster,
 	room func(*cluster) ([]*sched.Node, string), now time.Time,
 ) *question {
-	job.Released, job.Selector = true, nil // when is decided already, and which nodes were selected
+	job.Released, job.Selector = true, nil // the start time and the node selector have already been applied
 	q := &question{
 		Snapshot: &sched.Snapshot{Now: now, Queue: []sched.Job{job}, Sites: view.Sites(), Policy: settings.Policy()},
 		strategy: cmp.Or(settings.Where, "carbon"), most: b.most(),
@@ -51,27 +51,26 @@ func ask(b *binding, job sched.Job, settings *policy.Settings, view *kube.View, 
 				fit = append(fit, n)
 			}
 		}
-		q.all, q.Nodes = append(q.all, fit...), append(q.Nodes, sched.Fold(fit)...) // what is full would hide its like
+		q.all, q.Nodes = append(q.all, fit...), append(q.Nodes, sched.Fold(fit)...) // exclude full nodes before folding
 	}
 	return q
 }
 
-// stock is what decides where our strategy cannot: Karmada's own dynamic weights.
+// stock is the fallback strategy if the configured one has no opinion: Karmada's dynamic weights.
 const stock = "karmada-dynamic"
 
 var errNoOpinion = errors.New("the strategy has no opinion")
 
-// answer is where the replicas of a binding are, and what that was decided on: a new replica, and the nodes of clusters
-// that may have some.
+// answer contains the clusters of a binding, and the input of the decision: a new replica and the candidate nodes.
 type answer struct {
 	targets []target
-	on      *sched.Snapshot // nil: no replica is new
-	first   sched.Decision  // about the first new replica
+	on      *sched.Snapshot // nil if there is no new replica
+	first   sched.Decision  // decision for the first new replica
 	record  ledger.Record
 }
 
-// answer places all new replicas, or none. A node that stands for many has as much room as the fullest of them: where
-// that is too little, all nodes are looked at.
+// answer places all new replicas or returns an error. A representative node has the capacity of the fullest node in
+// its group, so if that is insufficient, all nodes are tried.
 func (q *question) answer(replicas int32) (answer, error) {
 	a, err := q.divide(replicas)
 	if err != nil && len(q.Nodes) < len(q.all) {
@@ -81,7 +80,7 @@ func (q *question) answer(replicas int32) (answer, error) {
 	return a, err
 }
 
-// divide places each replica where it costs least once those before it are placed.
+// divide places the replicas one by one where they cost least, in at most q.most clusters.
 func (q *question) divide(replicas int32) (answer, error) {
 	strategy, err := strategy.ByName(q.strategy)
 	if err != nil {
@@ -91,8 +90,8 @@ func (q *question) divide(replicas int32) (answer, error) {
 	if err != nil || q.most == 0 || len(a.targets) <= q.most {
 		return a, err
 	}
-	// Of the clusters beside those that have some, the one that costs least for one replica first, those that have room
-	// together.
+	// Order the clusters: first those with kept replicas, then by the cost of a single replica. Use the first ones
+	// that have enough capacity together.
 	var order []string
 	for _, t := range q.kept {
 		order = append(order, t.Name)
@@ -111,10 +110,10 @@ func (q *question) divide(replicas int32) (answer, error) {
 			return a, nil
 		}
 	}
-	return answer{}, fmt.Errorf("no %d clusters together have room for all %d replicas", q.most, replicas)
+	return answer{}, fmt.Errorf("no %d clusters have enough capacity for all %d replicas", q.most, replicas)
 }
 
-// plan places all replicas in some clusters; nil: in any.
+// plan places all replicas in the clusters selected by in. If in is nil, all clusters are used.
 func (q *question) plan(strategy strategy.Strategy, replicas int32, in func(cluster string) bool) (answer, error) {
 	s := *q.Snapshot
 	s.Queue = slices.Repeat(s.Queue, int(replicas))
@@ -125,7 +124,7 @@ func (q *question) plan(strategy strategy.Strategy, replicas int32, in func(clus
 	}
 	plan := strategy.Plan(&s)
 	one := s
-	one.Queue = s.Queue[:1] // a record is of one job: what is decided about the first is decided again from it
+	one.Queue = s.Queue[:1] // record only the first replica, so that its decision can be replayed
 	a, of := answer{on: &one, first: strategy.Plan(&one)[0]}, map[string]int32{}
 	for _, t := range q.kept {
 		of[t.Name] += t.Replicas
@@ -133,7 +132,7 @@ func (q *question) plan(strategy strategy.Strategy, replicas int32, in func(clus
 	for i := range plan {
 		switch d := &plan[i]; {
 		case d.Node == "" && d.Reason.Kind == sched.NoRoom:
-			refused := append(slices.Clip(q.refused), fmt.Sprintf("%d of %d replicas have room", i, replicas))
+			refused := append(slices.Clip(q.refused), fmt.Sprintf("%d of %d replicas have capacity", i, replicas))
 			return answer{}, errors.New(strings.Join(refused, "; "))
 		case d.Node == "":
 			return answer{}, fmt.Errorf("%w: %s", errNoOpinion, d.Reason)

@@ -19,7 +19,7 @@ import (
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// world is a federation whose clusters, by name, have an intensity and free cores on each of their nodes.
+// world is a federation with the carbon intensity and the free cores per node of each cluster.
 type world map[string]struct {
 	grams float64
 	free  []int64
@@ -55,8 +55,8 @@ func (w world) clusters(t *testing.T) (all []*cluster, view *kube.View, room fun
 	return all, view, func(c *cluster) ([]*sched.Node, string) { return nodes[c.Name], "" }
 }
 
-// Replicas go to the cleanest clusters as far as there is room, to no more clusters than the policy allows, and all or
-// none. Each decision is made again from what was recorded of it.
+// TestChoose verifies that all replicas are placed in the clusters with the lowest carbon intensity and enough
+// capacity, within the maximum number of clusters, and that each decision can be replayed from its record.
 func TestChoose(t *testing.T) {
 	w := world{"full": {20, []int64{1}}, "clean": {50, []int64{4, 3}}, "middle": {100, []int64{8}}, "dirty": {400, []int64{8, 8}}}
 	for name, c := range map[string]struct {
@@ -65,11 +65,11 @@ func TestChoose(t *testing.T) {
 		want      string
 	}{
 		"one":             {1, `{}`, "[{clean 1}]"},
-		"as many as fit":  {3, `{}`, "[{clean 3}]"},
-		"more than fit":   {5, `{}`, "[{clean 3} {middle 2}]"},
+		"all fit in one":  {3, `{}`, "[{clean 3}]"},
+		"in two of them":  {5, `{}`, "[{clean 3} {middle 2}]"},
 		"in one cluster":  {4, `{"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 1}]}`, "[{middle 4}]"},
-		"in none":         {9, `{"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 1}]}`, "[]"},
-		"where it may":    {2, `{"clusterAffinity": {"exclude": ["clean"]}}`, "[{middle 2}]"},
+		"no capacity":     {9, `{"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 1}]}`, "[]"},
+		"with affinity":   {2, `{"clusterAffinity": {"exclude": ["clean"]}}`, "[{middle 2}]"},
 		"in two clusters": {7, `{"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 2}]}`, "[{clean 3} {middle 4}]"},
 		"too many":        {20, `{}`, "[]"},
 	} {
@@ -93,7 +93,7 @@ func TestChoose(t *testing.T) {
 			t.Fatal(err)
 		}
 		again, err := codec.Decode(data)
-		if err != nil || len(again.Queue) != 1 { // as kubenergy replay wants it
+		if err != nil || len(again.Queue) != 1 { // as required by kubenergy replay
 			t.Fatal(len(again.Queue), err)
 		}
 		strategy, err := strategy.ByName(q.strategy)
@@ -101,12 +101,12 @@ func TestChoose(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := strategy.Plan(again)[0]; d.Node != a.first.Node {
-			t.Errorf("%s: %s was chosen, and %s is when it is asked again", name, a.first.Node, d.Node)
+			t.Errorf("%s: got node %s, the replayed decision is %s", name, a.first.Node, d.Node)
 		}
 	}
 }
 
-// A node that is full hides no room of one that is not, however alike they are.
+// TestChooseBesideFullNodes verifies that a full node does not hide the capacity of similar nodes.
 func TestChooseBesideFullNodes(t *testing.T) {
 	clusters, view, room := world{"clean": {50, []int64{0, 2, 7}}, "dirty": {400, []int64{8}}}.clusters(t)
 	profile := &energy.Profile{Idle: 100, Max: 300}
@@ -128,7 +128,7 @@ func TestChooseBesideFullNodes(t *testing.T) {
 	}
 }
 
-// Without signals a binding may go where Karmada's own dynamic weights send it.
+// TestChooseWithoutSignals verifies that Karmada's dynamic weights are used if there are no signals.
 func TestChooseWithoutSignals(t *testing.T) {
 	clusters, _, room := world{"clean": {50, []int64{4}}, "dirty": {400, []int64{8, 8}}}.clusters(t)
 	bare := func(c *cluster) ([]*sched.Node, string) {

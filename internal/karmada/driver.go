@@ -33,54 +33,57 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// LeaseName is the Lease in karmada-system whose holder schedules bindings. A stock karmada-scheduler that is started
-// with --scheduler-name=kubenergy and --leader-elect-resource-name of this name takes over where none of ours lives.
+// LeaseName is the name of the Lease in karmada-system for the leader that schedules bindings. A stock
+// karmada-scheduler with --scheduler-name=kubenergy and --leader-elect-resource-name set to this name takes over if
+// no replica of kubenergy-karmada is running.
 const LeaseName = "kubenergy-karmada"
 
 const karmadaSystem = "karmada-system"
 
-// Options are what a Driver is made of.
+// Options configures a Driver.
 type Options struct {
-	Config *rest.Config // of Karmada's API server
+	Config *rest.Config // for Karmada's API server
 	View   func() *kube.View
 	Log    *slog.Logger
-	Record func(ledger.Record, *sched.Snapshot) // takes decisions and what each was made on
+	Record func(ledger.Record, *sched.Snapshot) // records decisions with their input
 	Clock  func() time.Time
 
-	// Estimator, if set, is where karmada-scheduler asks how many replicas a cluster has room for.
+	// Estimator is the listener of the estimator for karmada-scheduler. If nil, the estimator is disabled.
 	Estimator net.Listener
-	TLS       *tls.Config  // of it; nil: none
-	Metrics   net.Listener // where /metrics and /healthz are served; nil: nowhere
-	// Started, if set, is told of Jobs that have clusters, and of those for which none has room.
+	TLS       *tls.Config  // TLS configuration of Estimator; nil disables TLS
+	Metrics   net.Listener // listener for /metrics and /healthz; nil disables them
+	// Started is called for Jobs that have clusters, and with room set to false for Jobs without a cluster with
+	// enough capacity. It may be nil.
 	Started func(job types.UID, room bool)
-	// Moves are how many running Jobs, of those that may be interrupted, are moved in an hour at most; 0: none.
+	// Moves is the maximum number of running interruptible Jobs moved per hour. 0 disables moves.
 	Moves float64
-	// Upstream is the address of the official estimator of a cluster, {cluster} being its name; "": there is none.
+	// Upstream is the address of the official estimators, with {cluster} as a placeholder for the name of the
+	// cluster. It may be empty.
 	Upstream string
 }
 
-// Driver is what all parts share. Make it with [New].
+// Driver schedules and releases bindings. Use [New] to create one.
 type Driver struct {
 	Options
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
 	members *members
 
-	bound, joined, movable cache.SharedIndexInformer // bindings, clusters, Jobs that may be interrupted
+	bound, joined, movable cache.SharedIndexInformer // bindings, clusters and interruptible Jobs
 
-	beats daemon.Heartbeats // of the loops that Run starts
+	beats daemon.Heartbeats // heartbeats of the loops started by Run
 
-	term atomic.Pointer[context.Context] // in which we hold the Lease, or held it last
+	term atomic.Pointer[context.Context] // context of the current or last leader term
 }
 
-// New returns a driver that knows nothing yet.
+// New returns a Driver. It is inactive until Run is called.
 func New(o Options) (*Driver, error) {
 	d := &Driver{Options: o}
 	var err, errDynamic error
 	d.client, err = kubernetes.NewForConfig(o.Config)
 	d.dynamic, errDynamic = dynamic.NewForConfig(o.Config)
 	if err = errors.Join(err, errDynamic); err != nil {
-		return nil, fmt.Errorf("building clients: %w", err)
+		return nil, fmt.Errorf("creating clients: %w", err)
 	}
 	d.members = &members{config: o.Config, view: o.View, of: map[string]*member{}}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(d.dynamic, time.Minute)
@@ -89,16 +92,16 @@ func New(o Options) (*Driver, error) {
 		d.bound.AddIndexers(indexers))
 }
 
-// Run lets bindings go, answers karmada-scheduler, schedules what says schedulerName: kubenergy, and moves what may be
-// interrupted, until ctx ends. Any number of replicas may run.
+// Run releases bindings, serves the estimator, schedules bindings with schedulerName: kubenergy and moves
+// interruptible Jobs until ctx is done. Several replicas may run concurrently.
 func (d *Driver) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	frees, places := newQueue(), newQueue() // so that letting go waits for no placing
+	frees, places := newQueue(), newQueue() // separate queues, so that releases do not wait for placements
 	synced, err := d.follow(ctx, frees, places)
 	if err != nil {
 		return err
 	}
-	if d.Metrics != nil { // at once: a kubelet ends what shows no health while it waits for a large federation
+	if d.Metrics != nil { // before the caches have synced, so that liveness probes succeed
 		group.Go(func() error { return serveMetrics(ctx, d.Metrics, &d.beats, d.Log) })
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
@@ -117,30 +120,31 @@ func (d *Driver) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-type queue = workqueue.TypedRateLimitingInterface[string] // of bindings, namespace/name
+type queue = workqueue.TypedRateLimitingInterface[string] // of namespace/name of bindings
 
 func newQueue() queue {
 	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](
 		200*time.Millisecond, 30*time.Second))
 }
 
-// watchMembers looks at every member at least every ten seconds, so that the minute of a waiting pod begins in time.
+// watchMembers updates the snapshots of all members at least every ten seconds, so that unschedulable pods are
+// detected in time.
 func (d *Driver) watchMembers(ctx context.Context) {
 	for kube.Pause(ctx, believed/6) {
 		daemon.Round(ctx, func() {
 			for _, c := range d.clusters() {
-				panics.Survive(d.Log, "karmada", "looking at a cluster", func() { d.members.look(c.Name, d.Clock()) })
+				panics.Survive(d.Log, "karmada", "snapshot of a cluster", func() { d.members.look(c.Name, d.Clock()) })
 			}
 		})
 	}
 }
 
-var errPanic = errors.New("it panicked")
+var errPanic = errors.New("recovered from a panic")
 
-// bindingTimeout is for all calls about one binding; a queue tries again later.
+// bindingTimeout limits the processing of a binding. The queue retries it later.
 const bindingTimeout = 30 * time.Second
 
-// work does what is to be done about the bindings of a queue until ctx ends.
+// work processes the bindings of a queue until ctx is done.
 func (d *Driver) work(ctx context.Context, q queue, do func(context.Context, *binding) error) {
 	stop := context.AfterFunc(ctx, q.ShutDown)
 	defer stop()
@@ -151,13 +155,13 @@ func (d *Driver) work(ctx context.Context, q queue, do func(context.Context, *bi
 		}
 		if b := d.binding(key); b != nil {
 			err := errPanic
-			panics.Survive(d.Log, "karmada", "settling a binding", func() {
+			panics.Survive(d.Log, "karmada", "reconciling a binding", func() {
 				ctx, cancel := context.WithTimeout(ctx, bindingTimeout)
 				defer cancel()
 				daemon.Round(ctx, func() { err = do(ctx, b) })
 			})
 			if err != nil {
-				d.Log.Warn("settling a binding", "binding", key, "error", err)
+				d.Log.Warn("Failed to reconcile binding, retrying", "binding", key, "error", err)
 				q.AddRateLimited(key)
 			} else {
 				q.Forget(key)
@@ -167,7 +171,7 @@ func (d *Driver) work(ctx context.Context, q queue, do func(context.Context, *bi
 	}
 }
 
-// free lets a binding go that admission has suspended, once its Job is not held.
+// free releases a binding that was suspended by admission if its Job is not held.
 func (d *Driver) free(ctx context.Context, b *binding) error {
 	if !b.suspended() || b.Labels[v1alpha1.LabelHeld] == "" {
 		return nil
@@ -181,7 +185,7 @@ func (d *Driver) free(ctx context.Context, b *binding) error {
 	return err
 }
 
-// reconcile places a binding if that is due and ours to do.
+// reconcile schedules a binding if it is due and this replica is the leader.
 func (d *Driver) reconcile(ctx context.Context, b *binding) error {
 	if !d.leads() || b.Spec.SchedulerName != SchedulerName || b.suspended() || b.DeletionTimestamp != nil {
 		return nil
@@ -198,7 +202,7 @@ func (d *Driver) reconcile(ctx context.Context, b *binding) error {
 	return nil
 }
 
-// clusters returns all clusters, by name. They come from the informer, which has synced before its handlers have run.
+// clusters returns all clusters from the informer, sorted by name.
 func (d *Driver) clusters() (all []*cluster) {
 	for _, o := range d.joined.GetStore().List() {
 		all = append(all, o.(*cluster))
@@ -207,7 +211,7 @@ func (d *Driver) clusters() (all []*cluster) {
 	return all
 }
 
-// cluster returns one of them, or nil.
+// cluster returns the cluster with the given name, or nil.
 func (d *Driver) cluster(name string) *cluster {
 	o, _, _ := d.joined.GetStore().GetByKey(name)
 	c, _ := o.(*cluster)
@@ -219,7 +223,8 @@ func (d *Driver) gone(name string) bool {
 	return c == nil || c.DeletionTimestamp != nil
 }
 
-// Sites are those of the clusters where a Job, namespace/name, may go, once its binding is known.
+// Sites returns the sites of the clusters that accept the Job with the given namespace/name. It returns false if
+// the binding of the Job does not exist yet.
 func (d *Driver) Sites(id string) (names []string, known bool) {
 	b := d.binding(id + "-job")
 	if b == nil || b.Spec.Placement == nil {
@@ -234,7 +239,8 @@ func (d *Driver) Sites(id string) (names []string, known bool) {
 	return slices.Compact(names), true
 }
 
-// follow keeps bindings, clusters, and Jobs that are held or may be interrupted in sight.
+// follow starts informers for bindings, clusters, held Jobs and interruptible Jobs, and returns their sync
+// functions.
 func (d *Driver) follow(ctx context.Context, frees, places queue) (
 	synced []cache.InformerSynced, err error,
 ) {
@@ -264,7 +270,7 @@ func (d *Driver) follow(ctx context.Context, frees, places queue) (
 		c := o.(*cluster)
 		changed, err := d.members.saw(ctx, c)
 		if err != nil {
-			d.Log.Warn("following a cluster", "error", err)
+			d.Log.Warn("Failed to watch cluster", "error", err)
 		}
 		for _, b := range bindings(d.bound.GetStore().List()) {
 			if changed && b.Spec.SchedulerName == SchedulerName && (b.duplicated() || b.waits(d.gone)) {
@@ -277,11 +283,11 @@ func (d *Driver) follow(ctx context.Context, frees, places queue) (
 			AddFunc: added, UpdateFunc: func(_, o any) { changed(o) }, DeleteFunc: deleted,
 		}))
 		if err == nil {
-			synced = append(synced, r.HasSynced) // once the handlers have run
+			synced = append(synced, r.HasSynced) // true after the handlers have run
 		}
 		return err
 	}
-	free := named(func(job string) { frees.Add(job + "-job") }) // what was held is, or is not, any more
+	free := named(func(job string) { frees.Add(job + "-job") }) // the hold of the Job may have changed
 	err = errors.Join(handle(d.bound, both, both, nil), handle(d.joined, saw, saw, named(d.members.lost)),
 		handle(held, nil, free, free))
 	for _, i := range []cache.SharedIndexInformer{d.bound, d.joined, held, d.movable} {
@@ -291,12 +297,12 @@ func (d *Driver) follow(ctx context.Context, frees, places queue) (
 	return synced, err
 }
 
-// byCluster finds bindings by where they were sent.
+// byCluster is the name of the index of bindings by cluster.
 const byCluster = "cluster"
 
 var indexers = cache.Indexers{byCluster: func(o any) ([]string, error) { return o.(*binding).clusters(), nil }}
 
-// sent are the bindings that were sent to a cluster.
+// sent returns the bindings that are propagated to a cluster.
 func (d *Driver) sent(cluster string) []*binding {
 	all, _ := d.bound.GetIndexer().ByIndex(byCluster, cluster)
 	return bindings(all)
@@ -310,25 +316,25 @@ func bindings(all []any) []*binding {
 	return bindings
 }
 
-// binding returns one of them, or nil.
+// binding returns the binding with the given key, or nil.
 func (d *Driver) binding(key string) *binding {
 	o, _, _ := d.bound.GetStore().GetByKey(key)
 	b, _ := o.(*binding)
 	return b
 }
 
-// leads reports whether we hold the Lease. A term that ends at once may be stored after its end, and counts as ended.
+// leads reports whether this replica is the leader. A term may be stored after its end and is then ignored.
 func (d *Driver) leads() bool {
 	term := d.term.Load()
 	return term != nil && (*term).Err() == nil
 }
 
-// campaign holds the Lease as long as it can, and tries again.
+// campaign runs leader election until ctx is done.
 func (d *Driver) campaign(ctx context.Context, places queue) {
 	const renew = 2 * time.Second
 	kube.Lead(ctx, d.client, karmadaSystem, LeaseName, string(uuid.NewUUID()), renew, func(term context.Context) {
 		d.term.Store(&term)
-		for _, key := range d.bound.GetStore().ListKeys() { // what has waited for a leader
+		for _, key := range d.bound.GetStore().ListKeys() { // bindings that waited for a leader
 			places.Add(key)
 		}
 	})

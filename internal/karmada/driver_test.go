@@ -29,7 +29,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// filled is an informer that knows what a test gives it, and asks no server.
+// filled is a fake informer with fixed objects that sends no requests.
 type filled struct{ cache.SharedIndexInformer }
 
 func (filled) HasSynced() bool { return true }
@@ -45,7 +45,8 @@ func fill[T any](tb testing.TB, objects ...T) filled {
 	return i
 }
 
-// federated is a driver that knows so many clusters, c000 the cleanest, with so many empty nodes of eight cores each.
+// federated returns a Driver with the given number of clusters and of empty nodes with eight cores in each. The
+// carbon intensity increases from c000 on.
 func federated(tb testing.TB, clusters, nodes int, clock func() time.Time) *Driver {
 	tb.Helper()
 	now := clock()
@@ -96,7 +97,7 @@ func federated(tb testing.TB, clusters, nodes int, clock func() time.Time) *Driv
 	return d
 }
 
-// divided is a binding of a Deployment whose replicas need two cores each.
+// divided returns a binding of a Deployment with replicas that request two cores each.
 func divided(tb testing.TB, name string, replicas int) *binding {
 	tb.Helper()
 	return parsed[binding](tb, fmt.Sprintf(`{"metadata": {"namespace": "team", "name": %q, "uid": %[1]q}, "spec": {
@@ -105,7 +106,7 @@ func divided(tb testing.TB, name string, replicas int) *binding {
 		"placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}}}}`, name, replicas))
 }
 
-// settled takes note of where a binding was sent.
+// settled sets the clusters of a binding and marks it as scheduled now.
 func (d *Driver) settled(tb testing.TB, b *binding, to []target) {
 	tb.Helper()
 	now := metav1.NewTime(d.Clock())
@@ -115,7 +116,7 @@ func (d *Driver) settled(tb testing.TB, b *binding, to []target) {
 	}
 }
 
-// What was sent takes room before it has come.
+// TestRoomOfWhatIsOnItsWay verifies that scheduled replicas use capacity before their pods are observed.
 func TestRoomOfWhatIsOnItsWay(t *testing.T) {
 	now := noon
 	d := federated(t, 2, 2, func() time.Time { return now })
@@ -123,27 +124,27 @@ func TestRoomOfWhatIsOnItsWay(t *testing.T) {
 		b := divided(t, fmt.Sprint("b", i), 3)
 		a, err := d.answer(t.Context(), b, nil, "")
 		if err != nil || fmt.Sprint(a.targets) != want {
-			t.Errorf("the %d-th went to %v (%v), want %s", i, a.targets, err, want)
+			t.Errorf("binding %d: got %v (%v), want %s", i, a.targets, err, want)
 		}
 		d.settled(t, b, a.targets)
 	}
 	now = now.Add(arrival + lookEvery)
 	if a, err := d.answer(t.Context(), divided(t, "late", 8), nil, ""); err != nil || fmt.Sprint(a.targets) != "[{c000 8}]" {
-		t.Errorf("half a minute later it went to %v (%v)", a.targets, err)
+		t.Errorf("30 seconds later: got %v (%v)", a.targets, err)
 	}
 }
 
-// running is a clock that runs, so that members are looked at again.
+// running returns an advancing clock, so that snapshots of members are updated.
 func running() func() time.Time {
 	began := time.Now()
 	return func() time.Time { return noon.Add(time.Since(began)) }
 }
 
-// BenchmarkAnswer answers about one binding in 100 clusters of 50 nodes, beside so many bindings that were placed long
-// ago.
+// BenchmarkAnswer schedules a binding in 100 clusters with 50 nodes each, with many other bindings that were
+// scheduled long ago.
 func BenchmarkAnswer(b *testing.B) {
 	for _, others := range []int{0, 5000} {
-		b.Run(fmt.Sprintf("beside=%d", others), func(b *testing.B) {
+		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
 			d := federated(b, 100, 50, running())
 			for i := range others {
 				old := divided(b, fmt.Sprint("old", i), 1)
@@ -161,7 +162,7 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 }
 
-// BenchmarkQueue answers about 5,000 bindings one after the other, each of which counts as sent for the next.
+// BenchmarkQueue schedules 5,000 bindings one after the other.
 func BenchmarkQueue(b *testing.B) {
 	for b.Loop() {
 		d := federated(b, 100, 50, running())
@@ -176,7 +177,7 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
-// What was sent takes as much room as nodes have, however much of it there is.
+// TestRoomOfMoreThanNodesHold verifies that a huge number of replicas uses at most the capacity of the nodes.
 func TestRoomOfMoreThanNodesHold(t *testing.T) {
 	d := federated(t, 2, 2, func() time.Time { return noon })
 	huge := divided(t, "huge", math.MaxInt32)
@@ -186,11 +187,11 @@ func TestRoomOfMoreThanNodesHold(t *testing.T) {
 	}
 	huge.Spec.ReplicaRequirements = nil
 	if a, err := d.answer(t.Context(), divided(t, "b", 1), nil, ""); err != nil || fmt.Sprint(a.targets) != "[{c000 1}]" {
-		t.Errorf("beside what requests nothing: %v, %v", a.targets, err)
+		t.Errorf("with a binding without requests: got %v, %v", a.targets, err)
 	}
 }
 
-// Each replica sees when a binding was let go, whichever did it.
+// TestFreed verifies that the release time of a binding is recorded in the binding, where all replicas can read it.
 func TestFreed(t *testing.T) {
 	d := federated(t, 1, 1, func() time.Time { return noon })
 	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
@@ -208,27 +209,27 @@ func TestFreed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if since := b.since(); time.Since(since).Abs() > time.Minute || b.suspended() {
-		t.Errorf("it waits since %v, suspended: %v", since, b.suspended())
+		t.Errorf("waiting since %v, suspended is %v", since, b.suspended())
 	}
 }
 
-// Who holds the Lease no longer does not lead, though the term is heard of after its end.
+// TestLeadsInItsTermOnly verifies that a term is ignored if it is stored after its end.
 func TestLeadsInItsTermOnly(t *testing.T) {
 	d := &Driver{}
 	term, end := context.WithCancel(t.Context())
 	if d.leads() {
-		t.Error("it leads before its term")
+		t.Error("leads() is true before the term")
 	}
 	if d.term.Store(&term); !d.leads() {
-		t.Error("it does not lead in its term")
+		t.Error("leads() is false during the term")
 	}
 	end()
 	if d.term.Store(&term); d.leads() {
-		t.Error("it leads after its term")
+		t.Error("leads() is true after the term")
 	}
 }
 
-// A member that lists more than Kubernetes is made for, on however many pages, is left out.
+// TestMembersListNoMoreThanTheyMay verifies that a member fails if the pages of a list contain too many objects.
 func TestMembersListNoMoreThanTheyMay(t *testing.T) {
 	page := &v1.PodList{Items: make([]v1.Pod, maxListed/2+1)}
 	b := &bounded{ListWatch: &cache.ListWatch{
@@ -240,11 +241,11 @@ func TestMembersListNoMoreThanTheyMay(t *testing.T) {
 		}
 	}
 	if _, err := b.ListWithContext(t.Context(), metav1.ListOptions{Continue: "more"}); err == nil {
-		t.Error("it may list any number")
+		t.Error("expected an error for too many objects")
 	}
 }
 
-// A change of what may go to a cluster places what may go there anew; a heartbeat does not.
+// TestChangesOfClusters verifies that only changes that can affect the placement of bindings are reported.
 func TestChangesOfClusters(t *testing.T) {
 	d := federated(t, 1, 1, func() time.Time { return noon })
 	d.members.config = &rest.Config{Host: "http://127.0.0.1:1"}
@@ -255,7 +256,7 @@ func TestChangesOfClusters(t *testing.T) {
 		"heartbeat": {func(c *cluster) { c.ResourceVersion = "2" }, false},
 		"label":     {func(c *cluster) { c.Labels = map[string]string{"tier": "gold"} }, true},
 		"taint":     {func(c *cluster) { c.Generation = 2 }, true},
-		"reached":   {func(c *cluster) { c.Status.Conditions = nil }, true},
+		"not ready": {func(c *cluster) { c.Status.Conditions = nil }, true},
 		"kinds":     {func(c *cluster) { c.Status.APIEnablements = nil }, true},
 		"joined":    {func(c *cluster) { c.Name = "new" }, true},
 	} {

@@ -32,34 +32,34 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The estimator's protocol, as karmada-scheduler speaks it: pkg/estimator/pb/estimator.proto of Karmada. Messages are
-// read as far as they are needed, and handed on as they are: to the library all that they hold is unknown.
+// Constants of the estimator protocol, defined in pkg/estimator/pb/estimator.proto of Karmada. Requests are parsed
+// only as needed and forwarded unchanged, because all their fields are unknown fields of an empty message.
 const (
 	estimatorService  = "/github.com.karmada_io.karmada.pkg.estimator.service.Estimator/"
 	maxReplicasMethod = estimatorService + "MaxAvailableReplicas"
 	noOpinion         = -1
-	timeout           = time.Minute     // that a binding waits for the clusters that we like best
-	remembered        = 2 * time.Second // an answer: karmada-scheduler asks for each cluster at once
-	maxWaiting        = 8               // bindings that one answer is about
+	timeout           = time.Minute     // maximum wait of a binding for the preferred clusters
+	remembered        = 2 * time.Second // lifetime of an opinion, for the queries of all clusters
+	maxWaiting        = 8               // maximum number of bindings per opinion
 	maxReported       = 10_000
 	looks             = 10
 	glance            = 30 * time.Millisecond
 
-	// Clients reconnect by themselves when a connection ends, and what they sent before is still answered.
+	// Clients reconnect automatically, and requests in flight are still completed.
 	maxIdle = 5 * time.Minute
-	maxAge  = 30 * time.Minute // also ends connections whose requests never become complete
-	minPing = 10 * time.Second // the least that grpc-go's clients allow
+	maxAge  = 30 * time.Minute // also closes connections with incomplete requests
+	minPing = 10 * time.Second // minimum of grpc-go clients
 )
 
-// estimator answers for all clusters how many replicas they have room for: those that work should go to as many as the
-// official estimator says, the others none. Where we have no opinion it is the official answer alone.
+// estimator reports the available replicas of all clusters. For preferred clusters it returns the result of the
+// official estimator, for others 0. Without an opinion it returns the official result for all clusters.
 type estimator struct {
 	*Driver
 
 	mu       sync.Mutex
-	known    map[string]*opinion         // by requirements, and what waits with them
-	reported *cache.LRUExpireCache       // of bindings, by UID: what was recorded last
-	conns    map[string]*grpc.ClientConn // to official estimators, by address
+	known    map[string]*opinion         // by requirements and waiting bindings
+	reported *cache.LRUExpireCache       // last recorded message by UID of the binding
+	conns    map[string]*grpc.ClientConn // connections to official estimators by address
 
 	complains rate.Sometimes
 }
@@ -74,11 +74,11 @@ func newEstimator(d *Driver) *estimator {
 type opinion struct {
 	once    sync.Once
 	at      time.Time
-	targets map[string]bool // clusters; nil: none is meant
-	why     string          // none is meant
+	targets map[string]bool // preferred clusters; nil if there is no opinion
+	why     string          // reason if there is no opinion
 }
 
-// serve answers until ctx ends.
+// serve runs the gRPC server until ctx is done.
 func (e *estimator) serve(ctx context.Context) error {
 	options := []grpc.ServerOption{
 		grpc.UnknownServiceHandler(e.handle), grpc.MaxRecvMsgSize(1 << 20),
@@ -97,11 +97,11 @@ func (e *estimator) serve(ctx context.Context) error {
 	return server.Serve(e.Estimator)
 }
 
-// handle answers one request.
+// handle handles a request.
 func (e *estimator) handle(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
 	if !strings.HasPrefix(method, estimatorService) {
-		return status.Errorf(codes.Unimplemented, "%.80q is no method of an estimator", method)
+		return status.Errorf(codes.Unimplemented, "unknown estimator method %.80q", method)
 	}
 	var request emptypb.Empty
 	if err := stream.RecvMsg(&request); err != nil {
@@ -114,8 +114,8 @@ func (e *estimator) handle(_ any, stream grpc.ServerStream) error {
 	return stream.SendMsg(answer)
 }
 
-// answer asks the official estimator, and takes what it says for the clusters that are not to have the work as none.
-// Where it fails, the others count by what karmada-scheduler itself knows of them.
+// answer queries the official estimator and returns its result for preferred clusters and 0 for others. If the
+// official estimator fails, preferred clusters have no opinion, so that karmada-scheduler uses its own data.
 func (e *estimator) answer(ctx context.Context, method string, request *emptypb.Empty) (proto.Message, error) {
 	cluster, needs, err := readRequest(request.ProtoReflect().GetUnknown())
 	if err != nil {
@@ -129,11 +129,11 @@ func (e *estimator) answer(ctx context.Context, method string, request *emptypb.
 		return official, err
 	}
 	if err != nil {
-		e.complains.Do(func() { e.Log.Warn("asking the official estimator", "cluster", cluster, "error", err) })
+		e.complains.Do(func() { e.Log.Warn("Failed to query official estimator", "cluster", cluster, "error", err) })
 		official = wrapperspb.Int32(noOpinion)
 	}
 	why, targets := "it panicked", map[string]bool(nil)
-	panics.Survive(e.Log, "karmada", "answering karmada-scheduler", func() {
+	panics.Survive(e.Log, "karmada", "estimator request", func() {
 		targets, why = e.opinion(ctx, policy.ResourcesOf(needs))
 	})
 	switch {
@@ -147,7 +147,7 @@ func (e *estimator) answer(ctx context.Context, method string, request *emptypb.
 	return official, nil
 }
 
-// official is the answer of the official estimator; without one there is no opinion.
+// official returns the response of the official estimator, or no opinion if none is configured.
 func (e *estimator) official(ctx context.Context, cluster, method string, request proto.Message) (
 	proto.Message, error,
 ) {
@@ -168,13 +168,13 @@ func (e *estimator) dial(address string) (*grpc.ClientConn, error) {
 	if conn := e.conns[address]; conn != nil {
 		return conn, nil
 	}
-	// No authority that all know signs the certificates of estimators, and their answers only limit replicas.
+	// The certificates of estimators are not signed by a common authority, and their responses only limit replicas.
 	config := &tls.Config{
 		InsecureSkipVerify: true, //nolint:gosec // see above
 		MinVersion:         tls.VersionTLS12,
 	}
 	if e.TLS != nil {
-		config.Certificates = e.TLS.Certificates // official estimators ask for one
+		config.Certificates = e.TLS.Certificates // official estimators require a client certificate
 	}
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
 	if err == nil {
@@ -183,11 +183,11 @@ func (e *estimator) dial(address string) (*grpc.ClientConn, error) {
 	return conn, err
 }
 
-// opinion returns the clusters that the bindings which wait with these needs should go to, or nil and why. A question
-// does not say which of them it is about.
+// opinion returns the preferred clusters of the waiting bindings with the given request, or nil and the reason. A
+// query does not identify its binding.
 func (e *estimator) opinion(ctx context.Context, request sched.Resources) (targets map[string]bool, why string) {
 	waiting, known, others := e.waiting(request)
-	for range looks { // karmada-scheduler may have seen it before we did
+	for range looks { // karmada-scheduler may have observed the binding first
 		if known || !kube.Pause(ctx, glance) {
 			break
 		}
@@ -216,7 +216,7 @@ func (e *estimator) opinion(ctx context.Context, request sched.Resources) (targe
 	}
 	e.mu.Unlock()
 	o.once.Do(func() {
-		o.why = "it panicked" // unless it goes on
+		o.why = "it panicked" // replaced unless there is a panic
 		for _, b := range waiting {
 			var advised []target
 			kept := e.kept(b)
@@ -234,7 +234,7 @@ func (e *estimator) opinion(ctx context.Context, request sched.Resources) (targe
 	return o.targets, o.why
 }
 
-// advise returns where a binding that keeps some clusters should go; nil: anywhere, and why.
+// advise returns the preferred clusters of a binding with the given kept replicas, or nil and the reason.
 func (e *estimator) advise(ctx context.Context, b *binding, kept []target) (targets []target, why string) {
 	a, err := e.Driver.answer(ctx, b, kept, "")
 	switch {
@@ -254,9 +254,9 @@ func (e *estimator) advise(ctx context.Context, b *binding, kept []target) (targ
 	return a.targets, ""
 }
 
-// waiting are a few of the bindings that wait for karmada-scheduler, and not for long, with these needs, where the
-// mode is to enforce; known says whether any waits with these needs, and others whether one waits about which we have
-// no opinion, which the question may be about.
+// waiting returns up to maxWaiting bindings that wait for karmada-scheduler with the given request, have not timed
+// out, and are in a namespace with mode Enforce. The result known is true if any binding waits with this request,
+// and others is true if there is no opinion about one of them, because the query may be for that binding.
 func (e *estimator) waiting(request sched.Resources) (some []*binding, known, others bool) {
 	for _, b := range bindings(e.bound.GetStore().List()) {
 		if b.Spec.SchedulerName == SchedulerName || b.suspended() || b.duplicated() || !b.waits(e.gone) ||
@@ -273,14 +273,14 @@ func (e *estimator) waiting(request sched.Resources) (some []*binding, known, ot
 	return some, known, others
 }
 
-// enforces reports whether the namespace of a binding lets us act.
+// enforces reports whether the mode of the binding's namespace is Enforce.
 func (d *Driver) enforces(b *binding) bool {
 	mode, _ := d.View().Mode(b.Spec.Resource.Namespace)
 	return mode == v1alpha1.ModeEnforce
 }
 
-// since returns the time since when a binding waits: it was let go, placed anew, or created. It can be in the future,
-// because every user who may change the binding can write its annotation.
+// since returns the time at which a binding was created, rescheduled or released, whichever is the latest. It may
+// be in the future, because users who can update the binding can set its annotation.
 func (b *binding) since() time.Time {
 	since := b.CreationTimestamp.Time
 	if at := b.Spec.RescheduleTriggeredAt; at != nil {
@@ -292,8 +292,8 @@ func (b *binding) since() time.Time {
 	return since
 }
 
-// readRequest reads the cluster (field 1) and the resources of a replica (field 2, in it field 5: a map of names, field
-// 1, to quantities, field 2, which are a text, field 1).
+// readRequest parses the cluster (field 1) and the resource request of a replica (field 2). The latter contains a
+// map from names (field 1) to quantities (field 2, a message with a string in field 1) in its field 5.
 func readRequest(request []byte) (cluster string, needs v1.ResourceList, err error) {
 	var r reader
 	needs = v1.ResourceList{}
@@ -306,10 +306,10 @@ func readRequest(request []byte) (cluster string, needs v1.ResourceList, err err
 	return string(r.last(request, 1)), needs, r.err
 }
 
-// reader reads messages, and remembers that one could not be read.
+// reader parses protobuf messages and stores the first error.
 type reader struct{ err error }
 
-// all returns what a field of bytes holds, each time that it is in a message.
+// all returns all values of a bytes field in a message.
 func (r *reader) all(message []byte, field protowire.Number) (values [][]byte) {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeField(message)
@@ -327,7 +327,7 @@ func (r *reader) all(message []byte, field protowire.Number) (values [][]byte) {
 	return values
 }
 
-// last returns what counts of them.
+// last returns the last value of a bytes field, which takes precedence in protobuf.
 func (r *reader) last(message []byte, field protowire.Number) []byte {
 	values := r.all(message, field)
 	if len(values) == 0 {

@@ -29,7 +29,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// What karmada-scheduler alone can place gets no opinion, and neither does what has no placement.
+// TestNoOpinionOfWhatIsNotSupported verifies that there is no opinion about bindings that only karmada-scheduler
+// supports or that have no placement.
 func TestNoOpinionOfWhatIsNotSupported(t *testing.T) {
 	for spec, want := range map[string]int{
 		`"replicas": 1`:     1,
@@ -50,22 +51,22 @@ func TestNoOpinionOfWhatIsNotSupported(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o, _ := newEstimator(d).opinion(t.Context(), b.needs()); len(o) != want {
-			t.Errorf("%s: %v, want %d clusters", spec, o, want)
+			t.Errorf("%s: got %v, want %d clusters", spec, o, want)
 		}
 		if d.stays(b) {
-			t.Errorf("%s: it counts as running", spec)
+			t.Errorf("%s: the binding is considered running", spec)
 		}
 	}
 }
 
-// asks is a request as the library hands it to the estimator.
+// asks returns a request as it is received from the gRPC library.
 func asks(cluster string, needs map[string]string) *emptypb.Empty {
 	m := new(emptypb.Empty)
 	m.ProtoReflect().SetUnknown(request(cluster, needs))
 	return m
 }
 
-// If our opinion panics, karmada-scheduler gets the official answer.
+// TestAnswerSurvivesPanics verifies that the official result is returned if the opinion panics.
 func TestAnswerSurvivesPanics(t *testing.T) {
 	d := federated(t, 1, 1, func() time.Time { return noon })
 	b := divided(t, "b", 1)
@@ -74,7 +75,7 @@ func TestAnswerSurvivesPanics(t *testing.T) {
 	if err := d.bound.GetStore().Add(b); err != nil {
 		t.Fatal(err)
 	}
-	d.View = func() *kube.View { panic("a mistake") }
+	d.View = func() *kube.View { panic("planted") }
 	asked := asks("c000", map[string]string{"cpu": "2", "memory": "1Gi"})
 	answer, err := newEstimator(d).answer(t.Context(), maxReplicasMethod, asked)
 	if err != nil || !proto.Equal(answer, wrapperspb.Int32(noOpinion)) {
@@ -82,7 +83,8 @@ func TestAnswerSurvivesPanics(t *testing.T) {
 	}
 }
 
-// Where alike work of a namespace that does not enforce waits too, the question may be about that: no opinion.
+// TestNoOpinionBesideOtherModes verifies that there is no opinion while a binding with the same request waits in a
+// namespace that does not enforce.
 func TestNoOpinionBesideOtherModes(t *testing.T) {
 	d := federated(t, 2, 1, func() time.Time { return noon })
 	view, err := (&kube.Contents{
@@ -108,12 +110,12 @@ func TestNoOpinionBesideOtherModes(t *testing.T) {
 	}
 	waits("other", "shadow")
 	if o, _ := newEstimator(d).opinion(t.Context(), b.needs()); o != nil {
-		t.Errorf("beside shadow: %v", o)
+		t.Errorf("with a binding in shadow mode: %v", o)
 	}
 }
 
-// An official estimator that fails leaves the choice as it is: what we choose counts as unknown, the rest as full.
-// Clusters that are not members are not asked about.
+// TestAnswerWithoutTheOfficialOne verifies that preferred clusters have no opinion and others have no capacity if
+// the official estimator fails, and that clusters that are not members are rejected.
 func TestAnswerWithoutTheOfficialOne(t *testing.T) {
 	d := federated(t, 2, 1, func() time.Time { return noon })
 	d.Upstream = "127.0.0.1:1"
@@ -127,7 +129,7 @@ func TestAnswerWithoutTheOfficialOne(t *testing.T) {
 	for cluster, want := range map[string]int32{"c000": noOpinion, "c001": 0} {
 		if answer, err := e.answer(t.Context(), maxReplicasMethod, asks(cluster, needs)); err != nil ||
 			!proto.Equal(answer, wrapperspb.Int32(want)) {
-			t.Errorf("%s: %v, %v, want %d", cluster, answer, err, want)
+			t.Errorf("%s: got %v, %v, want %d", cluster, answer, err, want)
 		}
 	}
 	if _, err := e.answer(t.Context(), maxReplicasMethod, asks("absent", needs)); status.Code(err) != codes.NotFound {
@@ -135,7 +137,8 @@ func TestAnswerWithoutTheOfficialOne(t *testing.T) {
 	}
 }
 
-// With --estimator-client-ca-file those who ask show a certificate, and the estimator has one.
+// TestEstimatorClientCA verifies that --estimator-client-ca-file requires a client certificate and a server
+// certificate.
 func TestEstimatorClientCA(t *testing.T) {
 	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
 	if err != nil {
@@ -146,7 +149,7 @@ func TestEstimatorClientCA(t *testing.T) {
 	if err := errors.Join(os.WriteFile(f.cert, cert, 0o600), os.WriteFile(f.key, key, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	f.listen = ":0" // with a certificate for its clients, it may be reached by anyone
+	f.listen = ":0" // with client certificates, all addresses are permitted
 	o, err := f.Options(nil, nil)
 	if err != nil || o.Estimator == nil || o.Estimator.Close() != nil || o.TLS.ClientAuth != tls.RequireAndVerifyClientCert || o.TLS.ClientCAs == nil {
 		t.Errorf("%+v, %v", o.TLS, err)
@@ -161,12 +164,12 @@ func TestEstimatorClientCA(t *testing.T) {
 		{clientCA: f.cert}, {cert: f.cert, key: f.key, clientCA: f.key}, {upstream: "estimator:10352"},
 	} {
 		if o, err := bad.Options(nil, nil); err == nil {
-			t.Errorf("%+v is taken: %+v", bad, o.TLS)
+			t.Errorf("%+v: expected an error, got %+v", bad, o.TLS)
 		}
 	}
 }
 
-// What is counted is served, and so is health.
+// TestMetrics verifies that metrics and health are served.
 func TestMetrics(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -182,7 +185,7 @@ func TestMetrics(t *testing.T) {
 	})
 	go func() { ended <- serveMetrics(ctx, l, healthz, slog.New(slog.DiscardHandler)) }()
 	d := federated(t, 1, 1, func() time.Time { return noon })
-	d.View = func() *kube.View { panic("a mistake") }
+	d.View = func() *kube.View { panic("planted") }
 	needs := map[string]string{"cpu": "2", "memory": "1Gi"}
 	b := divided(t, "b", 1)
 	b.Spec.SchedulerName = "default-scheduler"
@@ -212,7 +215,7 @@ func TestMetrics(t *testing.T) {
 	}
 	r.Body.Close()
 	if r.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("while a loop is stuck: %s", r.Status)
+		t.Errorf("while a loop is stuck: got status %s", r.Status)
 	}
 	stop()
 	if err := <-ended; err != nil {

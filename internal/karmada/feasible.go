@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// needs is what a replica requests, as Karmada has read it.
+// needs returns the resource request of a replica, as computed by Karmada.
 func (b *binding) needs() sched.Resources {
 	if b.Spec.ReplicaRequirements == nil {
 		return sched.Resources{}
@@ -24,30 +24,30 @@ func (b *binding) needs() sched.Resources {
 	return policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest)
 }
 
-// maxReplicas are all that one binding may have: each is placed by itself.
+// maxReplicas is the maximum number of replicas of a binding, because each is placed individually.
 const maxReplicas = 10_000
 
-// unsupported says what of a binding only Karmada's own scheduler can do.
+// unsupported returns an error if a binding requires features that only karmada-scheduler supports.
 func (b *binding) unsupported() error {
 	p := b.Spec.Placement
 	switch {
 	case p == nil:
-		return errors.New("it has no placement")
+		return errors.New("missing spec.placement")
 	case len(p.ClusterAffinities) > 0:
-		return errors.New("spec.placement.clusterAffinities are not supported: use clusterAffinity")
+		return errors.New("spec.placement.clusterAffinities is not supported: use clusterAffinity")
 	case len(p.WorkloadAffinity) > 0 || len(b.Spec.WorkloadAffinityGroups) > 0:
 		return errors.New("workload affinity is not supported")
 	case len(b.Spec.Components) > 0:
-		return errors.New("workloads of several components are not supported")
+		return errors.New("workloads with several components are not supported")
 	case p.ReplicaScheduling != nil && len(p.ReplicaScheduling.WeightPreference.StaticWeightList) > 0:
 		return errors.New("spec.placement.replicaScheduling.weightPreference.staticWeightList is not supported: use " +
 			"dynamicWeight")
 	case b.Spec.Replicas < 0 || b.Spec.Replicas > maxReplicas:
-		return fmt.Errorf("spec.replicas is %d: want 0 to %d", b.Spec.Replicas, maxReplicas)
+		return fmt.Errorf("spec.replicas is %d, want 0 to %d", b.Spec.Replicas, maxReplicas)
 	}
 	for _, s := range p.SpreadConstraints {
 		if s.ByLabel != "" || s.ByField != "" && s.ByField != "cluster" {
-			return fmt.Errorf("spread constraints by %s are not supported: only by cluster", s.ByField+s.ByLabel)
+			return fmt.Errorf("spread constraints by %s are not supported, only by cluster", s.ByField+s.ByLabel)
 		}
 		if s.MinGroups > 1 {
 			return errors.New("spread constraints with minGroups above 1 are not supported")
@@ -56,7 +56,7 @@ func (b *binding) unsupported() error {
 	return nil
 }
 
-// most is to how many clusters a binding may go; 0: to any number.
+// most returns the maximum number of clusters of a binding, or 0 if it is not limited.
 func (b *binding) most() (groups int) {
 	for _, s := range b.Spec.Placement.SpreadConstraints {
 		if s.MaxGroups > 0 && (groups == 0 || s.MaxGroups < groups) {
@@ -66,14 +66,14 @@ func (b *binding) most() (groups int) {
 	return groups
 }
 
-// duplicated reports whether each cluster gets all replicas, as Karmada does where nothing else is said. Bindings of
-// what other work depends on have no placement.
+// duplicated reports whether each cluster gets all replicas, which is Karmada's default. Bindings of dependencies
+// have no placement.
 func (b *binding) duplicated() bool {
 	p := b.Spec.Placement
 	return p == nil || p.ReplicaScheduling == nil || p.ReplicaScheduling.Type != "Divided" || b.Spec.Replicas == 0
 }
 
-// clusters are the names of those that it was sent to.
+// clusters returns the names of the clusters that the binding is propagated to.
 func (b *binding) clusters() (names []string) {
 	for _, t := range b.Spec.Clusters {
 		names = append(names, t.Name)
@@ -81,7 +81,7 @@ func (b *binding) clusters() (names []string) {
 	return names
 }
 
-// replicas is how many a cluster was given.
+// replicas returns the number of replicas in a cluster.
 func replicas(targets []target, cluster string) (n int32) {
 	for _, t := range targets {
 		if t.Name == cluster {
@@ -91,7 +91,7 @@ func replicas(targets []target, cluster string) (n int32) {
 	return n
 }
 
-// few returns as many of some targets as a binding may have, first those where it has most already.
+// few limits targets to the maximum number of clusters. Clusters with the most existing replicas are preferred.
 func (b *binding) few(targets []target) []target {
 	most, has := b.most(), b.clusters()
 	if most == 0 || len(targets) <= most {
@@ -107,22 +107,23 @@ func (b *binding) few(targets []target) []target {
 	return targets[:most]
 }
 
-// refuses returns why a binding may not go to a cluster, in the order in which karmada-scheduler's plugins filter.
-// Clusters that have it already keep it: eviction is Karmada's.
+// refuses returns the reason why a binding must not be placed in a cluster, or "". The order of the checks is the
+// same as in karmada-scheduler. Taints and missing APIs do not affect existing replicas, because eviction is
+// handled by Karmada.
 func (b *binding) refuses(c *cluster) string {
 	has := slices.Contains(b.clusters(), c.Name)
 	_, repelled := kube.Repels(c.Spec.Taints, b.Spec.Placement.ClusterTolerations)
 	switch {
 	case c.DeletionTimestamp != nil:
-		return "it is being deleted"
+		return "the cluster is being deleted"
 	case !has && !c.serves(b.Spec.Resource.APIVersion, b.Spec.Resource.Kind):
-		return "it does not serve " + b.Spec.Resource.APIVersion + " " + b.Spec.Resource.Kind
+		return "the cluster does not serve " + b.Spec.Resource.APIVersion + " " + b.Spec.Resource.Kind
 	case !has && repelled:
-		return "it has a taint that is not tolerated"
+		return "the cluster has an untolerated taint"
 	case b.Spec.Placement.ClusterAffinity != nil && !b.Spec.Placement.ClusterAffinity.matches(c):
 		return "the cluster affinity does not match"
 	case slices.Contains(b.Spec.GracefulEvictionTasks, evictionTask{c.Name}):
-		return "it is evicted from there"
+		return "the binding is being evicted from the cluster"
 	}
 	return ""
 }
@@ -141,7 +142,7 @@ func (c *cluster) serves(version, kind string) bool {
 	return false
 }
 
-// pod is what is known of a replica that nodes are chosen by.
+// pod returns a pod with the node requirements of a replica.
 func (b *binding) pod() *v1.Pod {
 	p := &v1.Pod{}
 	if r := b.Spec.ReplicaRequirements; r != nil && r.NodeClaim != nil {
@@ -153,10 +154,10 @@ func (b *binding) pod() *v1.Pod {
 	return p
 }
 
-// ready reports whether Karmada reaches a cluster.
+// ready reports whether the cluster has the condition Ready.
 func (c *cluster) ready() bool { return meta.IsStatusConditionTrue(c.Status.Conditions, "Ready") }
 
-// matches follows karmada-scheduler: all that is said must match.
+// matches reports whether a cluster matches all requirements of the affinity, as in karmada-scheduler.
 func (a *affinity) matches(c *cluster) bool {
 	if slices.Contains(a.Exclude, c.Name) || len(a.ClusterNames) > 0 && !slices.Contains(a.ClusterNames, c.Name) {
 		return false
@@ -170,8 +171,8 @@ func (a *affinity) matches(c *cluster) bool {
 	return a.FieldSelector == nil || c.hasFields(a.FieldSelector.MatchExpressions)
 }
 
-// hasFields reports whether provider, region and zones of a cluster meet all that is required. Karmada lets policies
-// ask for them by In and NotIn alone.
+// hasFields reports whether the provider, region and zones of a cluster match all requirements. Karmada supports
+// only the operators In and NotIn.
 func (c *cluster) hasFields(required []v1.NodeSelectorRequirement) bool {
 	has := map[string][]string{"provider": {c.Spec.Provider}, "region": {c.Spec.Region}, "zone": c.Spec.Zones}
 	for _, r := range required {

@@ -19,7 +19,7 @@ const paris = `{"metadata": {"name": "paris", "labels": {"tier": "gold"}},
   "status": {"conditions": [{"type": "Ready", "status": "True"}],
     "apiEnablements": [{"groupVersion": "batch/v1", "resources": [{"kind": "Job"}]}]}}`
 
-// Filters are those of karmada-scheduler's plugins: what it refuses, we refuse.
+// TestRefuses verifies that the filters match those of karmada-scheduler's plugins.
 func TestRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ placement, cluster, spec, want string }{
 		"all":               {placement: `{}`},
@@ -33,14 +33,14 @@ func TestRefuses(t *testing.T) {
 		"not in a region":   {placement: field("region", "NotIn", "eu-west-3"), want: "the cluster affinity does not match"},
 		"one of its zones":  {placement: field("zone", "In", "b")},
 		"not in its zones":  {placement: field("zone", "NotIn", "b"), want: "the cluster affinity does not match"},
-		"a strange field":   {placement: field("zone", "Gt", "b"), want: "the cluster affinity does not match"},
-		"tainted":           {placement: `{}`, cluster: `"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}`, want: "it has a taint that is not tolerated"},
+		"unknown field":     {placement: field("zone", "Gt", "b"), want: "the cluster affinity does not match"},
+		"tainted":           {placement: `{}`, cluster: `"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}`, want: "the cluster has an untolerated taint"},
 		"tolerated":         {placement: `{"clusterTolerations": [{"key": "k", "operator": "Exists"}]}`, cluster: `"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}`},
-		"preferred not":     {placement: `{}`, cluster: `"spec": {"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}`},
-		"tainted, has it":   {placement: `{}`, cluster: `"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}`, spec: `, "clusters": [{"name": "paris"}]`},
-		"evicted":           {placement: `{}`, spec: `, "gracefulEvictionTasks": [{"fromCluster": "paris"}]`, want: "it is evicted from there"},
-		"deleted":           {placement: `{}`, cluster: `"metadata": {"name": "paris", "deletionTimestamp": "2026-01-01T00:00:00Z"}`, want: "it is being deleted"},
-		"no such API there": {placement: `{}`, cluster: `"status": {}`, want: "it does not serve batch/v1 Job"},
+		"not preferred":     {placement: `{}`, cluster: `"spec": {"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}`},
+		"tainted, placed":   {placement: `{}`, cluster: `"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}`, spec: `, "clusters": [{"name": "paris"}]`},
+		"evicted":           {placement: `{}`, spec: `, "gracefulEvictionTasks": [{"fromCluster": "paris"}]`, want: "the binding is being evicted from the cluster"},
+		"deleted":           {placement: `{}`, cluster: `"metadata": {"name": "paris", "deletionTimestamp": "2026-01-01T00:00:00Z"}`, want: "the cluster is being deleted"},
+		"API is not served": {placement: `{}`, cluster: `"status": {}`, want: "the cluster does not serve batch/v1 Job"},
 	} {
 		var whole map[string]any
 		if err := json.Unmarshal([]byte(paris), &whole); err != nil {
@@ -62,7 +62,7 @@ func field(key, operator, value string) string {
 		`", "values": ["` + value + `"]}]}}}`
 }
 
-// What only Karmada's own scheduler can do is refused, and said.
+// TestUnsupported verifies that bindings with features that only karmada-scheduler supports are rejected.
 func TestUnsupported(t *testing.T) {
 	for spec, want := range map[string]bool{
 		`"placement": {}`: false,

@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// request is what karmada-scheduler asks about a cluster and replicas that need something.
+// request returns a request of karmada-scheduler for a cluster and the resource request of a replica.
 func request(cluster string, needs map[string]string) []byte {
 	field := func(number protowire.Number, value []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), value)
@@ -35,15 +35,15 @@ func TestReadRequest(t *testing.T) {
 		{0x12, 0x7f},
 		request("north", map[string]string{"cpu": "much"}),
 		request("north", map[string]string{"cpu": "-1"}),
-		request("north", map[string]string{"cpu": "1e-999999999"}), // which the parser would count down one by one
+		request("north", map[string]string{"cpu": "1e-999999999"}), // takes the parser too long
 	} {
 		if cluster, needs, err := readRequest(garbage); err == nil {
-			t.Errorf("%q was read as %s %+v", garbage, cluster, needs)
+			t.Errorf("readRequest(%q) = %s, %+v, want an error", garbage, cluster, needs)
 		}
 	}
 }
 
-// FuzzRequest reads a request: no replica needs less than nothing, with which it would fit everywhere.
+// FuzzRequest verifies that requests with negative resources are rejected, because they would fit everywhere.
 func FuzzRequest(f *testing.F) {
 	f.Add(request("north", map[string]string{"cpu": "2"}))
 	f.Add(request("", map[string]string{"memory": "9999999999Ei", "nvidia.com/gpu": "1"}))
@@ -57,7 +57,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		if got := policy.ResourcesOf(needs); got.MilliCPU < 0 || got.Memory < 0 || got.GPU < 0 {
-			t.Errorf("it needs %+v", got)
+			t.Errorf("got negative resources %+v", got)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// TestConnectionsAreLimited checks that one client cannot fill the memory with connections to /metrics.
+// TestConnectionsAreLimited verifies that a single client cannot exhaust the connections to /metrics.
 func TestConnectionsAreLimited(t *testing.T) {
 	f := Flags{metrics: "127.0.0.1:0"}
 	o, err := f.Options(nil, nil)
@@ -40,14 +40,14 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}
 	for i := range maxScrapesPerPeer {
 		if !dial("127.0.0.1") {
-			t.Fatalf("connection %d is refused", i)
+			t.Fatalf("connection %d was rejected", i)
 		}
 	}
 	if dial("127.0.0.1") {
-		t.Error("one connection too many is served")
+		t.Error("a connection above the limit was served")
 	}
 	if !dial("127.0.0.2") {
-		t.Error("one client keeps another one out")
+		t.Error("the limit of one client affects another one")
 	}
 	stop()
 	if err := <-ended; err != nil {
@@ -55,7 +55,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}
 }
 
-// memory is a listener of connections in memory.
+// memory is a listener for in-memory connections.
 type memory chan net.Conn
 
 func (m memory) Accept() (net.Conn, error) {
@@ -67,16 +67,16 @@ func (m memory) Accept() (net.Conn, error) {
 func (m memory) Addr() net.Addr { return &net.TCPAddr{} }
 func (m memory) Close() error   { return nil }
 
-// TestEstimatorTimeouts checks that the estimator closes connections that send nothing, also after the beginning of
-// HTTP/2.
+// TestEstimatorTimeouts verifies that the estimator closes connections without requests, also after the HTTP/2
+// preface.
 func TestEstimatorTimeouts(t *testing.T) {
-	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" // and settings
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" // with empty settings
 	for name, c := range map[string]struct {
 		sends string
 		max   time.Duration
 	}{
 		"nothing":    {"", daemon.HandshakeTimeout},
-		"no request": {preface, 80 * time.Second}, // it answers no ping
+		"no request": {preface, 80 * time.Second}, // pings are not acknowledged
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := federated(t, 1, 1, time.Now)
@@ -102,8 +102,7 @@ func TestEstimatorTimeouts(t *testing.T) {
 	}
 }
 
-// TestStuckLoopIsReported checks that a loop that hangs in one binding fails the liveness check, and an idle one does
-// not.
+// TestStuckLoopIsReported verifies that the liveness check fails if a loop hangs and succeeds if it is idle.
 func TestStuckLoopIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := federated(t, 1, 1, time.Now)
@@ -118,7 +117,7 @@ func TestStuckLoopIsReported(t *testing.T) {
 		}()
 		bubble.Advance(24 * time.Hour)
 		if err := d.beats.Check(); err != nil {
-			t.Errorf("idle: %v", err)
+			t.Errorf("idle loop: %v", err)
 		}
 		b := divided(t, "b", 1)
 		if err := d.bound.GetStore().Add(b); err != nil {
@@ -127,12 +126,12 @@ func TestStuckLoopIsReported(t *testing.T) {
 		q.Add(b.key())
 		bubble.Advance(daemon.MaxRound + time.Minute)
 		if d.beats.Check() == nil {
-			t.Error("the loop hangs, and counts as healthy")
+			t.Error("a loop that hangs is reported as healthy")
 		}
 		close(release)
 		synctest.Wait()
 		if err := d.beats.Check(); err != nil {
-			t.Errorf("after it went on: %v", err)
+			t.Errorf("after the loop continued: %v", err)
 		}
 		stop()
 		<-ended

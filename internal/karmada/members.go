@@ -28,52 +28,53 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// believed is how long work of ours may find no node in a member whose nodes seem to have room. After that the room is
-// not believed, until the work has found one.
+// believed is the maximum time that a pod may be unschedulable in a member with apparently sufficient capacity.
+// After it the reported capacity is ignored until the pod has been scheduled.
 const believed = time.Minute
 
-// lookEvery is how old a look at a member may be.
+// lookEvery is the maximum age of a look.
 const lookEvery = time.Second
 
-// members are the clusters of the federation, and what is known of their room.
+// members contains the clusters of the federation with their nodes and pods. It is safe for concurrent use.
 type members struct {
-	config *rest.Config // of Karmada's API server, through which members are reached
+	config *rest.Config // for Karmada's API server, through which the members are accessed
 	view   func() *kube.View
 
 	mu sync.Mutex
 	of map[string]*member
 }
 
-// member is one cluster. The lock of members guards which it is, and its own what is seen of it. Its nodes and pods are
-// watched through Karmada's proxy, with the rights that our account has there.
+// member is a cluster. Its nodes and pods are watched through Karmada's cluster proxy with the permissions of our
+// account. The mutex of members guards cluster, and the mutex of the member guards waits and look.
 type member struct {
 	cluster     *cluster
 	nodes, pods cache.SharedIndexInformer
 	stop        context.CancelFunc
 
 	mu    sync.Mutex
-	waits map[types.UID]time.Time // since when pods were seen to find no node
+	waits map[types.UID]time.Time // when pods were first observed as unschedulable
 	look  *look
 }
 
-// look is what was seen of a member. It is not changed.
+// look is an immutable snapshot of a member.
 type look struct {
 	at      time.Time
 	cluster *cluster
 	view    *kube.View
-	located map[*v1.Node]*v1.Node // nodes as the federation sees them
+	located map[*v1.Node]*v1.Node // nodes with the labels of the federation
 	nodes   []place
-	pods    map[string]int32 // of each Job, by namespace/name
-	waiting []*v1.Pod        // that have found no node for a minute
+	pods    map[string]int32 // number of pods by namespace/name of their Job
+	waiting []*v1.Pod        // unschedulable for at least a minute
 }
 
-// place is a node for work.
+// place is a candidate node.
 type place struct {
 	node  *v1.Node
 	sched *sched.Node
 }
 
-// saw takes note of a cluster, and begins to watch it. It reports whether what may go there has changed.
+// saw handles the addition or update of a cluster and starts watching it. It reports whether the change can affect
+// the placement of bindings.
 func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,7 +93,7 @@ func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error)
 	config.NegotiatedSerializer = kube.CheckedJSON{NegotiatedSerializer: scheme.Codecs.WithoutConversion()}
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
-		return true, fmt.Errorf("reaching cluster %s: %w", c.Name, err)
+		return true, fmt.Errorf("creating the client of cluster %s: %w", c.Name, err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	if old := m.of[c.Name]; old != nil {
@@ -101,7 +102,7 @@ func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error)
 	follow := func(resource string, kind runtime.Object) cache.SharedIndexInformer {
 		i := cache.NewSharedIndexInformer(&bounded{ListWatch: cache.NewListWatchFromClient(client, resource,
 			v1.NamespaceAll, fields.Everything())}, kind, 0, cache.Indexers{})
-		_ = i.SetTransform(kube.Trim) // it has not begun
+		_ = i.SetTransform(kube.Trim) // the informer has not been started
 		go i.RunWithContext(ctx)
 		return i
 	}
@@ -112,13 +113,14 @@ func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error)
 	return true, nil
 }
 
-// maxListed are all nodes, or pods, that a member may have: more than Kubernetes is made for.
+// maxListed is the maximum number of nodes or pods of a member, above the limits of Kubernetes.
 const maxListed = 200_000
 
 // maxListedBytes is the maximum size of a member's response to a list request: tens of thousands of pods.
 const maxListedBytes = 256 << 20
 
-// limited fails responses of more than limit bytes, except watches: the client limits each of their events.
+// limited is a RoundTripper that fails responses of more than limit bytes, except watches, because the client
+// limits the size of each watch event.
 type limited struct {
 	next  http.RoundTripper
 	limit int64
@@ -132,13 +134,13 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// bounded fails where a member lists more than maxListed: it is left out then, and the log says why.
+// bounded fails if a member lists more than maxListed objects. The member is then ignored, and the error is logged.
 type bounded struct {
 	*cache.ListWatch
-	listed int // on pages that belong together
+	listed int // number of objects on all pages of the current list
 }
 
-// IsWatchListSemanticsUnSupported has objects listed, not streamed.
+// IsWatchListSemanticsUnSupported disables streaming lists.
 func (*bounded) IsWatchListSemanticsUnSupported() bool { return true }
 
 // ListWithContext implements [cache.ListerWatcherWithContext].
@@ -148,12 +150,12 @@ func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (ru
 		b.listed = 0
 	}
 	if b.listed += meta.LenList(page); err == nil && b.listed > maxListed {
-		return nil, fmt.Errorf("it lists more than %d: this cluster is left out", maxListed)
+		return nil, fmt.Errorf("the list contains more than %d objects, ignoring this cluster", maxListed)
 	}
 	return page, err
 }
 
-// lost forgets a cluster.
+// lost handles the deletion of a cluster.
 func (m *members) lost(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -163,7 +165,7 @@ func (m *members) lost(name string) {
 	}
 }
 
-// look returns what is seen of a cluster, or why nothing is.
+// look returns the current snapshot of a cluster, or the reason why there is none.
 func (m *members) look(name string, now time.Time) (*look, string) {
 	view := m.view()
 	m.mu.Lock()
@@ -174,11 +176,11 @@ func (m *members) look(name string, now time.Time) (*look, string) {
 	m.mu.Unlock()
 	switch {
 	case known == nil:
-		return nil, "it is not known"
+		return nil, "the cluster is unknown"
 	case !c.ready():
-		return nil, "Karmada does not reach it"
+		return nil, "the cluster is not ready"
 	case !known.nodes.HasSynced() || !known.pods.HasSynced():
-		return nil, "its nodes and pods are not known yet"
+		return nil, "its nodes and pods have not been listed yet"
 	}
 	known.mu.Lock()
 	defer known.mu.Unlock()
@@ -188,7 +190,7 @@ func (m *members) look(name string, now time.Time) (*look, string) {
 	return known.look, ""
 }
 
-// see looks at the nodes and pods of a member.
+// see creates a new snapshot of the nodes and pods. The caller must hold mu.
 func (m *member) see(c *cluster, view *kube.View, now time.Time) {
 	l := &look{at: now, cluster: c, view: view, located: map[*v1.Node]*v1.Node{}, pods: map[string]int32{}}
 	loads, waits := map[string]kube.Load{}, map[types.UID]time.Time{}
@@ -202,8 +204,8 @@ func (m *member) see(c *cluster, view *kube.View, now time.Time) {
 			load.Add(p)
 			loads[p.Spec.NodeName] = load
 		} else if p.DeletionTimestamp == nil && p.Status.Phase == v1.PodPending &&
-			policy.Scheduled(p).Reason != v1.PodReasonSchedulingGated { // as what is held there
-			since, seen := m.waits[p.UID] // by our own clock: a member's may say anything
+			policy.Scheduled(p).Reason != v1.PodReasonSchedulingGated { // such as held pods
+			since, seen := m.waits[p.UID] // by the local clock, because timestamps of a member are not trusted
 			if !seen {
 				since = now
 			}
@@ -220,7 +222,7 @@ func (m *member) see(c *cluster, view *kube.View, now time.Time) {
 		}
 		located := (*v1.Node)(nil)
 		if m.look != nil && m.look.cluster == c {
-			located = m.look.located[n] // a view remembers what it knows of a very object
+			located = m.look.located[n] // a view caches data by node object
 		}
 		if located == nil {
 			located = c.locate(n)
@@ -234,8 +236,8 @@ func (m *member) see(c *cluster, view *kube.View, now time.Time) {
 	m.look = l
 }
 
-// locate returns a node of a cluster as one of the federation: named after its cluster, and on the grid that the
-// Cluster says, whatever the node says of itself.
+// locate returns a copy of a node with the name of its cluster as a prefix. The site, zone and region labels are
+// taken from the Cluster object, because those of the node are not trusted.
 func (c *cluster) locate(n *v1.Node) *v1.Node {
 	located := &v1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: c.Name + "/" + n.Name, Labels: maps.Clone(n.Labels), Annotations: n.Annotations,

@@ -17,8 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestHostileMembers has members answer what would keep the reader of their nodes busy for ever, or take all memory.
-// Each of these members is left out, and another one is seen.
+// TestHostileMembers verifies that responses that would block the client or exhaust its memory exclude only the
+// member that sent them.
 func TestHostileMembers(t *testing.T) {
 	list := func(capacity string) string {
 		return fmt.Sprintf(`{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[`+
@@ -28,7 +28,7 @@ func TestHostileMembers(t *testing.T) {
 		"good":     func(w http.ResponseWriter) { _, _ = io.WriteString(w, list(`"4"`)) },
 		"quantity": func(w http.ResponseWriter) { _, _ = io.WriteString(w, list(`"1e-100000000"`)) },
 		"number":   func(w http.ResponseWriter) { _, _ = io.WriteString(w, list(`1e100000000`)) },
-		"protobuf": func(w http.ResponseWriter) { // whatever is asked for, the server decides what it sends
+		"protobuf": func(w http.ResponseWriter) { // the server ignores the Accept header
 			w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
 			_, _ = io.WriteString(w, "k8s\x00")
 		},
@@ -61,11 +61,11 @@ func TestHostileMembers(t *testing.T) {
 		defer m.lost(name)
 	}
 	for _, name := range []string{"good", "watched"} {
-		kit.Eventually(t, 30*time.Second, name+" is seen", m.of[name].nodes.HasSynced)
+		kit.Eventually(t, 30*time.Second, name+" has synced", m.of[name].nodes.HasSynced)
 	}
 	times := map[string]int{"good": 2}
 	for len(times) < len(answers) || slices.Min(slices.Collect(maps.Values(times))) < 2 {
-		times[<-asked]++ // a member that is asked again did not keep us busy
+		times[<-asked]++ // a second request implies that the client did not block
 	}
 	for name, member := range m.of {
 		nodes := 0
@@ -73,7 +73,7 @@ func TestHostileMembers(t *testing.T) {
 			nodes = 1
 		}
 		if got := member.nodes.GetStore().List(); len(got) != nodes || member.nodes.HasSynced() != (nodes > 0) {
-			t.Errorf("%s: %d nodes, want %d", name, len(got), nodes)
+			t.Errorf("%s: got %d nodes, want %d", name, len(got), nodes)
 		}
 	}
 }

@@ -14,23 +14,23 @@ import (
 )
 
 var (
-	with    = promauto.With(legacyregistry.Registerer()) // where the hold loop has its own
+	with    = promauto.With(legacyregistry.Registerer()) // also used by the hold loop
 	answers = with.NewCounterVec(prometheus.CounterOpts{
-		Name: "kubenergy_karmada_answers_total", Help: "Answers to karmada-scheduler, by our opinion of the cluster.",
+		Name: "kubenergy_karmada_answers_total", Help: "Responses to karmada-scheduler by opinion on the cluster.",
 	}, []string{"opinion"})
 	placements = with.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubenergy_karmada_placements_total",
-		Help: "Bindings with schedulerName: kubenergy that were to be placed, by the reason of their condition.",
+		Help: "Scheduled bindings with schedulerName: kubenergy by the reason of their condition.",
 	}, []string{"reason"})
 	moves = with.NewCounter(prometheus.CounterOpts{
-		Name: "kubenergy_karmada_moves_total", Help: "Running Jobs that Karmada was asked to move.",
+		Name: "kubenergy_karmada_moves_total", Help: "Running Jobs that were rescheduled to another cluster.",
 	})
 	frees = with.NewCounter(prometheus.CounterOpts{
-		Name: "kubenergy_karmada_frees_total", Help: "Suspended bindings that were let go.",
+		Name: "kubenergy_karmada_frees_total", Help: "Suspended bindings that were released.",
 	})
 )
 
-// serveMetrics serves /metrics and /healthz until ctx ends.
+// serveMetrics serves /metrics and /healthz until ctx is done.
 func serveMetrics(ctx context.Context, l net.Listener, healthz http.Handler, log *slog.Logger) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", legacyregistry.Handler())

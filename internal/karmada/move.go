@@ -23,12 +23,12 @@ import (
 
 const (
 	moveLook = 30 * time.Second
-	moveGain = 0.2              // of what the rest of a run would emit; less is not worth the unrest
-	minStay  = 10 * time.Minute // in a cluster
+	moveGain = 0.2              // minimum fraction of the remaining emissions that a move must save
+	minStay  = 10 * time.Minute // minimum time in a cluster before a move
 )
 
-// move has Karmada place anew what may be interrupted and emits much less elsewhere, all of its work done once more,
-// than the rest of it does where it runs.
+// move periodically reschedules interruptible Jobs if running them from the start in another cluster emits
+// significantly less than completing them in their current one. It returns when ctx is done.
 func (d *Driver) move(ctx context.Context) {
 	if d.Moves <= 0 {
 		return
@@ -40,20 +40,20 @@ func (d *Driver) move(ctx context.Context) {
 		if !d.leads() {
 			continue
 		}
-		round, cancel := context.WithTimeout(ctx, moveLook) // the store lists Jobs in another order each time
+		round, cancel := context.WithTimeout(ctx, moveLook) // the order of the store is random
 		for _, o := range d.movable.GetStore().List() {
 			j := o.(*batchv1.Job)
 			if round.Err() != nil {
 				break
 			}
 			if _, just := moved[j.UID]; just {
-				continue // Karmada has not come to it yet, or it has moved
+				continue // Karmada may not have processed the move yet
 			}
 			daemon.Round(ctx, func() {
 				panics.Survive(d.Log, "karmada", "considering a move", func() {
 					moves, err := d.consider(round, d.binding(j.Namespace+"/"+j.Name+"-job"), limit)
 					if err != nil {
-						d.Log.Warn("moving a Job", "namespace", j.Namespace, "job", j.Name, "error", err)
+						d.Log.Warn("Failed to move Job", "namespace", j.Namespace, "job", j.Name, "error", err)
 					}
 					if moves {
 						moved[j.UID] = d.Clock()
@@ -65,7 +65,7 @@ func (d *Driver) move(ctx context.Context) {
 	}
 }
 
-// consider reports whether it has a Job moved.
+// consider moves the Job of a binding if that pays off, and reports whether it did.
 func (d *Driver) consider(ctx context.Context, b *binding, limit flowcontrol.RateLimiter) (bool, error) {
 	if b == nil || !d.stays(b) || !d.enforces(b) {
 		return false, nil
@@ -73,7 +73,7 @@ func (d *Driver) consider(ctx context.Context, b *binding, limit flowcontrol.Rat
 	from := b.Spec.Clusters[0].Name
 	a, err := d.answer(ctx, b, nil, "")
 	if err != nil || slices.ContainsFunc(a.targets, func(t target) bool { return t.Name == from }) {
-		return false, nil //nolint:nilerr // there is no room elsewhere, or nothing is better
+		return false, nil //nolint:nilerr // no other cluster has capacity, or none is better
 	}
 	since := b.Status.LastScheduledTime.Time
 	stays, lost, seen := d.least(a.on, from, since)
@@ -94,13 +94,13 @@ func (d *Driver) consider(ctx context.Context, b *binding, limit flowcontrol.Rat
 	}
 	moves.Inc()
 	a.record.Action, a.record.Saved = "move", stays-goes
-	a.record.Message = fmt.Sprintf("from cluster %s, where it has used %.4g kWh for what is done once more", from,
+	a.record.Message = fmt.Sprintf("from cluster %s, discarding work that has used %.4g kWh", from,
 		lost.KWh())
 	d.Record(a.record, a.on)
 	return true, nil
 }
 
-// stays reports whether a binding is one of a Job that runs, in one cluster, for long enough.
+// stays reports whether a binding is of a Job that has been running in a single cluster for the minimum time.
 func (d *Driver) stays(b *binding) bool {
 	last := b.Status.LastScheduledTime
 	if len(b.Spec.Clusters) != 1 || b.suspended() || b.duplicated() || b.unsupported() != nil || b.waits(d.gone) ||
@@ -115,8 +115,8 @@ func (d *Driver) stays(b *binding) bool {
 	return false
 }
 
-// least returns what the rest of the work of a question emits at least on a node of a cluster, where it began at some
-// time, and the energy that it has used there; seen says whether the cluster could be looked at.
+// least returns the minimum emissions of the rest of a job on any node of a cluster if it started at since, and the
+// energy used so far. It returns false if the cluster has no snapshot or no nodes.
 func (d *Driver) least(q *sched.Snapshot, cluster string, since time.Time) (
 	rest energy.Grams, used energy.Joules, seen bool,
 ) {

@@ -18,7 +18,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// No more Jobs are moved in an hour than --moves-per-hour says, and a tenth of that at once.
+// TestMovesPerHour verifies that the number of moves is limited by --moves-per-hour with a burst of a tenth of
+// that.
 func TestMovesPerHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -50,7 +51,7 @@ func TestMovesPerHour(t *testing.T) {
 		}{{minStay - time.Second, 0, 0}, {minStay + 2*moveLook, 2, 2}, {minStay + 30*time.Minute + moveLook, 11, 13}} {
 			time.Sleep(time.Until(began.Add(c.after)))
 			if n := len(moved.Actions()); n < c.least || n > c.most {
-				t.Errorf("%d are moved in %v, want %d to %d", n, c.after, c.least, c.most)
+				t.Errorf("got %d moves in %v, want %d to %d", n, c.after, c.least, c.most)
 			}
 		}
 		stop()
@@ -58,13 +59,13 @@ func TestMovesPerHour(t *testing.T) {
 	})
 }
 
-// No Job is moved from a cluster that cannot be looked at, nor where no grid is known.
+// TestNoMoveWithoutALook verifies that no Job is moved without a snapshot of its cluster or without carbon data.
 func TestNoMoveWithoutALook(t *testing.T) {
 	now := noon
 	for name, blind := range map[string]func(*Driver){
-		"all is known": func(*Driver) {},
-		"no look":      func(d *Driver) { delete(d.members.of, "c001") },
-		"no intensity": func(d *Driver) { d.View = kube.Unsettled },
+		"complete data": func(*Driver) {},
+		"no snapshot":   func(d *Driver) { delete(d.members.of, "c001") },
+		"no intensity":  func(d *Driver) { d.View = kube.Unsettled },
 	} {
 		d := federated(t, 2, 1, func() time.Time { return now })
 		moved := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
@@ -79,8 +80,8 @@ func TestNoMoveWithoutALook(t *testing.T) {
 		b.Status.LastScheduledTime.Time = now.Add(-2 * minStay)
 		blind(d)
 		moves, err := d.consider(t.Context(), b, flowcontrol.NewFakeAlwaysRateLimiter())
-		if err != nil || moves != (name == "all is known") {
-			t.Errorf("%s: it moves: %v, %v", name, moves, err)
+		if err != nil || moves != (name == "complete data") {
+			t.Errorf("%s: moved is %v, %v", name, moves, err)
 		}
 	}
 }

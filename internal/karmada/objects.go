@@ -16,13 +16,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// Why a scheduler of Karmada finds no cluster.
+// Reasons of the Scheduled condition if no cluster was found.
 const (
 	unschedulable = "Unschedulable"
 	noClusterFit  = "NoClusterFit"
 )
 
-// What Karmada serves.
+// Resources of Karmada's API.
 var (
 	clusterResource = schema.GroupVersionResource{
 		Group: "cluster.karmada.io", Version: "v1alpha1", Resource: "clusters",
@@ -32,14 +32,14 @@ var (
 	}
 )
 
-// binding is what we read of a ResourceBinding (work.karmada.io/v1alpha2): one object that is to be propagated, and
-// where. Fields that we do not name are left as they are: we write patches.
+// binding contains the required fields of a ResourceBinding (work.karmada.io/v1alpha2), which propagates an object
+// to clusters. Other fields are preserved because updates are patches.
 type binding struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              bindingSpec   `json:"spec"`
 	Status            bindingStatus `json:"status"`
 
-	applied bool // its clusters were chosen for this placement
+	applied bool // its clusters were selected for the current placement
 }
 
 type bindingSpec struct {
@@ -70,13 +70,13 @@ type evictionTask struct {
 
 func (b *binding) key() string { return b.Namespace + "/" + b.Name }
 
-// suspended reports whether no scheduler places it.
+// suspended reports whether scheduling of the binding is suspended.
 func (b *binding) suspended() bool {
 	s := b.Spec.Suspension
 	return s != nil && s.Scheduling != nil && *s.Scheduling
 }
 
-// lacksRoom reports whether a scheduler has found no cluster with room for it.
+// lacksRoom reports whether a scheduler found no cluster with enough capacity.
 func (b *binding) lacksRoom() bool {
 	c := meta.FindStatusCondition(b.Status.Conditions, "Scheduled")
 	return len(b.Spec.Clusters) == 0 && c != nil && c.Status == metav1.ConditionFalse &&
@@ -93,7 +93,7 @@ type bindingStatus struct {
 	} `json:"aggregatedStatus"`
 }
 
-// jobStatus is what we read of the status of a Job; of other kinds it says nothing.
+// jobStatus contains the required fields of a Job's status. It is empty for other kinds.
 type jobStatus struct {
 	Active     int32              `json:"active"`
 	Succeeded  int32              `json:"succeeded"`
@@ -101,13 +101,13 @@ type jobStatus struct {
 	Conditions []metav1.Condition `json:"conditions"`
 }
 
-// target is a cluster that an object goes to, with how many of its replicas.
+// target is a cluster with its number of replicas.
 type target struct {
 	Name     string `json:"name"`
 	Replicas int32  `json:"replicas,omitempty"`
 }
 
-// requirements are what one replica needs.
+// requirements contains the requirements of a replica.
 type requirements struct {
 	NodeClaim *struct {
 		HardNodeAffinity *v1.NodeSelector  `json:"hardNodeAffinity"`
@@ -117,7 +117,7 @@ type requirements struct {
 	ResourceRequest v1.ResourceList `json:"resourceRequest"`
 }
 
-// placement is what a PropagationPolicy says about where.
+// placement contains the required fields of the placement in a PropagationPolicy.
 type placement struct {
 	ClusterAffinity    *affinity         `json:"clusterAffinity"`
 	ClusterAffinities  []json.RawMessage `json:"clusterAffinities"`
@@ -132,7 +132,7 @@ type placement struct {
 	} `json:"replicaScheduling"`
 	WorkloadAffinity json.RawMessage `json:"workloadAffinity"`
 
-	written json.RawMessage // all of it
+	written json.RawMessage // the complete placement
 }
 
 type affinity struct {
@@ -151,7 +151,7 @@ type spread struct {
 	MinGroups int    `json:"minGroups"`
 }
 
-// cluster is what we read of a Cluster (cluster.karmada.io/v1alpha1).
+// cluster contains the required fields of a Cluster (cluster.karmada.io/v1alpha1).
 type cluster struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -172,7 +172,7 @@ type cluster struct {
 	} `json:"status"`
 }
 
-// parse is the transform of an informer that keeps objects as a type of ours.
+// parse is an informer transform that converts unstructured objects to type T.
 func parse[T any](o any) (any, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -185,7 +185,7 @@ func parse[T any](o any) (any, error) {
 	return t, nil
 }
 
-// UnmarshalJSON also compares the placement with that which the clusters were chosen for.
+// UnmarshalJSON also compares the placement with the last applied placement.
 func (b *binding) UnmarshalJSON(data []byte) error {
 	type plain binding
 	err := kube.CheckQuantities(data)
@@ -196,7 +196,7 @@ func (b *binding) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// UnmarshalJSON also keeps the placement as it stands there, with fields that we do not know.
+// UnmarshalJSON also stores the original JSON, including unknown fields.
 func (p *placement) UnmarshalJSON(data []byte) error {
 	type plain placement
 	p.written = bytes.Clone(data)

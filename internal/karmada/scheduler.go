@@ -27,12 +27,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// SchedulerName is what a PropagationPolicy says to have its bindings scheduled here.
+// SchedulerName is the scheduler name in a PropagationPolicy for bindings that are scheduled by the Driver.
 const SchedulerName = "kubenergy"
 
-const appliedPlacement = "policy.karmada.io/applied-placement" // what the clusters of a binding were chosen for
+const appliedPlacement = "policy.karmada.io/applied-placement" // placement used to select the clusters
 
-// due reports whether a binding is to be placed now, by the rules of karmada-scheduler.
+// due reports whether a binding must be scheduled, by the same rules as karmada-scheduler.
 func (d *Driver) due(b *binding) bool {
 	return b.waits(d.gone) || b.duplicated() && b.Spec.Placement != nil && !alike(b.Spec.Clusters, d.everywhere(b))
 }
@@ -41,14 +41,14 @@ func alike(a, b []target) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(t target) bool { return !slices.Contains(b, t) })
 }
 
-// triggered reports whether a binding is to be placed afresh.
+// triggered reports whether rescheduling of a binding was triggered after it was last scheduled.
 func (b *binding) triggered() bool {
 	at, last := b.Spec.RescheduleTriggeredAt, b.Status.LastScheduledTime
 	return at != nil && last != nil && at.After(last.Time)
 }
 
-// waits reports whether a binding has no clusters for what it says now: it was not placed, or for another placement, or
-// not for as many replicas, or it was asked for again, or a cluster of it is gone.
+// waits reports whether the clusters of a binding do not match its spec: it was never scheduled, its placement or
+// number of replicas has changed, rescheduling was triggered, or one of its clusters no longer exists.
 func (b *binding) waits(gone func(cluster string) bool) bool {
 	switch {
 	case !b.applied, len(b.Spec.Clusters) == 0, b.triggered():
@@ -65,14 +65,14 @@ func (b *binding) waits(gone func(cluster string) bool) bool {
 	return !b.duplicated() && sum != b.Spec.Replicas
 }
 
-// place chooses the clusters of a binding and writes them, with what karmada-scheduler would say of it.
+// place schedules a binding and updates its clusters and status as karmada-scheduler does.
 func (d *Driver) place(ctx context.Context, b *binding) error {
 	a, err := d.choose(ctx, b)
 	generation := b.Generation
 	if errors.Is(err, errUnread) {
-		return err // an API server that fails says nothing about where the work fits
+		return err // an API server failure does not imply that the workload fits nowhere
 	}
-	if err == nil || errors.Is(err, errNoFit) { // as karmada-scheduler takes back what fits nowhere any more
+	if err == nil || errors.Is(err, errNoFit) { // karmada-scheduler also removes the clusters if none fits
 		written, errPatch := d.patch(ctx, b, map[string]any{
 			"metadata": map[string]any{
 				"resourceVersion": b.ResourceVersion,
@@ -81,7 +81,7 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 			"spec": map[string]any{"clusters": a.targets},
 		})
 		if errPatch != nil {
-			return errPatch // nor does a write that conflicts
+			return errPatch // no status update after a conflict
 		}
 		generation = written.GetGeneration()
 	}
@@ -93,7 +93,7 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 			d.Record(a.record, a.on)
 		}
 	case condition.Reason != unschedulable:
-		err = nil // until the binding or a cluster changes
+		err = nil // retry only after a change of the binding or a cluster
 	}
 	placements.WithLabelValues(condition.Reason).Inc()
 	conditions := slices.Clone(b.Status.Conditions)
@@ -108,7 +108,8 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 	return err
 }
 
-// awaitPlaced waits a moment until the informer knows that a binding was placed, for the next one is to know of it.
+// awaitPlaced waits briefly until the informer has observed the update, so that it is considered for the next
+// binding.
 func (d *Driver) awaitPlaced(ctx context.Context, b *binding) {
 	const look = lookEvery / 100
 	_ = wait.PollUntilContextTimeout(ctx, look, looks*look, true, func(context.Context) (bool, error) {
@@ -118,7 +119,7 @@ func (d *Driver) awaitPlaced(ctx context.Context, b *binding) {
 	})
 }
 
-// condition is what karmada-scheduler would say of a binding.
+// condition returns the Scheduled condition, with the same reasons as karmada-scheduler.
 func (d *Driver) condition(err error) metav1.Condition {
 	c := metav1.Condition{
 		Type: "Scheduled", Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(d.Clock()),
@@ -140,11 +141,11 @@ func (d *Driver) condition(err error) metav1.Condition {
 
 var errUnread = errors.New("the workload cannot be read")
 
-var errUnsupported = errors.New("schedulerName: kubenergy cannot place this")
+var errUnsupported = errors.New("the binding is not supported with schedulerName: kubenergy")
 
 var errNoFit = errors.New("no cluster fits")
 
-// choose returns where a binding goes. What is to be everywhere needs no opinion.
+// choose returns the clusters of a binding. Duplicated bindings do not require an opinion.
 func (d *Driver) choose(ctx context.Context, b *binding) (a answer, err error) {
 	if err := b.unsupported(); err != nil {
 		return a, fmt.Errorf("%w: %w", errUnsupported, err)
@@ -162,13 +163,13 @@ func (d *Driver) choose(ctx context.Context, b *binding) (a answer, err error) {
 		return answer{targets: d.everywhere(b)}, nil
 	}
 	kept := d.kept(b)
-	if a, err = d.answer(ctx, b, kept, ""); errors.Is(err, errNoOpinion) { // for want of signals, mostly
+	if a, err = d.answer(ctx, b, kept, ""); errors.Is(err, errNoOpinion) { // usually because there are no signals
 		return d.answer(ctx, b, kept, stock)
 	}
 	return a, err
 }
 
-// everywhere returns all clusters where a binding may go, or as many as it may have.
+// everywhere returns all clusters that accept a binding, up to its maximum number of clusters.
 func (d *Driver) everywhere(b *binding) (targets []target) {
 	for _, c := range d.clusters() {
 		if b.refuses(c) == "" {
@@ -178,7 +179,8 @@ func (d *Driver) everywhere(b *binding) (targets []target) {
 	return b.few(targets)
 }
 
-// kept returns what stays of the clusters of a binding: those where it may go still, unless it is placed afresh.
+// kept returns the replicas of a binding that remain in their clusters. Replicas in clusters that no longer accept
+// the binding are excluded, and all replicas if rescheduling was triggered.
 func (d *Driver) kept(b *binding) (kept []target) {
 	for _, t := range b.Spec.Clusters {
 		if c := d.cluster(t.Name); c != nil && b.refuses(c) == "" && !b.triggered() {
@@ -188,7 +190,8 @@ func (d *Driver) kept(b *binding) (kept []target) {
 	return b.few(kept)
 }
 
-// fewer takes replicas from the clusters where one emits most, first from those that cannot be looked at.
+// fewer removes surplus replicas, starting with clusters without a snapshot and then those with the highest
+// emissions.
 func (d *Driver) fewer(q *sched.Snapshot, kept []target, surplus int32) []target {
 	emits := map[string]energy.Grams{}
 	for _, t := range kept {
@@ -205,7 +208,8 @@ func (d *Driver) fewer(q *sched.Snapshot, kept []target, surplus int32) []target
 	return slices.DeleteFunc(kept, func(t target) bool { return t.Replicas == 0 })
 }
 
-// answer asks the core where a binding goes by a strategy, "" being its own, if it keeps some clusters.
+// answer selects the clusters of a binding with a strategy, given the replicas that remain. If where is empty, the
+// strategy of the binding's policy is used.
 func (d *Driver) answer(ctx context.Context, b *binding, kept []target, where string) (a answer, err error) {
 	missing := b.Spec.Replicas
 	for _, t := range kept {
@@ -237,7 +241,7 @@ func (d *Driver) answer(ctx context.Context, b *binding, kept []target, where st
 	return a, nil
 }
 
-// written shows people where replicas go.
+// written formats the replicas by cluster for messages.
 func written(targets []target) string {
 	var all []string
 	for _, t := range targets {
@@ -246,7 +250,8 @@ func written(targets []target) string {
 	return strings.Join(all, ", ")
 }
 
-// about reads what a binding is about. Of what is no Job, only what a replica requests is known.
+// about returns the scheduling Job of a binding and its settings. For kinds other than Job, only the resource
+// request is known.
 func (d *Driver) about(ctx context.Context, b *binding) (sched.Job, policy.Settings, error) {
 	r := &b.Spec.Resource
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
@@ -258,7 +263,7 @@ func (d *Driver) about(ctx context.Context, b *binding) (sched.Job, policy.Setti
 	}
 	work, err := policy.ReadJob(j)
 	if err != nil {
-		d.Log.Warn("reading annotations", "namespace", r.Namespace, "name", r.Name, "error", err)
+		d.Log.Warn("Ignored invalid annotations", "namespace", r.Namespace, "name", r.Name, "error", err)
 	}
 	job, settings := d.View().Settle(&work)
 	job.Request = b.needs()
@@ -274,8 +279,8 @@ func (d *Driver) patch(ctx context.Context, b *binding, patch any, sub ...string
 		metav1.PatchOptions{}, sub...)
 }
 
-// room returns the nodes of a cluster that a binding may use, with what is free once all that was sent there has come;
-// or why there are none.
+// room returns the nodes of a cluster that a binding may use, with the capacity that remains after all recently
+// scheduled replicas have started, or the reason why there are none.
 func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string) {
 	l, why := d.members.look(name, d.Clock())
 	there := d.sent(name)
@@ -308,34 +313,36 @@ func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string)
 	return nodes, ""
 }
 
-// arrival is how long what was sent counts as there, seen or not.
+// arrival is how long scheduled replicas are considered to use capacity if their pods are not observed.
 const arrival = 30 * time.Second
 
-// disproved returns why the room that a member claims is not believed for a binding. A pod that has found no node for a
-// minute although there seems to be one disproves it: for all work, if the member's scheduler says nothing or that room
-// is short; for the work of its own namespace if there is another reason, which may be the pod's fault. So does a Job
-// of which the member says nothing, for the work of its namespace: quotas look like that.
+// disproved returns the reason why the reported capacity of a member is not used for a binding, or "". A pod that
+// has been unschedulable for a minute although a node seems to have capacity affects all workloads if its condition
+// reports insufficient capacity or is missing. With another reason it affects only workloads in the same namespace,
+// because the reason may be specific to the pod. A Job without any status from the member also affects workloads in
+// its namespace, because this is typical for exceeded quotas.
 func disproved(l *look, b *binding, there []*binding) string {
 	namespace := b.Spec.Resource.Namespace
 	for _, p := range l.waiting {
 		admission, request := kube.AdmissionOf(p), policy.PodRequest(p)
 		seemsRoom := func(n place) bool { return request.Within(n.sched.Free) && admission.Admits(n.node) }
 		if (p.Namespace == namespace || lacksRoom(p)) && slices.ContainsFunc(l.nodes, seemsRoom) {
-			return fmt.Sprintf("pod %s/%s has found no node there for a minute", p.Namespace, p.Name)
+			return fmt.Sprintf("pod %s/%s has been unschedulable there for a minute", p.Namespace, p.Name)
 		}
 	}
 	for _, sent := range there {
 		r, last := &sent.Spec.Resource, sent.Status.LastScheduledTime
 		if r.Namespace == namespace && r.Kind == "Job" && last != nil && l.at.Sub(last.Time) > believed &&
 			!sent.heardOf(l.cluster.Name) {
-			return fmt.Sprintf("Job %s/%s was sent there and has not begun", r.Namespace, r.Name)
+			return fmt.Sprintf("Job %s/%s was scheduled there and has not started", r.Namespace, r.Name)
 		}
 	}
 	return ""
 }
 
-// lacksRoom reports whether a scheduler found too little room for a pod and nothing else, or has not looked at it. One
-// that is not the default may not run there. A pod that requests what we do not count says nothing of other work.
+// lacksRoom reports whether a pod is unschedulable only because of insufficient capacity, or has not been processed
+// by the default scheduler. Other schedulers may not be running. A pod with requests of other resources does not
+// affect other workloads.
 func lacksRoom(p *v1.Pod) bool {
 	for name, q := range resources.PodRequests(p, resources.PodResourcesOptions{}) {
 		if !q.IsZero() && policy.ResourcesOf(v1.ResourceList{name: q}) == (sched.Resources{}) {
@@ -352,7 +359,7 @@ func lacksRoom(p *v1.Pod) bool {
 	return p.Spec.SchedulerName == v1.DefaultSchedulerName
 }
 
-// heardOf reports whether a cluster tells anything of a Job.
+// heardOf reports whether a cluster has reported a status for the Job of a binding.
 func (b *binding) heardOf(cluster string) bool {
 	for _, s := range b.Status.AggregatedStatus {
 		if s.ClusterName == cluster {

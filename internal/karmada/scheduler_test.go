@@ -19,8 +19,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// A pod that has found no node for a minute disproves the room that a member claims: for all, for its own namespace,
-// or, where it is meant to wait, for none.
+// TestDisproved verifies that an unschedulable pod excludes its cluster for all workloads, for its own namespace,
+// or, if the pod is expected to wait, for none.
 func TestDisproved(t *testing.T) {
 	for name, c := range map[string]struct {
 		pod         string
@@ -32,11 +32,11 @@ func TestDisproved(t *testing.T) {
 			`example.com/foo, 1 Insufficient cpu."}]}`, "c000", "c001"},
 		"too many pods":     {`"status": {"conditions": [{"type": "PodScheduled", "message": "1 Too many pods."}]}`, "c001", "c001"},
 		"another reason":    {`"status": {"conditions": [{"type": "PodScheduled", "message": "0/1 nodes are available: 1 of no volume."}]}`, "c000", "c001"},
-		"nothing is said":   {`"spec": {"schedulerName": "default-scheduler"}`, "c001", "c001"},
-		"no such scheduler": {`"spec": {"schedulerName": "absent"}`, "c000", "c001"},
+		"no condition":      {`"spec": {"schedulerName": "default-scheduler"}`, "c001", "c001"},
+		"unknown scheduler": {`"spec": {"schedulerName": "absent"}`, "c000", "c001"},
 		"held":              {`"status": {"conditions": [{"type": "PodScheduled", "reason": "SchedulingGated", "message": "held"}]}`, "c000", "c000"},
-		"fits nowhere":      {`"spec": {"nodeSelector": {"no": "node"}}`, "c000", "c000"},
-		"ends":              {`"metadata": {"namespace": "team", "name": "p", "deletionTimestamp": "2026-06-01T12:00:00Z"}`, "c000", "c000"},
+		"no matching node":  {`"spec": {"nodeSelector": {"no": "node"}}`, "c000", "c000"},
+		"being deleted":     {`"metadata": {"namespace": "team", "name": "p", "deletionTimestamp": "2026-06-01T12:00:00Z"}`, "c000", "c000"},
 	} {
 		now := noon
 		d := federated(t, 2, 1, func() time.Time { return now })
@@ -52,7 +52,7 @@ func TestDisproved(t *testing.T) {
 			b := divided(t, "b", 1)
 			b.Spec.Resource.Namespace = namespace
 			if a, err := d.answer(t.Context(), b, nil, ""); err != nil || a.targets[0].Name != want {
-				t.Errorf("%s: work of %s goes to %v (%v), want %s", name, namespace, a.targets, err, want)
+				t.Errorf("%s: a workload in %s was placed in %v (%v), want %s", name, namespace, a.targets, err, want)
 			}
 		}
 		goes("team", "c000")
@@ -64,16 +64,17 @@ func TestDisproved(t *testing.T) {
 	}
 }
 
-// Where writing fails, as when the binding has changed meanwhile, nothing is said of the binding: it is placed again.
+// TestPlaceSaysNothingOfConflicts verifies that the status is not updated after a conflict, so that the binding is
+// retried.
 func TestPlaceSaysNothingOfConflicts(t *testing.T) {
 	d := federated(t, 1, 1, func() time.Time { return noon })
 	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
 	d.dynamic = client
 	client.PrependReactor("patch", kube.Bindings.Resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if a.GetSubresource() == "" {
-			return true, nil, apierrors.NewConflict(kube.Bindings.GroupResource(), "b", errors.New("it has changed"))
+			return true, nil, apierrors.NewConflict(kube.Bindings.GroupResource(), "b", errors.New("object has changed"))
 		}
-		t.Errorf("it said %s", a.(clienttesting.PatchAction).GetPatch())
+		t.Errorf("unexpected status patch %s", a.(clienttesting.PatchAction).GetPatch())
 		return true, nil, nil
 	})
 	if err := d.place(t.Context(), divided(t, "b", 1)); !apierrors.IsConflict(err) {
@@ -81,7 +82,8 @@ func TestPlaceSaysNothingOfConflicts(t *testing.T) {
 	}
 }
 
-// What runs in a cluster stays there while the cluster is known to Karmada, though no handler has looked at it yet.
+// TestNothingIsMovedFromClustersThatAreNotLookedAtYet verifies that replicas remain in a cluster that Karmada lists
+// but that has no snapshot yet.
 func TestNothingIsMovedFromClustersThatAreNotLookedAtYet(t *testing.T) {
 	d := federated(t, 2, 1, func() time.Time { return noon })
 	b := divided(t, "b", 1)
@@ -89,7 +91,7 @@ func TestNothingIsMovedFromClustersThatAreNotLookedAtYet(t *testing.T) {
 	d.settled(t, b, []target{{"c001", 1}})
 	delete(d.members.of, "c001")
 	if b.waits(d.gone) {
-		t.Error("its cluster counts as gone though Karmada has it")
+		t.Error("a cluster that Karmada lists is considered deleted")
 	}
 	leaving := *d.cluster("c001")
 	leaving.DeletionTimestamp = new(metav1.NewTime(noon))
@@ -97,12 +99,12 @@ func TestNothingIsMovedFromClustersThatAreNotLookedAtYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !b.waits(d.gone) {
-		t.Error("its cluster is being deleted, and it stays")
+		t.Error("the binding remains in a cluster that is being deleted")
 	}
 }
 
-// What runs stays where it may: a change of replicas or of the policy places the difference alone, and only a trigger
-// places all anew.
+// TestWhatRunsStays verifies that a change of the replicas or the policy moves as few replicas as possible and that
+// only a trigger reschedules all of them.
 func TestWhatRunsStays(t *testing.T) {
 	for name, c := range map[string]struct {
 		replicas  int
@@ -112,10 +114,10 @@ func TestWhatRunsStays(t *testing.T) {
 		want      string
 	}{
 		"more":                     {5, []target{{"c001", 3}}, ``, ``, "[{c000 2} {c001 3}]"},
-		"as many, another policy":  {3, []target{{"c001", 3}}, ``, ``, "[{c001 3}]"},
+		"same, another policy":     {3, []target{{"c001", 3}}, ``, ``, "[{c001 3}]"},
 		"fewer":                    {3, []target{{"c000", 2}, {"c001", 3}}, ``, ``, "[{c001 1} {c000 2}]"},
-		"a cluster is refused":     {4, []target{{"c001", 2}, {"c002", 2}}, ``, `, "clusterAffinity": {"exclude": ["c002"]}`, "[{c000 2} {c001 2}]"},
-		"a cluster is gone":        {4, []target{{"c001", 2}, {"absent", 2}}, ``, ``, "[{c000 2} {c001 2}]"},
+		"a cluster is excluded":    {4, []target{{"c001", 2}, {"c002", 2}}, ``, `, "clusterAffinity": {"exclude": ["c002"]}`, "[{c000 2} {c001 2}]"},
+		"a cluster is deleted":     {4, []target{{"c001", 2}, {"absent", 2}}, ``, ``, "[{c000 2} {c001 2}]"},
 		"more in one cluster":      {4, []target{{"c001", 3}}, ``, `, "spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 1}]`, "[{c001 4}]"},
 		"in two clusters":          {6, []target{{"c001", 3}}, ``, `, "spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 2}]`, "[{c000 3} {c001 3}]"},
 		"too many clusters":        {4, []target{{"c001", 1}, {"c002", 3}}, ``, `, "spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 1}]`, "[{c002 4}]"},
@@ -133,39 +135,40 @@ func TestWhatRunsStays(t *testing.T) {
 		}
 		d.settled(t, b, c.has)
 		if a, err := d.choose(t.Context(), b); err != nil || fmt.Sprint(a.targets) != c.want {
-			t.Errorf("%s: %v, %v, want %s", name, a.targets, err, c.want)
+			t.Errorf("%s: got %v, %v, want %s", name, a.targets, err, c.want)
 		}
 	}
 }
 
-// What is to be everywhere goes to clusters that join, to no more than its policy allows, and from where nothing fits.
+// TestDuplicated verifies that duplicated bindings are propagated to new clusters up to the maximum number, and
+// that an error is returned if no cluster fits.
 func TestDuplicated(t *testing.T) {
 	d := federated(t, 3, 1, func() time.Time { return noon })
 	b := divided(t, "b", 2)
 	b.Spec.Placement.ReplicaScheduling.Type, b.applied = "Duplicated", true
 	d.settled(t, b, []target{{"c001", 2}, {"c002", 2}})
 	if !d.due(b) {
-		t.Error("it is not due, though a cluster has joined")
+		t.Error("the binding is not due after a cluster has joined")
 	}
 	b.Spec.Placement.SpreadConstraints = []spread{{ByField: "cluster", MaxGroups: 2}}
 	if a, err := d.choose(t.Context(), b); err != nil || fmt.Sprint(a.targets) != "[{c001 2} {c002 2}]" || d.due(b) {
-		t.Errorf("in two clusters: %v, %v, due %v", a.targets, err, d.due(b))
+		t.Errorf("in two clusters: got %v, %v, due is %v", a.targets, err, d.due(b))
 	}
 	b.Spec.Placement.ClusterAffinity = &affinity{ClusterNames: []string{"absent"}}
 	if a, err := d.choose(t.Context(), b); !errors.Is(err, errNoFit) {
-		t.Errorf("where nothing fits: %v, %v", a.targets, err)
+		t.Errorf("without a matching cluster: got %v, %v", a.targets, err)
 	}
 }
 
-// What karmada-scheduler would write about a binding, we write: its clusters are taken back where none fits any more,
-// and its generation is observed though nothing is to be placed.
+// TestSettleWrites verifies that the clusters are removed if none fits, and that the observed generation is updated
+// if the binding is not due, as in karmada-scheduler.
 func TestSettleWrites(t *testing.T) {
 	for name, c := range map[string]struct {
 		clusters string
 		want     []string
 	}{
 		"no cluster fits": {`["absent"]`, []string{`"clusters":null`, `"reason":"NoClusterFit"`}},
-		"nothing is due":  {`["c000"]`, []string{`{"status":{"schedulerObservedGeneration":7}}`}},
+		"not due":         {`["c000"]`, []string{`{"status":{"schedulerObservedGeneration":7}}`}},
 	} {
 		d := federated(t, 1, 1, func() time.Time { return noon })
 		client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
@@ -182,17 +185,17 @@ func TestSettleWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.settled(t, b, []target{{"c000", 1}})
-		b.applied = name == "nothing is due"
+		b.applied = name == "not due"
 		if err := d.reconcile(t.Context(), b); err != nil {
 			t.Error(err)
 		}
 		if len(wrote) != len(c.want) {
-			t.Errorf("%s: %q", name, wrote)
+			t.Errorf("%s: unexpected patches %q", name, wrote)
 			continue
 		}
 		for i, want := range c.want {
 			if !strings.Contains(wrote[i], want) {
-				t.Errorf("%s: %s, want %s", name, wrote[i], want)
+				t.Errorf("%s: got patch %s, want %s", name, wrote[i], want)
 			}
 		}
 	}

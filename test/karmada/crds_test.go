@@ -191,7 +191,7 @@ func (s *stage) lies(t *testing.T) {
 	other.comes("room that a pod has not found", work{}, "south=1")
 	c.goes("room that a pod has not found", work{}, "south=1")
 	p := c.tries(work{placement: divided + ", clusterAffinity: {clusterNames: [north]}"})
-	if p.reason != "Unschedulable" || !strings.Contains(p.message, "pod lies/p has found no node there for a minute") {
+	if p.reason != "Unschedulable" || !strings.Contains(p.message, "pod lies/p has been unschedulable there for a minute") {
 		t.Errorf("%s: %s", p.reason, p.message)
 	}
 	gone()

@@ -1,5 +1,5 @@
-// Package api holds what the controller's HTTP interface says, for both of its ends. docs/reference/api.md describes
-// the routes.
+// Package api defines the request and response bodies of the controller's HTTP API for both clients and the server.
+// The routes are documented in docs/reference/api.md.
 package api
 
 import (
@@ -10,33 +10,39 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// NodesPower is the answer of GET /api/v1/nodes/power.
+// NodesPower is the response of GET /api/v1/nodes/power.
 type NodesPower struct {
-	Nodes []NodePower `json:"nodes"` // by name
-	// Members are nodes of other clusters of a federation, as CLUSTER/NODE: nothing is decided by them.
+	Nodes []NodePower `json:"nodes"` // sorted by name
+	// Members contains the nodes of other clusters in a federation, named CLUSTER/NODE. They are not used for
+	// decisions.
 	Members []NodePower `json:"members,omitempty"`
 }
 
-// NodePower is what a node draws now, without PUE.
+// NodePower is the current power of a node, excluding PUE.
 type NodePower struct {
 	Node string `json:"node"`
-	// Host is the machine that this node is a virtual machine of, by its agent: the host's value includes this one.
+	// Host is the host of a node that is a virtual machine, as reported by its agent. The power of the host
+	// includes the power of this node.
 	Host    string         `json:"host,omitempty"`
 	Watts   float64        `json:"watts"`
-	AsOf    time.Time      `json:"asOf"` // by the clock of the controller: when the value was true
+	AsOf    time.Time      `json:"asOf"` // time of the value by the clock of the controller
 	Quality energy.Quality `json:"quality"`
 	Source  string         `json:"source"`
-	// Implausible says that a model of the hardware contradicts the value; it is then shown and not decided by.
+	// Implausible is true if the value contradicts the hardware model. Such a value is displayed but not used for
+	// decisions.
 	Implausible bool `json:"implausible,omitempty"`
-	// PowerState is what its machine does: asleep, booting or stopping; empty: it is awake.
+	// PowerState is the power state of the machine: asleep, booting or stopping. It is empty if the machine is
+	// awake.
 	PowerState string `json:"powerState,omitempty"`
-	// Temperature is that of the hottest sensor of its CPUs and GPUs, by its agent.
+	// Temperature is the temperature of the hottest CPU or GPU sensor, as reported by the agent.
 	Temperature sched.Heat `json:"temperature,omitzero"`
-	// Fresh are UIDs of pods whose energy was seen for the first time in the last minutes: the value includes theirs.
+	// Fresh contains the UIDs of pods that were first measured in the last minutes. The power of the node includes
+	// them.
 	Fresh []string `json:"fresh,omitempty"`
 }
 
-// Hot returns the nodes that are too hot to take pods now, by name, by a clock that is ahead by skew.
+// Hot returns the temperatures of all nodes that are currently too hot for new pods, by node name. The parameter
+// skew is the offset of the local clock from the controller's clock.
 func (p *NodesPower) Hot(now time.Time, skew time.Duration) map[string]sched.Heat {
 	hot := map[string]sched.Heat{}
 	for _, n := range p.Nodes {
@@ -48,20 +54,21 @@ func (p *NodesPower) Hot(now time.Time, skew time.Duration) map[string]sched.Hea
 	return hot
 }
 
-// NodesTemperature is the answer of GET /api/v1/nodes/temperature.
+// NodesTemperature is the response of GET /api/v1/nodes/temperature.
 type NodesTemperature struct {
-	Hours []ledger.Temperature `json:"hours"` // by hour and node
+	Hours []ledger.Temperature `json:"hours"` // sorted by hour and node
 }
 
-// WorkloadsPower is the answer of GET /api/v1/workloads/power.
+// WorkloadsPower is the response of GET /api/v1/workloads/power.
 type WorkloadsPower struct {
 	Workloads []WorkloadPower `json:"workloads"`
 }
 
-// WorkloadPower is what one pod of an owner draws, smoothed over time and over its pods: idle shares are not in it.
+// WorkloadPower is the expected power of one pod of an owner, smoothed over time and over all pods of the owner. It
+// excludes the idle power of the node.
 type WorkloadPower struct {
 	Namespace  string           `json:"namespace"`
-	OwnerKind  string           `json:"ownerKind"` // as ledger.Account; of Jobs of a CronJob, the CronJob
+	OwnerKind  string           `json:"ownerKind"` // as in ledger.Account; CronJob for its Jobs
 	Owner      string           `json:"owner"`
 	Watts      float64          `json:"watts"`     // mean
 	Deviation  float64          `json:"deviation"` // standard deviation
@@ -70,19 +77,19 @@ type WorkloadPower struct {
 	Containers []ContainerPower `json:"containers,omitempty"`
 }
 
-// ContainerPower is the part of one of its containers.
+// ContainerPower is the power of one container of the pod.
 type ContainerPower struct {
 	Name      string  `json:"name"`
 	Watts     float64 `json:"watts"`
 	Deviation float64 `json:"deviation"`
 }
 
-// PodsPower is the answer of GET /api/v1/pods.
+// PodsPower is the response of GET /api/v1/pods.
 type PodsPower struct {
 	Pods []PodPower `json:"pods"`
 }
 
-// PodPower is what a pod draws now.
+// PodPower is the current power of a pod.
 type PodPower struct {
 	Namespace string         `json:"namespace"`
 	Pod       string         `json:"pod"`
@@ -90,30 +97,31 @@ type PodPower struct {
 	Node      string         `json:"node"`
 	OwnerKind string         `json:"ownerKind,omitempty"`
 	Owner     string         `json:"owner,omitempty"`
-	Watts     float64        `json:"watts"`     // dynamic and its share of idle
-	IdleWatts float64        `json:"idleWatts"` // of them
+	Watts     float64        `json:"watts"`     // dynamic power and the pod's share of the idle power
+	IdleWatts float64        `json:"idleWatts"` // the idle part of Watts
 	AsOf      time.Time      `json:"asOf"`
 	Quality   energy.Quality `json:"quality"`
 	Source    string         `json:"source"`
 }
 
-// Decisions is the answer of GET /api/v1/decisions, and what POST takes.
+// Decisions is the response of GET /api/v1/decisions and the request body of POST.
 type Decisions struct {
 	Decisions []ledger.Record `json:"decisions"`
 }
 
-// MaxForwarded is how many bookings a request to POST /api/v1/clusters/{cluster}/bookings has at most.
+// MaxForwarded is the maximum number of records in a request to POST /api/v1/clusters/{cluster}/bookings.
 const MaxForwarded = 256
 
-// Forwarded is the answer of POST /api/v1/clusters/{cluster}/bookings: every line that is not refused is booked.
+// Forwarded is the response of POST /api/v1/clusters/{cluster}/bookings. Every line that is not in Refused is
+// recorded.
 type Forwarded struct {
-	Booked int `json:"booked"` // lines, now or before
-	// Refused says why lines are not booked, by their number from 0: they, or one of their stream before them, never
-	// will be as they are.
+	Booked int `json:"booked"` // number of lines, including those recorded by earlier requests
+	// Refused contains the reasons for rejected lines by line number, starting at 0. A rejected line, or an earlier
+	// line of the same stream, is invalid and must not be sent again without changes.
 	Refused map[int]string `json:"refused,omitempty"`
 }
 
-// Error is the body of every answer that is no success.
+// Error is the body of all error responses.
 type Error struct {
 	Error string `json:"error"`
 }

@@ -26,24 +26,24 @@ func TestBucketsAreBounded(t *testing.T) {
 		b.allow(strconv.Itoa(i), now)
 	}
 	if n := len(b.each); n > maxBuckets {
-		t.Errorf("%d buckets", n)
+		t.Errorf("got %d buckets, want at most the maximum", n)
 	}
 	if _, ok := b.allow("0", now); ok {
-		t.Error("many callers make that the first one is not counted any more")
+		t.Error("the bucket of the first caller was removed too early")
 	}
 	if _, ok := b.allow("newcomer", now); ok || !b.empty("newcomer", now) {
-		t.Error("newcomers do not share a bucket while there is no room")
+		t.Error("new callers do not share a bucket after the limit is reached")
 	}
 	if now = now.Add(time.Minute); b.empty("newcomer", now) {
-		t.Error("a newcomer waits although there is room")
+		t.Error("a new caller is limited although buckets are available")
 	}
 	before := len(b.each)
 	if b.empty("another", now); len(b.each) > before {
-		t.Error("a caller who has made no request has a bucket")
+		t.Error("a bucket was created for a caller without requests")
 	}
 }
 
-// reviewer answers that a token is valid, and repeats it, as the API server does.
+// reviewer accepts every token and includes it in the response, as the API server does.
 type reviewer struct {
 	authenticationclient.TokenReviewInterface
 	last weak.Pointer[authenticationv1.TokenReview]
@@ -57,7 +57,7 @@ func (r *reviewer) Create(_ context.Context, review *authenticationv1.TokenRevie
 	return answer, nil
 }
 
-// What is remembered of a user does not keep the review, which has the token in it.
+// TestNoTokenIsRemembered verifies that cached users do not retain the review, because it contains the token.
 func TestNoTokenIsRemembered(t *testing.T) {
 	r := &reviewer{}
 	g := NewGate(Options{Tokens: r})
@@ -65,7 +65,7 @@ func TestNoTokenIsRemembered(t *testing.T) {
 	if err != nil || u.Username != "jane" {
 		t.Fatalf("%v, %v", u, err)
 	}
-	kit.Eventually(t, 10*time.Second, "the review is no longer in memory", func() bool { // once its goroutine has ended
+	kit.Eventually(t, 10*time.Second, "the review was garbage collected", func() bool { // after its goroutine ends
 		runtime.GC()
 		return r.last.Value() == nil
 	})
@@ -92,7 +92,7 @@ func FuzzClaims(f *testing.F) {
 		c := readClaims(token)
 		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		if c.before(at).After(at) {
-			t.Error("a token prolongs what is known of it")
+			t.Error("the expiry of a token extends the cache lifetime")
 		}
 	})
 }
@@ -109,7 +109,7 @@ func FuzzHosts(f *testing.F) {
 			return
 		}
 		if len(hosts) != len(tokens) {
-			t.Errorf("%d hosts have %d tokens", len(hosts), len(tokens))
+			t.Errorf("got %d hosts with %d tokens", len(hosts), len(tokens))
 		}
 		for name, h := range hosts {
 			if name != h.Node || !plausibleName(name, maxNodeName) || !(h.MaxPower >= 0) {
@@ -119,7 +119,7 @@ func FuzzHosts(f *testing.F) {
 	})
 }
 
-// A review that panics is an answer that is not known: it ends no process, and the next one counts.
+// TestAReviewThatPanics verifies that a panic during a review returns an error and does not affect the next review.
 func TestAReviewThatPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	g := NewGate(Options{Tokens: nil, Log: slog.New(slog.DiscardHandler), Now: time.Now})

@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// isAway reports whether an error says that the API server cannot tell, and not that it takes no such question: one odd
-// question must not keep back those of others.
+// isAway reports whether err indicates that the API server is unavailable. It returns false if the API server
+// rejected an invalid request, because such an error must not affect other requests.
 func isAway(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -24,17 +24,17 @@ func isAway(err error) bool {
 	return true
 }
 
-// pause is for how long nothing is asked of an API server that did not answer.
+// pause is the time between attempts while the API server is unavailable.
 const pause = 5 * time.Second
 
-// A breaker keeps questions back while the API server does not answer: each would wait for its time limit. From time
-// to time one is let through, to see.
+// A breaker is a circuit breaker that suppresses reviews while the API server is unavailable, because each of them
+// would run into its timeout. It periodically allows a single request as a probe. It is safe for concurrent use.
 type breaker struct {
-	until atomic.Pointer[time.Time] // nil: it answers
+	until atomic.Pointer[time.Time] // nil if the API server is available
 }
 
-// away reports whether not to ask now. Where the API server has not answered lately, it lets one question through and
-// keeps the others back until there is an answer.
+// away reports whether requests must be suppressed now. If the last request failed at least pause ago, it allows a
+// single request and suppresses others until that request completes or another pause has elapsed.
 func (b *breaker) away(now time.Time) bool {
 	until := b.until.Load()
 	if until == nil {
@@ -43,10 +43,10 @@ func (b *breaker) away(now time.Time) bool {
 	if now.Before(*until) && until.Sub(now) <= pause {
 		return true
 	}
-	return !b.until.CompareAndSwap(until, new(now.Add(pause))) // of several at once, one asks
+	return !b.until.CompareAndSwap(until, new(now.Add(pause))) // only one concurrent caller succeeds
 }
 
-// down reports whether the API server has not answered lately. It lets nothing through.
+// down reports whether the last request failed. Unlike away, it never allows a probe.
 func (b *breaker) down() bool { return b.until.Load() != nil }
 
 func (b *breaker) answered() { b.until.Store(nil) }

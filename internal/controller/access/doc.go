@@ -1,28 +1,31 @@
-// Package access decides who makes a request to the controller, and what they may be told.
+// Package access authenticates and authorizes requests to the controller.
 //
-// A [Gate] asks the API server: TokenReview for who holds a token, SubjectAccessReview for what they may do, on virtual
-// resources of the group kubenergy.io. Rights are given with the roles that clusters have anyway. [HostTokens] are for
-// agents on machines outside the cluster.
+// A [Gate] uses the TokenReview API to authenticate tokens and the SubjectAccessReview API to authorize their users
+// on virtual resources of the API group kubenergy.io, so that access is granted with ordinary cluster roles.
+// [HostTokens] authenticates agents on machines outside the cluster.
 //
-// # Invariants, and the tests that hold them
+// # Invariants and the tests that verify them
 //
-//   - A refusal gives no reason: which part of a token is wrong helps only an attacker. Tokens are in no log, no error
-//     and no cache; caches know them by their SHA-256 (TestRequire, TestNoTokenIsRemembered).
-//   - An answer counts for a short time, and never longer than the token says it is valid
-//     (TestAnswersCountForAWhile). Two users never share an answer (TestTwoUsersAreNotOne).
-//   - A burst of requests with one token is one review (TestABurstIsOneReview); agents' tokens are reviewed ahead of
-//     time, so that no agent waits (TestAgentsAreRenewed).
-//   - An address that guesses tokens uses up its own reviews (TestGuesses), and locks out no token that was valid
-//     before (TestGuessesLockNoAgentOut). Reviews are limited, apart for people and agents (TestReviewsAreLimited).
+//   - A rejection does not include a reason, because the reason would only help an attacker. Tokens are never logged,
+//     included in errors or cached; caches use their SHA-256 digests as keys (TestRequire, TestNoTokenIsRemembered).
+//   - Review results are cached for a short time and never beyond the expiry of the token
+//     (TestAnswersCountForAWhile). Different users never share a cached result (TestTwoUsersAreNotOne).
+//   - Concurrent requests with the same token cause a single review (TestABurstIsOneReview). The tokens of agents are
+//     reviewed again before the cached result expires, so that agents do not wait (TestAgentsAreRenewed).
+//   - A client address that guesses tokens exhausts only its own review quota (TestGuesses). It does not lock out
+//     tokens that were valid before (TestGuessesLockNoAgentOut). Reviews are rate limited separately for people and
+//     agents (TestReviewsAreLimited).
 //
-// # While the API server is away
+// # Behavior while the API server is unavailable
 //
-// People and programs are refused with 503 once what was cached about them is too old. Agents that were known shortly
-// before are let in for [Options.Grace], as long as their token itself says that it is valid: it belongs to one node,
-// the envelope limits what it may say of that node, and nothing is booked twice. Other agents get 503 and keep what
-// they have (TestTheAPIServerIsAway). A breaker keeps questions back meanwhile, but one odd question does not open it
+// Requests of people and programs are rejected with status 503 after their cached results have expired. Agents that
+// were authenticated recently are still accepted for [Options.Grace] until their tokens expire. This is safe
+// because an agent token belongs to a single node, the power envelope of the node limits the reported values, and
+// no batch is recorded twice. Other agents receive status 503 and retain their data (TestTheAPIServerIsAway). A
+// circuit breaker suppresses reviews during an outage, but a single rejected review does not open it
 // (TestAnOddQuestionStopsNoOther).
 //
-// The delegating authenticator and authorizer of k8s.io/apiserver have no such grace, no review ahead of time, no limit
-// per address and no bound by the token's expiry; around them all of the Gate but one call would stay.
+// The delegating authenticator and authorizer of k8s.io/apiserver support neither such a grace period nor reviews
+// in advance, a limit per client address or a limit by token expiry. Using them would replace only a single call of
+// the Gate.
 package access

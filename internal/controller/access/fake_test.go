@@ -21,7 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/access"
 )
 
-// apiServer answers TokenReviews and SubjectAccessReviews.
+// apiServer is a fake API server for TokenReviews and SubjectAccessReviews.
 type apiServer struct {
 	*httptest.Server
 	apiAudience string
@@ -30,15 +30,15 @@ type apiServer struct {
 	holders map[string]holder
 	rights  map[string]bool // "user verb resource.group/subresource namespace"
 	reviews int
-	rules   int // reviews of access
-	status  int // answer this instead
+	rules   int // number of access reviews
+	status  int // status of all responses unless 0
 	block   chan struct{}
 }
 
 type holder struct {
 	name     string
 	node     string
-	audience string // "": the API server's
+	audience string // empty for the API server
 }
 
 func newAPIServer(t testing.TB) *apiServer {
@@ -153,13 +153,13 @@ func (s *apiServer) counted() (reviews, rules int) {
 	return s.reviews, s.rules
 }
 
-// jwt is a token that says of itself what nobody has signed.
+// jwt returns an unsigned token with the given claims.
 func jwt(expiry time.Time, audiences ...string) string {
 	claims, _ := json.Marshal(map[string]any{"aud": audiences, "exp": expiry.Unix(), "n": expiry.UnixNano()})
 	return "e30." + base64.RawURLEncoding.EncodeToString(claims) + ".c2lnbmF0dXJl"
 }
 
-// clock is set by tests.
+// clock is a fake clock.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time

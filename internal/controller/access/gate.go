@@ -23,67 +23,69 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 )
 
-// Audience is that of agents' tokens, and one that people's may have besides the API server's.
+// Audience is the audience of agent tokens. Tokens of people may have it instead of the audience of the API server.
 const Audience = "kubenergy"
 
-// Why a caller is refused. All other errors mean that it is not known: try later.
+// Authentication errors. All errors except ErrUnauthenticated are temporary.
 var (
-	// ErrUnauthenticated is all that is said about a token that was refused.
-	ErrUnauthenticated = errors.New("the token is not valid here")
-	// ErrBusy says that too many tokens are being reviewed.
+	// ErrUnauthenticated is returned for every rejected token. It does not include a reason.
+	ErrUnauthenticated = errors.New("the token is invalid")
+	// ErrBusy is returned if too many tokens are being reviewed.
 	ErrBusy = errors.New("too many tokens are being reviewed")
-	// ErrAway says that the API server does not answer.
-	ErrAway = errors.New("the API server does not answer")
+	// ErrAway is returned if the API server is unavailable.
+	ErrAway = errors.New("the API server does not respond")
 )
 
-// Options are what a Gate needs. Its clients should have no limit of requests of their own, as the Gate has one.
+// Options configures a Gate. The clients should not be rate limited, because the Gate limits its own requests.
 type Options struct {
 	Tokens authenticationclient.TokenReviewInterface
 	Access authorizationclient.SubjectAccessReviewInterface
-	// Reviews is how many tokens of agents, and as many of others, are reviewed in a second. 0: 40.
+	// Reviews is the maximum number of token reviews per second, applied separately to agents and people. Defaults
+	// to 40.
 	Reviews float64
-	// People and Agents are how many requests each of them may make in a second, and at once. Zero: 20 and 100; 20
-	// and 400.
+	// People and Agents limit the requests of each user and each agent. They default to 20 per second with a burst
+	// of 100 and to 20 per second with a burst of 400.
 	People, Agents Allowance
-	// Grace is for how long agents are taken that were known before, while the API server cannot be asked. 0: 10
-	// minutes.
+	// Grace is how long cached agent tokens are accepted after their cached results expire while the API server is
+	// unavailable. Defaults to 10 minutes.
 	Grace      time.Duration
 	Now        func() time.Time
 	Log        *slog.Logger
-	Registerer prometheus.Registerer // nil: none
+	Registerer prometheus.Registerer // nil disables metrics
 }
 
-// How long answers of the API server count, and how many are kept.
+// Lifetimes, sizes and timeouts of the caches and reviews.
 const (
-	knownFor    = 3 * time.Minute // of people
-	agentFor    = 5 * time.Minute // of agents, of which there are thousands; each speaks for one node only
-	renewAfter  = 3 * time.Minute // and from when on it is asked again, while the answer still counts
+	knownFor    = 3 * time.Minute // for people
+	agentFor    = 5 * time.Minute // for agents, because there are thousands and each can only report its node
+	renewAfter  = 3 * time.Minute // age from which an agent token is reviewed again in advance
 	renewWithin = 90 * time.Second
 	renewAgain  = 10 * time.Second
-	spread      = 20 * time.Second // by up to which it is less, so that those who came at once do not always
+	spread      = 20 * time.Second // maximum jitter, so that results do not expire simultaneously
 	refusedFor  = 10 * time.Second
 	rightsFor   = 10 * time.Second
-	remembered  = 7 * 24 * time.Hour // what is known of a token, if there is room
+	remembered  = 7 * 24 * time.Hour // maximum age of a known token in the cache
 	maxKnown    = 50_000
 	maxRefused  = 10_000
 	maxRights   = 20_000
 
-	reviewTimeout = 5 * time.Second // of one request to the API server
-	reviewWait    = 5 * time.Second // before it is made
-	maxReviews    = 64              // at once
-	maxToken      = 16 << 10        // bytes of a token
+	reviewTimeout = 5 * time.Second // timeout of a request to the API server
+	reviewWait    = 5 * time.Second // maximum wait for the rate limiter
+	maxReviews    = 64              // concurrent reviews
+	maxToken      = 16 << 10        // in bytes
 )
 
-// A Gate asks the API server who holds a token and what they may do, and remembers its answers for a short time.
+// A Gate authenticates tokens and authorizes users with the API server and caches the results for a short time. It
+// is safe for concurrent use.
 type Gate struct {
 	o       Options
-	answers sync.Mutex            // held while a holder in known is replaced: an older one never replaces a newer one
-	known   *cache.LRUExpireCache // holder, by tokenKey
-	refused *cache.LRUExpireCache // tokenKey of tokens that were refused
-	rights  *cache.LRUExpireCache // bool, by rightKey
+	answers sync.Mutex            // serializes updates of known, so that newer holders are not replaced by older ones
+	known   *cache.LRUExpireCache // values of type holder by tokenKey
+	refused *cache.LRUExpireCache // rejected tokens by tokenKey
+	rights  *cache.LRUExpireCache // values of type bool by rightKey
 	calls   singleflight.Group
 	slots   chan struct{}
-	reviews [2]*rate.Limiter // by class
+	reviews [2]*rate.Limiter // indexed by class
 	breaker breaker
 	people  *buckets
 	agents  *buckets
@@ -91,7 +93,7 @@ type Gate struct {
 	metrics *metrics
 }
 
-// class is the kind of a token: what it must be made for.
+// class is the class of a token. It determines the required audience and the cache lifetime.
 type class byte
 
 const (
@@ -104,21 +106,21 @@ type tokenKey struct {
 	hash  [sha256.Size]byte
 }
 
-// holder is what is known of a token that was valid when it was reviewed last. Each use has its own expiry; a token
-// that counts for nothing by now is at least no guess.
+// holder is the cached result of a successful token review. Its fields expire at different times. A token with an
+// expired holder is still not counted as a guess.
 type holder struct {
 	user    *User
-	fresh   time.Time // the user needs no review
-	grace   time.Time // the user is taken while the API server is away; agents only
-	settled time.Time // no review is made ahead of time; agents only
+	fresh   time.Time // no review is needed until this time
+	grace   time.Time // accepted until this time while the API server is unavailable; agents only
+	settled time.Time // not reviewed in advance until this time; agents only
 }
 
-// clock is that of caches.
+// clock adapts a function to the clock interface of the caches.
 type clock func() time.Time
 
 func (c clock) Now() time.Time { return c() }
 
-// NewGate returns a Gate.
+// NewGate returns a new Gate with the given options.
 func NewGate(o Options) *Gate {
 	o.Reviews = cmp.Or(o.Reviews, 40)
 	o.Grace = cmp.Or(o.Grace, 10*time.Minute)
@@ -141,14 +143,14 @@ func NewGate(o Options) *Gate {
 	return g
 }
 
-// Authenticate returns who holds a token that was made for the API server or for the controller. The error is
-// ErrUnauthenticated, or says why it cannot be known now.
+// Authenticate returns the user of a token with the audience of the API server or of the controller. It returns
+// ErrUnauthenticated if the token is invalid and any other error if the token cannot be reviewed now.
 func (g *Gate) Authenticate(ctx context.Context, token string) (*User, error) {
 	return g.authenticate(ctx, person, token)
 }
 
-// Agent returns who holds a token that was made for the controller alone. While the API server is away,
-// who was known shortly before is still known.
+// Agent returns the user of a token with the audience of the controller. While the API server is unavailable, it
+// accepts tokens that were authenticated recently.
 func (g *Gate) Agent(ctx context.Context, token string) (*User, error) {
 	return g.authenticate(ctx, agent, token)
 }
@@ -172,7 +174,7 @@ func (g *Gate) authenticate(ctx context.Context, c class, token string) (*User, 
 	if err == nil || errors.Is(err, ErrUnauthenticated) {
 		return u, err
 	}
-	// A person waits. An agent was known, its token has not run out, and it speaks for one node only.
+	// The grace period applies only to agents, because an agent token is restricted to a single node.
 	if c == agent && g.breaker.down() && g.o.Now().Before(h.grace) {
 		g.metrics.grace.Inc()
 		return h.user, nil
@@ -180,18 +182,18 @@ func (g *Gate) authenticate(ctx context.Context, c class, token string) (*User, 
 	return nil, err
 }
 
-// holder returns what is remembered of a token; zero: nothing.
+// holder returns the cached holder of a token, or the zero value if there is none.
 func (g *Gate) holder(key tokenKey) holder {
 	value, _ := g.known.Get(key)
 	h, _ := value.(holder)
 	return h
 }
 
-// ask finds out who holds a token that is not in a cache.
+// ask reviews a token without a valid cached result.
 func (g *Gate) ask(ctx context.Context, key tokenKey, token string, h holder, now time.Time) (*User, error) {
 	peer, _ := ctx.Value(peerKey{}).(string)
 	if h.user != nil {
-		peer = "" // it is no guess, even if others at its address guess
+		peer = "" // known tokens are exempt from the limit per client address
 	}
 	if peer != "" && g.guesses.empty(peer, now) {
 		return nil, ErrBusy
@@ -206,15 +208,15 @@ func (g *Gate) ask(ctx context.Context, key tokenKey, token string, h holder, no
 	return u, err
 }
 
-// renew has the token of an agent reviewed before the last answer no longer counts: no request waits for it, and the
-// API server is asked about thousands of agents at a steady pace.
+// renew reviews the token of an agent in the background before its cached result expires. No request waits for the
+// review, and the reviews of thousands of agents are spread over time.
 func (g *Gate) renew(key tokenKey, token string, h holder, now time.Time) {
 	if now.Before(h.settled) || g.breaker.away(now) {
 		return
 	}
 	g.answers.Lock()
 	last, known := g.known.Get(key)
-	unchanged := known && last.(holder).settled.Equal(h.settled) // else a review has just been answered
+	unchanged := known && last.(holder).settled.Equal(h.settled) // otherwise another review has just completed
 	if unchanged {
 		h.settled = now.Add(renewAgain)
 		g.known.Add(key, h, remembered)
@@ -225,7 +227,7 @@ func (g *Gate) renew(key tokenKey, token string, h holder, now time.Time) {
 	}
 }
 
-// join has a token reviewed, unless it was reviewed since its holder was seen.
+// join reviews a token unless a review has completed since the caller read the holder seen.
 func (g *Gate) join(ctx context.Context, key tokenKey, token string, seen holder) <-chan singleflight.Result {
 	flight := string(append([]byte{byte(key.class)}, key.hash[:]...))
 	return g.askOnce(ctx, flight, g.reviews[key.class], func(ctx context.Context) (any, error) {
@@ -239,18 +241,18 @@ func (g *Gate) join(ctx context.Context, key tokenKey, token string, seen holder
 	})
 }
 
-var errPanicked = errors.New("asking the API server panicked")
+var errPanicked = errors.New("the request to the API server panicked")
 
-// askOnce asks the API server, once for all who ask the same meanwhile. limiter limits how often; nil: nothing does.
+// askOnce calls ask once for all concurrent callers with the same key. The limiter may be nil.
 func (g *Gate) askOnce(ctx context.Context, key string, limiter *rate.Limiter, ask func(context.Context) (any, error),
 ) <-chan singleflight.Result {
 	return g.calls.DoChan(key, func() (any, error) {
-		// One who leaves must not take the answer from the others.
+		// Canceling the request of one caller must not cancel the shared call.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout+reviewWait)
 		defer cancel()
 		waiting, stop := context.WithTimeout(ctx, reviewWait)
 		defer stop()
-		if limiter != nil && limiter.Wait(waiting) != nil { // it would take too long
+		if limiter != nil && limiter.Wait(waiting) != nil { // the wait would exceed reviewWait
 			return nil, ErrBusy
 		}
 		select {
@@ -262,12 +264,12 @@ func (g *Gate) askOnce(ctx context.Context, key string, limiter *rate.Limiter, a
 		ctx, cancel = context.WithTimeout(ctx, reviewTimeout)
 		defer cancel()
 		answer, err := any(nil), errPanicked
-		panics.Survive(g.o.Log, "access", "an answer of the API server", func() { answer, err = ask(ctx) })
+		panics.Survive(g.o.Log, "access", "API server request", func() { answer, err = ask(ctx) })
 		return answer, err
 	})
 }
 
-// AnswerOf waits for what several ask at once, or until ctx ends.
+// AnswerOf waits for the result of a shared call until ctx is done.
 func AnswerOf[T any](ctx context.Context, flight <-chan singleflight.Result) (answer T, err error) {
 	select {
 	case <-ctx.Done():
@@ -280,7 +282,7 @@ func AnswerOf[T any](ctx context.Context, flight <-chan singleflight.Result) (an
 	}
 }
 
-// review asks the API server.
+// review sends a TokenReview to the API server and caches the result.
 func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, error) {
 	claims := readClaims(token)
 	want := g.audiences(key.class, &claims)
@@ -292,7 +294,7 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 	}
 	now := g.o.Now()
 	if err != nil || !answer.Status.Authenticated || answer.Status.User.Username == "" ||
-		len(want) > 0 && !slices.Contains(answer.Status.Audiences, want[0]) { // one that ignores audiences names none
+		len(want) > 0 && !slices.Contains(answer.Status.Audiences, want[0]) { // empty if audiences are unsupported
 		g.metrics.review("token", false)
 		g.answers.Lock()
 		defer g.answers.Unlock()
@@ -301,7 +303,7 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 		return nil, ErrUnauthenticated
 	}
 	g.metrics.review("token", true)
-	user := User(answer.Status.User) // a copy: the review around it repeats the token
+	user := User(answer.Status.User) // a copy, because the review contains the token
 	h := holder{user: &user, fresh: claims.before(now.Add(knownFor - rand.N(spread)))}
 	if key.class == agent {
 		until := now.Add(agentFor - rand.N(spread))
@@ -314,7 +316,7 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 	return h.user, nil
 }
 
-// away reports whether the API server did not answer a question about a kind of thing, and tells the breaker.
+// away reports whether err indicates that the API server is unavailable, and updates the breaker and the metrics.
 func (g *Gate) away(kind string, err error) bool {
 	if err == nil || !isAway(err) {
 		g.breaker.answered()
@@ -322,13 +324,13 @@ func (g *Gate) away(kind string, err error) bool {
 	}
 	g.breaker.failed(g.o.Now())
 	g.metrics.reviews.WithLabelValues(kind, "error").Inc()
-	// The text may come from a proxy before the API server, and repeat the request.
-	g.o.Log.Warn("a review: the API server does not answer", "kind", kind, "error", kindOf(err))
+	// Log only the kind of the error, because its message may be from a proxy and contain the request.
+	g.o.Log.Warn("API server did not respond to a review", "kind", kind, "error", kindOf(err))
 	return true
 }
 
-// audiences returns the audience that a token must have. An agent's is ours. A person's is that of the API server,
-// which is what asking for no audience means, or ours, if the token says so itself.
+// audiences returns the audiences to request for a token: the controller's audience if the token is of an agent or
+// claims it, otherwise nil for the audience of the API server.
 func (g *Gate) audiences(c class, claims *claims) []string {
 	if c == agent || slices.Contains(claims.audiences, Audience) {
 		return []string{Audience}

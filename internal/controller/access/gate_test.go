@@ -31,11 +31,11 @@ func TestWhoHoldsAToken(t *testing.T) {
 	ours := s.add(jwt(later, access.Audience), holder{name: "scheduler", audience: access.Audience})
 	agent := s.add(jwt(later.Add(1), access.Audience), holder{name: "agent", node: "n1", audience: access.Audience})
 	other := s.add(jwt(later.Add(2), "vault"), holder{name: "agent", node: "n1", audience: "vault"})
-	// says it is for us, and is not
+	// This token claims the controller's audience but does not have it.
 	liar := s.add(jwt(later.Add(3), access.Audience), holder{name: "agent", node: "n1"})
 
 	for name, want := range map[string]string{
-		person: "jane", ours: "scheduler", agent: "agent", other: "", liar: "", "nobody": "", "": "", "a b": "",
+		person: "jane", ours: "scheduler", agent: "agent", other: "", liar: "", "unknown": "", "": "", "a b": "",
 		strings.Repeat("x", 20<<10): "",
 	} {
 		u, err := g.Authenticate(t.Context(), name)
@@ -48,12 +48,12 @@ func TestWhoHoldsAToken(t *testing.T) {
 			t.Errorf("%.20q: %v, want %q", name, err, want)
 		}
 	}
-	// Agents' tokens are for us and nobody else.
+	// Agent accepts only tokens with the controller's audience.
 	for token, want := range map[string]string{agent: "n1", person: "", other: "", liar: ""} {
 		u, err := g.Agent(t.Context(), token)
 		switch {
 		case want == "" && !errors.Is(err, access.ErrUnauthenticated):
-			t.Errorf("%.20q as an agent's: %v, %v", token, u, err)
+			t.Errorf("Agent(%.20q) = %v, %v, want ErrUnauthenticated", token, u, err)
 		case want != "" && (err != nil || u.Node() != want):
 			t.Errorf("%.20q: %v, %v", token, u, err)
 		}
@@ -73,7 +73,7 @@ func TestAnswersCountForAWhile(t *testing.T) {
 	reviews := func(want int, what string) {
 		t.Helper()
 		if n, _ := s.counted(); n != want {
-			t.Errorf("%s: %d reviews, want %d", what, n, want)
+			t.Errorf("%s: got %d reviews, want %d", what, n, want)
 		}
 	}
 	for range 10 {
@@ -81,11 +81,11 @@ func TestAnswersCountForAWhile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reviews(2, "at once")
+	reviews(2, "immediately")
 	c.add(61 * time.Second)
 	s.set(func() { delete(s.holders, short) })
 	if err := ask(short); !errors.Is(err, access.ErrUnauthenticated) {
-		t.Errorf("a token that has run out: %v", err)
+		t.Errorf("an expired token: %v", err)
 	}
 	if err := ask(long); err != nil {
 		t.Error(err)
@@ -93,21 +93,22 @@ func TestAnswersCountForAWhile(t *testing.T) {
 	reviews(3, "after a minute")
 	for range 5 {
 		if ask(short) == nil {
-			t.Error("let in")
+			t.Error("an invalid token was accepted")
 		}
 	}
-	reviews(3, "refused shortly before")
+	reviews(3, "rejected recently")
 	c.add(11 * time.Second)
 	_ = ask(short)
-	reviews(4, "refused a while ago")
-	s.set(func() { delete(s.holders, long) }) // its pod is deleted
+	reviews(4, "rejected earlier")
+	s.set(func() { delete(s.holders, long) }) // as if its pod was deleted
 	c.add(5 * time.Minute)
 	if err := ask(long); !errors.Is(err, access.ErrUnauthenticated) {
-		t.Errorf("a token that was taken back: %v", err)
+		t.Errorf("a revoked token: %v", err)
 	}
 }
 
-// Thousands of agents are asked about again before they are no longer known, and none of them waits for it.
+// TestAgentsAreRenewed verifies that agent tokens are reviewed before the cached result expires and that no request
+// waits for the review.
 func TestAgentsAreRenewed(t *testing.T) {
 	s, c := newAPIServer(t), newClock()
 	g := s.gate(t, func(o *access.Options) { o.Now = c.now })
@@ -122,16 +123,16 @@ func TestAgentsAreRenewed(t *testing.T) {
 	}
 	held := make(chan struct{})
 	s.set(func() { s.block = held; delete(s.holders, token) })
-	c.add(4*time.Minute + 35*time.Second) // its answer counts for five minutes, and is renewed before that
+	c.add(4*time.Minute + 35*time.Second) // the cached result is valid for 5 minutes and renewed earlier
 	for range 100 {
 		if err := ask(); err != nil {
-			t.Fatal("an agent waits for its review:", err)
+			t.Fatal("an agent waited for its review:", err)
 		}
 	}
 	close(held)
-	kit.Eventually(t, 10*time.Second, "the agent is refused after the renewal", func() bool { return ask() != nil })
+	kit.Eventually(t, 10*time.Second, "the agent is rejected after the renewal", func() bool { return ask() != nil })
 	if n, _ := s.counted(); n != 2 {
-		t.Errorf("%d reviews, want 2", n)
+		t.Errorf("got %d reviews, want 2", n)
 	}
 }
 
@@ -145,7 +146,7 @@ func TestABurstIsOneReview(t *testing.T) {
 	for i := range 200 {
 		wg.Go(func() {
 			ctx, cancel := context.WithCancel(t.Context())
-			if i%2 == 0 { // leaves
+			if i%2 == 0 { // canceled caller
 				cancel()
 			}
 			defer cancel()
@@ -162,15 +163,16 @@ func TestABurstIsOneReview(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// One who looked into the cache before the answer and asks after it finds the answer all the same.
+	// A caller that misses the cache just before the review completes must not start another review.
 	if n, _ := s.counted(); n != 1 {
-		t.Errorf("%d reviews", n)
+		t.Errorf("got %d reviews, want 1", n)
 	}
 }
 
-// While the API server is away, agents that it knew go on; nobody else does, and nobody waits for it.
+// TestTheAPIServerIsAway verifies that only known agents are accepted while the API server is unavailable and that
+// no request waits for it.
 func TestTheAPIServerIsAway(t *testing.T) {
-	for name, status := range map[string]int{"overloaded": 429, "failing": 500, "we may not ask": 403} {
+	for name, status := range map[string]int{"overloaded": 429, "failing": 500, "forbidden": 403} {
 		s, c := newAPIServer(t), newClock()
 		g := s.gate(t, func(o *access.Options) { o.Now = c.now })
 		agent := s.add(jwt(c.now().Add(time.Hour), access.Audience),
@@ -190,26 +192,26 @@ func TestTheAPIServerIsAway(t *testing.T) {
 		s.set(func() { s.status = status })
 		c.add(6 * time.Minute)
 		if u, err := g.Agent(t.Context(), agent); err != nil || u.Node() != "n" {
-			t.Errorf("%s: an agent that was known: %v", name, err)
+			t.Errorf("%s: a known agent: %v", name, err)
 		}
 		if _, err := g.Agent(t.Context(), brief); err != nil {
-			t.Errorf("%s: an agent whose token is still valid: %v", name, err)
+			t.Errorf("%s: an agent with a valid token: %v", name, err)
 		}
 		for what, err := range map[string]error{
 			"a person": func() error { _, err := g.Authenticate(t.Context(), person); return err }(),
-			"a right": func() error {
+			"a permission": func() error {
 				_, err := g.Allowed(t.Context(), jane, access.Attributes{Verb: "get"})
 				return err
 			}(),
-			"an agent, new": func() error {
+			"a new agent": func() error {
 				_, err := g.Agent(t.Context(),
 					jwt(c.now(), access.Audience))
 				return err
 			}(),
-			"a person's, as": func() error { _, err := g.Agent(t.Context(), person); return err }(),
+			"a person as an agent": func() error { _, err := g.Agent(t.Context(), person); return err }(),
 		} {
 			if err == nil || errors.Is(err, access.ErrUnauthenticated) {
-				t.Errorf("%s: %s: %v, want to be asked again", name, what, err)
+				t.Errorf("%s: %s: got %v, want a temporary error", name, what, err)
 			}
 		}
 		before, _ := s.counted()
@@ -218,22 +220,22 @@ func TestTheAPIServerIsAway(t *testing.T) {
 		}
 		c.add(3 * time.Minute)
 		if _, err := g.Agent(t.Context(), brief); err == nil {
-			t.Errorf("%s: a token that has run out was taken", name)
+			t.Errorf("%s: an expired token was accepted", name)
 		}
 		c.add(8 * time.Minute)
 		if _, err := g.Agent(t.Context(), agent); err == nil {
-			t.Errorf("%s: an agent was taken for too long", name)
+			t.Errorf("%s: an agent was accepted after the grace period", name)
 		}
 		if after, _ := s.counted(); after != before {
-			t.Errorf("%s: counted %d reviews", name, after-before)
+			t.Errorf("%s: got %d reviews, want 0", name, after-before)
 		}
 		s.set(func() { s.status = 0 })
 		c.add(6 * time.Second)
 		if _, err := g.Agent(t.Context(), agent); err != nil {
-			t.Errorf("%s: it is back, and %v", name, err)
+			t.Errorf("%s: unexpected error after recovery: %v", name, err)
 		}
 		if _, err := g.Authenticate(t.Context(), person); err != nil {
-			t.Errorf("%s: it is back, and %v", name, err)
+			t.Errorf("%s: unexpected error after recovery: %v", name, err)
 		}
 	}
 }
@@ -275,7 +277,7 @@ func TestTwoUsersAreNotOne(t *testing.T) {
 		}
 	}
 	if _, n := s.counted(); n != 6 {
-		t.Errorf("%d questions of six users", n)
+		t.Errorf("got %d access reviews for six users", n)
 	}
 	what.Namespace = "bank"
 	if ok, err := g.Allowed(t.Context(), &access.User{Username: "jane"}, what); ok || err != nil {
@@ -318,12 +320,12 @@ func TestRequire(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if (w.Code == http.StatusOK) != (seen != nil) {
-			t.Errorf("%d, and the request has come to %v", w.Code, seen)
+			t.Errorf("status %d, but the next handler was called with user %v", w.Code, seen)
 		}
 		if w.Code != http.StatusOK {
 			var e api.Error
 			if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || e.Error == "" {
-				t.Errorf("%d: body %s", w.Code, w.Body)
+				t.Errorf("status %d: unexpected body %s", w.Code, w.Body)
 			}
 		}
 		return w
@@ -334,25 +336,25 @@ func TestRequire(t *testing.T) {
 		request *http.Request
 		code    int
 	}{
-		"may":                  {h, request(jane, ""), 200},
-		"may, by our header":   {h, request(jane, access.HeaderToken), 200},
-		"may not":              {h, request(joe, ""), 403},
-		"somebody":             {open, request(joe, ""), 200},
-		"nobody":               {open, request("", ""), 401},
-		"wrong":                {open, request("wrong", ""), 401},
-		"wrong, by our header": {open, request("wrong", access.HeaderToken), 401},
-		"no list": {
+		"allowed":             {h, request(jane, ""), 200},
+		"allowed, own header": {h, request(jane, access.HeaderToken), 200},
+		"not allowed":         {h, request(joe, ""), 403},
+		"any user":            {open, request(joe, ""), 200},
+		"no token":            {open, request("", ""), 401},
+		"invalid":             {open, request("wrong", ""), 401},
+		"invalid, own header": {open, request("wrong", access.HeaderToken), 401},
+		"no attributes": {
 			g.Require(next, func(*http.Request) []access.Attributes { return nil }),
 			request(joe, ""), 200,
 		},
 		"an empty bearer": {open, request(" ", ""), 401},
-		"one right of the two ": {g.Require(next, func(r *http.Request) []access.Attributes {
+		"one of two permissions": {g.Require(next, func(r *http.Request) []access.Attributes {
 			return append(what(r), access.Attributes{Verb: "delete"})
 		}), request(jane, ""), 403},
 	} {
 		w := get(c.handler, c.request)
 		if w.Code != c.code {
-			t.Errorf("%s: %d %s, want %d", name, w.Code, w.Body, c.code)
+			t.Errorf("%s: got %d %s, want %d", name, w.Code, w.Body, c.code)
 		}
 		if w.Code == http.StatusUnauthorized && (w.Header().Get("WWW-Authenticate") == "" ||
 			!strings.Contains(w.Body.String(), access.ErrUnauthenticated.Error())) {
@@ -362,33 +364,33 @@ func TestRequire(t *testing.T) {
 	ours := request(joe, "")
 	ours.Header.Set(access.HeaderToken, "wrong")
 	if w := get(open, ours); w.Code != http.StatusUnauthorized {
-		t.Errorf("of two tokens the one in our header counts, and there was %d", w.Code)
+		t.Errorf("the token in our header did not take precedence, got status %d", w.Code)
 	}
 	codes := map[int]int{}
 	for range 100 {
 		w := get(open, request(joe, ""))
 		codes[w.Code]++
 		if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "" {
-			t.Error("no Retry-After")
+			t.Error("missing Retry-After header")
 		}
 	}
 	if codes[429] < 80 || codes[429]+codes[200] != 100 {
-		t.Errorf("of 100 requests at once: %v", codes)
+		t.Errorf("unexpected statuses of 100 concurrent requests: %v", codes)
 	}
 	if w := get(open, request(jane, "")); w.Code != http.StatusOK {
-		t.Errorf("another user: %d", w.Code)
+		t.Errorf("another user: got status %d", w.Code)
 	}
 	s.set(func() { s.status = 500 })
 	if w := get(open, request("unknown", "")); w.Code != http.StatusServiceUnavailable ||
 		w.Header().Get("Retry-After") == "" {
-		t.Errorf("while the API server is away: %d", w.Code)
+		t.Errorf("while the API server is unavailable: got status %d", w.Code)
 	}
 	if strings.Contains(logged.String(), "token-of") || strings.Contains(logged.String(), "unknown") {
 		t.Errorf("a token was logged: %s", &logged)
 	}
 }
 
-// Who guesses tokens does not use up the reviews of the others.
+// TestGuesses verifies that an address that guesses tokens does not exhaust the reviews of other addresses.
 func TestGuesses(t *testing.T) {
 	s := newAPIServer(t)
 	g := s.gate(t)
@@ -402,25 +404,25 @@ func TestGuesses(t *testing.T) {
 		codes[w.Code]++
 	}
 	if n, _ := s.counted(); n > 200 || codes[401]+codes[503] != 10_000 {
-		t.Errorf("10,000 guesses made %d reviews, and were answered with %v", n, codes)
+		t.Errorf("10,000 guesses caused %d reviews and the statuses %v", n, codes)
 	}
 	token := s.add("person", holder{name: "jane"})
 	r := request(token, "")
 	r.RemoteAddr = "[2001:db9::1]:1"
 	w := httptest.NewRecorder()
 	if h.ServeHTTP(w, r); w.Code != http.StatusOK {
-		t.Errorf("from elsewhere: %d", w.Code)
+		t.Errorf("from another address: got status %d", w.Code)
 	}
 }
 
-// Who comes through a proxy shares its address with somebody who guesses: whoever was known goes on being let in, and
-// what a header says of where a request comes from counts for nothing.
+// TestGuessesLockNoAgentOut verifies that known tokens are still accepted if another client behind the same proxy
+// guesses tokens, and that forwarding headers are ignored.
 func TestGuessesLockNoAgentOut(t *testing.T) {
 	s, c := newAPIServer(t), newClock()
 	g := s.gate(t, func(o *access.Options) { o.Now = c.now })
 	from := func(n int) context.Context {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
-		r.RemoteAddr = "192.0.2.1:1" // the proxy's
+		r.RemoteAddr = "192.0.2.1:1" // address of the proxy
 		r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", n%250))
 		r.Header.Set("Forwarded", fmt.Sprintf("for=198.51.100.%d", n%250))
 		return access.From(r)
@@ -439,37 +441,37 @@ func TestGuessesLockNoAgentOut(t *testing.T) {
 			_, _ = g.Agent(from(i), fmt.Sprintf("guess-%d-%d", c.now().UnixNano(), i))
 		}
 	}
-	for round := range 4 { // longer than anybody is known without being asked for
+	for round := range 4 { // longer than any cached result is valid
 		guess()
 		c.add(6 * time.Minute)
 		guess()
 		if _, err := g.Agent(from(0), agent); err != nil {
-			t.Errorf("round %d: an agent that was known: %v", round, err)
+			t.Errorf("round %d: a known agent: %v", round, err)
 		}
 		if _, err := g.Authenticate(from(0), person); err != nil {
-			t.Errorf("round %d: a person who was known: %v", round, err)
+			t.Errorf("round %d: a known person: %v", round, err)
 		}
 	}
 	before, _ := s.counted()
 	guess()
 	if n, _ := s.counted(); n != before {
-		t.Errorf("%d guesses were reviewed of an address that has none left", n-before)
+		t.Errorf("%d guesses were reviewed although the limit was reached", n-before)
 	}
-	// A token that was taken back is refused at once, and then is a guess as any other.
+	// A revoked token is rejected at the next review and counts as a guess after that.
 	s.set(func() { delete(s.holders, agent) })
 	c.add(6 * time.Minute)
 	guess()
 	if _, err := g.Agent(from(0), agent); !errors.Is(err, access.ErrUnauthenticated) {
-		t.Errorf("a token that was taken back: %v", err)
+		t.Errorf("a revoked token: %v", err)
 	}
 	c.add(11 * time.Second)
 	guess()
 	if _, err := g.Agent(from(0), agent); !errors.Is(err, access.ErrBusy) {
-		t.Errorf("a token that was taken back, again: %v", err)
+		t.Errorf("a revoked token, again: %v", err)
 	}
 }
 
-// A new token per request must not fill the memory.
+// TestReviewsAreLimited verifies that the rate of reviews is limited if every request has a new token.
 func TestReviewsAreLimited(t *testing.T) {
 	s := newAPIServer(t)
 	g := s.gate(t, func(o *access.Options) { o.Reviews = 5 })
@@ -493,8 +495,8 @@ func TestReviewsAreLimited(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// Six at once and five in each further second, however long a busy machine takes.
+	// A burst of 6 plus 5 per second, regardless of how long the test takes on a slow machine.
 	if n, _ := s.counted(); float64(n) > 7+5*time.Since(began).Seconds() || refused > n || busy+refused != 200 {
-		t.Errorf("%d reviews, %d refused, %d to come again", n, refused, busy)
+		t.Errorf("got %d reviews, %d rejected and %d busy requests", n, refused, busy)
 	}
 }

@@ -17,23 +17,23 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A Host is a machine outside of the cluster, whose agent has a token of its own.
+// A Host is a machine outside the cluster with an agent that has its own token.
 type Host struct {
-	Node     string       // what the agent calls it
-	MaxPower energy.Watts // 0: not said
-	Site     string       // "": not said
+	Node     string       // node name reported by the agent
+	MaxPower energy.Watts // 0 if not set
+	Site     string       // empty if not set
 }
 
-// HostTokens are the tokens of agents outside the cluster, from a file such as
+// HostTokens authenticates agents outside the cluster with the tokens of a file in this format:
 //
 //	hosts:
 //	- node: rack1
 //	  tokenSHA256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
-//	  previousTokenSHA256: … # lets the host in too, while its token is exchanged
+//	  previousTokenSHA256: … # also accepted, for token rotation
 //	  maxPowerWatts: 800
 //	  site: north
 //
-// which is read anew when it has changed. The nil HostTokens hold no token.
+// The file is reloaded when it changes. A nil HostTokens contains no tokens. HostTokens is safe for concurrent use.
 type HostTokens struct {
 	path string
 	now  func() time.Time
@@ -41,27 +41,28 @@ type HostTokens struct {
 
 	mu      sync.Mutex
 	looked  time.Time
-	read    fs.FileInfo // nil: there was no file
-	failed  string      // what was logged last
+	read    fs.FileInfo // nil if the file does not exist
+	failed  string      // last logged error
 	byNode  map[string]Host
-	byToken map[digest]Host // what a search tells of a digest tells nothing of a token
+	byToken map[digest]Host // keyed by digest, so the lookup time does not reveal the token
 }
 
 // digest is the SHA-256 of a token.
 type digest = [sha256.Size]byte
 
-// How a file may be.
+// Limits of the file.
 const (
 	maxHostBytes = 8 << 20
 	maxHosts     = 20_000
 	maxNodeName  = 253
 	maxSiteName  = 253
-	maxHostPower = 1e6             // watts
-	lookEvery    = 5 * time.Second // at whether it has changed
+	maxHostPower = 1e6             // in watts
+	lookEvery    = 5 * time.Second // interval of checks for changes
 )
 
-// NewHostTokens reads a file; the error says what is wrong with it. A file that breaks later is told of in the log, and
-// what it held before goes on counting; one that is removed takes all tokens with it. Without a file there is no token.
+// NewHostTokens loads the file and returns an error if it is invalid. If a later version of the file is invalid,
+// the error is logged and the previous contents remain in effect. If the file is removed, all tokens become
+// invalid. If path is empty, it returns nil.
 func NewHostTokens(path string, now func() time.Time, log *slog.Logger) (*HostTokens, error) {
 	if path == "" {
 		return nil, nil
@@ -70,21 +71,21 @@ func NewHostTokens(path string, now func() time.Time, log *slog.Logger) (*HostTo
 	return h, h.reload()
 }
 
-// Find returns the host that a token belongs to.
+// Find returns the host with the given token.
 func (h *HostTokens) Find(token string) (Host, bool) {
 	_, byToken := h.known()
 	host, found := byToken[sha256.Sum256([]byte(token))]
 	return host, found
 }
 
-// Host returns what the file says of a node.
+// Host returns the entry of a node.
 func (h *HostTokens) Host(node string) (Host, bool) {
 	byNode, _ := h.known()
 	host, found := byNode[node]
 	return host, found
 }
 
-// known returns what the file says, read only.
+// known returns the current contents of the file. The maps must not be modified.
 func (h *HostTokens) known() (map[string]Host, map[digest]Host) {
 	if h == nil {
 		return nil, nil
@@ -98,24 +99,24 @@ func (h *HostTokens) known() (map[string]Host, map[digest]Host) {
 	return h.byNode, h.byToken
 }
 
-// look reads the file if it has changed since it was read.
+// look reloads the file if it has changed. The caller must hold mu.
 func (h *HostTokens) look() {
 	err := h.reload()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if h.read != nil {
-			h.log.Warn("the file of hosts' tokens is gone: no host is let in")
+			h.log.Warn("Host token file was removed, rejecting all hosts")
 		}
 		h.byToken, h.byNode, h.read = nil, nil, nil
 	case err == nil:
 		h.failed = ""
 	case err.Error() != h.failed:
 		h.failed = err.Error()
-		h.log.Error("what the file held before goes on counting", "error", err)
+		h.log.Error("Failed to reload host tokens, using the previous ones", "error", err)
 	}
 }
 
-// reload reads the file, unless it is what was read before.
+// reload reads the file unless it is unchanged.
 func (h *HostTokens) reload() error {
 	info, err := os.Stat(h.path)
 	if err == nil && h.read != nil && os.SameFile(info, h.read) && info.ModTime().Equal(h.read.ModTime()) &&
@@ -124,7 +125,7 @@ func (h *HostTokens) reload() error {
 	}
 	var data []byte
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxHostBytes) {
-		err = fmt.Errorf("it is no regular file, or has more than %d bytes", maxHostBytes)
+		err = fmt.Errorf("not a regular file, or larger than %d bytes", maxHostBytes)
 	}
 	if err == nil {
 		data, err = os.ReadFile(h.path)
@@ -137,20 +138,20 @@ func (h *HostTokens) reload() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("reading hosts' tokens: %w", err)
+	return fmt.Errorf("reading host tokens: %w", err)
 }
 
-// parseHosts reads a file. Errors name nodes and lines, never what a line holds beyond that: a user may have put the
-// token itself where its sum belongs.
+// parseHosts parses the file. Errors contain node names and entry numbers only, because a user may have entered a
+// token instead of its digest.
 func parseHosts(data []byte) (byNode map[string]Host, byToken map[digest]Host, err error) {
 	var file struct {
 		Hosts []hostEntry `json:"hosts"`
 	}
 	if err := yaml.UnmarshalStrict(data, &file); err != nil {
-		return nil, nil, errors.New("it is not a list hosts of node, tokenSHA256, maxPowerWatts and site")
+		return nil, nil, errors.New("want a list hosts with the fields node, tokenSHA256, maxPowerWatts and site")
 	}
 	if len(file.Hosts) > maxHosts {
-		return nil, nil, fmt.Errorf("%d hosts: at most %d", len(file.Hosts), maxHosts)
+		return nil, nil, fmt.Errorf("%d hosts, want at most %d", len(file.Hosts), maxHosts)
 	}
 	byNode, byToken = map[string]Host{}, map[digest]Host{}
 	for i := range file.Hosts {
@@ -159,12 +160,12 @@ func parseHosts(data []byte) (byNode map[string]Host, byToken map[digest]Host, e
 			return nil, nil, fmt.Errorf("host %d: %w", i+1, err)
 		}
 		if _, twice := byNode[host.Node]; twice {
-			return nil, nil, fmt.Errorf("host %d: node %q is there twice", i+1, host.Node)
+			return nil, nil, fmt.Errorf("host %d: duplicate node %q", i+1, host.Node)
 		}
 		byNode[host.Node] = host
 		for _, token := range tokens {
 			if _, twice := byToken[token]; twice {
-				return nil, nil, fmt.Errorf("host %d, node %q: another node, or it before, has the same token", i+1,
+				return nil, nil, fmt.Errorf("host %d, node %q: duplicate token", i+1,
 					host.Node)
 			}
 			byToken[token] = host
@@ -173,7 +174,7 @@ func parseHosts(data []byte) (byNode map[string]Host, byToken map[digest]Host, e
 	return byNode, byToken, nil
 }
 
-// hostEntry is a host as the file says it.
+// hostEntry is an entry of the file.
 type hostEntry struct {
 	Node     string  `json:"node"`
 	SHA256   string  `json:"tokenSHA256"`
@@ -183,8 +184,8 @@ type hostEntry struct {
 }
 
 func (e *hostEntry) read() (host Host, tokens []digest, err error) {
-	if !plausibleName(e.Node, maxNodeName) || strings.Contains(e.Node, "/") { // CLUSTER/NODE is another cluster's
-		return Host{}, nil, fmt.Errorf("node is no name of 1 to %d characters without a slash", maxNodeName)
+	if !plausibleName(e.Node, maxNodeName) || strings.Contains(e.Node, "/") { // reserved for CLUSTER/NODE
+		return Host{}, nil, fmt.Errorf("node must be a name of 1 to %d characters without a slash", maxNodeName)
 	}
 	for key, text := range map[string]string{"tokenSHA256": e.SHA256, "previousTokenSHA256": e.Previous} {
 		if text == "" && key != "tokenSHA256" {
@@ -193,17 +194,17 @@ func (e *hostEntry) read() (host Host, tokens []digest, err error) {
 		sum, err := hex.DecodeString(text)
 		switch {
 		case err != nil || len(sum) != sha256.Size:
-			return Host{}, nil, fmt.Errorf("node %q: %s is not the SHA-256 of a token in hex", e.Node, key)
+			return Host{}, nil, fmt.Errorf("node %q: %s is not a hex-encoded SHA-256 digest", e.Node, key)
 		case digest(sum) == sha256.Sum256(nil):
-			return Host{}, nil, fmt.Errorf("node %q: %s is that of no token at all", e.Node, key)
+			return Host{}, nil, fmt.Errorf("node %q: %s is the digest of an empty token", e.Node, key)
 		}
 		tokens = append(tokens, digest(sum))
 	}
 	switch {
 	case !(e.Power >= 0 && e.Power <= maxHostPower):
-		err = fmt.Errorf("node %q: maxPowerWatts: 0 to %.0f", e.Node, maxHostPower)
+		err = fmt.Errorf("node %q: maxPowerWatts must be between 0 and %.0f", e.Node, maxHostPower)
 	case e.Site != "" && !plausibleName(e.Site, maxSiteName):
-		err = fmt.Errorf("node %q: site is no name", e.Node)
+		err = fmt.Errorf("node %q: site is not a valid name", e.Node)
 	default:
 		return Host{Node: e.Node, MaxPower: energy.Watts(e.Power), Site: e.Site}, tokens, nil
 	}

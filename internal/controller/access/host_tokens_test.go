@@ -36,7 +36,7 @@ func TestHostTokens(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&logged, nil))
 	file, c := filepath.Join(t.TempDir(), "hosts.yaml"), newClock()
 	if _, err := access.NewHostTokens(file, c.now, log); err == nil {
-		t.Error("there is no file, and no error")
+		t.Error("expected an error for a missing file")
 	}
 	write(t, file, "hosts:\n- node: rack1\n  tokenSHA256: "+sum(
 		"one")+"\n  maxPowerWatts: 800\n  site: north\n- node: rack2\n  tokenSHA256: "+strings.ToUpper(sum("two"))+"\n")
@@ -49,61 +49,61 @@ func TestHostTokens(t *testing.T) {
 		return host.Node
 	}
 	if got, ok := h.Find("one"); !ok || got != (access.Host{Node: "rack1", MaxPower: 800, Site: "north"}) {
-		t.Errorf("have %+v", got)
+		t.Errorf("got host %+v", got)
 	}
 	if node("two") != "rack2" || node("three") != "" || node("") != "" || node(sum("one")) != "" {
-		t.Error("the wrong ones are let in")
+		t.Error("unexpected hosts for the tokens")
 	}
 	if host, ok := h.Host("rack1"); !ok || host.MaxPower != 800 {
-		t.Errorf("%+v", host)
+		t.Errorf("unexpected host %+v", host)
 	}
 
-	// A token is exchanged: both let in until the former one is taken away.
+	// During token rotation, both tokens are accepted until the previous one is removed.
 	write(t, file, `{"hosts":[{"node":"rack1","tokenSHA256":"`+sum("uno")+`","previousTokenSHA256":"`+sum("one")+`"}]}`)
 	if node("one") != "rack1" {
-		t.Error("looks at the file each time")
+		t.Error("the file was reloaded before the interval had elapsed")
 	}
 	c.add(6 * time.Second)
 	if node("one") != "rack1" || node("uno") != "rack1" || node("two") != "" {
-		t.Error("an exchange of tokens leaves out the former or the new one")
+		t.Error("the previous or the new token was rejected during rotation")
 	}
 	write(t, file, `{"hosts":[{"node":"rack1","tokenSHA256":"`+sum("uno")+`"}]}`)
 	c.add(6 * time.Second)
 	if node("one") != "" || node("two") != "" || node("uno") != "rack1" {
-		t.Error("the file was not read anew")
+		t.Error("the changed file was not reloaded")
 	}
-	write(t, file, "hosts: [{node: rack1, tokenSHA256: secret-that-is-no-sum}]")
+	write(t, file, "hosts: [{node: rack1, tokenSHA256: secret-without-digest}]")
 	c.add(6 * time.Second)
 	if node("uno") != "rack1" {
-		t.Error("a broken file takes effect")
+		t.Error("an invalid file replaced the previous tokens")
 	}
 	if !strings.Contains(logged.String(), "rack1") || strings.Contains(logged.String(), "secret") {
-		t.Errorf("the log says %s", &logged)
+		t.Errorf("unexpected log output: %s", &logged)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
 	c.add(6 * time.Second)
 	if node("uno") != "" {
-		t.Error("the file is gone, and its hosts are not")
+		t.Error("a token was accepted after the file had been removed")
 	}
 	write(t, file, `{"hosts":[{"node":"rack1","tokenSHA256":"`+sum("uno")+`"}]}`)
 	c.add(6 * time.Second)
 	if node("uno") != "rack1" {
-		t.Error("the file is back, and its hosts are not")
+		t.Error("a token was rejected after the file had been restored")
 	}
 	none, err := access.NewHostTokens("", c.now, log)
 	if err != nil {
 		t.Error(err)
 	}
 	if _, ok := none.Find("uno"); ok {
-		t.Error("nobody knows somebody")
+		t.Error("a nil HostTokens contains a token")
 	}
 }
 
 func TestHostTokensRefuse(t *testing.T) {
 	if _, err := access.NewHostTokens("/dev/null", time.Now, slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("a device: taken")
+		t.Error("expected an error for a device file")
 	}
 	one := fmt.Sprintf("{node: a, tokenSHA256: %s}", sum("one"))
 	for name, text := range map[string]string{
@@ -112,21 +112,21 @@ func TestHostTokensRefuse(t *testing.T) {
 		"node twice":  "hosts: [" + one + ", {node: a, tokenSHA256: " + sum("two") + "}]",
 		"token twice": "hosts: [" + one + ", {node: b, tokenSHA256: " + sum("one") + "}]",
 		"no node":     "hosts: [{tokenSHA256: " + sum("one") + "}]", "no token": "hosts: [{node: a}]",
-		"a short sum":     "hosts: [{node: a, tokenSHA256: abcd}]",
-		"a long sum":      "hosts: [{node: a, tokenSHA256: " + sum("one") + "00}]",
+		"a short digest":  "hosts: [{node: a, tokenSHA256: abcd}]",
+		"a long digest":   "hosts: [{node: a, tokenSHA256: " + sum("one") + "00}]",
 		"the empty token": "hosts: [{node: a, tokenSHA256: " + sum("") + "}]",
 		"power":           "hosts: [{node: a, tokenSHA256: " + sum("one") + ", maxPowerWatts: -1}]",
 		"NaN":             "hosts: [{node: a, tokenSHA256: " + sum("one") + ", maxPowerWatts: .nan}]",
-		"no YAML":         "hosts: [", "a key twice": "hosts: []\nhosts: []",
+		"invalid YAML":    "hosts: [", "a key twice": "hosts: []\nhosts: []",
 		"a node of a cluster": "hosts: [{node: alpha/a, tokenSHA256: " + sum("one") + "}]",
 		"control":             "hosts: [{node: \"a\\n\", tokenSHA256: " + sum("one") + "}]",
 	} {
 		file := filepath.Join(t.TempDir(), "hosts")
 		write(t, file, text)
 		if _, err := access.NewHostTokens(file, time.Now, slog.New(slog.DiscardHandler)); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: expected an error", name)
 		} else if strings.Contains(err.Error(), sum("one")) {
-			t.Errorf("%s: the error shows a sum: %v", name, err)
+			t.Errorf("%s: the error contains a digest: %v", name, err)
 		}
 	}
 }

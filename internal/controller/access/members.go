@@ -11,29 +11,29 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A Member is a cluster that forwards what it books, and what it is believed at most.
+// A Member is a cluster that forwards its usage records to this controller, with the limits of accepted values.
 type Member struct {
 	Name     string       `json:"name"`
-	Zone     string       `json:"zone"` // a GridZone of ours; "": the default one
-	PUE      float64      `json:"pue"`  // 0: that of the zone
+	Zone     string       `json:"zone"` // name of a local GridZone; empty for the default zone
+	PUE      float64      `json:"pue"`  // 0 for the PUE of the zone
 	Nodes    int          `json:"maxNodes"`
 	MaxPower energy.Watts `json:"nodeMaxWatts"`
 	Bookings int          `json:"bookingsPerMinute"`
 }
 
-// Members are the clusters of a federation, by name.
+// Members contains the clusters of a federation by name.
 type Members map[string]Member
 
-// What a member is believed where the file does not say.
+// Default and limit values of Member fields.
 const (
 	memberNodes    = 1000
 	memberPower    = 2000
 	memberBookings = 10_000
-	minBookings    = 600 // in a minute: fewer than a request holds could never be sent
+	minBookings    = 600 // per minute; must be at least the maximum of a single request
 	maxPUE         = 5
 )
 
-// LoadMembers reads a file such as
+// LoadMembers reads a file in this format:
 //
 //	clusters:
 //	- name: alpha
@@ -43,7 +43,7 @@ const (
 //	  nodeMaxWatts: 1200
 //	  bookingsPerMinute: 4000
 //
-// own is the name of this cluster.
+// The name of this cluster, own, must not be in the list. If path is empty, LoadMembers returns nil.
 func LoadMembers(path, own string) (Members, error) {
 	if path == "" {
 		return nil, nil
@@ -66,7 +66,7 @@ func LoadMembers(path, own string) (Members, error) {
 		case len(why) > 0:
 			err = fmt.Errorf("cluster %d: name %q: %s", i+1, m.Name, why[0])
 		case twice || m.Name == own:
-			err = fmt.Errorf("cluster %q is there twice, or is this one (--cluster)", m.Name)
+			err = fmt.Errorf("cluster %q is a duplicate or the local cluster (--cluster)", m.Name)
 		case m.PUE != 0 && !(m.PUE >= 1 && m.PUE <= maxPUE) || m.Nodes < 0 || !(m.MaxPower > 0) ||
 			m.Bookings < minBookings:
 			err = fmt.Errorf("cluster %q: want pue of 1 to %d, maxNodes and nodeMaxWatts above 0, "+

@@ -14,11 +14,11 @@ func TestMembersRefuse(t *testing.T) {
 		"a slash": "clusters: [{name: a/b}]", "twice": "clusters: [{name: a}, {name: a}]",
 		"this cluster": "clusters: [{name: home}]", "a PUE below 1": "clusters: [{name: a, pue: 0.9}]",
 		"no nodes": "clusters: [{name: a, maxNodes: -1}]", "no power": "clusters: [{name: a, nodeMaxWatts: -1}]",
-		"less than a request": "clusters: [{name: a, bookingsPerMinute: 10}]", "no YAML": "clusters: [",
+		"less than a request": "clusters: [{name: a, bookingsPerMinute: 10}]", "invalid YAML": "clusters: [",
 	} {
 		write(t, file, text)
 		if all, err := access.LoadMembers(file, "home"); err == nil {
-			t.Errorf("%s: taken as %+v", name, all)
+			t.Errorf("%s: expected an error, got %+v", name, all)
 		}
 	}
 	write(t, file, "clusters: [{name: alpha}]")
@@ -27,6 +27,6 @@ func TestMembersRefuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, ok := all["alpha"]; !ok || m.Nodes == 0 || m.MaxPower == 0 || m.Bookings == 0 {
-		t.Errorf("what the file does not say: %+v", m)
+		t.Errorf("unexpected defaults: %+v", m)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/instrument"
 )
 
-// metrics have a fixed number of series, for any number of callers.
+// metrics contains the metrics of a Gate. The number of series does not depend on the number of callers.
 type metrics struct {
 	reviews  *prometheus.CounterVec
 	refusals *prometheus.CounterVec
@@ -17,12 +17,12 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	with := instrument.With(registry)
 	return &metrics{
 		reviews: with.Counters("kubenergy_access_reviews_total",
-			"Reviews asked of the API server: who a token belongs to (token), what its owner may do (access).", "kind",
+			"Reviews requested from the API server, of tokens (token) and of permissions (access).", "kind",
 			"result"),
 		refusals: with.Counters("kubenergy_access_refused_total",
-			"Requests of people and programs that were refused, by why.", "reason"),
-		grace: with.Counter("kubenergy_access_grace_total", "Requests of agents that were let in while the API server "+
-			"was away, because they had been known shortly before."),
+			"Rejected requests of people and programs, by reason.", "reason"),
+		grace: with.Counter("kubenergy_access_grace_total", "Requests of agents that were accepted while the API "+
+			"server was unavailable, because they had been authenticated recently."),
 	}
 }
 

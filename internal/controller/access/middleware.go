@@ -11,11 +11,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 )
 
-// retryAfter is when a caller may try again whose rights could not be found out.
+// retryAfter is the Retry-After value of responses sent while the API server is unavailable.
 const retryAfter = 5 * time.Second
 
-// Require lets a request through to next if its user may do everything that what returns for it. Where what is nil or
-// returns nothing, a valid token is enough. next finds the user with [UserOf].
+// Require returns a handler that calls next only if the user of a request is allowed to do everything in the
+// attributes returned by the second argument. If it is nil or returns an empty slice, a valid token is sufficient.
+// The handler next can retrieve the user with [UserOf].
 func (g *Gate) Require(next http.Handler, what func(*http.Request) []Attributes) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u, err := g.Authenticate(From(r), Token(r))
@@ -34,7 +35,8 @@ func (g *Gate) Require(next http.Handler, what func(*http.Request) []Attributes)
 	})
 }
 
-// authorize reports whether the user may do all of it, and answers the request if not.
+// authorize reports whether the user has all of the attributes' permissions. If not, it also writes the error
+// response.
 func (g *Gate) authorize(w http.ResponseWriter, r *http.Request, u *User, all []Attributes) bool {
 	for _, a := range all {
 		switch ok, err := g.Allowed(r.Context(), u, a); {
@@ -43,15 +45,15 @@ func (g *Gate) authorize(w http.ResponseWriter, r *http.Request, u *User, all []
 			return false
 		case !ok:
 			g.metrics.refused("forbidden")
-			// To name the missing right reveals nothing about what exists.
-			Answer(w, http.StatusForbidden, "you may not "+a.String())
+			// The name of the missing permission does not reveal whether the object exists.
+			Answer(w, http.StatusForbidden, "you are not allowed to "+a.String())
 			return false
 		}
 	}
 	return true
 }
 
-// Refuse answers a request whose maker is not known: 401, or 503 where it could not be found out.
+// Refuse rejects an unauthenticated request with status 401, or with status 503 if the token could not be reviewed.
 func (g *Gate) Refuse(w http.ResponseWriter, err error) {
 	if errors.Is(err, ErrUnauthenticated) {
 		g.metrics.refused("token")
@@ -61,33 +63,34 @@ func (g *Gate) Refuse(w http.ResponseWriter, err error) {
 	}
 	g.metrics.refused("unavailable")
 	Busy(w, http.StatusServiceUnavailable, retryAfter,
-		"you cannot be authenticated or authorized now: the API server does not answer")
+		"authentication and authorization are unavailable: the API server does not respond")
 }
 
-// AdmitAgent counts a request of a node's agent. Where it is one too many, it returns how long to wait.
+// AdmitAgent counts a request of a node's agent. If the request exceeds the limit, it returns false and the time to
+// wait.
 func (g *Gate) AdmitAgent(node string) (wait time.Duration, ok bool) {
 	return g.agents.allow(node, g.o.Now())
 }
 
-// ChargeAgent counts a request of a node's agent as so many more: one that costs as much as many small ones.
+// ChargeAgent charges the agent of a node for additional requests, because an expensive request counts as several.
 func (g *Gate) ChargeAgent(node string, more int) {
 	now := g.o.Now()
 	g.agents.of(node, now).ReserveN(now, min(more, g.agents.allowance.AtOnce))
 }
 
-// Busy answers a request that may be made again after a while.
+// Busy writes an error response with a Retry-After header.
 func Busy(w http.ResponseWriter, status int, after time.Duration, text string) {
 	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(after.Seconds())))))
 	Answer(w, status, text)
 }
 
-// Answer answers a request that did not succeed.
+// Answer writes an error response with a JSON body.
 func Answer(w http.ResponseWriter, status int, text string) {
-	body, _ := json.Marshal(api.Error{Error: text}) // texts can always be written
+	body, _ := json.Marshal(api.Error{Error: text}) // marshaling a string cannot fail
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // who is gone does not need it
+	_, _ = w.Write(append(body, '\n')) // the client may have disconnected
 }

@@ -7,16 +7,16 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// An Allowance is how many requests a caller may make.
+// An Allowance is the request limit of a caller: a rate and a burst.
 type Allowance struct {
 	PerSecond float64
 	AtOnce    int
 }
 
-// maxBuckets is for how many callers requests are counted. Others share one bucket while all of these are busy.
+// maxBuckets is the maximum number of callers with their own bucket. Further callers share a single bucket.
 const maxBuckets = 20_000
 
-// buckets count the requests of each caller.
+// buckets contains a token bucket for each caller. It is safe for concurrent use.
 type buckets struct {
 	allowance Allowance
 
@@ -31,7 +31,7 @@ func newBuckets(a Allowance) *buckets {
 	return b
 }
 
-// allow counts a request. Where it is one too many, it returns how long to wait.
+// allow counts a request. If the request exceeds the limit, it returns false and the time to wait.
 func (b *buckets) allow(who string, now time.Time) (wait time.Duration, ok bool) {
 	turn := b.of(who, now).ReserveN(now, 1)
 	if wait = turn.DelayFrom(now); wait == 0 {
@@ -41,7 +41,7 @@ func (b *buckets) allow(who string, now time.Time) (wait time.Duration, ok bool)
 	return wait, false
 }
 
-// empty reports whether a request would be one too many, without counting it.
+// empty reports whether a request would exceed the limit, without counting it.
 func (b *buckets) empty(who string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,7 +60,7 @@ func (b *buckets) of(who string, now time.Time) *rate.Limiter {
 	return l
 }
 
-// find returns the bucket of a caller; nil: the caller has none yet, and there is room for one.
+// find returns the bucket of a caller, or nil if the caller has none and a new one can be created.
 func (b *buckets) find(who string, now time.Time) *rate.Limiter {
 	l := b.each[who]
 	if l == nil && len(b.each) >= maxBuckets && !b.makeRoom(now) {
@@ -69,11 +69,12 @@ func (b *buckets) find(who string, now time.Time) *rate.Limiter {
 	return l
 }
 
-// makeRoom drops buckets of callers that have not come for a while: a full bucket is like a new one.
+// makeRoom removes some full buckets, because they are equivalent to new ones. It reports whether there is capacity
+// for another bucket.
 func (b *buckets) makeRoom(now time.Time) bool {
 	const looks = 64
 	seen := 0
-	for who, l := range b.each { // begins anywhere
+	for who, l := range b.each { // in random order
 		if l.TokensAt(now) >= float64(b.allowance.AtOnce) {
 			delete(b.each, who)
 		}

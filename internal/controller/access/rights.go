@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Attributes are what a user wants to do, in the words of roles.
+// Attributes describes the access that a user requests, as in RBAC rules.
 type Attributes struct{ Verb, Group, Resource, Subresource, Namespace, Name string }
 
-// String says it for people.
+// String returns a description for error messages.
 func (a Attributes) String() string {
 	what := a.Resource
 	if a.Subresource != "" {
@@ -32,7 +32,7 @@ type rightKey struct {
 	what Attributes
 }
 
-// Allowed reports whether a user may do something.
+// Allowed reports whether a user is authorized for a request with the given attributes.
 func (g *Gate) Allowed(ctx context.Context, u *User, a Attributes) (bool, error) {
 	key := rightKey{u.digest(), a}
 	if allowed, known := g.rights.Get(key); known {

@@ -13,10 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// HeaderToken bears a token where Authorization cannot: the API server's proxy keeps that one for itself.
+// HeaderToken is an alternative header for the token. The proxy of the API server removes the Authorization header.
 const HeaderToken = "X-Kubenergy-Token"
 
-// Token returns the token that a request bears, or "".
+// Token returns the bearer token of a request, or "" if the request has none.
 func Token(r *http.Request) string {
 	if own := r.Header.Get(HeaderToken); own != "" {
 		return strings.TrimSpace(own)
@@ -33,11 +33,11 @@ func plausibleToken(token string) bool {
 		!strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
-// claims are what a token says of itself. It is unchecked: it serves to ask the right question, and to forget
-// earlier.
+// claims contains the unverified claims of a token. They are used only to select the requested audience and to
+// shorten the lifetime of cached results.
 type claims struct {
 	audiences []string
-	expiry    time.Time // zero: it does not say
+	expiry    time.Time // zero if unknown
 }
 
 func readClaims(token string) (c claims) {
@@ -71,7 +71,7 @@ func readClaims(token string) (c claims) {
 	return c
 }
 
-// before returns t, or when the token runs out if that is earlier.
+// before returns the earlier of t and the expiry of the token.
 func (c *claims) before(t time.Time) time.Time {
 	if !c.expiry.IsZero() && c.expiry.Before(t) {
 		return c.expiry
@@ -79,7 +79,7 @@ func (c *claims) before(t time.Time) time.Time {
 	return t
 }
 
-// kindOf says what kind of error the API server's is, without its text.
+// kindOf returns a short description of an API server error without its message.
 func kindOf(err error) string {
 	switch reason := apierrors.ReasonForError(err); {
 	case reason != "":

@@ -10,13 +10,13 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
-// A User is who holds a token.
+// A User is an authenticated user.
 type User authenticationv1.UserInfo
 
-// NodeClaim is what the API server says of a token that is bound to a pod: the node that the pod runs on.
+// NodeClaim is the key of the extra user info with the node name of the pod that a token is bound to.
 const NodeClaim = "authentication.kubernetes.io/node-name"
 
-// Node returns the node that the user's token is bound to, or "".
+// Node returns the node that the user's token is bound to, or "" if there is none.
 func (u *User) Node() string {
 	if values := u.Extra[NodeClaim]; len(values) == 1 {
 		return values[0]
@@ -24,10 +24,10 @@ func (u *User) Node() string {
 	return ""
 }
 
-// String returns the user's name alone.
+// String returns the user name.
 func (u *User) String() string { return u.Username }
 
-// digest tells users apart: two with the same one may do the same.
+// digest returns a hash of all user attributes. Users with the same digest have the same permissions.
 func (u *User) digest() [sha256.Size]byte {
 	text := fmt.Appendf(nil, "%q %q %q", u.Username, u.UID, slices.Sorted(slices.Values(u.Groups)))
 	for _, key := range slices.Sorted(maps.Keys(u.Extra)) {
@@ -38,13 +38,13 @@ func (u *User) digest() [sha256.Size]byte {
 
 type userKey struct{}
 
-// UserOf returns who makes the request that ctx belongs to, or nil.
+// UserOf returns the user stored in ctx by [WithUser], or nil.
 func UserOf(ctx context.Context) *User {
 	u, _ := ctx.Value(userKey{}).(*User)
 	return u
 }
 
-// WithUser returns a context of a request that u makes.
+// WithUser returns a copy of ctx with the user u.
 func WithUser(ctx context.Context, u *User) context.Context {
 	return context.WithValue(ctx, userKey{}, u)
 }

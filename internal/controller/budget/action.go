@@ -25,7 +25,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// The reasons of our events. The first is Compute Gardener's.
+// Reasons of events. EnergyBudgetExceeded is also used by Compute Gardener.
 const (
 	eventExceeded  = "EnergyBudgetExceeded"
 	eventWarning   = "EnergyBudgetWarning"
@@ -35,23 +35,23 @@ const (
 	reporter       = "kubenergy-controller"
 )
 
-// duty is a claimed action that a task carries out.
+// duty is a claimed action to be carried out by a task.
 type duty struct {
-	key  string // the same in each attempt and controller: events are named by it, and webhooks get it
+	key  string // the same for all attempts and controllers; used in event names and webhooks
 	lane lane
 	do   func(context.Context) error
 }
 
-// notification is what an action tells of a budget, or of a workload that has one.
+// notification is the content of an action for a budget or for a workload with its own budget.
 type notification struct {
 	about   v1.ObjectReference
 	webhook string
-	attrs   []any  // of the log line
+	attrs   []any  // of the log message
 	text    string // of the event
 	message *Message
 }
 
-// notification returns one of an action at a threshold, as a status tells what was used.
+// notification returns the notification of an action at a threshold, with the usage from a status.
 func (a *account) notification(key string, at int32, webhook string, s *v1alpha1.EnergyBudgetStatus, percent float64,
 	now time.Time, attrs ...any,
 ) *notification {
@@ -71,13 +71,13 @@ func (a *account) notification(key string, at int32, webhook string, s *v1alpha1
 	}
 }
 
-// dutyOf returns how an action that only tells is carried out.
+// dutyOf returns the duty of an action that only sends a notification.
 func (e *Engine) dutyOf(deed v1alpha1.BudgetDeed, n *notification) duty {
 	d := duty{key: n.message.Key, lane: telling, do: func(context.Context) error { return nil }}
 	switch deed {
 	case v1alpha1.DeedLog:
 		d.do = func(context.Context) error {
-			e.o.Log.Warn("an energy budget is used up, or nearly", n.attrs...)
+			e.o.Log.Warn("Energy budget has reached the threshold of an action", n.attrs...)
 			return nil
 		}
 	case v1alpha1.DeedEvent:
@@ -92,8 +92,8 @@ func (e *Engine) dutyOf(deed v1alpha1.BudgetDeed, n *notification) duty {
 	return d
 }
 
-// carryOut leaves duties to the lanes. A task notes the results of its duties, by key; each webhook has a task of its
-// own.
+// carryOut adds duties to the lanes. Each webhook is a separate task. After a task has finished, note is called
+// with the results of its duties by key.
 func (e *Engine) carryOut(about v1.ObjectReference, duties []duty, note func(context.Context, map[string]error)) {
 	var byLane [lanes][]duty
 	for _, d := range duties {
@@ -110,7 +110,7 @@ func (e *Engine) carryOut(about v1.ObjectReference, duties []duty, note func(con
 				for _, d := range some {
 					err := d.do(ctx)
 					if results[d.key] = err; err != nil {
-						e.o.Log.Warn("an action of a budget failed: trying again", "kind", about.Kind, "namespace",
+						e.o.Log.Warn("Failed to carry out a budget action, retrying", "kind", about.Kind, "namespace",
 							about.Namespace, "name", about.Name, "error", err)
 					}
 				}
@@ -124,15 +124,15 @@ func (e *Engine) carryOut(about v1.ObjectReference, duties []duty, note func(con
 	}
 }
 
-// act carries out the actions that were just claimed in the status of a budget. It suspends at once, and leaves all
-// else to the lanes: no budget waits for an action of another one.
+// act carries out the actions that were just claimed in the status of a budget. It suspends Jobs immediately and
+// adds all other actions to the lanes, so that budgets do not wait for the actions of others.
 func (e *Engine) act(ctx context.Context, c *budgetCase, due []int, enabled bool) {
 	now := e.o.Now()
 	asked := slices.ContainsFunc(due, func(i int) bool { return c.budget.Status.Actions[i].Do == v1alpha1.DeedSuspend })
 	var suspendErr error
 	if c.suspends(now) && (enabled || asked) {
 		if suspendErr = e.suspendFor(ctx, c); suspendErr != nil {
-			e.o.Log.Warn("suspending Jobs for an EnergyBudget: trying again", "namespace", c.budget.Namespace, "budget",
+			e.o.Log.Warn("Failed to suspend Jobs of a budget, retrying", "namespace", c.budget.Namespace, "budget",
 				c.budget.Name, "error", suspendErr)
 		}
 	}
@@ -143,7 +143,7 @@ func (e *Engine) act(ctx context.Context, c *budgetCase, due []int, enabled bool
 			e.metrics.took(c.budget.Namespace, "", t.Do, t.At)
 		}
 		switch t.Do {
-		case v1alpha1.DeedHoldNewWork: // the status says it: nothing else is to be done
+		case v1alpha1.DeedHoldNewWork: // effective through the status
 		case v1alpha1.DeedAnnotate, v1alpha1.DeedLabel:
 			mark := func(ctx context.Context) error { return e.mark(ctx, c, t) }
 			duties = append(duties, duty{c.key(t), marking, mark})
@@ -158,7 +158,7 @@ func (e *Engine) act(ctx context.Context, c *budgetCase, due []int, enabled bool
 	})
 }
 
-// key names an action of a budget in this period.
+// key returns the key of an action of a budget in its current period.
 func (c *budgetCase) key(t *v1alpha1.BudgetActionTaken) string {
 	return digest(string(c.budget.UID), c.period.from.UTC().Format(time.RFC3339), strconv.FormatInt(t.Generation, 10),
 		actionText(t.At, t.Do), t.Webhook)
@@ -176,19 +176,19 @@ func (c *budgetCase) notification(t *v1alpha1.BudgetActionTaken, now time.Time) 
 	b := c.budget
 	of := "its lifetime"
 	if !c.period.to.IsZero() {
-		of = "the period that ends " + c.period.to.UTC().Format(time.RFC3339)
+		of = "the period until " + c.period.to.UTC().Format(time.RFC3339)
 	}
 	amount := ""
-	if c.use != nil { // nil: a retry, which knows no more than the status says
+	if c.use != nil { // nil for a retry without ledger data
 		amount = ", " + c.use.used(&b.Spec.Limits)
 	}
 	n := c.account.notification(c.key(t), t.At, c.webhook(t), &b.Status, t.Percent, now, "periodStart", c.period.from,
 		"periodEnd", c.period.to)
-	n.text = fmt.Sprintf("%v%% of the budget for %s is used%s; %s at %d%%", t.Percent, of, amount, t.Do, t.At)
+	n.text = fmt.Sprintf("%v%% of the budget for %s is used%s (action %s at %d%%)", t.Percent, of, amount, t.Do, t.At)
 	return n
 }
 
-// webhook returns where an action posts.
+// webhook returns the webhook of an action.
 func (c *budgetCase) webhook(t *v1alpha1.BudgetActionTaken) string {
 	for i := range c.budget.Spec.Actions {
 		if a := &c.budget.Spec.Actions[i]; is(a, t) {
@@ -198,7 +198,7 @@ func (c *budgetCase) webhook(t *v1alpha1.BudgetActionTaken) string {
 	return t.Webhook
 }
 
-// reference names an object in events.
+// reference returns a reference to an object for events.
 func reference(o client.Object) v1.ObjectReference {
 	ref := v1.ObjectReference{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
 	switch o.(type) {
@@ -212,12 +212,13 @@ func reference(o client.Object) v1.ObjectReference {
 	return ref
 }
 
-// event writes an event, once: its name follows from the key, so a second write finds the first one's. The recorders of
-// client-go name events by the time, and would write one more after each crash and from each controller.
+// event creates an event exactly once: its name is derived from the key, so a second attempt fails with
+// AlreadyExists. The event recorders of client-go include the time in the name and would create another event after
+// a crash and for each controller.
 func (e *Engine) event(ctx context.Context, about v1.ObjectReference, reason, key, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	const longest = 200 // of the 253 that a name may have
+	const longest = 200 // of at most 253 characters
 	name := about.Name
 	if len(name) > longest {
 		name = strings.TrimRight(name[:longest], "-.")
@@ -233,15 +234,15 @@ func (e *Engine) event(ctx context.Context, about v1.ObjectReference, reason, ke
 		Action: "Budgeting", Reason: reason, Regarding: about, Note: text, Type: kind,
 	})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("writing an event: %w", err)
+		return fmt.Errorf("creating an event: %w", err)
 	}
 	return nil
 }
 
-// errChanged says that an object is not as it was seen: the next sweep sees it as it is.
-var errChanged = errors.New("it has changed since")
+// errChanged is returned if an object has changed since it was read. The next sweep reads it again.
+var errChanged = errors.New("the object has changed")
 
-// patch changes an object as it was seen. One that is gone needs no change.
+// patch applies a patch to the observed version of an object. It returns nil if the object no longer exists.
 func (e *Engine) patch(ctx context.Context, o client.Object, kind types.PatchType, patch []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -250,7 +251,7 @@ func (e *Engine) patch(ctx context.Context, o client.Object, kind types.PatchTyp
 	if err == nil || apierrors.IsNotFound(err) {
 		return nil
 	}
-	// A test of a patch that fails and a refusal by an admission policy look the same.
+	// A failed test operation of a JSON patch cannot be distinguished from a rejection by an admission policy.
 	if errGet := e.o.Direct.Get(ctx, client.ObjectKeyFromObject(o), current); apierrors.IsNotFound(errGet) ||
 		errGet == nil && current.GetResourceVersion() != o.GetResourceVersion() {
 		return fmt.Errorf("%s/%s: %w: %w", o.GetNamespace(), o.GetName(), errChanged, err)
@@ -258,8 +259,8 @@ func (e *Engine) patch(ctx context.Context, o client.Object, kind types.PatchTyp
 	return fmt.Errorf("%s/%s: %w", o.GetNamespace(), o.GetName(), err)
 }
 
-// patchLatest changes an object as it is by now: whether others change it too does not matter. It tries the object as
-// it was seen first, unless that is known to have changed. patch returns nil where there is nothing to change.
+// patchLatest applies a patch to the latest version of an object, tolerating concurrent changes. It tries the given
+// version first unless changed is true. The function patch returns nil if no change is needed.
 func (e *Engine) patchLatest(ctx context.Context, o client.Object, changed bool,
 	patch func(client.Object) []byte,
 ) error {
@@ -272,19 +273,19 @@ func (e *Engine) patchLatest(ctx context.Context, o client.Object, changed bool,
 	})
 }
 
-// onLatest changes a copy of an object, which it reads anew where another one has changed it, or if changed is true.
-// One that is gone needs no change.
+// onLatest calls change with a copy of an object. It reads the object again after a conflict, or if changed is
+// true. It returns nil if the object no longer exists.
 func (e *Engine) onLatest(ctx context.Context, o client.Object, changed bool, change func(client.Object) error) error {
 	again := func(err error) bool { return errors.Is(err, errChanged) || apierrors.IsConflict(err) }
 	return kube.Retry(clientretry.DefaultBackoff, again, func() error {
 		latest := o.DeepCopyObject().(client.Object)
-		if changed { // into an empty object: what is decoded into a full one leaves the fields that are absent by now
+		if changed { // decode into an empty object, because decoding does not clear absent fields
 			latest = reflect.New(reflect.TypeOf(o).Elem()).Interface().(client.Object)
 			if err := e.o.Direct.Get(ctx, client.ObjectKeyFromObject(o), latest); err != nil {
 				return client.IgnoreNotFound(err)
 			}
 		}
-		changed = true // the next try reads it anew
+		changed = true // read it again for the next attempt
 		if latest.GetUID() != o.GetUID() {
 			return nil
 		}

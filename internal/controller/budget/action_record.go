@@ -19,8 +19,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// record is what was done about a workload, as its annotation keeps it: by key, when it was begun and how often, or
-// that it is done. Package cached keeps this annotation whole, by its key.
+// record contains the actions of a workload by key, as stored in its annotation: the time and number of attempts,
+// or that the action is done. Package cached retains this annotation.
 type record map[string]begun
 
 type begun struct {
@@ -30,14 +30,14 @@ type begun struct {
 }
 
 const (
-	// maxRecordText is how long the annotation may get on an object, of which a cluster has many.
+	// maxRecordText is the maximum length of the annotation, because a cluster has many workloads.
 	maxRecordText = 1000
 	doneLength    = keyLength + len(":d ")
 	keyLength     = 10
 	maxRecord     = maxRecordText / doneLength
 )
 
-// dropFormer forgets what no budget of the object asks for any longer, or not with these limits.
+// dropFormer removes actions that are not in any current budget of the object, or that were for other limits.
 func (t record) dropFormer(a *allowance) {
 	asked := map[string]bool{}
 	for _, s := range a.siblings {
@@ -48,7 +48,7 @@ func (t record) dropFormer(a *allowance) {
 	maps.DeleteFunc(t, func(key string, _ begun) bool { return !asked[key] })
 }
 
-// readRecord reads key:d or key:time.attempts, separated by spaces. What makes no sense counts as not there.
+// readRecord parses a space-separated list of key:d and key:time.attempts. Invalid entries are ignored.
 func readRecord(text string) record {
 	all := record{}
 	for part := range strings.FieldsSeq(text) {
@@ -82,16 +82,17 @@ func (t record) String() string {
 	return strings.Join(parts, " ")
 }
 
-// key names an action of an allowance in an annotation.
+// key returns the key of an action in the annotation.
 func (a *allowance) key(x *v1alpha1.BudgetAction) string {
 	return digest(string(a.object.GetUID()), a.name, a.id, actionText(threshold(x), x.Do), x.Webhook)[:keyLength]
 }
 
-// noticeKey names it among those of all workloads, in events, webhooks and tasks.
+// noticeKey returns the key of an action for events, webhooks and tasks, where it must be unique among all
+// workloads.
 func (a *allowance) noticeKey(key string) string { return digest(string(a.object.GetUID()), key) }
 
-// keep does what is to be done about one workload. Other budgets of the same workload wait for the next sweep: each
-// write is for the version that was seen.
+// keep starts the due actions of a workload. Other budgets of the same workload are processed in the next sweep,
+// because each patch requires the observed resource version.
 func (e *Engine) keep(ctx context.Context, a *allowance, now time.Time, maySuspend bool) {
 	if a.use == nil || a.object.GetDeletionTimestamp() != nil {
 		return
@@ -117,7 +118,7 @@ func (e *Engine) keep(ctx context.Context, a *allowance, now time.Time, maySuspe
 	}
 }
 
-// due returns what is to be done now: for the first time, or once more.
+// due returns the actions to be started or retried now.
 func (e *Engine) due(a *allowance, all record, now time.Time, maySuspend bool) (due []v1alpha1.BudgetAction) {
 	percent := a.percent()
 	for _, x := range a.actions {
@@ -134,14 +135,14 @@ func (e *Engine) due(a *allowance, all record, now time.Time, maySuspend bool) (
 	return due
 }
 
-// fitting returns what of that which is due can be remembered as well: what could not would be done over and over.
-// Suspending comes first.
+// fitting returns the due actions that fit into the annotation. Other actions cannot be recorded and would be
+// repeated forever. Suspending takes precedence.
 func (a *allowance) fitting(all record, due []v1alpha1.BudgetAction) (some []v1alpha1.BudgetAction) {
 	longest := begun{at: endOfTime.Unix(), attempts: noticeAttempts}
 	counted := maps.Clone(all)
 	for key, b := range counted {
 		if !b.done {
-			counted[key] = longest // as it may get
+			counted[key] = longest // its maximum length
 		}
 	}
 	slices.SortStableFunc(due, func(x, y v1alpha1.BudgetAction) int { return cmp.Compare(rank(x.Do), rank(y.Do)) })
@@ -162,7 +163,7 @@ func (a *allowance) fitting(all record, due []v1alpha1.BudgetAction) (some []v1a
 	return some
 }
 
-// rank is 0 for what suspends, which comes first.
+// rank returns the order of an action: 0 for suspending, otherwise 1.
 func rank(do v1alpha1.BudgetDeed) int {
 	if do == v1alpha1.DeedSuspend {
 		return 0
@@ -170,8 +171,8 @@ func rank(do v1alpha1.BudgetDeed) int {
 	return 1
 }
 
-// notifies reports whether an action tells something, which is done after it was written down. All others are done by
-// the write itself.
+// notifies reports whether an action is a notification, which is sent after the action has been recorded. All other
+// actions are carried out by the same patch that records them.
 func notifies(do v1alpha1.BudgetDeed) bool {
 	return do == v1alpha1.DeedLog || do == v1alpha1.DeedEvent || do == v1alpha1.DeedNotify
 }
@@ -181,16 +182,16 @@ const (
 	fullAgain = 24 * time.Hour
 )
 
-// sayFull says once a day of a workload that there is more to do about it than fits.
+// sayFull reports at most once a day that the actions of a workload do not fit into its annotation.
 func (e *Engine) sayFull(a *allowance) {
 	uid := a.object.GetUID()
 	if _, said := e.full.Get(uid); said {
 		return
 	}
 	e.full.Add(uid, nil, fullAgain)
-	const text = "too many actions of energy budgets for this object: the rest are skipped; give it fewer " +
-		"budgets, or fewer actions"
-	e.o.Log.Warn("a workload has too many budgets: not all is done that they ask for", "namespace",
+	const text = "too many actions of energy budgets for this object, skipping the remaining ones: reduce the " +
+		"number of budgets or actions"
+	e.o.Log.Warn("Workload has too many budgets, skipping some of their actions", "namespace",
 		a.object.GetNamespace(), "workload", a.workload())
 	e.tasks.add(telling, &task{do: func(ctx context.Context) {
 		e.complain(a, e.event(ctx, reference(a.object), eventTooMany, a.noticeKey(eventTooMany), text))
@@ -201,18 +202,18 @@ func suspendable(a *allowance) bool { return a.job != nil && maySuspend(a.job, a
 
 func (e *Engine) complain(a *allowance, err error) {
 	if err != nil && !errors.Is(err, errChanged) {
-		e.o.Log.Warn("a budget's action on a workload failed: trying again", "namespace", a.object.GetNamespace(),
+		e.o.Log.Warn("Failed to carry out a workload's budget action, retrying", "namespace", a.object.GetNamespace(),
 			"workload", a.workload(), "error", err)
 	}
 }
 
-// begin writes down what is to be done and, in the same step, does what is done by writing on the object. The rest it
-// leaves to the lanes.
+// begin records the due actions. The same patch carries out the actions that change the object. Notifications are
+// added to the lanes.
 func (e *Engine) begin(ctx context.Context, a *allowance, all record, due []v1alpha1.BudgetAction, now time.Time) {
 	annotations, labels, suspend := map[string]string{}, map[string]string{}, false
 	var fresh []v1alpha1.BudgetAction
 	var duties []duty
-	keys := map[string]string{} // of the annotation, by those of the duties
+	keys := map[string]string{} // keys of the annotation by keys of the duties
 	for _, x := range due {
 		key := a.key(&x)
 		before := all[key]
@@ -230,7 +231,7 @@ func (e *Engine) begin(ctx context.Context, a *allowance, all record, due []v1al
 			moreAnnotations, moreLabels := exceeded(x.Do, a.use, a.limits, a.gardener)
 			maps.Copy(annotations, moreAnnotations)
 			maps.Copy(labels, moreLabels)
-		} else if suspendable(a) && e.o.MaySuspend(ctx) == nil { // else it is suspended when it runs
+		} else if suspendable(a) && e.o.MaySuspend(ctx) == nil { // otherwise it is suspended by a later sweep
 			labels[v1alpha1.LabelBudgetSuspended], suspend = a.label, true
 		}
 	}
@@ -266,7 +267,7 @@ func (a *allowance) notification(x *v1alpha1.BudgetAction, now time.Time) *notif
 	return n
 }
 
-// noteDone notes on the object, as it is now, what was done.
+// noteDone marks actions as done in the annotation of the latest version of the object.
 func (e *Engine) noteDone(ctx context.Context, a *allowance, keys []string) error {
 	if len(keys) == 0 {
 		return nil
@@ -274,7 +275,7 @@ func (e *Engine) noteDone(ctx context.Context, a *allowance, keys []string) erro
 	return e.patchLatest(ctx, a.object, true, func(o client.Object) []byte {
 		all := readRecord(o.GetAnnotations()[v1alpha1.AnnotationBudgetActions])
 		for _, key := range keys {
-			if hasKey(all, key) { // else its limit is a former one by now
+			if hasKey(all, key) { // otherwise its limit has changed
 				all[key] = begun{done: true}
 			}
 		}
@@ -282,7 +283,8 @@ func (e *Engine) noteDone(ctx context.Context, a *allowance, keys []string) erro
 	})
 }
 
-// perWorkload brings the statuses of budgets per workload up to date: they tell of the workload that used most.
+// perWorkload updates the statuses of budgets per workload with the usage of the workload with the highest
+// utilization.
 func (e *Engine) perWorkload(ctx context.Context, s *scene) {
 	now := s.now
 	most := map[types.NamespacedName]*allowance{}
@@ -299,13 +301,13 @@ func (e *Engine) perWorkload(ctx context.Context, s *scene) {
 		}
 		status := e.statusOf(c, s.marks.of(b))
 		if c.use == nil {
-			status.AsOf = stamp(now) // there is nothing that could have used anything
+			status.AsOf = stamp(now) // there is no workload in its scope
 		}
 		e.publish(ctx, c, status, now, false)
 	}
 }
 
-// fullest returns the allowances of known use that are nearest to their limits.
+// fullest returns the allowances with the highest known utilization.
 func fullest(all []*allowance, most int) []*allowance {
 	known := slices.DeleteFunc(slices.Clone(all), func(a *allowance) bool { return a.use == nil })
 	slices.SortFunc(known, func(a, b *allowance) int {

@@ -11,8 +11,8 @@ import (
 
 const begunLength = len("0123456789:1234567890.32 ")
 
-// TestFormerLimitsAreForgotten: however often a limit changes, each is told of once, and what is remembered stays
-// short.
+// TestFormerLimitsAreForgotten verifies that each of many limits causes a single notification and that the
+// annotation does not grow.
 func TestFormerLimitsAreForgotten(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(t, newJob("j", annotated(map[string]string{v1alpha1.AnnotationBudgetAction: "notify"})))
@@ -35,12 +35,12 @@ func TestFormerLimitsAreForgotten(t *testing.T) {
 		}
 	}
 	if w.posted() != limits {
-		t.Errorf("told %d times of %d limits", w.posted(), limits)
+		t.Errorf("got %d notifications for %d limits", w.posted(), limits)
 	}
 }
 
-// TestMoreThanCanBeRemembered: what cannot be remembered is not done over and over but not at all, and that is said
-// once. What suspends is remembered before all else.
+// TestMoreThanCanBeRemembered verifies that actions that do not fit into the annotation are skipped and reported
+// once, and that suspending takes precedence.
 func TestMoreThanCanBeRemembered(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(t, newJob("j", nil))
@@ -70,7 +70,7 @@ func TestMoreThanCanBeRemembered(t *testing.T) {
 		e.sweepAndWork(t.Context())
 		clock.at = clock.at.Add(time.Minute)
 		if text := w.job("j").Annotations[v1alpha1.AnnotationBudgetActions]; len(text) > maxRecordText {
-			t.Fatalf("%d bytes", len(text))
+			t.Fatalf("got %d bytes", len(text))
 		}
 	}
 	keys := map[string]int{}
@@ -78,14 +78,14 @@ func TestMoreThanCanBeRemembered(t *testing.T) {
 		keys[m.Key]++
 	}
 	if len(keys) != len(w.posts) || len(keys) < maxRecordText/begunLength-1 || len(keys) >= 7*16-1 {
-		t.Errorf("told %d times of %d actions", len(w.posts), len(keys))
+		t.Errorf("got %d notifications for %d actions", len(w.posts), len(keys))
 	}
 	if n := count(w.events()["Job/j"], eventTooMany); n != 1 || strings.Count(w.logged(), "too many budgets") != 1 {
-		t.Errorf("%d events: %s", n, w.logged())
+		t.Errorf("got %d events, log output: %s", n, w.logged())
 	}
 }
 
-// TestAttemptsThatGrowStillFit: what is begun takes the room that it may need at its last attempt.
+// TestAttemptsThatGrowStillFit verifies that the maximum length of unfinished actions is reserved.
 func TestAttemptsThatGrowStillFit(t *testing.T) {
 	a := &allowance{account: account{object: newJob("j", nil)}}
 	for at := range int32(maxRecord) {
@@ -102,7 +102,7 @@ func TestAttemptsThatGrowStillFit(t *testing.T) {
 		all[key] = b
 	}
 	if n := len(all.String()); n > maxRecordText || n < maxRecordText-begunLength {
-		t.Errorf("%d bytes", n)
+		t.Errorf("got %d bytes", n)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// times is how often something is tried: the second number if there is time.
+// times returns the number of iterations: few by default, many for long test runs.
 func times(few, many int) int {
 	if os.Getenv("KUBENERGY_LONG") != "" {
 		return many
@@ -31,7 +31,7 @@ func times(few, many int) int {
 	return few
 }
 
-// meeting lets those who come wait until all are there, once.
+// meeting is a single-use barrier: callers wait until the given number of them has arrived.
 type meeting struct {
 	mu      sync.Mutex
 	missing int
@@ -49,8 +49,8 @@ func (m *meeting) wait() {
 	<-m.all
 }
 
-// TestTheServerHasConflicts: the other tests here mean something only if the API server of these tests refuses what
-// was meant for another version, as a real one does.
+// TestTheServerHasConflicts verifies that the fake API server rejects writes with an outdated resource version,
+// like a real one. Other tests rely on this.
 func TestTheServerHasConflicts(t *testing.T) {
 	w := newWorld(t, newBudget(nil), newJob("j", nil))
 	first, second := w.budget("month"), w.budget("month")
@@ -59,7 +59,7 @@ func TestTheServerHasConflicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.api.Status().Update(t.Context(), second); !apierrors.IsConflict(err) {
-		t.Errorf("a status for another version: %v", err)
+		t.Errorf("status update with an outdated version: %v", err)
 	}
 	e := w.engine("a", nil, time.Now)
 	seen := w.job("j")
@@ -69,16 +69,16 @@ func TestTheServerHasConflicts(t *testing.T) {
 	}
 	if err := e.patch(t.Context(), seen, mergePatch,
 		kube.MarkPatch(seen, marks, nil, true)); !apierrors.IsConflict(err) || !errors.Is(err, errChanged) {
-		t.Errorf("a merge patch for another version: %v", err)
+		t.Errorf("merge patch with an outdated version: %v", err)
 	}
 	if err := e.patch(t.Context(), seen, jsonPatch, kube.BudgetSuspendPatch(seen, "month", time.Time{})); err == nil ||
 		w.suspended("j") {
-		t.Error("a patch for another version suspends the Job")
+		t.Error("a JSON patch with an outdated version suspended the Job")
 	}
 }
 
-// TestTwoControllers makes two controllers read the same version of the budget and of a Job with a budget of its own,
-// and write at the same moment, many times over.
+// TestTwoControllers runs two controllers that read the same versions of a budget and of a Job with its own budget
+// and write them at the same time.
 func TestTwoControllers(t *testing.T) {
 	for round := range times(4, 50) {
 		clock := &clockAt{monday.Add(time.Hour)}
@@ -126,7 +126,7 @@ func TestTwoControllers(t *testing.T) {
 		for range 2 {
 			look()
 		}
-		// Long enough for each to take over what the other one might have left.
+		// Long enough for each controller to take over unfinished actions of the other one.
 		for range 2 {
 			clock.at = clock.at.Add(takeOver + time.Second)
 			look()
@@ -142,17 +142,17 @@ func (w *world) wantOnce(t *testing.T, round int, engines []*Engine) {
 		keys[m.Budget+m.Workload]++
 	}
 	if len(w.posts) != 2 || keys["month"] != 1 || keys["OwnJob/own"] != 1 {
-		t.Errorf("round %d: the webhook was told %v", round, keys)
+		t.Errorf("round %d: unexpected webhook calls %v", round, keys)
 	}
 	events := w.events()
 	if n := len(events["EnergyBudget/month"]); n != 1 {
-		t.Errorf("round %d: %d events at the budget", round, n)
+		t.Errorf("round %d: got %d events of the budget, want 1", round, n)
 	}
 	if got := events["Job/own"]; count(got, eventExceeded) != 1 || count(got, eventSuspended) != 1 {
-		t.Errorf("round %d: events at the Job: %v", round, got)
+		t.Errorf("round %d: unexpected events of the Job: %v", round, got)
 	}
-	if n := strings.Count(w.logged(), "an energy budget is used up"); n != 1 {
-		t.Errorf("round %d: told %d times in the log", round, n)
+	if n := strings.Count(w.logged(), "Energy budget has reached"); n != 1 {
+		t.Errorf("round %d: got %d log messages, want 1", round, n)
 	}
 	suspended, acted := 0.0, 0.0
 	for _, e := range engines {
@@ -160,7 +160,7 @@ func (w *world) wantOnce(t *testing.T, round int, engines []*Engine) {
 		acted += testutil.ToFloat64(e.metrics.exceeded.WithLabelValues("team", "", "Suspend"))
 	}
 	if suspended != 2 || acted != 1 || !w.suspended("j") || !w.suspended("own") {
-		t.Errorf("round %d: %v Jobs were suspended, in %v actions", round, suspended, acted)
+		t.Errorf("round %d: got %v suspended Jobs and %v actions", round, suspended, acted)
 	}
 	for _, a := range w.budget("month").Status.Actions {
 		if a.Done == nil || a.Attempts != 1 {
@@ -178,10 +178,10 @@ func count(all []string, one string) (n int) {
 	return n
 }
 
-// TestControllerDies kills a controller after it has written down what it is going to do, at any later call of the
-// API server or the webhook. Another one does what is left, and nothing has more than one effect.
+// TestControllerDies stops a controller at each call of the API server or the webhook after the claim. Another
+// controller must complete the remaining actions, and each action must have a single effect.
 func TestControllerDies(t *testing.T) {
-	errDead := errors.New("it is dead")
+	errDead := errors.New("the controller has stopped")
 	deeds := do(v1alpha1.DeedNotify, v1alpha1.DeedEvent, v1alpha1.DeedSuspend, v1alpha1.DeedLabel)
 	for calls := range 12 {
 		clock := &clockAt{monday.Add(time.Hour)}
@@ -235,11 +235,11 @@ func TestControllerDies(t *testing.T) {
 		first.sweepAndWork(t.Context())
 		reported := w.posted()
 		clock.at = clock.at.Add(takeOver / 3)
-		second.sweepAndWork(t.Context()) // what was begun just now is the other one's
+		second.sweepAndWork(t.Context()) // recently started actions belong to the first controller
 		began := w.budget("month").Status.Actions
 		if reported == w.posted() && len(began) > 0 && began[0].By == "first" && began[0].Done == nil &&
 			began[0].Attempts > 1 {
-			t.Errorf("%d calls: taken over too soon", calls)
+			t.Errorf("%d calls: an action was taken over too early", calls)
 		}
 		for range 2 {
 			clock.at = clock.at.Add(takeOver + time.Second)
@@ -247,17 +247,17 @@ func TestControllerDies(t *testing.T) {
 		}
 		for _, a := range w.budget("month").Status.Actions {
 			if a.Done == nil {
-				t.Errorf("%d calls: not done: %+v", calls, a)
+				t.Errorf("%d calls: action is not done: %+v", calls, a)
 			}
 		}
 		keys := map[string]bool{}
 		for _, m := range w.posts {
 			keys[m.Key] = true
 		}
-		// A controller that dies between the webhook's answer and writing that down has told it: the receiver sees
-		// the same key again.
+		// A controller that stops between the response of the webhook and recording the result has sent the
+		// notification, so the receiver gets the same key again.
 		if len(keys) != 2 || len(w.posts) > 3 {
-			t.Errorf("%d calls: the webhook was told %d times with %d keys", calls, len(w.posts), len(keys))
+			t.Errorf("%d calls: got %d webhook calls with %d keys", calls, len(w.posts), len(keys))
 		}
 		events := w.events()
 		if len(events["EnergyBudget/month"]) != 1 || count(events["Job/own"], eventExceeded) != 1 ||
@@ -268,7 +268,7 @@ func TestControllerDies(t *testing.T) {
 	}
 }
 
-// TestAnyOrder lets three controllers look in any order while the use grows, limits change and periods end.
+// TestAnyOrder runs the sweeps of three controllers in random order while usage grows and periods end.
 func TestAnyOrder(t *testing.T) {
 	for seed := range times(3, 50) {
 		r := rand.New(rand.NewPCG(uint64(seed), 7)) //nolint:gosec // a test's choice
@@ -298,12 +298,12 @@ func TestAnyOrder(t *testing.T) {
 		for _, m := range w.posts {
 			what := fmt.Sprint(m.PeriodStart.Format(time.DateOnly), " ", m.At)
 			if slices.Contains(seen, what) {
-				t.Errorf("seed %d: told twice: %s", seed, what)
+				t.Errorf("seed %d: duplicate notification: %s", seed, what)
 			}
 			seen = append(seen, what)
 		}
 		if len(seen) < 2 {
-			t.Errorf("seed %d: the webhook was told %v", seed, seen)
+			t.Errorf("seed %d: got webhook calls %v", seed, seen)
 		}
 	}
 }

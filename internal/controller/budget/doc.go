@@ -1,30 +1,33 @@
-// Package budget keeps to EnergyBudgets and to the budgets that annotations give to single workloads. Every few seconds
-// a sweep asks the ledger what was used, and begins the actions whose threshold is reached, each once.
+// Package budget enforces EnergyBudgets and the budgets that annotations set for individual workloads. Every few
+// seconds a sweep queries the ledger for the energy used and starts each action with a reached threshold exactly
+// once.
 //
-// # Invariants, and the tests that hold them
+// # Invariants and the tests that verify them
 //
-//   - An action is claimed before it is done: in the budget's status, or in an annotation of the workload, with the
-//     version of the object that was seen. Of several controllers only one can write the claim, so only one acts
-//     (TestTwoControllers, TestAnyOrder).
-//   - Everything can be done twice with one effect, because an action that was begun and not done within takeOver is
-//     begun again by any controller: names of events follow from the action, webhooks carry a key, a Job that is
-//     suspended is not suspended again (TestControllerDies).
-//   - Jobs are suspended and resumed only as they were seen, by resourceVersion (TestTheServerHasConflicts). What must
-//     never be held is never suspended, and nothing is suspended while holding is switched off, so that deadlines and
-//     uninstalling win over budgets (TestSuspendAndResume).
-//   - A sweep suspends first and waits for nothing else. Other actions are tasks in lanes with workers of their own
-//     (TestSlowActionsDelayNoOther). A lane is bounded: a task that does not fit is taken over later
-//     (TestTasksAreBounded), and a webhook that hangs delays its own namespace alone
+//   - An action is claimed before it is carried out, in the status of the budget or in an annotation of the workload.
+//     The claim is written with the observed resource version, so only one of several controllers can write it and
+//     carry out the action (TestTwoControllers, TestAnyOrder).
+//   - All actions are idempotent, because any controller starts an action again if it is not done within takeOver. The
+//     names of events are derived from the action, webhooks receive an idempotency key, and a suspended Job is not
+//     suspended again (TestControllerDies).
+//   - Jobs are suspended and resumed only at the observed resource version (TestTheServerHasConflicts). Jobs that must
+//     never be held are never suspended. No Job is suspended while holding is disabled, so that deadlines and
+//     uninstalling take precedence over budgets (TestSuspendAndResume).
+//   - A sweep suspends Jobs first and does not wait for other actions. These are tasks in lanes with their own workers
+//     (TestSlowActionsDelayNoOther). A lane is bounded, and a task that does not fit is started again later
+//     (TestTasksAreBounded). A webhook that hangs delays only its own namespace
 //     (TestOneNamespaceDoesNotKeepOthersBack).
-//   - A Job uses at most one sampling interval more than its limit before it is suspended (TestOverrun).
-//   - Many budgets share few queries of the ledger (TestNamesAreAskedTogether).
+//   - A Job exceeds its limit by at most one sampling interval before it is suspended (TestOverrun).
+//   - Many budgets are evaluated with few ledger queries (TestNamesAreAskedTogether).
 //
 // # Failures
 //
-//   - The ledger does not answer: no new action begins, and what is suspended stays so until the end of its period,
-//     which is written on the Job (TestUnknownIsNotNothing, TestResumedByWhatIsWrittenOnJobs, TestLedgerThatHangs).
-//   - The controller restarts: nothing is resumed before all Jobs and pods are known (TestRestartResumesNothing).
-//   - A webhook is away: it is tried for a day, ever more rarely (TestNoticesAreRetriedForADay).
-//   - Emissions or costs of some energy are unknown: they are not taken for zero; the status tells the share of that
-//     energy (TestUnknownIsNotNothing).
+//   - If the ledger is unavailable, no new action is started. Suspended Jobs remain suspended until the end of their
+//     period, which is stored in an annotation of the Job (TestUnknownIsNotNothing, TestResumedByWhatIsWrittenOnJobs,
+//     TestLedgerThatHangs).
+//   - After a restart of the controller, no Job is resumed before the caches of Jobs and pods are synced
+//     (TestRestartResumesNothing).
+//   - If a webhook is unavailable, it is retried for a day with exponential backoff (TestNoticesAreRetriedForADay).
+//   - Unknown emissions or costs are not treated as zero. The status contains the fraction of the energy without a
+//     known value (TestUnknownIsNotNothing).
 package budget

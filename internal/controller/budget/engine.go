@@ -25,55 +25,55 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// Options are what an [Engine] is made of. All must be set but Webhook, Key, Hosts and Identity.
+// Options configures an [Engine]. Webhook, Key, Hosts and Identity are optional.
 type Options struct {
 	Ledger Ledger
-	Client client.Client // it may read from a cache, and has the index [cached.AllowanceIndex]
+	Client client.Client // may read from a cache; requires the index [cached.AllowanceIndex]
 	Direct client.Reader // reads from the API server
-	// MaySuspend returns nil if anything may be suspended, [ErrHoldsOff] if not; see [HoldsEnabled].
+	// MaySuspend returns nil if Jobs may be suspended and [ErrHoldsOff] if not. See [HoldsEnabled].
 	MaySuspend func(context.Context) error
-	// Ready reports whether Client knows all Jobs and pods that there are. Until it does, nothing is resumed: the
-	// budget that suspends a Job may not be known yet.
+	// Ready reports whether the caches of Client are synced. No Job is resumed before that, because the budget that
+	// suspends it may not be in the cache yet.
 	Ready func() bool
-	// TeamOf returns which team is charged with what runs in a namespace and names a team.
+	// TeamOf returns the team that is charged for a workload, given its namespace and the team in its labels.
 	TeamOf     func(namespace, named string) string
-	Webhook    string         // that Notify posts to where an action names none; administrators write it
-	Key        []byte         // signs what webhooks are told; nil: it is not signed
-	Hosts      []string       // host or host:port of webhooks that budgets may name, also inside and without TLS
-	URLs       dial.KeyReader // of webhooks that budgets name as secret:NAME
-	Cluster    string         // this one's name in a federation
-	Identity   string         // of this process; "": random
+	Webhook    string         // default webhook of Notify actions, set by administrators
+	Key        []byte         // signs webhook messages; nil disables signing
+	Hosts      []string       // host or host:port of permitted webhooks, including private and http ones
+	URLs       dial.KeyReader // URLs of webhooks in the format secret:NAME
+	Cluster    string         // name of this cluster in a federation
+	Identity   string         // identity of this process; random if empty
 	Now        func() time.Time
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 
-	deliver poster // of tests; nil: webhooks
+	deliver poster // for testing only; defaults to webhooks
 }
 
 const (
-	every = 5 * time.Second // between two sweeps
-	// A sweep that takes long must not keep the ledger busy.
+	every = 5 * time.Second // interval between sweeps
+	// Slow sweeps are run less often, to limit the load of the ledger.
 	restFactor = 4
 	maxRest    = 30 * time.Second
-	minGap     = 250 * time.Millisecond // between two sweeps that bookings cause
-	callTime   = 3 * time.Second        // of the API server; kubenergy release waits for longer
+	minGap     = 250 * time.Millisecond // minimum interval between sweeps triggered by new records
+	callTime   = 3 * time.Second        // timeout of API server requests; shorter than the wait of kubenergy release
 	parallel   = 16
-	actTime    = time.Minute // of all calls about many objects; the next sweep goes on
+	actTime    = time.Minute // maximum duration of a batch of requests; the rest follows in the next sweep
 )
 
-// Engine keeps to budgets: it sweeps over all of them again and again. One query of the ledger answers many budgets,
-// which is why it does not reconcile them one by one.
+// Engine enforces budgets with periodic sweeps over all of them. It does not reconcile budgets individually,
+// because a single ledger query can evaluate many budgets.
 type Engine struct {
 	o       Options
 	tasks   *tasks
-	full    *cache.LRUExpireCache // UID of workloads with more budgets than they can remember
+	full    *cache.LRUExpireCache // UIDs of workloads with too many actions for their annotation
 	metrics *instruments
 
 	booked  chan struct{}
-	refused string // the last error of the ledger, logged once
+	refused string // last logged error of the ledger
 }
 
-// New returns an engine that does nothing until it is run.
+// New returns an Engine. It is inactive until Run is called.
 func New(o Options) (*Engine, error) {
 	o.Identity = cmp.Or(o.Identity, rand.Text())
 	if o.deliver == nil {
@@ -85,7 +85,7 @@ func New(o Options) (*Engine, error) {
 	}
 	metrics, err := newInstruments(o.Registerer)
 	if err != nil {
-		return nil, fmt.Errorf("registering the metrics of budgets: %w", err)
+		return nil, fmt.Errorf("registering the budget metrics: %w", err)
 	}
 	return &Engine{
 		o: o, tasks: newTasks(), full: cache.NewLRUExpireCache(maxFull), metrics: metrics,
@@ -93,7 +93,7 @@ func New(o Options) (*Engine, error) {
 	}, nil
 }
 
-// Run sweeps until ctx ends.
+// Run sweeps over all budgets periodically until ctx is done.
 func (e *Engine) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -104,8 +104,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var hurried time.Time  // the last time that a booking was the reason
-	var took time.Duration // for the last sweep
+	var hurried time.Time  // time of the last sweep triggered by a record
+	var took time.Duration // duration of the last sweep
 	for {
 		select {
 		case <-ctx.Done():
@@ -116,23 +116,23 @@ func (e *Engine) Run(ctx context.Context) error {
 			hurried = time.Now()
 		}
 		began := time.Now()
-		e.safely("sweeping over budgets", func() { daemon.Round(ctx, func() { e.sweep(ctx) }) })
+		e.safely("budget sweep", func() { daemon.Round(ctx, func() { e.sweep(ctx) }) })
 		took = time.Since(began)
 		timer.Reset(max(every-took, min(restFactor*took, maxRest)))
 	}
 }
 
-// Booked says that the ledger has got something new, which is looked at soon.
+// Booked triggers a sweep after new records were committed to the ledger.
 func (e *Engine) Booked() {
 	kube.Poke(e.booked)
 }
 
-// safely keeps a panic in one part from ending the process.
+// safely calls f and recovers from a panic.
 func (e *Engine) safely(what string, f func()) {
 	panics.Survive(e.o.Log, "budget", what, f)
 }
 
-// budgetCase is a budget as one sweep sees it.
+// budgetCase is the state of a budget in a sweep.
 type budgetCase struct {
 	account
 	budget *v1alpha1.EnergyBudget
@@ -140,25 +140,25 @@ type budgetCase struct {
 	err    error
 }
 
-// scene is what one sweep sees.
+// scene is the state of a sweep.
 type scene struct {
 	now    time.Time
 	shared []*budgetCase
 	each   []*v1alpha1.EnergyBudget // per workload
 	own    []*allowance
-	listed bool // own is all that there is
+	listed bool // own is complete
 	marks  *suspensions
-	// Whether anything may be suspended, and whether that is known.
+	// enabled reports whether Jobs may be suspended. It is valid only if known is true.
 	enabled, known bool
 }
 
-// sweep compares all budgets with what was used, and acts: it suspends first.
+// sweep evaluates all budgets and starts their actions. Jobs are suspended first.
 func (e *Engine) sweep(ctx context.Context) {
 	s := &scene{now: e.o.Now(), marks: e.suspensions(ctx)}
-	ready := e.o.Ready() // before anything is listed
+	ready := e.o.Ready() // must be read before the lists
 	var list v1alpha1.EnergyBudgetList
 	if err := e.o.Client.List(ctx, &list); err != nil {
-		// Without the list it is not known what is in force: only what was to end by now ends.
+		// Without the budgets, resume only Jobs with an expired suspension.
 		e.logOnce("listing EnergyBudgets", err)
 		if ready {
 			e.resumeAll(ctx, s)
@@ -166,11 +166,11 @@ func (e *Engine) sweep(ctx context.Context) {
 		return
 	}
 	s.sort(list.Items)
-	e.logOnce("asking", e.askAll(ctx, s))
+	e.logOnce("querying usage", e.askAll(ctx, s))
 	err := e.o.MaySuspend(ctx)
 	s.enabled, s.known = err == nil, err == nil || errors.Is(err, ErrHoldsOff)
 	if !s.known {
-		e.o.Log.Warn("nothing new is suspended", "error", err)
+		e.o.Log.Warn("Failed to check whether Jobs may be suspended", "error", err)
 	}
 	e.suspendAndClaim(ctx, s)
 	if ready {
@@ -180,7 +180,7 @@ func (e *Engine) sweep(ctx context.Context) {
 	e.metrics.show(s.shared, s.own)
 }
 
-// sort tells budgets that are shared from those per workload.
+// sort separates shared budgets from budgets per workload.
 func (s *scene) sort(all []v1alpha1.EnergyBudget) {
 	for i := range all {
 		b := &all[i]
@@ -194,7 +194,7 @@ func (s *scene) sort(all []v1alpha1.EnergyBudget) {
 	}
 }
 
-// askTime is for all questions of one sweep: what was suspended until now is not to wait for a ledger that hangs.
+// askTime limits the duration of all queries of a sweep, so that Jobs are resumed on time even if the ledger hangs.
 const askTime = time.Minute
 
 func (e *Engine) askAll(ctx context.Context, s *scene) error {
@@ -206,8 +206,8 @@ func (e *Engine) askAll(ctx context.Context, s *scene) error {
 	return cmp.Or(err, errOwn)
 }
 
-// suspendAndClaim brings statuses up to date, suspends, and leaves to the lanes all else that is to be done. What
-// suspends comes first.
+// suspendAndClaim updates statuses, suspends Jobs and adds all other actions to the lanes. Allowances that suspend
+// Jobs are processed before other allowances.
 func (e *Engine) suspendAndClaim(ctx context.Context, s *scene) {
 	var all []func()
 	for _, c := range s.shared {
@@ -223,10 +223,11 @@ func (e *Engine) suspendAndClaim(ctx context.Context, s *scene) {
 	})
 }
 
-var errPanicked = errors.New("that panicked")
+var errPanicked = errors.New("recovered from a panic")
 
-// inParallel does something with each of all, several at a time, and returns with which it was done, and what failed.
-// It begins nothing after actTime, so that an API server that hangs does not stop the sweeps.
+// inParallel calls do for each element with limited concurrency. It returns the elements that succeeded and the
+// errors of the others. It makes no calls after actTime, so that an API server that hangs does not block the
+// sweeps.
 func inParallel[T any](log *slog.Logger, limit int, all []T, do func(T) error) (done []T, failed []error) {
 	errs := make([]error, len(all))
 	work := errgroup.Group{}
@@ -238,11 +239,11 @@ func inParallel[T any](log *slog.Logger, limit int, all []T, do func(T) error) (
 				return nil
 			}
 			errs[i] = errPanicked
-			panics.Survive(log, "budget", "one of many", func() { errs[i] = do(one) })
+			panics.Survive(log, "budget", "object of a batch", func() { errs[i] = do(one) })
 			return nil
 		})
 	}
-	_ = work.Wait() // what failed is in errs
+	_ = work.Wait() // errors are in errs
 	for i, err := range errs {
 		if err == nil {
 			done = append(done, all[i])
@@ -253,28 +254,29 @@ func inParallel[T any](log *slog.Logger, limit int, all []T, do func(T) error) (
 	return done, failed
 }
 
-// summary returns the first of several errors and their count, without those that are tolerated.
+// summary returns an error with the first of several errors and their count. It ignores errors that match
+// tolerated.
 func summary(doing string, failed []error, tolerated error) error {
 	failed = slices.DeleteFunc(failed, func(err error) bool { return errors.Is(err, tolerated) })
 	if len(failed) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %d failed, the first: %w", doing, len(failed), failed[0])
+	return fmt.Errorf("%s: %d failed, first error: %w", doing, len(failed), failed[0])
 }
 
-// logOnce logs an error when it is another one than before.
+// logOnce logs an error if it differs from the previous one.
 func (e *Engine) logOnce(part string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
 	if text != "" && text != e.refused {
-		e.o.Log.Error("budgets cannot be evaluated: trying again", "part", part, "error", err)
+		e.o.Log.Error("Failed to evaluate budgets, retrying", "part", part, "error", err)
 	}
 	e.refused = text
 }
 
-// suspensions are the Jobs that budgets have suspended.
+// suspensions contains the Jobs that are suspended by budgets.
 type suspensions struct {
 	jobs   []*batchv1.Job
 	counts map[string]int32
@@ -288,7 +290,7 @@ func (e *Engine) suspensions(ctx context.Context) *suspensions {
 	s := &suspensions{counts: map[string]int32{}}
 	var jobs batchv1.JobList
 	if err := e.o.Client.List(ctx, &jobs, client.HasLabels{v1alpha1.LabelBudgetSuspended}); err != nil {
-		e.o.Log.Warn("listing Jobs that are suspended for budgets: trying again", "error", err)
+		e.o.Log.Warn("Failed to list Jobs suspended by budgets, retrying", "error", err)
 		return s
 	}
 	for i := range jobs.Items {

@@ -21,11 +21,11 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// TestOverrun runs a Job under a budget of 1 kWh with action Suspend. Its agent samples every 15 s; what the Job
-// really uses, until the API server has its suspension, is not more than the limit and one sampling interval.
+// TestOverrun runs a Job with a budget of 1 kWh and the action Suspend. The agent samples every 15 s. The Job must
+// not exceed its limit by more than the usage in one sampling interval before it is suspended.
 func TestOverrun(t *testing.T) {
 	const sampling = 15 * time.Second
-	for _, watts := range []energy.Microjoules{2000, 7300, 120_000} { // per second
+	for _, watts := range []energy.Microjoules{2000, 7300, 120_000} { // joules per second
 		for _, phase := range []time.Duration{0, 3 * time.Second, 14 * time.Second} {
 			synctest.Test(t, func(t *testing.T) {
 				budget := newBudget(func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodLifetime },
@@ -37,7 +37,7 @@ func TestOverrun(t *testing.T) {
 				ended := make(chan error)
 				bubble.Advance(phase)
 				go func() { ended <- e.Run(ctx) }()
-				power, used := watts*1e6, oneKWh*97/100 // up to here nothing happens
+				power, used := watts*1e6, oneKWh*97/100 // just below the limit
 				w.used(time.Now().Add(-time.Hour), time.Now(), used, "team", "Job/hungry")
 				for range 100 {
 					from := time.Now()
@@ -63,10 +63,10 @@ func TestOverrun(t *testing.T) {
 					t.Error(err)
 				}
 				over, most := used-oneKWh, power*energy.Microjoules(sampling/time.Second)
-				t.Logf("%d W, phase %v: over by %.4f kWh, an interval is %.4f kWh", watts, phase, over.Joules().KWh(),
+				t.Logf("%d W, phase %v: exceeded by %.4f kWh, interval %.4f kWh", watts, phase, over.Joules().KWh(),
 					most.Joules().KWh())
 				if !w.suspended("hungry") || over < 0 || over > most {
-					t.Errorf("%d W, phase %v: over by %v µJ, an interval is %v", watts, phase, over, most)
+					t.Errorf("%d W, phase %v: exceeded by %v µJ, want at most %v", watts, phase, over, most)
 				}
 			})
 		}
@@ -122,14 +122,14 @@ func TestSuspendAndResume(t *testing.T) {
 		w.condition().Status != metav1.ConditionFalse {
 		t.Errorf("%+v", s)
 	}
-	// What starts afterwards is suspended too, and so is what somebody resumes.
+	// Jobs that are created or resumed later are suspended too.
 	if err := w.api.Create(t.Context(), newJob("late", nil)); err != nil {
 		t.Fatal(err)
 	}
 	clock.at = clock.at.Add(time.Minute)
 	e.sweepAndWork(t.Context())
 	if !w.suspended("late") || w.budget("month").Status.Suspended != 2 {
-		t.Error("a Job that came later runs", w.budget("month").Status.Suspended)
+		t.Error("a later Job was not suspended", w.budget("month").Status.Suspended)
 	}
 
 	for name, end := range map[string]func(){
@@ -138,20 +138,20 @@ func TestSuspendAndResume(t *testing.T) {
 				b.Spec.Limits.EnergyKWh = new(5.0)
 			})
 		},
-		"the period ends": func() { clock.at = clock.at.AddDate(0, 1, 0) },
-		"the action goes": func() { w.update(func(b *v1alpha1.EnergyBudget) { b.Spec.Actions = nil }) },
-		"the budget goes": func() {
+		"the period ends":       func() { clock.at = clock.at.AddDate(0, 1, 0) },
+		"the action is removed": func() { w.update(func(b *v1alpha1.EnergyBudget) { b.Spec.Actions = nil }) },
+		"the budget is deleted": func() {
 			if err := w.api.Delete(t.Context(), w.budget("month")); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"the switch goes": func() { e.o.MaySuspend = func(context.Context) error { return ErrHoldsOff } },
+		"holding is disabled": func() { e.o.MaySuspend = func(context.Context) error { return ErrHoldsOff } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			previous, budget := *clock, w.budget("month")
 			for _, j := range []string{"running", "late"} {
 				if !w.suspended(j) {
-					t.Fatal("it runs before")
+					t.Fatal("a Job is not suspended at the start")
 				}
 			}
 			end()
@@ -163,9 +163,9 @@ func TestSuspendAndResume(t *testing.T) {
 				}
 			}
 			if !w.suspended("paused") {
-				t.Error("what its user suspended runs")
+				t.Error("a Job suspended by its user was resumed")
 			}
-			// And back.
+			// Restore the initial state.
 			*clock = previous
 			e.o.MaySuspend = func(context.Context) error { return nil }
 			_ = w.api.Delete(t.Context(), budget.DeepCopy())
@@ -190,22 +190,22 @@ func TestHoldNewWork(t *testing.T) {
 	if s.ClosedUntil == nil || !s.ClosedUntil.Equal(s.PeriodEnd) || s.AsOf == nil {
 		t.Fatalf("%+v", s)
 	}
-	// Who reads it believes what is a few minutes old: it is written again although nothing has changed.
+	// Consumers ignore old statuses, so it must be updated even without changes.
 	for range 40 {
 		clock.at = clock.at.Add(5 * time.Second)
 		e.sweepAndWork(t.Context())
 		if age := clock.at.Sub(w.budget("month").Status.AsOf.Time); age > refreshEvery {
-			t.Fatalf("the status is %v old", age)
+			t.Fatalf("the age of the status is %v", age)
 		}
 	}
-	// But not more often than that.
+	// It must not be updated more often.
 	version := w.budget("month").ResourceVersion
 	for range 10 {
 		clock.at = clock.at.Add(time.Second)
 		e.sweepAndWork(t.Context())
 	}
 	if w.budget("month").ResourceVersion != version {
-		t.Error("it is written although it says the same")
+		t.Error("the status was updated without a change")
 	}
 	w.update(func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodLifetime })
 	e.sweepAndWork(t.Context())
@@ -219,8 +219,8 @@ func TestHoldNewWork(t *testing.T) {
 	}
 }
 
-// TestTeamOfANamespace: a Job without a label belongs to the team that its namespace names, wherever a budget looks at
-// it. A budget that suspended by one answer and resumed by another would delete its pods again and again.
+// TestTeamOfANamespace verifies that a Job without a label belongs to the team of its namespace wherever budgets
+// are evaluated. Otherwise the Job could be suspended and resumed repeatedly, deleting its pods each time.
 func TestTeamOfANamespace(t *testing.T) {
 	for _, per := range []string{v1alpha1.PerScope, v1alpha1.PerWorkload} {
 		clock := &clockAt{monday.Add(time.Hour)}
@@ -243,15 +243,15 @@ func TestTeamOfANamespace(t *testing.T) {
 		}
 		j := w.job("j")
 		if !*j.Spec.Suspend || j.Labels[v1alpha1.AnnotationBudgetExceeded] != "true" {
-			t.Errorf("%s: suspended is %v, labels are %v", per, *j.Spec.Suspend, j.Labels)
+			t.Errorf("%s: suspended is %v, got labels %v", per, *j.Spec.Suspend, j.Labels)
 		}
 		if got := w.events()["Job/j"]; slices.Contains(got, eventResumed) {
-			t.Errorf("%s: it is suspended and resumed in turns: %v", per, got)
+			t.Errorf("%s: the Job was suspended and resumed repeatedly: %v", per, got)
 		}
 	}
 }
 
-// TestClustersThatCount has 2 kWh booked here and 2 in another cluster, under the same names, and one more kWh there.
+// TestClustersThatCount verifies the cluster scope with 2 kWh in this cluster and 3 kWh in another one.
 func TestClustersThatCount(t *testing.T) {
 	for _, c := range []struct {
 		clusters []string
@@ -278,7 +278,7 @@ func TestClustersThatCount(t *testing.T) {
 		e.o.Cluster = "home"
 		e.sweepAndWork(t.Context())
 		if got := w.budget("month").Status.Percent; got != c.percent {
-			t.Errorf("of clusters %q %v %% are used, want %v", c.clusters, got, c.percent)
+			t.Errorf("clusters %q: got %v %%, want %v", c.clusters, got, c.percent)
 		}
 	}
 }
@@ -306,7 +306,7 @@ func TestEachActionOnce(t *testing.T) {
 	got := w.events()["EnergyBudget/month"]
 	slices.Sort(got)
 	if !slices.Equal(got, []string{eventExceeded, eventWarning}) || w.posted() != 1 ||
-		strings.Count(w.logged(), "an energy budget is used up") != 1 {
+		strings.Count(w.logged(), "Energy budget has reached") != 1 {
 		t.Error(got, w.posted(), w.logged())
 	}
 	m := w.posts[0]
@@ -324,7 +324,7 @@ func TestEachActionOnce(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 	}
-	// The next period begins anew.
+	// In the next period all actions are carried out again.
 	clock.at = clock.at.AddDate(0, 1, 0)
 	from := clock.at.Add(-time.Minute)
 	w.used(from, clock.at, oneKWh*2, "team", "Job/j")
@@ -347,32 +347,32 @@ func TestScopesAndLimits(t *testing.T) {
 		"a CronJob": {func(b *v1alpha1.EnergyBudget) { b.Spec.Scope.Owners = []string{"CronJob/c"} }, 300},
 		"both":      {func(b *v1alpha1.EnergyBudget) { b.Spec.Scope.Owners = []string{"CronJob/c", "Job/a"} }, 400},
 		"a team":    {func(b *v1alpha1.EnergyBudget) { b.Spec.Scope.Teams = []string{"red"} }, 300},
-		"of a team": {func(b *v1alpha1.EnergyBudget) {
+		"owner in a team": {func(b *v1alpha1.EnergyBudget) {
 			b.Spec.Scope.Teams, b.Spec.Scope.Owners = []string{"red"}, []string{"Job/a"}
 		}, 0},
 		"carbon": {
 			func(b *v1alpha1.EnergyBudget) { b.Spec.Limits = v1alpha1.BudgetLimits{CarbonGrams: new(1000.0)} },
 			300,
 		},
-		"another kind": {func(b *v1alpha1.EnergyBudget) {
+		"another signal": {func(b *v1alpha1.EnergyBudget) {
 			b.Spec.Limits = v1alpha1.BudgetLimits{CarbonGrams: new(1000.0), CarbonSignal: "Marginal"}
 		}, 0},
 		"cost": {func(b *v1alpha1.EnergyBudget) {
 			b.Spec.Limits = v1alpha1.BudgetLimits{Cost: &v1alpha1.BudgetCost{Amount: 3, Currency: "EUR"}}
 		}, 50},
-		"other money": {func(b *v1alpha1.EnergyBudget) {
+		"another currency": {func(b *v1alpha1.EnergyBudget) {
 			b.Spec.Limits = v1alpha1.BudgetLimits{Cost: &v1alpha1.BudgetCost{Amount: 3, Currency: "USD"}}
 		}, 0},
-		"the fullest": {func(b *v1alpha1.EnergyBudget) { b.Spec.Limits.CarbonGrams = new(10.0) }, 30000},
+		"the highest": {func(b *v1alpha1.EnergyBudget) { b.Spec.Limits.CarbonGrams = new(10.0) }, 30000},
 		"this day":    {func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodDay }, 600},
 		"last year": {
 			func(b *v1alpha1.EnergyBudget) { b.Spec.Period = fixed(-365*24*time.Hour, -24*time.Hour) },
 			0,
 		},
-		"next year":     {func(b *v1alpha1.EnergyBudget) { b.Spec.Period = fixed(24*time.Hour, 48*time.Hour) }, 0},
-		"its life":      {func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodLifetime }, 600},
-		"this hour":     {func(b *v1alpha1.EnergyBudget) { b.Spec.Period = fixed(0, 2*time.Hour) }, 600},
-		"in a far zone": {func(b *v1alpha1.EnergyBudget) { b.Spec.Period.TimeZone = "Pacific/Auckland" }, 600},
+		"next year":   {func(b *v1alpha1.EnergyBudget) { b.Spec.Period = fixed(24*time.Hour, 48*time.Hour) }, 0},
+		"a lifetime":  {func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodLifetime }, 600},
+		"this hour":   {func(b *v1alpha1.EnergyBudget) { b.Spec.Period = fixed(0, 2*time.Hour) }, 600},
+		"a time zone": {func(b *v1alpha1.EnergyBudget) { b.Spec.Period.TimeZone = "Pacific/Auckland" }, 600},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := &clockAt{monday.Add(time.Hour)}
@@ -384,7 +384,7 @@ func TestScopesAndLimits(t *testing.T) {
 			e.sweepAndWork(t.Context())
 			s := w.budget("month").Status
 			if s.Percent != tc.percent || s.AsOf == nil {
-				t.Errorf("%v%%, want %v: %+v", s.Percent, tc.percent, s)
+				t.Errorf("got %v%%, want %v: %+v", s.Percent, tc.percent, s)
 			}
 		})
 	}
@@ -395,7 +395,8 @@ func fixed(from, to time.Duration) v1alpha1.BudgetPeriod {
 	return v1alpha1.BudgetPeriod{Type: v1alpha1.PeriodFixed, From: &a, To: &b}
 }
 
-// TestUnknownIsNotNothing: what nobody knows is said, and while nobody can be asked nothing is begun or ended.
+// TestUnknownIsNotNothing verifies that unknown values are reported and that no action is started or reverted while
+// the ledger is unavailable.
 func TestUnknownIsNotNothing(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(t, newBudget(func(b *v1alpha1.EnergyBudget) {
@@ -410,7 +411,7 @@ func TestUnknownIsNotNothing(t *testing.T) {
 	e.sweepAndWork(t.Context())
 	s := w.budget("month").Status
 	if s.UnchartedShare != 0.5 || s.UnpricedShare != 0.5 || *s.Used.CarbonGrams != 125 ||
-		!strings.Contains(w.condition().Message, "of 50% of the energy the emissions are not known") {
+		!strings.Contains(w.condition().Message, "50% of the energy has unknown emissions") {
 		t.Errorf("%+v %s", s, w.condition().Message)
 	}
 	good := e.o.Ledger
@@ -425,7 +426,7 @@ func TestUnknownIsNotNothing(t *testing.T) {
 	w.used(monday.Add(2*time.Minute), monday.Add(3*time.Minute), oneKWh, "team", "Job/j")
 	e.sweepAndWork(t.Context())
 	if !w.suspended("j") {
-		t.Fatal("it runs")
+		t.Fatal("the Job was not suspended")
 	}
 	e.o.Ledger = broken{}
 	for range 5 {
@@ -433,22 +434,23 @@ func TestUnknownIsNotNothing(t *testing.T) {
 		e.sweepAndWork(t.Context())
 	}
 	if !w.suspended("j") {
-		t.Error("it was resumed for want of a ledger")
+		t.Error("the Job was resumed while the ledger is unavailable")
 	}
 	clock.at = monday.AddDate(0, 1, 0)
 	e.sweepAndWork(t.Context())
 	if w.suspended("j") {
-		t.Error("its period has ended, and it does not run")
+		t.Error("the Job was not resumed after its period")
 	}
 }
 
 type broken struct{ Ledger }
 
 func (broken) Query(context.Context, *ledger.Query) (*ledger.Answer, error) {
-	return nil, errors.New("the disk is gone")
+	return nil, errors.New("the disk is unavailable")
 }
 
-// What comes more than an hour late, as an agent can invent it, suspends nothing, and the condition says that it came.
+// TestLateEnergyDoesNotSuspend verifies that energy reported more than an hour late, which a compromised agent
+// could fabricate, is mentioned in the condition but does not suspend Jobs.
 func TestLateEnergyDoesNotSuspend(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(t, newBudget(nil, do(v1alpha1.DeedSuspend)...), newJob("running", nil))
@@ -462,7 +464,7 @@ func TestLateEnergyDoesNotSuspend(t *testing.T) {
 	if s := w.budget("month").Status; s.Percent != 50 || s.Exhausted || w.suspended("running") {
 		t.Fatalf("%+v", s)
 	}
-	if text := w.condition().Message; !strings.Contains(text, "4000 kWh came more than an hour late") {
+	if text := w.condition().Message; !strings.Contains(text, "4000 kWh were over an hour late") {
 		t.Error(text)
 	}
 }

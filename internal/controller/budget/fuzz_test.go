@@ -13,8 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// FuzzBudget reads an EnergyBudget of which something was used: its period holds now, its status can be written, and
-// nothing is done before its share is used.
+// FuzzBudget verifies for an arbitrary EnergyBudget that its period contains the current time, that its status can
+// be marshaled, and that no action is carried out before its threshold is reached.
 func FuzzBudget(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"generation":2},"spec":{"limits":{"energyKWh":100,"carbonGrams":5e4,"cost":{"amount":20,
 		"currency":"EUR"}},"period":{"type":"Month","timeZone":"Europe/Berlin"},"scope":{"teams":["red"]},
@@ -33,17 +33,17 @@ func FuzzBudget(f *testing.F) {
 		}
 		for _, limit := range []*float64{l.EnergyKWh, l.CarbonGrams} {
 			if limit != nil && !(*limit >= 1e-6) || l.Cost != nil && !(l.Cost.Amount >= 1e-6) {
-				return // the schema refuses it
+				return // rejected by the schema
 			}
 		}
 		now := time.Unix(unix, 0)
 		p, err := periodOf(&b.Spec.Period, now)
 		fixed := b.Spec.Period.Type == v1alpha1.PeriodFixed
 		if err == nil && (!fixed && !p.holds(now) || !p.to.IsZero() && !p.from.Before(p.to)) {
-			t.Fatalf("%v is not in %+v", now, p)
+			t.Fatalf("time %v is not in period %+v", now, p)
 		}
 		if a := p.asked(now); !a.from.Before(a.to) {
-			t.Fatalf("the ledger is asked about %+v", a)
+			t.Fatalf("invalid query range %+v", a)
 		}
 		used := energy.Microjoules(wattHours) * 3600 * 1e6
 		c := &budgetCase{accountOf(b), b, p, err}
@@ -54,7 +54,7 @@ func FuzzBudget(f *testing.F) {
 		setCondition(c, s, now)
 		for _, i := range due {
 			if a := s.Actions[i]; a.Attempts == 1 && s.Percent < float64(a.At) || err != nil || !p.holds(now) {
-				t.Fatalf("%+v is done at %v %% in %+v", a, s.Percent, p)
+				t.Fatalf("action %+v was carried out at %v %% in period %+v", a, s.Percent, p)
 			}
 		}
 		if !(s.Percent >= 0) || s.Conditions[len(s.Conditions)-1].Message == "" ||
@@ -62,7 +62,7 @@ func FuzzBudget(f *testing.F) {
 			t.Fatalf("%+v", s)
 		}
 		if _, err := json.Marshal(s); err != nil {
-			t.Fatalf("the status cannot be written: %v", err)
+			t.Fatalf("marshaling the status: %v", err)
 		}
 	})
 }

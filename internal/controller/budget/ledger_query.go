@@ -15,18 +15,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// Ledger answers what was used.
+// Ledger is the interface for querying the usage.
 type Ledger interface {
 	Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error)
 }
 
-// question is what several budgets have in common that one query can answer.
+// question contains the query parameters shared by several budgets. Budgets with equal questions share a query.
 type question struct {
 	period
-	by, clusters string // dimensions, and clusters that count, separated by spaces
+	by, clusters string // space-separated dimensions and clusters
 }
 
-// questionOf returns the question that a budget needs the answer to.
+// questionOf returns the query parameters for a budget.
 func questionOf(b *v1alpha1.EnergyBudget, p period, now time.Time) question {
 	by, scope := string(ledger.ByNamespace), &b.Spec.Scope
 	if slices.ContainsFunc(scope.Owners, func(owner string) bool { return !strings.HasPrefix(owner, cronJob) }) {
@@ -43,7 +43,7 @@ func questionOf(b *v1alpha1.EnergyBudget, p period, now time.Time) question {
 
 const cronJob = "CronJob/"
 
-// inScope reports whether a row of an answer counts for a scope.
+// inScope reports whether a row of the result is in a scope.
 func inScope(by []ledger.Dimension, key []string, s *v1alpha1.BudgetScope) bool {
 	var o policy.Owners
 	for i, d := range by {
@@ -59,11 +59,12 @@ func inScope(by []ledger.Dimension, key []string, s *v1alpha1.BudgetScope) bool 
 	if o.InScope(s) || o.Parent == "" || strings.Contains(o.Parent, "/") {
 		return o.InScope(s)
 	}
-	o.Parent = cronJob + o.Parent // of what a CronJob has made the parent may be a bare name
+	o.Parent = cronJob + o.Parent // the parent of a CronJob's Job may lack the kind
 	return o.InScope(s)
 }
 
-// ask sets what was used of budgets, as far as the ledger says so. Budgets that ask the same share one query.
+// ask queries the ledger and sets the usage of budgets. If a query fails, the usage of its budgets remains unknown.
+// Budgets with equal parameters share a query.
 func (e *Engine) ask(ctx context.Context, all []*budgetCase, now time.Time) (failed error) {
 	together := map[question][]*budgetCase{}
 	for _, c := range all {
@@ -96,11 +97,11 @@ func grouped[T any](all []T, by func(T) string) map[string][]T {
 	return groups
 }
 
-// queryTimeout keeps a store that hangs from ending all that does not need it.
+// queryTimeout limits each query, so that a store that hangs does not block budgets that are independent of it.
 const queryTimeout = 20 * time.Second
 
-// sum asks the ledger, and sets what accounts used: the rows that count of those whose first keys are the account's.
-// What came late is kept apart: nothing acts on it.
+// sum runs a query and sets the usage of accounts. It adds each row to the accounts with the row's first keys if
+// counts returns true. Late energy is added separately because it does not trigger actions.
 func sum[T interface{ base() *account }](ctx context.Context, e *Engine, by map[string][]T, keys int,
 	counts func(T, []string) bool, q *ledger.Query,
 ) error {
@@ -108,12 +109,12 @@ func sum[T interface{ base() *account }](ctx context.Context, e *Engine, by map[
 	defer cancel()
 	q.GroupBy = append(slices.Clip(q.GroupBy), ledger.ByKind)
 	if len(q.Clusters) == 0 {
-		q.Clusters = []string{ledger.OwnCluster} // another's Job of that name is another Job
+		q.Clusters = []string{ledger.OwnCluster} // Jobs of other clusters may have the same name
 	}
 	asked := e.o.Now()
 	answer, err := e.o.Ledger.Query(ctx, q)
 	if err != nil {
-		return fmt.Errorf("asking the ledger: %w", err)
+		return fmt.Errorf("querying the ledger: %w", err)
 	}
 	for _, some := range by {
 		for _, a := range some {
@@ -135,14 +136,14 @@ func sum[T interface{ base() *account }](ctx context.Context, e *Engine, by map[
 	return nil
 }
 
-// maxNames is how many owners or pods one query names.
+// maxNames is the maximum number of owners or pods in a query.
 const maxNames = 500
 
-// askOwn asks what was used since each Job or pod was made.
+// askOwn queries the usage of Jobs and pods since their creation.
 func (e *Engine) askOwn(ctx context.Context, all []*allowance, now time.Time) error {
 	var pods, owners []*allowance
 	for _, a := range all {
-		// What a pod's owner uses is not its own.
+		// The usage of a pod's owner may include other pods, so it is queried by the pod's UID.
 		if p, ok := a.object.(*v1.Pod); ok && policy.PodOwners(p).Owner != a.workload() {
 			pods = append(pods, a)
 		} else {
@@ -167,7 +168,7 @@ func (e *Engine) askOwn(ctx context.Context, all []*allowance, now time.Time) er
 
 func anyRow(*allowance, []string) bool { return true }
 
-// since returns the time that the ledger is asked about: from when the first of some was made.
+// since returns the time range of a query that starts at the earliest creation time of the workloads.
 func since(all []*allowance, now time.Time) period {
 	first := slices.MinFunc(all, func(a, b *allowance) int {
 		return a.object.GetCreationTimestamp().Compare(b.object.GetCreationTimestamp().Time)
@@ -175,17 +176,18 @@ func since(all []*allowance, now time.Time) period {
 	return period{from: first.object.GetCreationTimestamp().Time}.asked(now)
 }
 
-// hourly bounds the age of Jobs whose names were used before and that are asked about hour by hour, all in one query. A
-// query about older Jobs would have too many rows: Jobs that were made in the same hour share a query.
+// hourly is the maximum age of Jobs with reused names that are queried by hour in a single query. For older Jobs
+// such a query would return too many rows, so these are grouped by the hour of their creation.
 const hourly = 48 * time.Hour
 
 func (e *Engine) askOwners(ctx context.Context, all []*allowance, now time.Time) error {
 	if err := e.sumOwners(ctx, all, now, false); err != nil {
 		return err
 	}
-	again := map[time.Time][]*allowance{} // by the hour in which they were made; zero: the recent ones
+	again := map[time.Time][]*allowance{} // by hour of creation; zero for recent Jobs
 	for _, a := range all {
-		// Another one had this name before: ask about the time since this one was made, to the hour.
+		// Another object had the same name before, so query the time since the creation of this one, rounded to
+		// hours.
 		made := a.made()
 		if a.use.First.IsZero() || !a.use.First.Before(made) {
 			continue
@@ -204,13 +206,14 @@ func (e *Engine) askOwners(ctx context.Context, all []*allowance, now time.Time)
 	return nil
 }
 
-// made is the hour in which it was made; the ledger knows no shorter times for long.
+// made returns the creation time truncated to the hour, because the ledger does not retain finer time ranges for
+// long.
 func (a *allowance) made() time.Time {
 	return a.object.GetCreationTimestamp().UTC().Truncate(time.Hour)
 }
 
-// sumOwners asks what several used since the first of them was made; byHour: each only since the hour in which it was
-// made.
+// sumOwners queries the usage of workloads since the earliest creation time. If byHour is true, it adds up only the
+// hours since the creation of each workload.
 func (e *Engine) sumOwners(ctx context.Context, all []*allowance, now time.Time, byHour bool) error {
 	namespaceOf := func(a *allowance) string { return a.object.GetNamespace() }
 	p := since(all, now)

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	maxMarked    = 1000 // Jobs and pods that an action writes on
-	marksAtATime = 4    // so that most connections are left for suspending
+	maxMarked    = 1000 // maximum number of Jobs and pods marked by an action
+	marksAtATime = 4    // concurrency; most connections remain available for suspending
 )
 
-// mark writes on the Jobs and pods that count, and that go on, that the budget is exceeded.
+// mark marks all unfinished Jobs and pods in the scope of a budget as exceeding it.
 func (e *Engine) mark(ctx context.Context, c *budgetCase, t *v1alpha1.BudgetActionTaken) error {
 	b := c.budget
 	objects, err := e.jobsAndPods(ctx, client.InNamespace(b.Namespace))
@@ -32,23 +32,23 @@ func (e *Engine) mark(ctx context.Context, c *budgetCase, t *v1alpha1.BudgetActi
 		return !goesOn(o) || !e.ownersOf(o).InScope(&b.Spec.Scope)
 	})
 	if len(objects) > maxMarked {
-		e.o.Log.Warn("an EnergyBudget counts more than is marked", "namespace", b.Namespace, "budget", b.Name,
+		e.o.Log.Warn("Marking only some objects in the scope of a budget", "namespace", b.Namespace, "budget", b.Name,
 			"objects", len(objects), "marked", maxMarked)
 		objects = objects[:maxMarked]
 	}
 	_, failed := inParallel(e.o.Log, marksAtATime, objects, func(o client.Object) error {
 		return e.patchLatest(ctx, o, false, func(o client.Object) []byte {
 			if selection.SelectorFromSet(annotations).Matches(selection.Set(o.GetAnnotations())) &&
-				selection.SelectorFromSet(labels).Matches(selection.Set(o.GetLabels())) { // it is written
+				selection.SelectorFromSet(labels).Matches(selection.Set(o.GetLabels())) { // already marked
 				return nil
 			}
 			return kube.MarkPatch(o, annotations, labels, false)
 		})
 	})
-	return summary("writing on Jobs and pods", failed, nil)
+	return summary("marking Jobs and pods", failed, nil)
 }
 
-// goesOn reports whether a Job has not ended, or a pod lives that no Job runs.
+// goesOn reports whether o is an unfinished Job, or an unfinished pod that is not run by a Job.
 func goesOn(o client.Object) bool {
 	switch o := o.(type) {
 	case *batchv1.Job:
@@ -59,8 +59,8 @@ func goesOn(o client.Object) bool {
 	return false
 }
 
-// exceeded returns what is written on what has used up a budget. By how much is written only where a limit of energy is
-// used up. With gardener the keys of Compute Gardener are written too.
+// exceeded returns the annotations or labels that mark a workload as exceeding its budget. The exceeded amount is
+// included only if an energy limit is exceeded. If gardener is true, the keys of Compute Gardener are set too.
 func exceeded(do v1alpha1.BudgetDeed, used *use, limits *v1alpha1.BudgetLimits,
 	gardener bool,
 ) (annotations, labels map[string]string) {

@@ -13,9 +13,10 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// TestMarksSayWhatIsSo: nothing is marked exceeded before it is, nor by how much where no limit of energy is.
+// TestMarksSayWhatIsSo verifies that workloads are marked only after a limit is exceeded, and with the exceeded
+// amount only if it is an energy limit.
 func TestMarksSayWhatIsSo(t *testing.T) {
-	// from before that was refused
+	// actions stored before such thresholds were rejected
 	early := []v1alpha1.BudgetAction{{At: 50, Do: v1alpha1.DeedAnnotate}, {At: 80, Do: v1alpha1.DeedLabel}}
 	carbon := v1alpha1.BudgetLimits{CarbonGrams: new(100.0)}
 	for name, tc := range map[string]struct {
@@ -24,14 +25,14 @@ func TestMarksSayWhatIsSo(t *testing.T) {
 		marked bool
 		by     string
 	}{
-		"a part": {used: 0.9, limits: v1alpha1.BudgetLimits{EnergyKWh: new(1.0)}},
-		"all": {
+		"below the limit": {used: 0.9, limits: v1alpha1.BudgetLimits{EnergyKWh: new(1.0)}},
+		"above the limit": {
 			used: 1.25, limits: v1alpha1.BudgetLimits{EnergyKWh: new(1.0)}, marked: true,
 			by: "0.250000",
 		},
-		"of emissions":         {used: 1, limits: carbon, marked: true},
-		"of emissions, a part": {used: 0.15, limits: carbon},
-		"not of energy": {
+		"emissions":        {used: 1, limits: carbon, marked: true},
+		"emissions, below": {used: 0.15, limits: carbon},
+		"not energy": {
 			used: 1, limits: v1alpha1.BudgetLimits{EnergyKWh: new(5.0), CarbonGrams: new(100.0)},
 			marked: true,
 		},
@@ -59,7 +60,7 @@ func TestMarksSayWhatIsSo(t *testing.T) {
 	}
 }
 
-// merging decodes what it gets into what the object has already, as a client of the API server does.
+// merging decodes into existing objects without clearing them, as a client of the API server does.
 type merging struct{ client.Client }
 
 func (m merging) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -92,7 +93,7 @@ func TestTheLatestHasNothingOfTheFormer(t *testing.T) {
 	}
 }
 
-// What has run out of time is not done.
+// TestADeedThatTakesTooLongIsNotDone verifies that a timeout is returned as an error.
 func TestADeedThatTakesTooLongIsNotDone(t *testing.T) {
 	late := func(client.Object) error { return context.DeadlineExceeded }
 	if err := new(Engine).onLatest(t.Context(), newJob("j", nil), false, late); !errors.Is(err, context.DeadlineExceeded) {

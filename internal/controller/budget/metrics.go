@@ -9,15 +9,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/instrument"
 )
 
-// maxSeries bounds how many workloads with a budget of their own are shown, the fullest first.
+// maxSeries limits the number of workloads in the usage metric. Workloads with the highest usage take precedence.
 const maxSeries = 1000
 
 var ratioDesc = prometheus.NewDesc("kubenergy_budget_usage_ratio",
-	"Share of a limit of an EnergyBudget that is used in its period; budget is Own where a workload has one for "+
-		"itself, which workload names.",
+	"Used fraction of a limit of an EnergyBudget in its period; budget is Own for the budget of a single "+
+		"workload, which is identified by workload.",
 	[]string{"namespace", "budget", "workload", "resource"}, nil)
 
-// instruments are the metrics. Those of budgets that are gone go with them.
+// instruments contains the metrics. Series of deleted budgets are removed.
 type instruments struct {
 	exceeded, warned, suspended *prometheus.CounterVec
 	shown                       atomic.Pointer[[]prometheus.Metric]
@@ -27,12 +27,12 @@ func newInstruments(registry prometheus.Registerer) (*instruments, error) {
 	with := instrument.With(registry)
 	m := &instruments{
 		exceeded: with.Counters("kubenergy_budget_exceeded_total",
-			"Actions because a budget was used up; owner_kind is that of a workload with a budget for itself.",
+			"Actions carried out because a budget was exhausted; owner_kind is set for budgets of workloads.",
 			"namespace", "owner_kind", "action"),
-		warned: with.Counters("kubenergy_budget_warnings_total", "Actions because less than all of a budget was used.",
+		warned: with.Counters("kubenergy_budget_warnings_total", "Actions carried out below 100 % of a budget.",
 			"namespace", "action"),
 		suspended: with.Counters("kubenergy_budget_suspended_jobs_total",
-			"Jobs that were suspended because a budget was used up.", "namespace"),
+			"Jobs that were suspended because a budget was exhausted.", "namespace"),
 	}
 	return m, registry.Register(m)
 }
@@ -45,7 +45,7 @@ func (m *instruments) took(namespace, ownerKind string, do v1alpha1.BudgetDeed, 
 	m.exceeded.WithLabelValues(namespace, ownerKind, string(do)).Inc()
 }
 
-// show replaces what is shown of how much is used.
+// show replaces the usage metrics.
 func (m *instruments) show(shared []*budgetCase, own []*allowance) {
 	var all []*account
 	for _, c := range shared {

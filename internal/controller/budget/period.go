@@ -8,18 +8,18 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// period is the time that a budget is for: [from, to).
-type period struct{ from, to time.Time } // zero: open
+// period is a half-open time interval [from, to). A zero bound is unbounded.
+type period struct{ from, to time.Time }
 
-// periodOf returns the period that now is in; of a fixed one, that.
+// periodOf returns the period that contains now, or the configured interval of a fixed period.
 func periodOf(p *v1alpha1.BudgetPeriod, now time.Time) (period, error) {
 	name := p.TimeZone
-	if name == "" || name == "Local" { // the zone of the controller's machine means nothing to users
+	if name == "" || name == "Local" { // the local zone of the controller is arbitrary
 		name = "UTC"
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil {
-		return period{}, fmt.Errorf("time zone %q is not known", name)
+		return period{}, fmt.Errorf("unknown time zone %q", name)
 	}
 	t := now.In(zone)
 	year, month, day := t.Date()
@@ -41,36 +41,36 @@ func periodOf(p *v1alpha1.BudgetPeriod, now time.Time) (period, error) {
 		return period{}, nil
 	case v1alpha1.PeriodFixed:
 		if p.From == nil || p.To == nil || !p.From.Before(p.To) {
-			return period{}, errors.New("a fixed period needs from and to, in this order")
+			return period{}, errors.New("a fixed period requires from and to, with from before to")
 		}
 		return period{p.From.UTC(), p.To.UTC()}, nil
 	}
-	return period{}, fmt.Errorf("period %q is not known", p.Type)
+	return period{}, fmt.Errorf("unknown period %q", p.Type)
 }
 
-// holds reports whether an instant is in the period.
+// holds reports whether the period contains t.
 func (p period) holds(t time.Time) bool {
 	return (p.from.IsZero() || !t.Before(p.from)) && (p.to.IsZero() || t.Before(p.to))
 }
 
-// isOf reports whether a status is of this period.
+// isOf reports whether a status belongs to this period.
 func (p period) isOf(s *v1alpha1.EnergyBudgetStatus) bool {
 	return s.PeriodStart.Equal(stamp(p.from)) && s.PeriodEnd.Equal(stamp(p.to))
 }
 
-// asked returns the times that the ledger is asked about. Whole days of UTC are cheapest to sum up, and of the future
-// nothing is booked.
+// asked returns the time range of the ledger query. Its end is aligned to days in UTC, which are fastest to sum,
+// because no energy is recorded in the future.
 func (p period) asked(now time.Time) period {
 	const day = 24 * time.Hour
 	a := p
 	if a.from.IsZero() {
 		a.from = time.Unix(0, 0).UTC()
 	}
-	a.to = now.Truncate(day).Add(2 * day) // clocks of nodes may be ahead
+	a.to = now.Truncate(day).Add(2 * day) // allows for clocks of nodes that are ahead
 	if !p.to.IsZero() && p.to.Before(a.to) {
 		a.to = p.to
 	}
-	if !a.from.Before(a.to) { // it has not begun
+	if !a.from.Before(a.to) { // the period has not started
 		a.to = a.from.Add(time.Hour)
 	}
 	return a

@@ -15,14 +15,14 @@ func TestPeriods(t *testing.T) {
 	for name, tc := range map[string]struct {
 		period   v1alpha1.BudgetPeriod
 		now      string
-		from, to string // "": open
+		from, to string // empty if unbounded
 		bad      bool
 	}{
 		"a day": {
 			period: v1alpha1.BudgetPeriod{Type: "Day"}, now: "2026-06-03T12:00:00Z",
 			from: "2026-06-03T00:00:00Z", to: "2026-06-04T00:00:00Z",
 		},
-		"its first moment": {
+		"start of a day": {
 			period: v1alpha1.BudgetPeriod{Type: "Day"}, now: "2026-06-03T00:00:00Z",
 			from: "2026-06-03T00:00:00Z", to: "2026-06-04T00:00:00Z",
 		},
@@ -30,7 +30,7 @@ func TestPeriods(t *testing.T) {
 			period: v1alpha1.BudgetPeriod{Type: "Day", TimeZone: "Europe/Berlin"}, now: "2026-06-03T23:00:00Z",
 			from: "2026-06-03T22:00:00Z", to: "2026-06-04T22:00:00Z",
 		},
-		"of 23 hours": {
+		"a day of 23 hours": {
 			period: v1alpha1.BudgetPeriod{Type: "Day", TimeZone: "Europe/Berlin"}, now: "2026-03-29T12:00:00Z",
 			from: "2026-03-28T23:00:00Z", to: "2026-03-29T22:00:00Z",
 		},
@@ -59,7 +59,7 @@ func TestPeriods(t *testing.T) {
 			period: v1alpha1.BudgetPeriod{Type: "Fixed", From: &from, To: &to},
 			now:    "2026-06-03T12:00:00Z", from: "2026-06-01T12:00:00Z", to: "2026-06-01T13:00:00Z",
 		},
-		"backwards": {
+		"reversed": {
 			period: v1alpha1.BudgetPeriod{Type: "Fixed", From: &to, To: &from},
 			now:    "2026-06-03T12:00:00Z", bad: true,
 		},
@@ -67,7 +67,7 @@ func TestPeriods(t *testing.T) {
 			period: v1alpha1.BudgetPeriod{Type: "Fixed", From: &to}, now: "2026-06-03T12:00:00Z",
 			bad: true,
 		},
-		"no such zone": {
+		"unknown zone": {
 			period: v1alpha1.BudgetPeriod{Type: "Day", TimeZone: "Mars/Base"},
 			now:    "2026-06-03T12:00:00Z", bad: true,
 		},
@@ -75,8 +75,8 @@ func TestPeriods(t *testing.T) {
 			period: v1alpha1.BudgetPeriod{Type: "Day", TimeZone: "../../etc/passwd"},
 			now:    "2026-06-03T12:00:00Z", bad: true,
 		},
-		"no such period": {period: v1alpha1.BudgetPeriod{Type: "Aeon"}, now: "2026-06-03T12:00:00Z", bad: true},
-		"of the machine's": {
+		"unknown period": {period: v1alpha1.BudgetPeriod{Type: "Aeon"}, now: "2026-06-03T12:00:00Z", bad: true},
+		"the local zone": {
 			period: v1alpha1.BudgetPeriod{Type: "Day", TimeZone: "Local"}, now: "2026-06-03T12:00:00Z",
 			from: "2026-06-03T00:00:00Z", to: "2026-06-04T00:00:00Z",
 		},
@@ -89,12 +89,12 @@ func TestPeriods(t *testing.T) {
 		}
 		got, err := periodOf(&tc.period, at(tc.now))
 		if (err != nil) != tc.bad || !got.from.Equal(at(tc.from)) || !got.to.Equal(at(tc.to)) {
-			t.Errorf("%s: %v to %v, %v", name, got.from, got.to, err)
+			t.Errorf("%s: got %v to %v, %v", name, got.from, got.to, err)
 		}
 	}
 }
 
-// TestPeriodsFollowEachOther: every instant is in its period, and the end of one is in the next.
+// TestPeriodsFollowEachOther verifies that a period contains its time and that the next period starts at its end.
 func TestPeriodsFollowEachOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := v1alpha1.BudgetPeriod{
@@ -110,10 +110,10 @@ func TestPeriodsFollowEachOther(t *testing.T) {
 		}
 		b, err := periodOf(&p, a.to)
 		if err != nil || !a.holds(now) || a.holds(a.to) || !b.from.Equal(a.to) || a == b {
-			t.Fatalf("%v in %v to %v, then %v to %v: %v", now, a.from, a.to, b.from, b.to, err)
+			t.Fatalf("%v is in %v to %v, followed by %v to %v: %v", now, a.from, a.to, b.from, b.to, err)
 		}
 		if q := a.asked(now); !q.from.Equal(a.from) || !q.to.After(now) || q.to.After(a.to) {
-			t.Fatalf("asked about %v to %v", q.from, q.to)
+			t.Fatalf("unexpected query range %v to %v", q.from, q.to)
 		}
 	})
 }

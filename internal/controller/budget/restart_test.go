@@ -18,14 +18,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// TestRestartResumesNothing: a controller that has just begun was told of no Job yet. Those that are suspended for
-// their own budget stay so.
+// TestRestartResumesNothing verifies that suspended Jobs with their own budget remain suspended while the caches of
+// a new controller are not synced.
 func TestRestartResumesNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
-		object   client.Object // that says what the Job may use
+		object   client.Object // the object that defines the budget of the Job
 		takeAway func(*world) error
 	}{
-		"of the Job": {newJob("j", annotated(map[string]string{
+		"annotation": {newJob("j", annotated(map[string]string{
 			v1alpha1.AnnotationBudgetKWh: "0.5", v1alpha1.AnnotationBudgetAction: "suspend",
 		})), func(w *world) error {
 			j := w.job("j")
@@ -46,32 +46,33 @@ func TestRestartResumesNothing(t *testing.T) {
 			}
 			first := w.engine("first", nil, clock.now)
 			w.used(monday, monday.Add(time.Minute), 2*oneKWh, "team", "Job/j")
-			first.sweepAndWork(t.Context()) // and dies
+			first.sweepAndWork(t.Context()) // the first controller then stops
 			second, ready := w.engine("second", nil, clock.now), false
 			second.o.Ready = func() bool { return ready }
 			want := func(when string, suspended bool) {
 				t.Helper()
 				second.sweepAndWork(t.Context())
 				if w.suspended("j") != suspended {
-					t.Fatalf("%s: suspended %v", when, !suspended)
+					t.Fatalf("%s: suspended is %v", when, !suspended)
 				}
 			}
-			want("before it was told of anything", true)
-			// Even later: that the Job is suspended says enough.
+			want("before any event", true)
+			// The suspended Job remains suspended because its budget is in force.
 			ready = true
-			want("without having seen the Job", true)
+			want("after the caches have synced", true)
 			ready = false
 			if err := tc.takeAway(w); err != nil {
 				t.Fatal(err)
 			}
-			want("its budget is gone, which might be known too early", true)
+			want("budget removed, caches not synced", true)
 			ready = true
-			want("its budget is gone", false)
+			want("budget removed", false)
 		})
 	}
 }
 
-// TestStatusesWaitForAllJobs: a budget per workload does not say that nothing is used while its Jobs are not all known.
+// TestStatusesWaitForAllJobs verifies that a budget per workload does not report zero usage before the caches are
+// synced.
 func TestStatusesWaitForAllJobs(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(t, newBudget(func(b *v1alpha1.EnergyBudget) {
@@ -85,18 +86,18 @@ func TestStatusesWaitForAllJobs(t *testing.T) {
 	}
 }
 
-// TestResumedByWhatIsWrittenOnJobs: at the end of its period a Job goes on although next to nothing can be asked, and
-// not before.
+// TestResumedByWhatIsWrittenOnJobs verifies that a Job is resumed at the end of its period even if most
+// dependencies are unavailable, and not earlier.
 func TestResumedByWhatIsWrittenOnJobs(t *testing.T) {
-	errAway := errors.New("it is away")
+	errAway := errors.New("unavailable")
 	end := monday.AddDate(0, 1, 0).Truncate(24*time.Hour).AddDate(0, 0, 1-monday.Day())
 	for name, tc := range map[string]struct {
 		change  func(*Engine, *world)
 		extends bool
-		fails   bool // nothing says that it is to go on
+		fails   bool // the Job is not resumed
 	}{
 		"without the ledger": {change: func(e *Engine, _ *world) { e.o.Ledger = broken{} }},
-		"nor the switch": {change: func(e *Engine, _ *world) {
+		"nor the policy binding": {change: func(e *Engine, _ *world) {
 			e.o.Ledger, e.o.MaySuspend = broken{}, func(context.Context) error { return errAway }
 		}},
 		"nor namespaces": {change: func(e *Engine, w *world) {
@@ -116,9 +117,9 @@ func TestResumedByWhatIsWrittenOnJobs(t *testing.T) {
 				b.Spec.Period = v1alpha1.BudgetPeriod{Type: v1alpha1.PeriodFixed, From: &from, To: &to}
 			}, do(v1alpha1.DeedSuspend)...))
 			w.used(monday, monday.Add(time.Minute), 2*oneKWh, "team", "Job/j")
-			w.engine("first", nil, clock.now).sweepAndWork(t.Context()) // and dies
+			w.engine("first", nil, clock.now).sweepAndWork(t.Context()) // the first controller then stops
 			if !w.suspended("j") {
-				t.Fatal("it runs")
+				t.Fatal("the Job was not suspended")
 			}
 			if tc.extends {
 				later := metav1.NewTime(end.AddDate(0, 1, 0))
@@ -129,30 +130,30 @@ func TestResumedByWhatIsWrittenOnJobs(t *testing.T) {
 			clock.at = end.Add(-time.Second)
 			second.sweepAndWork(t.Context())
 			if !w.suspended("j") {
-				t.Error("it runs before its period has ended")
+				t.Error("the Job was resumed before the end of its period")
 			}
 			clock.at = end.AddDate(0, 0, 3)
 			second.sweepAndWork(t.Context())
 			if w.suspended("j") != tc.fails {
-				t.Errorf("three days after the period: suspended %v", w.suspended("j"))
+				t.Errorf("three days after the period: suspended is %v", w.suspended("j"))
 			}
 		})
 	}
 }
 
-// without is a client that cannot list something.
+// without returns a client that fails to list objects of type L.
 func without[L client.ObjectList](w *world) client.Client {
 	return interceptor.NewClient(w.api, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch,
 		list client.ObjectList, opts ...client.ListOption,
 	) error {
 		if _, ok := list.(L); ok {
-			return errors.New("the API server says no")
+			return errors.New("rejected by the API server")
 		}
 		return c.List(ctx, list, opts...)
 	}})
 }
 
-// hung is a ledger that answers nothing as long as it is waited for.
+// hung is a ledger that blocks until the context is done.
 type hung struct{ Ledger }
 
 func (hung) Query(ctx context.Context, _ *ledger.Query) (*ledger.Answer, error) {
@@ -160,7 +161,7 @@ func (hung) Query(ctx context.Context, _ *ledger.Query) (*ledger.Answer, error) 
 	return nil, ctx.Err()
 }
 
-// TestLedgerThatHangs: whoever waits for the end of a period does not wait for all questions that get no answer.
+// TestLedgerThatHangs verifies that Jobs are resumed on time even if all queries of the ledger hang.
 func TestLedgerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, newJob("j", func(j *batchv1.Job) {
@@ -168,7 +169,7 @@ func TestLedgerThatHangs(t *testing.T) {
 			j.Annotations = map[string]string{v1alpha1.AnnotationBudgetSuspendedTill: time.Now().Add(
 				-time.Hour).UTC().Format(time.RFC3339)}
 		}))
-		for i := range 20 { // each asks something else
+		for i := range 20 { // each with its own query
 			b := newBudget(func(b *v1alpha1.EnergyBudget) {
 				from, to := metav1.NewTime(time.Now().Add(-time.Duration(i+1)*time.Hour)),
 					metav1.NewTime(time.Now().Add(time.Hour))
@@ -184,7 +185,7 @@ func TestLedgerThatHangs(t *testing.T) {
 		began := time.Now()
 		e.sweep(t.Context())
 		if took := time.Since(began); took > 2*time.Minute || w.suspended("j") {
-			t.Errorf("a look takes %v; suspended %v", took, w.suspended("j"))
+			t.Errorf("the sweep took %v, suspended is %v", took, w.suspended("j"))
 		}
 	})
 }

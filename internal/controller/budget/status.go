@@ -19,20 +19,21 @@ import (
 )
 
 const (
-	takeOver    = 30 * time.Second // after which any controller tries again what was begun and is not done
+	takeOver    = 30 * time.Second // any controller retries an action that is not done after this time
 	maxAttempts = 10
-	// Webhooks are away for longer than we are: the time doubles up to an hour, and in all it is a day and more.
+	// Webhooks may be unavailable for hours: the backoff doubles up to one hour, and retries last for more than a
+	// day.
 	longestRetry    = time.Hour
 	noticeAttempts  = 32
 	longestDoubling = 7
-	// How often a status is written that says the same but for its numbers.
+	// Minimum interval between status updates with only numeric changes.
 	writeEvery = 30 * time.Second
-	// How old a status may get that holds new work: its readers believe it for a few minutes.
+	// Maximum age of a status that holds new work, because consumers ignore it after a few minutes.
 	refreshEvery = 2 * time.Minute
 	maxMessage   = 256
 )
 
-// The reasons of the condition WithinBudget.
+// Reasons of the condition WithinBudget.
 const (
 	reasonWithin   = "Within"
 	reasonWarned   = "Warned"
@@ -41,11 +42,11 @@ const (
 	reasonInvalid  = "Invalid"
 )
 
-// endOfTime stands for the end of a lifetime.
+// endOfTime represents the end of a lifetime period.
 var endOfTime = metav1.NewTime(time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// updateStatus brings the status of a budget up to date. It returns the actions that this controller has claimed, as
-// places in the status's list.
+// updateStatus updates the status of a budget. It returns the actions claimed by this controller as indices into
+// the actions of the status.
 func (e *Engine) updateStatus(ctx context.Context, c *budgetCase, now time.Time, suspended int32) (due []int) {
 	status := e.statusOf(c, suspended)
 	due = claim(c, status, now, e.o.Identity, e.tasks.isBusy)
@@ -54,13 +55,13 @@ func (e *Engine) updateStatus(ctx context.Context, c *budgetCase, now time.Time,
 		return due
 	}
 	if len(due) > 0 {
-		e.Booked() // sweep again soon: it may have been our own note of results that came between
+		e.Booked() // sweep again soon, because the conflict may be with our own results
 	}
 	return nil
 }
 
-// publish writes a status if it says something new or must be written, and reports whether it was written. If not, the
-// budget keeps the status that it had: what another controller has written by now is not known yet.
+// publish updates the status if it has changed significantly or if must is set. It reports whether the update
+// succeeded. Otherwise the budget retains its previous status, because another controller may have updated it.
 func (e *Engine) publish(ctx context.Context, c *budgetCase, status *v1alpha1.EnergyBudgetStatus, now time.Time,
 	must bool,
 ) bool {
@@ -75,13 +76,13 @@ func (e *Engine) publish(ctx context.Context, c *budgetCase, status *v1alpha1.En
 		return true
 	}
 	if b.Status = *before; !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		e.o.Log.Warn("writing the status of an EnergyBudget: trying again", "namespace", b.Namespace, "budget", b.Name,
+		e.o.Log.Warn("Failed to update EnergyBudget status, retrying", "namespace", b.Namespace, "budget", b.Name,
 			"error", err)
 	}
 	return false
 }
 
-// statusOf returns the status before any action is claimed. What is not known stays as it was.
+// statusOf returns the status before actions are claimed. Unknown values are not changed.
 func (e *Engine) statusOf(c *budgetCase, suspended int32) *v1alpha1.EnergyBudgetStatus {
 	b := c.budget
 	s := b.Status.DeepCopy()
@@ -109,8 +110,8 @@ func stamp(t time.Time) *metav1.Time {
 	return &metav1.Time{Time: t.UTC().Truncate(time.Second)}
 }
 
-// claim writes into a status which actions are to be done now, and returns them as places in the status's list. busy
-// reports whether this process carries out an action already.
+// claim adds the actions to be carried out now to a status and returns them as indices into its actions. The
+// function busy reports whether this process is already carrying out an action.
 func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by string,
 	busy func(key string) bool,
 ) (due []int) {
@@ -123,7 +124,7 @@ func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by stri
 		a := &spec.Actions[i]
 		at := slices.IndexFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool { return is(a, &t) })
 		if at >= 0 {
-			s.Actions[at].Webhook = webhookID(a.Webhook) // no URL of before stays
+			s.Actions[at].Webhook = webhookID(a.Webhook) // replaces the URL stored by earlier versions
 		}
 		switch {
 		case at >= 0 && s.Actions[at].Done == nil:
@@ -142,15 +143,15 @@ func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by stri
 			continue
 		}
 		if s.Actions[at].Do == v1alpha1.DeedHoldNewWork {
-			s.Actions[at].Done = stamp(now) // that it is written is all there is to do
+			s.Actions[at].Done = stamp(now) // complete as soon as the status is updated
 		}
 		due = append(due, at)
 	}
 	return due
 }
 
-// forget drops actions that the spec no longer has, and those that a raised limit has undone: they are done again at
-// the new limit.
+// forget removes actions that are no longer in the spec, and actions with a threshold that is no longer reached
+// after the spec has changed. The latter are carried out again at the new limit.
 func forget(c *budgetCase, s *v1alpha1.EnergyBudgetStatus) {
 	s.Actions = slices.DeleteFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool {
 		asked := slices.ContainsFunc(c.budget.Spec.Actions, func(a v1alpha1.BudgetAction) bool { return is(&a, &t) })
@@ -158,8 +159,8 @@ func forget(c *budgetCase, s *v1alpha1.EnergyBudgetStatus) {
 	})
 }
 
-// threshold is the percentage at which an action is done. Annotate and Label write that all is used, so they wait for
-// 100 %, whatever the spec says.
+// threshold returns the percentage at which an action is carried out. Annotate and Label mark a budget as exceeded,
+// so their threshold is at least 100 %.
 func threshold(a *v1alpha1.BudgetAction) int32 {
 	at := cmp.Or(a.At, whole)
 	if a.Do == v1alpha1.DeedAnnotate || a.Do == v1alpha1.DeedLabel {
@@ -170,10 +171,11 @@ func threshold(a *v1alpha1.BudgetAction) int32 {
 
 func is(a *v1alpha1.BudgetAction, t *v1alpha1.BudgetActionTaken) bool {
 	return threshold(a) == t.At && a.Do == t.Do &&
-		(t.Webhook == webhookID(a.Webhook) || t.Webhook == a.Webhook) // as it was written before
+		(t.Webhook == webhookID(a.Webhook) || t.Webhook == a.Webhook) // format of earlier versions
 }
 
-// webhookID names a webhook without telling its URL: readers of a status may be more than those of its budget.
+// webhookID returns an identifier of a webhook without its URL, because a status may be readable by more users than
+// the spec.
 func webhookID(of string) string {
 	if of == "" || strings.HasPrefix(of, webhookSecret) {
 		return of
@@ -182,7 +184,7 @@ func webhookID(of string) string {
 	return "sha256:" + hex.EncodeToString(sum[:8])
 }
 
-// retry reports whether an action is tried once more, after so many attempts of which the last was so long ago.
+// retry reports whether to retry an action after the given number of attempts and the time since the last one.
 func retry(do v1alpha1.BudgetDeed, attempts int, ago time.Duration) bool {
 	if do != v1alpha1.DeedNotify {
 		return attempts < maxAttempts && ago >= takeOver
@@ -190,7 +192,7 @@ func retry(do v1alpha1.BudgetDeed, attempts int, ago time.Duration) bool {
 	return attempts < noticeAttempts && ago >= min(takeOver<<min(max(attempts-1, 0), longestDoubling), longestRetry)
 }
 
-// inForce reports whether a lasting action was begun.
+// inForce reports whether a lasting action has been started.
 func inForce(s *v1alpha1.EnergyBudgetStatus, do v1alpha1.BudgetDeed) bool {
 	return slices.ContainsFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool { return t.Do == do })
 }
@@ -206,17 +208,17 @@ func closedUntil(s *v1alpha1.EnergyBudgetStatus, p period) *metav1.Time {
 }
 
 func setCondition(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time) {
-	status, reason, message := metav1.ConditionTrue, reasonWithin, "no limit is used up"
+	status, reason, message := metav1.ConditionTrue, reasonWithin, "no limit has been reached"
 	switch {
 	case c.err != nil:
 		status, reason = metav1.ConditionUnknown, reasonInvalid
-		message = "the budget counts for nothing: " + c.err.Error()
+		message = "the budget is ignored: " + c.err.Error()
 	case s.AsOf == nil || c.use == nil && now.Sub(s.AsOf.Time) > refreshEvery:
-		status, reason, message = metav1.ConditionUnknown, reasonUnknown, "what was used is not known"
+		status, reason, message = metav1.ConditionUnknown, reasonUnknown, "the usage is unknown"
 	case s.Exhausted:
-		status, reason, message = metav1.ConditionFalse, reasonExceeded, "a limit is used up"
+		status, reason, message = metav1.ConditionFalse, reasonExceeded, "a limit has been reached"
 	case len(s.Actions) > 0:
-		reason, message = reasonWarned, "no limit is used up, but there was a warning"
+		reason, message = reasonWarned, "no limit has been reached, but a warning threshold has"
 	}
 	if c.use != nil {
 		if unsaid := c.use.unsaid(&c.budget.Spec.Limits); len(unsaid) > 0 {
@@ -236,7 +238,8 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text[:maxMessage-len("…")], "") + "…"
 }
 
-// worthWriting reports whether a status is written: what others wait for is written at once, new numbers now and then.
+// worthWriting reports whether to update the status: immediately for significant changes, otherwise after an
+// interval.
 func worthWriting(b *v1alpha1.EnergyBudget, before *v1alpha1.EnergyBudgetStatus) bool {
 	s := &b.Status
 	if !equality.Semantic.DeepEqual(withoutNumbers(before), withoutNumbers(s)) {
@@ -259,7 +262,7 @@ func withoutNumbers(s *v1alpha1.EnergyBudgetStatus) *v1alpha1.EnergyBudgetStatus
 	s.AsOf, s.Used, s.Percent, s.Suspended = nil, nil, 0, 0
 	s.EstimatedShare, s.UnchartedShare, s.UnpricedShare = 0, 0, 0
 	for i := range s.Conditions {
-		s.Conditions[i].Message = "" // it has shares in it
+		s.Conditions[i].Message = "" // it contains fractions
 	}
 	return s
 }
@@ -270,8 +273,8 @@ func (e *Engine) write(ctx context.Context, b *v1alpha1.EnergyBudget) error {
 	return e.o.Client.Status().Update(ctx, b)
 }
 
-// noteResults writes into the status what became of actions, by key: that they are done, or why not. Another controller
-// may have written the status since.
+// noteResults records the results of actions, by key, in the status. It handles concurrent updates of the status by
+// other controllers.
 func (e *Engine) noteResults(ctx context.Context, c *budgetCase, results map[string]error) {
 	b, now := c.budget, stamp(e.o.Now())
 	err := e.onLatest(ctx, b, false, func(latest client.Object) error {
@@ -291,7 +294,7 @@ func (e *Engine) noteResults(ctx context.Context, c *budgetCase, results map[str
 		return e.write(ctx, o)
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
-		e.o.Log.Warn("noting what was done about an EnergyBudget: it may be done again", "namespace", b.Namespace,
+		e.o.Log.Warn("Failed to record results of budget actions, may repeat them", "namespace", b.Namespace,
 			"budget", b.Name, "error", err)
 	}
 }

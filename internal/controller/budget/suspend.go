@@ -18,12 +18,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// holdPolicy is the binding of the admission policy that suspends new Jobs.
+// holdPolicy is the name of the binding of the admission policy that suspends new Jobs.
 const holdPolicy = "kubenergy-hold"
 
-// HoldsEnabled returns what [Options.MaySuspend] wants: budgets suspend Jobs as long as the binding is there that
-// lets Jobs be held. An uninstall, and an administrator in an emergency, removes it first and then resumes everything;
-// so nothing is suspended after that. The reader must not be a cache.
+// HoldsEnabled returns a function for [Options.MaySuspend]. Budgets suspend Jobs only while the binding of the
+// admission policy exists. An uninstall, or an administrator in an emergency, first deletes the binding and then
+// resumes all Jobs, so that no Job is suspended afterwards. The reader must not be a cache.
 func HoldsEnabled(direct client.Reader) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, callTime)
@@ -32,22 +32,22 @@ func HoldsEnabled(direct client.Reader) func(context.Context) error {
 		if apierrors.IsNotFound(err) {
 			return ErrHoldsOff
 		} else if err != nil {
-			return fmt.Errorf("whether anything may be suspended is not known: %w", err)
+			return fmt.Errorf("reading the binding of the policy kubenergy-hold: %w", err)
 		}
 		return nil
 	}
 }
 
-// ErrHoldsOff says that nothing may be suspended.
-var ErrHoldsOff = errors.New("nothing may be suspended here: the binding of the policy kubenergy-hold is not there")
+// ErrHoldsOff is returned if holding Jobs is disabled.
+var ErrHoldsOff = errors.New("suspending Jobs is disabled: the binding of the policy kubenergy-hold does not exist")
 
-// suspends reports whether a budget keeps Jobs suspended.
+// suspends reports whether a budget suspends Jobs now.
 func (c *budgetCase) suspends(now time.Time) bool {
 	return c.err == nil && c.period.holds(now) && inForce(&c.budget.Status, v1alpha1.DeedSuspend) &&
 		c.period.isOf(&c.budget.Status)
 }
 
-// suspendFor suspends the Jobs of a budget that run.
+// suspendFor suspends the running Jobs in the scope of a budget.
 func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
 	var jobs batchv1.JobList
 	if err := e.o.Client.List(ctx, &jobs, client.InNamespace(c.budget.Namespace)); err != nil {
@@ -64,7 +64,7 @@ func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
 	if len(running) == 0 {
 		return nil
 	}
-	// An uninstall takes the switch away, and resumes everything.
+	// An uninstall disables holding and then resumes all Jobs.
 	if err := e.o.MaySuspend(ctx); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
 		return e.suspend(ctx, j, label, c.period.to)
 	})
 	e.sayJobs(done, eventSuspended, suspendedText(label))
-	return summary("suspending Jobs", failed, errChanged) // the next sweep sees what has changed
+	return summary("suspending Jobs", failed, errChanged) // changed Jobs are retried in the next sweep
 }
 
 func maySuspend(j *batchv1.Job, label string) bool {
@@ -89,11 +89,10 @@ func (e *Engine) suspend(ctx context.Context, j *batchv1.Job, label string, unti
 }
 
 func suspendedText(label string) string {
-	return "suspended, its pods are deleted: the energy budget " + label + " is used up"
+	return "suspended and its pods deleted because the energy budget " + label + " is exhausted"
 }
 
-// sayJobs writes events about Jobs that were suspended for a budget, or resumed. That is a courtesy: one that fails is
-// not tried again.
+// sayJobs creates events for Jobs that a budget suspended or resumed. The events are best effort and not retried.
 func (e *Engine) sayJobs(jobs []*batchv1.Job, reason, text string) {
 	if len(jobs) == 0 {
 		return
@@ -102,8 +101,8 @@ func (e *Engine) sayJobs(jobs []*batchv1.Job, reason, text string) {
 		for _, j := range jobs {
 			key := digest(string(j.UID), j.ResourceVersion, reason)
 			if err := e.event(ctx, reference(j), reason, key, text); err != nil {
-				e.o.Log.Debug("telling of a Job", "error", err)
-				if errors.Is(err, context.DeadlineExceeded) { // each of the others would take as long
+				e.o.Log.Debug("Failed to create event for Job", "error", err)
+				if errors.Is(err, context.DeadlineExceeded) { // the remaining events would also time out
 					return
 				}
 			}
@@ -111,7 +110,7 @@ func (e *Engine) sayJobs(jobs []*batchv1.Job, reason, text string) {
 	}})
 }
 
-// resumeAll resumes what no budget suspends any longer.
+// resumeAll resumes all Jobs that are no longer suspended by a budget.
 func (e *Engine) resumeAll(ctx context.Context, s *scene) {
 	over := slices.DeleteFunc(slices.Clone(s.marks.jobs), func(j *batchv1.Job) bool { return !e.over(s, j) })
 	done, failed := inParallel(e.o.Log, parallel, over, func(j *batchv1.Job) error {
@@ -119,15 +118,15 @@ func (e *Engine) resumeAll(ctx context.Context, s *scene) {
 	})
 	labelOf := func(j *batchv1.Job) string { return j.Labels[v1alpha1.LabelBudgetSuspended] }
 	for label, jobs := range grouped(done, labelOf) {
-		e.sayJobs(jobs, eventResumed, "resumed: the energy budget "+label+" no longer suspends it")
+		e.sayJobs(jobs, eventResumed, "resumed because the energy budget "+label+" no longer suspends it")
 	}
 	if err := summary("resuming Jobs", failed, errChanged); err != nil {
-		e.o.Log.Warn("resuming a budget's Jobs failed: trying again", "error", err)
+		e.o.Log.Warn("Failed to resume Jobs of budgets, retrying", "error", err)
 	}
 }
 
-// over reports whether a Job that a budget suspended is to be resumed. Where it is not known whether a budget keeps
-// it, what is written on it says until when it does.
+// over reports whether to resume a Job that was suspended by a budget. If the state of the budgets is unknown, the
+// end of the suspension in the annotation of the Job is used.
 func (e *Engine) over(s *scene, j *batchv1.Job) bool {
 	label := j.Labels[v1alpha1.LabelBudgetSuspended]
 	kept := slices.ContainsFunc(s.shared, func(c *budgetCase) bool {

@@ -5,36 +5,36 @@ import (
 	"sync"
 )
 
-// A lane is a bounded queue of tasks with workers of its own, so that slow webhooks delay no event and slow marks
-// delay no webhook. Suspending goes through no lane.
+// A lane is a bounded queue of tasks with its own workers. Slow webhooks do not delay events, and slow patches do
+// not delay webhooks. Suspending does not use a lane.
 type lane int
 
 const (
-	telling lane = iota // logs, events, and the results of suspending
-	marking             // writes on Jobs and pods
-	posting             // calls webhooks
+	telling lane = iota // logs, events and results of suspending
+	marking             // patches of Jobs and pods
+	posting             // webhook calls
 	lanes
 )
 
 const (
-	maxTasks        = 1024 // in a lane
+	maxTasks        = 1024 // per lane
 	laneWorkers     = 4
-	maxPerNamespace = 16 // posts of a namespace that wait or run: a webhook that hangs delays its own namespace alone
+	maxPerNamespace = 16 // queued and running posts per namespace, so that a slow webhook does not delay others
 )
 
-// task is work that the sweep leaves to a lane.
+// task is work that is carried out by a lane after the sweep.
 type task struct {
-	keys      []string // of the actions that it carries out, and of what it is counted under
+	keys      []string // keys of its actions and of the namespace limit
 	namespace string
 	do        func(context.Context)
 }
 
-// tasks are those of an engine. A task that does not fit is dropped: a later sweep begins its actions again, as it does
-// after a crash.
+// tasks contains the lanes of an engine. A task that does not fit is dropped, and a later sweep starts its actions
+// again, as after a crash.
 type tasks struct {
 	waiting [lanes]chan *task
 	mu      sync.Mutex
-	busy    map[string]int // by key: this process does not take over from itself
+	busy    map[string]int // by key, so that this process does not start an action twice
 }
 
 func newTasks() *tasks {
@@ -70,14 +70,14 @@ func (t *tasks) count(x *task, by int) {
 	}
 }
 
-// isBusy reports whether an action waits in a lane or is carried out.
+// isBusy reports whether an action is queued or running.
 func (t *tasks) isBusy(key string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.busy[key] > 0
 }
 
-// work carries out the tasks of a lane until ctx ends.
+// work runs the tasks of a lane until ctx is done.
 func (e *Engine) work(ctx context.Context, l lane) {
 	for {
 		select {
@@ -95,5 +95,5 @@ func (e *Engine) runTask(ctx context.Context, x *task) {
 		defer e.tasks.mu.Unlock()
 		e.tasks.count(x, -1)
 	}()
-	e.safely("a task", func() { x.do(ctx) })
+	e.safely("task", func() { x.do(ctx) })
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// TestSlowActionsDelayNoOther: while the API server takes seconds for each mark and each event, another budget's
-// Jobs are suspended at the next look; and what takes longer than others wait with taking over is still done once.
+// TestSlowActionsDelayNoOther verifies that the Jobs of a budget are suspended in the next sweep while slow patches
+// and events of another budget are pending. Actions that take longer than takeOver must still be carried out once.
 func TestSlowActionsDelayNoOther(t *testing.T) {
-	const pods, slow = 100, 2 * time.Second // about a minute in all
+	const pods, slow = 100, 2 * time.Second // about one minute in total
 	synctest.Test(t, func(t *testing.T) {
 		marks := newBudget(func(b *v1alpha1.EnergyBudget) {
 			b.Name, b.UID, b.Spec.Period.Type = "marks", "marks", v1alpha1.PeriodLifetime
@@ -93,7 +93,7 @@ func TestSlowActionsDelayNoOther(t *testing.T) {
 		w.used(start, start.Add(time.Second), oneKWh, "others", "Job/hungry")
 		bubble.Advance(every + time.Second)
 		if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil || !*job.Spec.Suspend {
-			t.Error("its Job waits for another budget's marks", err)
+			t.Error("the Job waited for the actions of another budget", err)
 		}
 		bubble.Advance(2 * time.Minute)
 		cancel()
@@ -101,11 +101,11 @@ func TestSlowActionsDelayNoOther(t *testing.T) {
 			t.Error(err)
 		}
 		if len(marked) != pods || said != 1 {
-			t.Errorf("%d pods are marked, %d events written", len(marked), said)
+			t.Errorf("got %d marked pods and %d events", len(marked), said)
 		}
 		for name, n := range marked {
 			if n != 1 {
-				t.Errorf("%s is written on %d times", name, n)
+				t.Errorf("pod %s was marked %d times", name, n)
 			}
 		}
 		for _, a := range w.budget("marks").Status.Actions {
@@ -121,7 +121,7 @@ func TestSlowActionsDelayNoOther(t *testing.T) {
 	})
 }
 
-// TestTasksAreBounded: what does not fit is left to be taken over.
+// TestTasksAreBounded verifies that tasks that do not fit are dropped.
 func TestTasksAreBounded(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	e := newWorld(t).engine("a", nil, time.Now)
@@ -139,7 +139,7 @@ func TestTasksAreBounded(t *testing.T) {
 	}
 	e.tasks.add(telling, &task{keys: []string{"k"}, do: func(context.Context) { panic("!") }})
 	if e.runTask(t.Context(), <-e.tasks.waiting[telling]); e.tasks.isBusy("k") {
-		t.Error("busy after a panic")
+		t.Error("the action is busy after a panic")
 	}
 	done, failed := inParallel(e.o.Log, 2, []string{"a", "b"}, func(s string) error {
 		if s == "a" {
@@ -148,11 +148,12 @@ func TestTasksAreBounded(t *testing.T) {
 		return nil
 	})
 	if len(done) != 1 || len(failed) != 1 || panics.Note("budget") != 3 {
-		t.Errorf("done %v, failed %v", done, failed)
+		t.Errorf("got done %v and failed %v", done, failed)
 	}
 }
 
-// An API server that hangs does not stop the sweeps, however many objects there are.
+// TestManyCallsThatHang verifies that an API server that hangs does not block the sweeps, for any number of
+// objects.
 func TestManyCallsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -163,7 +164,7 @@ func TestManyCallsThatHang(t *testing.T) {
 			return ctx.Err()
 		})
 		if took := time.Since(began); took > actTime+2*callTime || len(done) > 0 || len(failed) != 10_000 {
-			t.Errorf("%d failed, after %v", len(failed), took)
+			t.Errorf("got %d failures after %v", len(failed), took)
 		}
 		if err := summary("resuming", failed, errChanged); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)

@@ -16,19 +16,19 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// use is what was used of a budget.
+// use is the usage of a budget.
 type use struct {
 	ledger.Row
-	late energy.Microjoules // booked more than an hour after it was used: not in the row
+	late energy.Microjoules // recorded more than an hour after it was used; not included in the row
 	asOf time.Time
 }
 
-// account is how much may be used, which owner may use it, and what was used.
+// account contains the limits of a budget and its usage.
 type account struct {
-	object client.Object // an EnergyBudget that is shared, or a Job or pod that has one for itself
-	name   string        // of the EnergyBudget, or Own
+	object client.Object // a shared EnergyBudget, or a Job or pod with its own budget
+	name   string        // name of the EnergyBudget, or Own
 	limits *v1alpha1.BudgetLimits
-	use    *use // nil: not known
+	use    *use // nil if unknown
 }
 
 func accountOf(b *v1alpha1.EnergyBudget) account {
@@ -39,7 +39,7 @@ func (a *account) base() *account { return a }
 
 func (a *account) kind() string { return reference(a.object).Kind }
 
-// workload is kind/name of what has a budget for itself, else "".
+// workload returns kind/name of a workload with its own budget, or "" for a shared budget.
 func (a *account) workload() string {
 	if _, shared := a.object.(*v1alpha1.EnergyBudget); shared {
 		return ""
@@ -51,7 +51,8 @@ const whole = 100 // percent
 
 func (u *use) kWh() float64 { return u.Energy().Joules().KWh() }
 
-// over returns how many kWh more than the limit were used, if there is a limit of energy and it is used up.
+// over returns the energy in kWh above the energy limit. It returns false if there is no energy limit or it is not
+// reached.
 func (u *use) over(l *v1alpha1.BudgetLimits) (kWh float64, ok bool) {
 	if u == nil || l.EnergyKWh == nil || u.kWh() < *l.EnergyKWh {
 		return 0, false
@@ -59,17 +60,17 @@ func (u *use) over(l *v1alpha1.BudgetLimits) (kWh float64, ok bool) {
 	return u.kWh() - *l.EnergyKWh, true
 }
 
-// signalOf is how the ledger calls the carbon intensity of a limit.
+// signalOf returns the ledger's name of the carbon intensity signal of a limit.
 func signalOf(l *v1alpha1.BudgetLimits) string {
 	return strings.ToLower(cmp.Or(l.CarbonSignal, "Average"))
 }
 
-// carbon returns the emissions that a limit is about.
+// carbon returns the emissions by the signal of the limits, in grams.
 func (u *use) carbon(l *v1alpha1.BudgetLimits) float64 {
 	return float64(u.Emissions[signalOf(l)].Grams())
 }
 
-// percent returns the share of the limit of which most is used.
+// percent returns the utilization of the most used limit, in percent.
 func (u *use) percent(l *v1alpha1.BudgetLimits) float64 {
 	most := 0.0
 	for _, r := range u.ratios(l) {
@@ -78,7 +79,7 @@ func (u *use) percent(l *v1alpha1.BudgetLimits) float64 {
 	return most
 }
 
-// ratio is how much of a limit is used.
+// ratio is the usage of a limit.
 type ratio struct {
 	resource    string
 	used, limit float64
@@ -87,7 +88,7 @@ type ratio struct {
 
 func (r ratio) share() float64 { return r.used / r.limit }
 
-// ratios returns what is used of each limit.
+// ratios returns the usage of each limit.
 func (u *use) ratios(l *v1alpha1.BudgetLimits) (all []ratio) {
 	if l.EnergyKWh != nil {
 		all = append(all, ratio{"energy", u.kWh(), *l.EnergyKWh, "kWh"})
@@ -101,7 +102,7 @@ func (u *use) ratios(l *v1alpha1.BudgetLimits) (all []ratio) {
 	return all
 }
 
-// writeTo writes what was used into a status.
+// writeTo sets the usage fields of a status.
 func (u *use) writeTo(s *v1alpha1.EnergyBudgetStatus, l *v1alpha1.BudgetLimits) {
 	used := &v1alpha1.BudgetUse{EnergyKWh: rounded(u.kWh())}
 	if hasKey(u.Emissions, signalOf(l)) {
@@ -125,7 +126,8 @@ func share(part, all energy.Microjoules) float64 {
 	return math.Round(float64(part)/float64(all)*1000) / 1000
 }
 
-// rounded keeps six digits: more would make every status differ from the one before.
+// rounded rounds to six significant digits, because otherwise every status update would differ from the previous
+// one.
 func rounded(v float64) float64 {
 	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 		return 0
@@ -135,14 +137,14 @@ func rounded(v float64) float64 {
 	return math.Round(v*scale) / scale
 }
 
-// tenths keeps one digit of a percentage, for people. It rounds down, so that no threshold is said to be reached
-// before it is; what a float is short of an exact share does not count.
+// tenths rounds a percentage down to one decimal place for display, so that a threshold never appears to be reached
+// too early. Floating-point errors just below an exact value are ignored.
 func tenths(percent float64) float64 {
 	const ten = 10
 	return math.Floor(rounded(percent*ten)) / ten
 }
 
-// used names the limit of which most is used, and how much of it is.
+// used describes the usage of the most used limit.
 func (u *use) used(l *v1alpha1.BudgetLimits) string {
 	all := u.ratios(l)
 	if len(all) == 0 {
@@ -152,8 +154,8 @@ func (u *use) used(l *v1alpha1.BudgetLimits) string {
 	return fmt.Sprintf("%.4g of %v %s", most.used, most.limit, most.unit)
 }
 
-// unsaid names what a limit does not count, though it was used: emissions by another signal, money in another currency,
-// and energy of unknown emissions or cost.
+// unsaid describes usage that is not included in the limits: late energy, emissions by another signal, costs in
+// another currency, and energy with unknown emissions or price.
 func (u *use) unsaid(l *v1alpha1.BudgetLimits) (why []string) {
 	add := func(others []string, counted, text string, part energy.Microjoules, what string) {
 		for _, other := range others {
@@ -162,18 +164,18 @@ func (u *use) unsaid(l *v1alpha1.BudgetLimits) (why []string) {
 			}
 		}
 		if s := share(part, u.Facility); s > 0 {
-			why = append(why, fmt.Sprintf("of %.3g%% of the energy the %s not known", s*whole, what))
+			why = append(why, fmt.Sprintf("%.3g%% of the energy has %s", s*whole, what))
 		}
 	}
 	if u.late > 0 {
-		why = append(why, fmt.Sprintf("%.4g kWh came more than an hour late and do not count", u.late.Joules().KWh()))
+		why = append(why, fmt.Sprintf("%.4g kWh were over an hour late and are not included", u.late.Joules().KWh()))
 	}
 	if l.CarbonGrams != nil {
-		add(sortedKeys(u.Emissions), signalOf(l), "emissions by the %s intensity do not count", u.Uncharted,
-			"emissions are")
+		add(sortedKeys(u.Emissions), signalOf(l), "emissions by the %s intensity are not included", u.Uncharted,
+			"unknown emissions")
 	}
 	if l.Cost != nil {
-		add(sortedKeys(u.Costs), l.Cost.Currency, "costs in %s do not count", u.Unpriced, "price is")
+		add(sortedKeys(u.Costs), l.Cost.Currency, "costs in %s are not included", u.Unpriced, "an unknown price")
 	}
 	return why
 }

@@ -12,7 +12,7 @@ func TestPercentForPeople(t *testing.T) {
 		0: 0, 3.75874e-05: 0, 0.3: 0.3, 80.44: 80.4, 99.96: 99.9, 99.9999999999: 100, 100: 100, 7517.48: 7517.4,
 	} {
 		if got := tenths(percent); got != want {
-			t.Errorf("%v is shown as %v, want %v", percent, got, want)
+			t.Errorf("tenths(%v) = %v, want %v", percent, got, want)
 		}
 	}
 }

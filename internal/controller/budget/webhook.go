@@ -22,16 +22,16 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 )
 
-// Message is what a webhook is told, in JSON.
+// Message is the JSON body of a webhook request.
 type Message struct {
 	APIVersion string `json:"apiVersion"` // kubenergy.io/v1alpha1
 	Kind       string `json:"kind"`       // EnergyBudgetNotice
-	// Key is the same for each attempt to tell the same; it is also in the header Idempotency-Key.
+	// Key is the same for all attempts to deliver a notification. It is also sent in the header Idempotency-Key.
 	Key       string    `json:"key"`
 	Time      time.Time `json:"time"`
 	Namespace string    `json:"namespace"`
-	Budget    string    `json:"budget"`             // its name, or Own
-	Workload  string    `json:"workload,omitempty"` // kind/name, of a budget per workload
+	Budget    string    `json:"budget"`             // name of the EnergyBudget, or Own
+	Workload  string    `json:"workload,omitempty"` // kind/name, for budgets per workload
 	At        int32     `json:"at"`
 	Percent   float64   `json:"percent"`
 	Exhausted bool      `json:"exhausted"`
@@ -50,19 +50,19 @@ const (
 	maxAnswer   = 4 << 10
 )
 
-// poster tells a webhook; "": that of the options.
+// poster sends a message to a webhook. If to is empty, the default webhook of the options is used.
 type poster func(ctx context.Context, to string, m *Message) error
 
-// webhooks posts where it may.
+// webhooks posts messages to permitted URLs.
 type webhooks struct {
-	own    string         // where an action names none; administrators write it
-	key    []byte         // signs messages; nil: they are not signed
-	hosts  []string       // as [dial.Names] reads them
-	urls   dial.KeyReader // of secret:NAME
+	own    string         // default URL, set by administrators
+	key    []byte         // signs messages; nil disables signing
+	hosts  []string       // permitted hosts, in the format of [dial.Names]
+	urls   dial.KeyReader // URLs of webhooks in the format secret:NAME
 	client *http.Client
 }
 
-// webhookSecret is before the name of a URL that administrators keep.
+// webhookSecret is the prefix of the name of a URL in a Secret.
 const webhookSecret = "secret:"
 
 func newWebhooks(own string, key []byte, hosts []string, urls dial.KeyReader) (*webhooks, error) {
@@ -74,28 +74,28 @@ func newWebhooks(own string, key []byte, hosts []string, urls dial.KeyReader) (*
 		name := strings.Trim(h, "[]")
 		if of, port, err := net.SplitHostPort(h); err == nil {
 			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || of == "" {
-				return nil, fmt.Errorf("webhook host %q: want a host, or host:port", h)
+				return nil, fmt.Errorf("webhook host %q: want host or host:port", h)
 			}
 			name = of
 		}
 		if name == "" || strings.ContainsAny(name, "/@ ") {
-			return nil, fmt.Errorf("webhook host %q: want a host, or host:port", h)
+			return nil, fmt.Errorf("webhook host %q: want host or host:port", h)
 		}
 	}
 	return w, nil
 }
 
-// allows reports whether administrators allow a URL.
+// allows reports whether the host of a URL is permitted by administrators.
 func (w *webhooks) allows(u *url.URL) bool {
 	return slices.ContainsFunc(w.hosts, func(host string) bool { return dial.Names(host, u) })
 }
 
-// target returns the URL of a webhook. Anyone who may write budgets may name any URL, so administrators must allow its
-// host.
+// target returns the URL of a webhook. The author of a budget can specify any URL, so its host must be permitted by
+// administrators.
 func (w *webhooks) target(to string) (*url.URL, error) {
 	administrators := to == ""
 	if to = cmp.Or(to, w.own); to == "" {
-		return nil, errors.New("no webhook is named, by the action or by the controller's options")
+		return nil, errors.New("no webhook is configured in the action or in the options of the controller")
 	}
 	if name, ok := strings.CutPrefix(to, webhookSecret); ok {
 		var err error
@@ -106,16 +106,16 @@ func (w *webhooks) target(to string) (*url.URL, error) {
 	}
 	u, err := url.Parse(to)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, errors.New("the webhook's URL cannot be read")
+		return nil, errors.New("the URL of the webhook is invalid")
 	}
 	if !administrators && !w.allows(u) {
-		return nil, errors.New("the host and port of the webhook's URL are not among those that the controller's " +
-			"--webhook-host allows, in the chart budgets.webhookHosts")
+		return nil, errors.New("the host and port of the webhook URL are not permitted by the controller flag " +
+			"--webhook-host (chart value budgets.webhookHosts)")
 	}
 	return u, nil
 }
 
-// post sends a message.
+// post sends a message to a webhook.
 func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
 	u, err := w.target(to)
 	if err != nil {
@@ -123,13 +123,13 @@ func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
 	}
 	body, err := json.Marshal(m)
 	if err != nil {
-		return fmt.Errorf("writing the message: %w", err)
+		return fmt.Errorf("marshaling the message: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
 	if err != nil {
-		return errors.New("the webhook's URL cannot be read")
+		return errors.New("the URL of the webhook is invalid")
 	}
 	q.Header.Set("Content-Type", "application/json")
 	q.Header.Set("Idempotency-Key", m.Key)
@@ -139,13 +139,13 @@ func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
 	}
 	answer, err := w.client.Do(q)
 	if err != nil {
-		// a URL may have secrets in it
-		return fmt.Errorf("the webhook at %s: %s", u.Hostname(), dial.Cause(err, postTimeout))
+		// the error may contain a URL with secrets
+		return fmt.Errorf("calling the webhook at %s: %s", u.Hostname(), dial.Cause(err, postTimeout))
 	}
 	defer answer.Body.Close()
-	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer) // so that the connection can be used again
+	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer) // allows the connection to be reused
 	if answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusMultipleChoices {
-		return fmt.Errorf("the webhook at %s answered %d", u.Hostname(), answer.StatusCode)
+		return fmt.Errorf("the webhook at %s responded with status %d", u.Hostname(), answer.StatusCode)
 	}
 	return nil
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// TestWebhooksReachOnlyWhereTheyMay: who may write a budget writes a URL, and must not make the controller ask its own
-// network.
+// TestWebhooksReachOnlyWhereTheyMay verifies that the author of a budget cannot make the controller send requests
+// to its own network.
 func TestWebhooksReachOnlyWhereTheyMay(t *testing.T) {
 	var hits atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
@@ -45,11 +45,11 @@ func TestWebhooksReachOnlyWhereTheyMay(t *testing.T) {
 	} {
 		err := w.post(t.Context(), to, &Message{})
 		if err == nil {
-			t.Errorf("%s was told", to)
+			t.Errorf("post(%s): expected an error", to)
 		}
 	}
 	if hits.Load() > 0 {
-		t.Errorf("%d requests went through", hits.Load())
+		t.Errorf("got %d requests, want none", hits.Load())
 	}
 }
 
@@ -66,7 +66,7 @@ func TestWebhook(t *testing.T) {
 		sum := hmac.New(sha256.New, []byte("key"))
 		_, _ = sum.Write(body)
 		if want := "sha256=" + hex.EncodeToString(sum.Sum(nil)); r.Header.Get("X-Kubenergy-Signature-256") != want {
-			t.Errorf("signed %q, want %q", r.Header.Get("X-Kubenergy-Signature-256"), want)
+			t.Errorf("got signature %q, want %q", r.Header.Get("X-Kubenergy-Signature-256"), want)
 		}
 		if err != nil || json.Unmarshal(body, &got) != nil {
 			t.Errorf("%s: %v", body, err)
@@ -104,16 +104,16 @@ func TestWebhook(t *testing.T) {
 	}
 	server.Close()
 	if err := w.post(t.Context(), to, sent); err == nil || strings.Contains(err.Error(), "secret") {
-		t.Errorf("a dead server: %v", err)
+		t.Errorf("a stopped server: %v", err)
 	}
 	for _, bad := range []string{"", "http://x", "a b", "u@h", "h:", "h:x", "h:0", "h:70000", ":80", "[]"} {
 		if _, err := newWebhooks("", nil, []string{bad}, nil); err == nil {
-			t.Errorf("host %q is taken", bad)
+			t.Errorf("host %q: expected an error", bad)
 		}
 	}
 }
 
-// TestOneNamespaceDoesNotKeepOthersBack: one that names a server which hangs fills its own share of the queue.
+// TestOneNamespaceDoesNotKeepOthersBack verifies that a namespace with a slow webhook cannot fill the queue.
 func TestOneNamespaceDoesNotKeepOthersBack(t *testing.T) {
 	e := newWorld(t).engine("a", nil, time.Now)
 	add := func(namespace string) {
@@ -136,7 +136,7 @@ func TestOneNamespaceDoesNotKeepOthersBack(t *testing.T) {
 	}
 }
 
-// TestHostsWithoutAPort: a host alone means its web server, not whatever else it runs.
+// TestHostsWithoutAPort verifies that a host without a port permits only the default ports of http and https.
 func TestHostsWithoutAPort(t *testing.T) {
 	w, err := newWebhooks("", nil, []string{
 		"Inside.example", "ported.example:8443", "10.1.2.3", "fd00::1", "[fd00::2]:9000", "secure.example:443",
@@ -166,7 +166,7 @@ func TestHostsWithoutAPort(t *testing.T) {
 	}
 }
 
-// TestHostWithoutItsPortIsRefused: the server is there, and would answer.
+// TestHostWithoutItsPortIsRefused verifies that a running server on another port of a permitted host is not called.
 func TestHostWithoutItsPortIsRefused(t *testing.T) {
 	var hits atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
@@ -176,23 +176,23 @@ func TestHostWithoutItsPortIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.post(t.Context(), server.URL, &Message{}); err == nil || hits.Load() > 0 {
-		t.Errorf("%v, %d requests", err, hits.Load())
+		t.Errorf("got error %v and %d requests", err, hits.Load())
 	}
-	// administrators wrote it themselves
+	// The default URL is set by administrators and always permitted.
 	if err := w.post(t.Context(), "", &Message{}); err != nil || hits.Load() != 1 {
-		t.Errorf("%v, %d requests", err, hits.Load())
+		t.Errorf("got error %v and %d requests", err, hits.Load())
 	}
 }
 
-// TestStatusKeepsNoURL: readers of a budget's status are not told the token of its webhook, and what a status of
-// before names by its URL is not told again.
+// TestStatusKeepsNoURL verifies that the status of a budget does not contain the URL of its webhook, and that a URL
+// stored by an earlier version is replaced without sending the notification again.
 func TestStatusKeepsNoURL(t *testing.T) {
 	const to = "https://hooks.example/x?token=sesame"
 	notify := v1alpha1.BudgetAction{At: 50, Do: v1alpha1.DeedNotify, Webhook: to}
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(t, newJob("j", nil), newBudget(nil, notify))
 	w.used(monday, monday.Add(time.Minute), oneKWh, "team", "Job/j")
-	w.fails = func(*Message) error { return errors.New("it sleeps") }
+	w.fails = func(*Message) error { return errors.New("the receiver is unavailable") }
 	e := w.engine("a", nil, clock.now)
 	var asked []string
 	e.o.deliver = func(ctx context.Context, to string, m *Message) error {
@@ -207,11 +207,11 @@ func TestStatusKeepsNoURL(t *testing.T) {
 	}
 	b := w.budget("month")
 	if !slices.Equal(asked, []string{to, to}) || len(b.Status.Actions) != 1 || b.Status.Actions[0].Done == nil {
-		t.Errorf("asked %q: %+v", asked, b.Status.Actions)
+		t.Errorf("called %q with status %+v", asked, b.Status.Actions)
 	}
 	text, err := json.Marshal(b.Status)
 	if err != nil || strings.Contains(string(text), "sesame") {
-		t.Errorf("the status is %s, %v", text, err)
+		t.Errorf("unexpected status %s, %v", text, err)
 	}
 	b.Status.Actions[0].Webhook = to
 	if err := w.api.Status().Update(t.Context(), b); err != nil {
@@ -219,16 +219,16 @@ func TestStatusKeepsNoURL(t *testing.T) {
 	}
 	e.sweepAndWork(t.Context())
 	if len(asked) != 2 {
-		t.Error("it is told again after an upgrade")
+		t.Error("the notification was sent again after an upgrade")
 	}
 	clock.at = clock.at.Add(time.Minute)
 	e.sweepAndWork(t.Context())
 	if got := w.budget("month").Status.Actions[0].Webhook; got != webhookID(to) {
-		t.Errorf("the URL of before stays: %s", got)
+		t.Errorf("the URL was not replaced: %s", got)
 	}
 }
 
-// TestWebhookBySecret: administrators keep the URL; who writes a budget knows its name alone.
+// TestWebhookBySecret verifies that administrators can store a URL in a Secret and budgets refer to it by name.
 func TestWebhookBySecret(t *testing.T) {
 	var hits atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
@@ -238,7 +238,7 @@ func TestWebhookBySecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.post(t.Context(), "secret:chat", &Message{}); err != nil || hits.Load() != 1 {
-		t.Errorf("%v, %d requests", err, hits.Load())
+		t.Errorf("got error %v and %d requests", err, hits.Load())
 	}
 	for _, other := range []string{"secret:key", "secret:absent", "secret:"} {
 		if err := w.post(t.Context(), other, &Message{}); err == nil || strings.Contains(err.Error(), "sesame") {
@@ -256,7 +256,8 @@ func (u urls) Key(name string) (string, error) {
 	return "", fs.ErrNotExist
 }
 
-// TestNoticesAreRetriedForADay: a receiver that is away for a night is told in the morning, and not asked all the time.
+// TestNoticesAreRetriedForADay verifies that notifications are retried for at least a day with increasing
+// intervals.
 func TestNoticesAreRetriedForADay(t *testing.T) {
 	for _, per := range []string{v1alpha1.PerScope, v1alpha1.PerWorkload} {
 		clock := &clockAt{monday.Add(time.Hour)}
@@ -268,24 +269,24 @@ func TestNoticesAreRetriedForADay(t *testing.T) {
 		var keys []string
 		w.fails = func(m *Message) error {
 			tried, keys = append(tried, clock.at), append(keys, m.Key)
-			return errors.New("it sleeps")
+			return errors.New("the receiver is unavailable")
 		}
 		e := w.engine("a", nil, clock.now)
-		for range 30 * 12 { // 30 hours
+		for range 30 * 12 { // for 30 hours
 			e.sweepAndWork(t.Context())
 			clock.at = clock.at.Add(5 * time.Minute)
 		}
 		if len(tried) != noticeAttempts || len(slices.Compact(keys)) != 1 {
-			t.Fatalf("%s: tried %d times", per, len(tried))
+			t.Fatalf("%s: got %d attempts", per, len(tried))
 		}
 		if lasted := tried[len(tried)-1].Sub(tried[0]); lasted < 24*time.Hour {
-			t.Errorf("%s: tried for %v", per, lasted)
+			t.Errorf("%s: retried for %v, want at least 24h", per, lasted)
 		}
 		for i := 1; i < len(tried); i++ {
 			gap := tried[i].Sub(tried[i-1])
 			if before := i - 1; gap > longestRetry+2*time.Minute ||
 				before > 0 && gap < tried[before].Sub(tried[before-1]) {
-				t.Errorf("%s: %v between attempts %d and %d", per, gap, i, i+1)
+				t.Errorf("%s: unexpected interval %v between attempts %d and %d", per, gap, i, i+1)
 			}
 		}
 	}

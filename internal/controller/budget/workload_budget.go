@@ -18,18 +18,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// allowance is what one Job, or one pod that no Job runs, may use for itself.
+// allowance is the budget of a single Job, or of a pod that is not run by a Job.
 type allowance struct {
 	account
-	job      *batchv1.Job // object, if it is a Job
+	job      *batchv1.Job // the object if it is a Job
 	label    string
-	id       string // differs where the limits do: a raised limit is one of which nothing was done yet
+	id       string // depends on the limits, so that actions are repeated after a limit is raised
 	actions  []v1alpha1.BudgetAction
 	gardener bool
-	siblings []*allowance // all of the same object
+	siblings []*allowance // all allowances of the same object
 }
 
-// urgency is 0 for allowances that suspend, which come first.
+// urgency returns 0 if an action suspends, otherwise 1. Allowances are processed in ascending order.
 func (a *allowance) urgency() int {
 	least := 1
 	for i := range a.actions {
@@ -38,7 +38,7 @@ func (a *allowance) urgency() int {
 	return least
 }
 
-// percent is of what is known.
+// percent returns the utilization in percent, or 0 if the usage is unknown.
 func (a *allowance) percent() float64 {
 	if a.use == nil {
 		return 0
@@ -46,7 +46,8 @@ func (a *allowance) percent() float64 {
 	return rounded(a.use.percent(a.limits))
 }
 
-// suspends reports whether the Job is kept suspended: what is used up stays so, whether the ledger answers or not.
+// suspends reports whether the Job remains suspended. An exhausted budget remains exhausted if the ledger is
+// unavailable.
 func (a *allowance) suspends() bool {
 	begun := readRecord(a.object.GetAnnotations()[v1alpha1.AnnotationBudgetActions])
 	return slices.ContainsFunc(a.actions, func(x v1alpha1.BudgetAction) bool {
@@ -55,8 +56,8 @@ func (a *allowance) suspends() bool {
 	})
 }
 
-// allowances returns everything that has a budget for itself, if that is listed, with what it used, if there is no
-// error. The ledger is asked as long as asking lasts.
+// allowances returns the allowances of all workloads and sets their usage. The result listed is false if they could
+// not be listed. Ledger queries use the context asking.
 func (e *Engine) allowances(ctx, asking context.Context, s *scene) (all []*allowance, listed bool, err error) {
 	namespaces, err := e.givingNamespaces(ctx)
 	if err != nil {
@@ -73,7 +74,7 @@ func (e *Engine) allowances(ctx, asking context.Context, s *scene) (all []*allow
 	return all, true, e.askOwn(asking, all, s.now)
 }
 
-// givingNamespaces returns the namespaces that give a budget to each of their workloads.
+// givingNamespaces returns the namespaces that set a budget for each of their workloads.
 func (e *Engine) givingNamespaces(ctx context.Context) (map[string]*policy.NamespaceMarks, error) {
 	var list v1.NamespaceList
 	if err := e.o.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -90,8 +91,8 @@ func (e *Engine) givingNamespaces(ctx context.Context) (map[string]*policy.Names
 	return giving, nil
 }
 
-// candidates returns the Jobs and pods that may have a budget for themselves: those whose annotations speak of one, and
-// all in namespaces that give one to each.
+// candidates returns the Jobs and pods that may have their own budget: all objects with a budget annotation, and
+// all objects in namespaces with a budget for each workload.
 func (e *Engine) candidates(ctx context.Context, giving map[string]*policy.NamespaceMarks,
 	each map[string][]*v1alpha1.EnergyBudget,
 ) ([]client.Object, error) {
@@ -115,7 +116,7 @@ func (e *Engine) candidates(ctx context.Context, giving map[string]*policy.Names
 	}), nil
 }
 
-// ownersOf returns the owners that the energy of a Job or pod is charged to.
+// ownersOf returns the owners that are charged for the energy of a Job or pod.
 func (e *Engine) ownersOf(o client.Object) *policy.Owners {
 	var owners policy.Owners
 	switch o := o.(type) {
@@ -133,13 +134,13 @@ func runByJob(o client.Object) bool {
 	return ok && strings.HasPrefix(policy.PodOwners(p).Owner, "Job/")
 }
 
-// jobsAndPods returns those that are wanted.
+// jobsAndPods returns the Jobs and pods that match a list option.
 func (e *Engine) jobsAndPods(ctx context.Context, wanted client.ListOption) (all []client.Object, err error) {
 	for _, list := range []client.ObjectList{&batchv1.JobList{}, &v1.PodList{}} {
 		if err := e.o.Client.List(ctx, list, wanted); err != nil {
 			return nil, fmt.Errorf("listing Jobs and pods: %w", err)
 		}
-		_ = meta.EachListItem(list, func(o runtime.Object) error { // it fails for what is no list
+		_ = meta.EachListItem(list, func(o runtime.Object) error { // fails only if the argument is not a list
 			all = append(all, o.(client.Object))
 			return nil
 		})
@@ -147,12 +148,12 @@ func (e *Engine) jobsAndPods(ctx context.Context, wanted client.ListOption) (all
 	return all, nil
 }
 
-// allowancesOf returns what one object may use: what its annotations or its namespace say, and each budget per
+// allowancesOf returns the allowances of an object, from its annotations, its namespace and the budgets per
 // workload.
 func (e *Engine) allowancesOf(o client.Object, each []*v1alpha1.EnergyBudget,
 	giving *policy.NamespaceMarks,
 ) (all []*allowance) {
-	work, _ := policy.Read(o) // what makes no sense counts as absent
+	work, _ := policy.Read(o) // invalid annotations are ignored
 	annotations := []map[string]string{o.GetAnnotations()}
 	job, _ := o.(*batchv1.Job)
 	if job != nil {
@@ -160,7 +161,7 @@ func (e *Engine) allowancesOf(o client.Object, each []*v1alpha1.EnergyBudget,
 	}
 	own, ok, err := policy.ReadAllowance(giving, work.Type, annotations...)
 	if err != nil {
-		e.o.Log.Debug("a budget that makes no sense counts as absent", "namespace", o.GetNamespace(), "name",
+		e.o.Log.Debug("Ignored an invalid budget", "namespace", o.GetNamespace(), "name",
 			o.GetName(), "error", err)
 	}
 	if ok {
@@ -188,7 +189,7 @@ func (e *Engine) allowancesOf(o client.Object, each []*v1alpha1.EnergyBudget,
 	return all
 }
 
-// withEvent adds an event to the action, as Compute Gardener does with every action.
+// withEvent returns the action and an additional event, as Compute Gardener creates one for every action.
 func withEvent(do v1alpha1.BudgetDeed) []v1alpha1.BudgetAction {
 	actions := []v1alpha1.BudgetAction{{At: whole, Do: do}}
 	if do != v1alpha1.DeedEvent {

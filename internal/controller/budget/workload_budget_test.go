@@ -32,7 +32,7 @@ func annotated(annotations map[string]string) func(*batchv1.Job) {
 	return func(j *batchv1.Job) { j.Annotations = annotations }
 }
 
-// TestGardenersBudget: whoever comes with the annotations of Compute Gardener finds what it wrote, where it wrote it.
+// TestGardenersBudget verifies the compatibility with the annotations and labels of Compute Gardener.
 func TestGardenersBudget(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	theirs := func(action string) func(*batchv1.Job) {
@@ -121,23 +121,23 @@ func TestOwnSuspend(t *testing.T) {
 		delete(j.Labels,
 			v1alpha1.LabelBudgetSuspended)
 	}); !w.suspended("j") {
-		t.Error("who resumes it gets around the budget")
+		t.Error("a resumed Job was not suspended again")
 	}
 	if change(func(j *batchv1.Job) { j.Annotations[v1alpha1.AnnotationBudgetKWh] = "2" }); w.suspended("j") {
-		t.Error("the limit is raised, and it waits")
+		t.Error("the Job was not resumed after the limit had been raised")
 	}
 	if change(func(j *batchv1.Job) { j.Annotations[v1alpha1.AnnotationBudgetKWh] = "0.75" }); !w.suspended("j") {
-		t.Error("the limit is lowered, and it runs")
+		t.Error("the Job was not suspended after the limit had been lowered")
 	}
 	if n := count(w.events()["Job/j"], eventExceeded); n != 2 {
-		t.Errorf("%d events, for two limits", n)
+		t.Errorf("got %d events for two limits", n)
 	}
 	if change(func(j *batchv1.Job) { delete(j.Annotations, v1alpha1.AnnotationBudgetKWh) }); w.suspended("j") {
-		t.Error("it has no budget, and waits")
+		t.Error("the Job was not resumed after its budget had been removed")
 	}
 }
 
-// TestNames: a Job does not pay for one of its name that was there before.
+// TestNames verifies that a Job is not charged for an earlier Job with the same name.
 func TestNames(t *testing.T) {
 	clock := &clockAt{monday.Add(5 * time.Hour)}
 	w := newWorld(t, newJob("j", func(j *batchv1.Job) {
@@ -149,16 +149,16 @@ func TestNames(t *testing.T) {
 	w.used(monday.Add(4*time.Hour), monday.Add(4*time.Hour+time.Minute), oneKWh, "team", "Job/j")
 	e.sweepAndWork(t.Context())
 	if w.suspended("j") {
-		t.Error("it pays for another one")
+		t.Error("the Job was charged for another one")
 	}
 	w.used(monday.Add(4*time.Hour+time.Minute), monday.Add(4*time.Hour+2*time.Minute), oneKWh, "team", "Job/j")
 	e.sweepAndWork(t.Context())
 	if !w.suspended("j") {
-		t.Error("it runs")
+		t.Error("the Job was not suspended")
 	}
 }
 
-// counting counts questions.
+// counting counts the queries of a ledger.
 type counting struct {
 	Ledger
 	asked atomic.Int32
@@ -169,7 +169,7 @@ func (c *counting) Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, 
 	return c.Ledger.Query(ctx, q)
 }
 
-// TestNamesAreAskedTogether: many Jobs whose names were used before take a few questions, and each pays for itself.
+// TestNamesAreAskedTogether verifies that many Jobs with reused names need few queries and are charged correctly.
 func TestNamesAreAskedTogether(t *testing.T) {
 	clock := &clockAt{monday.AddDate(0, 0, 5)}
 	w := newWorld(t)
@@ -178,7 +178,7 @@ func TestNamesAreAskedTogether(t *testing.T) {
 	e.o.Ledger = books
 	const jobs = 60
 	for i := range jobs {
-		made := clock.at.Add(-time.Duration(i%30+1) * time.Hour) // in the last day, and a bit
+		made := clock.at.Add(-time.Duration(i%30+1) * time.Hour) // within the last 30 hours
 		if i >= jobs/2 {
 			made = clock.at.AddDate(0, 0, -4).Add(time.Duration(i%2) * time.Hour)
 		}
@@ -200,7 +200,7 @@ func TestNamesAreAskedTogether(t *testing.T) {
 		w.used(made.Add(time.Minute), made.Add(2*time.Minute), used, "team", owner)
 		w.used(clock.at.Add(-10*time.Minute), clock.at.Add(-9*time.Minute), used, "team", owner)
 	}
-	// One that is older than all of that makes the first question reach back.
+	// An older Job extends the time range of the first query.
 	old := newJob("old", annotated(map[string]string{v1alpha1.AnnotationBudgetKWh: "9"}))
 	old.CreationTimestamp = metav1.NewTime(monday.AddDate(0, 0, -7))
 	if err := w.api.Create(t.Context(), old); err != nil {
@@ -209,11 +209,11 @@ func TestNamesAreAskedTogether(t *testing.T) {
 	e.sweepAndWork(t.Context())
 	for i := range jobs {
 		if name := fmt.Sprint("j", i); w.suspended(name) != (i%3 == 0) {
-			t.Errorf("%s: suspended %v", name, w.suspended(name))
+			t.Errorf("%s: suspended is %v", name, w.suspended(name))
 		}
 	}
 	if n := books.asked.Load(); n > 4 {
-		t.Errorf("%d questions for %d Jobs", n, jobs)
+		t.Errorf("got %d queries for %d Jobs", n, jobs)
 	}
 }
 
@@ -269,7 +269,7 @@ func TestPodsAndNamespaces(t *testing.T) {
 			t.Errorf("%s: %v", name, p.Labels)
 		}
 		if p.Labels["pod-template-hash"] != "5d8" {
-			t.Errorf("%s has lost a label", name)
+			t.Errorf("pod %s has lost a label", name)
 		}
 	}
 }
@@ -297,7 +297,7 @@ func TestPerWorkload(t *testing.T) {
 		count(events["Job/c"], eventWarning) != 1 || w.posted() != 1 {
 		t.Error(events, w.posted())
 	}
-	clock.at = clock.at.Add(writeEvery + time.Second) // counts are written now and then
+	clock.at = clock.at.Add(writeEvery + time.Second) // after the minimum interval between numeric updates
 	e.sweepAndWork(t.Context())
 	s := w.budget("month").Status
 	if s.Percent != 150 || s.Used.EnergyKWh != 1.5 || s.Suspended != 1 || !s.Exhausted {
@@ -311,7 +311,7 @@ func TestPerWorkload(t *testing.T) {
 	}
 	e.sweepAndWork(t.Context())
 	if w.suspended("c") {
-		t.Error("its budget is gone, and it waits")
+		t.Error("the Job was not resumed after its budget had been deleted")
 	}
 }
 
@@ -326,9 +326,9 @@ func FuzzReadRecord(f *testing.F) {
 		if len(all) > maxRecord {
 			t.Fatal(len(all))
 		}
-		delete(all, "") // no key of ours is empty
+		delete(all, "") // keys are never empty
 		if again := readRecord(all.String()); len(again) != len(all) {
-			t.Fatalf("%q became %q", all, again)
+			t.Fatalf("%q was parsed as %q", all, again)
 		}
 	})
 }

@@ -29,7 +29,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/ledgertest"
 )
 
-// world is an API server, a ledger and a webhook's receiver.
+// world is a fake API server, a ledger and a webhook receiver.
 type world struct {
 	t     *testing.T
 	api   client.WithWatch
@@ -97,7 +97,7 @@ func (w *world) posted() int {
 	return len(w.posts)
 }
 
-// engine returns one that sees the world through a client, nil: its own, and its clock.
+// engine returns an Engine with the given client and clock. If they are nil, the defaults are used.
 func (w *world) engine(name string, api client.Client, now func() time.Time) *Engine {
 	w.t.Helper()
 	if api == nil {
@@ -118,7 +118,7 @@ func (w *world) engine(name string, api client.Client, now func() time.Time) *En
 	return e
 }
 
-// sweepAndWork is one sweep and the tasks that it left.
+// sweepAndWork runs a sweep and all tasks that it adds to the lanes.
 func (e *Engine) sweepAndWork(ctx context.Context) {
 	e.sweep(ctx)
 	for {
@@ -135,7 +135,7 @@ func (e *Engine) sweepAndWork(ctx context.Context) {
 	}
 }
 
-// books books what a pod of an owner used.
+// used records the energy of a pod of an owner.
 func (w *world) used(from, to time.Time, used energy.Microjoules, namespace, owner string) {
 	w.t.Helper()
 	kind, name, _ := strings.Cut(owner, "/")
@@ -150,7 +150,8 @@ func uidOf(owner string) string {
 	return fmt.Sprintf("%s-0000-4000-8000-000000000000", sum[:8])
 }
 
-// book books what a consumer used, here and, under the same names, in another cluster: no budget counts that.
+// book records the energy of a consumer in this cluster and, under the same names, in another cluster that budgets
+// ignore by default.
 func (w *world) book(from, to time.Time, used energy.Microjoules, c ledger.Consumer) {
 	w.t.Helper()
 	for _, cluster := range []string{"", "alpha/"} {
@@ -235,7 +236,7 @@ func (w *world) job(name string) *batchv1.Job {
 
 func (w *world) suspended(name string) bool { return *w.job(name).Spec.Suspend }
 
-// events returns the reasons of events, by what they are about.
+// events returns the reasons of events by kind/name of their objects.
 func (w *world) events() map[string][]string {
 	w.t.Helper()
 	var list eventsv1.EventList
@@ -269,7 +270,7 @@ func (w *world) condition() metav1.Condition {
 	return metav1.Condition{}
 }
 
-// clockAt is a clock that stands until it is moved.
+// clockAt is a clock that advances only manually.
 type clockAt struct{ at time.Time }
 
 func (c *clockAt) now() time.Time { return c.at }

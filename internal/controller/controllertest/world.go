@@ -1,5 +1,5 @@
-// Package controllertest holds what tests of the controller's parts share: a fake API server that counts what is
-// written to statuses, and objects.
+// Package controllertest provides fixtures for tests of the controller's components: a fake API server that counts
+// status updates, and test objects.
 package controllertest
 
 import (
@@ -29,13 +29,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Silent logs nothing.
+// Silent is a logger that discards all output.
 var Silent = slog.New(slog.DiscardHandler)
 
-// Noon is a fixed moment.
+// Noon is a fixed point in time for tests.
 var Noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// Scheme knows the kinds of Kubernetes and ours.
+// Scheme returns a scheme with the types of Kubernetes and of KubEnergy.
 func Scheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	s := runtime.NewScheme()
@@ -47,14 +47,14 @@ func Scheme(t testing.TB) *runtime.Scheme {
 	return s
 }
 
-// World is a fake API server that counts what is written to statuses.
+// World is a fake API server that counts status updates.
 type World struct {
 	client.Client
 	Writes atomic.Int32
-	Refuse error // what writes are answered
+	Refuse error // returned by status updates unless nil
 }
 
-// NewWorld returns a World with objects.
+// NewWorld returns a World with the given objects.
 func NewWorld(t testing.TB, objects ...client.Object) *World {
 	w := &World{}
 	w.Client = fake.NewClientBuilder().WithScheme(Scheme(t)).WithObjects(objects...).
@@ -74,7 +74,7 @@ func NewWorld(t testing.TB, objects ...client.Object) *World {
 	return w
 }
 
-// Get reads an object.
+// Get reads an object and fails the test on an error.
 func Get[T client.Object](t testing.TB, c client.Client, key client.ObjectKey, into T) T {
 	t.Helper()
 	if err := c.Get(context.Background(), key, into); err != nil {
@@ -83,13 +83,14 @@ func Get[T client.Object](t testing.TB, c client.Client, key client.ObjectKey, i
 	return into
 }
 
-// Eventually waits until ok holds, for at least a minute: a test that judges time measures it.
+// Eventually polls ok until it returns true and fails the test after within or one minute, whichever is longer.
+// Tests of latencies must measure the elapsed time themselves.
 func Eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
 	within = max(within, time.Minute)
 	for end := time.Now().Add(within); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", within, what)
+			t.Fatalf("timed out after %v: %s", within, what)
 		}
 	}
 }
@@ -104,12 +105,12 @@ func Zone(name string, generation int64) *v1alpha1.GridZone {
 	}
 }
 
-// Namespace returns a namespace.
+// Namespace returns a namespace with the given labels and annotations.
 func Namespace(name string, labels, annotations map[string]string) *v1.Namespace {
 	return &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations}}
 }
 
-// Policy returns the policy of a namespace; with a delay of 0, none is set.
+// Policy returns an EnergyPolicy for a namespace. The allowed delay is set only if it is positive.
 func Policy(ns string, mode v1alpha1.Mode, delay time.Duration) *v1alpha1.EnergyPolicy {
 	p := &v1alpha1.EnergyPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.PolicyName, Generation: 1}}
 	p.Spec.Mode = mode
@@ -125,12 +126,12 @@ func meta(ns, name string, created time.Time) metav1.ObjectMeta {
 	}
 }
 
-// Job returns a Job.
+// Job returns a Job with the given creation time.
 func Job(ns, name string, created time.Time) *batchv1.Job {
 	return &batchv1.Job{ObjectMeta: meta(ns, name, created)}
 }
 
-// HeldUntil returns a Job that is held until latest; the zero time is not written.
+// HeldUntil returns a held Job with the latest start time latest. If latest is zero, the annotation is not set.
 func HeldUntil(ns, name string, created time.Time, latest time.Time) *batchv1.Job {
 	j := Job(ns, name, created)
 	j.Labels = map[string]string{v1alpha1.LabelHeld: "true"}
@@ -141,17 +142,17 @@ func HeldUntil(ns, name string, created time.Time, latest time.Time) *batchv1.Jo
 	return j
 }
 
-// Pod returns a pod.
+// Pod returns a pod with the given creation time.
 func Pod(ns, name string, created time.Time) *v1.Pod {
 	return &v1.Pod{ObjectMeta: meta(ns, name, created)}
 }
 
-// Quantities are so many CPUs, and a GiB.
+// Quantities returns a resource list with the given CPU quantity and 1 GiB of memory.
 func Quantities(cpu string) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse("1Gi")}
 }
 
-// Node returns a node with so many CPUs.
+// Node returns a node with the given CPU capacity.
 func Node(name, cpu string) *v1.Node {
 	return &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
@@ -159,7 +160,7 @@ func Node(name, cpu string) *v1.Node {
 	}
 }
 
-// On puts a pod of a request on a node.
+// On assigns a pod to a node, sets its CPU request and marks it as running since started.
 func On(p *v1.Pod, node, cpu string, started time.Time) *v1.Pod {
 	p.Spec.NodeName = node
 	p.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: Quantities(cpu)}}}
@@ -168,7 +169,7 @@ func On(p *v1.Pod, node, cpu string, started time.Time) *v1.Pod {
 	return p
 }
 
-// Ended returns the pod as it is after its end.
+// Ended returns a copy of a pod that succeeded, with the given start and end times of its container.
 func Ended(p *v1.Pod, start, end time.Time) *v1.Pod {
 	p = p.DeepCopy()
 	p.Status.Phase = v1.PodSucceeded
@@ -178,8 +179,8 @@ func Ended(p *v1.Pod, start, end time.Time) *v1.Pod {
 	return p
 }
 
-// Valley returns a view whose one site is dirty for an hour and clean from then on, in which every namespace named
-// after a mode is in that mode and lets work wait for six hours.
+// Valley returns a view with a single site that has a high carbon intensity for one hour and a low one afterwards.
+// Each namespace with the name of a mode is in that mode and allows a delay of six hours.
 func Valley(t testing.TB, now time.Time) *kube.View {
 	t.Helper()
 	values := []float64{500, 100, 100, 100, 100, 100, 100, 100, 100, 100}

@@ -7,30 +7,31 @@ import (
 	"syscall"
 )
 
-// Policy says which addresses may be dialled beyond those of the public internet. Link-local addresses, metadata
-// services, multicast and reserved addresses are never dialled.
+// Policy defines the permitted addresses in addition to those of the public internet. Link-local addresses,
+// metadata services, multicast and reserved addresses are never permitted.
 type Policy struct {
-	Private  bool // those of inside: RFC 1918, shared and unique local ones
-	Loopback bool // this machine
+	Private  bool // private addresses: RFC 1918, shared and unique local
+	Loopback bool // loopback addresses
 
-	plain bool // nothing is encrypted: none of the public internet
+	plain bool // for connections without TLS; rejects public addresses
 }
 
-// RefusedError is an address that may not be dialled.
+// RefusedError is returned for an address that is not permitted.
 type RefusedError struct {
 	Address string
 	Why     string
-	Private bool // it would have been dialled with Policy.Private
+	Private bool // the address would be permitted with Policy.Private
 }
 
-// Error names the address and what speaks against it.
+// Error returns a message with the address and the reason.
 func (e *RefusedError) Error() string { return fmt.Sprintf("address %s %s", e.Address, e.Why) }
 
-// Control is called by net.Dialer between resolving and connecting. Its errors are of type *RefusedError.
+// Control implements the Control function of [net.Dialer], which is called after name resolution and before
+// connecting. It returns errors of type *RefusedError.
 func (p Policy) Control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return &RefusedError{Address: address, Why: "cannot be read"}
+		return &RefusedError{Address: address, Why: "is invalid"}
 	}
 	if why := p.Objection(to.Addr()); why != "" {
 		return &RefusedError{Address: to.Addr().String(), Why: "is " + why, Private: why == whyPrivate}
@@ -40,20 +41,20 @@ func (p Policy) Control(_, address string, _ syscall.RawConn) error {
 
 const whyPrivate = "private"
 
-// Objection returns what speaks against dialling an address, or "".
+// Objection returns the reason why an address is not permitted, or "" if it is permitted.
 func (p Policy) Objection(ip netip.Addr) string {
-	ip = embedded(ip.WithZone("")) // an address with a zone is within no prefix
+	ip = embedded(ip.WithZone("")) // a prefix never contains an address with a zone
 	switch {
 	case ip.IsUnspecified():
 		return "unspecified"
 	case ip.IsMulticast():
 		return "multicast"
 	case ip.IsLinkLocalUnicast():
-		return "link-local, as metadata services are"
+		return "link-local, like metadata services"
 	case within(ip, metadata):
-		return "that of a metadata service"
+		return "used by a metadata service"
 	case within(ip, localUse) && !p.translates(ip):
-		return "translated to one that may not be dialled"
+		return "translated to a forbidden address"
 	case ip.IsLoopback():
 		if p.Loopback {
 			return ""
@@ -67,12 +68,13 @@ func (p Policy) Objection(ip netip.Addr) string {
 		}
 		return whyPrivate
 	case p.plain:
-		return "public, where nothing is sent without TLS: want https"
+		return "public and requires TLS, use https"
 	}
 	return ""
 }
 
-// embedded returns the IPv4 address that an IPv6 address stands for, if it does: mapped, translated or tunnelled.
+// embedded returns the IPv4 address embedded in a mapped, translated or tunneled IPv6 address, or ip if there is
+// none.
 func embedded(ip netip.Addr) netip.Addr {
 	ip = ip.Unmap()
 	if !ip.Is6() || ip.IsLoopback() || ip.IsUnspecified() {
@@ -88,8 +90,8 @@ func embedded(ip netip.Addr) netip.Addr {
 	return ip
 }
 
-// translates reports whether an address of a network's own translator stands for none that may never be dialled. Only
-// that network knows where in it the IPv4 address is; where that is all zeros it is elsewhere.
+// translates reports whether an address of the local-use NAT64 prefix is acceptable. The position of the embedded
+// IPv4 address depends on the network, so the address must not contain a forbidden one at any position.
 func (p Policy) translates(ip netip.Addr) bool {
 	b := ip.As16()
 	for _, at := range [][4]int{{6, 7, 9, 10}, {7, 9, 10, 11}, {9, 10, 11, 12}, {12, 13, 14, 15}} {
@@ -102,10 +104,11 @@ func (p Policy) translates(ip netip.Addr) bool {
 }
 
 var (
-	// Metadata services that are not link-local: of Amazon and Google over IPv6, Alibaba, Oracle and Azure.
+	// Metadata services with addresses that are not link-local: Amazon and Google over IPv6, Alibaba, Oracle and
+	// Azure.
 	metadata = prefixes("fd00:ec2::/32", "fd20:ce::254/128", "100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32")
-	// Not assigned to hosts: this network, protocol assignments, documentation, benchmarks, future use and
-	// broadcast, discard.
+	// Addresses that are not assigned to hosts: "this network", protocol assignments, documentation, benchmarking,
+	// future use, broadcast and discard.
 	reserved = prefixes(
 		"0.0.0.0/8", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
 		"240.0.0.0/4", "100::/64", "2001:db8::/32", "2001::/32",

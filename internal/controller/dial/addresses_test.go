@@ -35,18 +35,18 @@ func TestAddresses(t *testing.T) {
 			policy Policy
 			allows string
 		}{
-			"by default":                {Policy{}, public},
-			"where private is allowed":  {Policy{Private: true}, public + private},
-			"where loopback is allowed": {Policy{Loopback: true}, public + loopback},
+			"by default":              {Policy{}, public},
+			"with private addresses":  {Policy{Private: true}, public + private},
+			"with loopback addresses": {Policy{Loopback: true}, public + loopback},
 		} {
 			if got := c.policy.Objection(ip) == ""; got != strings.Contains(c.allows, want) {
-				t.Errorf("%s %s: dialled is %v (%s)", text, name, got, c.policy.Objection(ip))
+				t.Errorf("%s %s: permitted is %v (%s)", text, name, got, c.policy.Objection(ip))
 			}
 		}
 	}
-	for _, address := range []string{"", "8.8.8.8", "nobody:443", "[fe80::1%eth0]:443"} {
+	for _, address := range []string{"", "8.8.8.8", "name:443", "[fe80::1%eth0]:443"} {
 		if (Policy{Private: true}).Control("tcp", address, nil) == nil {
-			t.Errorf("%q may be dialled", address)
+			t.Errorf("address %q was permitted", address)
 		}
 	}
 }

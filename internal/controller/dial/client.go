@@ -15,30 +15,31 @@ import (
 	"time"
 )
 
-// MaxBody is the most that is read of an answer.
+// MaxBody is the maximum size of a response body in bytes.
 const MaxBody = 1 << 20
 
 const maxHeader = 64 << 10
 
-// Options are those of a client.
+// Options configures a client.
 type Options struct {
 	Policy  Policy
-	Timeout time.Duration  // of connecting, and of TLS
-	Idle    time.Duration  // for how long an unused connection is kept
-	Roots   *x509.CertPool // verify servers; nil: those of the system
-	// Resolver resolves names; nil: that of the system.
+	Timeout time.Duration  // timeout for connecting and for the TLS handshake
+	Idle    time.Duration  // idle connection timeout
+	Roots   *x509.CertPool // root CAs; nil for the system's
+	// Resolver resolves host names. If nil, the system resolver is used.
 	Resolver *net.Resolver
 }
 
-// NewClient returns a client of one server: it keeps at most one unused connection. It has no timeout for a
-// whole request: contexts have. Without TLS it dials addresses of inside alone.
+// NewClient returns a client for a single server with at most one idle connection. It has no timeout for a whole
+// request, so callers must use a context with a deadline. URLs with the http scheme are limited to non-public
+// addresses.
 func NewClient(o Options) *http.Client {
 	plain := o
 	plain.Policy.plain = true
 	return &http.Client{
 		Transport: byScheme{o.transport(), plain.transport()},
-		// A redirect would take the key to a server that was not configured, and each hop would be a request beyond the
-		// limit.
+		// A redirect could send the key to a server that was not configured, and each hop would be an additional
+		// request that is not rate limited.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -53,7 +54,7 @@ func (t byScheme) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.https.RoundTrip(r)
 }
 
-// CloseIdleConnections is what [http.Client.CloseIdleConnections] calls.
+// CloseIdleConnections is called by [http.Client.CloseIdleConnections].
 func (t byScheme) CloseIdleConnections() {
 	t.https.CloseIdleConnections()
 	t.http.CloseIdleConnections()
@@ -61,7 +62,8 @@ func (t byScheme) CloseIdleConnections() {
 
 func (o Options) transport() *http.Transport {
 	dialer := &net.Dialer{Timeout: o.Timeout, Control: o.Policy.Control, Resolver: o.Resolver}
-	// No proxy from the environment: behind one, the check of the address would see the proxy's.
+	// Do not use a proxy from the environment, because the dialer would check the address of the proxy instead of
+	// the server's.
 	return &http.Transport{
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.Roots},
@@ -73,10 +75,10 @@ func (o Options) transport() *http.Transport {
 	}
 }
 
-// ErrTooLong is an answer that is longer than any honest one.
-var ErrTooLong = fmt.Errorf("the answer is longer than %d bytes", MaxBody)
+// ErrTooLong is returned for a response body larger than MaxBody.
+var ErrTooLong = fmt.Errorf("the response is larger than %d bytes", MaxBody)
 
-// Body reads the body of an answer, unpacked, up to MaxBody.
+// Body reads the decompressed body of a response. It returns ErrTooLong if the body is larger than MaxBody.
 func Body(resp *http.Response) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, MaxBody+1))
 	if err == nil && len(body) > MaxBody {
@@ -85,7 +87,8 @@ func Body(resp *http.Response) ([]byte, error) {
 	return body, err
 }
 
-// Redirect returns where an answer leads, without what may be secret there, if it is a redirect.
+// Redirect returns the scheme and host of a redirect's target. The path and query are omitted because they may
+// contain secrets. It returns false if the response is not a redirect.
 func Redirect(resp *http.Response) (to string, ok bool) {
 	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
@@ -95,13 +98,13 @@ func Redirect(resp *http.Response) (to string, ok bool) {
 	}
 	location, err := resp.Location()
 	if err != nil {
-		return "elsewhere", true
+		return "an invalid URL", true
 	}
 	return location.Scheme + "://" + location.Host, true
 }
 
-// Names reports whether a text names the server of a URL: a host, for the usual port of its scheme, or host:port.
-// Authors of URLs must not reach other ports of a host.
+// Names reports whether text identifies the server of a URL, either as a host with the default port of the scheme
+// or as host:port. Other ports of the host do not match, because they may belong to other services.
 func Names(text string, u *url.URL) bool {
 	usual := map[string]string{"https": "443", "http": "80"}[u.Scheme]
 	name, port := u.Hostname(), cmp.Or(u.Port(), usual)
@@ -109,11 +112,11 @@ func Names(text string, u *url.URL) bool {
 		port == usual && strings.EqualFold(strings.Trim(text, "[]"), name)
 }
 
-// Place names a server and a path, without what may be secret.
+// Place returns the host and path of a URL without the parts that may contain secrets.
 func Place(u *url.URL) string { return u.Host + u.Path }
 
-// Cause returns what an error of a client says without the URL, which may have secrets in it, and without ports,
-// which differ each time. What others wrote may still stand in it.
+// Cause returns the message of a client error without the URL, which may contain secrets, and without port numbers,
+// which differ between attempts. The message may still contain text from the server.
 func Cause(err error, timeout time.Duration) string {
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return refused.Error()
@@ -128,9 +131,9 @@ func Cause(err error, timeout time.Duration) string {
 	text := err.Error()
 	switch {
 	case late:
-		return "no answer within " + timeout.String()
+		return "no response within " + timeout.String()
 	case strings.HasPrefix(text, "failed to parse Location"):
-		return "redirected to a URL that cannot be read" // which has what the server made of ours
+		return "redirected to an invalid URL" // the error contains the invalid URL
 	}
 	return text
 }

@@ -1,14 +1,14 @@
-// Package dial makes HTTP clients that reach only where they may, for providers of signals, meters and webhooks. They
-// are asked at addresses that people wrote down, or that a name server chose; the controller's own network is no place
-// to be led into.
+// Package dial provides HTTP clients with restricted destinations for signal providers, meters and webhooks. Their
+// addresses are configured by users or returned by DNS servers, so requests must not be able to reach arbitrary
+// services in the network of the controller.
 //
-// # Invariants, and the tests that hold them
+// # Invariants and the tests that verify them
 //
-//   - The address that is really dialled decides, after names were resolved: a name that resolves to another address
-//     the second time changes nothing (TestAddresses, and TestReboundName of packages signal and meter).
-//   - Metadata services, link-local, multicast and reserved addresses are never dialled; private and loopback ones only
-//     where a [Policy] allows them (TestAddresses).
-//   - Redirects are never followed, no proxy of the environment is used, and answers are bounded.
-//   - [Client.Exchange] makes its errors anew, with a [Reason], and takes what was sent in secret out of them
-//     (TestConceal). Retry-After is obeyed, up to [MaxWait] (TestRetryAfter).
+//   - The address is checked after name resolution and before connecting. A name that resolves to another address the
+//     second time cannot bypass the check (TestAddresses, and TestReboundName of packages signal and meter).
+//   - Metadata services, link-local, multicast and reserved addresses are never permitted. Private and loopback
+//     addresses are permitted only by a [Policy] (TestAddresses).
+//   - Redirects are not followed, proxies from the environment are ignored, and response sizes are limited.
+//   - [Client.Exchange] returns new errors with a [Reason] and removes secrets from their messages (TestConceal). The
+//     Retry-After header is respected up to [MaxWait] (TestRetryAfter).
 package dial

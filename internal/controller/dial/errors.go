@@ -6,47 +6,48 @@ import (
 	"time"
 )
 
-// Reason is why an answer was not believed, or why there was none: a label of metrics, so the set is small and fixed.
+// Reason is the reason for a failed request or a rejected response. It is used as a metric label, so the set is
+// small and fixed.
 type Reason string
 
-// The reasons. Of meters there are auth, address, size, shape, range, missing and http alone.
+// Reasons of errors. Meters use only auth, address, size, shape, range, missing and http.
 const (
-	ReasonZone    Reason = "zone"    // of another zone, or of none
-	ReasonStale   Reason = "stale"   // too old by its own timestamp
-	ReasonFrozen  Reason = "frozen"  // has not moved for longer than a grid stands still
-	ReasonRange   Reason = "range"   // a value that cannot be
-	ReasonShape   Reason = "shape"   // not the text that the provider or device documents
-	ReasonUnit    Reason = "unit"    // in a unit that does not fit the quantity
-	ReasonKind    Reason = "kind"    // marginal where average is wanted, or the other way round
-	ReasonAuth    Reason = "auth"    // the key or password is missing or refused
-	ReasonRate    Reason = "rate"    // the provider, or our own limit, allows no more requests now
-	ReasonSize    Reason = "size"    // longer than any honest answer
-	ReasonAddress Reason = "address" // leads to where it may not be asked
-	ReasonTime    Reason = "time"    // a timestamp that cannot be
-	ReasonMissing Reason = "missing" // says nothing about now, or has no such channel
-	ReasonHTTP    Reason = "http"    // anything else on the way: refused, reset, too slow, a server's error
+	ReasonZone    Reason = "zone"    // the response is for another zone or for none
+	ReasonStale   Reason = "stale"   // the timestamp is too old
+	ReasonFrozen  Reason = "frozen"  // the values have not changed for an implausibly long time
+	ReasonRange   Reason = "range"   // a value is out of range
+	ReasonShape   Reason = "shape"   // the body is not in the documented format
+	ReasonUnit    Reason = "unit"    // the unit does not match the quantity
+	ReasonKind    Reason = "kind"    // marginal instead of average values, or vice versa
+	ReasonAuth    Reason = "auth"    // the key or password is missing or was rejected
+	ReasonRate    Reason = "rate"    // rejected by the rate limit of the provider or of the controller
+	ReasonSize    Reason = "size"    // the response is too large
+	ReasonAddress Reason = "address" // the address is not permitted
+	ReasonTime    Reason = "time"    // a timestamp is invalid
+	ReasonMissing Reason = "missing" // no current value, or no such channel
+	ReasonHTTP    Reason = "http"    // all other errors: connection refused or reset, timeout, server error
 )
 
-// Error is a request that failed or an answer that was refused.
+// Error describes a failed request or a rejected response.
 type Error struct {
 	Reason Reason
-	Status int           // of HTTP; 0: there was no answer, or a good one
-	Wait   time.Duration // the server asks not to be asked again before; 0: it does not say
+	Status int           // HTTP status; 0 if no error status was received
+	Wait   time.Duration // minimum time before the next request; 0 if not specified by the server
 	Err    error
 }
 
-// Error returns the cause.
+// Error returns the message of the cause.
 func (e *Error) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Refuse returns an Error.
+// Refuse returns an Error with the given reason and a formatted message.
 func Refuse(reason Reason, format string, args ...any) error {
 	return &Error{Reason: reason, Err: fmt.Errorf(format, args...)}
 }
 
-// ReasonOf returns the reason of an error; one that has none came from the way to the server.
+// ReasonOf returns the reason of an error. It returns ReasonHTTP if err is not an Error.
 func ReasonOf(err error) Reason {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Reason
@@ -54,7 +55,7 @@ func ReasonOf(err error) Reason {
 	return ReasonHTTP
 }
 
-// HasStatus reports whether an error is an answer with this status.
+// HasStatus reports whether err is an Error with the given HTTP status.
 func HasStatus(err error, status int) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Status == status

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	shortestKey = 4 // what is shorter hides nothing, and stands in many a word
-	// so much of a key at the beginning is taken out with what follows of it: texts of others are cut off
+	shortestKey = 4 // shorter keys are not secret and occur in ordinary words
+	// A key prefix of this length is concealed with the rest of the match, because error texts may be truncated.
 	tellingPart = 6
-	maxHidden   = 48 // keys change, and tokens do each half hour
+	maxHidden   = 48 // forgets old keys, because tokens are replaced every 30 minutes
 )
 
-// Secrets are what was sent to a server, to be taken out of what it answers before that is shown. Any number of
-// goroutines may use one.
+// Secrets contains keys that were sent to a server and are removed from its responses before these are logged or
+// returned. It is safe for concurrent use.
 type Secrets struct {
 	mu     sync.Mutex
-	hidden []string // in the forms in which a server may repeat them
+	hidden []string // in all forms that a server may return
 }
 
-// Hide remembers keys, to be taken out of errors. Of a user name with a password it is the latter too, and of a
-// header what follows its scheme.
+// Hide adds keys to be removed from errors. For a user name with a password it also adds the password, and for a
+// header value with a scheme also the credentials after the scheme.
 func (s *Secrets) Hide(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,8 +48,8 @@ func (s *Secrets) Hide(keys ...string) {
 	s.hidden = slices.Delete(s.hidden, 0, max(0, len(s.hidden)-maxHidden))
 }
 
-// Conceal takes keys, and what is left of them where a text was cut off, out of a text that others wrote, in upper or
-// lower case. Tokens begin alike: of all that match it is the longest that goes.
+// Conceal replaces keys and truncated keys in a text, ignoring case. If several keys with the same prefix match, it
+// replaces the longest match.
 func (s *Secrets) Conceal(text string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *Secrets) Conceal(text string) string {
 	return out.String()
 }
 
-// common returns for how many bytes two texts begin alike, but for the case of ASCII letters.
+// common returns the length in bytes of the common prefix of two texts, ignoring the case of ASCII letters.
 func common(a, b string) int {
 	lower := func(c byte) byte {
 		if c >= 'A' && c <= 'Z' {

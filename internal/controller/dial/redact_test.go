@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// Of what a login needs, the password stays secret by itself too, and the token that it gave.
+// TestConceal verifies that passwords and tokens are also concealed without their user name or scheme.
 func TestConceal(t *testing.T) {
 	s := new(Secrets)
 	s.Hide("ali:babababa", "Bearer abcdefghij", "x", "p+w d/1")
@@ -26,13 +26,13 @@ func TestConceal(t *testing.T) {
 		s.Hide("token-" + strconv.Itoa(i))
 	}
 	if len(s.hidden) > maxHidden || s.Conceal("token-999") != "…" {
-		t.Errorf("%d keys are remembered", len(s.hidden))
+		t.Errorf("got %d hidden keys, want at most the maximum", len(s.hidden))
 	}
 }
 
-// FuzzConceal has a server repeat a key in the forms that servers use, among other text and cut off.
+// FuzzConceal verifies that a key is concealed in all forms that servers return, surrounded by other text.
 func FuzzConceal(f *testing.F) {
-	f.Add("Bearer abcdefghij", "the token %s is wrong: ")
+	f.Add("Bearer abcdefghij", "the token %s is invalid: ")
 	f.Add("ali:p+w d/1", "…\xff")
 	f.Fuzz(func(t *testing.T, key, text string) {
 		defer memtest.Limit(t, 100*(len(key)+len(text)))()
@@ -40,10 +40,10 @@ func FuzzConceal(f *testing.F) {
 		s.Hide(key)
 		for _, form := range []string{key, url.QueryEscape(key), strings.ToUpper(url.PathEscape(key))} {
 			if len(key) < tellingPart || strings.Contains(text+"…"+text, form) {
-				continue // it hides nothing
+				continue // the key is not concealed
 			}
 			if said := s.Conceal(text + form + text); strings.Contains(said, form) {
-				t.Fatalf("%q is in %q", form, said)
+				t.Fatalf("%q was not concealed in %q", form, said)
 			}
 		}
 	})

@@ -15,30 +15,30 @@ import (
 	"time"
 )
 
-// A Client makes requests whose answers and errors are bounded and hold no secrets.
+// A Client sends HTTP requests. Responses are limited in size, and errors do not contain secrets.
 type Client struct {
 	HTTP    *http.Client
-	Timeout time.Duration    // of one request, its body included
-	Good    []int            // statuses of answers; nil: 200 alone
-	Now     func() time.Time // for dates in Retry-After
-	Secrets Secrets          // keys that were sent or read
+	Timeout time.Duration    // timeout of a request including its body
+	Good    []int            // accepted statuses in addition to 200
+	Now     func() time.Time // used for dates in Retry-After
+	Secrets Secrets          // keys to remove from errors
 }
 
 const userAgent = "kubenergy"
 
-// Signature is the header that holds sha256= and the HMAC of the body, in hexadecimal digits.
+// Signature is the header with the hex-encoded HMAC of the body, prefixed with "sha256=".
 const Signature = "X-Kubenergy-Signature-256"
 
-// Sign signs a request with the body.
+// Sign sets the signature header of a request.
 func Sign(req *http.Request, key, body []byte) {
 	sum := hmac.New(sha256.New, key)
 	_, _ = sum.Write(body)
 	req.Header.Set(Signature, "sha256="+hex.EncodeToString(sum.Sum(nil)))
 }
 
-// Exchange makes one request and returns the body of its answer. The response, whose body is closed, is nil where there
-// was none. Errors are of type *Error; their texts are made anew, since those of net/http have the whole URL in them,
-// keys included.
+// Exchange sends a request and returns the body of the response. The returned response is nil if none was received;
+// its body is closed. Errors are of type *Error. Their messages do not wrap those of net/http, because these
+// contain the whole URL including keys.
 func (c *Client) Exchange(ctx context.Context, req *http.Request) ([]byte, *http.Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -48,7 +48,7 @@ func (c *Client) Exchange(ctx context.Context, req *http.Request) ([]byte, *http
 		return nil, nil, c.failed(req.URL, err)
 	}
 	defer resp.Body.Close()
-	body, err := Body(resp) // also of errors, so that the connection can be used again
+	body, err := Body(resp) // also for errors, so that the connection can be reused
 	if refused := c.status(req.URL, resp); refused != nil {
 		return nil, resp, refused
 	}
@@ -61,18 +61,18 @@ func (c *Client) Exchange(ctx context.Context, req *http.Request) ([]byte, *http
 	return body, resp, nil
 }
 
-// status returns the error that a status other than a good one is.
+// status returns an error if the status of a response is not accepted.
 func (c *Client) status(u *url.URL, resp *http.Response) error {
 	if resp.StatusCode == http.StatusOK || slices.Contains(c.Good, resp.StatusCode) {
 		return nil
 	}
 	if to, ok := Redirect(resp); ok {
-		return Refuse(ReasonAddress, "%s redirects to %.80s: redirects are not followed", Place(u),
+		return Refuse(ReasonAddress, "%s redirects to %.80s, but redirects are not followed", Place(u),
 			c.Secrets.Conceal(to))
 	}
 	err := &Error{
 		Reason: ReasonHTTP, Status: resp.StatusCode, Wait: retryAfter(resp.Header, c.Now()),
-		Err: errors.New(strings.TrimSpace(fmt.Sprintf("%s answered %d %s", Place(u), resp.StatusCode,
+		Err: errors.New(strings.TrimSpace(fmt.Sprintf("%s responded with %d %s", Place(u), resp.StatusCode,
 			http.StatusText(resp.StatusCode)))),
 	}
 	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
@@ -81,22 +81,22 @@ func (c *Client) status(u *url.URL, resp *http.Response) error {
 	return err
 }
 
-// failed describes an error on the way.
+// failed returns an Error for a request without a response.
 func (c *Client) failed(u *url.URL, err error) error {
 	text, reason := c.Secrets.Conceal(Cause(err, c.Timeout)), ReasonHTTP
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		reason = ReasonAddress
 		if refused.Private {
-			text += ", and the source does not say allowPrivateAddress"
+			text += ", and allowPrivateAddress is not set"
 		}
 	}
 	return Refuse(reason, "%s: %.200s", Place(u), text)
 }
 
-// MaxWait bounds Retry-After: a provider cannot silence itself for longer.
+// MaxWait is the upper limit of Retry-After. A provider must not be able to disable itself for longer.
 const MaxWait = time.Hour
 
-// retryAfter reads the header of that name: seconds, or a date.
+// retryAfter parses the Retry-After header, which contains either seconds or a date. It returns 0 if there is none.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {

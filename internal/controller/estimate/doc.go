@@ -1,25 +1,26 @@
-// Package estimate is the controller's accounting of energy that no agent tells of, and of finished pods.
+// Package estimate accounts for the energy of nodes without an agent and for finished pods.
 //
-// [Estimator] estimates what the pods of a node used where no agent runs. Every minute it takes what the node's meter
-// at the wall counted or, without one, what a power model says at the CPU usage that metrics-server reports, else at
-// what pods request; and divides it among the pods with the very functions that agents use, exactly to the microjoule.
-// What it makes are batches like those of agents, of the boot "central". The ledger counts them only where no agent's
-// batch tells of the same time. Of a node without a meter and without a power profile nothing is known, and nothing is
-// invented.
+// [Estimator] estimates the energy of the pods on nodes without an agent. Every minute it reads the node's power
+// meter at the wall. Without a meter, it uses a power model with the CPU usage from metrics-server or, if that is
+// unavailable, the CPU requests of the pods. The energy is attributed to the pods with the same functions that the
+// agents use, exactly to the microjoule. The resulting batches have the same format as those of agents, with the
+// boot ID "central". The ledger ignores them for times that are covered by an agent's batch. The energy of a node
+// without a meter and without a power profile is unknown and not estimated.
 //
-// [Workloads] add up what was booked of each pod, by agents and by the estimator alike, and count it by namespace when
-// the pod has ended. There is no second physics: what no booking covers is [PodPower], marked as estimated.
+// [Workloads] adds up the recorded energy of each pod, from agents and from the estimator, and adds it to the
+// metrics of the namespace when the pod has finished. Times without records are estimated with [PodPower] and
+// marked as estimated.
 //
-// Invariants, and the tests that hold them:
+// Invariants and the tests that verify them:
 //
-//   - Batches conserve energy to the microjoule, over changes of the root and of agents: TestConservation,
-//     TestWallAndModel, TestAgentsTakeOver.
-//   - Pods together never pay for more than their node drew: TestPodsNeverPayMoreThanTheNodeDraws.
-//   - A pod counts once, and an instant of a node counts once: TestShortPodsCountOnce,
+//   - Batches conserve energy to the microjoule when the root or the agent changes: TestConservation, TestWallAndModel,
+//     TestAgentsTakeOver.
+//   - The pods of a node are never charged for more than the energy of the node: TestPodsNeverPayMoreThanTheNodeDraws.
+//   - Every pod and every point in time of a node are counted once: TestShortPodsCountOnce,
 //     TestBookingsOfTheSameTimeCountOnce.
-//   - GPUs draw what their class of work says, everywhere: TestClassOfGPUWork.
-//   - What cannot be known is counted as such: TestWhatIsNotAccounted, TestPodsThatEndWhileNoReplicaLeads.
+//   - The power of GPUs depends on their class of work everywhere: TestClassOfGPUWork.
+//   - Unknown energy is counted as unaccounted: TestWhatIsNotAccounted, TestPodsThatEndWhileNoReplicaLeads.
 //
-// The replica that leads runs one Estimator; nothing that schedules depends on it. When booking fails, batches are
-// folded and tried again (TestBacklog). When metrics-server fails, requests count.
+// Only the leader runs an Estimator, and scheduling does not depend on it. If the ledger is unavailable, batches
+// are merged and retried (TestBacklog). If metrics-server is unavailable, CPU requests are used.
 package estimate

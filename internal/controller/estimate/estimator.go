@@ -22,56 +22,57 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// Options are what an estimator needs of the world.
+// Options configures an Estimator.
 type Options struct {
-	// Nodes and Pods list what is cached: read only. Pods returns those that are bound to a node.
+	// Nodes and Pods return objects from the cache, which must not be modified. Pods returns the pods on a node.
 	Nodes func(context.Context) ([]v1.Node, error)
 	Pods  func(ctx context.Context, node string) ([]v1.Pod, error)
 	View  func() *kube.View
-	// Usage returns what metrics-server says of the nodes and of the pods that are wanted; nil, or a nil Usage:
-	// it is not known.
+	// Usage returns the usage of all nodes and of the pods selected by wanted, from metrics-server. If Usage or its
+	// result is nil, the usage is unknown.
 	Usage func(ctx context.Context, wanted func(namespace, pod string) bool) (Usage, error)
-	// Readings returns the counters of a node's meters, by Uptime, and what names them; nil: there are no meters.
+	// Readings returns the counters of a node's meters with timestamps of Uptime, and the name of the source. If
+	// nil, there are no meters.
 	Readings func(node string) (readings []energy.Reading, source string, ok bool)
-	// HasAgent returns when the last batch of a node's agent came; zero: never in this process.
+	// HasAgent returns the time of the last batch from a node's agent, or zero if there was none in this process.
 	HasAgent func(node string) time.Time
-	// Book books a batch that no agent sent. It is called again until it succeeds.
+	// Book records an estimated batch. It is retried until it succeeds or returns a permanent error.
 	Book func(context.Context, *batch.Batch) error
-	// Permanent reports whether an error of Book will be the same next time: such a batch is dropped, and counted.
-	// nil: none is.
+	// Permanent reports whether an error of Book is permanent. In this case the batch is dropped and counted. If
+	// nil, all errors are temporary.
 	Permanent func(error) bool
 
 	Clock      func() time.Time
-	Uptime     func() time.Duration // a clock that never goes back, that of Readings
+	Uptime     func() time.Duration // monotonic clock, also used by Readings
 	Log        *slog.Logger
-	Registerer prometheus.Registerer // of kubenergy_agentless_*; nil: they are not shown
+	Registerer prometheus.Registerer // for kubenergy_agentless_*; nil disables metrics
 }
 
 const (
-	interval  = time.Minute     // between estimates
-	agentGone = 5 * time.Minute // an agent that is silent for so long is none
+	interval  = time.Minute     // interval of estimates
+	agentGone = 5 * time.Minute // a silent agent is considered missing after this time
 
-	// Agents are not known to a process that has just begun: nothing is booked before they had time to come back.
-	// Nothing is lost by that, for what was used meanwhile is in the first batch.
+	// A new process does not know the agents yet, so no estimate is recorded before they had time to connect. No
+	// energy is lost, because the first batch includes this time.
 	startGrace = 2 * time.Minute
-	// An agent that is late by this is observed for, in case that it is gone.
+	// A node is observed if its agent is late by this time, in case the agent is missing.
 	agentLate = 90 * time.Second
 
 	controllerBoot = "central"
 )
 
-// Estimator estimates, for all nodes without an agent.
+// Estimator estimates the energy of all nodes without an agent.
 type Estimator struct {
 	o      Options
 	epoch  string
 	begun  time.Duration
 	books  map[string]*books
-	opened int // how many books ever were: each has an epoch of its own
+	opened int // number of books created; part of their epochs
 	queue  *queue
-	deaf   bool // metrics-server gave nothing last time, as was logged
+	deaf   bool // metrics-server failed and an error was logged
 }
 
-// New returns an estimator that has seen nothing.
+// New returns an Estimator. It is inactive until Run is called.
 func New(o Options) *Estimator {
 	return &Estimator{
 		o: o, epoch: rand.Text(), begun: o.Uptime(), books: map[string]*books{},
@@ -82,7 +83,7 @@ func New(o Options) *Estimator {
 	}
 }
 
-// Run estimates every minute until ctx ends. What was used in the minute that had begun is then not told.
+// Run estimates every minute until ctx is done. The energy since the last tick is then not recorded.
 func (e *Estimator) Run(ctx context.Context) error {
 	e.begun = e.o.Uptime()
 	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
@@ -91,17 +92,17 @@ func (e *Estimator) Run(ctx context.Context) error {
 	return nil
 }
 
-// tick estimates once, and books what is ready within the time until the next one.
+// tick runs one estimate and records queued batches until the next tick.
 func (e *Estimator) tick(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, interval)
 	defer cancel()
 	if err := e.estimate(ctx); err != nil && ctx.Err() == nil {
-		e.o.Log.Warn("estimating nodes without an agent", "error", err)
+		e.o.Log.Warn("Failed to estimate nodes without an agent", "error", err)
 	}
 	e.queue.drain(ctx)
 }
 
-// estimate observes each node without an agent, and queues batches.
+// estimate observes each node without an agent and queues the resulting batches.
 func (e *Estimator) estimate(ctx context.Context) error {
 	nodes, err := e.o.Nodes(ctx)
 	if err != nil {
@@ -119,7 +120,7 @@ func (e *Estimator) estimate(ctx context.Context) error {
 			counts[root]++
 		}
 		if !panics.Survive(e.o.Log, "estimate", s.node, func() { s.books.observe(s, e.queue) }) {
-			delete(e.books, s.node) // half of it may be counted: it is observed anew, under another epoch
+			delete(e.books, s.node) // the state may be inconsistent, so start again with another epoch
 		}
 	}
 	e.queue.metrics.sources(counts)
@@ -127,7 +128,8 @@ func (e *Estimator) estimate(ctx context.Context) error {
 	return nil
 }
 
-// scenes are of the nodes without an agent. Books of others are closed; what is queued of them is still booked.
+// scenes returns the scenes of all nodes without an agent. The books of other nodes are closed; their queued
+// batches are still recorded.
 func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) {
 	now, up, view := e.o.Clock(), e.o.Uptime(), e.o.View()
 	there := make(map[string]bool, len(nodes))
@@ -164,7 +166,7 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 			s.model(profile)
 		}
 		if s.power == v1alpha1.PowerAsleep || s.power == v1alpha1.PowerBooting {
-			s.workers, s.podsKnown = nil, true // its pods run in name only
+			s.workers, s.podsKnown = nil, true // its pods are not running
 		}
 		all = append(all, s)
 		if err != nil {
@@ -172,13 +174,13 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 		}
 	}
 	if len(failed) > 0 {
-		e.o.Log.Warn("listing the pods of nodes", "nodes", len(failed), "error", failed[0])
+		e.o.Log.Warn("Failed to list the pods of nodes", "nodes", len(failed), "error", failed[0])
 	}
 	maps.DeleteFunc(e.books, func(name string, _ *books) bool { return !there[name] })
 	return all
 }
 
-// usage asks metrics-server once for all pods of the scenes.
+// usage queries metrics-server once for the pods of all scenes.
 func (e *Estimator) usage(ctx context.Context, scenes []*scene) Usage {
 	if e.o.Usage == nil || len(scenes) == 0 {
 		return nil
@@ -193,10 +195,10 @@ func (e *Estimator) usage(ctx context.Context, scenes []*scene) Usage {
 	switch {
 	case err != nil && !e.deaf:
 		e.deaf = true
-		e.o.Log.Warn("asking metrics-server: requests count instead", "error", err)
+		e.o.Log.Warn("Failed to query metrics-server, using CPU requests instead", "error", err)
 	case u != nil && e.deaf:
 		e.deaf = false
-		e.o.Log.Info("metrics-server answers again")
+		e.o.Log.Info("Recovered the connection to metrics-server")
 	}
 	if err != nil {
 		return nil
@@ -204,7 +206,7 @@ func (e *Estimator) usage(ctx context.Context, scenes []*scene) Usage {
 	return u
 }
 
-// awake reports whether a node is not known to be gone. One that says nothing is there.
+// awake reports whether a node is Ready or has no Ready condition.
 func awake(n *v1.Node) bool {
 	return !slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
 		return c.Type == v1.NodeReady && c.Status != v1.ConditionTrue

@@ -8,7 +8,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Agents remember when each node was last metered on the node itself: where it is, nothing is estimated.
+// Agents stores the time of the last batch from each node's agent. Nodes with an agent are not estimated. It is
+// safe for concurrent use.
 type Agents struct {
 	now    func() time.Time
 	byNode *cache.LRUExpireCache
@@ -19,22 +20,22 @@ const (
 	maxAgents   = 100_000
 )
 
-// NewAgents returns Agents that have heard of none.
+// NewAgents returns an empty Agents.
 func NewAgents(now func() time.Time) *Agents {
 	return &Agents{now: now, byNode: cache.NewLRUExpireCache(maxAgents)}
 }
 
-// Booked is told of every booking.
+// Booked handles a record of the ledger.
 func (a *Agents) Booked(b *ledger.Booking, _ ledger.Receipt) {
 	if !b.Agentless {
 		a.Heard(b.Batch.Stream.Node)
 	}
 }
 
-// Heard notes that a node has been metered.
+// Heard records that an agent has measured a node now.
 func (a *Agents) Heard(node string) { a.byNode.Add(node, a.now(), agentForget) }
 
-// Last returns when a node was metered; zero: never in this process.
+// Last returns the time at which an agent last measured a node, or zero if there was none in this process.
 func (a *Agents) Last(node string) (at time.Time) {
 	if last, ok := a.byNode.Get(node); ok {
 		at = last.(time.Time)

@@ -7,15 +7,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// metrics show what an estimator does.
+// metrics contains the metrics of an estimator.
 type metrics struct {
-	nodes           *prometheus.GaugeVec // by what tells their energy
+	nodes           *prometheus.GaugeVec // by source of their energy
 	samples, queued prometheus.Gauge
 	batches, joules *prometheus.CounterVec // by outcome
 	failures        prometheus.Counter
 }
 
-// What becomes of an estimate.
+// Outcomes of an estimate.
 const (
 	booked  = "booked"
 	dropped = "dropped"
@@ -26,16 +26,16 @@ var rootNames = [sources]string{"wall", "model", "unknown", "default"}
 func newMetrics(registry prometheus.Registerer) *metrics {
 	with := instrument.With(registry)
 	m := &metrics{
-		nodes: with.Gauges("kubenergy_agentless_nodes", "Nodes without an agent, by what tells their energy: wall, "+
-			"model, default where nothing is known of their hardware, or unknown.", "by"),
+		nodes: with.Gauges("kubenergy_agentless_nodes", "Nodes without an agent, by the source of their energy: wall, "+
+			"model, default if their hardware is unknown, or unknown.", "by"),
 		samples: with.Gauge("kubenergy_agentless_usage_samples",
-			"Nodes and pods of which metrics-server told the CPU usage last; of others, requests count."),
-		queued:  with.Gauge("kubenergy_agentless_waiting_nodes", "Nodes with estimates that are not booked yet."),
-		batches: with.Counters("kubenergy_agentless_batches_total", "Estimates, by what became of them.", "outcome"),
-		joules: with.Counters("kubenergy_agentless_energy_joules_total", "Energy of estimates, by what became of them.",
+			"Nodes and pods with CPU usage from metrics-server; requests are used for other pods."),
+		queued:  with.Gauge("kubenergy_agentless_waiting_nodes", "Nodes with estimates that are not recorded yet."),
+		batches: with.Counters("kubenergy_agentless_batches_total", "Estimates by outcome.", "outcome"),
+		joules: with.Counters("kubenergy_agentless_energy_joules_total", "Energy of estimates by outcome.",
 			"outcome"),
 		failures: with.Counter("kubenergy_agentless_booking_failures_total",
-			"Times that booking an estimate failed; it is tried again."),
+			"Failed attempts to record an estimate, which are retried."),
 	}
 	for _, outcome := range []string{booked, dropped} {
 		m.batches.WithLabelValues(outcome)

@@ -18,10 +18,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// Usage is what pods use, and nodes, which are in no namespace.
+// Usage contains the usage of pods and nodes. Nodes have an empty namespace.
 type Usage map[podName]Used
 
-// Used are cores, and bytes of memory; 0: how many is not said.
+// Used contains the number of cores in use and the memory usage in bytes. Bytes is 0 if unknown.
 type Used struct{ Cores, Bytes float64 }
 
 type podName struct{ namespace, name string }
@@ -30,41 +30,41 @@ const (
 	metricsPath = "/apis/metrics.k8s.io/v1beta1/"
 
 	askTimeout = 30 * time.Second
-	askAgain   = 5 * time.Minute // where there is no such API, or no right to it
+	askAgain   = 5 * time.Minute // if the API does not exist or access is denied
 
 	usageMaxAge = 3 * time.Minute
-	usageAhead  = time.Minute // clocks differ
+	usageAhead  = time.Minute // tolerated clock skew
 
 	maxItems = 1_000_000
-	// A list of half a million pods is 200 MB; it is read item by item and never held.
+	// A list of 500,000 pods has 200 MB. It is decoded item by item and never stored.
 	maxList       = 512 << 20
 	maxItem       = 4 << 20
 	maxContainers = 1000
 )
 
-// MetricsServer asks the API of that name (metrics.k8s.io): one list of nodes and one of pods each time. It is for
-// one goroutine.
+// MetricsServer reads the resource metrics API (metrics.k8s.io) with one list request each for nodes and pods. It
+// must not be used concurrently.
 type MetricsServer struct {
 	client rest.Interface
 	clock  func() time.Time
 	uptime func() time.Duration
-	again  time.Duration // not before
+	again  time.Duration // uptime of the next attempt
 }
 
-// NewMetricsServer returns one that asks through the API server. The config's user needs list of nodes and pods
-// in group metrics.k8s.io.
+// NewMetricsServer returns a MetricsServer that connects through the API server. The user of the config needs
+// permission to list nodes and pods in the API group metrics.k8s.io.
 func NewMetricsServer(config *rest.Config, client *http.Client) (*MetricsServer, error) {
 	c := rest.CopyConfig(config)
 	c.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	built, err := rest.UnversionedRESTClientForConfigAndClient(c, client)
 	if err != nil {
-		return nil, fmt.Errorf("building a client of metrics-server: %w", err)
+		return nil, fmt.Errorf("creating the client of metrics-server: %w", err)
 	}
 	return &MetricsServer{client: built, clock: time.Now, uptime: meter.Uptime}, nil
 }
 
-// Usage returns what is used now: a nil one while there is no such API. Times are those at which metrics-server
-// measured.
+// Usage returns the current usage of all nodes and of the pods selected by wanted. It returns nil without an error
+// during the pause after the API was found to be unavailable.
 func (m *MetricsServer) Usage(ctx context.Context, wanted func(namespace, pod string) bool) (Usage, error) {
 	if m.uptime() < m.again {
 		return nil, nil
@@ -94,7 +94,7 @@ func (m *MetricsServer) Usage(ctx context.Context, wanted func(namespace, pod st
 	return nil, err
 }
 
-// metricsItem is NodeMetrics or PodMetrics.
+// metricsItem is a NodeMetrics or PodMetrics object.
 type metricsItem struct {
 	Metadata struct {
 		Name      string `json:"name"`
@@ -112,7 +112,7 @@ type metricsUsage struct {
 	Memory string `json:"memory"`
 }
 
-// cores returns what an item says, if that is of now and can be.
+// cores returns the CPU usage of an item. It returns false if the item is outdated or invalid.
 func (i *metricsItem) cores(now time.Time) (float64, bool) {
 	at, err := time.Parse(time.RFC3339, i.Timestamp)
 	if err != nil || now.Sub(at) > usageMaxAge || at.Sub(now) > usageAhead || i.Metadata.Name == "" ||
@@ -133,7 +133,7 @@ func (i *metricsItem) cores(now time.Time) (float64, bool) {
 	return sum, len(i.Containers) > 0
 }
 
-// bytes returns what an item says of memory, 0 if that is nothing or makes no sense.
+// bytes returns the memory usage of an item, or 0 if it is missing or invalid.
 func (i *metricsItem) bytes() (sum float64) {
 	sum = i.Usage.bytes()
 	for j := range i.Containers {
@@ -142,7 +142,7 @@ func (i *metricsItem) bytes() (sum float64) {
 	return sum
 }
 
-// bytes returns a quantity, 0 if there is none, or none that can be.
+// bytes returns the memory quantity, or 0 if it is missing or invalid.
 func (u *metricsUsage) bytes() float64 {
 	if q, err := kube.ParseQuantity(u.Memory); err == nil && q.CmpInt64(maxBytes) <= 0 {
 		return q.AsApproximateFloat64()
@@ -155,13 +155,13 @@ const (
 	maxBytes = 1 << 50
 )
 
-// cores returns a quantity.
+// cores returns the CPU quantity. It returns false if the quantity is invalid.
 func (u *metricsUsage) cores() (float64, bool) {
 	q, err := kube.ParseQuantity(u.CPU)
 	return q.AsApproximateFloat64(), err == nil && q.CmpInt64(maxCores) <= 0
 }
 
-// list calls each for every item of a list. It asks for no pages: metrics-server has none.
+// list calls each for every item of a list. It does not use pagination because metrics-server does not support it.
 func (m *MetricsServer) list(ctx context.Context, what string, each func(*metricsItem)) error {
 	body, err := m.client.Get().AbsPath(metricsPath+what).SetHeader("Accept", "application/json").Stream(ctx)
 	if err != nil {
@@ -171,7 +171,7 @@ func (m *MetricsServer) list(ctx context.Context, what string, each func(*metric
 	items := 0
 	if err := readList(body, func(i *metricsItem) error {
 		if items++; items > maxItems {
-			return fmt.Errorf("more than %d", maxItems)
+			return fmt.Errorf("more than %d items", maxItems)
 		}
 		each(i)
 		return nil
@@ -181,9 +181,9 @@ func (m *MetricsServer) list(ctx context.Context, what string, each func(*metric
 	return nil
 }
 
-var errItemTooLong = errors.New("an item is longer than any honest one")
+var errItemTooLong = errors.New("item or list is too large")
 
-// itemReader bounds a list, and what is read of it before an item is complete.
+// itemReader limits the size of a list and of each item.
 type itemReader struct {
 	from       io.Reader
 	left, item int64
@@ -199,12 +199,12 @@ func (r *itemReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readList reads a list without holding it.
+// readList decodes a list item by item and calls each for every item.
 func readList(from io.Reader, each func(*metricsItem) error) error {
 	r := &itemReader{from: from, left: maxList, item: maxItem}
 	dec := json.NewDecoder(r)
 	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
-		return cmp.Or(err, errors.New("the answer is no object"))
+		return cmp.Or(err, errors.New("the response is not an object"))
 	}
 	for dec.More() {
 		key, err := dec.Token()
@@ -230,10 +230,10 @@ func readItems(dec *json.Decoder, r *itemReader, each func(*metricsItem) error) 
 		return err
 	}
 	if start == nil {
-		return nil // null: there are none
+		return nil // null is an empty list
 	}
 	if start != json.Delim('[') {
-		return errors.New("items are no list")
+		return errors.New("the items are not a list")
 	}
 	for dec.More() {
 		var i metricsItem

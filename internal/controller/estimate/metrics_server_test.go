@@ -18,7 +18,7 @@ import (
 
 var everything = func(string, string) bool { return true }
 
-// asked is a metrics-server behind an API server, at noon.
+// asked returns a MetricsServer with a fake API server and a clock at noon.
 func asked(t *testing.T, serve http.HandlerFunc) (*MetricsServer, *time.Duration) {
 	t.Helper()
 	server := httptest.NewServer(serve)
@@ -78,7 +78,7 @@ func TestUsage(t *testing.T) {
 		item("", "endless", justNow, `"usage":{"cpu":"`+strings.Repeat("9", 1000)+`"}`),
 		item("", "huge", justNow, `"usage":{"cpu":"9000000000k"}`),
 		item("", "exponent", justNow, `"usage":{"cpu":"1e7"}`),
-		// which takes resource.ParseQuantity for ever
+		// resource.ParseQuantity does not return for this value in reasonable time.
 		item("", "negative exponent", justNow, `"usage":{"cpu":"1e-9999999"}`),
 		item("", "hexadecimal", justNow, `"usage":{"cpu":"0x10"}`),
 		item("", "two suffixes", justNow, `"usage":{"cpu":"1nm"}`),
@@ -90,25 +90,26 @@ func TestUsage(t *testing.T) {
 		item("shop", "two", justNow, containers("123456789n", "1500u")),
 		item("shop", "none", justNow, containers()),
 		item("shop", "half", justNow, containers("1", "x")),
-		item("shop", "unwanted", justNow, containers("1")),
+		item("shop", "excluded", justNow, containers("1")),
 	)
 	m, _ := asked(t, lists(nodes, pods))
 	u, err := m.Usage(t.Context(), func(namespace, name string) bool {
 		return namespace == "shop" &&
-			name != "unwanted"
+			name != "excluded"
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if good, ok := u[podName{"", "good"}]; !ok || math.Abs(good.Cores-1.535) > 1e-9 || good.Bytes != 1<<30 || len(u) != 2 {
-		t.Errorf("nodes: %v", u)
+		t.Errorf("unexpected usage of nodes: %v", u)
 	}
 	if two, ok := u[podName{"shop", "two"}]; !ok || math.Abs(two.Cores-0.124956789) > 1e-12 || two.Bytes != 24<<20 {
-		t.Errorf("pods: %v", u)
+		t.Errorf("unexpected usage of pods: %v", u)
 	}
 }
 
-// Where there is no such API, or no right to it, it is asked again only after minutes; requests count meanwhile.
+// TestUsageThatIsAbsent verifies that the API is queried again only after several minutes if it does not exist or
+// access is denied.
 func TestUsageThatIsAbsent(t *testing.T) {
 	for _, code := range []int{404, 403, 503, 500} {
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
@@ -123,29 +124,29 @@ func TestUsageThatIsAbsent(t *testing.T) {
 				w.WriteHeader(code)
 			})
 			if _, err := m.Usage(t.Context(), everything); err == nil {
-				t.Fatal("no error")
+				t.Fatal("expected an error")
 			}
 			n := requests
 			*up += time.Minute
 			_, err := m.Usage(t.Context(), everything)
 			if again := requests > n; again != (code == 500) || err != nil && !again {
-				t.Errorf("asked again: %v, %v", again, err)
+				t.Errorf("sent another request: %v, %v", again, err)
 			}
 			there = true
 			*up += askAgain
 			if u, err := m.Usage(t.Context(), everything); u == nil || err != nil {
-				t.Errorf("when it is there: %v, %v", u, err)
+				t.Errorf("after the API is available: %v, %v", u, err)
 			}
 		})
 	}
 }
 
-// Answers that are wrong are errors, whatever is wrong about them; none is held in memory.
+// TestUsageThatIsWrong verifies that invalid responses return errors and that their size is limited.
 func TestUsageThatIsWrong(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "list": "[]", "text": `"x"`, "number": "7", "HTML": "<html>",
 		"items are an object": `{"items":{}}`,
-		"items are a text":    `{"items":"x"}`, "cut off": listOf(item("a", "b", justNow, containers("1")))[:90],
+		"items are a string":  `{"items":"x"}`, "truncated": listOf(item("a", "b", justNow, containers("1")))[:90],
 		"item is a list":    `{"items":[[]]}`,
 		"usage is a number": `{"items":[{"metadata":{"name":"x"},"usage":{"cpu":7}}]}`,
 		"endless item":      `{"items":[{"metadata":{"name":"` + strings.Repeat("x", maxItem+1) + `"}}]}`,
@@ -174,7 +175,7 @@ func FuzzUsage(f *testing.F) {
 		defer memtest.Limit(t, 100*len(text))()
 		_ = readList(strings.NewReader(string(text)), func(i *metricsItem) error {
 			if cores, ok := i.cores(now); ok && !(cores >= 0 && cores <= maxCores*maxContainers) {
-				t.Errorf("%v cores", cores)
+				t.Errorf("got %v cores, want 0 to the maximum", cores)
 			}
 			return nil
 		})

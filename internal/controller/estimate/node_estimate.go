@@ -12,44 +12,44 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// books are the state of one node between two ticks: who ran there, with how much CPU time, and how far its energy was
-// attributed.
+// books is the state of a node between two ticks: the pods with their CPU times, and the time until which the
+// energy has been attributed.
 //
-// The root is the wall while its meter answers, else the model. One follows the other without a gap and without a joule
-// counted twice: the model goes on where the wall ended, and ends where the wall begins to count again.
+// The root is the meter at the wall while it responds, and the model otherwise. A change of the root leaves no gap
+// and counts no energy twice: the model starts at the last reading of the meter and ends at the first new one.
 type books struct {
 	stream batch.Stream
-	next   uint64 // number of the next batch
+	next   uint64 // sequence number of the next batch
 
-	attributor *energy.Attributor // nil: nothing is followed
+	attributor *energy.Attributor // nil if there is no root
 	root       int                // byWall or byModel
-	at         time.Duration      // of the last tick
+	at         time.Duration      // time of the last tick
 	now        time.Time
-	reported   time.Duration // until then energy is attributed
+	reported   time.Duration // energy has been attributed until this time
 	source     string
 	out        energy.Attribution
 
 	pods   map[types.UID]*account
-	system time.Duration // CPU time of what is no pod
+	system time.Duration // CPU time outside pods
 	ended  []energy.Usage
-	over   map[types.UID]bool // pods that had ended when they were listed last
+	over   map[types.UID]bool // finished pods in the last list
 	model  modelled
 }
 
-// account is a pod.
+// account contains the CPU time of a pod.
 type account struct {
-	cpu    time.Duration // since it was seen first
+	cpu    time.Duration // since the pod was first seen
 	cores  float64       // at the last tick
 	weight uint64
 	seen   bool
 }
 
-// modelled is the counter of the model.
+// modelled is the energy counter of the model.
 type modelled struct {
-	reading energy.Reading // what CPUs and the node itself used
-	rest    float64        // less than a microjoule
+	reading energy.Reading // energy of the node without GPUs and memory
+	rest    float64        // fraction of a microjoule
 	apart   map[types.UID]energy.Microjoules
-	free    energy.Microjoules // GPUs that no pod holds
+	free    energy.Microjoules // unused GPUs and memory outside pods
 }
 
 func newNodeBooks(stream batch.Stream) *books {
@@ -60,8 +60,8 @@ const idlePolicy = energy.IdleByRequests
 
 var modelDomain = energy.Domain{Kind: energy.Model, Name: "model"}
 
-// observe takes what is known at a tick, and queues what that completes. While the node may yet turn out to have an
-// agent it is not ready: then time adds up.
+// observe processes the state of a node at a tick and queues the resulting batch. While the scene is not ready,
+// because the node may have an agent, the energy accumulates.
 func (b *books) observe(s *scene, q *queue) {
 	if b.attributor != nil && s.at <= b.at {
 		return
@@ -69,12 +69,12 @@ func (b *books) observe(s *scene, q *queue) {
 	s.look()
 	root := s.kind()
 	if b.attributor != nil && b.root == byWall && root == byModel {
-		b.begin(s, byModel, b.reported) // the wall is silent
+		b.begin(s, byModel, b.reported) // the meter does not respond
 	}
 	b.enter(s)
 	b.at, b.now = s.at, s.now
 	switch {
-	case b.attributor == nil, b.root == byModel && s.profile == nil: // what lies before is not known
+	case b.attributor == nil, b.root == byModel && s.profile == nil: // the energy until now is unknown
 		b.attributor = nil
 		if root != byNothing {
 			b.begin(s, root, s.at)
@@ -87,7 +87,7 @@ func (b *books) observe(s *scene, q *queue) {
 	}
 }
 
-// follow goes on with the model, until the wall counts again.
+// follow continues with the model until the meter responds again.
 func (b *books) follow(s *scene, q *queue) {
 	until, back := s.at, false
 	if at := latest(s.wall); s.ready && s.wallKnown && at > b.model.reading.At {
@@ -103,7 +103,7 @@ func (b *books) follow(s *scene, q *queue) {
 	}
 }
 
-// latest is the instant from which all counters are known.
+// latest returns the time of the latest reading.
 func latest(readings []energy.Reading) (at time.Duration) {
 	for i := range readings {
 		at = max(at, readings[i].At)
@@ -111,8 +111,8 @@ func latest(readings []energy.Reading) (at time.Duration) {
 	return at
 }
 
-// begin follows a root from an instant on: the model, or the wall as of its latest reading. What was learned of idle
-// power is of the other root, and forgotten.
+// begin starts a root: the model at the time from, or the meter at its latest reading. The learned idle power
+// belongs to the previous root and is discarded.
 func (b *books) begin(s *scene, root int, from time.Duration) {
 	b.attributor = energy.NewAttributor(energy.AttributorOptions{Idle: idlePolicy, Prior: s.profile})
 	b.root = root
@@ -135,7 +135,7 @@ func (b *books) begin(s *scene, root int, from time.Duration) {
 	b.ended = b.ended[:0]
 }
 
-// attribute divides what the root used since it did last, and queues it.
+// attribute attributes the energy since the last attribution and queues a batch.
 func (b *books) attribute(s *scene, q *queue) {
 	o := b.observation(s)
 	if b.root == byModel {
@@ -159,8 +159,7 @@ func (b *books) attribute(s *scene, q *queue) {
 	}
 }
 
-// observation is what the attributor is told of CPU times. A list of pods that could not be read is a sweep that
-// failed.
+// observation returns the CPU times for the attributor. If the pods could not be listed, it contains no usage.
 func (b *books) observation(s *scene) *energy.Observation {
 	o := &energy.Observation{At: b.at, CPUs: s.cores}
 	slices.SortFunc(b.ended, func(a, c energy.Usage) int { return strings.Compare(a.ID, c.ID) })
@@ -177,7 +176,7 @@ func (b *books) observation(s *scene) *energy.Observation {
 	return o
 }
 
-// enter adds the CPU time of a tick to each pod and to the system.
+// enter adds the CPU time since the last tick to each pod and to the system.
 func (b *books) enter(s *scene) {
 	if !s.podsKnown {
 		return
@@ -205,7 +204,7 @@ func (b *books) enter(s *scene) {
 	}
 	b.over = over
 	for uid, a := range b.pods {
-		if !a.seen { // it was deleted, at an unknown moment
+		if !a.seen { // it was deleted at an unknown time
 			spent += a.add(a.cores, dt/2)
 			b.end(uid, a)
 		}
@@ -215,7 +214,7 @@ func (b *books) enter(s *scene) {
 	}
 }
 
-// work adds the CPU time of a pod that runs, and returns it.
+// work adds the CPU time of a running pod and returns it.
 func (b *books) work(w *worker, now time.Time, dt time.Duration) time.Duration {
 	a := b.pods[w.uid]
 	if a == nil {
@@ -226,7 +225,7 @@ func (b *books) work(w *worker, now time.Time, dt time.Duration) time.Duration {
 		b.pods[w.uid] = a
 	}
 	if a.seen {
-		return 0 // listed twice
+		return 0 // duplicate entry
 	}
 	a.seen, a.cores, a.weight = true, w.cores, uint64(w.request)
 	ran := dt
@@ -236,8 +235,8 @@ func (b *books) work(w *worker, now time.Time, dt time.Duration) time.Duration {
 	return a.add(w.cores, ran)
 }
 
-// last adds the CPU time of a pod that has ended since the last tick, and returns it. One that came and went in
-// between used what it requested, for all that is known.
+// last adds the CPU time of a pod that finished since the last tick and returns it. The usage of a pod that started
+// and finished between two ticks is unknown, so its CPU request is used.
 func (b *books) last(w *worker, now time.Time, dt time.Duration) (spent time.Duration) {
 	after := dt / 2
 	if !w.end.IsZero() {
@@ -266,7 +265,7 @@ func (a *account) add(cores float64, ran time.Duration) time.Duration {
 	return spent
 }
 
-// scaled is the CPU time of so many cores.
+// scaled returns the CPU time of the given number of cores.
 func scaled(cores float64, ran time.Duration) time.Duration {
 	if v := cores * float64(ran); v > 0 && v < math.MaxInt64/2 {
 		return time.Duration(v)
@@ -274,7 +273,7 @@ func scaled(cores float64, ran time.Duration) time.Duration {
 	return 0
 }
 
-// count adds what the model says that was drawn until an instant.
+// count adds the modeled energy until a time.
 func (m *modelled) count(s *scene, until time.Duration) {
 	dt := until - m.reading.At
 	if dt <= 0 {
@@ -289,7 +288,7 @@ func (m *modelled) count(s *scene, until time.Duration) {
 	}
 }
 
-// whole returns the microjoules of a power, and keeps what is less than one.
+// whole returns the energy in whole microjoules and carries the fraction over to the next call.
 func (m *modelled) whole(w energy.Watts, dt time.Duration) energy.Microjoules {
 	v := float64(w)*dt.Seconds()*1e6 + m.rest
 	if !(v >= 0 && v < math.MaxInt64/2) {
@@ -300,8 +299,8 @@ func (m *modelled) whole(w energy.Watts, dt time.Duration) energy.Microjoules {
 	return energy.Microjoules(whole)
 }
 
-// charge adds what GPUs used to an attribution: to the pods that hold them, and to idle. A pod that holds one and has
-// no share gets one.
+// charge adds the energy of GPUs and memory to an attribution: to the pods that use them, and to idle. If a pod has
+// no share, one is added.
 func (m *modelled) charge(out *energy.Attribution) {
 	for uid, used := range m.apart {
 		if used == 0 {
@@ -323,7 +322,7 @@ func (m *modelled) charge(out *energy.Attribution) {
 	m.free = 0
 }
 
-// batch makes the next batch of what was attributed, or nil if that cannot be told.
+// batch returns the next batch with the attributed energy, or nil if it would be invalid.
 func (b *books) batch() *batch.Batch {
 	a := &b.out
 	made := &batch.Batch{

@@ -25,7 +25,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// world is a cluster whose clocks, meters and usage a test sets.
+// world is a fake cluster with clocks, meters and usage that are set by a test.
 type world struct {
 	t     *testing.T
 	up    time.Duration
@@ -42,7 +42,7 @@ type world struct {
 	refuse func(*batch.Batch) error
 }
 
-// wall is a meter at the wall.
+// wall is a fake power meter.
 type wall struct {
 	total  energy.Microjoules
 	at     time.Duration
@@ -104,20 +104,20 @@ func (w *world) estimator() *Estimator {
 	})
 }
 
-// unknown is the number of nodes of which nothing is known.
+// unknown returns the metric of nodes with unknown energy.
 func unknown(e *Estimator) float64 {
 	return testutil.ToFloat64(e.queue.metrics.nodes.WithLabelValues("unknown"))
 }
 
 var errWrong = errors.New("wrong")
 
-// pass lets time pass by both clocks.
+// pass advances both clocks.
 func (w *world) pass(d time.Duration) {
 	w.up += d
 	w.clock = w.clock.Add(d)
 }
 
-// tick estimates and books one batch after the other.
+// tick runs one estimate and records the queued batches sequentially.
 func (w *world) tick(e *Estimator) {
 	w.t.Helper()
 	if err := e.estimate(w.t.Context()); err != nil {
@@ -137,7 +137,7 @@ func (w *world) node(name string, cores string, gpus int64) {
 	})
 }
 
-// pod is one that runs since long ago.
+// pod adds a pod that has been running for an hour.
 func (w *world) pod(node, uid, cpu string, gpus int64) *v1.Pod {
 	request := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}
 	if gpus > 0 {
@@ -154,7 +154,7 @@ func (w *world) pod(node, uid, cpu string, gpus int64) *v1.Pod {
 	return &w.pods[node][len(w.pods[node])-1]
 }
 
-// used sets what metrics-server says: cores by name, of pods, and of nodes that have a slash in front.
+// used sets the CPU usage from metrics-server in cores, by pod name or by node name with a leading slash.
 func (w *world) used(cores map[string]float64) {
 	w.usage = Usage{}
 	for name, v := range cores {
@@ -180,12 +180,12 @@ func share(t *testing.T, b *batch.Batch, uid string) energy.Share {
 func near(t *testing.T, what string, got energy.Microjoules, want energy.Joules) {
 	t.Helper()
 	if math.Abs(float64(got.Joules()-want)) > 0.01+math.Abs(float64(want))*1e-4 {
-		t.Errorf("%s: %v J, want %v", what, float64(got.Joules()), float64(want))
+		t.Errorf("%s: got %v J, want %v J", what, float64(got.Joules()), float64(want))
 	}
 }
 
-// Without a meter a node uses what its profile says at the usage that was measured; who computed pays the dynamic
-// part, and the rest of the node the kernel.
+// TestModelAtMeasuredUsage verifies that the energy of a node without a meter is modeled from its measured CPU
+// usage. Pods are charged for the dynamic energy of their CPU time, and the system for the rest.
 func TestModelAtMeasuredUsage(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -194,12 +194,12 @@ func TestModelAtMeasuredUsage(t *testing.T) {
 	w.used(map[string]float64{"/n": 5, "a": 3, "b": 1})
 	e := w.estimator()
 	w.tick(e)
-	for range 3 { // nothing is booked before agents had time to come
+	for range 3 { // no estimate is recorded before agents had time to connect
 		w.pass(time.Minute)
 		w.tick(e)
 	}
 	if len(w.booked) != 2 {
-		t.Fatalf("%d batches: want one of the two minutes of patience and one of the last", len(w.booked))
+		t.Fatalf("got %d batches, want one of the first two minutes and one of the last", len(w.booked))
 	}
 	b := w.booked[0]
 	if b.EndSinceBoot-b.StartSinceBoot != 2*time.Minute || b.Quality != energy.Estimated || b.Source != "model (box)" ||
@@ -209,18 +209,19 @@ func TestModelAtMeasuredUsage(t *testing.T) {
 	}
 	near(t, "node", b.Measured, 100*120)
 	a, other, system := share(t, b, "a"), share(t, b, "b"), share(t, b, energy.System)
-	near(t, "a computed", a.Dynamic, 50*120*3/5.)
-	near(t, "b computed", other.Dynamic, 50*120/5.)
-	near(t, "the system computed", system.Dynamic, 50*120/5.)
-	near(t, "a's idle", a.Idle, 50*120*0.2)
-	near(t, "idle that nobody asked for", b.Idle, 50*120*0.7)
+	near(t, "dynamic energy of a", a.Dynamic, 50*120*3/5.)
+	near(t, "dynamic energy of b", other.Dynamic, 50*120/5.)
+	near(t, "dynamic energy of the system", system.Dynamic, 50*120/5.)
+	near(t, "idle energy of a", a.Idle, 50*120*0.2)
+	near(t, "unrequested idle energy", b.Idle, 50*120*0.7)
 	if b.Unknown != 0 || a.CPU != 6*time.Minute || w.booked[1].First != 2 ||
 		w.booked[1].StartSinceBoot != b.EndSinceBoot {
 		t.Errorf("%+v", w.booked)
 	}
 }
 
-// Without metrics-server requests count; a node of which nothing is known uses nothing that anybody could say.
+// TestModelAtRequests verifies that requests are used without metrics-server, and that a node without a profile is
+// not estimated.
 func TestModelAtRequests(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -232,9 +233,9 @@ func TestModelAtRequests(t *testing.T) {
 	w.tick(e)
 	b := w.booked[0]
 	near(t, "node", b.Measured, 100*180)
-	near(t, "a computed", share(t, b, "a").Dynamic, 50*180*0.8)
+	near(t, "dynamic energy of a", share(t, b, "a").Dynamic, 50*180*0.8)
 	if b.Unknown != 0 {
-		t.Errorf("%v are unknown", b.Unknown)
+		t.Errorf("got %v of unknown energy", b.Unknown)
 	}
 	v, err := kube.NewView(nil, nil, "")
 	if err != nil {
@@ -246,11 +247,12 @@ func TestModelAtRequests(t *testing.T) {
 	w.pass(time.Minute)
 	w.tick(e)
 	if len(w.booked) != 1 || unknown(e) != 1 {
-		t.Errorf("%d batches of a node without a profile, %v are unknown", len(w.booked), unknown(e))
+		t.Errorf("got %d batches, %v nodes are unknown, want 1 and 1", len(w.booked), unknown(e))
 	}
 }
 
-// With a default, such a node is told apart from those that a model of their hardware describes.
+// TestDefaultOfUnknownHardware verifies that nodes with the default profile are counted separately from nodes with
+// their own profile.
 func TestDefaultOfUnknownHardware(t *testing.T) {
 	w := newWorld(t)
 	any400 := &energy.Profile{Name: policy.UnknownHardware, Idle: 100, Max: 400, Sleep: 100}
@@ -269,11 +271,12 @@ func TestDefaultOfUnknownHardware(t *testing.T) {
 	near(t, "node", b.Measured, 250*180)
 	if by := testutil.ToFloat64(e.queue.metrics.nodes.WithLabelValues("default")); by != 1 || unknown(e) != 0 ||
 		b.Source != "model (unknown-hardware)" || b.Quality != energy.Estimated {
-		t.Errorf("%v by default, %v unknown, from %s, %v", by, unknown(e), b.Source, b.Quality)
+		t.Errorf("got %v by default, %v unknown, source %s, quality %v", by, unknown(e), b.Source, b.Quality)
 	}
 }
 
-// Pods that metrics-server does not know yet use what they request, as far as the node uses it.
+// TestUsageOfSomePods verifies that the requests of pods without measured usage are scaled to the usage of the
+// node.
 func TestUsageOfSomePods(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -290,12 +293,12 @@ func TestUsageOfSomePods(t *testing.T) {
 		"known": 12 * time.Minute, "new": 2 * time.Minute, "other": 2 * time.Minute,
 	} {
 		if got := share(t, b, uid).CPU; got != cpu {
-			t.Errorf("%s: %v of CPU, want %v", uid, got, cpu)
+			t.Errorf("%s: got CPU time %v, want %v", uid, got, cpu)
 		}
 	}
 }
 
-// What GPUs draw is of who holds them, and of nobody where nobody does.
+// TestGPUs verifies that pods are charged for their GPUs and that unused GPUs are idle.
 func TestGPUs(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 4)
@@ -308,25 +311,25 @@ func TestGPUs(t *testing.T) {
 	w.tick(e)
 	b := w.booked[0]
 	near(t, "node", b.Measured, (50+200+3*20)*300)
-	near(t, "a's GPU", share(t, b, "a").Dynamic, 200*300)
+	near(t, "GPU of a", share(t, b, "a").Dynamic, 200*300)
 	near(t, "idle", b.Idle, (50*0.8+3*20)*300)
 }
 
-// Memory draws as much of it as is in use, whatever the CPUs do: for pods what they use or request, and for the rest of
-// the node what it uses.
+// TestMemory verifies that memory is charged by usage or request, independently of the CPU, and that the remaining
+// usage of the node is idle.
 func TestMemory(t *testing.T) {
 	for what, c := range map[string]struct {
 		used    Usage
-		a, b    energy.Joules // a second, watts of the memory of pods
-		idle    energy.Joules // of the rest
-		cpuPart energy.Joules // of the node, that computes
+		a, b    energy.Joules // power of the memory of each pod in watts
+		idle    energy.Joules // power of the remaining memory in use
+		cpuPart energy.Joules // CPU utilization of the node
 	}{
 		"requests": {a: 20 * 0.25, b: 20 * 0.5, cpuPart: 0.2},
 		"usage": {
 			used: Usage{{"shop", "a"}: {0, 48 << 30}, {"shop", "b"}: {0, 0}, {"", "n"}: {0, 88 << 30}},
-			a:    20 * 0.75, b: 20 * 0.25, // of b's half there is no more than that
+			a:    20 * 0.75, b: 20 * 0.25, // the memory that remains for b's request
 		},
-		"the rest of the node": {
+		"remaining memory": {
 			used: Usage{{"shop", "a"}: {0, 8 << 30}, {"shop", "b"}: {0, 8 << 30}, {"", "n"}: {0, 32 << 30}},
 			a:    20 * 0.125, b: 20 * 0.125, idle: 20 * 0.25,
 		},
@@ -354,8 +357,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A meter at the wall is what is divided, to the microjoule; the model takes its place while it is silent, and
-// neither a gap nor a joule too much is left where one follows the other.
+// TestWallAndModel verifies that the energy of the meter is attributed to the microjoule, and that the model
+// replaces the meter without a gap or an overlap while the meter does not respond.
 func TestWallAndModel(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -365,7 +368,7 @@ func TestWallAndModel(t *testing.T) {
 	w.walls["n"] = m
 	e := w.estimator()
 	w.tick(e)
-	count := func(used energy.Microjoules) { // a minute, and a reading some seconds before its end
+	count := func(used energy.Microjoules) { // advances one minute, with a reading 7 s before its end
 		w.pass(time.Minute)
 		if !m.silent {
 			m.total += used
@@ -386,23 +389,23 @@ func TestWallAndModel(t *testing.T) {
 	last := w.booked[2]
 	if last.Quality != energy.Estimated || last.StartSinceBoot != w.booked[1].EndSinceBoot ||
 		last.EndSinceBoot != w.up {
-		t.Fatalf("after the meter fell silent: %+v", last)
+		t.Fatalf("after the meter stopped responding: %+v", last)
 	}
 	near(t, "model", last.Measured, 100*67)
 	m.silent = false
-	m.total += 77e9 // what it counted meanwhile is estimated already
+	m.total += 77e9 // already covered by estimates
 	count(0)
 	count(5_000_000_003)
 	back, wall := w.booked[3], w.booked[4]
 	if back.Quality != energy.Estimated || back.StartSinceBoot != last.EndSinceBoot ||
 		back.EndSinceBoot != w.up-time.Minute-7*time.Second {
-		t.Errorf("when the meter is back: %+v", back)
+		t.Errorf("after the meter responded again: %+v", back)
 	}
 	near(t, "model", back.Measured, 100*53)
 	if wall.Measured != 5_000_000_003 || wall.Quality != energy.Measured || wall.StartSinceBoot != back.EndSinceBoot {
-		t.Errorf("after it was back: %+v", wall)
+		t.Errorf("after the recovery: %+v", wall)
 	}
-	m.run++ // it was reset
+	m.run++ // reset of the meter
 	count(1)
 	if b := w.booked[5]; b.Measured != 0 || b.Unmeasured != b.EndSinceBoot-b.StartSinceBoot ||
 		b.Unmeasured != time.Minute {
@@ -410,11 +413,12 @@ func TestWallAndModel(t *testing.T) {
 	}
 	count(4_000_000_000)
 	if got := w.booked[6].Measured; got != 4_000_000_000 {
-		t.Errorf("%v J after a reset", got)
+		t.Errorf("got %v J after a reset, want 4000", got)
 	}
 }
 
-// A node whose meter is silent, and of which no profile is known, is waited for: nothing is lost when it is back.
+// TestWallAlone verifies that no energy is lost if the meter of a node without a profile is temporarily
+// unavailable.
 func TestWallAlone(t *testing.T) {
 	w := newWorld(t)
 	v, err := kube.NewView(nil, nil, "")
@@ -439,16 +443,17 @@ func TestWallAlone(t *testing.T) {
 	for _, b := range w.booked {
 		sum += b.Measured
 		if b.Unmeasured != 0 {
-			t.Errorf("%v unmeasured", b.Unmeasured)
+			t.Errorf("got %v unmeasured, want none", b.Unmeasured)
 		}
 	}
 	if sum != m.total {
-		t.Errorf("%d µJ booked, %d counted", sum, m.total)
+		t.Errorf("got %d µJ, meter counted %d µJ", sum, m.total)
 	}
 }
 
-// An agent takes over when it comes, and what it tells is not estimated; when it has been gone for minutes, the
-// estimate goes on under another epoch, and has all since it was missed.
+// TestAgentsTakeOver verifies that a node is not estimated while its agent reports. After the agent has been
+// missing for five minutes, estimates resume with another epoch and cover the whole time since the agent became
+// late.
 func TestAgentsTakeOver(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -468,20 +473,20 @@ func TestAgentsTakeOver(t *testing.T) {
 	minutes(3, false)
 	before := len(w.booked)
 	if before == 0 {
-		t.Fatal("nothing is estimated")
+		t.Fatal("expected an estimate")
 	}
 	gone := w.up
 	minutes(10, true)
 	if len(w.booked) != before {
-		t.Fatalf("%d batches while an agent tells", len(w.booked)-before)
+		t.Fatalf("got %d batches while an agent reports", len(w.booked)-before)
 	}
 	minutes(4, false)
 	if len(w.booked) != before {
-		t.Fatal("an agent that is late is taken to be gone")
+		t.Fatal("an agent that is late was considered missing")
 	}
 	minutes(2, false)
 	if len(w.booked) != before+2 {
-		t.Fatalf("%d batches after the agent was gone", len(w.booked)-before)
+		t.Fatalf("got %d batches after the agent was gone, want 2", len(w.booked)-before)
 	}
 	again := w.booked[before]
 	if again.Stream.Epoch == w.booked[0].Stream.Epoch || again.First != 1 ||
@@ -489,7 +494,7 @@ func TestAgentsTakeOver(t *testing.T) {
 		again.StartSinceBoot > gone+10*time.Minute+agentLate+time.Minute || again.EndSinceBoot != w.up-time.Minute {
 		t.Errorf("%+v", again)
 	}
-	// A restarted controller does not know of agents: for its first minutes it books nothing.
+	// A restarted controller does not know the agents and records no estimate in its first minutes.
 	second := w.estimator()
 	w.tick(second)
 	w.pass(time.Minute)
@@ -497,12 +502,12 @@ func TestAgentsTakeOver(t *testing.T) {
 	n := len(w.booked)
 	w.tick(second)
 	if len(w.booked) != n {
-		t.Error("an estimate before the agent had time to come back")
+		t.Error("an estimate was recorded before the agent had time to connect")
 	}
 }
 
-// Batches that cannot be booked are folded, so that few are held; the one that was tried is sent again as it was. One
-// that is wrong is dropped, and counted.
+// TestBacklog verifies that failed batches are merged, that a batch is retried unchanged after the first attempt,
+// and that a batch with a permanent error is dropped and counted.
 func TestBacklog(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -510,7 +515,7 @@ func TestBacklog(t *testing.T) {
 	w.used(map[string]float64{"/n": 5, "a": 5})
 	e := w.estimator()
 	var tried []*batch.Batch
-	w.refuse = func(b *batch.Batch) error { tried = append(tried, b); return errors.New("the disk is full") }
+	w.refuse = func(b *batch.Batch) error { tried = append(tried, b); return errors.New("no space left on device") }
 	w.tick(e)
 	for range 60 {
 		w.pass(time.Minute)
@@ -518,36 +523,37 @@ func TestBacklog(t *testing.T) {
 	}
 	for _, b := range tried {
 		if b.First != 1 || b.Last != 1 {
-			t.Fatalf("batches %d to %d were tried", b.First, b.Last)
+			t.Fatalf("unexpected attempt with batches %d to %d", b.First, b.Last)
 		}
 	}
 	if testutil.ToFloat64(e.queue.metrics.failures) == 0 || len(e.queue.nodes) != 1 {
-		t.Errorf("%v failures, %d streams wait", testutil.ToFloat64(e.queue.metrics.failures), len(e.queue.nodes))
+		t.Errorf("got %v failures, %d waiting", testutil.ToFloat64(e.queue.metrics.failures), len(e.queue.nodes))
 	}
 	w.refuse = nil
 	w.pass(time.Minute)
 	w.tick(e)
 	if len(w.booked) != 2 || w.booked[0] != tried[0] || w.booked[1].First != 2 || w.booked[1].Last != 60 {
-		t.Fatalf("%d batches, the last %d to %d", len(w.booked), w.booked[1].First, w.booked[1].Last)
+		t.Fatalf("got %d batches, the last with numbers %d to %d", len(w.booked), w.booked[1].First, w.booked[1].Last)
 	}
-	near(t, "all of it", w.booked[0].Measured+w.booked[1].Measured, 61*60*100)
+	near(t, "total", w.booked[0].Measured+w.booked[1].Measured, 61*60*100)
 	w.refuse = func(*batch.Batch) error { return fmt.Errorf("booking: %w", errWrong) }
 	w.pass(time.Minute)
 	w.tick(e)
 	if batches, joules := testutil.ToFloat64(e.queue.metrics.batches.WithLabelValues(dropped)),
 		testutil.ToFloat64(e.queue.metrics.joules.WithLabelValues(dropped)); batches != 1 ||
 		math.Abs(joules-6000) > 1e-3 {
-		t.Errorf("%v batches of %v J dropped", batches, joules)
+		t.Errorf("got %v dropped batches of %v J", batches, joules)
 	}
 	w.refuse = nil
 	w.pass(time.Minute)
 	w.tick(e)
 	if last := w.booked[2]; last.First != 62 {
-		t.Errorf("goes on with %d", last.First)
+		t.Errorf("got batch number %d, want 62", last.First)
 	}
 }
 
-// Pods that end, come and go between two ticks, or are deleted, are told of once, and ended.
+// TestEndedPods verifies that pods that finish, are deleted, or run only between two ticks are reported once and as
+// ended.
 func TestEndedPods(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -579,7 +585,7 @@ func TestEndedPods(t *testing.T) {
 		"ends": 90 * time.Second, "deleted": time.Minute, "brief": 40 * time.Second,
 	} {
 		if s := share(t, b, uid); s.CPU != cpu || !s.Ended {
-			t.Errorf("%+v, want %v of CPU", s, cpu)
+			t.Errorf("got %+v, want CPU time %v", s, cpu)
 		}
 	}
 	for range 3 {
@@ -588,17 +594,17 @@ func TestEndedPods(t *testing.T) {
 	}
 	for _, b := range w.booked[2:] {
 		if len(b.Shares) != 2 {
-			t.Errorf("told of again: %+v", b.Shares)
+			t.Errorf("unexpected shares: %+v", b.Shares)
 		}
 	}
 	for _, b := range w.booked {
 		if slices.ContainsFunc(b.Shares, func(s energy.Share) bool { return s.ID == "pod/past" }) {
-			t.Errorf("a pod that ended before: %+v", b.Shares)
+			t.Errorf("unexpected share of a finished pod: %+v", b.Shares)
 		}
 	}
 }
 
-// A node that is not ready is not modelled: what is off draws what nobody knows. Its wall still counts.
+// TestNodeThatIsGone verifies that the energy of a node that is not Ready is unknown and not modeled.
 func TestNodeThatIsGone(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -613,8 +619,8 @@ func TestNodeThatIsGone(t *testing.T) {
 	}
 }
 
-// In any cluster, whatever happens, energy is conserved to the microjoule: batches are valid, follow each other without
-// overlap, and over any time the walls' batches are what the walls counted.
+// TestConservation verifies with random clusters that energy is conserved to the microjoule: batches are valid and
+// consecutive, and the energy of measured batches matches the counters of the meters.
 func TestConservation(t *testing.T) {
 	for seed := range uint64(runs()) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { conserve(t, rand.New(rand.NewPCG(seed, 1))) })
@@ -673,7 +679,7 @@ func conserve(t *testing.T, r *rand.Rand) {
 		d := 50*time.Second + time.Duration(r.Int64N(int64(20*time.Second)))
 		w.up += d
 		switch r.IntN(10) {
-		case 0: // the clock of the wall is set
+		case 0: // step of the wall clock
 			w.clock = w.clock.Add(time.Duration(r.Int64N(int64(4*time.Hour))) - 2*time.Hour)
 		default:
 			w.clock = w.clock.Add(d)
@@ -700,29 +706,29 @@ func conserve(t *testing.T, r *rand.Rand) {
 			cpu += b.Shares[i].CPU
 		}
 		if most := time.Duration(64 * 1.1 * float64(b.EndSinceBoot-b.StartSinceBoot+90*time.Second)); cpu > most {
-			t.Errorf("%v of CPU in %v", cpu, b.EndSinceBoot-b.StartSinceBoot)
+			t.Errorf("got CPU time %v in %v", cpu, b.EndSinceBoot-b.StartSinceBoot)
 		}
 		if b.Quality == energy.Measured {
 			measured[b.Stream.Node] += b.Measured
 		}
 	}
 	if len(w.booked) == 0 {
-		t.Fatal("nothing was booked")
+		t.Fatal("expected batches")
 	}
 	for name, m := range w.walls {
 		switch got := sums[name]; {
 		case measured[name] > counted[name]:
-			t.Errorf("%s: %d µJ booked as measured, %d counted only", name, measured[name], counted[name])
-		case silences: // some of it is the model's
+			t.Errorf("%s: got %d µJ as measured, meter counted only %d µJ", name, measured[name], counted[name])
+		case silences: // partly modeled
 		case got != counted[name] && e.books[name].reported == m.at:
-			t.Errorf("%s: %d µJ booked, %d counted", name, got, counted[name])
+			t.Errorf("%s: got %d µJ, meter counted %d µJ", name, got, counted[name])
 		case got > counted[name]:
-			t.Errorf("%s: %d µJ booked, %d counted only", name, got, counted[name])
+			t.Errorf("%s: got %d µJ, meter counted only %d µJ", name, got, counted[name])
 		}
 	}
 }
 
-// runs is how many random clusters are looked at: many more if there is time.
+// runs returns the number of random clusters, more for long test runs.
 func runs() int {
 	if os.Getenv("KUBENERGY_LONG") != "" {
 		return 2000

@@ -17,9 +17,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// NodePower shows nodes and held Jobs as they are at each scrape. It remembers nothing, so nothing outlives its object.
+// NodePower is a collector of metrics for nodes and held Jobs. It reads the current objects at each scrape and
+// stores no state, so the metrics of deleted objects disappear.
 type NodePower struct {
-	Client client.Client // with an index of pods by node
+	Client client.Client // requires an index of pods by node
 	View   func() *kube.View
 	Held   *release.Held
 	Leads  func() bool
@@ -28,12 +29,12 @@ type NodePower struct {
 
 var (
 	nodePower = prometheus.NewDesc("kubenergy_node_power_watts",
-		"Power that a node draws at the load that its pods request, by its power profile, without PUE.",
+		"Power of a node by its power profile at the load requested by its pods, without PUE.",
 		[]string{"node"}, nil)
 	nodePUE = prometheus.NewDesc("kubenergy_node_pue",
-		"Energy of the facility per energy of the node.", []string{"node"}, nil)
+		"Ratio of the facility's energy to the node's energy.", []string{"node"}, nil)
 	nodeEfficiency = prometheus.NewDesc("kubenergy_node_efficiency",
-		"Cores per watt at full load, PUE included: what min-efficiency compares with.", []string{"node"}, nil)
+		"Cores per watt at full load, including PUE, as compared with min-efficiency.", []string{"node"}, nil)
 	heldNow = prometheus.NewDesc("kubenergy_held_jobs", "Jobs that are held.", []string{labelNamespace}, nil)
 )
 
@@ -56,17 +57,18 @@ func (c *NodePower) Collect(ch chan<- prometheus.Metric) {
 	defer cancel()
 	var nodes v1.NodeList
 	if err := c.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		c.Log.Warn("listing nodes for metrics", "error", err)
+		c.Log.Warn("Failed to list nodes for metrics", "error", err)
 		return
 	}
 	view := c.View()
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		// Node by node: a list of all pods of a large cluster takes more memory than all else here.
+		// List the pods of each node separately, because a list of all pods in a large cluster uses too much
+		// memory.
 		var pods v1.PodList
 		if err := c.Client.List(ctx, &pods, client.MatchingFields{cached.NodeIndex: n.Name},
 			client.UnsafeDisableDeepCopy); err != nil {
-			c.Log.Warn("listing pods for metrics", "error", err)
+			c.Log.Warn("Failed to list pods for metrics", "error", err)
 			return
 		}
 		var l kube.Load
@@ -75,7 +77,7 @@ func (c *NodePower) Collect(ch chan<- prometheus.Metric) {
 		}
 		node, ok := l.Node(view, n)
 		if !ok {
-			continue // an unknown node draws an unknown power, not none
+			continue // the power is unknown, not zero
 		}
 		show := func(desc *prometheus.Desc, value float64) {
 			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, n.Name)
@@ -88,11 +90,12 @@ func (c *NodePower) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// powerOf is what a node draws with these pods: what its CPUs and its own are, and the GPUs as a [scene] counts them.
+// powerOf returns the power of a node with the given pods: the modeled power without GPUs, plus the GPU power of a
+// [scene].
 func powerOf(n *sched.Node, workers []worker) energy.Watts {
 	s := scene{gpus: n.Capacity.GPU, workers: workers, profile: n.Profile}
 	for i := range workers {
-		workers[i].running = !workers[i].ended // what is bound to the node requests of it
+		workers[i].running = !workers[i].ended // pending pods on the node also request resources
 	}
 	var gpus energy.Watts
 	if n.Jobs > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// GPUs draw what their class of work says, as they do in estimates of what pods used.
+// TestPowerOfNodesWithGPUs verifies that the power of GPUs depends on their class of work, as in estimates of pods.
 func TestPowerOfNodesWithGPUs(t *testing.T) {
 	node := kit.Node("n1", "4")
 	node.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("4")
@@ -26,9 +26,9 @@ func TestPowerOfNodesWithGPUs(t *testing.T) {
 		Client: w.Client, View: func() *kube.View { return view }, Held: release.NewHeld(),
 		Leads: func() bool { return true }, Log: kit.Silent,
 	}
-	// Half of the cores, two GPUs of inference, one of unknown work and one that no pod holds.
+	// Half of the cores, two GPUs with inference, one with an unknown class and one without a pod.
 	if err := testutil.CollectAndCompare(c, strings.NewReader(`
-# HELP kubenergy_node_power_watts Power that a node draws at the load that its pods request, by its power profile, without PUE.
+# HELP kubenergy_node_power_watts Power of a node by its power profile at the load requested by its pods, without PUE.
 # TYPE kubenergy_node_power_watts gauge
 kubenergy_node_power_watts{node="n1"} 590
 `), "kubenergy_node_power_watts"); err != nil {
@@ -36,7 +36,8 @@ kubenergy_node_power_watts{node="n1"} 590
 	}
 }
 
-// Compute Gardener closes its workers when a node is deleted, and dies when the next one is.
+// TestNodesComeAndGoTwice deletes and recreates nodes twice. Compute Gardener stops its workers when a node is
+// deleted and crashes when the next node is deleted.
 func TestNodesComeAndGoTwice(t *testing.T) {
 	w := kit.NewWorld(t, kit.Node("n1", "4"), kit.Node("n2", "4"),
 		kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon))
@@ -52,15 +53,15 @@ func TestNodesComeAndGoTwice(t *testing.T) {
 # HELP kubenergy_held_jobs Jobs that are held.
 # TYPE kubenergy_held_jobs gauge
 kubenergy_held_jobs{namespace="team"} 1
-# HELP kubenergy_node_efficiency Cores per watt at full load, PUE included: what min-efficiency compares with.
+# HELP kubenergy_node_efficiency Cores per watt at full load, including PUE, as compared with min-efficiency.
 # TYPE kubenergy_node_efficiency gauge
 kubenergy_node_efficiency{node="n1"} 0.013333333333333334
 kubenergy_node_efficiency{node="n2"} 0.013333333333333334
-# HELP kubenergy_node_power_watts Power that a node draws at the load that its pods request, by its power profile, without PUE.
+# HELP kubenergy_node_power_watts Power of a node by its power profile at the load requested by its pods, without PUE.
 # TYPE kubenergy_node_power_watts gauge
 kubenergy_node_power_watts{node="n1"} 125
 kubenergy_node_power_watts{node="n2"} 100
-# HELP kubenergy_node_pue Energy of the facility per energy of the node.
+# HELP kubenergy_node_pue Ratio of the facility's energy to the node's energy.
 # TYPE kubenergy_node_pue gauge
 kubenergy_node_pue{node="n1"} 1.5
 kubenergy_node_pue{node="n2"} 1.5
@@ -75,7 +76,7 @@ kubenergy_node_pue{node="n2"} 1.5
 		}
 		if n := testutil.CollectAndCount(c, "kubenergy_node_power_watts", "kubenergy_node_pue",
 			"kubenergy_node_efficiency"); n != 0 {
-			t.Errorf("%d series of nodes that are gone", n)
+			t.Errorf("got %d series of deleted nodes", n)
 		}
 		for _, name := range []string{"n1", "n2"} {
 			if err := w.Create(t.Context(), kit.Node(name, "4")); err != nil {
@@ -83,11 +84,11 @@ kubenergy_node_pue{node="n2"} 1.5
 			}
 		}
 		if n := testutil.CollectAndCount(c, "kubenergy_node_power_watts"); n != 2 {
-			t.Errorf("%d series of two nodes", n)
+			t.Errorf("got %d series of two nodes", n)
 		}
 	}
 	leads = false
 	if n := testutil.CollectAndCount(c); n != 0 {
-		t.Errorf("%d series in a replica that does not lead", n)
+		t.Errorf("got %d series without leadership", n)
 	}
 }

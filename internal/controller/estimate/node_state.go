@@ -15,46 +15,46 @@ import (
 
 const milli = 1000
 
-// scene is what is known of a node at a tick.
+// scene is the state of a node at a tick.
 type scene struct {
 	books *books
-	ready bool // what the node used may be booked
+	ready bool // the energy of the node may be recorded
 	node  string
 	now   time.Time
 	at    time.Duration
 	cores float64
-	bytes float64 // of memory
+	bytes float64 // memory capacity
 	gpus  int64
-	power string // state of its machine, as kubenergy-power says; "": awake
+	power string // power state of the machine from its label; empty if awake
 
 	workers   []worker
 	podsKnown bool
 	usage     Usage
 
-	// What look finds.
-	used     float64 // cores, of the whole node
-	measured bool    // metrics-server said so
+	// Set by look.
+	used     float64 // cores used by the whole node
+	measured bool    // used is from metrics-server
 
 	wall       []energy.Reading
 	wallKnown  bool
 	wallSource string
-	profile    *energy.Profile // without memory that is told apart; nil: none is known
-	memory     energy.Watts    // that all of it draws beyond idle
+	profile    *energy.Profile // without memory if memory is set; nil if unknown
+	memory     energy.Watts    // dynamic power of the whole memory
 }
 
-// model takes a profile; where it is known how much memory there is, what that draws is told apart.
+// model sets the power profile. If the memory capacity is known, the power of the memory is modeled separately.
 func (s *scene) model(p *energy.Profile) {
 	if s.profile = p; p != nil && p.Memory > 0 && s.bytes > 0 {
 		s.profile, s.memory = new(p.Bare()), p.Memory
 	}
 }
 
-// By what a node is estimated.
+// Sources of the energy of a node.
 const (
 	byWall = iota
 	byModel
 	byNothing
-	byDefault // a model, of a node of which nothing is known
+	byDefault // a model of a node with unknown hardware
 	sources
 )
 
@@ -68,25 +68,25 @@ func (s *scene) kind() int {
 	return byNothing
 }
 
-// A worker is a pod at a tick that runs, or has ended: what is needed of it, since a large cluster's pods as a whole
-// take much memory where no node has an agent.
+// A worker is a running or finished pod at a tick. It contains only the required fields, because the pods of a
+// large cluster without agents would use too much memory.
 type worker struct {
 	uid     types.UID
 	pod     podName
-	request int64 // thousandths of a core
-	bytes   int64 // of memory, requested
+	request int64 // CPU request in millicores
+	bytes   int64 // memory request
 	gpus    int64
-	// class of GPU work, as power profiles name it
+	// class of GPU work, a key of the classes in power profiles
 	gpuClass string
 	running  bool
 	ended    bool
-	start    time.Time // zero: not known
-	end      time.Time // of one that ended; zero: not known
-	cores    float64   // what it uses
-	known    bool      // cores is what was measured
+	start    time.Time // zero if unknown
+	end      time.Time // end of a finished pod; zero if unknown
+	cores    float64   // CPU usage
+	known    bool      // cores was measured
 }
 
-// workersOf returns what there is to know of pods.
+// workersOf returns the workers of a list of pods.
 func workersOf(pods []v1.Pod, view *kube.View) []worker {
 	all := make([]worker, 0, len(pods))
 	for i := range pods {
@@ -115,9 +115,9 @@ func workersOf(pods []v1.Pod, view *kube.View) []worker {
 	return all
 }
 
-// look decides what each pod and the whole node use. Where metrics-server says nothing of a pod, it uses what it
-// requests, as far as the node as a whole uses it; a node that was not measured uses what its pods do, and no more than
-// it has.
+// look sets the CPU usage of each pod and of the whole node. If the usage of a pod is unknown, its CPU request is
+// used, scaled to the usage of the node. If the usage of the node is unknown, it is the sum of its pods, limited by
+// its capacity.
 func (s *scene) look() {
 	var known, asked float64
 	for i := range s.workers {
@@ -147,7 +147,7 @@ func (s *scene) look() {
 		}
 		total += w.cores
 	}
-	if total > s.cores { // pods and nodes are not measured at one moment
+	if total > s.cores { // pods and nodes are not measured at the same time
 		for i := range s.workers {
 			s.workers[i].cores *= s.cores / total
 		}
@@ -158,10 +158,10 @@ func (s *scene) look() {
 	}
 }
 
-// A node cannot use more than it has; what says so by more than a half is wrong.
+// overcommit is the maximum plausible ratio of a node's CPU usage to its capacity. Higher values are invalid.
 const overcommit = 1.5
 
-// cpuPower is what the model says that a node draws by its CPUs and its own, and whether its machine is awake.
+// cpuPower returns the modeled power of the node without GPUs and memory, and whether the machine is awake.
 func (s *scene) cpuPower() (power energy.Watts, awake bool) {
 	switch s.power {
 	case v1alpha1.PowerAsleep:
@@ -176,8 +176,8 @@ func (s *scene) cpuPower() (power energy.Watts, awake bool) {
 	return s.profile.Power(u), true
 }
 
-// memoryPower calls each with what the memory of each pod draws: what metrics-server says that it uses, else what it
-// requests. It returns what the rest of the node's memory does that is in use.
+// memoryPower calls each with the memory power of every running pod, based on its memory usage from metrics-server
+// or otherwise on its memory request. It returns the power of the remaining memory in use on the node.
 func (s *scene) memoryPower(each func(types.UID, energy.Watts)) (others energy.Watts) {
 	if s.memory <= 0 {
 		return 0
@@ -197,7 +197,7 @@ func (s *scene) memoryPower(each func(types.UID, energy.Watts)) (others energy.W
 	}
 	left := s.bytes
 	shares := map[bool]float64{}
-	for _, known := range []bool{true, false} { // requests share what is not known to be used, in any order of pods
+	for _, known := range []bool{true, false} { // requests share the memory that remains after the measured usage
 		taken := min(sums[known], left)
 		left -= taken
 		if taken > 0 {
@@ -214,7 +214,7 @@ func (s *scene) memoryPower(each func(types.UID, energy.Watts)) (others energy.W
 	return s.memory * energy.Watts(min(max(rest, 0), left)/s.bytes)
 }
 
-// gpuPower calls each with what the GPUs of each pod that holds some draw, and returns what the others do.
+// gpuPower calls each with the GPU power of every running pod with GPUs, and returns the power of the unused GPUs.
 func (s *scene) gpuPower(each func(types.UID, energy.Watts)) (free energy.Watts) {
 	left := s.gpus
 	for i := range s.workers {

@@ -13,18 +13,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 )
 
-// bookers is how many batches are booked at a time: the ledger makes many durable at once.
+// bookers is the number of batches that are recorded concurrently, because the ledger commits them in groups.
 const bookers = 16
 
-// queue holds what is to be booked, two batches of a node at most: the oldest, which may have been booked although that
-// failed and so is never changed, and all that came after it, folded into one.
+// queue contains at most two unrecorded batches per stream: the oldest one, which is never changed after the first
+// attempt because a failed attempt may have been committed, and all later ones merged into a single batch.
 type queue struct {
 	book      func(context.Context, *batch.Batch) error
 	permanent func(error) bool
 	log       *slog.Logger
 	metrics   *metrics
 	nodes     map[string]*backlog
-	failing   atomic.Bool // as was logged; false again when all is booked
+	failing   atomic.Bool // an error was logged; reset when the queue is empty
 }
 
 type backlog struct {
@@ -32,7 +32,7 @@ type backlog struct {
 	tried       bool
 }
 
-// add queues a batch.
+// add appends a batch to the queue.
 func (q *queue) add(b *batch.Batch) {
 	key := b.Stream.Node + " " + b.Stream.Epoch
 	l := q.nodes[key]
@@ -49,7 +49,7 @@ func (q *queue) add(b *batch.Batch) {
 		return
 	}
 	folded, err := batch.Fold(*at, b)
-	if err != nil { // more than can be counted
+	if err != nil { // the sum is out of range
 		q.metrics.add(dropped, b)
 		return
 	}
@@ -57,7 +57,7 @@ func (q *queue) add(b *batch.Batch) {
 	*at = folded
 }
 
-// drain books as much as it can until ctx ends.
+// drain records queued batches until the queue is empty, all streams have failed, or ctx is done.
 func (q *queue) drain(ctx context.Context) {
 	var all errgroup.Group
 	all.SetLimit(bookers)
@@ -75,24 +75,24 @@ func (q *queue) drain(ctx context.Context) {
 	}
 }
 
-var errPanicked = errors.New("booking it panicked")
+var errPanicked = errors.New("recovered from a panic")
 
-// bookAll books what is queued of one stream, in order.
+// bookAll records the queued batches of a stream in order. It stops at the first temporary error.
 func (q *queue) bookAll(ctx context.Context, l *backlog) {
 	for l.first != nil && ctx.Err() == nil {
 		l.tried = true
 		err := errPanicked
-		panics.Survive(q.log, "estimate", "booking an estimate", func() { err = q.book(ctx, l.first) })
+		panics.Survive(q.log, "estimate", "recording an estimate", func() { err = q.book(ctx, l.first) })
 		switch {
 		case err == nil:
 			q.metrics.add(booked, l.first)
 		case q.permanent != nil && q.permanent(err):
 			q.metrics.add(dropped, l.first)
-			q.log.Warn("an estimate is refused", "node", l.first.Stream.Node, "error", err)
+			q.log.Warn("Estimate was rejected", "node", l.first.Stream.Node, "error", err)
 		default:
 			q.metrics.failures.Inc()
 			if !q.failing.Swap(true) {
-				q.log.Warn("booking estimates: trying again", "error", err)
+				q.log.Warn("Failed to record estimates, retrying", "error", err)
 			}
 			return
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/ledgertest"
 )
 
-// booking is a batch as the controller books it.
+// booking returns the ledger record of a batch.
 func booking(b *batch.Batch, agentless bool) *ledger.Booking {
 	k := &ledger.Booking{
 		Batch: b, Received: b.End, Agentless: agentless,
@@ -31,8 +31,8 @@ func booking(b *batch.Batch, agentless bool) *ledger.Booking {
 	return k
 }
 
-// Together with the ledger: what an agent tells counts, also where it tells it late and an estimate was booked
-// before; the rest of the time is what was estimated; and no joule is counted twice.
+// TestTakeOverInTheLedger verifies with a ledger that batches of an agent replace estimates, even if they arrive
+// after the estimates were recorded, and that no energy is counted twice.
 func TestTakeOverInTheLedger(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -49,7 +49,7 @@ func TestTakeOverInTheLedger(t *testing.T) {
 	e.queue.book = func(_ context.Context, b *batch.Batch) error { book(b, true); return nil }
 	noon := w.clock
 	number := uint64(0)
-	notify := func(minute int) { // the agent tells of a minute at 200 W
+	notify := func(minute int) { // the agent reports one minute at 200 W
 		number++
 		b := &batch.Batch{
 			Version: batch.Version, Stream: batch.Stream{Node: "n", Boot: "real", Epoch: "x"}, First: number,
@@ -66,7 +66,7 @@ func TestTakeOverInTheLedger(t *testing.T) {
 		w.pass(time.Minute)
 		switch {
 		case minute == 13:
-			for late := 5; late < 13; late++ { // its network was away
+			for late := 5; late < 13; late++ { // after a network outage
 				notify(late)
 			}
 		case minute > 13 && minute <= 30:
@@ -85,7 +85,7 @@ func TestTakeOverInTheLedger(t *testing.T) {
 		want[minute] = 60_000
 	}
 	if len(answer.Rows) != len(want) {
-		t.Errorf("%d windows, want %d", len(answer.Rows), len(want))
+		t.Errorf("got %d windows, want %d", len(answer.Rows), len(want))
 	}
 	for _, row := range answer.Rows {
 		at, err := time.Parse(time.RFC3339, row.Key[0])
@@ -96,7 +96,7 @@ func TestTakeOverInTheLedger(t *testing.T) {
 	}
 }
 
-// Five thousand nodes without an agent cost seconds at most, and few allocations each.
+// BenchmarkTick measures the time and allocations of a tick for 5,000 nodes without an agent.
 func BenchmarkTick(b *testing.B) {
 	t := new(testing.T)
 	w := newWorld(t)
@@ -123,7 +123,7 @@ func BenchmarkTick(b *testing.B) {
 	}
 }
 
-// A batch that makes the ledger's door panic is booked the next time, and the other nodes are booked meanwhile.
+// TestAnEstimateThatPanics verifies that a batch is retried after a panic and that other nodes are not affected.
 func TestAnEstimateThatPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	w := newWorld(t)
@@ -149,11 +149,11 @@ func TestAnEstimateThatPanics(t *testing.T) {
 	}
 	for range 10 {
 		if w.tick(e); planted && len(w.booked) == 1 && !booked()["b"] {
-			t.Error("the other node is not booked")
+			t.Error("the other node was not recorded")
 		}
 		w.pass(time.Minute)
 	}
 	if nodes := booked(); !nodes["a"] || !nodes["b"] || panics.Note("estimate") != 2 {
-		t.Errorf("booked of %v", nodes)
+		t.Errorf("got records of the nodes %v", nodes)
 	}
 }

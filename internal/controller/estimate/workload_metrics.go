@@ -10,50 +10,50 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// workloadMetrics are sums by namespace. Their series go with it.
+// workloadMetrics contains the totals by namespace. The series of a deleted namespace are removed.
 type workloadMetrics struct {
 	finished, runtime, energy, quality *prometheus.CounterVec
 	carbon, counterfactualCarbon       *prometheus.CounterVec
-	cost, counterfactualCost           *prometheus.GaugeVec // prices may be negative, so these may fall
+	cost, counterfactualCost           *prometheus.GaugeVec // prices may be negative, so the totals may decrease
 	unaccounted                        *prometheus.CounterVec
 }
 
 const (
 	labelNamespace = "namespace"
-	labelSignal    = "signal" // the kind of carbon intensity: sums of different kinds mean nothing
+	labelSignal    = "signal" // kind of carbon intensity; different kinds must not be added
 )
 
 func newWorkloadMetrics(registry prometheus.Registerer) workloadMetrics {
 	with := instrument.With(registry)
 	return workloadMetrics{
-		finished: with.Counters("kubenergy_workload_finished_total", "Finished pods whose energy was added up.",
+		finished: with.Counters("kubenergy_workload_finished_total", "Finished pods that were accounted for.",
 			labelNamespace),
-		runtime: with.Counters("kubenergy_workload_runtime_seconds_total", "Time that finished pods ran.",
+		runtime: with.Counters("kubenergy_workload_runtime_seconds_total", "Running time of finished pods.",
 			labelNamespace),
 		energy: with.Counters("kubenergy_workload_energy_joules_total",
-			"Energy that finished pods have used, PUE included.", labelNamespace),
+			"Energy used by finished pods, including PUE.", labelNamespace),
 		quality: with.Counters("kubenergy_workload_energy_quality_joules_total",
-			"The same energy by where it comes from: derived from a "+
-				"meter, or estimated by a model.", labelNamespace, "quality"),
+			"Energy used by finished pods by quality: derived from a "+
+				"meter or estimated by a model.", labelNamespace, "quality"),
 		carbon: with.Counters("kubenergy_workload_carbon_grams_total", "Emissions of finished pods.", labelNamespace,
 			labelSignal),
 		counterfactualCarbon: with.Counters("kubenergy_workload_counterfactual_carbon_grams_total",
-			"Emissions of the same pods if nothing had been held, estimated.", labelNamespace, labelSignal),
+			"Estimated emissions of the same pods without holding.", labelNamespace, labelSignal),
 		cost: with.Gauges("kubenergy_workload_cost",
 			"Cost of the electricity of finished pods since the controller started.", labelNamespace, "currency"),
 		counterfactualCost: with.Gauges("kubenergy_workload_counterfactual_cost",
-			"Cost of the same pods if nothing had been held, estimated.", labelNamespace, "currency"),
+			"Estimated cost of the same pods without holding.", labelNamespace, "currency"),
 		unaccounted: with.Counters("kubenergy_workload_unaccounted_total",
-			"Finished pods for which something is not known, by what.", "lacks"),
+			"Finished pods that were not fully accounted for, by the missing data.", "lacks"),
 	}
 }
 
-// add adds a pod that ran for a while, what it used, and what that would have come to if it had not been held. The
-// amounts are those at the node.
+// add adds a finished pod with its running time, its usage, and its hypothetical usage without holding. The amounts
+// exclude the PUE.
 func (m *workloadMetrics) add(namespace string, ran time.Duration, pue float64, rates *ledger.Rates,
 	used, unheld *ledger.Amount,
 ) {
-	const gram, money = 1e6, 1e9 // in the ledger's units
+	const gram, money = 1e6, 1e9 // units of the ledger per gram and per currency unit
 	joules := pue * float64(used.Energy().Joules())
 	estimated := pue * float64(used.Estimated.Joules())
 	m.finished.WithLabelValues(namespace).Inc()
@@ -73,7 +73,7 @@ func (m *workloadMetrics) add(namespace string, ran time.Duration, pue float64, 
 	}
 }
 
-// Forget drops the series of a namespace that is gone.
+// Forget removes the series of a deleted namespace.
 func (w *Workloads) Forget(namespace string) {
 	m, labels := &w.metrics, prometheus.Labels{labelNamespace: namespace}
 	for _, c := range []interface{ DeletePartialMatch(prometheus.Labels) int }{

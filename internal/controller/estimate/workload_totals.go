@@ -30,25 +30,27 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// WorkloadOptions are what Workloads need.
+// WorkloadOptions configures Workloads.
 type WorkloadOptions struct {
-	Client client.Client // for the Jobs of pods
+	Client client.Client // reads the Jobs of pods
 	View   func() *kube.View
-	Node   func(name string) *v1.Node // nil: there is none of that name
+	Node   func(name string) *v1.Node // returns nil if the node does not exist
 	Rates  func(node string, from, to time.Time) ledger.Rates
 	Leads  func() bool
 	Now    func() time.Time
 	Log    *slog.Logger
-	// Registerer gets the metrics kubenergy_workload_*.
+	// Registerer registers the metrics kubenergy_workload_*.
 	Registerer prometheus.Registerer
 }
 
-// Workloads count by namespace what finished pods have used: the sum of what was booked of each, from whatever source
-// (an agent, a meter with a model, metrics-server, requests). What no booking covers, as before this replica led or of
-// a pod that came and went between two estimates, is estimated from the pod's request.
+// Workloads adds up the usage of finished pods by namespace: all recorded energy from any source (an agent, a meter
+// with a model, metrics-server, requests). Times without records, such as those before this replica became leader,
+// and pods that ran only between two estimates are estimated from the requests of the pod.
 //
-// Nothing is guessed beyond that: a pod whose node, power profile or grid is not known is counted as such, and adds
-// nothing.
+// All other usage is unknown: a pod without a known node, power profile or grid data is counted as unaccounted and
+// does not add to the totals.
+//
+// Workloads is safe for concurrent use.
 type Workloads struct {
 	o       WorkloadOptions
 	metrics workloadMetrics
@@ -61,16 +63,16 @@ type Workloads struct {
 	led     bool
 }
 
-// tally is what was booked of a pod.
+// tally is the recorded usage of a pod.
 type tally struct {
 	node    string
 	state   podState
 	deleted bool
-	used    ledger.Amount // at the node: priced, without PUE
-	covered time.Duration // by bookings
+	used    ledger.Amount // excluding the PUE
+	covered time.Duration // time covered by records
 }
 
-// lastBooking is what was added up last of a node: bookings of the time before its end do not count again.
+// lastBooking is the last record of a node. Later records do not count for times before its end.
 type lastBooking struct {
 	end   time.Time
 	rates ledger.Rates
@@ -80,43 +82,43 @@ type podState int
 
 const (
 	running podState = iota
-	ended            // and waits for the bookings of its last minutes
-	counted          // or never to be counted
+	ended            // waiting for the last records
+	counted          // or excluded
 )
 
 // finished is a pod that waits to be counted.
 type finished struct {
 	pod    *v1.Pod
 	tally  *tally
-	window sched.Window // in which it ran; no start: it does not say
-	at     time.Time    // when we learned of its end
-	rates  ledger.Rates // of the node's last booking
+	window sched.Window // running time; Start is zero if unknown
+	at     time.Time    // time at which the end was observed
+	rates  ledger.Rates // rates of the node's last record
 }
 
 const (
 	countEvery = 5 * time.Second
-	// bookedWithin is how long a pod waits for its last bookings: an agent that is gone is replaced by estimates after
+	// bookedWithin is how long a finished pod waits for its last records. Estimates replace a missing agent after
 	// five minutes.
 	bookedWithin = 7 * time.Minute
 	maxWaiting   = 50_000
-	// unledFor is how long no replica may lead after a leader that died: a Lease's duration, and the pauses between
-	// looks at it.
+	// unledFor is the maximum time without a leader after the leader has failed: the duration of a Lease plus the
+	// retry interval.
 	unledFor = 20 * time.Second
-	// bookedKept is how long a silent node is remembered.
+	// bookedKept is how long the last record of a node is stored.
 	bookedKept = 24 * time.Hour
 )
 
-// Why a finished pod is not accounted for.
+// Reasons for unaccounted pods.
 const (
-	lacksNode    = "node"    // it is gone
-	lacksProfile = "profile" // no booking tells of it, and its node has no power profile
-	lacksGrid    = "grid"    // its energy is known, its emissions are not: intensities were not recorded while it ran
-	lacksTime    = "time"    // it does not say how long it ran
-	lacksLeader  = "leader"  // it ended just before we led: perhaps no replica counted it
+	lacksNode    = "node"    // the node no longer exists
+	lacksProfile = "profile" // no record, and the node has no power profile
+	lacksGrid    = "grid"    // the energy is known, but no carbon intensity was recorded while the pod ran
+	lacksTime    = "time"    // the running time is unknown
+	lacksLeader  = "leader"  // finished just before this replica became leader and possibly not counted by any
 	lacksRoom    = "overload"
 )
 
-// NewWorkloads returns Workloads that have seen nothing.
+// NewWorkloads returns Workloads without pods.
 func NewWorkloads(o WorkloadOptions) *Workloads {
 	return &Workloads{
 		o: o, metrics: newWorkloadMetrics(o.Registerer), began: o.Now(), pods: map[types.UID]*tally{},
@@ -126,8 +128,9 @@ func NewWorkloads(o WorkloadOptions) *Workloads {
 
 func over(p *v1.Pod) bool { return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed }
 
-// Saw is told of every pod that an informer adds or updates. A pod that had ended before we came was counted by another
-// process. That a pod has ended is remembered until it is deleted, since it may be updated for as long as it exists.
+// Saw handles the addition or update of a pod by an informer. A pod that finished before this process started was
+// counted by another process. Finished pods are tracked until they are deleted, because they may be updated until
+// then.
 func (w *Workloads) Saw(o client.Object) {
 	p, ok := o.(*v1.Pod)
 	if !ok {
@@ -143,7 +146,7 @@ func (w *Workloads) Saw(o client.Object) {
 			t.state = counted
 		}
 	}
-	if t.node != p.Spec.NodeName { // a pod keeps its node, and count reads it without the lock
+	if t.node != p.Spec.NodeName { // the node of a pod never changes, and count reads it without the lock
 		t.node = p.Spec.NodeName
 	}
 	if over(p) {
@@ -151,7 +154,7 @@ func (w *Workloads) Saw(o client.Object) {
 	}
 }
 
-// Lost is told of every pod that is deleted. One that still ran has ended now.
+// Lost handles the deletion of a pod. A running pod is considered finished now.
 func (w *Workloads) Lost(o client.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,7 +169,7 @@ func (w *Workloads) Lost(o client.Object) {
 	}
 }
 
-// end has a pod that ran until now wait to be counted.
+// end marks a running pod as finished and waiting to be counted. The caller must hold mu.
 func (w *Workloads) end(p *v1.Pod, t *tally) {
 	switch {
 	case t.state != running:
@@ -182,8 +185,8 @@ func (w *Workloads) end(p *v1.Pod, t *tally) {
 	}
 }
 
-// Booked is told of every booking, and adds it to what its pods have used. What was estimated and what an agent tells
-// later of the same time count once.
+// Booked adds a record of the ledger to the usage of its pods. If an agent reports a time that was already
+// estimated, the time is counted once.
 func (w *Workloads) Booked(b *ledger.Booking, _ ledger.Receipt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -213,14 +216,14 @@ func (w *Workloads) Booked(b *ledger.Booking, _ ledger.Receipt) {
 		}
 		rates.Charge(&a, b.Estimated())
 		t.used.Add(&a)
-		if t != last { // its containers follow each other
+		if t != last { // the containers of a pod are consecutive
 			t.covered += covered
 			last = t
 		}
 	}
 }
 
-// Estimated takes an estimate that no ledger books.
+// Estimated adds an estimate that is not recorded in a ledger.
 func (w *Workloads) Estimated(_ context.Context, b *batch.Batch) error {
 	w.Booked(&ledger.Booking{
 		Batch: b, Rates: w.o.Rates(b.Stream.Node, b.Start, b.End), Agentless: true,
@@ -228,7 +231,7 @@ func (w *Workloads) Estimated(_ context.Context, b *batch.Batch) error {
 	return nil
 }
 
-// Run counts until ctx ends.
+// Run counts finished pods until ctx is done. It always returns nil.
 func (w *Workloads) Run(ctx context.Context) error {
 	wait.NonSlidingUntilWithContext(ctx, w.tick, countEvery)
 	return nil
@@ -236,13 +239,13 @@ func (w *Workloads) Run(ctx context.Context) error {
 
 func (w *Workloads) tick(ctx context.Context) {
 	for _, f := range w.ready(w.o.Now(), w.o.Leads()) {
-		panics.Survive(w.o.Log, "account", "a pod that ended", func() {
+		panics.Survive(w.o.Log, "account", "finished pod", func() {
 			daemon.Round(ctx, func() { w.count(ctx, f) })
 		})
 	}
 }
 
-// ready takes those off the list whose bookings are there, or do not come.
+// ready removes and returns the finished pods with complete records, and pods that have waited for too long.
 func (w *Workloads) ready(now time.Time, leads bool) (ready []*finished) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -253,9 +256,9 @@ func (w *Workloads) ready(now time.Time, leads bool) (ready []*finished) {
 		waited := now.Sub(f.at)
 		switch {
 		case elected:
-			// It ended just before we led. Whether the replica that led before has accounted for it is not known, so
-			// nothing is added for it.
-			panics.Survive(w.o.Log, "account", "a pod", func() {
+			// The pod finished just before this replica became leader. It is unknown whether the previous leader
+			// has counted it, so it does not add to the totals.
+			panics.Survive(w.o.Log, "account", "pod", func() {
 				if _, ours := concerned(w.o.View(), f.pod); ours {
 					w.metrics.unaccounted.WithLabelValues(lacksLeader).Inc()
 				}
@@ -279,14 +282,14 @@ func (w *Workloads) ready(now time.Time, leads bool) (ready []*finished) {
 	return ready
 }
 
-// concerned returns a pod as the core sees it, and whether we account for it.
+// concerned returns the scheduling Job of a pod, and whether the pod is accounted for.
 func concerned(view *kube.View, p *v1.Pod) (job sched.Job, ours bool) {
-	work, _ := policy.ReadPod(p) // what makes no sense counts as not said
+	work, _ := policy.ReadPod(p) // invalid settings are ignored
 	job, settings := view.Settle(&work)
 	return job, settings.Ours && settings.Mode != v1alpha1.ModeOff
 }
 
-// count adds a pod to the counters of its namespace.
+// count adds a pod to the totals of its namespace.
 func (w *Workloads) count(ctx context.Context, f *finished) {
 	view := w.o.View()
 	job, ours := concerned(view, f.pod)
@@ -313,7 +316,7 @@ func (w *Workloads) count(ctx context.Context, f *finished) {
 		earlier := w.o.Rates(f.tally.node, f.window.Start.Add(-held), f.window.End.Add(-held))
 		earlier.PUE = 1
 		if earlier.Charge(&unheld, false); unheld.Uncharted > 0 {
-			unheld.Carbon = used.Carbon // no saving is claimed that cannot be shown
+			unheld.Carbon = used.Carbon // claim no saving without data
 		}
 		if unheld.Unpriced > 0 {
 			unheld.Cost = used.Cost
@@ -322,8 +325,8 @@ func (w *Workloads) count(ctx context.Context, f *finished) {
 	w.metrics.add(f.pod.Namespace, f.window.End.Sub(f.window.Start), pue, &rates, &used, &unheld)
 }
 
-// complete adds the estimate of what no booking covers, and prices what could not be priced while it was booked. It
-// returns what is missing for it.
+// complete adds an estimate for the time without records, and computes emissions and costs that were unknown at the
+// time of recording. If the usage cannot be determined, it returns the reason.
 func (f *finished) complete(view *kube.View, n *v1.Node, job *sched.Job, rates *ledger.Rates,
 	used *ledger.Amount,
 ) (lacks string) {
@@ -354,14 +357,14 @@ func (f *finished) complete(view *kube.View, n *v1.Node, job *sched.Job, rates *
 	return ""
 }
 
-// PodPower is what a pod draws by what it requests: its part of its node at full load, and the GPUs that it holds. Pods
-// together never draw more than the node can.
+// PodPower returns the power of a pod based on its requests: its fraction of the node at full load, and its GPUs.
+// The sum over all pods never exceeds the maximum power of the node.
 func PodPower(n *sched.Node, job *sched.Job) energy.Watts {
 	power := n.Profile.GPUPower(job.GPUClass) * energy.Watts(min(job.Request.GPU, n.Capacity.GPU))
 	if n.Capacity.MilliCPU > 0 {
 		part := float64(job.Request.MilliCPU) / float64(n.Capacity.MilliCPU)
 		power += (n.Profile.Power(1) - n.Profile.Memory) * energy.Watts(min(part, 1))
-		if n.Capacity.Memory > 0 { // else it goes with the CPU
+		if n.Capacity.Memory > 0 { // otherwise use the CPU fraction
 			part = float64(job.Request.Memory) / float64(n.Capacity.Memory)
 		}
 		power += n.Profile.Memory * energy.Watts(min(part, 1))
@@ -369,8 +372,8 @@ func PodPower(n *sched.Node, job *sched.Job) energy.Watts {
 	return power
 }
 
-// ran returns when a pod ran that ended by now. A container that was started again tells its last start only, so the
-// pod's is taken then.
+// ran returns the running time of a pod that finished by now. The status of a restarted container contains only its
+// last start, so the start time of the pod is used in this case.
 func ran(p *v1.Pod, now time.Time) sched.Window {
 	w := sched.Window{End: now}
 	if p.Status.StartTime != nil {
@@ -398,12 +401,12 @@ func ran(p *v1.Pod, now time.Time) sched.Window {
 		}
 	}
 	if w.Start.IsZero() {
-		w.End = w.Start // it does not say
+		w.End = w.Start // the running time is unknown
 	}
 	return w
 }
 
-// heldFor returns for how long we have put off the start of a pod's Job.
+// heldFor returns how long the Job of a pod was held.
 func (w *Workloads) heldFor(ctx context.Context, pod *v1.Pod) time.Duration {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || owner.Kind != "Job" || !strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/") {

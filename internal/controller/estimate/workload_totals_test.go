@@ -28,8 +28,9 @@ import (
 
 const gpuClass = "compute-gardener-scheduler.kubernetes.io/gpu-workload-type"
 
-// bookkeeping counts on nodes of four cores of 100 to 200 W, PUE 1.5, where a kilowatt-hour emits 500 g and costs 0.30
-// EUR in the first two hours, 100 g and 0.10 EUR afterwards, and nothing is known of the time before.
+// bookkeeping is a test fixture with nodes that have four cores, draw 100 to 200 W and have a PUE of 1.5. A kWh
+// emits 500 g and costs 0.30 EUR in the first two hours, and 100 g and 0.10 EUR after that. Earlier rates are
+// unknown.
 type bookkeeping struct {
 	*Workloads
 	t     *testing.T
@@ -84,13 +85,13 @@ func newBookkeeping(t *testing.T, w *kit.World) *bookkeeping {
 	return b
 }
 
-// settle counts what waits, whose bookings do not come.
+// settle counts the waiting pods after the maximum wait for their records.
 func (b *bookkeeping) settle() {
 	b.clock = b.clock.Add(bookedWithin + time.Second)
 	b.tick(b.t.Context())
 }
 
-// book books what pods used on n1.
+// book records the usage of pods on n1.
 func (b *bookkeeping) book(from, to time.Time, q energy.Quality, used map[string]energy.Joules) {
 	made := &batch.Batch{Stream: batch.Stream{Node: "n1"}, Start: from, End: to, Quality: q}
 	for uid, joules := range used {
@@ -105,12 +106,13 @@ func (b *bookkeeping) want(what string, c prometheus.Collector, want float64) {
 	b.t.Helper()
 	got := testutil.ToFloat64(c)
 	if math.Abs(got-want) > 1e-6*math.Max(1, math.Abs(want)) {
-		b.t.Errorf("%s is %v, want %v", what, got, want)
+		b.t.Errorf("%s = %v, want %v", what, got, want)
 	}
 }
 
-// A Job ran for an hour after it had been held for three. What its node's agent told of it counts, at what electricity
-// emitted and cost then; without the hold it would have been what it emitted and cost three hours before.
+// TestHeldJobIsAccounted verifies the totals of a Job that was held for three hours and ran for one hour: the usage
+// reported by the agent with the emissions and costs of that hour, and the counterfactual with those of three hours
+// earlier.
 func TestHeldJobIsAccounted(t *testing.T) {
 	job := kit.Job("team", "job", kit.Noon)
 	job.Annotations = map[string]string{v1alpha1.AnnotationReleasedAt: kit.Noon.Add(3 * time.Hour).Format(time.RFC3339)}
@@ -124,10 +126,10 @@ func TestHeldJobIsAccounted(t *testing.T) {
 	b.book(start, start.Add(30*time.Minute), energy.Measured, map[string]energy.Joules{string(pod.UID): 60_000})
 	b.clock = end
 	b.Saw(kit.Ended(pod, start, end))
-	b.Saw(kit.Ended(pod, start, end)) // it is told twice
-	b.Lost(pod)                       // and deleted
+	b.Saw(kit.Ended(pod, start, end)) // duplicate update
+	b.Lost(pod)                       // deletion
 	b.tick(t.Context())
-	b.want("pods before the last booking", b.metrics.finished.WithLabelValues("team"), 0)
+	b.want("pods before the last record", b.metrics.finished.WithLabelValues("team"), 0)
 	b.book(start.Add(30*time.Minute), end, energy.Measured, map[string]energy.Joules{string(pod.UID): 30_000})
 	b.tick(t.Context())
 	const joules = 90_000 * 1.5
@@ -142,19 +144,20 @@ func TestHeldJobIsAccounted(t *testing.T) {
 	b.want("run time", m.runtime.WithLabelValues("team"), 3600)
 	b.want("pods", m.finished.WithLabelValues("team"), 1)
 	if len(b.pods) != 0 {
-		t.Errorf("%d pods are remembered", len(b.pods))
+		t.Errorf("got %d stored pods, want none", len(b.pods))
 	}
 	b.Forget("team")
 	for _, c := range []prometheus.Collector{
 		m.energy, m.quality, m.carbon, m.counterfactualCarbon, m.cost, m.counterfactualCost, m.runtime, m.finished,
 	} {
 		if n := testutil.CollectAndCount(c); n != 0 {
-			t.Errorf("%d series of a namespace that is gone", n)
+			t.Errorf("got %d series of a deleted namespace", n)
 		}
 	}
 }
 
-// What was booked before this replica led is estimated by what the pod requests.
+// TestWhatNoBookingCoversIsEstimated verifies that the time before this replica became leader is estimated from
+// requests.
 func TestWhatNoBookingCoversIsEstimated(t *testing.T) {
 	b := newBookkeeping(t, kit.NewWorld(t))
 	pod := kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon)
@@ -167,7 +170,8 @@ func TestWhatNoBookingCoversIsEstimated(t *testing.T) {
 	b.want("estimated energy", b.metrics.quality.WithLabelValues("team", "estimated"), 1.5*50*45*60)
 }
 
-// An interval that was estimated, and that an agent tells of later, counts once.
+// TestBookingsOfTheSameTimeCountOnce verifies that an estimated interval is not counted again when an agent reports
+// it.
 func TestBookingsOfTheSameTimeCountOnce(t *testing.T) {
 	b := newBookkeeping(t, kit.NewWorld(t))
 	pod := kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon)
@@ -183,8 +187,8 @@ func TestBookingsOfTheSameTimeCountOnce(t *testing.T) {
 	b.want("energy", b.metrics.energy.WithLabelValues("team"), 1.5*(1000+2000))
 }
 
-// A GPU that serves inference is kept less busy than one that trains: the class that the pod names says how much, in
-// estimates of nodes and of pods alike.
+// TestClassOfGPUWork verifies that the power of a GPU depends on the class of work of its pod, in estimates of
+// nodes and of pods.
 func TestClassOfGPUWork(t *testing.T) {
 	w := newWorld(t)
 	w.view = testView(t)
@@ -212,7 +216,8 @@ func TestClassOfGPUWork(t *testing.T) {
 	b.want("energy", b.metrics.energy.WithLabelValues("team"), 1.5*(50+2*110)*3600)
 }
 
-// Whatever runs beside whatever, in whatever order it ends: together the pods pay for no more than their node drew.
+// TestPodsNeverPayMoreThanTheNodeDraws verifies with random pods that their total never exceeds the energy of the
+// node.
 func TestPodsNeverPayMoreThanTheNodeDraws(t *testing.T) {
 	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 3))
@@ -264,12 +269,13 @@ func TestPodsNeverPayMoreThanTheNodeDraws(t *testing.T) {
 		b.want(fmt.Sprint("pods with seed ", seed), b.metrics.finished.WithLabelValues("team"), 16)
 		if got, most := testutil.ToFloat64(b.metrics.energy.WithLabelValues("team")), 1.5*float64(drawn.Joules()); got >
 			most*1.001 || got < most*0.97 {
-			t.Errorf("seed %d: pods pay for %v J, their node drew %v", seed, got, most)
+			t.Errorf("seed %d: pods are charged for %v J, node used %v J", seed, got, most)
 		}
 	}
 }
 
-// At full load, CPUs draw for the cores that are requested, and memory for the bytes.
+// TestPodPowerOfMemory verifies that the CPU power depends on the requested cores and the memory power on the
+// requested bytes.
 func TestPodPowerOfMemory(t *testing.T) {
 	n := &sched.Node{
 		Capacity: sched.Resources{MilliCPU: 10_000, Memory: 100}, Profile: &energy.Profile{Idle: 50, Max: 120, Memory: 20},
@@ -278,16 +284,16 @@ func TestPodPowerOfMemory(t *testing.T) {
 		{MilliCPU: 10_000, Memory: 100}: 120, {MilliCPU: 1000}: 10, {Memory: 50}: 10, {MilliCPU: 1000, Memory: 500}: 30,
 	} {
 		if got := PodPower(n, &sched.Job{Request: request}); math.Abs(float64(got-want)) > 1e-9 {
-			t.Errorf("%+v draws %v, want %v", request, got, want)
+			t.Errorf("PodPower(%+v) = %v, want %v", request, got, want)
 		}
 	}
-	n.Capacity.Memory = 0 // it is not known
+	n.Capacity.Memory = 0 // unknown
 	if got := PodPower(n, &sched.Job{Request: sched.Resources{MilliCPU: 5000}}); math.Abs(float64(got-60)) > 1e-9 {
-		t.Errorf("half of a node draws %v", got)
+		t.Errorf("PodPower() of half a node = %v, want 60", got)
 	}
 }
 
-// A pod that ends within a minute, and is updated again and again until its deletion, is one pod.
+// TestShortPodsCountOnce verifies that a short pod with repeated updates until its deletion is counted once.
 func TestShortPodsCountOnce(t *testing.T) {
 	b := newBookkeeping(t, kit.NewWorld(t))
 	created := kit.Noon.Add(time.Second)
@@ -302,21 +308,22 @@ func TestShortPodsCountOnce(t *testing.T) {
 	b.want("pods", b.metrics.finished.WithLabelValues("team"), 1)
 	b.want("energy", b.metrics.energy.WithLabelValues("team"), 50*1.5*20)
 	if len(b.pods) != 0 || len(b.waiting) != 0 {
-		t.Errorf("%d pods are remembered, %d wait", len(b.pods), len(b.waiting))
+		t.Errorf("got %d stored and %d waiting pods, want none", len(b.pods), len(b.waiting))
 	}
 }
 
-// The last start of a container that was started again says nothing of what it did before.
+// TestRestartedContainers verifies that the whole running time of a pod with restarted containers is used.
 func TestRestartedContainers(t *testing.T) {
 	end := kit.Noon.Add(time.Hour)
 	pod := kit.Ended(kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon), end.Add(-time.Minute), end)
 	pod.Status.ContainerStatuses[0].RestartCount = 3
 	if w := ran(pod, end); w.End.Sub(w.Start) != time.Hour {
-		t.Errorf("it ran for %v", w.End.Sub(w.Start))
+		t.Errorf("got a running time of %v, want 1h", w.End.Sub(w.Start))
 	}
 }
 
-// What ended just before we led, and perhaps no replica counted, is not passed over in silence.
+// TestPodsThatEndWhileNoReplicaLeads verifies that pods are counted as unaccounted if they finished while there was
+// no leader.
 func TestPodsThatEndWhileNoReplicaLeads(t *testing.T) {
 	b := newBookkeeping(t, kit.NewWorld(t))
 	b.lead = false
@@ -336,7 +343,7 @@ func TestPodsThatEndWhileNoReplicaLeads(t *testing.T) {
 	b.settle()
 	b.want("lacks", b.metrics.unaccounted.WithLabelValues(lacksLeader), 2)
 	if n := testutil.CollectAndCount(b.metrics.finished); n != 0 {
-		t.Errorf("%d namespaces were accounted", n)
+		t.Errorf("got %d accounted namespaces, want none", n)
 	}
 }
 
@@ -350,16 +357,16 @@ func TestWhatIsNotAccounted(t *testing.T) {
 		name   string
 		pod    *v1.Pod
 		end    time.Duration
-		lacks  string // "" as well where it is none of our business
+		lacks  string // also empty if the pod is not accounted for
 		joules float64
 	}{
-		{name: "of a namespace that never asked", pod: on("elsewhere", "n1"), end: time.Hour},
-		{name: "of a namespace where we are off", pod: on("off", "n1"), end: time.Hour},
-		{name: "of a node that is gone", pod: on("team", "n2"), end: time.Hour, lacks: lacksNode},
-		{name: "of a node without a profile", pod: on("team", "unknown"), end: time.Hour, lacks: lacksProfile},
+		{name: "in a namespace without a policy", pod: on("elsewhere", "n1"), end: time.Hour},
+		{name: "in a namespace with mode Off", pod: on("off", "n1"), end: time.Hour},
+		{name: "on a deleted node", pod: on("team", "n2"), end: time.Hour, lacks: lacksNode},
+		{name: "on a node without a profile", pod: on("team", "unknown"), end: time.Hour, lacks: lacksProfile},
 		{name: "without a duration", pod: on("team", "n1"), lacks: lacksTime},
 		{
-			name: "before anything was recorded", pod: on("team", "n1"), end: -time.Hour, lacks: lacksGrid,
+			name: "before the first recorded intensity", pod: on("team", "n1"), end: -time.Hour, lacks: lacksGrid,
 			joules: 50 * 1.5 * 3600,
 		},
 	} {
@@ -375,13 +382,14 @@ func TestWhatIsNotAccounted(t *testing.T) {
 			if tc.lacks != "" {
 				b.want("lacks", b.metrics.unaccounted.WithLabelValues(tc.lacks), 1)
 			} else if n := testutil.CollectAndCount(b.metrics.unaccounted); n != 0 {
-				t.Errorf("%d reasons were counted", n)
+				t.Errorf("got %d counted reasons, want none", n)
 			}
 		})
 	}
 }
 
-// A pod that had ended before we came was counted by another process, as is one that ends while another replica leads.
+// TestPodsOfAnotherProcess verifies that pods are ignored if they finished before this process started or while
+// another replica was the leader.
 func TestPodsOfAnotherProcess(t *testing.T) {
 	b := newBookkeeping(t, kit.NewWorld(t))
 	before := kit.Noon.Add(-time.Hour)
@@ -398,9 +406,9 @@ func TestPodsOfAnotherProcess(t *testing.T) {
 	b.settle()
 	b.Lost(other)
 	if n := testutil.CollectAndCount(b.metrics.energy); n != 0 || len(b.pods) != 0 {
-		t.Errorf("%d namespaces were accounted, %d pods are remembered", n, len(b.pods))
+		t.Errorf("got %d accounted namespaces and %d stored pods, want none", n, len(b.pods))
 	}
-	// One that is deleted while it runs ends with that.
+	// A running pod is finished when it is deleted.
 	start := b.clock
 	killed := kit.On(kit.Pod("team", "killed", start), "n1", "1", start)
 	killed.UID = types.UID("killed")

@@ -34,17 +34,18 @@ import (
 
 var errKilled = errors.New("killed")
 
-// rates are those of the federation for all clusters, and of these: they change with the hour.
+// rates returns the rates that all clusters and the federation use in this test. The carbon intensity depends on
+// the hour.
 func rates(_ string, from, _ time.Time) ledger.Rates {
 	return ledger.Rates{
 		Site: "de", PUE: 1.25, Carbon: 300 + 10*float64(from.Hour()), Signal: "average", Price: 0.3, Currency: "EUR",
 	}
 }
 
-// federation is a controller that clusters forward to. Its methods may be killed at any step.
+// federation is the controller that receives forwarded records. It can be killed at any step.
 type federation struct {
 	t       *testing.T
-	random  *rand.Rand // nil: nothing is killed
+	random  *rand.Rand // nil if no failures are injected
 	now     time.Time
 	open    opener
 	members access.Members
@@ -56,13 +57,13 @@ type federation struct {
 	handler *intake.Handler
 }
 
-// store is that of a controller.
+// store is the store of a controller.
 type store interface {
 	ledger.Store
 	ledger.Outbox
 }
 
-// opener opens the same store again and again.
+// opener opens the same store repeatedly.
 type opener func() (store, error)
 
 func inFile(t *testing.T) opener {
@@ -70,7 +71,7 @@ func inFile(t *testing.T) opener {
 	return func() (store, error) { return sqlite.Open(t.Context(), path, sqlite.Options{}) }
 }
 
-// inDatabase returns what makes openers of a server, each of a database of its own.
+// inDatabase returns a function that creates a new database on a server and returns its opener.
 func inDatabase(source string) func(*testing.T) opener {
 	made := 0
 	return func(t *testing.T) opener {
@@ -99,7 +100,7 @@ func open(t *testing.T, o opener) store {
 	return s
 }
 
-// begin is what a process does that begins.
+// begin starts the process.
 func (f *federation) begin() {
 	f.store = open(f.t, f.open)
 	f.ledger = ledger.New(f.store, ledger.Options{})
@@ -134,10 +135,10 @@ func (f *federation) Reported(ctx context.Context, node string) (ledger.Reported
 	return f.ledger.Reported(ctx, node)
 }
 
-// dying is a ledger that dies in a request: some bookings of it are on disk, others not.
+// dying is a ledger that fails within a request after some records have been committed.
 type dying struct {
 	*federation
-	left chan struct{} // bookings that are booked yet
+	left chan struct{} // one element per record that is still committed
 }
 
 func (d *dying) Book(ctx context.Context, b *ledger.Booking) (ledger.Receipt, error) {
@@ -149,7 +150,7 @@ func (d *dying) Book(ctx context.Context, b *ledger.Booking) (ledger.Receipt, er
 	}
 }
 
-// RoundTrip takes a request of a cluster. Processes are killed before it, within it, and after it.
+// RoundTrip handles a request of a cluster. Failures are injected before, during and after the request.
 func (f *federation) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer func() { _ = r.Body.Close() }()
 	if f.killed(8) {
@@ -177,7 +178,7 @@ func (f *federation) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer.Result(), nil
 }
 
-// box is an outbox whose process may be killed before and after it has dropped what was sent.
+// box is an outbox that can fail before and after it removes the acknowledged records.
 type box struct {
 	ledger.Outbox
 	f *federation
@@ -194,7 +195,7 @@ func (b box) Sent(ctx context.Context, numbers []int64) error {
 	return err
 }
 
-// narrow is a proxy that lets no request pass with more bookings than most; 0: all pass.
+// narrow is a proxy that rejects requests with more than most records. If most is 0, it accepts all requests.
 type narrow struct {
 	f    *federation
 	most int
@@ -205,7 +206,7 @@ func (n narrow) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if lines := bytes.Count(body, []byte("\x1f\x8b\x08")); n.most > 0 && lines > n.most { // each begins so
+	if lines := bytes.Count(body, []byte("\x1f\x8b\x08")); n.most > 0 && lines > n.most { // gzip header of a record
 		answer := httptest.NewRecorder()
 		answer.WriteHeader(http.StatusRequestEntityTooLarge)
 		return answer.Result(), nil
@@ -215,7 +216,7 @@ func (n narrow) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 type cluster struct {
-	most    int // bookings that reach the federation at once; 0: any number
+	most    int // maximum records per request; 0 for no limit
 	name    string
 	open    opener
 	store   store
@@ -235,7 +236,7 @@ func (c *cluster) begin(f *federation, keep int64) {
 	}
 }
 
-// next returns a booking of a node of this cluster, as its own controller would have it.
+// next returns a usage record of a node in this cluster, as created by the cluster's controller.
 func (c *cluster) next(t *testing.T) *ledger.Booking {
 	for {
 		b := c.source.Next()
@@ -263,8 +264,8 @@ func newFederation(t *testing.T, random *rand.Rand, now time.Time, o opener) *fe
 	return f
 }
 
-// TestSumsSurviveKills kills members and the federation at any step while bookings are forwarded. The federation's sums
-// of each cluster must be those of the cluster's own books, to the last number; what is booked twice or lost shows.
+// TestSumsSurviveKills kills the members and the federation at random steps while records are forwarded. The totals
+// of the federation must exactly match the ledger of each cluster, so that duplicate and lost records are detected.
 func TestSumsSurviveKills(t *testing.T) {
 	for range 2 {
 		seed := uint64(time.Now().UnixNano())
@@ -295,13 +296,13 @@ func sumsSurviveKills(t *testing.T, random *rand.Rand, stores func(*testing.T) o
 	for range 150 {
 		c := clusters[random.IntN(2)]
 		switch random.IntN(6) {
-		case 0: // its controller is killed, and begins anew
+		case 0: // restart of the cluster's controller
 			if err := c.store.Close(); err != nil {
 				t.Fatal(err)
 			}
 			c.begin(f, 1<<40)
 		case 1, 2:
-			_ = c.forward.Step(t.Context()) // it fails where something is killed, and goes on the next time
+			_ = c.forward.Step(t.Context()) // fails if a kill is injected and continues with the next step
 		default:
 			for range 1 + random.IntN(4) {
 				ledgertest.MustBook(t, c.store, c.next(t))
@@ -316,7 +317,7 @@ func sumsSurviveKills(t *testing.T, random *rand.Rand, stores func(*testing.T) o
 	}
 }
 
-// drain forwards all that is left.
+// drain forwards all remaining records.
 func drain(t *testing.T, c *cluster) {
 	t.Helper()
 	for range 1000 {
@@ -331,15 +332,15 @@ func drain(t *testing.T, c *cluster) {
 			return
 		}
 	}
-	t.Fatal("the outbox is never empty")
+	t.Fatal("the outbox was not drained")
 }
 
-// same wants the federation's books of a cluster to be the cluster's own.
+// same verifies that the federation's ledger matches the ledger of a cluster.
 func same(t *testing.T, f *federation, c *cluster) {
 	t.Helper()
 	day := time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
 	some := 0
-	// An estimate that was taken back leaves behind from when to when it was, if it was in the sums before.
+	// A corrected estimate may leave a different time range if it was already included in the totals.
 	moved := cmpopts.IgnoreFields(ledger.Row{}, "First", "Last")
 	for _, by := range []string{
 		"", "kind", "namespace,day", "owner,hour", "team,kind", "node", "node,hour", "pod,node", "window,kind",
@@ -355,10 +356,10 @@ func same(t *testing.T, f *federation, c *cluster) {
 		there.Clusters, there.Own = []string{c.name}, "home"
 		forwarded := rowsOf(t, f.store, &there)
 		if diff := cmp.Diff(own, forwarded, moved); diff != "" {
-			t.Errorf("%s by %q (-its own +the federation's):\n%s", c.name, by, diff)
+			t.Errorf("%s by %q (-cluster +federation):\n%s", c.name, by, diff)
 		}
 		some += len(own)
-		// Grouped by cluster it is the same, and the answer is as old as that of accounts.
+		// A query grouped by cluster must return the same result.
 		there.Clusters, there.GroupBy = nil, append(slices.Clip(q.GroupBy), ledger.ByCluster)
 		grouped := slices.DeleteFunc(rowsOf(t, f.store, &there), func(r ledger.Row) bool {
 			return r.Key[len(r.Key)-1] != c.name
@@ -367,21 +368,21 @@ func same(t *testing.T, f *federation, c *cluster) {
 			grouped[i].Key = grouped[i].Key[:len(grouped[i].Key)-1]
 		}
 		if diff := cmp.Diff(own, grouped, moved); diff != "" {
-			t.Errorf("%s by %q and cluster (-its own +the federation's):\n%s", c.name, by, diff)
+			t.Errorf("%s by %q and cluster (-cluster +federation):\n%s", c.name, by, diff)
 		}
 	}
 	if some < 100 {
-		t.Errorf("only %d rows were compared", some)
+		t.Errorf("compared only %d rows, want at least 100", some)
 	}
 	if found, err := f.store.Audit(t.Context(), day); err != nil || len(found.Problems) > 0 {
 		t.Errorf("%v, %v", found, err)
 	}
 }
 
-// rowsOf returns the rows of an answer, whose nodes have lost the names of their clusters.
+// rowsOf returns the rows of a query. The cluster prefixes of node names are removed.
 func rowsOf(t *testing.T, s store, q *ledger.Query) []ledger.Row {
 	t.Helper()
-	if _, err := s.Fold(t.Context()); err != nil { // a query folds for two seconds, which do on a machine at rest
+	if _, err := s.Fold(t.Context()); err != nil { // a query folds for at most 2 s, which may be too short
 		t.Fatal(err)
 	}
 	answer, err := s.Query(t.Context(), q)
@@ -399,8 +400,8 @@ func rowsOf(t *testing.T, s store, q *ledger.Query) []ledger.Row {
 	return answer.Rows
 }
 
-// TestBacklogIsBounded forwards after a time in which more was booked than is kept: the oldest are dropped and counted,
-// and the federation knows of the gap.
+// TestBacklogIsBounded verifies that the oldest records are dropped and counted if the outbox exceeds its limit,
+// and that the federation accepts the resulting gap.
 func TestBacklogIsBounded(t *testing.T) {
 	f := newFederation(t, nil, ledgertest.Noon.Add(time.Hour), inFile(t))
 	f.begin()
@@ -421,15 +422,15 @@ func TestBacklogIsBounded(t *testing.T) {
 		truth.Book(world.Booking(0, number+16))
 	}
 	if rows := rowsOf(t, f.store, q); len(rows) != 1 || rows[0].Energy() != truth.Total.Energy() {
-		t.Errorf("%+v, want the last ten: %d µJ", rows, truth.Total.Energy())
+		t.Errorf("got %+v, want %d µJ of the last ten records", rows, truth.Total.Energy())
 	}
 }
 
-// damaged is an outbox of which one row is damaged, until it is dropped.
+// damaged is an outbox with a corrupted record.
 type damaged struct {
 	ledger.Outbox
 	number int64
-	fail   error // of the next drop
+	fail   error // error of the next call of Sent
 }
 
 func (d *damaged) Outgoing(ctx context.Context, after int64, most int, rest map[string]bool) (
@@ -452,7 +453,8 @@ func (d *damaged) Sent(ctx context.Context, numbers []int64) error {
 	return d.Outbox.Sent(ctx, numbers)
 }
 
-// TestDamageIsCountedOnce: a damaged booking is dropped and counted, once, though dropping it fails at first.
+// TestDamageIsCountedOnce verifies that a corrupted record is dropped and counted once, even if the first attempt
+// to drop it fails.
 func TestDamageIsCountedOnce(t *testing.T) {
 	f := newFederation(t, nil, ledgertest.Noon.Add(time.Hour), inFile(t))
 	f.begin()
@@ -485,12 +487,12 @@ func TestDamageIsCountedOnce(t *testing.T) {
 	}
 	for _, m := range all {
 		if m.GetName() == "kubenergy_forward_dropped_total" && m.Metric[0].Counter.GetValue() != 1 {
-			t.Errorf("%v bookings are counted as dropped, want 1", m.Metric[0].Counter.GetValue())
+			t.Errorf("got %v dropped records, want 1", m.Metric[0].Counter.GetValue())
 		}
 	}
 }
 
-// TestTooMuchIsHalved forwards through a proxy that lets two bookings pass at once.
+// TestTooMuchIsHalved forwards records through a proxy that accepts at most two records per request.
 func TestTooMuchIsHalved(t *testing.T) {
 	f := newFederation(t, nil, ledgertest.Noon.Add(time.Hour), inFile(t))
 	f.begin()
@@ -509,9 +511,9 @@ func TestTooMuchIsHalved(t *testing.T) {
 	drain(t, c)
 	q := &ledger.Query{From: ledgertest.Noon, To: ledgertest.Noon.Add(time.Hour)}
 	if rows := rowsOf(t, f.store, q); len(rows) != 1 || rows[0].Energy() != truth.Total.Energy() {
-		t.Errorf("%+v, want all: %d µJ", rows, truth.Total.Energy())
+		t.Errorf("got %+v, want %d µJ of all records", rows, truth.Total.Energy())
 	}
 }
 
-// logs go where a failed test shows them.
+// logs returns a logger that writes to the output of the test.
 func logs(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }

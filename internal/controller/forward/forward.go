@@ -1,10 +1,10 @@
-// Package forward sends what this cluster has booked to the controller of its federation, exactly once: a booking is
-// in the store's outbox from the transaction that books it until the federation says that it has it, and the
-// federation knows by the numbers of its stream what it has booked before. The caller runs one Forwarder, in the
-// process that books.
+// Package forward sends the usage records of this cluster to the controller of its federation with exactly-once
+// semantics. A record is added to the store's outbox in the same transaction that commits it to the ledger, and
+// remains there until the federation acknowledges it. The federation detects duplicates by the sequence numbers of
+// each stream. Only a single Forwarder may run, in the process that writes the ledger.
 //
-// Older bookings come first. A stream of which the federation refuses a booking rests until the next pass over the
-// outbox, with all that is behind that booking; other streams go on.
+// Records are sent in order of age. If the federation rejects a record of a stream, the remaining records of that
+// stream are skipped until the next pass over the outbox. Other streams are not affected.
 package forward
 
 import (
@@ -27,48 +27,49 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Options say where bookings go, and as what.
+// Options configures a Forwarder.
 type Options struct {
-	URL       string // of the federation's controller
-	Cluster   string // this one's name there
+	URL       string // URL of the federation's controller
+	Cluster   string // name of this cluster in the federation
 	TokenFile string
-	CAFile    string // "": the system's
-	// Most is how many bookings are kept that were not sent: beyond, the oldest are dropped, counted and told of.
+	CAFile    string // defaults to the system's CA certificates
+	// Most is the maximum number of records in the outbox. If it is exceeded, the oldest records are dropped,
+	// counted and logged.
 	Most       int64
 	Outbox     func() (ledger.Outbox, error)
 	Log        *slog.Logger
-	Registerer prometheus.Registerer // nil: none
+	Registerer prometheus.Registerer // nil disables metrics
 
-	Transport http.RoundTripper // of tests
+	Transport http.RoundTripper // for testing only
 }
 
 const (
-	maxBytes    = 1 << 20 // of a request's bookings, compressed, beyond the first
+	maxBytes    = 1 << 20 // maximum size of a request with several records, compressed
 	maxAnswer   = 1 << 20
 	timeout     = time.Minute
-	lookEvery   = time.Second // for new bookings
+	lookEvery   = time.Second // polling interval of the outbox
 	passEvery   = time.Minute
-	longestRest = 15 * time.Minute // that a federation can ask for
-	more        = 16               // bookings than in the request before that was not too much
+	longestRest = 15 * time.Minute // upper limit of Retry-After
+	more        = 16               // additional records in the next request after a success
 )
 
-// A Forwarder sends what is in an outbox.
+// A Forwarder sends the records of an outbox. Its methods must not be called concurrently.
 type Forwarder struct {
 	o      Options
 	client *apiclient.Client
 
-	after   int64           // the last number that this pass has come to
-	began   time.Time       // of the pass
-	resting map[string]bool // streams of which something was refused in this pass
-	most    int             // bookings of a request
-	wait    time.Duration   // that the federation asks for, or until there is more
+	after   int64           // last number processed in this pass
+	began   time.Time       // start of this pass
+	resting map[string]bool // streams with a rejected record in this pass
+	most    int             // maximum records of the next request
+	wait    time.Duration   // time to wait before the next step
 
 	backlog, oldest prometheus.Gauge
 	sent, dropped   prometheus.Counter
 	failures        *prometheus.CounterVec
 }
 
-// New checks the options. Files are read when they are needed.
+// New validates the options and returns a Forwarder. Files are read with each request and may be created later.
 func New(o Options) (*Forwarder, error) {
 	client, err := apiclient.New(apiclient.Options{
 		URL: o.URL, TokenFile: o.TokenFile, CAFile: o.CAFile, UserAgent: "kubenergy-controller", Timeout: timeout,
@@ -80,34 +81,37 @@ func New(o Options) (*Forwarder, error) {
 	with := instrument.With(o.Registerer)
 	return &Forwarder{
 		o: o, client: client, most: api.MaxForwarded,
-		backlog: with.Gauge("kubenergy_forward_backlog", "Bookings that the federation does not have yet, at most."),
+		backlog: with.Gauge("kubenergy_forward_backlog", "Upper bound of unacknowledged records."),
 		oldest: with.Gauge("kubenergy_forward_oldest_timestamp_seconds",
-			"When the oldest booking was booked that the federation does not have; 0: it has all."),
-		sent: with.Counter("kubenergy_forward_bookings_total", "Bookings that the federation has."),
+			"Time of the oldest record that the federation has not acknowledged, 0 if there is none."),
+		sent: with.Counter("kubenergy_forward_bookings_total", "Records acknowledged by the federation."),
 		dropped: with.Counter("kubenergy_forward_dropped_total",
-			"Bookings that the federation will never have: more waited than are kept, or the disk damaged them."),
+			"Records that were dropped because the outbox was full or they were corrupted on disk."),
 		failures: with.Counters("kubenergy_forward_failures_total",
-			"Requests to the federation that failed, and bookings that it refused.", "reason"),
+			"Failed requests to the federation and records that it rejected, by reason.", "reason"),
 	}, nil
 }
 
-// Run forwards until ctx ends. It returns nil.
+// Run forwards records until ctx is done. It always returns nil.
 func (f *Forwarder) Run(ctx context.Context) error {
 	apiclient.Keep(ctx, func(ctx context.Context) bool {
 		f.wait = 0
 		err := f.Step(ctx)
 		if err != nil && ctx.Err() == nil {
-			f.o.Log.Warn("forwarding what was booked", "url", f.o.URL, "error", err)
+			f.o.Log.Warn("Failed to forward records", "url", f.o.URL, "error", err)
 		}
 		return err == nil
 	}, func(ctx context.Context, pause time.Duration) {
 		kube.Pause(ctx, max(pause, f.wait))
-	}, func(what any) { panics.Note("forward"); f.o.Log.Error("forwarding panicked", "panic", what) })
+	}, func(what any) {
+		panics.Note("forward")
+		f.o.Log.Error("Recovered from a panic while forwarding records", "panic", what)
+	})
 	f.client.Close()
 	return nil
 }
 
-// Step sends one request, if there is something to send.
+// Step sends at most one request.
 func (f *Forwarder) Step(ctx context.Context) error {
 	box, err := f.o.Outbox()
 	if err == nil {
@@ -133,7 +137,7 @@ func (f *Forwarder) Step(ctx context.Context) error {
 		refused, err := f.post(ctx, body, len(send))
 		if r, ok := errors.AsType[*apiclient.Refused](err); ok &&
 			(r.Status == http.StatusBadRequest || r.Status == http.StatusRequestEntityTooLarge) {
-			if f.most = len(send) / 2; f.most > 0 { // what is bad, or too much, is found so
+			if f.most = len(send) / 2; f.most > 0 { // bisect to find the invalid or oversized record
 				return nil
 			}
 			refused, err = map[int]string{0: err.Error()}, nil
@@ -149,12 +153,12 @@ func (f *Forwarder) Step(ctx context.Context) error {
 	}
 	if f.after = after; len(damaged) > 0 {
 		f.dropped.Add(float64(len(damaged)))
-		f.o.Log.Error("bookings that are to be forwarded are damaged on disk, and dropped", "dropped", len(damaged))
+		f.o.Log.Error("Dropped records that were corrupted on disk before they were forwarded", "dropped", len(damaged))
 	}
 	return nil
 }
 
-// choose returns what is sent of some rows, the numbers of those that are damaged, and the last that it has looked at.
+// choose returns the records to send, their body, the numbers of corrupted records, and the last number processed.
 func (f *Forwarder) choose(rows []ledger.Outgoing) (send []ledger.Outgoing, body []byte, damaged []int64, after int64) {
 	for _, o := range rows {
 		switch {
@@ -171,7 +175,7 @@ func (f *Forwarder) choose(rows []ledger.Outgoing) (send []ledger.Outgoing, body
 	return send, body, damaged, after
 }
 
-// booked returns the numbers of what the federation has, and has the streams rest of which it refused something.
+// booked returns the numbers of the acknowledged records and suspends the streams with rejected records.
 func (f *Forwarder) booked(send []ledger.Outgoing, refused map[int]string) (numbers []int64) {
 	for i, o := range send {
 		switch why, not := refused[i]; {
@@ -180,14 +184,14 @@ func (f *Forwarder) booked(send []ledger.Outgoing, refused map[int]string) (numb
 		case !f.resting[o.Stream]:
 			f.resting[o.Stream] = true
 			f.failures.WithLabelValues("refused").Inc()
-			f.o.Log.Warn("the federation refuses a booking", "stream", o.Stream, "why", why)
+			f.o.Log.Warn("Federation rejected a record", "stream", o.Stream, "why", why)
 		}
 	}
 	f.sent.Add(float64(len(numbers)))
 	return numbers
 }
 
-// measure tells what is kept, and drops what is too much.
+// measure updates the backlog metrics and drops records above the limit.
 func (f *Forwarder) measure(ctx context.Context, box ledger.Outbox) error {
 	b, err := box.Backlog(ctx, f.o.Most)
 	if err != nil {
@@ -195,7 +199,7 @@ func (f *Forwarder) measure(ctx context.Context, box ledger.Outbox) error {
 	}
 	if b.Dropped > 0 {
 		f.dropped.Add(float64(b.Dropped))
-		f.o.Log.Error("Bookings were dropped that the federation does not have: more waited than are kept", "dropped",
+		f.o.Log.Error("Dropped unacknowledged records because the outbox is full", "dropped",
 			b.Dropped, "kept", b.Kept)
 	}
 	f.backlog.Set(float64(b.Kept))
@@ -203,7 +207,7 @@ func (f *Forwarder) measure(ctx context.Context, box ledger.Outbox) error {
 	return nil
 }
 
-// post makes the request.
+// post sends a request and returns the reasons for rejected lines.
 func (f *Forwarder) post(ctx context.Context, body []byte, lines int) (map[int]string, error) {
 	answer, err := f.client.Do(ctx, &apiclient.Request{
 		Method: http.MethodPost, Path: "/api/v1/clusters/" + f.o.Cluster + "/bookings", Body: body, Most: maxAnswer,
@@ -214,7 +218,7 @@ func (f *Forwarder) post(ctx context.Context, body []byte, lines int) (map[int]s
 		err = json.Unmarshal(answer.Body, &said)
 	}
 	if err == nil && said.Booked+len(said.Refused) != lines {
-		err = fmt.Errorf("the federation answers for %d of %d bookings", said.Booked+len(said.Refused), lines)
+		err = fmt.Errorf("federation responded for %d of %d records", said.Booked+len(said.Refused), lines)
 	}
 	if err == nil {
 		return said.Refused, nil

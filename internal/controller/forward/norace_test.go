@@ -2,5 +2,5 @@
 
 package forward_test
 
-// raced is whether the race detector is on, under which reading large bodies takes ten times as long.
+// raced is true if the race detector is enabled. Reading large bodies then takes ten times as long.
 const raced = false

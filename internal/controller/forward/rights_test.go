@@ -33,7 +33,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// apiServer knows the tokens of two members, which may do what the chart lets them.
+// apiServer is a fake API server that accepts the tokens of members.
 type apiServer struct{}
 
 func (apiServer) Create(_ context.Context, r *authenticationv1.TokenReview, _ metav1.CreateOptions,
@@ -61,7 +61,7 @@ func (judge) Create(_ context.Context, r *authorizationv1.SubjectAccessReview, _
 	return answer, nil
 }
 
-// guarded is a federation behind its HTTP API.
+// guarded is a federation with its HTTP API.
 type guarded struct {
 	*federation
 	http.Handler
@@ -88,7 +88,7 @@ func (g *guarded) begin() {
 	})
 }
 
-// send forwards lines for a cluster with a member's token.
+// send forwards lines for a cluster with the token of a member.
 func (g *guarded) send(member, cluster string, lines ...[]byte) (status int, answer api.Forwarded) {
 	g.t.Helper()
 	var body bytes.Buffer
@@ -106,7 +106,7 @@ func (g *guarded) send(member, cluster string, lines ...[]byte) (status int, ans
 	}
 	if busy := w.Code == http.StatusTooManyRequests || w.Code == http.StatusServiceUnavailable; busy &&
 		w.Header().Get("Retry-After") == "" {
-		g.t.Errorf("%d without Retry-After", w.Code)
+		g.t.Errorf("status %d without a Retry-After header", w.Code)
 	}
 	return w.Code, answer
 }
@@ -123,7 +123,7 @@ func pack(t *testing.T, b *ledger.Booking, change ...func(*ledger.Booking)) []by
 	return packed
 }
 
-// booked returns the energy that the federation has booked, by node.
+// booked returns the recorded energy by node.
 func (g *guarded) booked() map[string]energy.Microjoules {
 	g.t.Helper()
 	all := map[string]energy.Microjoules{}
@@ -149,48 +149,48 @@ var (
 	world = ledgertest.World{Nodes: 10, Pods: 2, Epoch: "1"}
 )
 
-// TestStolenMemberToken tries what the token of a member must not be good for.
+// TestStolenMemberToken verifies that the token of a member cannot be used for anything but forwarding its records.
 func TestStolenMemberToken(t *testing.T) {
 	g := newGuarded(t, usual)
 	if status, answer := g.send("alpha", "alpha", pack(t, world.Booking(0, 1))); status != http.StatusOK ||
 		answer.Booked != 1 {
-		t.Fatalf("%d %+v: a member cannot book for itself", status, answer)
+		t.Fatalf("status %d, %+v: a member cannot forward its own records", status, answer)
 	}
 	before := g.booked()
 	for name, try := range map[string]func() bool{
-		"books for another cluster": func() bool {
+		"records for another cluster": func() bool {
 			status, _ := g.send("alpha", "beta", pack(t, world.Booking(0, 2)))
 			return status == http.StatusForbidden
 		},
-		"books for a cluster that is none": func() bool {
+		"records for an invalid cluster": func() bool {
 			status, _ := g.send("alpha", "alpha%2Fbeta", pack(t, world.Booking(0, 2)))
 			return status == http.StatusForbidden
 		},
-		"books for a node of another cluster": func() bool {
+		"records for a node of another cluster": func() bool {
 			_, answer := g.send("alpha", "alpha", pack(t, world.Booking(0, 2), func(b *ledger.Booking) {
 				b.Batch.Stream.Node = "beta/node0000"
 			}))
 			return len(answer.Refused) == 1
 		},
-		"takes from a host of another cluster": func() bool {
+		"a parent in another cluster": func() bool {
 			_, answer := g.send("alpha", "alpha", pack(t, world.Booking(1, 2), func(b *ledger.Booking) {
 				b.Batch.Parent = &batch.Parent{Host: "beta/node0000", VM: "vm"}
 			}))
 			return len(answer.Refused) == 1
 		},
-		"charges what is no consumer": func() bool {
+		"an account kind that is not a consumer": func() bool {
 			_, answer := g.send("alpha", "alpha", pack(t, world.Booking(0, 2), func(b *ledger.Booking) {
 				b.Consumers[0].Account.Kind = ledger.Transfer
 			}))
 			return len(answer.Refused) == 1
 		},
-		"draws more than a node does": func() bool {
+		"more power than a node can draw": func() bool {
 			_, answer := g.send("alpha", "alpha", pack(t, world.Booking(0, 2), func(b *ledger.Booking) {
 				b.Batch.Unknown, b.Batch.Measured = b.Batch.Unknown+200e9, b.Batch.Measured+200e9
 			}))
 			return len(answer.Refused) == 1
 		},
-		"is no agent": func() bool {
+		"a batch of an agent": func() bool {
 			r := httptest.NewRequest(http.MethodPost, "/api/v1/batches", strings.NewReader("{}"))
 			r.Header.Set("Authorization", "Bearer token-of-alpha")
 			w := httptest.NewRecorder()
@@ -199,7 +199,7 @@ func TestStolenMemberToken(t *testing.T) {
 		},
 	} {
 		if !try() {
-			t.Errorf("a stolen token %s", name)
+			t.Errorf("a stolen token was accepted for %s", name)
 		}
 	}
 	for _, path := range []string{"/api/v1/decisions", "/ingest", "/metrics-ingest?node=node0000"} {
@@ -209,7 +209,7 @@ func TestStolenMemberToken(t *testing.T) {
 		w := httptest.NewRecorder()
 		g.ServeHTTP(w, r)
 		if w.Code != http.StatusForbidden {
-			t.Errorf("a stolen token writes %s: %d %s", path, w.Code, w.Body)
+			t.Errorf("POST %s with a stolen token: got status %d %s", path, w.Code, w.Body)
 		}
 	}
 	for _, path := range []string{
@@ -222,15 +222,15 @@ func TestStolenMemberToken(t *testing.T) {
 		w := httptest.NewRecorder()
 		g.ServeHTTP(w, r)
 		if w.Code != http.StatusForbidden {
-			t.Errorf("a stolen token reads %s: %d", path, w.Code)
+			t.Errorf("GET %s with a stolen token: got status %d", path, w.Code)
 		}
 	}
 	if after := g.booked(); len(after) != 1 || after["alpha/node0000"] != before["alpha/node0000"] {
-		t.Errorf("booked are %v, were %v", after, before)
+		t.Errorf("the recorded energy is %v, want %v", after, before)
 	}
 }
 
-// TestMemberCannotExhaust tries to book more than the configuration allows.
+// TestMemberCannotExhaust verifies that a member cannot exceed its configured limits.
 func TestMemberCannotExhaust(t *testing.T) {
 	g := newGuarded(t, usual)
 	var all [][]byte
@@ -238,16 +238,16 @@ func TestMemberCannotExhaust(t *testing.T) {
 		all = append(all, pack(t, world.Booking(node, 1)))
 	}
 	if _, answer := g.send("alpha", "alpha", all...); answer.Booked != 3 || len(answer.Refused) != 2 {
-		t.Errorf("of 5 nodes %+v, want 3", answer)
+		t.Errorf("got %+v for 5 nodes, want 3 recorded", answer)
 	}
-	week := func(b *ledger.Booking) { // each says that it is of the last four days
+	week := func(b *ledger.Booking) { // each record covers the last four days
 		b.Agentless, b.Batch.Stream.Epoch = true, b.Batch.Stream.Epoch+strconv.FormatUint(b.Batch.First, 10)
 		b.Batch.StartSinceBoot, b.Batch.EndSinceBoot = 0, 4*24*time.Hour
 		b.Batch.SetWall(ledgertest.Noon)
 	}
 	_, answer := g.send("beta", "beta", pack(t, world.Booking(0, 1), week), pack(t, world.Booking(0, 2), week))
 	if answer.Booked != 1 || len(answer.Refused) != 1 {
-		t.Errorf("eight of the last seven days without an agent: %+v", answer)
+		t.Errorf("eight days within seven without an agent: %+v", answer)
 	}
 	again := slices.Repeat(all[:1], 200)
 	last := 0
@@ -255,11 +255,11 @@ func TestMemberCannotExhaust(t *testing.T) {
 		last, _ = g.send("alpha", "alpha", again...)
 	}
 	if last != http.StatusTooManyRequests {
-		t.Errorf("2,000 bookings in a minute, of which 1,000 are allowed: %d", last)
+		t.Errorf("2,000 records in a minute with a limit of 1,000: got status %d", last)
 	}
 	g.now = g.now.Add(2 * time.Minute)
 	if status, _ := g.send("alpha", "alpha", all[0]); status != http.StatusOK {
-		t.Errorf("two minutes later: %d", status)
+		t.Errorf("two minutes later: got status %d", status)
 	}
 	g.now = g.now.Add(25 * time.Hour)
 	if _, answer := g.send("alpha", "alpha", all[3:]...); answer.Booked != 2 {
@@ -267,20 +267,21 @@ func TestMemberCannotExhaust(t *testing.T) {
 	}
 }
 
-// repeated is a text that is sent many times.
+// repeated is a text that is repeated several times.
 type repeated struct {
 	text  string
 	times int
 }
 
-// compress returns parts, each a string or repeated, as members of gzip. Repetitions are compressed only once.
+// compress returns the concatenation of gzip members for the given parts, each a string or a repeated. Repetitions
+// are compressed only once.
 func compress(parts ...any) (all []byte) {
 	for _, part := range parts {
 		p, ok := part.(repeated)
 		if !ok {
 			p = repeated{part.(string), 1}
 		}
-		block := max(min(256<<10/max(len(p.text), 1), p.times), 1) // of texts that share a member
+		block := max(min(256<<10/max(len(p.text), 1), p.times), 1) // repetitions per gzip member
 		var member bytes.Buffer
 		zip := gzip.NewWriter(&member)
 		_, _ = io.WriteString(zip, strings.Repeat(p.text, block))
@@ -293,15 +294,15 @@ func compress(parts ...any) (all []byte) {
 	return all
 }
 
-// TestMemberCannotExhaustMemory sends bodies of up to 32 MiB that expand as much as possible while they are read. Two
-// requests at once would not need more than half of the memory of the controller in the chart, GOMEMLIMIT=800MiB, even
-// if nothing that they allocate were ever collected.
+// TestMemberCannotExhaustMemory sends bodies of up to 32 MiB that cause as many allocations as possible while they
+// are parsed. Even if no garbage were collected, two concurrent requests must not allocate more than half of the
+// controller's memory limit in the chart, GOMEMLIMIT=800MiB.
 func TestMemberCannotExhaustMemory(t *testing.T) {
 	const (
 		bad, tooLarge = http.StatusBadRequest, http.StatusRequestEntityTooLarge
 
 		size  = 32 << 20
-		part  = size - 4<<20 // left out where 4 MiB show as much
+		part  = size - 4<<20 // reduced size for cases that do not depend on the last 4 MiB
 		limit = 400 << 20
 		rest  = `"batch":{"stream":{"node":"n","boot":"b","epoch":"e"}}}`
 		valid = `{"version":1,"stream":{"node":"n","boot":"b","epoch":"e"},"first":1,"last":1,` +
@@ -314,7 +315,7 @@ func TestMemberCannotExhaustMemory(t *testing.T) {
 		return `{"version":1,"consumers":[` + consumers + `],"batch":` + valid + shares + "]}}\n"
 	}
 	lines := func(line string, n int) repeated { return repeated{line, min(n, size/len(line))} }
-	var shares strings.Builder // the shortest that are sorted, as a batch wants them
+	var shares strings.Builder // the shortest valid shares, sorted by ID
 	for i := range batch.MaxShares {
 		fmt.Fprintf(&shares, `%s{"id":"vm/%04d"}`, strings.Repeat(",", min(i, 1)), i)
 	}
@@ -350,7 +351,7 @@ func TestMemberCannotExhaustMemory(t *testing.T) {
 		},
 	} {
 		if raced && name != "shares" && name != "lines" {
-			continue // memory is the same, and two requests at once are enough for the detector
+			continue // skipped under the race detector, because two cases are sufficient
 		}
 		t.Run(name, func(t *testing.T) {
 			g := newGuarded(t, usual)
@@ -367,29 +368,29 @@ func TestMemberCannotExhaustMemory(t *testing.T) {
 			}
 			all.Wait()
 			done()
-			slices.Sort(answers[:]) // the second request may find no memory left
+			slices.Sort(answers[:]) // the second request may be rejected for lack of memory
 			if first, second := answers[0], answers[1]; first != c.status ||
 				second != c.status && second != http.StatusServiceUnavailable {
-				t.Errorf("%d, want %d", answers, c.status)
+				t.Errorf("got statuses %d, want %d", answers, c.status)
 			}
 		})
 	}
 	g := newGuarded(t, usual)
 	spaces := compress(fill(" ", 0))
-	for range 2 { // each counts as the 512 bookings that it is as large as
+	for range 2 { // each is charged as 512 records because of its size
 		if status, _ := g.send("alpha", "alpha", spaces); status != http.StatusBadRequest {
-			t.Errorf("32 MiB of spaces: %d", status)
+			t.Errorf("32 MiB of spaces: got status %d", status)
 		}
 	}
 	if status, _ := g.send("alpha", "alpha", spaces); status != http.StatusTooManyRequests {
-		t.Errorf("96 MiB of spaces in a minute: %d", status)
+		t.Errorf("96 MiB of spaces in a minute: got status %d", status)
 	}
 	if status, _ := g.send("beta", "beta", pack(t, world.Booking(0, 1))); status != http.StatusOK {
-		t.Errorf("another member: %d", status)
+		t.Errorf("another member: got status %d", status)
 	}
 }
 
-// TestTimeSurvivesARestart: how much time nodes have told of is in the ledger.
+// TestTimeSurvivesARestart verifies that the limit of reported time per node is persisted in the ledger.
 func TestTimeSurvivesARestart(t *testing.T) {
 	g := newGuarded(t, usual)
 	fourDays := func(boot string) []byte {
@@ -405,12 +406,12 @@ func TestTimeSurvivesARestart(t *testing.T) {
 	g.end()
 	g.begin()
 	if _, answer := g.send("alpha", "alpha", fourDays("b")); len(answer.Refused) != 1 {
-		t.Errorf("eight days of the last seven: %+v", answer)
+		t.Errorf("eight days within seven: %+v", answer)
 	}
 }
 
-// TestRefusedStreamsRest has one stream refused in the middle: what is behind it in the stream must not be booked, as
-// that would acknowledge it, and others go on.
+// TestRefusedStreamsRest verifies that later records of a stream are rejected after one of its records is rejected,
+// because accepting them would acknowledge it. Other streams are not affected.
 func TestRefusedStreamsRest(t *testing.T) {
 	g := newGuarded(t, usual)
 	impossible := func(b *ledger.Booking) {
@@ -427,9 +428,9 @@ func TestRefusedStreamsRest(t *testing.T) {
 	}
 	slices.Sort(refused)
 	if !slices.Equal(refused, []int{1, 3}) || answer.Booked != 3 {
-		t.Fatalf("%+v, want lines 1 and 3 refused", answer)
+		t.Fatalf("got %+v, want lines 1 and 3 rejected", answer)
 	}
-	lines[1] = pack(t, world.Booking(0, 2)) // mended
+	lines[1] = pack(t, world.Booking(0, 2)) // corrected
 	if _, answer = g.send("alpha", "alpha", lines...); answer.Booked != 5 {
 		t.Errorf("%+v", answer)
 	}
@@ -438,11 +439,12 @@ func TestRefusedStreamsRest(t *testing.T) {
 		truth.Book(world.Booking(0, number+1))
 	}
 	if got, want := g.booked()["alpha/node0000"], truth.Total.Energy(); got != want {
-		t.Errorf("%v are booked, want %v", got, want)
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
-// TestRefusedBeginsCostNothing: a booking that begins a stream, and is refused each minute, leaves the node's begins.
+// TestRefusedBeginsCostNothing verifies that rejected records do not count towards the limit of new streams per
+// node.
 func TestRefusedBeginsCostNothing(t *testing.T) {
 	g := newGuarded(t, usual)
 	impossible := pack(t, world.Booking(0, 1), func(b *ledger.Booking) {
@@ -454,11 +456,12 @@ func TestRefusedBeginsCostNothing(t *testing.T) {
 		}
 	}
 	if _, answer := g.send("alpha", "alpha", pack(t, world.Booking(0, 1))); answer.Booked != 1 {
-		t.Errorf("after 60 refusals: %+v", answer)
+		t.Errorf("after 60 rejected requests: %+v", answer)
 	}
 }
 
-// TestABookingThatPanics costs itself; other streams of the request go on.
+// TestABookingThatPanics verifies that a panic while processing a record does not affect other streams of the
+// request.
 func TestABookingThatPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	g := newGuarded(t, usual)
@@ -478,14 +481,15 @@ func TestABookingThatPanics(t *testing.T) {
 	g.end()
 	g.begin()
 	if _, answer := g.send("alpha", "alpha", lines...); answer.Booked != 2 {
-		t.Errorf("mended: %+v", answer)
+		t.Errorf("after the panic was fixed: %+v", answer)
 	}
 }
 
 const frozen = "testdata/bookings-v1.ndjson"
 
-// TestFrozenRequest sends what a member of version 1 sends. The file never changes: members and federations may be one
-// release apart. What a newer member says beside it is left out; what could change the meaning is refused.
+// TestFrozenRequest sends a request of a member with version 1. The file must not be changed, because members and
+// federations may differ by one release. Unknown fields are ignored, unless they could change the meaning of a
+// batch.
 func TestFrozenRequest(t *testing.T) {
 	data, err := os.ReadFile(frozen)
 	if err != nil {
@@ -510,13 +514,13 @@ func TestFrozenRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(made.Bytes(), data) {
-		t.Errorf("members send\n%s\nthe frozen request is\n%s", made.Bytes(), data)
+		t.Errorf("got request\n%s\nwant\n%s", made.Bytes(), data)
 	}
 	for name, c := range map[string]struct {
 		from, to string
 		booked   int
 	}{
-		"as it is":                  {"", "", 2},
+		"unchanged":                 {"", "", 2},
 		"a new field":               {`"consumers":`, `"news":{"a":1},"consumers":`, 2},
 		"a new field of an account": {`"account":{`, `"account":{"news":1,`, 2},
 		"a new field of a batch":    {`"batch":{`, `"batch":{"news":1,`, 0},
@@ -533,7 +537,7 @@ func TestFrozenRequest(t *testing.T) {
 		_ = zip.Close()
 		if status, answer := g.send("alpha", "alpha", packed.Bytes()); status != http.StatusOK ||
 			answer.Booked != c.booked || len(answer.Refused) != 2-c.booked {
-			t.Errorf("%s: %d %+v", name, status, answer)
+			t.Errorf("%s: got status %d, %+v", name, status, answer)
 		}
 	}
 }

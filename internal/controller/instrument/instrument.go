@@ -1,5 +1,5 @@
-// Package instrument creates and registers the metrics of the controller's components. Those of the scheduler come from
-// scheduler/instruments, in kube-scheduler's registry.
+// Package instrument creates and registers the metrics of the controller's components. The metrics of the scheduler
+// are defined in scheduler/instruments and use the registry of kube-scheduler.
 package instrument
 
 import (
@@ -10,7 +10,7 @@ import (
 // Factory creates metrics and registers them with a registry.
 type Factory struct{ promauto.Factory }
 
-// With returns a Factory that registers with registry; metrics of a nil registry are not exported.
+// With returns a Factory that registers metrics with registry. If registry is nil, the metrics are not exported.
 func With(registry prometheus.Registerer) Factory { return Factory{promauto.With(registry)} }
 
 // Counter returns a counter without labels.

@@ -13,12 +13,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Nodes returns what nodes draw, by name. It is made anew at most once a second and only if something has changed;
-// equal answers share their slices, which are read only.
+// Nodes returns the current power of all nodes, sorted by name. The result is recomputed at most once per second
+// and only after a change. Callers share the slices and must not modify them.
 func (s *State) Nodes() api.NodesPower { return answer(s, &s.nodeList, nodesEvery, s.listNodes) }
 
-// Workloads returns what is expected of the pods of each owner, by namespace, kind and name; made anew at most once a
-// minute. It is read only.
+// Workloads returns the expected power of the pods of each owner, sorted by namespace, kind and name. The result is
+// recomputed at most once per minute. Callers share the slices and must not modify them.
 func (s *State) Workloads() api.WorkloadsPower {
 	return answer(s, &s.workloadList, ownersEvery, s.listWorkloads)
 }
@@ -90,8 +90,8 @@ func (s *State) listWorkloads(time.Time) api.WorkloadsPower {
 	return api.WorkloadsPower{Workloads: list}
 }
 
-// Pods returns what the pods of a namespace draw, or of all if it is "", by namespace and name. Those whose name
-// is not known are only in the latter.
+// Pods returns the current power of the pods in a namespace, or of all pods if namespace is "", sorted by namespace
+// and name. Pods with an unknown name are returned only for all namespaces.
 func (s *State) Pods(namespace string) api.PodsPower {
 	list := s.pods(namespace, s.o.Now())
 	slices.SortFunc(list, func(a, b api.PodPower) int {
@@ -123,5 +123,5 @@ func (s *State) pods(namespace string, now time.Time) []api.PodPower {
 	return list
 }
 
-// rounded keeps milliwatts, which is more than meters tell.
+// rounded rounds to milliwatts, which is finer than the resolution of power meters.
 func rounded(watts float64) float64 { return math.Round(watts*1000) / 1000 }

@@ -1,6 +1,7 @@
-// Package live holds what nodes, pods and workloads draw just now, in memory: what the scheduler polls and what
-// people see in a list of pods. It is told of every booking after it is safe, and of the readings of network meters.
+// Package live stores the current power consumption of nodes, pods and workloads in memory. The scheduler polls
+// these values, and the CLI displays them. The state is updated after each batch is committed to the ledger and
+// with the readings of network power meters.
 //
-// A value says as of when it is true, and how good it is; a reader that decides by it drops what is old. Nothing in
-// here is booked: a restart begins with nothing and knows the cluster again after one round of batches.
+// Every value has a timestamp and a quality, and consumers must ignore values that are too old. The state is not
+// persisted: after a restart it is empty until the agents have sent their next batches.
 package live

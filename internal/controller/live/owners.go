@@ -4,24 +4,24 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// ownerKey names what pods are replicas or runs of.
+// ownerKey identifies the owner of pods.
 type ownerKey struct{ namespace, kind, name string }
 
-// owner is what is expected of a pod of an owner.
+// owner contains the statistics of the pods of an owner.
 type owner struct {
 	key   ownerKey
 	power energy.Smoothed
 	parts []*part
-	gone  bool // forgotten: pods that still refer to it look for it again
+	gone  bool // removed from the map; pods must look up the owner again
 }
 
-// part is what is expected of one of its containers.
+// part contains the statistics of the containers with the same name.
 type part struct {
 	name  string
 	power energy.Smoothed
 }
 
-// maxContainers bounds what a pod can make us remember: containers of a pod, and of an owner by name.
+// maxContainers limits the containers per pod and the container names per owner.
 const maxContainers = 32
 
 func (s *State) ownerOf(key ownerKey) *owner {
@@ -33,7 +33,7 @@ func (s *State) ownerOf(key ownerKey) *owner {
 	return o
 }
 
-// part returns that of a name, nil where there are too many.
+// part returns the part with the given name, or nil if the limit is reached.
 func (o *owner) part(name string) *part {
 	for _, p := range o.parts {
 		if p.name == name {

@@ -11,16 +11,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// pod is one that the last batch of its node named.
+// pod is a pod in the last batch of its node.
 type pod struct {
 	uid, namespace, name string
 	ownerKind, ownerName string
-	owner                *owner // nil: not known
+	owner                *owner // nil if unknown
 	containers           []container
 	power, idle          float32
 }
 
-// container leads from an ID to what is expected of containers of its name. There are many: the ID is not kept.
+// container maps the hash of a container ID to the statistics of its container name. The ID is not stored, to save
+// memory.
 type container struct {
 	hash uint64
 	of   *part
@@ -28,7 +29,7 @@ type container struct {
 
 var containerSeed = maphash.MakeSeed()
 
-// A claim is what a pod used in a batch: some of its shares, which follow each other.
+// A claim is the energy of a pod in a batch: the sum of its consecutive shares.
 type claim struct {
 	uid           string
 	shares        []energy.Share
@@ -36,7 +37,7 @@ type claim struct {
 	ended         bool
 }
 
-// claimOf returns the claim that begins with the first of some shares.
+// claimOf returns the claim of the pod that the first share belongs to. The slice must not be empty.
 func claimOf(shares []energy.Share) claim {
 	uid, _, _ := energy.PodOf(shares[0].ID)
 	c := claim{uid: uid}
@@ -53,7 +54,7 @@ func claimOf(shares []energy.Share) claim {
 	return c
 }
 
-// attribute divides the power of a batch by pods, and adds it to what is expected of their owners.
+// attribute sets the power of each pod in a batch and adds it to the statistics of the pod's owner.
 func (s *State) attribute(n *node, b *ledger.Booking, measured time.Duration, asOf time.Time) {
 	before := n.pods
 	n.pods = make(map[string]*pod, len(before))
@@ -77,13 +78,13 @@ func (s *State) attribute(n *node, b *ledger.Booking, measured time.Duration, as
 	n.met = true
 }
 
-// setPower sets what a pod draws, and adds it to what is expected of its owner's.
+// setPower sets the current power of a pod and adds a sample to the statistics of its owner.
 func (s *State) setPower(n *node, p *pod, c *claim, isNew bool, measured time.Duration, asOf time.Time) {
 	p.power, p.idle = float32(power(c.dynamic+c.idle, measured)), float32(power(c.idle, measured))
 	if isNew && n.met {
 		n.notifyFresh(p.uid, asOf)
 	}
-	// The first and the last batch of a pod cover time in which it did not run.
+	// The pod did not run for the whole time of its first and last batches.
 	if !isNew && !c.ended && p.owner != nil {
 		p.owner.power.Add(power(c.dynamic, measured), measured, asOf, smoothing)
 		s.containers(p, c.shares, measured, asOf)
@@ -94,12 +95,12 @@ func power(e energy.Microjoules, over time.Duration) energy.Watts {
 	return energy.Watts(float64(e.Joules()) / over.Seconds())
 }
 
-// identify takes over who a pod is, which may be learned after its first batch.
+// identify updates the names of a pod and its owner. They may be unknown in the first batch.
 func (s *State) identify(p *pod, c *ledger.Consumer) {
 	a := &c.Account
 	kind, name := a.OwnerKind, a.Owner
 	if kind == "Job" && a.Parent != "" {
-		kind, name = "CronJob", a.Parent // its Jobs are alike
+		kind, name = "CronJob", a.Parent // all Jobs of a CronJob share their statistics
 	}
 	if p.owner != nil && !p.owner.gone && p.namespace == a.Namespace && p.ownerKind == kind && p.ownerName == name &&
 		p.name == c.Pod {
@@ -111,7 +112,7 @@ func (s *State) identify(p *pod, c *ledger.Consumer) {
 	}
 }
 
-// containers adds what each container drew to what is expected of those of its name.
+// containers adds the power of each container to the statistics of its container name.
 func (s *State) containers(p *pod, shares []energy.Share, measured time.Duration, asOf time.Time) {
 	for i := range shares {
 		uid, id, _ := energy.PodOf(shares[i].ID)
@@ -123,7 +124,7 @@ func (s *State) containers(p *pod, shares []energy.Share, measured time.Duration
 		if k < 0 {
 			name := s.o.Container(uid, id)
 			if name == "" {
-				continue // asked again with the next batch
+				continue // retried with the next batch
 			}
 			k = len(p.containers)
 			if k >= maxContainers {
@@ -137,7 +138,7 @@ func (s *State) containers(p *pod, shares []energy.Share, measured time.Duration
 	}
 }
 
-// notifyFresh remembers that a node's value includes a pod from now on.
+// notifyFresh records that the power of the node includes the pod from now on.
 func (n *node) notifyFresh(uid string, since time.Time) {
 	n.fresh = slices.DeleteFunc(n.fresh, func(f freshPod) bool { return since.Sub(f.since) > freshFor })
 	if len(n.fresh) >= maxFresh {

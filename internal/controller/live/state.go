@@ -15,34 +15,36 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Options are what a State needs.
+// Options configures a State.
 type Options struct {
 	Now func() time.Time
-	// Container returns the name of a pod's container, "" where it is not known. It must be fast.
+	// Container returns the name of a pod's container, or "" if it is unknown. It must be fast.
 	Container func(podUID, containerID string) string
-	// Implausible reports whether a model of a node's hardware contradicts a value. It is asked about every value.
+	// Implausible reports whether a power value contradicts the hardware model of a node. It is called for every
+	// value.
 	Implausible func(node string, power energy.Watts) bool
-	// Hottest returns how hot a node may be and take pods; 0: there is no limit.
+	// Hottest returns the maximum temperature at which a node accepts pods, or 0 if there is no limit.
 	Hottest func(node string) energy.Celsius
 }
 
 const (
-	maxAge    = 45 * time.Second // of a batch or a reading when it comes
-	longest   = 2 * time.Minute  // batch whose mean says something about now
-	smoothing = 5 * time.Minute  // time constant of what is expected of workloads
-	maxOwners = 20_000           // that are remembered: of more, those that were seen last
+	maxAge    = 45 * time.Second // maximum age of a batch or reading
+	longest   = 2 * time.Minute  // maximum length of a batch that represents the current power
+	smoothing = 5 * time.Minute  // time constant of the workload statistics
+	maxOwners = 20_000           // maximum number of owners; the least recently updated are removed
 
-	forgetAfter = time.Hour         // that a node is silent
-	sweepEvery  = time.Minute       //
-	freshFor    = 3 * time.Minute   // a pod's energy is told of as new
-	maxFresh    = 256               // of a node: the scheduler knows a pod by its age as well
-	podsAfter   = 5 * time.Minute   // a node's pods are not shown any more
-	nodesEvery  = time.Second       // at most, the list of nodes is made anew
-	ownersEvery = time.Minute       // and that of workloads, which is large and slow to change
-	maxWatts    = energy.Watts(1e5) // what no node draws
+	forgetAfter = time.Hour         // removes nodes without updates
+	sweepEvery  = time.Minute       // interval of the cleanup
+	freshFor    = 3 * time.Minute   // how long a pod is listed as fresh
+	maxFresh    = 256               // per node; the scheduler also detects new pods by their age
+	podsAfter   = 5 * time.Minute   // hides the pods of nodes without updates
+	nodesEvery  = time.Second       // minimum interval between updates of the node list
+	ownersEvery = time.Minute       // same for the workload list, which is larger and changes less often
+	maxWatts    = energy.Watts(1e5) // higher values are implausible
 )
 
-// State is what is drawn now. One goroutine calls Booked, any number may read.
+// State is the current power consumption of the cluster. It is safe for concurrent use, but Booked must be called
+// by a single goroutine.
 type State struct {
 	o         Options
 	maxOwners int
@@ -57,36 +59,36 @@ type State struct {
 	workloadList atomic.Pointer[listed[api.WorkloadsPower]]
 }
 
-// listed is an answer, and when and of what it was made.
+// listed is a cached list with the time and the change counter of its creation.
 type listed[T any] struct {
 	answer  T
 	at      time.Time
 	changes uint64
 }
 
-// New returns a State that knows nothing.
+// New returns an empty State.
 func New(o Options) *State {
 	return &State{o: o, nodes: map[string]*node{}, owners: map[ownerKey]*owner{}, maxOwners: maxOwners}
 }
 
-// value is one answer to the question what a node draws.
+// value is a power value of a node.
 type value struct {
 	power       energy.Watts
-	asOf        time.Time // zero: there is none
+	asOf        time.Time // zero if there is no value
 	quality     energy.Quality
 	source      string
 	implausible bool
 }
 
-// node is what is known of one.
+// node is the state of a node.
 type node struct {
-	value            // by its agent, or estimated where it has none
-	agentless bool   // it is the latter
-	host      string // whose virtual machine it is, by its agent; "": none is known
-	wall      value  // by a meter on the network, which knows better
+	value            // reported by its agent, or an estimate if it has no agent
+	agentless bool   // the value is an estimate
+	host      string // host of the virtual machine as reported by its agent; empty if unknown
+	wall      value  // reading of a network meter, which takes precedence
 	heat      sched.Heat
 	heard     time.Time
-	met       bool            // batches have told of its pods before
+	met       bool            // an earlier batch has listed its pods
 	pods      map[string]*pod // by UID
 	fresh     []freshPod
 }
@@ -96,7 +98,7 @@ type freshPod struct {
 	since time.Time
 }
 
-// best returns what counts: a meter's reading while it is fresh.
+// best returns the reading of the network meter if it is recent, otherwise the value reported for the node.
 func (n *node) best(now time.Time) value {
 	if !n.wall.asOf.IsZero() && now.Sub(n.wall.asOf) <= maxAge || n.asOf.IsZero() {
 		return n.wall
@@ -104,14 +106,14 @@ func (n *node) best(now time.Time) value {
 	return n.value
 }
 
-// Booked is told of a batch that was booked. It is a hook of the ledger.
+// Booked updates the state from a batch after it was committed. It is a hook of the ledger.
 func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
 	if !r.Booked {
 		return
 	}
 	now := s.o.Now()
 	asOf := b.Batch.End
-	asOf = timeutil.Earlier(asOf, b.Received) // a clock that is ahead does not make a value younger
+	asOf = timeutil.Earlier(asOf, b.Received) // a clock ahead of ours must not extend the validity
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep(now)
@@ -126,14 +128,14 @@ func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
 	}
 	current := now.Sub(n.asOf) <= maxAge
 	if current && (b.Agentless && !n.agentless || asOf.Before(n.asOf)) {
-		return // something better, or younger, is known
+		return // a better or more recent value exists
 	}
 	n.heard = now
 	s.changes++
-	if ledger.ClusterOf(b.Batch.Stream.Node) == "" { // of others, no pod is placed or expected here
+	if ledger.ClusterOf(b.Batch.Stream.Node) == "" { // pods of other clusters are not tracked
 		s.attribute(n, b, measured, asOf)
 	}
-	// What is mostly not measured, is old or covers a long time is no value of now.
+	// A batch that is mostly unmeasured, outdated or long does not represent the current power.
 	length := b.Batch.End.Sub(b.Batch.Start)
 	if b.Batch.Unmeasured > length/2 || length > longest || now.Sub(asOf) > maxAge {
 		return
@@ -146,8 +148,8 @@ func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
 	n.host = b.Account(ledger.Unknown).Host
 }
 
-// Wall is told of the reading of a meter on the network. While it is fresh it counts in place of what the node's agent
-// says of the whole node.
+// Wall records a reading of a network power meter. While the reading is recent, it takes precedence over the value
+// of the node's agent.
 func (s *State) Wall(name string, power energy.Watts, asOf time.Time, quality energy.Quality, source string) {
 	now := s.o.Now()
 	if !(power >= 0) || math.IsInf(float64(power), 1) {
@@ -178,7 +180,7 @@ func (s *State) node(name string) *node {
 	return n
 }
 
-// Forget drops a node that is gone.
+// Forget removes a deleted node.
 func (s *State) Forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,8 +188,8 @@ func (s *State) Forget(name string) {
 	s.changes++
 }
 
-// AgentWatts returns what a node's own agent says that it draws, whatever a meter on the network says. ok is false
-// where it does not say so now.
+// AgentWatts returns the power reported by the node's agent, ignoring network meters. It returns false if the agent
+// has not reported a recent value.
 func (s *State) AgentWatts(name string) (power energy.Watts, ok bool) {
 	now := s.o.Now()
 	s.mu.RLock()
@@ -199,7 +201,7 @@ func (s *State) AgentWatts(name string) (power energy.Watts, ok bool) {
 	return n.power, true
 }
 
-// sweep forgets nodes that are silent, and owners beyond the limit.
+// sweep removes nodes without updates and the least recently updated owners above the limit.
 func (s *State) sweep(now time.Time) {
 	if now.Sub(s.swept) < sweepEvery && len(s.owners) <= s.maxOwners+s.maxOwners/10 {
 		return

@@ -24,7 +24,7 @@ type watch struct{ now time.Time }
 
 func (w *watch) Now() time.Time { return w.now }
 
-// A used is what one consumer of a test's batch draws.
+// used is the power of a consumer in a test batch.
 type used struct {
 	id, pod, namespace, kind, owner, parent string
 	watts, idle                             float64
@@ -33,7 +33,7 @@ type used struct {
 
 const tick = 15 * time.Second
 
-// booking makes a batch of one tick that ends now.
+// booking returns the record of a batch of one tick that ends now.
 func booking(w *watch, node string, watts float64, all ...used) *ledger.Booking {
 	micro := func(watts float64) energy.Microjoules { return energy.Joules(watts * tick.Seconds()).Microjoules() }
 	b := &ledger.Booking{Received: w.now, Batch: &batch.Batch{
@@ -69,7 +69,7 @@ func nodes(s *State) map[string]api.NodePower {
 	return byName
 }
 
-// state returns a State that finds nothing implausible and knows no container, unless o says so.
+// state returns a State. By default no value is implausible and no container name is known.
 func state(o Options) *State {
 	if o.Implausible == nil {
 		o.Implausible = func(string, energy.Watts) bool { return false }
@@ -80,7 +80,8 @@ func state(o Options) *State {
 	return New(o)
 }
 
-// nodeWatts returns what a node draws and as of when; ok is false where that is not to be decided by.
+// nodeWatts returns the power of a node and its timestamp. It returns false if the value must not be used for
+// decisions.
 func (s *State) nodeWatts(name string) (power energy.Watts, asOf time.Time, ok bool) {
 	now := s.o.Now()
 	s.mu.RLock()
@@ -92,7 +93,7 @@ func (s *State) nodeWatts(name string) (power energy.Watts, asOf time.Time, ok b
 	return 0, time.Time{}, false
 }
 
-// TestMembersAreApart: what another cluster forwards is shown, and nothing is decided by it.
+// TestMembersAreApart verifies that nodes of other clusters are listed separately and their pods are ignored.
 func TestMembersAreApart(t *testing.T) {
 	w := &watch{noon}
 	s := state(Options{Now: w.Now})
@@ -107,7 +108,7 @@ func TestMembersAreApart(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	if pods, expected := s.Pods("").Pods, s.Workloads().Workloads; len(pods)+len(expected) != 0 {
-		t.Errorf("pods %+v, workloads %+v", pods, expected)
+		t.Errorf("unexpected pods %+v and workloads %+v", pods, expected)
 	}
 }
 
@@ -120,35 +121,35 @@ func TestNodeWatts(t *testing.T) {
 	}{
 		{name: "the mean of the batch", want: 80},
 		{
-			name: "not booked now", change: func(b *ledger.Booking) {
+			name: "not measured at all", change: func(b *ledger.Booking) {
 				b.Batch.Measured = 0
 				b.Batch.Start = b.Batch.End
 			},
 			lost: true,
 		},
 		{
-			name: "some of it was not measured", change: func(b *ledger.Booking) {
+			name: "partly unmeasured", change: func(b *ledger.Booking) {
 				b.Batch.Unmeasured = 5 * time.Second
 			},
 			want: 120,
 		},
-		{name: "hardly any of it was measured", change: func(b *ledger.Booking) {
+		{name: "mostly unmeasured", change: func(b *ledger.Booking) {
 			b.Batch.Unmeasured = 14 * time.Second
 		}, lost: true},
-		{name: "none of it was measured", change: func(b *ledger.Booking) {
+		{name: "completely unmeasured", change: func(b *ledger.Booking) {
 			b.Batch.Unmeasured, b.Batch.Measured = tick,
 				0
 		}, lost: true},
-		{name: "it waited in a queue", change: func(b *ledger.Booking) {
+		{name: "delayed in a queue", change: func(b *ledger.Booking) {
 			b.Batch.Start, b.Batch.End = b.Batch.Start.Add(-time.Minute), b.Batch.End.Add(-time.Minute)
 		}, lost: true},
 		{
-			name: "it was folded", change: func(b *ledger.Booking) {
+			name: "merged batches", change: func(b *ledger.Booking) {
 				b.Batch.Start = b.Batch.End.Add(-3 * time.Minute)
 			},
 			lost: true,
 		},
-		{name: "a clock ahead", change: func(b *ledger.Booking) {
+		{name: "a clock that is ahead", change: func(b *ledger.Booking) {
 			b.Batch.Start, b.Batch.End = b.Batch.Start.Add(time.Minute), b.Batch.End.Add(time.Minute)
 		}, want: 80},
 	} {
@@ -162,20 +163,20 @@ func TestNodeWatts(t *testing.T) {
 			s.Booked(b, booked)
 			got, asOf, ok := s.nodeWatts("a")
 			if ok == tc.lost || !tc.lost && (got != tc.want || asOf.After(noon)) {
-				t.Fatalf("%v as of %v, %v: want %v", got, asOf, ok, tc.want)
+				t.Fatalf("got %v W at %v, %v, want %v W", got, asOf, ok, tc.want)
 			}
 			if len(s.Nodes().Nodes) != 0 == tc.lost {
-				t.Errorf("listed: %+v", s.Nodes())
+				t.Errorf("unexpected list of nodes: %+v", s.Nodes())
 			}
 			w.now = w.now.Add(46 * time.Second)
 			if _, _, ok := s.nodeWatts("a"); ok {
-				t.Error("it does not age")
+				t.Error("an old value is still valid")
 			}
 		})
 	}
 }
 
-// A guest is listed with its host, until its agent names none.
+// TestHostOfAGuest verifies that a virtual machine is listed with its host while its agent reports one.
 func TestHostOfAGuest(t *testing.T) {
 	w := &watch{noon}
 	s := state(Options{Now: w.Now})
@@ -187,7 +188,7 @@ func TestHostOfAGuest(t *testing.T) {
 		}
 		s.Booked(b, booked)
 		if got := s.Nodes().Nodes[0]; got.Host != host {
-			t.Errorf("listed %+v, want the host %q", got, host)
+			t.Errorf("got %+v, want host %q", got, host)
 		}
 	}
 }
@@ -209,11 +210,11 @@ func TestTheYoungestBatchCounts(t *testing.T) {
 	s.Booked(booking(w, "a", 80), booked)
 	s.Booked(late, booked)
 	if got, _, _ := s.nodeWatts("a"); got != 80 {
-		t.Errorf("%v W", got)
+		t.Errorf("unexpected power %v W", got)
 	}
 }
 
-// A meter at the plug knows better than the agent, for as long as it answers.
+// TestWall verifies that a network meter takes precedence over the agent while its readings are recent.
 func TestWall(t *testing.T) {
 	w := &watch{noon}
 	s := state(Options{Now: w.Now})
@@ -227,18 +228,18 @@ func TestWall(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if got, ok := s.AgentWatts("a"); !ok || got != 80 {
-		t.Errorf("the agent says %v W", got)
+		t.Errorf("AgentWatts() = %v W, want 80", got)
 	}
 	if got, ok := s.AgentWatts("b"); ok {
-		t.Errorf("no agent says %v W", got)
+		t.Errorf("AgentWatts() = %v W for a node without an agent", got)
 	}
 	if pods := s.Pods("shop").Pods; len(pods) != 1 || pods[0].Watts != 5 || pods[0].Source != "psys (rapl)" {
-		t.Errorf("pods %+v", pods)
+		t.Errorf("unexpected pods %+v", pods)
 	}
 	w.now = noon.Add(time.Minute)
 	s.Booked(booking(w, "a", 90), booked)
 	if got := nodes(s)["a"]; got.Watts != 90 {
-		t.Errorf("the meter is silent: %+v", got)
+		t.Errorf("after the meter stopped responding: %+v", got)
 	}
 	s.Wall("b", energy.Watts(math.NaN()), w.now, energy.Measured, "shelly")
 	s.Wall("c", 1e9, w.now, energy.Measured, "shelly")
@@ -261,18 +262,18 @@ func TestAgentsKnowBetterThanEstimates(t *testing.T) {
 	}
 	s.Booked(estimate(), booked)
 	if got, _, ok := s.nodeWatts("a"); !ok || got != 200 {
-		t.Errorf("%v W", got)
+		t.Errorf("unexpected power %v W", got)
 	}
 	s.Booked(booking(w, "a", 80), booked)
 	w.now = noon.Add(30 * time.Second)
 	s.Booked(estimate(), booked)
 	if got, _, _ := s.nodeWatts("a"); got != 80 {
-		t.Errorf("%v W", got)
+		t.Errorf("unexpected power %v W", got)
 	}
 	w.now = noon.Add(time.Minute)
 	s.Booked(estimate(), booked)
 	if got, _, _ := s.nodeWatts("a"); got != 200 {
-		t.Errorf("without the agent: %v W", got)
+		t.Errorf("got %v W without the agent, want 200", got)
 	}
 }
 
@@ -288,11 +289,11 @@ func TestImplausible(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	if _, _, ok := s.nodeWatts("liar"); ok {
-		t.Error("it counts")
+		t.Error("an implausible value is valid")
 	}
 }
 
-// All replicas count, on all nodes, whatever the order in which nodes tell.
+// TestReplicasAreAveraged verifies that the replicas on all nodes are averaged, in any order of batches.
 func TestReplicasAreAveraged(t *testing.T) {
 	w := &watch{noon}
 	s := state(Options{Now: w.Now, Container: func(_, id string) string {
@@ -314,7 +315,8 @@ func TestReplicasAreAveraged(t *testing.T) {
 	}
 }
 
-// The Jobs of a CronJob are runs of one thing; a pod that begins or ends within a batch says nothing about its power.
+// TestRunsOfACronJob verifies that all Jobs of a CronJob share their statistics and that batches in which a pod
+// starts or finishes are ignored.
 func TestRunsOfACronJob(t *testing.T) {
 	w := &watch{noon}
 	s := state(Options{Now: w.Now})
@@ -363,7 +365,7 @@ func TestPods(t *testing.T) {
 	if len(s.Pods("").Pods) != 3 || len(s.Pods("other").Pods) != 0 || s.Pods("other").Pods == nil {
 		t.Errorf("%+v", s.Pods(""))
 	}
-	// Names are learned later, pods go.
+	// Names become known later, and pods are removed.
 	w.now = w.now.Add(tick)
 	nameless.pod, nameless.namespace, nameless.kind, nameless.owner = "late", "lab", "Job", "late"
 	s.Booked(booking(w, "a", 80, nameless), booked)
@@ -372,28 +374,29 @@ func TestPods(t *testing.T) {
 	}
 	w.now = w.now.Add(6 * time.Minute)
 	if pods := s.Pods("").Pods; len(pods) != 0 {
-		t.Errorf("of a silent node: %+v", pods)
+		t.Errorf("unexpected pods of a silent node: %+v", pods)
 	}
 }
 
-// A pod is fresh when its node tells of it for the first time, and not because we hear of the node for the first time.
+// TestFresh verifies that a pod is fresh if it is new on its node, but not if it is in the first batch of the node
+// after a restart of the controller.
 func TestFresh(t *testing.T) {
 	w := &watch{noon}
 	s := state(Options{Now: w.Now})
 	fresh := func() []string { return nodes(s)["a"].Fresh }
 	s.Booked(booking(w, "a", 80, replica("u1", 10), replica("u3", 10)), booked)
 	if got := fresh(); got != nil {
-		t.Errorf("after a restart of ours: %v", got)
+		t.Errorf("unexpected fresh pods after a restart: %v", got)
 	}
 	w.now = w.now.Add(tick)
 	s.Booked(booking(w, "a", 80, replica("u1", 10), replica("u2", 10), replica("u3", 10)), booked)
 	if got := fresh(); len(got) != 1 || got[0] != "u2" {
 		t.Errorf("%v", got)
 	}
-	s.Wall("a", 100, noon, energy.Measured, "shelly") // read before u2 was there
+	s.Wall("a", 100, noon, energy.Measured, "shelly") // read before u2 was reported
 	w.now = w.now.Add(tick)
 	if got := fresh(); len(got) != 0 {
-		t.Errorf("a value from before tells of it: %v", got)
+		t.Errorf("unexpected fresh pods for an older value: %v", got)
 	}
 	s.Wall("a", 100, w.now, energy.Measured, "shelly")
 	w.now = w.now.Add(2 * time.Second)
@@ -403,7 +406,7 @@ func TestFresh(t *testing.T) {
 	w.now = w.now.Add(4 * time.Minute)
 	s.Booked(booking(w, "a", 80, replica("u2", 10)), booked)
 	if got := fresh(); len(got) != 0 {
-		t.Errorf("minutes later: %v", got)
+		t.Errorf("unexpected fresh pods after several minutes: %v", got)
 	}
 	var many []used
 	for i := range 1000 {
@@ -412,7 +415,7 @@ func TestFresh(t *testing.T) {
 	w.now = w.now.Add(tick)
 	s.Booked(booking(w, "a", 80, many...), booked)
 	if got := fresh(); len(got) != maxFresh {
-		t.Errorf("%d of 1,000 are told", len(got))
+		t.Errorf("got %d fresh pods of 1,000", len(got))
 	}
 }
 
@@ -432,23 +435,23 @@ func TestSilentNodesAndOldOwnersAreForgotten(t *testing.T) {
 			w.now = w.now.Add(time.Second)
 		}
 	}
-	s.Forget("unheard-of")
+	s.Forget("unknown")
 	if got := nodes(s); len(got) != 1 || got["a"].Node != "a" {
-		t.Errorf("nodes %v", got)
+		t.Errorf("unexpected nodes %v", got)
 	}
 	got := s.Workloads().Workloads
 	if len(got) == 0 || len(got) > 111 {
-		t.Fatalf("%d owners, want about 100", len(got))
+		t.Fatalf("got %d owners, want about 100", len(got))
 	}
 	for _, o := range got {
 		if age := w.now.Sub(o.AsOf); age > 120*(tick+2*time.Second) {
-			t.Errorf("%s is remembered after %v", o.Owner, age)
+			t.Errorf("owner %s is still stored after %v", o.Owner, age)
 		}
 	}
 	s.Forget("a")
 	w.now = w.now.Add(time.Minute)
 	if len(s.Nodes().Nodes) != 0 || len(s.Pods("").Pods) != 0 {
-		t.Error("a node that is gone is told of")
+		t.Error("a deleted node is still listed")
 	}
 }
 
@@ -480,7 +483,7 @@ func TestReadersNeverWaitForLong(t *testing.T) {
 	readers.Wait()
 }
 
-// What 500,000 containers cost, and the bookings of a cluster of 5,000 nodes.
+// TestMemory measures the memory per container and the time to process batches with 100 pods each.
 func TestMemory(t *testing.T) {
 	const perNode = 100
 	count := 500
@@ -522,9 +525,9 @@ func TestMemory(t *testing.T) {
 		clear(batches)
 	}
 	each := float64(heap()-before) / float64(count*perNode)
-	t.Logf("%.0f bytes per container (one a pod), %v for a batch of %d", each, spent/time.Duration(3*count), perNode)
+	t.Logf("%.0f bytes per container (one per pod), %v for a batch of %d", each, spent/time.Duration(3*count), perNode)
 	if each > 600 {
-		t.Errorf("%.0f bytes per container", each)
+		t.Errorf("got %.0f bytes per container, want at most 600", each)
 	}
 	runtime.KeepAlive(s)
 }
@@ -535,14 +538,14 @@ func BenchmarkNodes5000(b *testing.B) {
 	for i := range 5000 {
 		s.Booked(booking(w, fmt.Sprint("node-", i), 80, replica("u1", 10)), booked)
 	}
-	b.Run("anew", func(b *testing.B) {
+	b.Run("changed", func(b *testing.B) {
 		for b.Loop() {
 			w.now = w.now.Add(2 * time.Second)
 			s.Wall("node-1", 10, w.now, energy.Measured, "shelly")
 			s.Nodes()
 		}
 	})
-	b.Run("again", func(b *testing.B) {
+	b.Run("unchanged", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			s.Nodes()
@@ -550,7 +553,8 @@ func BenchmarkNodes5000(b *testing.B) {
 	})
 }
 
-// A node that is hotter than its profile allows is shown as such, until it is well below.
+// TestHotNodes verifies that a node above the temperature limit of its profile is reported as hot until it is well
+// below the limit.
 func TestHotNodes(t *testing.T) {
 	w := &watch{noon}
 	s := state(Options{Now: w.Now, Hottest: func(node string) energy.Celsius {
@@ -567,7 +571,7 @@ func TestHotNodes(t *testing.T) {
 		s.Booked(booking(w, "silent", 80), booked)
 		all := nodes(s)
 		if !all["silent"].Temperature.AsOf.IsZero() {
-			t.Error("a temperature is made up")
+			t.Error("unexpected temperature of a node without one")
 		}
 		return all["limited"].Temperature, all["free"].Temperature
 	}
@@ -578,15 +582,15 @@ func TestHotNodes(t *testing.T) {
 		limited, free := notify(step.celsius)
 		want := sched.Heat{Celsius: step.celsius, Limit: 80, AsOf: w.now, Hot: step.hot}
 		if diff := cmp.Diff(want, limited); diff != "" || free.Hot || free.Celsius != step.celsius {
-			t.Errorf("at %v: %+v, %s", step.celsius, free, diff)
+			t.Errorf("at %v °C: %+v, %s", step.celsius, free, diff)
 		}
 	}
 	w.now = w.now.Add(tick)
-	b := booking(w, "limited", 0) // its meter fails: it is hot all the same
+	b := booking(w, "limited", 0) // no power is measured, but the temperature is still used
 	b.Batch.Unmeasured, b.Temperature = tick, new(energy.Celsius(82))
 	s.Booked(b, booked)
 	w.now = w.now.Add(tick)
 	if heat := nodes(s)["limited"].Temperature; !heat.Hot {
-		t.Errorf("without watts, at 82 °C: %+v", heat)
+		t.Errorf("without power at 82 °C: %+v", heat)
 	}
 }

@@ -7,21 +7,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A sample is what one channel of a device says at a moment.
+// A sample contains the values of a channel at a point in time.
 type sample struct {
 	channel string
 	watts   float64
-	powered bool // watts is known
-	counted bool // there is a counter:
+	powered bool // watts is valid
+	counted bool // the following fields are valid
 
-	counts uint64        // its value
-	unit   uint64        // what each is, in microjoules
-	step   uint64        // the least by which it moves, where power is to fill in between; 0: it is fine enough
-	period time.Duration // how long it may stand still because the device does not refresh it
-	epoch  string        // another one where the counter began anew
+	counts uint64        // value of the counter
+	unit   uint64        // microjoules per count
+	step   uint64        // resolution in counts if power is to be used for interpolation; 0 if fine enough
+	period time.Duration // refresh interval of the device, during which the counter may not change
+	epoch  string        // changes when the counter is reset
 }
 
-// A channel makes readings of samples.
+// A channel converts samples to readings.
 type channel struct {
 	domain  energy.Domain
 	scale   int64
@@ -31,23 +31,23 @@ type channel struct {
 	counter *energy.Counter
 	epoch   string
 	unit    uint64
-	step    uint64 // the finest that was seen: some devices leave out zeros at the end
+	step    uint64 // finest observed step, because some devices omit trailing zeros
 
 	integral *energy.Integrator
 	filled   filled
-	last     energy.Reading // what next returned
+	last     energy.Reading // last result of next
 }
 
 func newChannel(name string, e *Entry) *channel {
-	scale, _ := energy.Millionths(*e.Factor) // check has looked
+	scale, _ := energy.Millionths(*e.Factor) // validated by Check
 	return &channel{
 		domain: energy.Domain{Kind: energy.Wall, Name: name}, scale: scale, factor: *e.Factor,
 		max: energy.Watts(*e.MaxWatts), maxGap: staleAfter(e.Interval.Duration),
 	}
 }
 
-// next returns the reading that a sample at an instant is. A device whose counter disappears, or counts in other
-// units, is another meter: a new run.
+// next returns the reading for a sample at a point in time. If the counter disappears or changes its unit, a new
+// run starts.
 func (c *channel) next(s sample, at time.Duration) energy.Reading {
 	if !s.counted {
 		if c.integral == nil {
@@ -57,7 +57,7 @@ func (c *channel) next(s sample, at time.Duration) energy.Reading {
 	}
 	quality := energy.Measured
 	if s.step > 0 && s.powered {
-		quality = energy.Derived // between two steps of the counter
+		quality = energy.Derived // interpolated between two steps of the counter
 	}
 	if c.counter == nil || c.unit != s.unit {
 		c.counter = energy.NewCounter(energy.CounterOptions{
@@ -78,26 +78,26 @@ func (c *channel) next(s sample, at time.Duration) energy.Reading {
 	return c.filled.next(r, c.amount(c.unit, c.step), energy.Watts(s.watts*c.factor), at, c.maxGap)
 }
 
-// amount is what so many counts of a unit are, or 0.
+// amount returns the energy of the given number of counts, or 0 if it overflows.
 func (c *channel) amount(unit, counts uint64) energy.Microjoules {
 	v, _, _ := energy.NewScale(unit, c.scale).Take(counts)
 	return v
 }
 
-// slack is in how much time a coarse counter moves by a step, at least: a step at once is no more power than there
-// can be.
+// slack returns the minimum time for a coarse counter to increase by one step at the maximum power. It prevents a
+// single step from being rejected as implausible.
 func (c *channel) slack(s sample) time.Duration {
 	return time.Duration(float64(c.amount(s.unit, s.step).Joules()) / float64(c.max) * float64(time.Second))
 }
 
-// filled fills the steps of a coarse counter with the integral of power, so that a minute gets what it used and not
-// what the counter happened to move. The total is never below the counter and never a whole step above it: over any
-// time it is what the counter says, but for one step.
+// filled interpolates a coarse counter with the integral of power, so that the energy of short intervals is not
+// determined by the steps of the counter. The total is never less than the counter and exceeds it by less than one
+// step, so over any interval it differs from the counter by at most one step.
 type filled struct {
-	last  energy.Reading // of the counter
+	last  energy.Reading // reading of the counter
 	at    time.Duration
 	power energy.Watts
-	part  energy.Microjoules // beyond the counter
+	part  energy.Microjoules // energy added to the counter
 	known bool
 }
 
@@ -121,18 +121,18 @@ func (f *filled) next(r energy.Reading, step energy.Microjoules, power energy.Wa
 	rise := r.Total - before.Total
 	due := f.part + grown
 	if rise > 0 {
-		// It moved somewhere in between: what came after that is no more than came in all. If power disagrees, it is
-		// half.
+		// The counter has increased at an unknown time. The energy since then is at most the energy of the whole
+		// interval. If the power is inconsistent with that, assume half of it.
 		if due -= rise; due < 0 || due > grown {
 			due = grown / 2
 		}
 	}
 	part := min(max(due, 0), max(step-1, 0))
-	f.part = max(part, f.part-rise) // it does not fall, also where the device now shows finer steps
+	f.part = max(part, f.part-rise) // the total never decreases, even if the device now reports finer steps
 	return f.reading(r)
 }
 
-// reading is that of the counter with what power says beyond it.
+// reading returns the reading of the counter plus the interpolated part.
 func (f *filled) reading(r energy.Reading) energy.Reading {
 	r.At = f.at
 	if r.Total <= math.MaxInt64-f.part {

@@ -19,7 +19,8 @@ func testChannel(t testing.TB, factor float64) *channel {
 	return newChannel("n/0", &c.Meters[0])
 }
 
-// Of a Shelly a rise counts, a counter that fell is a new run, and so is a reboot after which nobody would notice.
+// TestCounterRuns verifies that a counter that decreases or is reset starts a new run, and that an implausible
+// increase is rejected.
 func TestCounterRuns(t *testing.T) {
 	c := testChannel(t, 1)
 	at := time.Duration(0)
@@ -32,32 +33,31 @@ func TestCounterRuns(t *testing.T) {
 	first := read(100, "a")
 	if r := read(103, "a"); r.Run != first.Run || r.Total != first.Total+180_000_000 || r.Quality != energy.Measured ||
 		r.Domain.Kind != energy.Wall {
-		t.Errorf("%+v after %+v", r, first)
+		t.Errorf("unexpected reading %+v after %+v", r, first)
 	}
 	if r := read(2, "a"); r.Run == first.Run {
-		t.Error("a counter that fell goes on")
+		t.Error("a decreased counter did not start a new run")
 	}
 	before := read(3, "a")
 	if r := read(5, "b"); r.Run == before.Run || r.Total != before.Total {
-		t.Error("a counter that began anew goes on")
+		t.Error("a reset counter did not start a new run")
 	}
 	before = read(6, "b")
 	if r := read(1_000_000, "b"); r.Run == before.Run {
-		t.Error("a megawatt is believed of a plug")
+		t.Error("an implausible increase was accepted")
 	}
 }
 
-// A counter of few digits is filled in by power. Whatever the power, the load and the moments of asking, the total
-// never falls and is never a step away from what was used; what it says over any time is what the counter says, but
-// for a step.
+// TestCoarseCounterIsFilledIn verifies the interpolation of a coarse counter with random power, load and polling
+// times. The total never decreases, and it differs from the counter by less than one step.
 func TestCoarseCounterIsFilledIn(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		factor := []float64{1, 0.97, 1.234567}[seed%3]
 		c := testChannel(t, factor)
 		digits := 1 + r.IntN(5)
-		unit := math.Pow10(-digits) * 3.6e6 // joules
-		bias := 0.8 + 0.4*r.Float64()       // of the power that it shows
+		unit := math.Pow10(-digits) * 3.6e6 // in joules
+		bias := 0.8 + 0.4*r.Float64()       // error of the reported power
 		truth, at := r.Float64()*1e9, time.Duration(0)
 		begun := truth
 		var first, last energy.Reading
@@ -86,18 +86,19 @@ func TestCoarseCounterIsFilledIn(t *testing.T) {
 				t.Fatalf("seed %d: %+v", seed, got)
 			}
 			if got.Total < last.Total && i > 0 {
-				t.Fatalf("seed %d: falls from %d to %d", seed, last.Total, got.Total)
+				t.Fatalf("seed %d: the total decreased from %d to %d", seed, last.Total, got.Total)
 			}
 			counter := (steps*unit - begun) * factor
 			if off := float64((got.Total - first.Total).Joules()) - counter; off < -1e-3 || off >= unit*factor+1e-3 {
-				t.Fatalf("seed %d: %v J away from the counter, of which a step is %v J", seed, off, unit*factor)
+				t.Fatalf("seed %d: got a difference of %v J, the steps of the counter are %v J", seed, off, unit*factor)
 			}
 			last = got
 		}
 	}
 }
 
-// The minutes between two steps of a counter get what they used, and none gets the whole step.
+// TestFilledMinutes verifies that the energy between two steps of a coarse counter is distributed over the
+// interval.
 func TestFilledMinutes(t *testing.T) {
 	c := testChannel(t, 1)
 	truth, at := 0.0, time.Duration(0)
@@ -109,15 +110,15 @@ func TestFilledMinutes(t *testing.T) {
 			watts: 50, powered: true, counted: true, counts: 100 * uint64(truth/3600), unit: microjoulesPerCount,
 			step: 100,
 		}, at)
-		// Where a step lies between two moments nobody knows.
+		// The position of a step between two samples is unknown.
 		if used := (r.Total - before.Total).Joules(); i > 0 && (used < 200 || used > 900) {
-			t.Errorf("after %v: %v J of 500", at, float64(used))
+			t.Errorf("after %v: got %v J, want about 500", at, float64(used))
 		}
 		before = r
 	}
 }
 
-// Power without a counter is integrated; a device that gets a counter, or loses it, begins a new run.
+// TestIntegratedPower verifies that power without a counter is integrated and that a long gap starts a new run.
 func TestIntegratedPower(t *testing.T) {
 	c := testChannel(t, 2)
 	a := c.next(sample{watts: 100, powered: true}, time.Second)
@@ -126,11 +127,11 @@ func TestIntegratedPower(t *testing.T) {
 		t.Errorf("%+v, %+v", a, b)
 	}
 	if gap := c.next(sample{watts: 200, powered: true}, time.Hour); gap.Run == b.Run {
-		t.Error("an hour without a sample is integrated")
+		t.Error("an hour without a sample was integrated")
 	}
 }
 
-// A factor is applied to what is counted and to what is integrated, without losing what is less than a microjoule.
+// TestCalibration verifies that the factor is applied without rounding errors.
 func TestCalibration(t *testing.T) {
 	c := testChannel(t, 1.000001)
 	var last energy.Reading
@@ -139,6 +140,6 @@ func TestCalibration(t *testing.T) {
 			time.Duration(i+1)*time.Minute)
 	}
 	if want := energy.Microjoules(3_600_000*1000 + 3600); last.Total != want {
-		t.Errorf("%d µJ, want %d", last.Total, want)
+		t.Errorf("got %d µJ, want %d", last.Total, want)
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 )
 
-// choose reads the wanted channels of a device, all or none: half of what a node draws is not what it draws. Where no
-// channel is named the device must have one only, since any of several may feed the node.
+// choose reads the wanted channels of a device. It returns an error if any of them cannot be read, because a part
+// of a node's power would be misleading. If wanted is empty, the device must have a single channel.
 func choose[T any](wanted []string, found map[string]T,
 	read func(name string, from T) (sample, error),
 ) ([]sample, error) {
 	if len(wanted) == 0 {
 		if len(found) != 1 {
-			return nil, dial.Refuse(dial.ReasonMissing, "%s: name the channels that feed the node", have(found))
+			return nil, dial.Refuse(dial.ReasonMissing, "%s: configure the channels of the node", have(found))
 		}
 		wanted = slices.Collect(maps.Keys(found))
 	}
@@ -24,7 +24,7 @@ func choose[T any](wanted []string, found map[string]T,
 	for _, name := range wanted {
 		from, ok := found[name]
 		if !ok {
-			return nil, dial.Refuse(dial.ReasonMissing, "there is no channel %q; %s", name, have(found))
+			return nil, dial.Refuse(dial.ReasonMissing, "unknown channel %q, %s", name, have(found))
 		}
 		s, err := read(name, from)
 		if err != nil {
@@ -39,15 +39,15 @@ func choose[T any](wanted []string, found map[string]T,
 	return samples, nil
 }
 
-// have lists the channels of a device, for people.
+// have lists the channels of a device for error messages.
 func have[T any](found map[string]T) string {
 	if len(found) == 0 {
-		return "the device has no channel that counts energy"
+		return "the device has no energy channel"
 	}
 	names := slices.Sorted(maps.Keys(found))
 	if len(names) > maxChannels {
 		names = append(names[:maxChannels], "…")
 	}
 	text := strings.Join(names, ", ")
-	return "the device has " + text[:min(len(text), maxText)]
+	return "the device has the channels " + text[:min(len(text), maxText)]
 }

@@ -18,15 +18,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// The kinds of meters.
+// Kinds of meters.
 const (
-	KindShelly1 = "shelly1" // first generation: watt-minutes, which are lost at a reboot
+	KindShelly1 = "shelly1" // first generation; its watt-minute counters are reset at a reboot
 	KindShelly2 = "shelly2" // second generation and later
 	KindTasmota = "tasmota"
 	KindRedfish = "redfish" // the management controller of a server
 )
 
-// How a Redfish server is told who asks.
+// Authentication methods of Redfish servers.
 const (
 	AuthBasic   = "basic"
 	AuthSession = "session"
@@ -42,62 +42,63 @@ const (
 	minInterval     = time.Second
 	longestInterval = 10 * time.Minute
 
-	defaultMaxWatts = 50_000 // three phases of 72 A; a plug stays far below
+	defaultMaxWatts = 50_000 // three phases of 72 A, far above the power of a plug
 	maxWatts        = 1e6
 )
 
-// Config is the file of meters.
+// Config is the configuration file of meters.
 type Config struct {
 	Meters []Entry `json:"meters"`
 }
 
-// Entry is one meter of one node. A node may have several, as one at each of its power supplies: they are added.
+// Entry configures a meter of a node. The values of several meters of a node, e.g. of its power supplies, are
+// added.
 type Entry struct {
-	Name string `json:"name,omitempty"` // in metrics and logs; by default the node
+	Name string `json:"name,omitempty"` // name in metrics and logs; defaults to the node
 	Node string `json:"node"`
 	Kind string `json:"kind"`
-	URL  string `json:"url"` // scheme and host, as http://192.168.1.85
-	// of the device; they are added. By default the only one
+	URL  string `json:"url"` // scheme and host, e.g. http://192.168.1.85
+	// channels of the device to add up; defaults to the only one
 	Channels []string `json:"channels,omitempty"`
-	Username string   `json:"username,omitempty"` // by default admin, where there is a password
-	// name of the file with the password in the folder of keys
+	Username string   `json:"username,omitempty"` // defaults to admin if there is a password
+	// name of the password file in the directory of keys
 	PasswordKey string `json:"passwordKey,omitempty"`
-	Auth        string `json:"auth,omitempty"` // of redfish: basic, by default, or session
-	// certificates that verify the server, in PEM; by default the system's
+	Auth        string `json:"auth,omitempty"` // for redfish: basic (default) or session
+	// CA certificates of the server in PEM; defaults to the system's
 	CAFile   string           `json:"caFile,omitempty"`
-	Interval *metav1.Duration `json:"interval,omitempty"` // 10s by default
-	Factor   *float64         `json:"factor,omitempty"`   // calibration: what is true over what it says
-	// the most that a channel can draw: a counter that says more is not believed
+	Interval *metav1.Duration `json:"interval,omitempty"` // defaults to 10s
+	Factor   *float64         `json:"factor,omitempty"`   // calibration: ratio of the true to the reported value
+	// maximum power of a channel; faster increases of the counter are rejected
 	MaxWatts *float64 `json:"maxWatts,omitempty"`
 }
 
-// Load reads a file of meters. The error names every entry that is wrong.
+// Load reads a configuration file. The error lists all invalid entries.
 func Load(path string) (Config, error) {
 	text, err := readRegular(path)
 	if err != nil {
-		return Config{}, fmt.Errorf("reading the file of meters: %w", err)
+		return Config{}, fmt.Errorf("reading the meter configuration: %w", err)
 	}
 	c, err := Parse(text)
 	if err != nil {
-		err = fmt.Errorf("reading the file of meters %s: %w", path, err)
+		err = fmt.Errorf("reading the meter configuration %s: %w", path, err)
 	}
 	return c, err
 }
 
-// readRegular reads a file of at most maxFile bytes. A pipe would wait for its writer, and a device may have no end.
+// readRegular reads a regular file of at most maxFile bytes. Pipes could block, and devices could be infinite.
 func readRegular(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, fmt.Errorf("%s is no regular file, or has more than %d bytes", path, maxFile)
+		return nil, fmt.Errorf("%s is not a regular file or larger than %d bytes", path, maxFile)
 	}
 	return os.ReadFile(path)
 }
 
-// Parse reads meters in YAML, strictly, and completes them. Each entry is read alone, since an error of the whole does
-// not say where it is.
+// Parse parses and validates a YAML configuration and sets the defaults. Each entry is parsed separately, so that
+// errors include its index.
 func Parse(text []byte) (Config, error) {
 	var file struct {
 		Meters []map[string]any `json:"meters"`
@@ -106,7 +107,7 @@ func Parse(text []byte) (Config, error) {
 		return Config{}, err
 	}
 	if len(file.Meters) > maxMeters {
-		return Config{}, fmt.Errorf("%d meters: at most %d", len(file.Meters), maxMeters)
+		return Config{}, fmt.Errorf("%d meters, want at most %d", len(file.Meters), maxMeters)
 	}
 	c := Config{Meters: make([]Entry, len(file.Meters))}
 	var errs []error
@@ -120,8 +121,8 @@ func Parse(text []byte) (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// read reads an entry and returns what is wrong with it. taken are the names and channels of those before, which must
-// not be counted twice.
+// read parses an entry and returns all validation errors. The map taken contains the names and channels of previous
+// entries, which must be unique.
 func (e *Entry) read(from map[string]any, taken map[string]bool) []error {
 	text, err := yaml.Marshal(from)
 	if err == nil {
@@ -133,7 +134,7 @@ func (e *Entry) read(from map[string]any, taken map[string]bool) []error {
 	e.Fill()
 	errs := e.Check()
 	if taken["name "+e.Name] {
-		errs = append(errs, errors.New("the name appears twice: give the second one another"))
+		errs = append(errs, errors.New("duplicate name, want a unique one"))
 	}
 	taken["name "+e.Name] = true
 	places := []string{e.URL}
@@ -145,13 +146,14 @@ func (e *Entry) read(from map[string]any, taken map[string]bool) []error {
 	}
 	for _, place := range places {
 		if taken[place] {
-			errs = append(errs, errors.New("the url and channel appear twice: they would be counted twice"))
+			errs = append(errs, errors.New("duplicate url and channel, which would be counted twice"))
 		}
 		taken[place] = true
 	}
 	return errs
 }
 
+// Fill sets the defaults of empty fields.
 func (e *Entry) Fill() {
 	e.Name = cmp.Or(e.Name, e.Node)
 	e.Interval = cmp.Or(e.Interval, &metav1.Duration{Duration: defaultInterval})
@@ -166,6 +168,7 @@ func (e *Entry) Fill() {
 	e.URL = strings.TrimRight(e.URL, "/")
 }
 
+// Check returns all validation errors. Fill must be called before.
 func (e *Entry) Check() (errs []error) {
 	bad := func(wrong bool, format string, args ...any) {
 		if wrong {
@@ -174,27 +177,27 @@ func (e *Entry) Check() (errs []error) {
 	}
 	short := func(s string) bool { return plain(s) && len(s) <= maxText }
 	why := validation.IsDNS1123Subdomain(e.Node)
-	bad(len(why) > 0, "node is %.80q: %s", e.Node, strings.Join(why, "; "))
+	bad(len(why) > 0, "invalid node %.80q: %s", e.Node, strings.Join(why, "; "))
 	bad(!short(e.Name), "name: want 1 to %d printable characters", maxText)
 	_, known := kinds[e.Kind]
-	bad(!known, "kind is %.40q: have %s", e.Kind, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
+	bad(!known, "unknown kind %.40q, want one of %s", e.Kind, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	if err := e.checkURL(); err != nil {
 		errs = append(errs, err)
 	}
-	bad(len(e.Channels) > maxChannels, "%d channels: at most %d", len(e.Channels), maxChannels)
+	bad(len(e.Channels) > maxChannels, "%d channels, want at most %d", len(e.Channels), maxChannels)
 	for i, channel := range e.Channels {
 		bad(!short(channel), "channels[%d]: want 1 to %d printable characters", i, maxText)
 	}
 	bad(e.Username != "" && !short(e.Username) || strings.Contains(e.Username, ":"),
-		"username: want at most %d printable characters, none a colon", maxText)
+		"username: want at most %d printable characters and no colon", maxText)
 	bad(e.Auth != "" && (e.Kind != KindRedfish || e.Auth != AuthBasic && e.Auth != AuthSession),
-		"auth is %.40q: %s has %s and %s, others know one way each", e.Auth, KindRedfish, AuthBasic, AuthSession)
+		"invalid auth %.40q: %s supports %s and %s, other kinds none", e.Auth, KindRedfish, AuthBasic, AuthSession)
 	d := e.Interval.Duration
-	bad(d < minInterval || d > longestInterval, "interval is %v: want %v to %v", d, minInterval, longestInterval)
+	bad(d < minInterval || d > longestInterval, "invalid interval %v, want %v to %v", d, minInterval, longestInterval)
 	if _, err := energy.Millionths(*e.Factor); err != nil {
 		errs = append(errs, err)
 	}
-	bad(!(*e.MaxWatts > 0 && *e.MaxWatts <= maxWatts), "maxWatts is %v: want more than 0, at most %v", *e.MaxWatts,
+	bad(!(*e.MaxWatts > 0 && *e.MaxWatts <= maxWatts), "invalid maxWatts %v, want more than 0, at most %v", *e.MaxWatts,
 		float64(maxWatts))
 	return errs
 }
@@ -202,25 +205,25 @@ func (e *Entry) Check() (errs []error) {
 func (e *Entry) checkURL() error {
 	u, err := url.Parse(e.URL)
 	switch {
-	case err != nil || u.Host == "" || u.Opaque != "": // its text may have a password in it
-		return errors.New("url cannot be read: want http://host or https://host")
+	case err != nil || u.Host == "" || u.Opaque != "": // the parse error may contain a password
+		return errors.New("invalid url, want http://host or https://host")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Errorf("url: the scheme is %.20q: want http or https", u.Scheme)
+		return fmt.Errorf("url: invalid scheme %.20q, want http or https", u.Scheme)
 	case u.User != nil:
 		return errors.New(
-			"url has a user or a password in it: name the user as username and the password's file as passwordKey")
+			"url contains a user or a password: set username and passwordKey instead")
 	case u.Path != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return errors.New("url has a path or a query: want scheme and host alone, the rest is known")
+		return errors.New("url contains a path or a query, want only scheme and host")
 	case u.Scheme == "https":
 	case e.Kind == KindRedfish && e.PasswordKey != "":
-		return errors.New("url: the password of a server's management is sent over https only")
+		return errors.New("url: want https, because the password of a management controller is sent over https only")
 	case e.CAFile != "":
-		return errors.New("caFile without https")
+		return errors.New("caFile requires an https url")
 	}
 	return nil
 }
 
-// plain reports whether a text is one to print.
+// plain reports whether a text is not empty and contains only printable ASCII characters.
 func plain(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }

@@ -59,10 +59,10 @@ func TestConfig(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := Load("/dev/null"); err == nil {
-		t.Error("a device is read as a file of meters")
+		t.Error("Load() of a device file: expected an error")
 	}
 	if c, err := Parse(nil); err != nil || len(c.Meters) != 0 {
-		t.Errorf("an empty file: %+v, %v", c, err)
+		t.Errorf("Parse() of an empty file = %+v, %v", c, err)
 	}
 }
 
@@ -71,15 +71,15 @@ func TestConfigErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"{" + good + ", colour: red}":                                      "colour",
 		"{" + good + ", node: m}":                                          "node",
-		"{node: 'N N', kind: shelly2, url: 'http://x'}":                    "node is",
-		"{kind: shelly2, url: 'http://x'}":                                 "node is",
-		"{node: w, kind: shelly9, url: 'http://x'}":                        "kind is",
+		"{node: 'N N', kind: shelly2, url: 'http://x'}":                    "invalid node",
+		"{kind: shelly2, url: 'http://x'}":                                 "invalid node",
+		"{node: w, kind: shelly9, url: 'http://x'}":                        "unknown kind",
 		"{node: w, kind: shelly2, url: 'ftp://x'}":                         "scheme",
 		"{node: w, kind: shelly2, url: '::x'}":                             "url",
 		"{node: w, kind: shelly2, url: 'http://u:s3same@x'}":               "user",
 		"{node: w, kind: shelly2, url: 'http://x/rpc'}":                    "path",
 		"{node: w, kind: shelly2, url: 'http://x?a=s3same'}":               "query",
-		"{node: w, kind: shelly2, url: 'http://s3same:x:y'}":               "cannot be read",
+		"{node: w, kind: shelly2, url: 'http://s3same:x:y'}":               "invalid url",
 		"{node: w, kind: redfish, url: 'http://x', passwordKey: p}":        "https only",
 		"{" + good + ", interval: 10ms}":                                   "interval",
 		"{" + good + ", interval: 10h}":                                    "interval",
@@ -87,14 +87,14 @@ func TestConfigErrors(t *testing.T) {
 		"{" + good + ", factor: 0}":                                        "factor",
 		"{" + good + ", factor: -1}":                                       "factor",
 		"{" + good + ", maxWatts: 0}":                                      "maxWatts",
-		"{" + good + ", channels: ['a', 'a']}":                             "twice",
+		"{" + good + ", channels: ['a', 'a']}":                             "duplicate",
 		"{" + good + ", channels: ['']}":                                   "channels[0]",
 		"{" + good + ", auth: session}":                                    "auth",
 		"{" + good + ", caFile: /x}":                                       "caFile",
 		"{" + good + ", username: 'a:b'}":                                  "username",
 		"{" + good + `, name: "a\nb"}`:                                     "name",
 		"{" + good + "}, {" + good + "}":                                   "counted twice",
-		"{" + good + "}, {" + strings.Replace(good, "//x", "//y", 1) + "}": "name appears twice",
+		"{" + good + "}, {" + strings.Replace(good, "//x", "//y", 1) + "}": "duplicate name",
 	} {
 		_, err := Parse([]byte("meters: [" + text + "]"))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3same") {
@@ -103,18 +103,18 @@ func TestConfigErrors(t *testing.T) {
 	}
 	_, err := Parse([]byte("meters: [{" + good + "}, {node: m, kind: x, url: 'http://y'}]"))
 	if err == nil || !strings.Contains(err.Error(), `meters[1] ("m")`) {
-		t.Errorf("does not say which: %v", err)
+		t.Errorf("the error does not contain the index: %v", err)
 	}
 	_,
 		err = Parse([]byte("meters: [{" + good +
 		"}, {node: m, kind: shelly2, url: 'http://y', pue: 1.2}, {name: left, node: m, interval: soon}]"))
 	if err == nil || !strings.Contains(err.Error(), `meters[1] ("m")`) || !strings.Contains(err.Error(), `"pue"`) ||
 		!strings.Contains(err.Error(), `meters[2] ("left")`) {
-		t.Errorf("does not say which entry has an unknown key: %v", err)
+		t.Errorf("the error does not contain the entries with unknown keys: %v", err)
 	}
 	if _, err := Parse([]byte("meters: [" + strings.Repeat("{},", maxMeters+1) + "]")); err == nil ||
 		len(err.Error()) > 200 {
-		t.Errorf("too many: %.300v", err)
+		t.Errorf("too many meters: %.300v", err)
 	}
 	dir := t.TempDir()
 	big := filepath.Join(dir, "big")
@@ -123,7 +123,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 	for _, path := range []string{big, filepath.Join(dir, "absent"), dir} {
 		if _, err := Load(path); err == nil {
-			t.Errorf("%s was read", path)
+			t.Errorf("Load(%s): expected an error", path)
 		}
 	}
 	for _, ca := range []string{big, filepath.Join(dir, "absent")} {
@@ -137,7 +137,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// The chart refuses kinds that there are not before anything starts.
+// TestChartKnowsAllKinds verifies that the schema of the chart accepts exactly the supported kinds.
 func TestChartKnowsAllKinds(t *testing.T) {
 	text, err := os.ReadFile("../../../charts/kubenergy/values.schema.json")
 	if err != nil {
@@ -157,6 +157,6 @@ func TestChartKnowsAllKinds(t *testing.T) {
 	}
 	if got, want := schema.Properties.Meters.Items.Properties.Kind.Enum,
 		slices.Sorted(maps.Keys(kinds)); !slices.Equal(got, want) {
-		t.Errorf("values.schema.json has %q, want %q", got, want)
+		t.Errorf("got %q in values.schema.json, want %q", got, want)
 	}
 }

@@ -18,12 +18,13 @@ import (
 
 const answers = "../../../../shared/data/api"
 
-// recorded returns a real answer that stands beside the project.
+// recorded returns a recorded response of a real device from the shared directory. The test is skipped if it is
+// missing.
 func recorded(t testing.TB, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(answers, name))
 	if errors.Is(err, os.ErrNotExist) {
-		t.Skipf("the recorded answers are not beside this project: %s", name)
+		t.Skipf("recorded response %s is not available", name)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +32,7 @@ func recorded(t testing.TB, name string) []byte {
 	return text
 }
 
-// made returns an answer of our own making.
+// made returns a synthetic response from testdata.
 func made(t testing.TB, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
@@ -41,7 +42,7 @@ func made(t testing.TB, name string) string {
 	return string(text)
 }
 
-// status returns what stands under that name in a dump of a Shelly.
+// status returns the Status field of a recorded dump of a Shelly.
 func status(t testing.TB, name string) []byte {
 	t.Helper()
 	var dump struct{ Status json.RawMessage }
@@ -100,7 +101,7 @@ func TestShelly1(t *testing.T) {
 		)
 	}
 	for channel, reason := range map[string]dial.Reason{
-		"meter:1":  dial.ReasonMissing, // unmetered: it says that it draws nothing
+		"meter:1":  dial.ReasonMissing, // a relay without a meter reports zero power
 		"emeter:1": dial.ReasonMissing, // not valid
 		"meter:9":  dial.ReasonMissing,
 	} {
@@ -135,14 +136,14 @@ func TestShelly2(t *testing.T) {
 	}
 }
 
-// documented is the answer of a plug in Tasmota's documentation.
+// documented returns the response of a plug from the documentation of Tasmota.
 func documented(t testing.TB) []byte {
 	text := string(recorded(t, "tasmota_status_responses.md"))
 	_, text, _ = strings.Cut(text, "## POW")
 	_, text, _ = strings.Cut(text, `"StatusSNS"`)
 	text, _, ok := strings.Cut(text, "```")
 	if !ok {
-		t.Fatal("the documentation is another")
+		t.Fatal("unexpected format of the documentation")
 	}
 	return []byte(`{"StatusSNS"` + strings.TrimRight(text, " \n\r\t,") + "}")
 }
@@ -179,7 +180,7 @@ func TestTasmota(t *testing.T) {
 		`{"StatusSNS":{"ENERGY":{"Total":1e300,"Power":1}}}`:     dial.ReasonRange,
 		`{"StatusSNS":{"ENERGY":{"Total":1,"Power":1e9}}}`:       dial.ReasonRange,
 		`{"StatusSNS":{"ENERGY":{"Total":[1,2],"Power":[1]}}}`:   dial.ReasonShape,
-		`{"StatusSNS":{"ENERGY":{"Total":[1,2],"Power":[1,2]}}}`: dial.ReasonMissing, // which of them
+		`{"StatusSNS":{"ENERGY":{"Total":[1,2],"Power":[1,2]}}}`: dial.ReasonMissing, // ambiguous channel
 		`{"StatusSNS":{"ENERGY":{"Total":"x","Power":1}}}`:       dial.ReasonShape,
 		`{"StatusSNS":[]}`: dial.ReasonShape,
 		"":                 dial.ReasonShape,
@@ -201,7 +202,7 @@ func TestRedfishRecorded(t *testing.T) {
 	same(t, []sample{s}, err, sample{channel: "1U#1", watts: 45, powered: true})
 	if _, err := (target{control: 2}).decode(recorded(t, "redfish/dmtf_1U_Power.json")); dial.ReasonOf(
 		err) != dial.ReasonMissing {
-		t.Errorf("a PowerControl that is not there: %v", err)
+		t.Errorf("a missing PowerControl: %v", err)
 	}
 	checkSensors(t, recorded(t, "redfish/dmtf_1U_Sensors.json"))
 }
@@ -213,11 +214,11 @@ func TestRedfishSensors(t *testing.T) {
 		supplies[fmt.Sprintf("PS%dInputPower", i)] = "/redfish/v1/x"
 	}
 	if got := sensors("1U", supplies); got != nil {
-		t.Errorf("%d power supplies: %+v", len(supplies), got)
+		t.Errorf("sensors of %d power supplies = %+v, want none", len(supplies), got)
 	}
 }
 
-// checkSensors picks the sensor of the whole from a collection, or those of both power supplies.
+// checkSensors verifies that the total sensor is selected, or the sensors of both power supplies if there is none.
 func checkSensors(t *testing.T, text []byte) {
 	t.Helper()
 	var all RedfishCollection
@@ -267,13 +268,13 @@ func TestRedfishValues(t *testing.T) {
 	}
 }
 
-// Whatever a server answers must not lead anywhere else.
+// TestLinksStayOnTheServer verifies that links in responses cannot lead to other servers or paths.
 func TestLinksStayOnTheServer(t *testing.T) {
 	for _, place := range []string{
 		"/redfish/v1/Chassis", "/redfish/v1/Chassis/1U/", "/redfish/v1/Chassis/System.Embedded.1",
 	} {
 		if !SameServer(place) {
-			t.Errorf("%q is refused", place)
+			t.Errorf("path %q was rejected", place)
 		}
 	}
 	for _, place := range []string{
@@ -283,12 +284,12 @@ func TestLinksStayOnTheServer(t *testing.T) {
 		"/redfish/%zz", "/redfish/v1/../../x",
 	} {
 		if SameServer(place) {
-			t.Errorf("%q is followed", place)
+			t.Errorf("path %q was accepted", place)
 		}
 	}
 }
 
-// usable fails if a sample was believed that makes no reading.
+// usable verifies that all accepted samples result in valid readings.
 func usable(t *testing.T, samples []sample, err error) {
 	if err != nil {
 		if dial.ReasonOf(err) == "" || len(err.Error()) > 2000 {
@@ -302,13 +303,13 @@ func usable(t *testing.T, samples []sample, err error) {
 	}
 	for _, s := range samples {
 		if !(s.watts >= 0 && s.watts <= maxChannels*maxWatts) || s.counts > maxCount || !s.powered && !s.counted {
-			t.Errorf("%+v is believed", s)
+			t.Errorf("invalid sample %+v was accepted", s)
 		}
 		ch := newChannel(s.channel, &c.Meters[0])
 		first := ch.next(s, time.Second)
 		second := ch.next(s, time.Hour)
 		if second.Total < first.Total && second.Run == first.Run {
-			t.Errorf("%+v, then %+v", first, second)
+			t.Errorf("reading %+v was followed by %+v", first, second)
 		}
 	}
 }
@@ -384,7 +385,7 @@ func FuzzRedfish(f *testing.F) {
 		if decode(body, &all) == nil {
 			for _, place := range all.named() {
 				if !SameServer(place) {
-					t.Errorf("%q is followed", place)
+					t.Errorf("path %q was accepted", place)
 				}
 			}
 		}

@@ -16,36 +16,37 @@ import (
 
 const (
 	anonymous manner = iota
-	basic            // a header with the password in each request
-	digest           // a header that proves that the password is known
-	inQuery          // parameters of each request, as Tasmota wants it
-	session          // a token that a password buys, as Redfish has it
+	basic            // HTTP basic authentication
+	digest           // HTTP digest authentication
+	inQuery          // query parameters, as required by Tasmota
+	session          // Redfish session token
 )
 
 const (
-	idleTimeout = 90 * time.Second // longer than between polls, mostly
+	idleTimeout = 90 * time.Second // longer than most polling intervals
 	simpleLimit = 5 * time.Second
-	serverLimit = 20 * time.Second // management controllers take their time
+	serverLimit = 20 * time.Second // management controllers are slow
 )
 
-// Device is one server, and how it is asked. It is for one goroutine.
+// Device is the client of a server. It must not be used concurrently.
 type Device struct {
 	dial.Client
 
 	base     *url.URL
 	manner   manner
 	user     string
-	key      string // name of the password's file
+	key      string // name of the password file
 	keys     dial.KeyReader
-	proof    *challenge // of digest
-	token    string     // of a session
-	location string     // of a session, to end it
+	proof    *challenge // current digest challenge
+	token    string     // session token
+	location string     // path of the session, to delete it
 }
 
+// NewDevice returns a Device for a validated entry. It returns an error if the CA file is invalid.
 func NewDevice(e *Entry, d *Deps) (*Device, error) {
 	base, err := url.Parse(e.URL)
 	if err != nil {
-		return nil, errors.New("url cannot be read")
+		return nil, errors.New("invalid url")
 	}
 	kind := kinds[e.Kind]
 	v := &Device{base: base, user: e.Username, key: e.PasswordKey, keys: d.Keys}
@@ -70,7 +71,7 @@ func NewDevice(e *Entry, d *Deps) (*Device, error) {
 	return v, nil
 }
 
-// Roots returns the certificates of a caFile; nil, those of the system, where none is named.
+// Roots loads the certificates of a caFile. It returns nil for the system's certificates if caFile is empty.
 func Roots(caFile string) (*x509.CertPool, error) {
 	if caFile == "" {
 		return nil, nil
@@ -78,18 +79,18 @@ func Roots(caFile string) (*x509.CertPool, error) {
 	text, err := readRegular(caFile)
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(text) {
-		return nil, cmp.Or(err, fmt.Errorf("caFile %s has no certificate in PEM", caFile))
+		return nil, cmp.Or(err, fmt.Errorf("no PEM certificate in caFile %s", caFile))
 	}
 	return roots, nil
 }
 
-// get asks for a path and returns the body of a good answer.
+// get sends a GET request and returns the body of a successful response.
 func (d *Device) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
 	return d.Ask(ctx, http.MethodGet, path, query, nil)
 }
 
-// Ask makes a request and returns the body of a good answer. It asks once more where the server has another nonce, or
-// wants another session.
+// Ask sends a request and returns the body of a successful response. It retries once if the server requires a new
+// nonce or a new session.
 func (d *Device) Ask(ctx context.Context, method, path string, query url.Values, payload []byte) ([]byte, error) {
 	proof, token := d.proof, d.token
 	body, resp, err := d.send(ctx, method, path, query, payload)
@@ -100,12 +101,12 @@ func (d *Device) Ask(ctx context.Context, method, path string, query url.Values,
 	case digest:
 		next := readChallenge(resp.Header)
 		if next == nil {
-			return nil, dial.Refuse(dial.ReasonAuth, "%s wants no proof by SHA-256: the password is not sent",
+			return nil, dial.Refuse(dial.ReasonAuth, "%s does not support digest authentication with SHA-256",
 				dial.Place(resp.Request.URL))
 		}
 		d.proof = next
 		if proof != nil && !next.stale && next.nonce == proof.nonce {
-			return nil, err // the very proof was refused
+			return nil, err // the current nonce was rejected, so the password is wrong
 		}
 	case session:
 		if d.token = ""; token == "" {
@@ -121,13 +122,13 @@ func (d *Device) Ask(ctx context.Context, method, path string, query url.Values,
 	return body, err
 }
 
-// send makes one request. Its response is nil where there was no answer; its body is closed.
+// send sends a request once. The returned response is nil if none was received; its body is closed.
 func (d *Device) send(ctx context.Context, method, path string, query url.Values,
 	payload []byte,
 ) ([]byte, *http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, d.base.Scheme+"://"+d.base.Host+path, bytes.NewReader(payload))
 	if err != nil {
-		return nil, nil, dial.Refuse(dial.ReasonAddress, "%s: the URL cannot be read", d.base.Host)
+		return nil, nil, dial.Refuse(dial.ReasonAddress, "%s: invalid URL", d.base.Host)
 	}
 	req.Header.Set("Accept", "application/json")
 	if payload != nil {

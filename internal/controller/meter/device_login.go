@@ -11,11 +11,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 )
 
-// How a device is told who asks.
+// manner is the authentication method of a device.
 type manner uint8
 
-// authorize completes a request with its query and with who asks. The password is read each time, so that a new one
-// counts at once, and so that no answer can show it.
+// authorize sets the query of a request and adds the credentials. The password is read for each request, so that a
+// new one is effective immediately and is removed from all errors.
 func (d *Device) authorize(ctx context.Context, req *http.Request, query url.Values) error {
 	var password string
 	if d.manner != anonymous {
@@ -42,11 +42,11 @@ func (d *Device) authorize(ctx context.Context, req *http.Request, query url.Val
 		}
 		req.Header.Set("X-Auth-Token", d.token)
 	}
-	// Tasmota reads %20 as a space, and not a plus.
+	// Tasmota decodes %20 as a space, but not a plus sign.
 	req.URL.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
 	if d.manner == digest && d.proof != nil {
 		if d.proof.count >= maxUses {
-			d.proof = nil // another one is asked for
+			d.proof = nil // request a new nonce
 			return nil
 		}
 		req.Header.Set("Authorization", d.proof.answer(d.user, password, req.Method, req.URL.RequestURI(), ""))
@@ -54,18 +54,18 @@ func (d *Device) authorize(ctx context.Context, req *http.Request, query url.Val
 	return nil
 }
 
-// login begins a session.
+// login creates a session.
 func (d *Device) login(ctx context.Context, password string) error {
 	payload, err := json.Marshal(map[string]string{"UserName": d.user, "Password": password})
 	if err != nil {
-		return dial.Refuse(dial.ReasonAuth, "key %q cannot be sent", d.key)
+		return dial.Refuse(dial.ReasonAuth, "key %q cannot be encoded", d.key)
 	}
 	_, resp, err := d.send(ctx, http.MethodPost, sessions, nil, payload)
 	if err != nil {
 		return err
 	}
 	if d.token = resp.Header.Get("X-Auth-Token"); d.token == "" {
-		return dial.Refuse(dial.ReasonAuth, "%s begins no session", d.base.Host)
+		return dial.Refuse(dial.ReasonAuth, "%s returned no session token", d.base.Host)
 	}
 	d.Secrets.Hide(d.token)
 	d.location = ""
@@ -75,11 +75,11 @@ func (d *Device) login(ctx context.Context, password string) error {
 	return nil
 }
 
-// Logout ends a session: servers have few.
+// Logout deletes the session, because servers limit the number of sessions.
 func (d *Device) Logout(ctx context.Context) {
 	if d.token == "" || d.location == "" {
 		return
 	}
-	_, _, _ = d.send(ctx, http.MethodDelete, d.location, nil, nil) // it times out otherwise
+	_, _, _ = d.send(ctx, http.MethodDelete, d.location, nil, nil) // best effort, the session also times out
 	d.token, d.location = "", ""
 }

@@ -34,12 +34,12 @@ func (k testKeys) Key(name string) (string, error) {
 	return key, nil
 }
 
-// secret is the password of every device.
+// secret is the password of all devices.
 const secret = "s3same/+=&"
 
 var keys = testKeys{"plug": secret}
 
-// open makes the meter that an entry describes, on loopback.
+// open returns the meter of a configuration entry. Loopback addresses are permitted.
 func open(t testing.TB, entry string) *meter {
 	t.Helper()
 	c, err := Parse([]byte("meters: [{node: w, " + entry + "}]"))
@@ -66,7 +66,8 @@ func description(text string) http.HandlerFunc {
 
 const plug = `{"switch:0":{"apower":5,"aenergy":{"total":1.5}}}`
 
-// A proof is used again with a higher count; a nonce that is stale, or of before a reboot, costs one request more.
+// TestDigest verifies that a nonce is reused with increasing counts, and that an expired nonce or one from before a
+// reboot costs one additional request.
 func TestDigest(t *testing.T) {
 	g := &guard{t: t, password: secret, lasts: 3}
 	m := open(t, "kind: shelly2, passwordKey: plug, url: '"+serve(t, g.protect(description(plug)))+"'")
@@ -76,7 +77,7 @@ func TestDigest(t *testing.T) {
 		}
 	}
 	if g.accepted != 10 || g.issued != 4 || g.refused != 0 {
-		t.Errorf("%d accepted, %d refused, %d challenges", g.accepted, g.refused, g.issued)
+		t.Errorf("got %d accepted and %d rejected requests, %d challenges", g.accepted, g.refused, g.issued)
 	}
 	clear(g.nonces)
 	if _, err := m.source.read(t.Context()); err != nil {
@@ -89,11 +90,11 @@ func TestDigest(t *testing.T) {
 		}
 	}
 	if g.refused > 3 {
-		t.Errorf("a wrong password was tried %d times in 2 polls", g.refused)
+		t.Errorf("an incorrect password was sent %d times in 2 polls", g.refused)
 	}
 }
 
-// To whom MD5 is enough the password is not proven.
+// TestDigestByMD5 verifies that no credentials are sent to a device that supports only MD5.
 func TestDigestByMD5(t *testing.T) {
 	g := &guard{t: t, password: secret, lasts: 3, md5: true}
 	m := open(t, "kind: shelly2, passwordKey: plug, url: '"+serve(t, g.protect(description(plug)))+"'")
@@ -124,11 +125,12 @@ func TestBasic(t *testing.T) {
 	}
 }
 
-// A Tasmota is asked with user and password in the query; an old one by an older command, which is remembered.
+// TestTasmotaAsks verifies that the credentials are sent in the query and that the command for old versions is
+// remembered.
 func TestTasmotaAsks(t *testing.T) {
 	var asked []string
 	at := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		q, err := url.ParseQuery(strings.ReplaceAll(r.URL.RawQuery, "+", "%2B")) // it does not read a plus as a space
+		q, err := url.ParseQuery(strings.ReplaceAll(r.URL.RawQuery, "+", "%2B")) // a plus sign is not decoded
 		if err != nil || q.Get("user") != "admin" || q.Get("password") != secret {
 			description(`{"WARNING":"Need user=<username>&password=<password>"}`)(w, r)
 			return
@@ -147,7 +149,7 @@ func TestTasmotaAsks(t *testing.T) {
 		}
 	}
 	if got := strings.Join(asked, ", "); got != "Status 10, Status 8, Status 8" {
-		t.Errorf("asked %s", got)
+		t.Errorf("unexpected commands %s", got)
 	}
 	if _, err := open(t, "kind: tasmota, url: '"+at+"'").source.read(t.Context()); dial.ReasonOf(
 		err) != dial.ReasonAuth {
@@ -155,7 +157,7 @@ func TestTasmotaAsks(t *testing.T) {
 	}
 }
 
-// management is a server's management controller.
+// management is a fake management controller of a server.
 type management struct {
 	files    map[string]string
 	sessions bool
@@ -201,7 +203,7 @@ func (m *management) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, text)
 }
 
-// start serves over TLS and returns an entry.
+// start starts a TLS server and returns a configuration entry for it.
 func (m *management) start(t *testing.T, more string) string {
 	t.Helper()
 	s := httptest.NewUnstartedServer(m)
@@ -246,14 +248,14 @@ func TestRedfish(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if s, err := read("1U#0"); err != nil || s[0].watts != 321 || s[0].counted {
-		t.Errorf("a PowerControl that is named: %+v, %v", s, err)
+		t.Errorf("a configured PowerControl: %+v, %v", s, err)
 	}
 	if s, err := read("1U#1"); err != nil || s[0].watts != 42.5 {
 		t.Errorf("another PowerControl: %+v, %v", s, err)
 	}
 	if s, err := read("/redfish/v1/Chassis/1U/Sensors/PS1Energy"); err != nil || s[0].counts != 725_000 ||
 		len(m.asked) != 1 {
-		t.Errorf("a sensor that is named: %+v, %v after %v", s, err, m.asked)
+		t.Errorf("a configured sensor: %+v, %v after %v", s, err, m.asked)
 	}
 	for _, channel := range []string{
 		"2U", "1U#9", "1U#x", "/redfish/v1/Chassis/1U/Sensors/PS1OutputAmp", "/redfish/v1/absent",
@@ -269,11 +271,11 @@ func TestRedfish(t *testing.T) {
 	}
 	m.asked = nil
 	if _, err := device.source.read(t.Context()); err != nil || len(m.asked) != 1 {
-		t.Errorf("the second time: %v after %v", err, m.asked)
+		t.Errorf("the second read: %v after %v", err, m.asked)
 	}
 	delete(m.files, "/redfish/v1/Chassis/1U/Power")
 	if _, err := device.source.read(t.Context()); !dial.HasStatus(err, http.StatusNotFound) {
-		t.Errorf("when it is gone: %v", err)
+		t.Errorf("after the resource was removed: %v", err)
 	}
 	if s, err := device.source.read(t.Context()); err != nil || s[0].watts != 374 {
 		t.Errorf("after an update: %+v, %v", s, err)
@@ -284,7 +286,8 @@ func TestRedfish(t *testing.T) {
 	}
 }
 
-// A session is begun once, again when it was ended by the server, and ended when nobody asks any more.
+// TestRedfishSession verifies that a session is created once, again after the server has deleted it, and deleted
+// when the poller stops.
 func TestRedfishSession(t *testing.T) {
 	m := &management{sessions: true, files: map[string]string{
 		"/redfish/v1/Chassis": oneChassis, "/redfish/v1/Chassis/1U": chassis1U,
@@ -297,7 +300,7 @@ func TestRedfishSession(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m.token = "" // it was restarted
+	m.token = "" // as after a restart
 	if _, err := device.source.read(t.Context()); err != nil || m.logins != 2 {
 		t.Errorf("%v after %d logins", err, m.logins)
 	}
@@ -305,7 +308,7 @@ func TestRedfishSession(t *testing.T) {
 	cancel()
 	new(Poller).follow(stopped, device)
 	if m.logouts != 1 {
-		t.Errorf("%d sessions ended", m.logouts)
+		t.Errorf("got %d deleted sessions, want 1", m.logouts)
 	}
 	if _, err := open(t, strings.Replace(entry, "kind", "username: you, kind",
 		1)).source.read(t.Context()); dial.ReasonOf(
@@ -318,12 +321,12 @@ func TestRedfishSession(t *testing.T) {
 	without := open(t, entry[:strings.Index(entry, "caFile")]+entry[strings.Index(entry, "url"):])
 	if _, err := without.source.read(t.Context()); dial.ReasonOf(err) != dial.ReasonHTTP || err == nil ||
 		!strings.Contains(err.Error(), "certificate") {
-		t.Errorf("a certificate of nobody: %v", err)
+		t.Errorf("an untrusted certificate: %v", err)
 	}
 }
 
-// However a URL is written, a meter leads neither to metadata services nor to this machine, although it may stand in
-// a private network: it is refused when it would be dialled, and nothing arrives.
+// TestForgedRequests verifies for many notations of URLs that a meter cannot be used to reach metadata services or
+// loopback addresses, although private addresses are permitted.
 func TestForgedRequests(t *testing.T) {
 	var arrived atomic.Int64
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(serve(t, func(http.ResponseWriter, *http.Request) {
@@ -334,13 +337,13 @@ func TestForgedRequests(t *testing.T) {
 	}
 	payloads, names := dialtest.Payloads(port)
 	if len(payloads) < 30 {
-		t.Fatalf("%d payloads only", len(payloads))
+		t.Fatalf("got only %d payloads", len(payloads))
 	}
 	refused := 0
 	for _, p := range payloads {
 		t.Run(p.Name, func(t *testing.T) {
 			for kind := range kinds {
-				// Some do not even pass as a configuration; here they have.
+				// Some of these URLs are also rejected by the validation of the configuration, so it is bypassed.
 				e := Entry{Name: "w", Node: "w", Kind: kind, URL: p.URL}
 				e.Fill()
 				e.URL = p.URL
@@ -359,13 +362,13 @@ func TestForgedRequests(t *testing.T) {
 		})
 	}
 	if arrived.Load() != 0 {
-		t.Errorf("%d requests arrived inside", arrived.Load())
+		t.Errorf("%d requests reached the server", arrived.Load())
 	}
-	t.Logf("%d payloads by %d kinds of meters: %d refused at dial, the others lead nowhere", len(payloads), len(kinds),
+	t.Logf("%d payloads, %d kinds of meters: %d rejected by the dialer, others unreachable", len(payloads), len(kinds),
 		refused)
 }
 
-// A redirect is not followed, wherever it leads; it would take the password along.
+// TestRedirects verifies that redirects are not followed, because the password would be sent to the target.
 func TestRedirects(t *testing.T) {
 	var arrived atomic.Int64
 	other := serve(t, func(http.ResponseWriter, *http.Request) { arrived.Add(1) })
@@ -389,11 +392,11 @@ func TestRedirects(t *testing.T) {
 		}
 	}
 	if arrived.Load() != 0 {
-		t.Errorf("%d redirects were followed", arrived.Load())
+		t.Errorf("got %d followed redirects, want none", arrived.Load())
 	}
 }
 
-// A name that is rebound between two polls is refused at the second: what is checked is what is dialled.
+// TestReboundName verifies that a name is rejected if it resolves to a forbidden address in a later poll.
 func TestReboundName(t *testing.T) {
 	u, err := url.Parse(serve(t, description(plug)))
 	if err != nil {
@@ -421,8 +424,8 @@ func TestReboundName(t *testing.T) {
 	}
 }
 
-// Answers that are wrong in any way are refused, with a reason, and without the password, whatever the device does
-// with it.
+// TestBadAnswers verifies that invalid responses are rejected with a reason, and that errors never contain the
+// password even if the device returns it.
 func TestBadAnswers(t *testing.T) {
 	echo := func(r *http.Request) string {
 		return r.URL.RawQuery + " " + r.Header.Get("Authorization") + " " + secret + " " + url.QueryEscape(secret)
@@ -480,7 +483,7 @@ func TestBadAnswers(t *testing.T) {
 				cancel()
 				switch {
 				case err == nil:
-					t.Fatalf("%s: no error", kind)
+					t.Fatalf("%s: expected an error", kind)
 				case dial.ReasonOf(err) != c.reason && name != "echo in an error":
 					t.Errorf("%s: %s: %v", kind, dial.ReasonOf(err), err)
 				}

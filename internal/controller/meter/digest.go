@@ -10,24 +10,24 @@ import (
 	"strings"
 )
 
-// challenge is how a server wants to be told who asks, by RFC 7616. SHA-256 is the only algorithm: a device that offers
-// MD5 is not told anything.
+// challenge is a digest authentication challenge as defined by RFC 7616. Only SHA-256 is supported, because a proof
+// with MD5 could be used to recover the password.
 type challenge struct {
 	realm, nonce, opaque string
 	session              bool // SHA-256-sess
-	qop                  bool // qop=auth; without, it is RFC 2069
-	stale                bool // the nonce is too old, and the password was right
+	qop                  bool // qop=auth; otherwise RFC 2069
+	stale                bool // the nonce has expired, but the password was correct
 
-	count uint32 // how often the nonce was used
+	count uint32 // number of uses of the nonce
 }
 
 const (
 	maxChallenge = 4096
-	// A server remembers how often a nonce was used; beyond, another one is asked for.
+	// A server counts the uses of a nonce. A new one is requested after this number.
 	maxUses = 1 << 30
 )
 
-// readChallenge returns the challenge among the headers of an answer that it can meet, or nil.
+// readChallenge returns the first supported challenge in the headers of a response, or nil if there is none.
 func readChallenge(h http.Header) *challenge {
 	for _, line := range h.Values("WWW-Authenticate") {
 		if len(line) > maxChallenge {
@@ -42,10 +42,10 @@ func readChallenge(h http.Header) *challenge {
 	return nil
 }
 
-// offered is a scheme and its parameters.
+// offered is an authentication scheme with its parameters.
 type offered struct {
 	scheme     string
-	parameters map[string]string // by their names in lower case
+	parameters map[string]string // keys in lower case
 }
 
 func (o *offered) digest() *challenge {
@@ -63,7 +63,7 @@ func (o *offered) digest() *challenge {
 			c.qop = c.qop || strings.EqualFold(strings.TrimSpace(option), "auth")
 		}
 		if !c.qop {
-			return nil // auth-int alone
+			return nil // only auth-int
 		}
 	}
 	if c.nonce == "" || c.session && !c.qop || !quotable(c.realm) || !quotable(c.nonce) || !quotable(c.opaque) {
@@ -72,11 +72,11 @@ func (o *offered) digest() *challenge {
 	return c
 }
 
-// quotable reports whether a text of a server may be sent back in a header.
+// quotable reports whether a text from a server may be included in a request header.
 func quotable(s string) bool { return s == "" || plain(s) }
 
-// Of a header that may offer several schemes, as Basic realm="x", Digest realm="y", nonce="z": a scheme, or a parameter
-// with the quoted or the bare value behind its name.
+// challengeWord matches a scheme, or a parameter with its quoted or unquoted value, in a header that may contain
+// several schemes, e.g. Basic realm="x", Digest realm="y", nonce="z".
 var (
 	challengeWord = regexp.MustCompile(`(?s)([^\s,="]+)(?:[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,="]*)))?`)
 	escaped       = regexp.MustCompile(`(?s)\\(.)`)
@@ -90,7 +90,7 @@ func parseChallenges(text string) (all []offered) {
 		case at[4] < 0 && at[6] < 0:
 			all = append(all, offered{scheme: part(1), parameters: map[string]string{}})
 		case last < 0:
-			return nil // a parameter of nothing
+			return nil // a parameter without a scheme
 		case all[last].parameters[name] == "":
 			all[last].parameters[name] = escaped.ReplaceAllString(part(2), "$1") + part(3)
 		}
@@ -98,7 +98,8 @@ func parseChallenges(text string) (all []offered) {
 	return all
 }
 
-// answer returns the header that meets the challenge for one request, and counts it. cnonce is random; "" draws one.
+// answer returns the Authorization header for a request and increments the use count. If cnonce is empty, a random
+// one is generated.
 func (c *challenge) answer(user, password, method, uri, cnonce string) string {
 	if cnonce == "" {
 		cnonce = rand.Text()

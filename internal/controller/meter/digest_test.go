@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// The vectors are those of RFC 7616, 3.9.1, and of curl's tests (without qop).
+// TestDigestVectors uses the test vectors of RFC 7616, section 3.9.1, and of curl (without qop).
 func TestDigestVectors(t *testing.T) {
 	const header = `Digest realm="http-auth@example.org", qop="auth, auth-int", algorithm=SHA-256, ` +
 		`nonce="7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v", opaque="FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS"`
@@ -18,7 +18,7 @@ func TestDigestVectors(t *testing.T) {
 		header,
 	}})
 	if c == nil {
-		t.Fatal("the challenge is not met")
+		t.Fatal("the challenge was not accepted")
 	}
 	got := c.answer("Mufasa", "Circle of Life", http.MethodGet, "/dir/index.html",
 		"f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ")
@@ -29,12 +29,12 @@ func TestDigestVectors(t *testing.T) {
 		`realm="http-auth@example.org"`,
 	} {
 		if !strings.Contains(got, want) {
-			t.Errorf("%s is without %s", got, want)
+			t.Errorf("header %s does not contain %s", got, want)
 		}
 	}
 	if again := c.answer("Mufasa", "x", http.MethodGet, "/", ""); !strings.Contains(again, "nc=00000002") ||
 		strings.Contains(again, "f2/wE4q") {
-		t.Errorf("the second: %s", again)
+		t.Errorf("unexpected second header: %s", again)
 	}
 	c = readChallenge(
 		http.Header{"Www-Authenticate": {`Digest realm="testrealm", nonce="1053604145", algorithm="SHA-256"`}})
@@ -91,25 +91,25 @@ func FuzzChallenge(f *testing.F) {
 		}) {
 			t.Errorf("%q", header)
 		}
-		// A server reads what was meant.
+		// A server must be able to parse the header.
 		back := parseChallenges(header)
 		if len(back) != 1 || back[0].parameters["realm"] != c.realm || back[0].parameters["nonce"] != c.nonce ||
 			back[0].parameters["username"] != `ad"min` ||
 			back[0].parameters["opaque"] != c.opaque {
-			t.Errorf("%q reads as %+v", header, back)
+			t.Errorf("%q was parsed as %+v", header, back)
 		}
 	})
 }
 
-// guard is a device that wants a proof by digest, as a Shelly does: it remembers its nonces and how often each was
-// used.
+// guard is a fake device that requires digest authentication, like a Shelly. It tracks its nonces and their use
+// counts.
 type guard struct {
 	t        *testing.T
 	password string
-	lasts    int // uses of a nonce, after which it is stale
+	lasts    int // maximum uses of a nonce
 	md5      bool
 
-	nonces   map[string]uint64 // the count that was used last
+	nonces   map[string]uint64 // last use count
 	issued   int
 	refused  int
 	accepted int
@@ -147,21 +147,21 @@ func (g *guard) protect(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// check verifies a proof the long way, from the header alone.
+// check verifies the response of a client independently of the implementation under test.
 func (g *guard) check(r *http.Request, header string) (ok, stale bool) {
 	all := parseChallenges(header)
 	if len(all) != 1 || all[0].scheme != "Digest" {
-		g.t.Errorf("authorized by %q", header)
+		g.t.Errorf("unexpected Authorization header %q", header)
 		return false, false
 	}
 	p := all[0].parameters
 	var count uint64
 	if _, err := fmt.Sscanf(p["nc"], "%08x", &count); err != nil || len(p["nc"]) != 8 {
-		g.t.Errorf("nc is %q", p["nc"])
+		g.t.Errorf("unexpected nc %q", p["nc"])
 	}
 	last, known := g.nonces[p["nonce"]]
 	if known && count <= last {
-		g.t.Errorf("nonce %s is used with count %d after %d", p["nonce"], count, last)
+		g.t.Errorf("nonce %s was used with count %d after %d", p["nonce"], count, last)
 	}
 	if p["uri"] != r.URL.RequestURI() || p["username"] != "admin" || p["qop"] != "auth" || len(p["cnonce"]) < 16 {
 		g.t.Errorf("%q for %s", header, r.URL)

@@ -1,25 +1,28 @@
-// Package meter asks the meters that stand in the network what nodes draw at the wall: Shelly plugs and clamps, Tasmota
-// plugs, and the management controllers of servers by Redfish. A file says which meter belongs to which node.
+// Package meter reads power meters on the network that measure nodes at the wall: Shelly plugs and clamps, Tasmota
+// plugs, and the management controllers of servers with the Redfish API. A configuration file assigns meters to
+// nodes.
 //
-// A meter gives readings of a counter, as agents' meters do, and the watts of now. Where an agent covers a node, the
-// watts are shown and compared with what it says, and nothing is booked; where none does, package
-// controller/estimate divides what the meter counted. docs/how-to/meters.md describes the file, docs/decisions/0014
-// what is booked.
+// A meter provides readings of an energy counter, like the meters of agents, and the current power. If a node has
+// an agent, the power is displayed and compared with the agent's value, but not recorded. Otherwise package
+// controller/estimate attributes the energy of the counter to the pods. The file is documented in
+// docs/how-to/meters.md, and the recording of the energy in docs/decisions/0014.
 //
-// # Invariants, and the tests that hold them
+// # Invariants and the tests that verify them
 //
-//   - The channels of a device count all or none: half of what a node draws is not what it draws, and a
-//     node whose meters do not all answer has no watts (TestPowerOfACounter, TestDeadMetersDelayNoOther).
-//   - A counter that falls, disappears or changes its unit begins a new run, and no joule is counted twice
-//     (TestCounterRuns). A coarse counter is filled in by power, by less than one of its steps
+//   - The channels of a device are read together or not at all, and the power of a node is known only if all of its
+//     meters respond, because a part of the power would be misleading (TestPowerOfACounter,
+//     TestDeadMetersDelayNoOther).
+//   - A counter that decreases, disappears or changes its unit starts a new run, and no energy is counted twice
+//     (TestCounterRuns). A coarse counter is interpolated with the power, by less than one of its steps
 //     (TestCoarseCounterIsFilledIn).
-//   - A password is sent only as its device wants it, never to MD5 or across a redirect, and is in no error
-//     (TestDigestByMD5, TestRedirects, TestBadAnswers).
-//   - Requests stay on the server that the file names (TestForgedRequests, TestLinksStayOnTheServer).
+//   - A password is sent only in the way that its device supports. It is never used with MD5, sent to a redirect target
+//     or included in errors (TestDigestByMD5, TestRedirects, TestBadAnswers).
+//   - Requests are sent only to the server in the file (TestForgedRequests, TestLinksStayOnTheServer).
 //
 // # Failures
 //
-// Each meter has a goroutine and one request at a time. A meter that does not answer is asked less and less, and
-// delays no other: meters that failed last time share a few places of their own (TestDeadMetersDelayNoOther). A server
-// that refuses a password is left alone for a minute and more, as it may lock the account (TestRefusedPasswords).
+// Each meter has its own goroutine and at most one request in flight. A meter that does not respond is polled with
+// exponential backoff. It does not delay other meters, because failing meters share a separate concurrency limit
+// (TestDeadMetersDelayNoOther). After a rejected password the backoff starts at one minute, because the server may
+// lock the account (TestRefusedPasswords).
 package meter

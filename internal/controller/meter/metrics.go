@@ -2,20 +2,20 @@ package meter
 
 import prom "github.com/prometheus/client_golang/prometheus"
 
-// Labels are names of the file of meters, and of kinds and reasons that are few.
+// The label values are names from the configuration file and a small set of kinds and reasons.
 var (
 	descUp = prom.NewDesc("kubenergy_meter_up",
-		"1 if the meter answered when it was asked last.", []string{"meter", "node", "kind"}, nil)
+		"1 if the meter responded to the last poll.", []string{"meter", "node", "kind"}, nil)
 	descPower = prom.NewDesc("kubenergy_meter_power_watts",
-		"Power that a meter shows, calibrated; absent when that is old.", []string{"meter", "node", "kind"}, nil)
+		"Calibrated power of a meter, absent if the last value is stale.", []string{"meter", "node", "kind"}, nil)
 	descEnergy = prom.NewDesc("kubenergy_meter_energy_joules_total",
-		"Energy that a meter counted since the controller began to ask it.", []string{"meter", "node", "kind"}, nil)
+		"Energy counted by a meter since the controller started.", []string{"meter", "node", "kind"}, nil)
 	descAge = prom.NewDesc("kubenergy_meter_age_seconds",
-		"Time since a meter answered.", []string{"meter", "node", "kind"}, nil)
+		"Time since the last response of a meter.", []string{"meter", "node", "kind"}, nil)
 	descPolls = prom.NewDesc("kubenergy_meter_polls_total",
-		"Times that a meter was asked: ok, or why it gave nothing.", []string{"meter", "outcome"}, nil)
+		"Polls of a meter by outcome: ok or the reason for the failure.", []string{"meter", "outcome"}, nil)
 	descRatio = prom.NewDesc("kubenergy_meter_agent_ratio",
-		"Power at the wall over the power that the node's agent tells, of the last minutes.", []string{"node"}, nil)
+		"Ratio of the power at the wall to the power reported by the node's agent, averaged.", []string{"node"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -7,34 +7,36 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 )
 
-// The most that a number of a device may be, and be counted exactly.
+// maxCount is the maximum value of a counter that can be represented exactly.
 const maxCount = 1 << 53
 
-// watts reads a power. A little less than nothing is what meters show of nothing.
+// watts parses a power in watts. Small negative values are rounded up to 0, because meters without load report
+// them.
 func watts(n *json.Number) (float64, error) {
 	if n == nil || *n == "" {
-		return 0, dial.Refuse(dial.ReasonMissing, "it does not say the power")
+		return 0, dial.Refuse(dial.ReasonMissing, "missing power")
 	}
 	w, err := n.Float64()
 	if err != nil || math.Abs(w) > maxWatts {
-		return 0, dial.Refuse(dial.ReasonRange, "a power of %.20q W", string(*n))
+		return 0, dial.Refuse(dial.ReasonRange, "invalid power of %.20q W", string(*n))
 	}
 	return max(w, 0), nil
 }
 
-// count reads a counter as a number of its units, of which there are perOne in what the number is in.
+// count parses a counter and multiplies it by perOne, the number of the returned units per unit of the counter.
 func count(n *json.Number, perOne float64) (uint64, error) {
 	if n == nil || *n == "" {
-		return 0, dial.Refuse(dial.ReasonMissing, "it does not say the energy")
+		return 0, dial.Refuse(dial.ReasonMissing, "missing energy")
 	}
 	v, err := n.Float64()
 	if v *= perOne; err != nil || !(v >= 0 && v <= maxCount) {
-		return 0, dial.Refuse(dial.ReasonRange, "a counter of %.30q", string(*n))
+		return 0, dial.Refuse(dial.ReasonRange, "invalid counter value %.30q", string(*n))
 	}
 	return uint64(math.Round(v)), nil
 }
 
-// metered is the sample of a power, and of a counter of such units, of which there are perOne in what it counts in.
+// metered returns a sample with a power and a counter. The parameter unit is the unit of the counts in microjoules,
+// and perOne is the number of counts per unit of the counter.
 func metered(power, total *json.Number, perOne float64, unit uint64) (s sample, err error) {
 	s = sample{powered: true, counted: true, unit: unit}
 	if s.watts, err = watts(power); err == nil {
@@ -43,11 +45,11 @@ func metered(power, total *json.Number, perOne float64, unit uint64) (s sample, 
 	return s, err
 }
 
-// decode reads JSON.
+// decode unmarshals JSON.
 func decode(body []byte, into any) error {
 	if err := json.Unmarshal(body, into); err != nil {
-		// its own text quotes what others wrote
-		return dial.Refuse(dial.ReasonShape, "the answer is not the JSON that such a device gives")
+		// The error message would contain text from the device.
+		return dial.Refuse(dial.ReasonShape, "the response is not the JSON expected from this kind of device")
 	}
 	return nil
 }

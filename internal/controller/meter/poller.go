@@ -19,47 +19,47 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 )
 
-// Deps are what a poller needs of the world.
+// Deps contains the dependencies of a Poller.
 type Deps struct {
-	Keys dial.KeyReader // nil: meters with a password fail
-	// Wall is told what a node draws each time that one of its meters was asked, if all of them answered lately; nil:
-	// nothing is told.
+	Keys dial.KeyReader // if nil, meters with a password fail
+	// Wall is called with the power of a node after each poll of one of its meters, if all of them have recent
+	// values. It may be nil.
 	Wall func(node string, power energy.Watts, asOf time.Time, quality energy.Quality, source string)
-	// Agent returns what the agent of a node says that it draws, if it said so lately, to compare with; nil: there is
-	// none.
+	// Agent returns the power reported by the agent of a node for comparison. It returns false if there is no
+	// recent value. It may be nil.
 	Agent  func(node string) (energy.Watts, bool)
-	Clock  func() time.Time     // nil: time.Now
-	Uptime func() time.Duration // a clock that never goes back, of the instants of readings; nil: Uptime
-	Log    *slog.Logger         // nil: silence
+	Clock  func() time.Time     // defaults to time.Now
+	Uptime func() time.Duration // monotonic clock for the times of readings; defaults to Uptime
+	Log    *slog.Logger         // nil disables logging
 
-	Loopback bool          // this machine may be asked too; for tests
-	Resolver *net.Resolver // nil: that of the system
+	Loopback bool          // permits loopback addresses; for testing only
+	Resolver *net.Resolver // defaults to the system resolver
 }
 
 var started = time.Now()
 
-// Uptime is the time since the process began, by a clock that is never set.
+// Uptime returns the time since the process started, by a monotonic clock.
 func Uptime() time.Duration { return time.Since(started) }
 
-// Bounds of asking.
+// Limits of polling.
 const (
-	healthyPlaces = 64 // requests at a time to devices that answered last time
-	ailingPlaces  = 16 // and to those that did not: they wait for each other alone
+	healthyPlaces = 64 // concurrent requests to devices without a failure
+	ailingPlaces  = 16 // concurrent requests to failing devices
 
 	backoffCap     = 5 * time.Minute
-	authBackoff    = time.Minute // a server that locks accounts is left alone
+	authBackoff    = time.Minute // avoids account lockouts
 	authBackoffCap = 15 * time.Minute
 
-	minStale   = 45 * time.Second // a value of now is no older
+	minStale   = 45 * time.Second // minimum age at which a value is stale
 	stalePolls = 3
 
 	ratioMemory = 10 * time.Minute
 )
 
-// staleAfter returns when a meter that is asked each interval has nothing to say of now any more.
+// staleAfter returns the age at which the last value of a meter with the given polling interval is stale.
 func staleAfter(interval time.Duration) time.Duration { return max(stalePolls*interval, minStale) }
 
-// Poller asks all meters. It is a prometheus.Collector.
+// Poller polls all meters. It implements prometheus.Collector and is safe for concurrent use.
 type Poller struct {
 	deps            Deps
 	meters          []*meter
@@ -67,7 +67,7 @@ type Poller struct {
 	healthy, ailing chan struct{}
 }
 
-// node is what the meters of a node say together.
+// node contains the meters of a node.
 type node struct {
 	name   string
 	meters []*meter
@@ -76,12 +76,13 @@ type node struct {
 	ratio ratio
 }
 
-// source is a kind of device: what it says of its channels, in their order, all or none.
+// source is the driver of a kind of device. The method read returns a sample for each channel in order, or an
+// error.
 type source interface {
 	read(ctx context.Context) ([]sample, error)
 }
 
-// kinds are those of devices: how they are told who asks, how long they may take, and what reads them.
+// kinds contains the authentication method, the request timeout and the driver of each kind of device.
 var kinds = map[string]struct {
 	manner manner
 	limit  time.Duration
@@ -101,7 +102,7 @@ var kinds = map[string]struct {
 	}},
 }
 
-// page is a source that says all at one path.
+// page is a source with all values in a single resource.
 type page struct {
 	device *Device
 	path   string
@@ -116,33 +117,33 @@ func (p *page) read(ctx context.Context) ([]sample, error) {
 	return p.decode(body)
 }
 
-// meter is one device.
+// meter is a configured device.
 type meter struct {
 	entry    Entry
 	device   *Device
 	source   source
 	channels map[string]*channel
 	failures int
-	reported dial.Reason // why it gave nothing, as it was logged last
+	reported dial.Reason // last logged reason of a failure
 	log      *slog.Logger
 
-	mu    sync.Mutex             // of what follows, which others read
-	polls map[dial.Reason]uint64 // by why they gave nothing, or outcomeOK
+	mu    sync.Mutex             // guards the following fields
+	polls map[dial.Reason]uint64 // number of polls by reason, or outcomeOK
 	now   state
 }
 
-// state is what was seen at a poll.
+// state is the result of a poll.
 type state struct {
 	readings []energy.Reading
 	power    energy.Watts
-	quality  energy.Quality // of power
+	quality  energy.Quality // quality of power
 	total    energy.Microjoules
 	at       time.Duration
 	asOf     time.Time
 	up       bool
 }
 
-// New returns a poller of all meters of a file that was loaded.
+// New returns a Poller for all meters of a configuration.
 func New(c Config, d Deps) (*Poller, error) {
 	if d.Clock == nil {
 		d.Clock = time.Now
@@ -182,7 +183,7 @@ func newMeter(e *Entry, d *Deps) (*meter, error) {
 	}, nil
 }
 
-// Run asks until ctx ends.
+// Run polls the meters until ctx is done. It always returns nil.
 func (p *Poller) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, m := range p.meters {
@@ -197,7 +198,8 @@ func (p *Poller) Run(ctx context.Context) error {
 	return nil
 }
 
-// follow asks one meter again and again. The first time is at random, so that not all are asked at once.
+// follow polls a meter repeatedly. The first poll has a random delay, so that the meters are not polled
+// simultaneously.
 func (p *Poller) follow(ctx context.Context, m *meter) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), simpleLimit)
@@ -218,7 +220,7 @@ func (p *Poller) follow(ctx context.Context, m *meter) {
 	}
 }
 
-// wait returns how long until the next poll.
+// wait returns the time until the next poll: the interval with jitter, or an exponential backoff after a failure.
 func (m *meter) wait(err error, took time.Duration) time.Duration {
 	interval := m.entry.Interval.Duration
 	if err == nil {
@@ -233,9 +235,9 @@ func (m *meter) wait(err error, took time.Duration) time.Duration {
 	return full/2 + rand.N(full/2+1)
 }
 
-var errPanicked = errors.New("reading what it says panicked")
+var errPanicked = errors.New("recovered from a panic while reading the meter")
 
-// poll asks a meter once, when there is a place.
+// poll polls a meter once, after waiting for the concurrency limit.
 func (p *Poller) poll(ctx context.Context, m *meter) error {
 	lane := p.healthy
 	if m.failures > 0 {
@@ -251,9 +253,9 @@ func (p *Poller) poll(ctx context.Context, m *meter) error {
 	defer cancel()
 	before := p.deps.Uptime()
 	samples, err := []sample(nil), errPanicked
-	panics.Survive(m.log, "meter", "what a meter says", func() { samples, err = m.source.read(asking) })
+	panics.Survive(m.log, "meter", "reading a meter", func() { samples, err = m.source.read(asking) })
 	if ctx.Err() != nil {
-		return ctx.Err() // stopped, not failed
+		return ctx.Err() // stopped, not a failure
 	}
 	at := before + (p.deps.Uptime()-before)/2
 	if err == nil {
@@ -267,7 +269,7 @@ func (p *Poller) poll(ctx context.Context, m *meter) error {
 	return nil
 }
 
-// addReadings makes readings of what a meter said.
+// addReadings converts the samples of a meter to readings and updates its state.
 func (m *meter) addReadings(samples []sample, at time.Duration, asOf time.Time) {
 	s := state{at: at, asOf: asOf, up: true, quality: energy.Measured}
 	for i := range samples {
@@ -289,7 +291,7 @@ func (m *meter) addReadings(samples []sample, at time.Duration, asOf time.Time) 
 			s.power += energy.Watts(float64((r.Total - before.Total).Joules()) / (r.At - before.At).Seconds())
 			s.quality = energy.Derived
 		default:
-			s.quality = energy.Estimated // the power of now is not known yet
+			s.quality = energy.Estimated // the current power is unknown
 		}
 	}
 	m.mu.Lock()
@@ -297,13 +299,13 @@ func (m *meter) addReadings(samples []sample, at time.Duration, asOf time.Time) 
 	m.now = s
 }
 
-// noted counts a poll, and says so when a meter fails or is back.
+// noted counts a poll and logs when a meter starts to fail or recovers.
 func (m *meter) noted(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err == nil {
 		if m.failures > 0 || m.polls[outcomeOK] == 0 {
-			m.log.Info("meter answers", "watts", float64(m.now.power))
+			m.log.Info("Meter responded", "watts", float64(m.now.power))
 		}
 		m.failures, m.reported = 0, ""
 		m.polls[outcomeOK]++
@@ -315,7 +317,7 @@ func (m *meter) noted(err error) {
 	m.failures++
 	if m.reported != reason {
 		m.reported = reason
-		m.log.Warn("meter gives nothing", "reason", string(reason), "error", m.text(err))
+		m.log.Warn("Failed to read meter", "reason", string(reason), "error", m.text(err))
 	}
 }
 
@@ -324,13 +326,13 @@ const (
 	maxError  = 300
 )
 
-// text is an error as it may be shown.
+// text returns the message of an error without secrets, limited in length.
 func (m *meter) text(err error) string {
 	text := m.device.Secrets.Conceal(err.Error())
 	return strings.ToValidUTF8(text[:min(len(text), maxError)], "…")
 }
 
-// notify says what a node draws, if all of its meters know.
+// notify reports the power of a node if it is known from all of its meters.
 func (p *Poller) notify(n *node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -347,7 +349,7 @@ func (p *Poller) notify(n *node) {
 	}
 }
 
-// power adds what the meters of a node show now.
+// power returns the sum of the current power of all meters of a node. It returns false if any of them is unknown.
 func (p *Poller) power(n *node) (power energy.Watts, asOf time.Time, quality energy.Quality, ok bool) {
 	quality = energy.Measured
 	for _, m := range n.meters {
@@ -374,8 +376,9 @@ func (p *Poller) fresh(m *meter, s state) bool {
 	return s.readings != nil && p.deps.Uptime()-s.at <= staleAfter(m.entry.Interval.Duration)
 }
 
-// Readings returns the counters of all meters of a node, which are to be added, by Deps.Uptime, and names the meters,
-// as "wall (shelly2)"; ok is false where it has no meter, or one of them is silent.
+// Readings returns the counters of all channels of a node's meters, with times of Deps.Uptime, and the name of the
+// source, e.g. "wall (shelly2)". The energy of the node is the sum of the counters. It returns false if the node
+// has no meter or the value of any meter is stale.
 func (p *Poller) Readings(name string) (readings []energy.Reading, source string, ok bool) {
 	n := p.nodes[name]
 	if n == nil {
@@ -401,9 +404,9 @@ func (n *node) source() string {
 	return energy.Wall.String() + " (" + strings.Join(all, ", ") + ")"
 }
 
-// ratio is what the wall says over what the agent says, as means that forget.
+// ratio is the ratio of the power at the wall to the power reported by the agent, with exponential decay.
 type ratio struct {
-	wall, agent float64 // joules, faded
+	wall, agent float64 // in joules, decayed
 	at          time.Duration
 }
 
@@ -419,7 +422,7 @@ func (r *ratio) add(wall, agent energy.Watts, known bool, at time.Duration) {
 	}
 }
 
-// value is false while next to nothing was compared.
+// value returns the ratio. It returns false if there is not enough data.
 func (r *ratio) value() (float64, bool) {
 	if r.agent < 1 {
 		return 0, false

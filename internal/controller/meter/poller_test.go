@@ -22,7 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// fake is a device of steady power, as slow and as broken as a test likes.
+// fake is a fake device with constant power, configurable latency and errors.
 type fake struct {
 	mu    sync.Mutex
 	watts float64
@@ -34,7 +34,7 @@ type fake struct {
 	panics bool
 }
 
-// atMost counts how many are asked at a time.
+// atMost tracks the maximum number of concurrent requests.
 type atMost struct {
 	mu        sync.Mutex
 	now, most int
@@ -47,7 +47,7 @@ func (a *atMost) add(n int) {
 	a.most = max(a.most, a.now)
 }
 
-var born = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // the present of a bubble
+var born = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // start time of a synctest bubble
 
 func (f *fake) read(ctx context.Context) ([]sample, error) {
 	f.mu.Lock()
@@ -60,7 +60,7 @@ func (f *fake) read(ctx context.Context) ([]sample, error) {
 	if f.slow > 0 {
 		select {
 		case <-ctx.Done():
-			return nil, dial.Refuse(dial.ReasonHTTP, "too slow")
+			return nil, dial.Refuse(dial.ReasonHTTP, "timeout")
 		case <-time.After(f.slow):
 		}
 	}
@@ -77,7 +77,7 @@ func (f *fake) read(ctx context.Context) ([]sample, error) {
 	}}, nil
 }
 
-// reported is what was said of nodes.
+// reported contains the last reported values of nodes.
 type reported struct {
 	mu   sync.Mutex
 	last map[string]energy.Watts
@@ -91,7 +91,7 @@ func (w *reported) wall(node string, power energy.Watts, asOf time.Time, quality
 	w.last[node], w.asOf[node], w.how[node] = power, asOf, quality.String()+" "+source
 }
 
-// poller makes one of fakes by meter; each is named by its node and a number.
+// poller returns a Poller with fake devices by meter name. A meter name consists of the node name and a number.
 func poller(t *testing.T, d Deps, fakes map[string]*fake) (*Poller, *reported) {
 	t.Helper()
 	var text strings.Builder
@@ -116,7 +116,7 @@ func poller(t *testing.T, d Deps, fakes map[string]*fake) (*Poller, *reported) {
 	return p, heard
 }
 
-// during runs a poller in a bubble for some time.
+// during runs a poller for the given time in a bubble.
 func during(t *testing.T, p *Poller, d time.Duration) {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
@@ -131,7 +131,7 @@ func TestPolling(t *testing.T) {
 		agent := energy.Watts(125)
 		p, heard := poller(t, Deps{Agent: func(node string) (energy.Watts, bool) { return agent, node == "a" }}, fakes)
 		if _, _, ok := p.Readings("a"); ok {
-			t.Error("readings before anybody was asked")
+			t.Error("got readings before the first poll")
 		}
 		during(t, p, 30*time.Minute)
 		if heard.last["a"] != 150 || heard.last["b"] != 70 || heard.how["a"] != "measured wall (shelly2)" ||
@@ -140,7 +140,7 @@ func TestPolling(t *testing.T) {
 		}
 		for name, f := range fakes {
 			if n := len(f.polls); n < 175 || n > 190 {
-				t.Errorf("%s was asked %d times in half an hour", name, n)
+				t.Errorf("%s was polled %d times in 30 minutes", name, n)
 			}
 		}
 		readings, _, ok := p.Readings("a")
@@ -150,14 +150,14 @@ func TestPolling(t *testing.T) {
 		}
 		for _, r := range readings {
 			if joules := float64(r.Total.Joules()); joules < 50*29*60 || joules > 100*30*60 {
-				t.Errorf("%v J in half an hour", joules)
+				t.Errorf("got %v J in 30 minutes", joules)
 			}
 		}
-		if _, source, ok := p.Readings("nobody"); ok || source != "" {
-			t.Error("readings of a node without a meter")
+		if _, source, ok := p.Readings("unknown"); ok || source != "" {
+			t.Error("got readings of a node without a meter")
 		}
 		if ratio, ok := p.nodes["a"].ratio.value(); !ok || math.Abs(ratio-1.2) > 1e-9 {
-			t.Errorf("wall over agent is %v, %v", ratio, ok)
+			t.Errorf("unexpected ratio %v, %v", ratio, ok)
 		}
 		text := gather(t, p)
 		for _, want := range []string{
@@ -166,18 +166,18 @@ func TestPolling(t *testing.T) {
 			`kubenergy_meter_agent_ratio{node="a"} 1.`, `kubenergy_meter_polls_total{meter="b-1",outcome="ok"} 1`,
 		} {
 			if !strings.Contains(text, want) {
-				t.Errorf("no %s in\n%s", want, text)
+				t.Errorf("missing %s in\n%s", want, text)
 			}
 		}
 		if problems, err := testutil.GatherAndLint(registry(p)); err != nil || len(problems) > 0 {
 			t.Errorf("%v, %v", problems, err)
 		}
-		bubble.Advance(time.Minute) // nobody asks any more
+		bubble.Advance(time.Minute) // polling has stopped
 		if _, _, ok := p.Readings("a"); ok {
-			t.Error("readings of a minute ago are of now")
+			t.Error("got stale readings after a minute")
 		}
 		if text := gather(t, p); strings.Contains(text, "power_watts") {
-			t.Error("a power of a minute ago is of now")
+			t.Error("got a stale power after a minute")
 		}
 	})
 }
@@ -208,8 +208,8 @@ func gather(t *testing.T, p *Poller) string {
 	return b.String()
 }
 
-// Devices that do not answer, however many, hold up nobody; they are asked less and less, and again when they are
-// back. A node is silent if one of its meters is.
+// TestDeadMetersDelayNoOther verifies that many unresponsive devices do not delay others, that they are polled less
+// often and recover, and that a node is unknown if one of its meters does not respond.
 func TestDeadMetersDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const dead = 300
@@ -226,56 +226,57 @@ func TestDeadMetersDelayNoOther(t *testing.T) {
 		during(t, p, 20*time.Minute)
 		for i, at := range fakes["good-1"].polls {
 			if i > 12 && at.Sub(fakes["good-1"].polls[i-1]) > 12*time.Second {
-				t.Errorf("held up for %v", at.Sub(fakes["good-1"].polls[i-1]))
+				t.Errorf("a poll was delayed by %v", at.Sub(fakes["good-1"].polls[i-1]))
 			}
 		}
 		if n := len(fakes["good-1"].polls); n < 100 {
-			t.Errorf("the good one was asked %d times", n)
+			t.Errorf("the responding meter was polled %d times, want at least 100", n)
 		}
 		if _, ok := heard.last["half"]; ok {
-			t.Error("half a node is told")
+			t.Error("the power of an incomplete node was reported")
 		}
 		if _, _, ok := p.Readings("half"); ok {
-			t.Error("half a node is read")
+			t.Error("got readings of an incomplete node")
 		}
 		if most.most > healthyPlaces+ailingPlaces {
-			t.Errorf("%d were asked at a time", most.most)
+			t.Errorf("got %d concurrent polls", most.most)
 		}
 		for name, f := range fakes {
 			if n := len(f.polls); strings.HasPrefix(name, "dead") && (n < 2 || n > 12) {
-				t.Errorf("%s was asked %d times", name, n)
+				t.Errorf("%s was polled %d times", name, n)
 			}
 		}
-		if n := strings.Count(log.String(), "meter gives nothing"); n != dead+1 {
-			t.Errorf("%d lines of the log", n)
+		if n := strings.Count(log.String(), "Failed to read meter"); n != dead+1 {
+			t.Errorf("got %d log messages, want one per meter", n)
 		}
 		if !strings.Contains(gather(t, p), `kubenergy_meter_up{kind="shelly2",meter="dead-7",node="dead"} 0`) {
-			t.Error("a dead meter is up")
+			t.Error("a meter without responses is up")
 		}
 		fakes["half-2"].err, fakes["half-2"].watts = nil, 10
 		during(t, p, 11*time.Minute)
 		if heard.last["half"] != 20 {
-			t.Errorf("%v W when it is back", heard.last["half"])
+			t.Errorf("got %v W after the recovery, want 20", heard.last["half"])
 		}
 	})
 }
 
-// A server that refuses a password is left alone for minutes: some lock the account.
+// TestRefusedPasswords verifies that a server is polled rarely after it has rejected a password, to avoid account
+// lockouts.
 func TestRefusedPasswords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fakes := map[string]*fake{"a-1": {err: dial.Refuse(dial.ReasonAuth, "x")}, "b-1": {err: errors.New("reset")}}
 		p, _ := poller(t, Deps{}, fakes)
 		during(t, p, time.Hour)
 		if n := len(fakes["a-1"].polls); n < 4 || n > 16 {
-			t.Errorf("a wrong password was sent %d times in an hour", n)
+			t.Errorf("an incorrect password was sent %d times in an hour", n)
 		}
 		if n := len(fakes["b-1"].polls); n < 12 || n > 40 {
-			t.Errorf("a device that resets was asked %d times in an hour", n)
+			t.Errorf("a device that resets connections was polled %d times in an hour", n)
 		}
 	})
 }
 
-// A device that says energy only is told of as soon as it was asked twice, as derived.
+// TestPowerOfACounter verifies that the power of a device with only a counter is derived after the second poll.
 func TestPowerOfACounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, heard := poller(t, Deps{}, map[string]*fake{"a-1": {}})
@@ -289,13 +290,13 @@ func TestPowerOfACounter(t *testing.T) {
 		}
 		at(10, 1000)
 		if len(heard.last) != 0 {
-			t.Errorf("told after one value: %+v", heard)
+			t.Errorf("power was reported after one value: %+v", heard)
 		}
 		at(20, 1100)
 		if heard.last["a"] != 36 || !strings.HasPrefix(heard.how["a"], "derived") {
 			t.Errorf("%+v", heard)
 		}
-		at(30, 5) // reset
+		at(30, 5) // reset of the counter
 		at(40, 5)
 		if heard.last["a"] != 0 {
 			t.Errorf("%+v", heard)
@@ -303,7 +304,8 @@ func TestPowerOfACounter(t *testing.T) {
 	})
 }
 
-// A meter whose answer makes its reader panic has failed; the others go on.
+// TestAMeterThatPanics verifies that a panic while reading a meter counts as a failure and does not affect other
+// meters.
 func TestAMeterThatPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	synctest.Test(t, func(t *testing.T) {
@@ -315,6 +317,6 @@ func TestAMeterThatPanics(t *testing.T) {
 		}
 	})
 	if panics.Note("meter") < 4 {
-		t.Error("the panics are not counted")
+		t.Error("the panics were not counted")
 	}
 }

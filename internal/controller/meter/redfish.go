@@ -24,22 +24,23 @@ const (
 	maxSupplies = 8
 )
 
-// Redfish is the management controller of a server. It follows the collection to the chassis, and there to what tells
-// its energy: EnvironmentMetrics, which may have a counter; else the first PowerControl of Power; else the sensors of
-// the whole, or of all power supplies at their input. What was found is remembered until it is gone.
+// Redfish reads the management controller of a server. It lists the chassis and selects the first available
+// resource with energy values: EnvironmentMetrics, which may contain a counter, then the first PowerControl of
+// Power, then the power sensor of the whole chassis or the input sensors of all power supplies. The result is
+// cached until the resource no longer exists.
 //
-// A channel is a chassis, as 1U; with #1 behind it another PowerControl than the first; or the path of a sensor.
+// A channel is a chassis, e.g. 1U, a chassis with the index of a PowerControl, e.g. 1U#1, or the path of a sensor.
 type Redfish struct {
 	Device   *Device
 	channels []string
 	targets  []target
 }
 
-// target is a resource that tells energy or power.
+// target is a resource with energy or power values.
 type target struct {
 	channel string
 	path    string
-	control int // of Power; noControl: it is no Power
+	control int // index of the PowerControl in Power; noControl for other resources
 }
 
 const noControl = -1
@@ -48,6 +49,7 @@ type link struct {
 	ID string `json:"@odata.id"`
 }
 
+// RedfishCollection is a collection of Redfish resources.
 type RedfishCollection struct {
 	Members []link `json:"Members"`
 }
@@ -58,7 +60,8 @@ type redfishChassis struct {
 	Sensors     link `json:"Sensors"`
 }
 
-// redfishValue is any of the resources that tell energy or power. Some write numbers as texts.
+// redfishValue contains the fields of all resources with energy or power values. Some servers return numbers as
+// strings.
 type redfishValue struct {
 	PowerControl []struct {
 		Watts *json.Number `json:"PowerConsumedWatts"`
@@ -85,7 +88,7 @@ func (r *Redfish) read(ctx context.Context) ([]sample, error) {
 			s, err = t.decode(body)
 		}
 		if dial.HasStatus(err, http.StatusNotFound) || err != nil && dial.ReasonOf(err) == dial.ReasonMissing {
-			r.targets = nil // it may be elsewhere after an update
+			r.targets = nil // may have moved with an update
 		}
 		if err != nil {
 			return nil, err
@@ -95,7 +98,7 @@ func (r *Redfish) read(ctx context.Context) ([]sample, error) {
 	return samples, nil
 }
 
-// decode reads what stands at a target.
+// decode parses the resource of a target.
 func (t target) decode(body []byte) (sample, error) {
 	var v redfishValue
 	if err := decode(body, &v); err != nil {
@@ -105,7 +108,7 @@ func (t target) decode(body []byte) (sample, error) {
 	switch {
 	case t.control != noControl:
 		if t.control >= len(v.PowerControl) {
-			return sample{}, dial.Refuse(dial.ReasonMissing, "%s has %d PowerControl", t.path, len(v.PowerControl))
+			return sample{}, dial.Refuse(dial.ReasonMissing, "%s has %d PowerControls", t.path, len(v.PowerControl))
 		}
 		power = v.PowerControl[t.control].Watts
 	case v.ReadingType == "Power":
@@ -113,7 +116,7 @@ func (t target) decode(body []byte) (sample, error) {
 	case v.ReadingType == "EnergykWh":
 		kWh = v.Reading
 	case v.ReadingType != "":
-		return sample{}, dial.Refuse(dial.ReasonShape, "%s is of type %.40q: want Power or EnergykWh", t.path,
+		return sample{}, dial.Refuse(dial.ReasonShape, "%s has type %.40q, want Power or EnergykWh", t.path,
 			v.ReadingType)
 	default:
 		power, kWh = v.PowerWatts.Reading, v.EnergykWh.Reading
@@ -140,12 +143,12 @@ func redfishSample(power, kWh *json.Number) (s sample, err error) {
 		s.counted, s.unit, s.step = true, microjoulesPerCount, stepOf(*kWh)
 	}
 	if !s.powered && !s.counted {
-		return sample{}, dial.Refuse(dial.ReasonMissing, "it says neither power nor energy")
+		return sample{}, dial.Refuse(dial.ReasonMissing, "missing power and energy")
 	}
 	return s, nil
 }
 
-// discover finds what tells the energy of each channel.
+// discover returns the targets of all channels.
 func (r *Redfish) discover(ctx context.Context) ([]target, error) {
 	var targets []target
 	var wanted []string
@@ -166,7 +169,7 @@ func (r *Redfish) discover(ctx context.Context) ([]target, error) {
 	found := all.named()
 	if len(wanted) == 0 {
 		if len(found) != 1 {
-			return nil, dial.Refuse(dial.ReasonMissing, "%s: name the chassis that is the node", have(found))
+			return nil, dial.Refuse(dial.ReasonMissing, "%s: configure the chassis of the node", have(found))
 		}
 		wanted = slices.Collect(maps.Keys(found))
 	}
@@ -174,12 +177,12 @@ func (r *Redfish) discover(ctx context.Context) ([]target, error) {
 		name, number, _ := strings.Cut(channel, "#")
 		control, err := strconv.Atoi(number)
 		if number != "" && (err != nil || control < 0) {
-			return nil, dial.Refuse(dial.ReasonMissing, "channel %q: want the number of a PowerControl behind #",
+			return nil, dial.Refuse(dial.ReasonMissing, "channel %q: want the index of a PowerControl after #",
 				channel)
 		}
 		place, ok := found[name]
 		if !ok {
-			return nil, dial.Refuse(dial.ReasonMissing, "there is no chassis %q; %s", name, have(found))
+			return nil, dial.Refuse(dial.ReasonMissing, "unknown chassis %q, %s", name, have(found))
 		}
 		of, err := r.chassis(ctx, channel, place, control, number != "")
 		if err != nil {
@@ -190,7 +193,7 @@ func (r *Redfish) discover(ctx context.Context) ([]target, error) {
 	return targets, nil
 }
 
-// named returns the members of a collection that lie on the same server, by the last part of their paths.
+// named returns the members of a collection on the same server, by the last element of their paths.
 func (c *RedfishCollection) named() map[string]string {
 	found := map[string]string{}
 	for i, m := range c.Members {
@@ -201,7 +204,7 @@ func (c *RedfishCollection) named() map[string]string {
 	return found
 }
 
-// chassis finds what tells the energy of one chassis, the best first.
+// chassis returns the targets of a chassis, preferring the most accurate resource.
 func (r *Redfish) chassis(ctx context.Context, channel, place string, control int, chosen bool) ([]target, error) {
 	var c redfishChassis
 	if err := r.Resource(ctx, place, &c); err != nil {
@@ -227,7 +230,7 @@ func (r *Redfish) chassis(ctx context.Context, channel, place string, control in
 		}
 	}
 	if chosen || !SameServer(c.Sensors.ID) {
-		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s tells no power", channel)
+		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s does not report power", channel)
 	}
 	var all RedfishCollection
 	if err := r.Resource(ctx, c.Sensors.ID, &all); err != nil {
@@ -235,16 +238,16 @@ func (r *Redfish) chassis(ctx context.Context, channel, place string, control in
 	}
 	targets := sensors(channel, all.named())
 	if len(targets) == 0 {
-		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s has no sensor of its power: name one by its path",
+		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s has no power sensor: configure the path of a sensor",
 			channel)
 	}
 	return targets, nil
 }
 
-// supplyInput is how the sensors are called of what power supplies take in.
+// supplyInput matches the names of input power sensors of power supplies.
 var supplyInput = regexp.MustCompile(`^PS[0-9]{1,2}InputPower$`)
 
-// sensors picks the sensors that together are the whole.
+// sensors returns the sensors with the total power of a chassis.
 func sensors(channel string, found map[string]string) (targets []target) {
 	if total, ok := found["TotalPower"]; ok {
 		return []target{{channel: channel, path: total, control: noControl}}
@@ -260,6 +263,7 @@ func sensors(channel string, found map[string]string) (targets []target) {
 	return targets
 }
 
+// Resource reads the resource at a path and unmarshals it.
 func (r *Redfish) Resource(ctx context.Context, place string, into any) error {
 	body, err := r.Device.get(ctx, place, nil)
 	if err != nil {
@@ -268,8 +272,7 @@ func (r *Redfish) Resource(ctx context.Context, place string, into any) error {
 	return decode(body, into)
 }
 
-// SameServer reports whether a link is a path below /redfish/ and nothing else: an answer must not lead
-// elsewhere.
+// SameServer reports whether a link is a plain path below /redfish/. Responses must not lead to other servers.
 func SameServer(place string) bool {
 	if len(place) > maxPath || !strings.HasPrefix(place, redfishRoot) || !plain(place) {
 		return false

@@ -9,24 +9,26 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 )
 
-// Units of Shelly's counters.
+// Units of Shelly counters.
 const (
 	microjoulesPerWattMinute    = 60_000_000
 	microjoulesPerMilliwattHour = 3_600_000
 	perWattHour                 = 1000 // milliwatt-hours
 
-	// The counters are written about once a minute.
+	// The counters are updated about once a minute.
 	shellyPeriod = time.Minute
 )
 
-// shelly1 is a Shelly of the first generation. Its counters of relays are lost at each reboot, those of clamps are not.
+// shelly1 reads first-generation Shelly devices. The counters of relays are reset at each reboot, those of clamps
+// are not.
 type shelly1 struct {
 	channels []string
 	uptime   int64
 	reboots  int
 }
 
-// shelly1Status is what /status says. An unmetered relay says that it draws nothing; what has no counter is no meter.
+// shelly1Status is the response of /status. Relays without a meter report zero power and no counter, and are
+// ignored.
 type shelly1Status struct {
 	Uptime  int64          `json:"uptime"`
 	Meters  []shelly1Meter `json:"meters"`  // total in watt-minutes
@@ -65,7 +67,7 @@ func (s *shelly1) decode(body []byte) ([]sample, error) {
 
 func (s *shelly1) sample(name string, m *shelly1Meter) (sample, error) {
 	if m.IsValid == nil || !*m.IsValid {
-		return sample{}, dial.Refuse(dial.ReasonMissing, "it says that its value is not valid")
+		return sample{}, dial.Refuse(dial.ReasonMissing, "the device reports an invalid value")
 	}
 	unit, perOne := uint64(microjoulesPerWattMinute), 1.0
 	epoch := fmt.Sprint("reboot ", s.reboots)

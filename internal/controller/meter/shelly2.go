@@ -7,9 +7,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 )
 
-// shelly2 is a Shelly of the second generation or later. Its counters survive reboots. One request tells of all its
-// components: switches and what else has a meter of its own (switch:0, pm1:0, cover:0, light:0), clamps (em1:0), and
-// clamps of three phases together (em:0), whose counters stand in components of their own.
+// shelly2 reads Shelly devices of the second generation and later. Their counters are not reset at a reboot. A
+// single request returns all components: switches and other components with a meter (switch:0, pm1:0, cover:0,
+// light:0), clamps (em1:0), and three-phase clamps (em:0). The counters of clamps are in separate components.
 type shelly2 struct {
 	channels []string
 }
@@ -17,7 +17,7 @@ type shelly2 struct {
 type shelly2Component struct {
 	Power  *json.Number `json:"apower"`
 	Energy struct {
-		Total *json.Number `json:"total"` // watt-hours
+		Total *json.Number `json:"total"` // in watt-hours
 	} `json:"aenergy"`
 	OfClamp *json.Number `json:"act_power"`
 	OfThree *json.Number `json:"total_act_power"`
@@ -27,7 +27,7 @@ type shelly2Component struct {
 }
 
 type shelly2Data struct {
-	OfClamp *json.Number `json:"total_act_energy"` // watt-hours
+	OfClamp *json.Number `json:"total_act_energy"` // in watt-hours
 	OfThree *json.Number `json:"total_act"`
 }
 
@@ -44,7 +44,7 @@ func (s *shelly2) decode(body []byte) ([]sample, error) {
 		}
 		c := new(shelly2Component)
 		if json.Unmarshal(text, c) != nil {
-			continue // it is none that measures
+			continue // not a metering component
 		}
 		switch kind {
 		case "em", "em1":
@@ -71,7 +71,7 @@ func (s *shelly2) decode(body []byte) ([]sample, error) {
 func readShelly2(_ string, c *shelly2Component) (sample, error) {
 	for _, e := range c.Errors {
 		if strings.Contains(e, "power") {
-			return sample{}, dial.Refuse(dial.ReasonMissing, "it reports the error %.40q", e)
+			return sample{}, dial.Refuse(dial.ReasonMissing, "the device reports the error %.40q", e)
 		}
 	}
 	s, err := metered(c.Power, c.total, perWattHour, microjoulesPerMilliwattHour)

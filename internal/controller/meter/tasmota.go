@@ -12,24 +12,25 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 )
 
-// A Tasmota counts kilowatt-hours with so many decimals at most, which is an option of its own; three are usual, a
-// step of 3,600 J. So power fills in between.
+// Tasmota reports kilowatt-hours with at most five decimals, depending on its configuration. The default is three,
+// i.e. a step of 3,600 J, so the counter is interpolated with the power.
 const (
 	kWhDecimals         = 5
 	perKWh              = 100_000
 	microjoulesPerCount = 3_600_000_000_000 / perKWh
 )
 
-// tasmota is a plug with that firmware.
+// tasmota reads plugs with the Tasmota firmware.
 type tasmota struct {
 	device   *Device
 	channels []string
-	old      bool // it is a version that answers Status 8 only
+	old      bool // the version supports only Status 8
 }
 
-// tasmotaStatus is what Status 10 and Status 8 say. Devices of several channels have lists in place of numbers.
+// tasmotaStatus is the response of Status 10 and Status 8. Devices with several channels return lists instead of
+// numbers.
 type tasmotaStatus struct {
-	Warning string `json:"WARNING"` // in place of all else, if it wants a password
+	Warning string `json:"WARNING"` // the only field if a password is required
 	Sensors struct {
 		Energy *struct {
 			Since string  `json:"TotalStartTime"`
@@ -39,13 +40,13 @@ type tasmotaStatus struct {
 	} `json:"StatusSNS"`
 }
 
-// numbers are a number, or a list of them.
+// numbers is a number or a list of numbers.
 type numbers struct {
 	list   []json.Number
 	single bool
 }
 
-// UnmarshalJSON reads either.
+// UnmarshalJSON implements json.Unmarshaler for a number or a list.
 func (n *numbers) UnmarshalJSON(text []byte) error {
 	if bytes.HasPrefix(text, []byte("[")) {
 		n.single = false
@@ -78,7 +79,7 @@ func (t *tasmota) ask(ctx context.Context, old bool) ([]sample, error) {
 	return t.decode(body)
 }
 
-// tasmotaChannel is one channel, or all of a device together.
+// tasmotaChannel contains the values of a channel, or of the whole device if it has a single counter.
 type tasmotaChannel struct {
 	total json.Number
 	power []json.Number
@@ -91,21 +92,21 @@ func (t *tasmota) decode(body []byte) ([]sample, error) {
 		return nil, err
 	}
 	if status.Warning != "" {
-		return nil, dial.Refuse(dial.ReasonAuth, "it wants another user or password")
+		return nil, dial.Refuse(dial.ReasonAuth, "the user or password was rejected")
 	}
 	e := status.Sensors.Energy
 	switch {
 	case e == nil || len(e.Total.list) == 0 || e.Total.list[0] == "" || len(e.Power.list) == 0:
-		return nil, dial.Refuse(dial.ReasonMissing, "the device does not count energy")
+		return nil, dial.Refuse(dial.ReasonMissing, "the device has no energy counter")
 	case len(e.Total.list) > maxChannels || len(e.Power.list) > maxChannels:
-		return nil, dial.Refuse(dial.ReasonShape, "more than %d channels", maxChannels)
+		return nil, dial.Refuse(dial.ReasonShape, "the device has more than %d channels", maxChannels)
 	}
 	found := map[string]tasmotaChannel{}
 	switch {
 	case e.Total.single:
 		found["0"] = tasmotaChannel{e.Total.list[0], e.Power.list, e.Since}
 	case len(e.Total.list) != len(e.Power.list):
-		return nil, dial.Refuse(dial.ReasonShape, "%d counters of %d channels", len(e.Total.list), len(e.Power.list))
+		return nil, dial.Refuse(dial.ReasonShape, "%d counters for %d channels", len(e.Total.list), len(e.Power.list))
 	default:
 		for i, total := range e.Total.list {
 			found[strconv.Itoa(i)] = tasmotaChannel{total, e.Power.list[i : i+1], e.Since}
@@ -129,7 +130,7 @@ func readTasmota(_ string, c tasmotaChannel) (sample, error) {
 	return s, err
 }
 
-// stepOf returns the least step of kilowatt-hours that are written like that, by the digits behind the point.
+// stepOf returns the resolution of a counter in kilowatt-hours, derived from its number of decimals.
 func stepOf(kWh json.Number) uint64 {
 	text, _, _ := strings.Cut(strings.ToLower(string(kWh)), "e")
 	_, fraction, _ := strings.Cut(text, ".")

@@ -30,8 +30,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// AuthorityName is the ConfigMap that says by which certificate the HTTP API is known. Agents and schedulers mount it,
-// each from their own namespace.
+// AuthorityName is the name of the ConfigMap with the CA certificates of the HTTP API. Agents and schedulers mount
+// it from their own namespaces.
 const (
 	AuthorityName = "kubenergy-ca"
 	authorityKey  = "ca.crt"
@@ -39,22 +39,22 @@ const (
 
 const (
 	certificateLife  = 90 * 24 * time.Hour
-	certificateRenew = 30 * 24 * time.Hour // before it ends, its successor is signed and told
-	certificateTold  = 28 * 24 * time.Hour // after that it is served: also clients outside the cluster have it by then
-	clockSlack       = time.Hour           // clocks of nodes differ
-	// A bundle holds the certificates of replicas, their successors, and those that were there before: a client that
-	// has read it a while ago still knows one of them.
+	certificateRenew = 30 * 24 * time.Hour // time before expiry at which a successor is signed and published
+	certificateTold  = 28 * 24 * time.Hour // time between its publication and its use
+	clockSlack       = time.Hour           // tolerated clock skew
+	// A bundle contains the current certificates of all replicas, their successors and their predecessors, so that
+	// clients with an older bundle can still verify a replica.
 	maxAuthorities = 64
 )
 
-// A Certificate is what the HTTP API is served with where it is given no other. It is its own
-// authority, and is kept in a folder, so that a restart changes nothing for those who know it.
+// A Certificate is the self-signed certificate of the HTTP API if no other is configured. It is stored in a
+// directory, so that clients do not have to update their bundle after a restart.
 type Certificate struct {
 	CertFile, KeyFile string
 
 	names     []string
 	pem       []byte
-	successor *Certificate // nil: it is not time yet
+	successor *Certificate // nil if none is needed yet
 }
 
 func (s *Certificate) sign(now time.Time) error {
@@ -63,7 +63,7 @@ func (s *Certificate) sign(now time.Time) error {
 		return fmt.Errorf("signing a certificate for the HTTP API: %w", err)
 	}
 	if err := s.keep(certificate, key); err != nil {
-		return fmt.Errorf("keeping the certificate of the HTTP API: %w", err)
+		return fmt.Errorf("storing the certificate of the HTTP API: %w", err)
 	}
 	return nil
 }
@@ -86,7 +86,8 @@ func (s *Certificate) keep(certificate, key []byte) error {
 	return err
 }
 
-// read takes what the files hold, if that is a pair. After a power cut either may be empty, or older than the other.
+// read loads the certificate and key files. It returns no error if they do not match or are empty, e.g. after a
+// power failure.
 func (s *Certificate) read() (leaf *x509.Certificate, key []byte, err error) {
 	text, err := os.ReadFile(s.CertFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -97,20 +98,21 @@ func (s *Certificate) read() (leaf *x509.Certificate, key []byte, err error) {
 	}
 	pair, torn := tls.X509KeyPair(text, key)
 	if torn != nil || !slices.Equal(pair.Leaf.DNSNames, s.names) {
-		return nil, nil, nil //nolint:nilerr // no pair is no error: one is signed
+		return nil, nil, nil //nolint:nilerr // an invalid pair is replaced, so it is not an error
 	}
 	s.pem = text
 	return pair.Leaf, key, nil
 }
 
-// next is the successor's place beside a certificate.
+// next returns the successor with its file names.
 func (s *Certificate) next() *Certificate {
 	return &Certificate{CertFile: s.CertFile + ".next", KeyFile: s.KeyFile + ".next", names: s.names}
 }
 
-// Renew signs a successor when the certificate ends soon, and serves that once clients have had the time to read of it.
-// One that lasts for longer than they do now, as those of before, has a successor at once. One that clients refuse
-// anyway, as it is torn or has ended, is replaced now.
+// Renew signs a successor when the certificate expires soon, and replaces the certificate with it after clients had
+// time to read it. A certificate with a longer lifetime than the current default, as issued by earlier versions,
+// gets a successor immediately. An expired or damaged certificate is replaced immediately because clients reject it
+// anyway.
 func (s *Certificate) Renew(now time.Time) error {
 	leaf, _, err := s.read()
 	if err != nil {
@@ -147,8 +149,8 @@ func holds(leaf *x509.Certificate, now time.Time) bool {
 	return leaf != nil && !now.Before(leaf.NotBefore) && now.Before(leaf.NotAfter)
 }
 
-// promote makes the successor the certificate. Where that is cut between two files, the next Renew finds a torn pair
-// and does it again.
+// promote replaces the certificate with the successor. If it is interrupted between two files, the next call of
+// Renew detects an invalid pair and repeats it.
 func (s *Certificate) promote(next *Certificate, key []byte) error {
 	if err := s.keep(next.pem, key); err != nil {
 		return err
@@ -156,10 +158,11 @@ func (s *Certificate) promote(next *Certificate, key []byte) error {
 	return errors.Join(os.Remove(next.KeyFile), os.Remove(next.CertFile), os.RemoveAll(next.reportedFile()))
 }
 
-// reportedFile is as old as the first time that the bundle held the successor.
+// reportedFile returns the name of the file with the time of the successor's first publication as its modification
+// time.
 func (s *Certificate) reportedFile() string { return s.CertFile + ".told" }
 
-// Published notes that the bundle holds the successor, if there is one.
+// Published records that the bundle contains the successor, if there is one.
 func (s *Certificate) Published(now time.Time) error {
 	if s.successor == nil {
 		return nil
@@ -176,12 +179,13 @@ func (s *Certificate) reported(now time.Time) bool {
 	return err == nil && now.Sub(info.ModTime()) >= certificateTold
 }
 
-// SignOnce returns the certificate of a folder, a new one if there is none that still holds, or none for these names.
+// SignOnce returns the certificate in a directory. It signs a new one if there is no valid certificate for the
+// given names.
 func SignOnce(folder string, names []string, now time.Time) (*Certificate, error) {
-	for _, pattern := range []string{".api.*", "api.*.new"} { // what a killed process has left, keys among it
+	for _, pattern := range []string{".api.*", "api.*.new"} { // temporary files of killed processes, possibly with keys
 		drafts, _ := filepath.Glob(filepath.Join(folder, pattern))
 		for _, draft := range drafts {
-			_ = os.Remove(draft) // it is in nothing's way
+			_ = os.Remove(draft) // best effort
 		}
 	}
 	s := &Certificate{
@@ -190,22 +194,22 @@ func SignOnce(folder string, names []string, now time.Time) (*Certificate, error
 	return s, s.Renew(now)
 }
 
-// replace writes a file that is this process' alone, whatever rights a volume gave to the one before.
-// [renameio.WriteFile] would keep those.
+// replace writes a file atomically with permissions for its owner only, regardless of the permissions of an
+// existing file. [renameio.WriteFile] would preserve the existing permissions.
 func replace(file string, text []byte) error {
 	draft, err := renameio.NewPendingFile(file, renameio.WithTempDir(filepath.Dir(file)),
 		renameio.WithStaticPermissions(0o600))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = draft.Cleanup() }() // nothing is left of it once it has replaced the file
+	defer func() { _ = draft.Cleanup() }() // no-op after the file has been replaced
 	if _, err := draft.Write(text); err != nil {
 		return err
 	}
 	return draft.CloseAtomicallyReplace()
 }
 
-// syncFolder returns once a power cut takes back no file that was renamed in the folder.
+// syncFolder makes renames in a directory durable.
 func syncFolder(folder string) error {
 	dir, err := os.Open(folder)
 	if err != nil {
@@ -243,19 +247,20 @@ func sign(names []string, now time.Time, life time.Duration) (certificate, key [
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), nil
 }
 
-// An Authority publishes by which certificate the HTTP API is known.
+// An Authority publishes the CA certificates of the HTTP API.
 type Authority struct {
-	Client         client.Client // reads from the API server, not from a cache
+	Client         client.Client // must not read from a cache
 	Namespace      string
-	AgentNamespace string // may be the same
+	AgentNamespace string // may be equal to Namespace
 	Certificate    *Certificate
 	Now            func() time.Time
 	Log            *slog.Logger
 
-	noAgents bool // and that was said
+	noAgents bool // there are no agents, and this was logged
 }
 
-// Run renews and publishes until ctx ends. A user may remove what was published, and another replica may write over it.
+// Run renews and publishes the certificate periodically until ctx is done, because the ConfigMap may be deleted by
+// users or overwritten by another replica. It always returns nil.
 func (a *Authority) Run(ctx context.Context) error {
 	const every, retry = time.Minute, 5 * time.Second
 	reported := ""
@@ -265,7 +270,7 @@ func (a *Authority) Run(ctx context.Context) error {
 			wait = retry
 			if err.Error() != reported {
 				reported = err.Error()
-				a.Log.Warn("renewing or publishing the certificate of the HTTP API: trying again", "configMap",
+				a.Log.Warn("Failed to renew or publish the certificate of the HTTP API, retrying", "configMap",
 					AuthorityName, "error", err)
 			}
 		}
@@ -286,12 +291,13 @@ func (a *Authority) renewOnce(ctx context.Context) error {
 	return err
 }
 
-// publishToAgents takes it for the absence of agents if it has no right to: the right comes with them.
+// publishToAgents publishes the certificate in the namespace of the agents. A missing permission is interpreted as
+// the absence of agents, because it is granted when they are installed.
 func (a *Authority) publishToAgents(ctx context.Context) error {
 	err := a.publish(ctx, a.AgentNamespace)
 	none := apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 	if none && !a.noAgents {
-		a.Log.Info("agents in the cluster are not told the certificate of the HTTP API: there are none, or a right is "+
+		a.Log.Info("Not publishing the certificate of the HTTP API to agents: there are none, or a permission is "+
 			"missing", "namespace", a.AgentNamespace, "configMap", AuthorityName, "error", err)
 	}
 	if a.noAgents = none; none {
@@ -300,7 +306,8 @@ func (a *Authority) publishToAgents(ctx context.Context) error {
 	return err
 }
 
-// publish adds the certificate to the bundle as it was read: no replica's addition is lost.
+// publish adds the certificate to the bundle in a ConfigMap. Conflicts ensure that no addition of another replica
+// is lost.
 func (a *Authority) publish(ctx context.Context, namespace string) error {
 	m := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: AuthorityName}}
 	_, err := controllerutil.CreateOrUpdate(ctx, a.Client, m, func() error {
@@ -317,7 +324,7 @@ func (a *Authority) publish(ctx context.Context, namespace string) error {
 	return err
 }
 
-// bundled returns a bundle with own in it, and without what has expired or is no certificate.
+// bundled returns the bundle with own added and without expired or invalid certificates.
 func bundled(bundle, own []byte, now time.Time) []byte {
 	var all [][]byte
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {

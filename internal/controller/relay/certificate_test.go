@@ -38,7 +38,7 @@ func TestCertificateIsKept(t *testing.T) {
 	}
 	for _, draft := range drafts {
 		if _, err := os.Stat(draft); err == nil {
-			t.Errorf("what a killed process has left of a key is still there: %s", draft)
+			t.Errorf("the temporary file %s was not removed", draft)
 		}
 	}
 	pair, err := tls.LoadX509KeyPair(first.CertFile, first.KeyFile)
@@ -50,10 +50,10 @@ func TestCertificateIsKept(t *testing.T) {
 	if _, err := pair.Leaf.Verify(x509.VerifyOptions{
 		Roots: roots, DNSName: apiNames[0], CurrentTime: now,
 	}); err != nil {
-		t.Errorf("whoever has the bundle does not believe the certificate: %v", err)
+		t.Errorf("verifying the certificate with the bundle: %v", err)
 	}
 	if info, err := os.Stat(first.KeyFile); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the key's mode is %v, %v", info.Mode(), err)
+		t.Errorf("unexpected mode of the key %v, %v", info.Mode(), err)
 	}
 	same := func(at time.Time, names []string) bool {
 		t.Helper()
@@ -64,22 +64,22 @@ func TestCertificateIsKept(t *testing.T) {
 		return bytes.Equal(first.pem, again.pem)
 	}
 	if !same(now.AddDate(0, 0, 89), apiNames) {
-		t.Error("a certificate that lasts was replaced")
+		t.Error("a valid certificate was replaced")
 	}
-	if err := os.Chmod(first.KeyFile, 0o660); err != nil { // volumes may give files to a group
+	if err := os.Chmod(first.KeyFile, 0o660); err != nil { // volumes may change the permissions of files
 		t.Fatal(err)
 	}
 	if same(now.AddDate(0, 0, 91), apiNames) {
-		t.Error("a certificate that has ended was kept")
+		t.Error("an expired certificate was not replaced")
 	}
 	if first, err = SignOnce(folder, apiNames, now); err != nil {
 		t.Fatal(err)
 	}
 	if current, err := os.Stat(first.KeyFile); err != nil || current.Mode().Perm() != 0o600 {
-		t.Errorf("the key of a new certificate is %v, %v", current.Mode(), err)
+		t.Errorf("unexpected mode of the new key %v, %v", current.Mode(), err)
 	}
 	if same(now, []string{"other"}) {
-		t.Error("a certificate for other names was kept")
+		t.Error("a certificate for other names was not replaced")
 	}
 	first, err = SignOnce(folder, apiNames, now)
 	if err != nil {
@@ -89,12 +89,12 @@ func TestCertificateIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if same(now, apiNames) {
-		t.Error("a damaged certificate was kept")
+		t.Error("a damaged certificate was not replaced")
 	}
 }
 
-// A certificate is renewed while the process runs. What it is known by is told so long before that a client that has a
-// bundle of four weeks ago, as an agent outside the cluster may, knows what is served.
+// TestCertificateRotates verifies that a certificate is renewed while the process is running, and that clients with
+// a bundle that is four weeks old, such as agents outside the cluster, can always verify the served certificate.
 func TestCertificateRotates(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s, err := SignOnce(t.TempDir(), apiNames, now)
@@ -106,15 +106,15 @@ func TestCertificateRotates(t *testing.T) {
 		Certificate: s, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
 	}
 	const step = 6 * time.Hour
-	var bundles [][]byte // the newest last
+	var bundles [][]byte // in chronological order
 	serials := map[string]bool{}
 	for turn := range 400 * 4 {
-		if turn == 250 { // a restart in between changes nothing
+		if turn == 250 { // a restart must not change the certificate
 			if a.Certificate, err = SignOnce(filepath.Dir(s.CertFile), apiNames, now); err != nil {
 				t.Fatal(err)
 			}
 		}
-		// On day 60, when the first successor is signed, the API server is away for a day: that day does not count.
+		// The API server is unavailable on day 60, when the first successor is signed. This day must not count.
 		if day := turn / 4; day == 60 {
 			if err := a.Certificate.Renew(now); err != nil {
 				t.Fatal(err)
@@ -139,17 +139,18 @@ func TestCertificateRotates(t *testing.T) {
 			if _, err := pair.Leaf.Verify(x509.VerifyOptions{
 				Roots: roots, DNSName: apiNames[1], CurrentTime: now,
 			}); err != nil {
-				t.Fatalf("%v: a client is refused: %v", now, err)
+				t.Fatalf("%v: a client failed to verify the certificate: %v", now, err)
 			}
 		}
 		now = now.Add(step)
 	}
 	if n := len(serials); n < 5 || n > 8 {
-		t.Errorf("%d certificates in 400 days", n)
+		t.Errorf("got %d certificates in 400 days", n)
 	}
 }
 
-// A certificate of before lasts ten years: it has a successor at once, which is served when clients know it.
+// TestCertificateOfTenYears verifies that a certificate with a lifetime of ten years, as issued by earlier
+// versions, gets a successor immediately.
 func TestCertificateOfTenYears(t *testing.T) {
 	made := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	s, err := SignOnce(t.TempDir(), apiNames, made)
@@ -175,22 +176,22 @@ func TestCertificateOfTenYears(t *testing.T) {
 		now = now.Add(time.Hour)
 	}
 	if changed < certificateTold-time.Hour || changed > certificateTold+2*time.Hour {
-		t.Errorf("its successor was served after %v", changed)
+		t.Errorf("the successor was served after %v", changed)
 	}
 }
 
-// A process that is killed while the successor takes the place goes on there, and one that was away for too long, or
-// whose files were removed, serves what clients accept.
+// TestCertificateHeals verifies that the published successor is served after an interrupted promotion, the loss of
+// files or a long downtime.
 func TestCertificateHeals(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, harm := range map[string]func(s *Certificate){
-		"between two files": func(s *Certificate) { // the key is the successor's already
+		"between two files": func(s *Certificate) { // the key has already been replaced
 			if err := os.Rename(s.next().KeyFile+".copy", s.KeyFile); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"removed":       func(s *Certificate) { _ = os.Remove(s.CertFile) },
-		"away too long": func(*Certificate) { now = now.AddDate(0, 0, 31) },
+		"long downtime": func(*Certificate) { now = now.AddDate(0, 0, 31) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := SignOnce(t.TempDir(), apiNames, now)
@@ -212,11 +213,11 @@ func TestCertificateHeals(t *testing.T) {
 			harm(s)
 			again, err := SignOnce(filepath.Dir(s.CertFile), apiNames, now)
 			if err != nil || !bytes.Equal(again.pem, reported) {
-				t.Errorf("it serves a certificate that no client was told of: %v", err)
+				t.Errorf("the served certificate was not published: %v", err)
 			}
 			pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
 			if err != nil || !holds(pair.Leaf, now) {
-				t.Errorf("it serves what clients refuse: %v", err)
+				t.Errorf("the served certificate is invalid: %v", err)
 			}
 		})
 	}
@@ -251,11 +252,11 @@ func TestAuthorityIsPublished(t *testing.T) {
 	}
 	first, second := newOne(now), newOne(now.AddDate(0, 0, 60))
 	if got := publish(first, now); !bytes.Equal(got, first) {
-		t.Fatalf("published %q", got)
+		t.Fatalf("got published bundle %q", got)
 	}
-	for range 2 { // telling it again changes nothing
+	for range 2 { // publishing it again must not change the bundle
 		if got := publish(second, now); !bytes.Equal(got, append(bytes.Clone(first), second...)) {
-			t.Fatal("the bundle does not hold both")
+			t.Fatal("the bundle does not contain both certificates")
 		}
 	}
 	m := &v1.ConfigMap{}
@@ -269,21 +270,22 @@ func TestAuthorityIsPublished(t *testing.T) {
 	}
 	publish(second, now)
 	if err := api.Get(t.Context(), name, m); err != nil || m.Data["other"] != "kept" {
-		t.Errorf("another key of the ConfigMap is gone: %v, %v", m.Data, err)
+		t.Errorf("another key of the ConfigMap was removed: %v, %v", m.Data, err)
 	}
 	if got := publish(second, now.AddDate(0, 0, 100)); !bytes.Equal(got, second) {
-		t.Error("what has expired is still in the bundle")
+		t.Error("the bundle contains an expired certificate")
 	}
 	for range 2 * maxAuthorities {
 		last := newOne(now)
 		got := publish(last, now)
 		if !bytes.HasSuffix(got, last) || bytes.Count(got, []byte("BEGIN")) > maxAuthorities {
-			t.Fatal("the bundle grows, or lacks the newest")
+			t.Fatal("the bundle is too large or lacks the newest certificate")
 		}
 	}
 }
 
-// Agents have a namespace of their own, which lets the controller write once they are installed.
+// TestAuthorityIsToldToAgents verifies that the certificate is published in the agents' namespace as soon as the
+// permission exists.
 func TestAuthorityIsToldToAgents(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s, err := SignOnce(t.TempDir(), apiNames, now)
@@ -308,30 +310,30 @@ func TestAuthorityIsToldToAgents(t *testing.T) {
 	}
 	configMaps := schema.GroupResource{Resource: "configmaps"}
 	for _, refusal = range []error{
-		errors.New("away"), apierrors.NewForbidden(configMaps, AuthorityName, nil),
+		errors.New("unavailable"), apierrors.NewForbidden(configMaps, AuthorityName, nil),
 		apierrors.NewForbidden(configMaps, AuthorityName, nil), nil,
 	} {
 		if err := a.renewOnce(t.Context()); (err != nil) != (refusal != nil && !apierrors.IsForbidden(refusal)) {
-			t.Errorf("refused with %v: %v", refusal, err)
+			t.Errorf("rejected with %v: got error %v", refusal, err)
 		}
 		var m v1.ConfigMap
 		key := types.NamespacedName{Namespace: a.Namespace, Name: AuthorityName}
 		if err := api.Get(t.Context(), key, &m); err != nil || m.Data[authorityKey] != string(s.pem) {
-			t.Errorf("refused with %v: our own namespace is told %q, %v", refusal, m.Data, err)
+			t.Errorf("rejected with %v: own namespace has bundle %q, %v", refusal, m.Data, err)
 		}
 	}
 	var m v1.ConfigMap
 	key := types.NamespacedName{Namespace: a.AgentNamespace, Name: AuthorityName}
 	if err := api.Get(t.Context(), key, &m); err != nil || m.Data[authorityKey] != string(s.pem) {
-		t.Errorf("agents are told %q, %v", m.Data, err)
+		t.Errorf("got bundle %q for agents, %v", m.Data, err)
 	}
 	if n := strings.Count(log.String(), "level=INFO"); n != 1 || strings.Contains(log.String(), "level=WARN") {
-		t.Errorf("the log says\n%s", &log)
+		t.Errorf("unexpected log output:\n%s", &log)
 	}
 }
 
-// After a power cut a file may be there and empty, or be that of another pair. Then there is a new pair: a controller
-// that does not start is worse than a certificate that is told anew.
+// TestTornCertificate verifies that a new certificate is signed if the files are inconsistent, as after a power
+// failure. A controller that fails to start would be worse than a new certificate.
 func TestTornCertificate(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	_, stranger, err := sign(apiNames, now, certificateLife)
@@ -355,10 +357,10 @@ func TestTornCertificate(t *testing.T) {
 			continue
 		}
 		if _, err := tls.LoadX509KeyPair(again.CertFile, again.KeyFile); err != nil {
-			t.Errorf("%s: the pair that is kept is none: %v", name, err)
+			t.Errorf("%s: loading the stored pair: %v", name, err)
 		}
 		if bytes.Equal(first.pem, again.pem) {
-			t.Errorf("%s: the certificate was kept", name)
+			t.Errorf("%s: the certificate was not replaced", name)
 		}
 	}
 }

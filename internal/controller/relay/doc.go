@@ -1,11 +1,11 @@
-// Package relay lets every replica answer the HTTP API: it passes requests on to the replica that leads, and issues
-// and publishes the certificates that replicas, agents and schedulers know each other by.
+// Package relay allows every replica to serve the HTTP API by forwarding requests to the leader. It also issues and
+// publishes the certificates that clients use to verify the replicas.
 //
-// Invariants, and the tests that hold them:
+// Invariants and the tests that verify them:
 //
-//   - A request reaches the leader, and never goes in circles: TestRelay.
-//   - Requests do not wait for an API server that hangs; the last leader is asked meanwhile:
+//   - A request reaches the leader and is never forwarded in a loop: TestRelay.
+//   - Requests do not wait for an API server that hangs; the last known leader is used meanwhile:
 //     TestRelayWhileTheAPIServerHangs.
-//   - A certificate survives restarts and power cuts: TestCertificateIsKept, TestTornCertificate.
-//   - What a client has read a while ago still verifies a replica: TestAuthorityIsPublished.
+//   - A certificate survives restarts and power failures: TestCertificateIsKept, TestTornCertificate.
+//   - Clients with an older bundle can still verify the replicas: TestAuthorityIsPublished.
 package relay

@@ -25,42 +25,43 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/access"
 )
 
-// Options are what a Relay needs.
+// Options configures a Relay.
 type Options struct {
-	Client    client.Client // reads from the API server, not from a cache
+	Client    client.Client // must not read from a cache
 	Namespace string
-	Lease     string // whose holder leads
+	Lease     string // name of the leader election Lease
 	Port      string
-	Name      string // that the leader's certificate is for
-	// Trust is the file with the certificates that replicas are verified by; "": they publish their own.
+	Name      string // DNS name in the leader's certificate
+	// Trust is the file with the CA certificates of the replicas. If empty, the published certificates are used.
 	Trust string
 	Now   func() time.Time
 	Log   *slog.Logger
 }
 
-// A Relay passes requests on to the replica that leads. What is drawn now is known where batches arrive, so they all
-// arrive at one replica; the others are there for when it dies. The replica that answers finds out who asks.
+// A Relay forwards requests to the leader. The current power is known only to the replica that receives the
+// batches, so all requests are served by a single replica; the others take over if it fails. The serving replica
+// authenticates the requests. A Relay is safe for concurrent use.
 type Relay struct {
 	o     Options
-	looks singleflight.Group // one at a time, for all requests that wait
+	looks singleflight.Group // deduplicates concurrent lookups
 	last  atomic.Pointer[answer]
 }
 
-// answer is which replica leads, or why none is known. It counts until a moment; then the Lease is read again.
+// answer is the result of a lookup of the leader. The Lease is read again after it has expired.
 type answer struct {
-	leader *leader // nil: none is known
+	leader *leader // nil if unknown
 	why    error
 	until  time.Time
 }
 
-// New returns a Relay that knows no leader.
+// New returns a Relay without a known leader.
 func New(o Options) *Relay {
 	r := &Relay{o: o}
 	r.last.Store(&answer{})
 	return r
 }
 
-// leader is the replica that requests are passed on to.
+// leader is the replica that receives the requests.
 type leader struct {
 	pod   string
 	proxy *httputil.ReverseProxy
@@ -70,16 +71,16 @@ type leader struct {
 const (
 	leaderKnownFor  = 5 * time.Second
 	noLeaderFor     = time.Second
-	leaderFoundIn   = 2 * time.Second // or not: the API server is away
+	leaderFoundIn   = 2 * time.Second // timeout of a lookup if the API server is unavailable
 	leaderReachedIn = 5 * time.Second
-	retryRelayed    = 2 * time.Second // a Lease that is not renewed runs out after 15
+	retryRelayed    = 2 * time.Second // a Lease that is not renewed expires after 15 s
 )
 
-var errNoLeader = errors.New("no replica leads")
+var errNoLeader = errors.New("there is no leader")
 
 // ServeHTTP implements http.Handler.
 func (r *Relay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	// Two replicas that each believe the other to lead would pass a request on for ever.
+	// Two replicas that consider each other the leader would otherwise forward a request in a loop.
 	if q.Header.Get(relayedHeader) != "" {
 		r.away(w, errNoLeader)
 		return
@@ -92,25 +93,25 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	l.proxy.ServeHTTP(w, q)
 }
 
-// relayedHeader marks what was passed on. It grants nothing.
+// relayedHeader marks forwarded requests. It does not grant any permission.
 const relayedHeader = "X-Kubenergy-Relayed"
 
 func (r *Relay) away(w http.ResponseWriter, err error) {
-	r.o.Log.Warn("a request cannot be passed on to the leader", "error", err)
-	w.Header().Set("Connection", "close") // the next one may find the leader itself
-	access.Busy(w, http.StatusServiceUnavailable, retryRelayed, "the replica that leads does not answer")
+	r.o.Log.Warn("Failed to forward a request to the leader", "error", err)
+	w.Header().Set("Connection", "close") // the next connection may reach the leader directly
+	access.Busy(w, http.StatusServiceUnavailable, retryRelayed, "the leader does not respond")
 }
 
-// find returns the replica that holds the Lease. No request waits for another's question, nor for long for an API
-// server that does not answer; meanwhile the one that led goes on being asked, as it may go on leading.
+// find returns the holder of the Lease. Concurrent requests share a lookup with a short timeout. While the API
+// server is unavailable, the last known leader is returned, because it may still be the leader.
 func (r *Relay) find(ctx context.Context) (*leader, error) {
 	if a := r.last.Load(); r.o.Now().Before(a.until) {
 		return a.leader, a.why
 	}
 	return access.AnswerOf[*leader](ctx, r.looks.DoChan("", func() (any, error) {
 		a := r.last.Load()
-		if !r.o.Now().Before(a.until) { // nor has another request looked since
-			// A request that is given up must not take the answer from the others.
+		if !r.o.Now().Before(a.until) { // unless another request has just completed a lookup
+			// Canceling one request must not cancel the shared lookup.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaderFoundIn)
 			defer cancel()
 			a = r.look(ctx, a.leader)
@@ -119,17 +120,17 @@ func (r *Relay) find(ctx context.Context) (*leader, error) {
 	}))
 }
 
-// look asks which replica leads, and notes that. It is called by one at a time.
+// look looks up the leader and stores the result. It must not be called concurrently.
 func (r *Relay) look(ctx context.Context, last *leader) *answer {
 	holder, err := r.holder(ctx)
 	a := &answer{leader: last}
 	switch {
 	case err == nil && (last == nil || last.pod != holder):
 		a.leader, a.why = r.reach(ctx, holder)
-	case errors.Is(err, errNoLeader), err != nil && last == nil: // the last one has resigned, or none was known
+	case errors.Is(err, errNoLeader), err != nil && last == nil: // the last leader has resigned, or none was known
 		a.leader, a.why = nil, err
 	case err != nil:
-		r.o.Log.Warn("asking who leads: the one that did is still asked", "error", err)
+		r.o.Log.Warn("Failed to look up the leader, using the last known one", "error", err)
 	}
 	if last != nil && last != a.leader {
 		last.close()
@@ -143,7 +144,7 @@ func (r *Relay) look(ctx context.Context, last *leader) *answer {
 	return a
 }
 
-// holder returns who holds the Lease.
+// holder returns the identity of the holder of the Lease.
 func (r *Relay) holder(ctx context.Context) (string, error) {
 	var lease coordinationv1.Lease
 	if err := r.o.Client.Get(ctx, types.NamespacedName{Namespace: r.o.Namespace, Name: r.o.Lease}, &lease); err != nil {
@@ -155,9 +156,9 @@ func (r *Relay) holder(ctx context.Context) (string, error) {
 	return *lease.Spec.HolderIdentity, nil
 }
 
-// reach returns where who holds the Lease is.
+// reach returns the leader with the given identity.
 func (r *Relay) reach(ctx context.Context, holder string) (*leader, error) {
-	// controller-runtime's identity is the host's name, which is the pod's, and something random.
+	// The identity in controller-runtime consists of the host name, i.e. the pod name, and a random suffix.
 	pod, _, ok := strings.Cut(holder, "_")
 	if !ok || pod == "" {
 		return nil, errNoLeader
@@ -198,32 +199,33 @@ func (r *Relay) to(identity, address string, roots *x509.CertPool) *leader {
 	}}
 }
 
-// forget has the next request look for a leader anew.
+// forget makes the next request look up the leader again.
 func (r *Relay) forget(identity string) {
 	if a := r.last.Load(); a.leader != nil && a.leader.pod == identity {
 		r.last.CompareAndSwap(a, &answer{leader: a.leader})
 	}
 }
 
-// authorities are the certificates that replicas are verified by: those of the file, else those that they publish.
+// authorities returns the CA certificates of the replicas, from the file if configured, otherwise the published
+// ones.
 func (r *Relay) authorities(ctx context.Context) (*x509.CertPool, error) {
 	text, from := []byte(nil), r.o.Trust
 	if r.o.Trust != "" {
 		var err error
 		if text, err = os.ReadFile(r.o.Trust); err != nil {
-			return nil, fmt.Errorf("reading what replicas are known by: %w", err)
+			return nil, fmt.Errorf("reading the CA certificates of the replicas: %w", err)
 		}
 	} else {
 		var m v1.ConfigMap
 		key := types.NamespacedName{Namespace: r.o.Namespace, Name: AuthorityName}
 		if err := r.o.Client.Get(ctx, key, &m); err != nil {
-			return nil, fmt.Errorf("reading what replicas are known by: %w", err)
+			return nil, fmt.Errorf("reading the CA certificates of the replicas: %w", err)
 		}
 		text, from = []byte(m.Data[authorityKey]), "the ConfigMap "+AuthorityName
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s holds no certificate", from)
+		return nil, fmt.Errorf("no certificate in %s", from)
 	}
 	return roots, nil
 }

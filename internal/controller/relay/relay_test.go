@@ -25,7 +25,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// replica serves what a leader would, under a certificate of its own.
+// replica starts a server with its own certificate.
 func replica(t *testing.T, h http.HandlerFunc) (server *httptest.Server, authority string) {
 	t.Helper()
 	certificate, key, err := sign(apiNames, time.Now(), certificateLife)
@@ -44,15 +44,15 @@ func replica(t *testing.T, h http.HandlerFunc) (server *httptest.Server, authori
 	return server, string(certificate)
 }
 
-// TestRelay checks that a replica that does not lead passes on what it is asked, with the caller's token, to the one
-// that does and to nobody else.
+// TestRelay verifies that a replica forwards requests, including the caller's token, to the leader and to no other
+// server.
 func TestRelay(t *testing.T) {
 	leading, authority := replica(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		_, _ = io.WriteString(w, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization")+" "+string(body))
 	})
 	stranger, _ := replica(t, func(w http.ResponseWriter, r *http.Request) {
-		t.Errorf("a stranger was shown %s", r.Header.Get("Authorization"))
+		t.Errorf("an untrusted server received the header %s", r.Header.Get("Authorization"))
 	})
 	const ns = "kubenergy-system"
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: leaseName}}
@@ -94,33 +94,33 @@ func TestRelay(t *testing.T) {
 	}
 	r := build(leading)
 	if code, body := ask(r); code != http.StatusServiceUnavailable {
-		t.Fatalf("without a leader it answers %d: %s", code, body)
+		t.Fatalf("without a leader: got status %d: %s", code, body)
 	}
 	now = now.Add(2 * leaderKnownFor)
 	lead(t, api, lease, "a_b8f1")
 	if code, body := ask(r); code != http.StatusOK || body != "POST /api/v1/batches?x=1 Bearer secret joules" {
-		t.Fatalf("the leader's answer is %d: %s", code, body)
+		t.Fatalf("unexpected response of the leader %d: %s", code, body)
 	}
 	if code, _ := ask(r, relayedHeader); code != http.StatusServiceUnavailable {
-		t.Errorf("what was passed on before is passed on again: %d", code)
+		t.Errorf("a forwarded request was forwarded again: got status %d", code)
 	}
 	if code, _ := ask(build(stranger)); code != http.StatusServiceUnavailable {
-		t.Errorf("a server with another certificate is believed: %d", code)
+		t.Errorf("a server with another certificate was accepted: got status %d", code)
 	}
 	leading.Close()
 	if code, _ := ask(r); code != http.StatusServiceUnavailable {
-		t.Errorf("a dead leader's answer is %d", code)
+		t.Errorf("a stopped leader: got status %d", code)
 	}
 	lead(t, api, lease, "gone_77")
 	if code, _ := ask(r); code != http.StatusServiceUnavailable {
-		t.Errorf("a leader without a pod answers %d", code)
+		t.Errorf("a leader without a pod: got status %d", code)
 	}
 }
 
-// leaseName is the Lease of the tests.
+// leaseName is the name of the Lease in tests.
 const leaseName = "kubenergy-controller"
 
-// trustedFile returns a file with a certificate.
+// trustedFile returns the name of a file with a certificate.
 func trustedFile(t *testing.T) string {
 	t.Helper()
 	own, err := SignOnce(t.TempDir(), apiNames, time.Now())
@@ -141,8 +141,8 @@ func lead(t *testing.T, api client.Client, lease *coordinationv1.Lease, holder s
 	}
 }
 
-// An API server that does not answer keeps nobody waiting for long, nor one after the other, and the leader that was
-// known goes on being asked.
+// TestRelayWhileTheAPIServerHangs verifies that requests wait only briefly for an API server that hangs, that they
+// share a lookup, and that a known leader is still used.
 func TestRelayWhileTheAPIServerHangs(t *testing.T) {
 	const ns = "kubenergy-system"
 	holder := "a_b8f1"
@@ -151,7 +151,7 @@ func TestRelayWhileTheAPIServerHangs(t *testing.T) {
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	}
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}, Status: v1.PodStatus{PodIP: "127.0.0.1"}}
-	for name, known := range map[string]bool{"a leader was known": true, "no leader was known": false} {
+	for name, known := range map[string]bool{"known leader": true, "unknown leader": false} {
 		synctest.Test(t, func(t *testing.T) {
 			var hangs atomic.Bool
 			var reads atomic.Int64
@@ -200,21 +200,21 @@ func TestRelayWhileTheAPIServerHangs(t *testing.T) {
 				}
 			}
 			if took := time.Since(began); took > 30*time.Second {
-				t.Errorf("%s: %d requests waited for %v", name, many, took)
+				t.Errorf("%s: %d requests took %v", name, many, took)
 			}
 			if n := reads.Load() - before; n > 2 {
-				t.Errorf("%s: they made %d questions", name, n)
+				t.Errorf("%s: got %d lookups, want at most 2", name, n)
 			}
 			hangs.Store(false)
 			bubble.Advance(2 * leaderKnownFor)
 			if _, err := r.find(t.Context()); err != nil {
-				t.Errorf("%s: it answers again, and %v", name, err)
+				t.Errorf("%s: after the recovery: %v", name, err)
 			}
 		})
 	}
 }
 
-// One who leaves does not wait, and takes nobody's answer away; a leader that has resigned is not asked any more.
+// TestRelayForgetsWhoResigned verifies that requests are no longer forwarded to a leader that has resigned.
 func TestRelayForgetsWhoResigned(t *testing.T) {
 	const ns = "kubenergy-system"
 	holder := "a_b8f1"
@@ -236,7 +236,7 @@ func TestRelayForgetsWhoResigned(t *testing.T) {
 	now = now.Add(2 * leaderKnownFor)
 	for range 2 {
 		if _, err := r.find(t.Context()); !errors.Is(err, errNoLeader) {
-			t.Errorf("nobody leads, and the answer is %v", err)
+			t.Errorf("without a leader: got error %v", err)
 		}
 	}
 }

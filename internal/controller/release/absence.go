@@ -15,12 +15,12 @@ const eventNoScheduler = "NoScheduler"
 
 const (
 	warnEvery     = 5 * time.Second
-	maxWarnings   = 50              // events of one look: kubenergy doctor reports all Jobs
-	plannedWithin = 2 * time.Second // after the creation, by a scheduler that runs
+	maxWarnings   = 50              // per check; kubenergy doctor reports all Jobs
+	plannedWithin = 2 * time.Second // a running scheduler plans a new Job within this time
 )
 
-// Warn records an event on each Job that waits for a plan while no scheduler runs, once per Job, until ctx ends. The
-// replica that leads does. Releases do not wait for it.
+// Warn creates an event for each held Job without a plan while no scheduler is running, once per Job, until ctx is
+// done. Only the leader creates events. Releases are independent of Warn.
 func (r *Releaser) Warn(ctx context.Context) error {
 	for kube.Pause(ctx, warnEvery) {
 		if r.o.Leads() && r.o.Held.Count("") > 0 && r.o.NoScheduler(ctx) {

@@ -20,11 +20,11 @@ import (
 
 const (
 	bindingLook = 5 * time.Second
-	absentLook  = 5 * time.Minute // where the API server has no bindings
+	absentLook  = 5 * time.Minute // if the API server does not serve ResourceBindings
 )
 
-// Bindings is the second releaser of Karmada's bindings: it lets go of those that admission has suspended and that no
-// kubenergy-karmada has let go, until ctx ends. Where the API server is not Karmada's it does nothing.
+// Bindings releases ResourceBindings of Karmada that were suspended by admission and not released by
+// kubenergy-karmada, until ctx is done. It is idle if the API server is not Karmada's.
 func Bindings(ctx context.Context, c dynamic.Interface, held *Held, log *slog.Logger) error {
 	reported := false
 	for {
@@ -32,13 +32,13 @@ func Bindings(ctx context.Context, c dynamic.Interface, held *Held, log *slog.Lo
 		pause := bindingLook
 		switch {
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-			if pause = absentLook; !reported && apierrors.IsForbidden(err) { // as a cluster says that has no bindings
+			if pause = absentLook; !reported && apierrors.IsForbidden(err) { // also returned without the resource
 				reported = true
-				log.Info("listing ResourceBindings: on Karmada's API server, apply deploy/karmada/federation.yaml",
+				log.Info("Failed to list ResourceBindings, for Karmada apply deploy/karmada/federation.yaml",
 					"error", err)
 			}
 		case err != nil && ctx.Err() == nil:
-			log.Warn("looking for suspended bindings", "error", err)
+			log.Warn("Failed to check suspended bindings", "error", err)
 		}
 		if !kube.Pause(ctx, pause) {
 			return nil
@@ -46,19 +46,19 @@ func Bindings(ctx context.Context, c dynamic.Interface, held *Held, log *slog.Lo
 	}
 }
 
-// freeBindings looks at all suspended bindings once. The API server is asked about a Job only where it is not known to
-// be held: thousands of bindings may wait for theirs.
+// freeBindings checks all suspended bindings once. It reads a Job from the API server only if the Job is not known
+// to be held, because thousands of bindings may wait for held Jobs.
 func freeBindings(ctx context.Context, c dynamic.Interface, held *Held, log *slog.Logger) error {
 	var all errgroup.Group
 	all.SetLimit(releasesAtOnce)
-	defer func() { _ = all.Wait() }() // none fails
+	defer func() { _ = all.Wait() }() // the functions never return errors
 	return pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) {
 		return c.Resource(kube.Bindings).List(ctx, o)
 	})).EachListItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld}, func(o runtime.Object) error {
 		b, due := seenBinding(o.(*unstructured.Unstructured))
 		if due && !held.waits(b.UID) {
 			all.Go(func() error {
-				panics.Survive(log, "bindings", "letting a binding go", func() { freeBinding(ctx, c, b, log) })
+				panics.Survive(log, "bindings", "releasing a binding", func() { freeBinding(ctx, c, b, log) })
 				return nil
 			})
 		}
@@ -66,8 +66,8 @@ func freeBindings(ctx context.Context, c dynamic.Interface, held *Held, log *slo
 	})
 }
 
-// seenBinding returns what letting a binding go needs, and whether it is suspended for longer than kubenergy-karmada
-// would leave it so.
+// seenBinding returns the fields of a binding that are needed to release it, and whether it has been suspended for
+// longer than kubenergy-karmada would need to release it.
 func seenBinding(o *unstructured.Unstructured) (b *kube.HeldBinding, due bool) {
 	suspended, _, _ := unstructured.NestedBool(o.Object, "spec", "suspension", "scheduling")
 	of, _, _ := unstructured.NestedStringMap(o.Object, "spec", "resource")
@@ -81,8 +81,8 @@ func freeBinding(ctx context.Context, c dynamic.Interface, b *kube.HeldBinding, 
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	if freed, err := b.Free(ctx, c); err != nil {
-		log.Warn("letting a binding go", "namespace", b.Namespace, "name", b.Name, "error", err)
+		log.Warn("Failed to release binding", "namespace", b.Namespace, "name", b.Name, "error", err)
 	} else if freed {
-		log.Warn("let a binding go that kubenergy-karmada had not", "namespace", b.Namespace, "name", b.Name)
+		log.Warn("Released binding that kubenergy-karmada had not released", "namespace", b.Namespace, "name", b.Name)
 	}
 }

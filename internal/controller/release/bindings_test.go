@@ -31,17 +31,17 @@ import (
 
 const inAPage = 40
 
-// bindingServer has suspended bindings, and answers slowly.
+// bindingServer is a fake API server with suspended bindings and a response latency.
 type bindingServer struct {
 	mu      sync.Mutex
 	all     []map[string]any
-	jobs    map[string]*batchv1.Job // that are held
-	asked   map[string]bool         // Jobs
+	jobs    map[string]*batchv1.Job // held Jobs
+	asked   map[string]bool         // requested Jobs
 	freed   map[string]bool
-	at, top int // requests about one object
+	at, top int // current and maximum number of concurrent requests for single objects
 }
 
-// RoundTrip answers a request without a network, so that the server's latency passes on a bubble's clock.
+// RoundTrip implements http.RoundTripper without a network, so that the latency uses the clock of the bubble.
 func (s *bindingServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer := httptest.NewRecorder()
 	s.ServeHTTP(answer, r)
@@ -88,8 +88,8 @@ func (s *bindingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(apierrors.NewNotFound(schema.GroupResource{}, name).ErrStatus)
 }
 
-// Of many bindings on several pages those are let go whose Jobs are not held, several at once. The API server is not
-// asked about Jobs that are known to be held.
+// TestManyBindings verifies that the bindings of Jobs that are not held are released concurrently, with paginated
+// lists, and that no request is sent for Jobs that are known to be held.
 func TestManyBindings(t *testing.T) {
 	s := &bindingServer{jobs: map[string]*batchv1.Job{}, asked: map[string]bool{}, freed: map[string]bool{}}
 	held := NewHeld()
@@ -98,7 +98,7 @@ func TestManyBindings(t *testing.T) {
 		s.all = append(s.all, map[string]any{
 			"apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
 			"metadata": map[string]any{
-				// A bubble's clock starts half a day later.
+				// The clock of the bubble starts at midnight on the next day.
 				"namespace": "n", "name": name + "-job", "creationTimestamp": "1999-12-31T12:00:00Z",
 			},
 			"spec": map[string]any{
@@ -109,10 +109,10 @@ func TestManyBindings(t *testing.T) {
 		j := kit.HeldUntil("n", name, time.Now(), time.Now().Add(time.Hour))
 		j.UID, j.APIVersion, j.Kind = types.UID(name), "batch/v1", "Job"
 		switch i % 4 {
-		case 0: // nothing holds it
+		case 0: // the Job does not exist
 			continue
-		case 1: // it is held, and that is not known
-		case 2: // a user lets it run, and has left our label
+		case 1: // held, but not in the index
+		case 2: // resumed by a user, with the held label remaining
 			j.Spec.Suspend = new(false)
 			held.Saw(j)
 		default:
@@ -132,18 +132,19 @@ func TestManyBindings(t *testing.T) {
 	for i := range 120 {
 		name := fmt.Sprint("job-", i)
 		if freed, want := s.freed[name+"-job"], i%2 == 0; freed != want {
-			t.Errorf("%s is let go: %v, want %v", name, freed, want)
+			t.Errorf("%s: released is %v, want %v", name, freed, want)
 		}
 		if asked, want := s.asked[name], i%4 != 3; asked != want {
-			t.Errorf("%s is asked for: %v, want %v", name, asked, want)
+			t.Errorf("%s: requested is %v, want %v", name, asked, want)
 		}
 	}
 	if s.top < 2 || s.top > releasesAtOnce {
-		t.Errorf("%d requests at once, want 2 to %d", s.top, releasesAtOnce)
+		t.Errorf("got %d concurrent requests, want 2 to %d", s.top, releasesAtOnce)
 	}
 }
 
-// An account without rights is told of once: most API servers are not Karmada's.
+// TestForbiddenIsToldOnce verifies that a missing permission is logged only once, because most API servers are not
+// Karmada's.
 func TestForbiddenIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
@@ -160,7 +161,7 @@ func TestForbiddenIsToldOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if lines := strings.Count(log.String(), "deploy/karmada/federation.yaml"); looks != 3 || lines != 1 {
-			t.Errorf("%d looks, %d lines:\n%s", looks, lines, &log)
+			t.Errorf("got %d checks and %d log messages:\n%s", looks, lines, &log)
 		}
 	})
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// unseen returns a Job as admission leaves it: held, and no scheduler has seen it.
+// unseen returns a held Job as created by admission, before any scheduler has processed it.
 func unseen(namespace, name string, created time.Time, annotations map[string]string) *batchv1.Job {
 	j := kit.HeldUntil(namespace, name, created, time.Time{})
 	j.Annotations = annotations
@@ -45,7 +45,8 @@ func cronJob(namespace, name, schedule string, concurrency batchv1.ConcurrencyPo
 	}
 }
 
-// No scheduler has seen these Jobs. Each is released at most a second after its deadline, and not before it.
+// TestDeadlinesOfJobsThatNoSchedulerHasSeen verifies that each Job is released at most one second after its
+// deadline and not before, if no scheduler is running.
 func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -62,15 +63,15 @@ func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 			"policy":  {6 * time.Hour, 6*time.Hour + time.Second},
 			"clamped": {24 * time.Hour, 24*time.Hour + time.Second},
 			"forged":  {time.Hour, time.Hour + time.Second},
-			"finish":  {2 * time.Hour, 2*time.Hour + time.Second}, // it is expected to run for an hour
+			"finish":  {2 * time.Hour, 2*time.Hour + time.Second}, // with an expected duration of one hour
 			"asked":   {0, 2 * time.Second},
 			"invalid": {0, 2 * time.Second},
 			"shadow":  {time.Hour, time.Hour + time.Second},
-			"unknown": {0, 3 * time.Second}, // no policy lets it wait
+			"unknown": {0, 3 * time.Second}, // no policy allows a delay
 			"allow":   {20 * time.Hour, 20*time.Hour + time.Second},
 			"forbid":  {11*time.Hour - 10*time.Second, 11*time.Hour - 9*time.Second}, // the next run is 12 h later
 			"broken":  {0, time.Second},
-			"gone":    {2 * time.Hour, 2*time.Hour + time.Second}, // its CronJob is
+			"gone":    {2 * time.Hour, 2*time.Hour + time.Second}, // its CronJob does not exist
 		}
 		jobs := []*batchv1.Job{
 			unseen("enforce", "short", now, delay("30s")), unseen("enforce", "none", now, delay("0m")),
@@ -105,20 +106,20 @@ func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 			}
 			pause := 50 * time.Millisecond
 			if next := nextOf(within, look.Sub(now)); next > time.Second {
-				pause = next - time.Second // nothing may happen until then, which the next look sees
+				pause = next - time.Second // skip most of the time without expected releases
 			}
 			bubble.Advance(pause)
 		}
 		for name, want := range within {
 			at, ok := released[name]
 			if !ok || at < want.earliest || at > want.latest {
-				t.Errorf("%s is released after %v (%v), want %v to %v", name, at, ok, want.earliest, want.latest)
+				t.Errorf("%s was released after %v (%v), want %v to %v", name, at, ok, want.earliest, want.latest)
 			}
 		}
 	})
 }
 
-// nextOf returns how long nothing is expected to happen.
+// nextOf returns the time until the next expected release.
 func nextOf(within map[string]struct{ earliest, latest time.Duration }, now time.Duration) time.Duration {
 	next := 25 * time.Hour
 	for _, w := range within {
@@ -129,7 +130,8 @@ func nextOf(within map[string]struct{ earliest, latest time.Duration }, now time
 	return next
 }
 
-// Until policies are known, only what the hold loop wrote counts; from then on, what they allow.
+// TestNothingIsReleasedBeforePoliciesAreKnown verifies that only the latest start written by the hold loop is used
+// until the policies are known.
 func TestNothingIsReleasedBeforePoliciesAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -145,15 +147,16 @@ func TestNothingIsReleasedBeforePoliciesAreKnown(t *testing.T) {
 			return due
 		}
 		if due := at(kube.Unsettled(), 2*time.Minute); fmt.Sprint(due) != "[written]" {
-			t.Errorf("%v are due before policies are known", due)
+			t.Errorf("got due Jobs %v before the policies are known", due)
 		}
 		if due := at(kit.Valley(t, now), 2*time.Minute); len(due) != 2 {
-			t.Errorf("%v are due", due)
+			t.Errorf("got due Jobs %v, want 2", due)
 		}
 	})
 }
 
-// A CronJob's schedule that changes or comes late moves the deadlines of its runs. One that goes does not.
+// TestSchedulesMoveDeadlines verifies that adding or changing a CronJob updates the deadlines of its runs, and that
+// deleting it does not.
 func TestSchedulesMoveDeadlines(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	view, h := kit.Valley(t, now), NewHeld()
@@ -177,13 +180,13 @@ func TestSchedulesMoveDeadlines(t *testing.T) {
 	} {
 		c.change()
 		if got, known := h.deadline(kit.Silent, j, view, now); !known || got.Sub(now) != c.want {
-			t.Errorf("%d: the deadline is after %v, want %v", i, got.Sub(now), c.want)
+			t.Errorf("%d: got deadline after %v, want %v", i, got.Sub(now), c.want)
 		}
 	}
 }
 
-// The hold loop writes the deadline that the controller computes, to the second, for random Jobs and CronJobs. So the
-// controller releases nothing before the hold loop would.
+// TestTheHoldLoopHasTheSameDeadlines verifies with random Jobs and CronJobs that the hold loop and the controller
+// compute the same deadlines, so that the controller never releases a Job before the hold loop would.
 func TestTheHoldLoopHasTheSameDeadlines(t *testing.T) {
 	for seed := range uint64(2) {
 		synctest.Test(t, func(t *testing.T) {
@@ -243,21 +246,21 @@ func compareDeadlines(t *testing.T, clientset *kubefake.Clientset, h *Held, view
 		got, known := h.deadline(kit.Silent, h.jobs[job.UID], view, now)
 		switch {
 		case !known:
-			t.Errorf("%s has no deadline", job.Name)
+			t.Errorf("the deadline of %s is unknown", job.Name)
 		case err == nil && !got.Equal(written):
-			t.Errorf("%s must start by %v here, and by %v for the hold loop", job.Name, got, written)
+			t.Errorf("%s: got deadline %v, hold loop computed %v", job.Name, got, written)
 		case err == nil:
 			held++
 		case !released.IsZero() && got.Before(released.Add(-2*time.Second)) && got.After(now):
-			t.Errorf("%s was to be released at %v, and was at %v", job.Name, got, released)
+			t.Errorf("%s: got deadline %v, but it was released at %v", job.Name, got, released)
 		}
 	}
 	if held < 20 {
-		t.Errorf("%d of %d Jobs are held", held, len(jobs.Items))
+		t.Errorf("only %d of %d Jobs are held", held, len(jobs.Items))
 	}
 }
 
-// declining returns a view of a grid that gets cleaner every minute of four days.
+// declining returns a view with a carbon intensity that decreases every minute for four days.
 func declining(t *testing.T, now time.Time) *kube.View {
 	values := make([]float64, 96*60)
 	for i := range values {
@@ -304,15 +307,16 @@ func randomJob(random *rand.Rand, i int, now time.Time) *batchv1.Job {
 	return j
 }
 
-// While no scheduler runs, each Job that waits for a plan gets one event, and a crowd of them gets few at once.
+// TestEventsSayThatNoSchedulerRuns verifies that each held Job without a plan gets a single event while no
+// scheduler is running, and that the rate of events is limited.
 func TestEventsSayThatNoSchedulerRuns(t *testing.T) {
 	for name, c := range map[string]struct {
 		runs       bool
 		jobs, want int
 	}{
-		"none runs": {false, 3, 3},
-		"one runs":  {true, 3, 0},
-		"a crowd":   {false, 1000, 3 * maxWarnings},
+		"no scheduler": {false, 3, 3},
+		"a scheduler":  {true, 3, 0},
+		"many Jobs":    {false, 1000, 3 * maxWarnings},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -327,16 +331,16 @@ func TestEventsSayThatNoSchedulerRuns(t *testing.T) {
 				server.replica(t.Context(), t, kit.Valley(t, now), time.Now)
 				bubble.Advance(16 * time.Second)
 				if n := len(server.events.Events); n != c.want {
-					t.Errorf("%d events, want %d", n, c.want)
+					t.Errorf("got %d events, want %d", n, c.want)
 				}
 				if n := server.looks.Load(); n != 3 {
-					t.Errorf("it looked for a scheduler %d times", n)
+					t.Errorf("got %d checks for a scheduler, want 3", n)
 				}
 				if c.want > 0 {
 					want := "Warning NoScheduler Held while no scheduler is running"
 					if said := <-server.events.Events; !strings.HasPrefix(said, want) ||
 						!strings.HasSuffix(said, now.Add(6*time.Hour).UTC().Format(time.RFC3339)) {
-						t.Errorf("the event is %q", said)
+						t.Errorf("unexpected event %q", said)
 					}
 				}
 			})

@@ -1,17 +1,19 @@
-// Package release lets go of held Jobs that are past their deadline and that no scheduler has released. It is the
-// second releaser of promise P1: nothing starts more than a second late while a scheduler or a controller lives.
+// Package release releases held Jobs that are past their deadlines and were not released by a scheduler. It is the
+// second releaser that guarantees promise P1: no Job starts more than one second late while a scheduler or a
+// controller is running.
 //
-// Invariants, and the tests that hold them:
+// Invariants and the tests that verify them:
 //
-//   - Deadlines are those of the hold loop, whether a scheduler has seen the Job or not, and nothing that is written on
-//     a Job prolongs its hold: TestTheHoldLoopHasTheSameDeadlines, TestDeadlinesOfJobsThatNoSchedulerHasSeen.
-//   - Jobs that wait while no scheduler runs have an event, and many of them make no storm of events:
+//   - The deadlines are equal to those of the hold loop, even if no scheduler has processed the Job. No annotation of a
+//     Job extends its hold: TestTheHoldLoopHasTheSameDeadlines, TestDeadlinesOfJobsThatNoSchedulerHasSeen.
+//   - Held Jobs get an event while no scheduler is running, and the rate of events is limited:
 //     TestEventsSayThatNoSchedulerRuns.
-//   - Every replica releases, and a Job is released once: TestOverdueJobsAreReleased.
-//   - Deadlines are instants on the API server's clock. A local clock that is wrong ends no hold early:
+//   - All replicas release Jobs, and each Job is released once: TestOverdueJobsAreReleased.
+//   - Deadlines use the clock of the API server, so an incorrect local clock does not release Jobs early:
 //     TestReleaserFollowsTheServersClock.
-//   - While the API server is away, it is not asked in a storm, and nothing is lost: TestReleaserWaitsForTheServer.
-//   - Of thousands of suspended bindings of Karmada those are let go whose Jobs are not held, and the API server is not
-//     asked about the others: TestManyBindings.
-//   - A Job that its owner has taken over is left alone: TestReleaserRespectsATakeover.
+//   - While the API server is unavailable, requests are limited by backoff, and no Job is forgotten:
+//     TestReleaserWaitsForTheServer.
+//   - Among thousands of suspended Karmada bindings, those with Jobs that are not held are released, and no requests
+//     are sent for the others: TestManyBindings.
+//   - A Job that its owner has taken over is not changed: TestReleaserRespectsATakeover.
 package release

@@ -16,11 +16,11 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// hugeExponent finds quantities with which Kubernetes' own arithmetic computes for ever.
+// hugeExponent matches quantities that take Kubernetes too long to parse.
 var hugeExponent = regexp.MustCompile(`[eE][-+]?[0-9]{3}`)
 
-// FuzzHeld takes in a held Job: whatever is written on it, it is let go in the end, a year after its creation at the
-// latest, and not before it was created.
+// FuzzHeld verifies for arbitrary annotations that a held Job is not released before its creation and is released
+// at the latest one year after it.
 func FuzzHeld(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"uid":"u","annotations":{"kubenergy.io/latest-start":"2026-06-01T18:00:00Z"}}}`))
 	f.Add([]byte(`{"metadata":{"namespace":"n","annotations":{"kubenergy.io/latest-start":"9999-06-01T18:00:00Z",
@@ -40,7 +40,7 @@ func FuzzHeld(f *testing.F) {
 		h := NewHeld()
 		h.Saw(&job)
 		if held := job.Labels[v1alpha1.LabelHeld] == "true"; (h.Count("") == 1) != held {
-			t.Fatalf("%d are held", h.Count(""))
+			t.Fatalf("got %d held Jobs", h.Count(""))
 		}
 		if job.Labels == nil {
 			job.Labels = map[string]string{}
@@ -49,14 +49,14 @@ func FuzzHeld(f *testing.F) {
 		h.Saw(&job)
 		j := h.jobs[job.UID]
 		if _, early := h.overdue(slog.New(slog.DiscardHandler), j, view, created); early && !j.Queued {
-			t.Fatal("it is overdue when it is created")
+			t.Fatal("the Job is overdue at its creation")
 		}
 		if _, late := h.overdue(slog.New(slog.DiscardHandler), j, view, created.AddDate(1, 0, 2)); late == j.Queued {
-			t.Fatalf("overdue after a year: %v", late)
+			t.Fatalf("overdue after a year is %v", late)
 		}
 		h.Lost(&job)
 		if h.Count("") != 0 || h.Count(job.Namespace) != 0 {
-			t.Fatal("it is lost, and counts")
+			t.Fatal("a deleted Job is still counted")
 		}
 	})
 }

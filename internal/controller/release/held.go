@@ -15,44 +15,44 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// Held are the Jobs that carry our label, and the CronJobs that may shorten their holds. Informers' handlers write
-// them.
+// Held is an index of held Jobs, and of CronJobs that may shorten their holds. It is updated by event handlers of
+// informers and is safe for concurrent use.
 type Held struct {
 	mu          sync.Mutex
 	jobs        map[types.UID]*heldJob
 	byNamespace map[string]int
 	cronJobs    map[types.NamespacedName]*batchv1.CronJob
-	updates     int // that are left to the present pass over the Jobs
+	updates     int // remaining deadline updates in the current pass
 }
 
-// heldJob is what is needed to let a Job go.
+// heldJob contains the fields of a Job that are needed to release it.
 type heldJob struct {
 	kube.HeldJob
 	namespace, name string
 	suspended       bool
-	free            bool // nothing holds it: its owner wants it to run now, or it is never held
+	free            bool // must not be held: its owner has requested to run it now, or it must never be held
 	work            policy.Work
-	run             *kube.Run // nil: no CronJob controls it
-	written         time.Time // latest start that the hold loop wrote; zero: none that makes sense
+	run             *kube.Run // nil if it has no CronJob
+	written         time.Time // latest start written by the hold loop; zero if missing or implausible
 
-	seen   *kube.View       // that latest was computed from; nil: latest is out of date
-	cron   *batchv1.CronJob // that latest was computed from; nil: none
+	seen   *kube.View       // view used to compute latest; nil if latest is not computed
+	cron   *batchv1.CronJob // CronJob used to compute latest; nil if none
 	latest time.Time
 
-	deadline time.Time // of a copy that is to be released
+	deadline time.Time // set only in copies that are to be released
 	progress
 }
 
-// progress is the state of a Job's release, which outlives changes of the Job.
+// progress is the state of a Job's release. It is retained when the Job changes.
 type progress struct {
-	freed    time.Time // when free was first seen; zero: never
-	reported bool      // the event NoScheduler was recorded
+	freed    time.Time // when free was first observed; zero if never
+	reported bool      // the event NoScheduler was created
 	attempts int
-	retry    time.Time // no attempt before
-	busy     bool      // an attempt is under way
+	retry    time.Time // earliest time of the next attempt
+	busy     bool      // an attempt is in progress
 }
 
-// NewHeld returns an index without Jobs.
+// NewHeld returns an empty index.
 func NewHeld() *Held {
 	return &Held{
 		jobs: map[types.UID]*heldJob{}, byNamespace: map[string]int{},
@@ -60,7 +60,7 @@ func NewHeld() *Held {
 	}
 }
 
-// Saw takes in a Job or what has changed on it.
+// Saw handles the addition or update of a Job.
 func (h *Held) Saw(o client.Object) {
 	j, ok := o.(*batchv1.Job)
 	if !ok {
@@ -93,13 +93,13 @@ func (h *Held) Saw(o client.Object) {
 	h.jobs[j.UID] = seen
 }
 
-// Plausible reports whether a hold that began with the creation may end then.
+// Plausible reports whether latest is a plausible end of a hold that started at created.
 func Plausible(latest, created time.Time) bool {
 	const longest = 366 * 24 * time.Hour
 	return !latest.Before(created) && latest.Before(created.Add(longest))
 }
 
-// Lost is told of every Job that is deleted.
+// Lost handles the deletion of a Job.
 func (h *Held) Lost(o client.Object) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,25 +112,25 @@ func (h *Held) Lost(o client.Object) {
 	}
 }
 
-// SawCronJob updates the schedule by which runs of a CronJob must end.
+// SawCronJob handles the addition or update of a CronJob. Its schedule limits the holds of its runs.
 func (h *Held) SawCronJob(c *batchv1.CronJob) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := client.ObjectKeyFromObject(c)
-	// Its status changes with each run. Only another spec makes its runs' deadlines be computed anew.
+	// The status changes with every run. Deadlines are recomputed only if the spec has changed.
 	if before := h.cronJobs[key]; before == nil || !equality.Semantic.DeepEqual(before.Spec, c.Spec) {
 		h.cronJobs[key] = c
 	}
 }
 
-// LostCronJob forgets a CronJob. The deadlines of its runs do not change.
+// LostCronJob handles the deletion of a CronJob. The deadlines of its runs do not change.
 func (h *Held) LostCronJob(c *batchv1.CronJob) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.cronJobs, client.ObjectKeyFromObject(c))
 }
 
-// waits reports whether a Job is known to be held, and suspended.
+// waits reports whether a Job is known to be held and suspended.
 func (h *Held) waits(uid string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,7 +138,7 @@ func (h *Held) waits(uid string) bool {
 	return j != nil && j.suspended
 }
 
-// Count returns how many Jobs are held in a namespace, or in all.
+// Count returns the number of held Jobs in a namespace, or in all namespaces if namespace is "".
 func (h *Held) Count(namespace string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,7 +148,7 @@ func (h *Held) Count(namespace string) int {
 	return h.byNamespace[namespace]
 }
 
-// Each calls f with the number of Jobs held in each namespace that has any.
+// Each calls f with the number of held Jobs for each namespace that has any.
 func (h *Held) Each(f func(namespace string, count int)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -21,65 +21,67 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Options are what a Releaser needs.
+// Options configures a Releaser.
 type Options struct {
 	Client     kubernetes.Interface
 	Held       *Held
 	View       func() *kube.View
-	Clock      func() time.Time // of this machine
+	Clock      func() time.Time // local clock
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 
 	Leads       func() bool
-	NoScheduler func(context.Context) bool // whether it is known that none runs
+	NoScheduler func(context.Context) bool // reports whether it is known that no scheduler is running
 	Events      events.EventRecorder
 }
 
-// A Releaser lets go what is held beyond its deadline: the hold loops of all schedulers are dead then, late, or cannot
-// reach the API server. Nothing is to start more than a second late while one of them or of us lives, so there is
-// little to wait for. Every replica does so; the patch changes nothing for those who come second.
+// A Releaser releases Jobs that are held past their deadlines, because the hold loops of all schedulers have
+// failed, are late, or cannot reach the API server. A Job must not start more than one second late while a
+// scheduler or a controller is running, so the Releaser waits only briefly after a deadline. All replicas release
+// Jobs, and a patch of a released Job is a no-op.
 type Releaser struct {
 	o        Options
 	clock    *kube.ServerClock
 	releases *prometheus.CounterVec
 
-	// Of the one goroutine that looks.
-	refused int       // times in a row that the API server has not told its time
-	ask     time.Time // on our own clock: not before
+	// Used only by the goroutine of Run.
+	refused int       // consecutive failures to read the server's time
+	ask     time.Time // earliest time of the next attempt, by the local clock
 }
 
-// New returns a Releaser that has not asked for the API server's time.
+// New returns a Releaser. It is inactive until Run is called.
 func New(o Options) *Releaser {
 	return &Releaser{
 		o: o, clock: kube.NewServerClock(o.Clock, o.Client),
 		releases: instrument.With(o.Registerer).Counters("kubenergy_overdue_releases_total",
-			"Held Jobs past their deadline that no scheduler had released.", "result"),
+			"Held Jobs past their deadline that no scheduler released, by result.", "result"),
 	}
 }
 
 const (
-	overdue         = 400 * time.Millisecond // past the deadline
+	overdue         = 400 * time.Millisecond // time after the deadline
 	overdueLook     = 250 * time.Millisecond
 	releasesAtOnce  = 32
 	releaseTimeout  = 5 * time.Second
-	releaseRetry    = time.Second // doubled for each further attempt, up to
+	releaseRetry    = time.Second // initial backoff of an attempt, up to maxReleaseRetry
 	maxReleaseRetry = 16 * time.Second
-	maxClockRetry   = 4 * time.Second  // begins at overdueLook
-	clockFresh      = 10 * time.Second // an older comparison is renewed before anything is released
-	clockTolerance  = 5 * time.Minute  // and at least so often
-	maxUpdates      = 5000             // deadlines that a pass computes anew because policies may have changed
-	// freeGrace leaves a Job that nothing holds any longer to the scheduler, whose events say why.
+	maxClockRetry   = 4 * time.Second  // the backoff starts at overdueLook
+	clockFresh      = 10 * time.Second // maximum age of the clock offset before a release
+	clockTolerance  = 5 * time.Minute  // maximum age of the clock offset otherwise
+	maxUpdates      = 5000             // maximum deadlines recomputed per pass after a change of policies
+	// freeGrace delays the release of a Job that must not be held, so that the scheduler can release it and record
+	// the reason in an event.
 	freeGrace = 600 * time.Millisecond
-	// doubt is for how long a Job that no known policy lets wait stays held: admission may have seen a policy, or the
-	// label of a namespace, before the view did.
+	// doubt is how long a Job remains held if no known policy allows a delay, because admission may have observed a
+	// policy or a namespace label before the view.
 	doubt = 2 * time.Second
 )
 
-// Run releases until ctx ends.
+// Run releases overdue Jobs until ctx is done. It always returns nil.
 func (r *Releaser) Run(ctx context.Context) error {
 	var running errgroup.Group
 	running.SetLimit(releasesAtOnce)
-	defer func() { _ = running.Wait() }() // none fails
+	defer func() { _ = running.Wait() }() // the functions never return errors
 	tick := time.NewTicker(overdueLook)
 	defer tick.Stop()
 	for {
@@ -102,7 +104,7 @@ func (r *Releaser) Run(ctx context.Context) error {
 	}
 }
 
-// due returns what is to be released now, as copies, the oldest deadline first.
+// due returns copies of the Jobs to release now, sorted by deadline.
 func (r *Releaser) due(ctx context.Context) []heldJob {
 	view := r.o.View()
 	if len(r.late(view, false)) == 0 {
@@ -111,14 +113,14 @@ func (r *Releaser) due(ctx context.Context) []heldJob {
 		}
 		return nil
 	}
-	// Deadlines are instants on the API server's clock. A local clock that runs ahead must not end all holds at once.
+	// Deadlines use the clock of the API server. A local clock that is ahead must not release all held Jobs.
 	if r.clock.Age() > clockFresh && !r.compare(ctx) {
 		return nil
 	}
 	return r.late(view, true)
 }
 
-// compare asks the API server for its time. While it does not answer it is asked less and less often.
+// compare updates the offset from the API server's clock. After failures it uses exponential backoff.
 func (r *Releaser) compare(ctx context.Context) bool {
 	now := r.o.Clock()
 	if now.Before(r.ask) {
@@ -129,13 +131,14 @@ func (r *Releaser) compare(ctx context.Context) bool {
 		r.refused, r.ask = 0, time.Time{}
 		return true
 	}
-	r.o.Log.Debug("the API server did not tell its time", "error", err)
+	r.o.Log.Debug("Failed to read the time of the API server", "error", err)
 	r.ask = now.Add(min(overdueLook<<min(r.refused, 10), maxClockRetry))
 	r.refused++
 	return false
 }
 
-// late returns copies of what is overdue, the oldest deadline first. With take, attempts to release it are under way.
+// late returns copies of the overdue Jobs, sorted by deadline. If take is true, the Jobs are marked as being
+// released.
 func (r *Releaser) late(view *kube.View, take bool) (late []heldJob) {
 	now := r.clock.Now()
 	r.o.Held.mu.Lock()
@@ -152,7 +155,7 @@ func (r *Releaser) late(view *kube.View, take bool) (late []heldJob) {
 	return late
 }
 
-// overdue returns the deadline of a Job, if it is to be released by now. The caller must hold h.mu.
+// overdue returns the deadline of a Job, and whether it is to be released now. The caller must hold h.mu.
 func (h *Held) overdue(log *slog.Logger, j *heldJob, view *kube.View, now time.Time) (deadline time.Time, ok bool) {
 	if j.busy || j.Queued || now.Before(j.retry) {
 		return time.Time{}, false
@@ -167,9 +170,10 @@ func (h *Held) overdue(log *slog.Logger, j *heldJob, view *kube.View, now time.T
 	return deadline, known && now.After(deadline.Add(overdue))
 }
 
-// deadline returns the deadline of a Job as the hold loop computes it, or the latest start that the hold loop wrote if
-// that is earlier: it may know more, such as the schedule of a CronJob. No annotation prolongs a hold beyond the delay
-// that the Job is allowed. Until policies are known, the written latest start counts alone. The caller must hold h.mu.
+// deadline returns the deadline of a Job as computed by the hold loop, or the latest start written by the hold loop
+// if that is earlier, because the hold loop may have more data, such as the schedule of a CronJob. No annotation
+// extends a hold beyond the allowed delay. Until the policies are known, only the written latest start is used. The
+// caller must hold h.mu.
 func (h *Held) deadline(log *slog.Logger, j *heldJob, view *kube.View, now time.Time) (deadline time.Time, known bool) {
 	if !view.Settled() {
 		return j.written, !j.written.IsZero()
@@ -188,10 +192,11 @@ func (h *Held) deadline(log *slog.Logger, j *heldJob, view *kube.View, now time.
 	return j.latest, true
 }
 
-// latestStart computes the deadline of a Job. If that panics or its CronJob's schedule makes no sense, the deadline has
-// passed: unknown data hold nothing.
+// latestStart computes the deadline of a Job. If the computation panics, it returns the zero time, and if the
+// schedule of the CronJob is invalid, the creation time, so that the Job is released. Invalid data must not hold a
+// Job.
 func latestStart(log *slog.Logger, view *kube.View, j *heldJob, c *batchv1.CronJob) (latest time.Time) {
-	panics.Survive(log, "overdue", "the deadline of a Job", func() {
+	panics.Survive(log, "overdue", "computing a deadline", func() {
 		job, settings := view.Settle(&j.work)
 		at, err := kube.Deadline(&job, j.run, c)
 		switch {
@@ -206,7 +211,7 @@ func latestStart(log *slog.Logger, view *kube.View, j *heldJob, c *batchv1.CronJ
 	return latest
 }
 
-var errPanicked = errors.New("releasing it panicked")
+var errPanicked = errors.New("recovered from a panic")
 
 func (r *Releaser) release(ctx context.Context, j heldJob) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
@@ -220,7 +225,7 @@ func (r *Releaser) release(ctx context.Context, j heldJob) {
 	now := r.clock.Now()
 	if known := r.o.Held.jobs[j.UID]; known != nil {
 		known.busy = false
-		// until the informer says that it is gone
+		// Do not retry before the informer has observed the release.
 		known.retry = now.Add(min(releaseRetry<<min(known.attempts, 10), maxReleaseRetry))
 		known.attempts++
 	}

@@ -28,17 +28,17 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// jobServer is an API server with Jobs and a clock, which informs a replica of the controller about each change.
+// jobServer is a fake API server with Jobs and a clock. It notifies the replicas of the controller of each change.
 type jobServer struct {
 	*kubefake.Clientset
-	ahead    time.Duration // its clock
+	ahead    time.Duration // offset of its clock
 	away     atomic.Bool
 	patches  atomic.Int32
-	asked    atomic.Int32 // for its time
-	panics   atomic.Int32 // of the next patches
+	asked    atomic.Int32 // requests for its time
+	panics   atomic.Int32 // remaining patches that panic
 	events   *events.FakeRecorder
-	runs     bool         // a scheduler does
-	looks    atomic.Int32 // for it
+	runs     bool         // a scheduler is running
+	looks    atomic.Int32 // checks for a scheduler
 	mu       sync.Mutex
 	reported []*Held
 }
@@ -52,7 +52,7 @@ func newJobServer(t *testing.T, jobs ...runtime.Object) *jobServer {
 	s.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 		s.asked.Add(1)
 		if s.away.Load() {
-			return true, nil, errors.New("the server is away")
+			return true, nil, errors.New("the server is unavailable")
 		}
 		return true, &authenticationv1.SelfSubjectReview{ObjectMeta: metav1.ObjectMeta{
 			CreationTimestamp: metav1.NewTime(time.Now().Add(s.ahead).Truncate(time.Second)),
@@ -61,7 +61,7 @@ func newJobServer(t *testing.T, jobs ...runtime.Object) *jobServer {
 	react := clienttesting.ObjectReaction(s.Tracker())
 	s.PrependReactor("patch", "jobs", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if s.away.Load() {
-			return true, nil, errors.New("the server is away")
+			return true, nil, errors.New("the server is unavailable")
 		}
 		if s.panics.Add(-1) >= 0 {
 			panic("planted")
@@ -84,7 +84,7 @@ func (s *jobServer) notify(j *batchv1.Job) {
 	}
 }
 
-// replica starts a releaser that ends with the test.
+// replica starts a Releaser that stops with the test.
 func (s *jobServer) replica(ctx context.Context, t *testing.T, view *kube.View, local func() time.Time) *Releaser {
 	r := New(Options{
 		Client: s.Clientset, Held: NewHeld(), View: func() *kube.View { return view }, Clock: local, Log: kit.Silent,
@@ -122,12 +122,13 @@ func suspended(t *testing.T, s *jobServer, ns, name string) bool {
 	t.Helper()
 	j := s.job(t, ns, name)
 	if *j.Spec.Suspend != (j.Labels[v1alpha1.LabelHeld] == "true") {
-		t.Errorf("%s: suspended %v with labels %v", name, *j.Spec.Suspend, j.Labels)
+		t.Errorf("%s: suspended is %v with labels %v", name, *j.Spec.Suspend, j.Labels)
 	}
 	return *j.Spec.Suspend
 }
 
-// Every scheduler is dead. Each replica of the controller lets go what is overdue, and what is not stays.
+// TestOverdueJobsAreReleased verifies that the replicas of the controller release overdue Jobs, and only these, if
+// no scheduler is running.
 func TestOverdueJobsAreReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -147,7 +148,7 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 		one := server.replica(ctx, t, view, time.Now)
 		two := server.replica(ctx, t, view, time.Now)
 		if one.o.Held.Count("") != 6 || one.o.Held.Count("enforce") != 6 || one.o.Held.Count("other") != 0 {
-			t.Errorf("%d Jobs are held", one.o.Held.Count(""))
+			t.Errorf("got %d held Jobs", one.o.Held.Count(""))
 		}
 		check := func(after time.Duration, want ...string) {
 			bubble.Advance(time.Until(now.Add(after)))
@@ -158,7 +159,7 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 				}
 			}
 			if fmt.Sprint(left) != fmt.Sprint(want) {
-				t.Errorf("after %v %v are held, want %v", after, left, want)
+				t.Errorf("after %v: got held Jobs %v, want %v", after, left, want)
 			}
 		}
 		check(time.Minute+300*time.Millisecond, "minute", "hour", "silent", "absurd", "late", "kueued")
@@ -169,20 +170,20 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 		released := testutil.ToFloat64(one.releases.WithLabelValues("released")) +
 			testutil.ToFloat64(two.releases.WithLabelValues("released"))
 		if released != 5 {
-			t.Errorf("%v releases were counted, want each once", released)
+			t.Errorf("got %v counted releases, want 5", released)
 		}
 		if one.o.Held.Count("") != 1 {
-			t.Errorf("%d Jobs are still known as held", one.o.Held.Count(""))
+			t.Errorf("got %d held Jobs after the releases, want 1", one.o.Held.Count(""))
 		}
 		job := server.job(t, "enforce", "minute")
 		if job.Annotations[v1alpha1.AnnotationReleasedAt] == "" ||
 			job.Annotations[v1alpha1.AnnotationLatestStart] == "" {
-			t.Errorf("annotations are %v", job.Annotations)
+			t.Errorf("unexpected annotations %v", job.Annotations)
 		}
 	})
 }
 
-// Deadlines are instants on the API server's clock.
+// TestReleaserFollowsTheServersClock verifies that deadlines use the clock of the API server.
 func TestReleaserFollowsTheServersClock(t *testing.T) {
 	for _, skew := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -193,17 +194,18 @@ func TestReleaserFollowsTheServersClock(t *testing.T) {
 			server.replica(ctx, t, kit.Valley(t, now), func() time.Time { return time.Now().Add(skew) })
 			bubble.Advance(30*time.Minute - 500*time.Millisecond)
 			if !suspended(t, server, "enforce", "job") {
-				t.Errorf("local clock off by %v: released too early", skew)
+				t.Errorf("local clock skew %v: released too early", skew)
 			}
 			bubble.Advance(5 * time.Second)
 			if suspended(t, server, "enforce", "job") {
-				t.Errorf("local clock off by %v: not released", skew)
+				t.Errorf("local clock skew %v: not released", skew)
 			}
 		})
 	}
 }
 
-// While the API server is away nothing can be done; once it is back, everything is, without a storm before.
+// TestReleaserWaitsForTheServer verifies that requests are limited while the API server is unavailable and that all
+// Jobs are released when it is available again.
 func TestReleaserWaitsForTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -220,10 +222,10 @@ func TestReleaserWaitsForTheServer(t *testing.T) {
 		asked := server.asked.Load()
 		bubble.Advance(time.Hour)
 		if n, most := server.asked.Load()-asked, int32(time.Hour/maxClockRetry)+20; n > most {
-			t.Errorf("the time was asked for %d times in an hour of refusals: want at most %d", n, most)
+			t.Errorf("got %d requests for the time in an hour of failures, want at most %d", n, most)
 		}
 		if n := server.patches.Load(); n != 0 {
-			t.Errorf("%d patches reached a server that is away", n)
+			t.Errorf("got %d patches while the server is unavailable, want none", n)
 		}
 		server.away.Store(false)
 		bubble.Advance(maxReleaseRetry + time.Second)
@@ -233,7 +235,7 @@ func TestReleaserWaitsForTheServer(t *testing.T) {
 	})
 }
 
-// Who has waited longest is let go first.
+// TestOldestDeadlineFirst verifies that Jobs are released in the order of their deadlines.
 func TestOldestDeadlineFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -249,16 +251,17 @@ func TestOldestDeadlineFirst(t *testing.T) {
 		due := r.due(t.Context())
 		for i, j := range due {
 			if want := fmt.Sprint("job-", i+1); j.name != want {
-				t.Errorf("%s is number %d", j.name, i+1)
+				t.Errorf("unexpected Job %s at position %d", j.name, i+1)
 			}
 		}
 		if len(due) != 9 {
-			t.Errorf("%d Jobs are due", len(due))
+			t.Errorf("got %d due Jobs, want 9", len(due))
 		}
 	})
 }
 
-// Somebody takes the Job over while we look: the patch changes nothing, and is not tried for ever.
+// TestReleaserRespectsATakeover verifies that a Job is not changed after a user has removed its label, even if the
+// informer has not observed it.
 func TestReleaserRespectsATakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -268,26 +271,27 @@ func TestReleaserRespectsATakeover(t *testing.T) {
 		r := server.replica(ctx, t, kit.Valley(t, now), time.Now)
 		j := server.job(t, "enforce", "job")
 		delete(j.Labels, v1alpha1.LabelHeld)
-		if _, err := server.BatchV1().Jobs("enforce").Update(ctx, j, metav1.UpdateOptions{}); err != nil { // and the informer is slow
+		if _, err := server.BatchV1().Jobs("enforce").Update(ctx, j, metav1.UpdateOptions{}); err != nil { // not observed yet
 			t.Fatal(err)
 		}
 		bubble.Advance(2 * time.Minute)
 		j = server.job(t, "enforce", "job")
 		if !*j.Spec.Suspend || testutil.ToFloat64(r.releases.WithLabelValues("failed")) != 0 {
-			t.Error("a Job that its user took over was resumed")
+			t.Error("a Job that was taken over by its user was resumed")
 		}
 		r.o.Held.Saw(j)
 		if r.o.Held.Count("") != 0 || r.o.Held.Count("enforce") != 0 {
-			t.Error("a Job without our label counts as held")
+			t.Error("a Job without the held label is counted as held")
 		}
 	})
 }
 
-// A Job whose deadline cannot be read, or whose release panics, keeps no other, and is let go in the end.
+// TestAJobThatPanicsKeepsNoOther verifies that a panic for one Job does not affect others and that the Job is
+// eventually released.
 func TestAJobThatPanicsKeepsNoOther(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	if latest := latestStart(kit.Silent, nil, nil, nil); !latest.IsZero() {
-		t.Errorf("a deadline that cannot be read is %v", latest)
+		t.Errorf("got deadline %v after a panic, want zero", latest)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -299,10 +303,10 @@ func TestAJobThatPanicsKeepsNoOther(t *testing.T) {
 		server.replica(ctx, t, kit.Valley(t, now), time.Now)
 		bubble.Advance(time.Minute + 5*time.Second)
 		if suspended(t, server, "enforce", "a") || suspended(t, server, "enforce", "b") {
-			t.Error("a Job is held beyond its deadline")
+			t.Error("a Job is held past its deadline")
 		}
 	})
 	if again := panics.Note("overdue"); again != 3 {
-		t.Errorf("%d panics are counted", again-1)
+		t.Errorf("got %d counted panics, want 2", again-1)
 	}
 }

@@ -25,10 +25,10 @@ func TestWhoIsToldOfDecisions(t *testing.T) {
 		{name: "as for live watts", live: live, on: true},
 		{name: "nobody although there are live watts", record: apiclient.Options{URL: "none"}, live: live},
 		{name: "somebody else", record: apiclient.Options{URL: "https://other"}, on: true},
-		{name: "somebody else without TLS", record: apiclient.Options{URL: "http://other"}, wantErr: "needs https"},
+		{name: "somebody else without TLS", record: apiclient.Options{URL: "http://other"}, wantErr: "use https"},
 		{
 			name: "a token without TLS", record: apiclient.Options{URL: "http://other", TokenFile: "t"},
-			wantErr: "needs https",
+			wantErr: "use https",
 		},
 		{name: "no URL", record: apiclient.Options{URL: "other"}, wantErr: "want http or https"},
 	} {

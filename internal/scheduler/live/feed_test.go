@@ -410,12 +410,12 @@ func TestConfig(t *testing.T) {
 	}{
 		{apiclient.Options{URL: "https://controller:9443", TokenFile: "t"}, ""},
 		{apiclient.Options{URL: "http://127.0.0.1:9443", TokenFile: "t"}, ""},
-		{apiclient.Options{URL: "http://controller:9443"}, "needs https"},
-		{apiclient.Options{URL: "http://controller:9443", TokenFile: "t"}, "needs https"},
+		{apiclient.Options{URL: "http://controller:9443"}, "use https"},
+		{apiclient.Options{URL: "http://controller:9443", TokenFile: "t"}, "use https"},
 		{apiclient.Options{URL: "ftp://controller"}, "want http or https"},
 		{apiclient.Options{URL: "controller:9443"}, "want http or https"},
-		{apiclient.Options{URL: "https://me:secret@controller"}, "holds a password"},
-		{apiclient.Options{URL: "https://me:secret@contr oller"}, "cannot be read"},
+		{apiclient.Options{URL: "https://me:secret@controller"}, "contains a password"},
+		{apiclient.Options{URL: "https://me:secret@contr oller"}, "is invalid"},
 	} {
 		_, err := New(tc.c, silent)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {

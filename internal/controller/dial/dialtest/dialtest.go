@@ -1,5 +1,5 @@
-// Package dialtest has what tests need of names and addresses: a name server without a network, and URLs that lead
-// where no request may be led.
+// Package dialtest provides fixtures for tests of name resolution and address checks: a DNS resolver without
+// network access, and URLs with forbidden addresses.
 package dialtest
 
 import (
@@ -12,11 +12,12 @@ import (
 	"sync"
 )
 
-// Names answers for the addresses of names, in lower case and without the dot at the end. The addresses take turns: the
-// first question gets the first, as with a name that is rebound. Names that are not there do not exist.
+// Names maps host names, in lower case and without a trailing dot, to their addresses. Each query returns the next
+// address, so that DNS rebinding can be simulated. Names that are not in the map do not exist.
 type Names map[string][]string
 
-// Resolver returns one that asks no other server. Names that the machine itself knows, as localhost, are looked up there.
+// Resolver returns a resolver that sends no queries to other servers. Names in the hosts file of the machine, such
+// as localhost, are resolved locally.
 func (n Names) Resolver() *net.Resolver {
 	var mu sync.Mutex
 	asked := map[string]int{}
@@ -33,7 +34,7 @@ func (n Names) Resolver() *net.Resolver {
 		name := strings.ToLower(strings.Join(labels, "."))
 		addresses := n[name]
 		if len(addresses) == 0 {
-			reply[3] |= 3 // no such name
+			reply[3] |= 3 // NXDOMAIN
 			return reply
 		}
 		mu.Lock()
@@ -44,7 +45,7 @@ func (n Names) Resolver() *net.Resolver {
 		}
 		if binary.BigEndian.Uint16(query[end+1:]) != kind {
 			mu.Unlock()
-			return reply // no record of that kind
+			return reply // no record of this type
 		}
 		asked[name]++
 		mu.Unlock()
@@ -78,16 +79,16 @@ func serve(server net.Conn, answer func([]byte) []byte) {
 	}
 }
 
-// A Payload is a URL that leads where no request may be led, private addresses allowed or not.
+// A Payload is a URL that must be rejected even if private addresses are permitted.
 type Payload struct {
 	Name string
 	URL  string
-	// Numeric says that the host is a number that only some resolvers read as an address: where it is not, nothing is
-	// found.
+	// Numeric is true if the host is a number that only some resolvers interpret as an address. Otherwise the name
+	// does not resolve.
 	Numeric bool
 }
 
-// Payloads returns them, and the names that are in them. Those to this machine lead to a port there.
+// Payloads returns the URLs and the names that they contain. URLs with loopback addresses use the given port.
 func Payloads(port string) ([]Payload, Names) {
 	names := Names{
 		"metadata.example": {"169.254.169.254"}, "metadata6.example": {"fd00:ec2::254"}, "self.example": {"127.0.0.1"},
@@ -95,7 +96,7 @@ func Payloads(port string) ([]Payload, Names) {
 		"mapped.example": {"::ffff:169.254.169.254"}, "zero.example": {"0.0.0.0"}, "cast.example": {"224.0.0.1"},
 		"local.example":               {"fe80::1"},
 		"169.254.169.254.nip.example": {"169.254.169.254"}, "rebound.example": {"169.254.169.254", "127.0.0.1"},
-		// As other resolvers read them.
+		// Numeric hosts, as interpreted by other resolvers.
 		"0x7f000001": {"127.0.0.1"}, "0x7f.1": {"127.0.0.1"}, "0xa9fea9fe": {"169.254.169.254"},
 		"0xa9.0xfe.0xa9.0xfe":      {"169.254.169.254"},
 		"metadata.google.internal": {"169.254.169.254"}, "localhost": {"127.0.0.1"},
@@ -117,9 +118,9 @@ func Payloads(port string) ([]Payload, Names) {
 		{Name: "metadata service of Oracle", URL: "http://192.0.0.192/"},
 		{Name: "wire server of Azure", URL: "http://168.63.129.16/machine"},
 		{Name: "loopback", URL: here("127.0.0.1")},
-		{Name: "loopback, another", URL: here("127.8.9.1")},
+		{Name: "another loopback address", URL: here("127.8.9.1")},
 		{Name: "loopback over IPv6", URL: here("[::1]")},
-		{Name: "loopback, written out", URL: here("[0:0:0:0:0:0:0:1]")},
+		{Name: "loopback, expanded", URL: here("[0:0:0:0:0:0:0:1]")},
 		{Name: "loopback, mapped", URL: here("[::ffff:127.0.0.1]")},
 		{Name: "loopback, translated", URL: here("[64:ff9b::7f00:1]")},
 		{Name: "localhost", URL: here("localhost")},
@@ -151,11 +152,11 @@ func Payloads(port string) ([]Payload, Names) {
 		{Name: "name of a mapped address", URL: "http://mapped.example/"},
 		{Name: "name of loopback", URL: here("self.example")},
 		{Name: "name of loopback over IPv6", URL: here("self6.example")},
-		{Name: "name of no address", URL: here("zero.example")},
-		{Name: "name of many", URL: "http://cast.example/"},
+		{Name: "name of the unspecified address", URL: here("zero.example")},
+		{Name: "name of a multicast address", URL: "http://cast.example/"},
 		{Name: "name of a link-local address", URL: "http://local.example/"},
 		{Name: "name with an address in it", URL: "http://169.254.169.254.nip.example/"},
-		{Name: "name of Google's", URL: "http://metadata.google.internal/computeMetadata/v1/"},
+		{Name: "name of the metadata service of Google", URL: "http://metadata.google.internal/computeMetadata/v1/"},
 		{Name: "name that is rebound", URL: here("rebound.example")},
 	}, names
 }
