@@ -4,9 +4,9 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
@@ -23,13 +23,14 @@ func metricsRows(b *ledger.Booking) [][]string {
 	stamp := b.Received.UTC().Format(time.RFC3339Nano)
 	start, end := b.Batch.Start.UTC().Format(time.RFC3339Nano), b.Batch.End.UTC().Format(time.RFC3339Nano)
 	common := []string{
-		b.Batch.Quality.String(), cell(b.Batch.Source), number(b.Rates.Carbon), number(b.Rates.Price),
+		b.Batch.Quality.String(), humanize.CSVCell(b.Batch.Source), number(b.Rates.Carbon), number(b.Rates.Price),
 		number(b.Rates.PUE), strconv.FormatBool(b.Agentless),
 	}
 	row := func(kind string, p *ledger.Posting, rest ...string) []string {
 		c, a := &p.Consumer, &p.Amount
 		return slices.Concat([]string{
-			stamp, cell(b.Batch.Stream.Node), start, end, kind, cell(c.Account.Namespace), cell(c.Pod), cell(c.Key),
+			stamp, humanize.CSVCell(b.Batch.Stream.Node), start, end, kind,
+			humanize.CSVCell(c.Account.Namespace), humanize.CSVCell(c.Pod), humanize.CSVCell(c.Key),
 			whole(int64(a.Energy())), whole(int64(a.Dynamic)), whole(int64(a.Idle)), whole(int64(a.CPU)),
 		}, rest, common)
 	}
@@ -69,24 +70,9 @@ func scheduleRows(records []ledger.Record) [][]string {
 			score = number(r.Intensity)
 		}
 		all = append(all, []string{
-			cell(r.Namespace + "/" + r.Owner), cell(r.Node), cell(r.Strategy), score,
+			humanize.CSVCell(r.Namespace + "/" + r.Owner), humanize.CSVCell(r.Node), humanize.CSVCell(r.Strategy), score,
 			r.At.UTC().Format(time.RFC3339Nano),
 		})
 	}
 	return all
-}
-
-// cell keeps spreadsheets from taking a text of a stranger for a formula, and lines apart.
-func cell(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, text)
-	trimmed := strings.TrimLeft(text, " ")
-	if trimmed != "" && strings.ContainsRune("=+-@＝＋－＠", []rune(trimmed)[0]) {
-		return "'" + text
-	}
-	return text
 }
