@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/kubenergy/kubenergy/internal/controller/instrument"
 	"github.com/kubenergy/kubenergy/internal/ledger"
@@ -33,14 +33,14 @@ type FolderOptions struct {
 //   - metrics_<time>.csv: a row for each batch, one for each of its consumers
 //   - schedule_log.csv: a row for each pod that was placed; older ones are schedule_log_<time>.csv
 type Folder struct {
-	o        FolderOptions
-	queue    chan rows
-	lost     *prometheus.CounterVec
-	written  prometheus.Counter
-	metrics  table
-	log      table
-	reported time.Time   // when the last failure was logged
-	missing  atomic.Bool // since the queue was full: it is logged once
+	o           FolderOptions
+	queue       chan rows
+	lost        *prometheus.CounterVec
+	written     prometheus.Counter
+	metrics     table
+	log         table
+	queueFull   rate.Sometimes // throttles the log of rows dropped because the queue is full
+	writeFailed rate.Sometimes // throttles the log of rows dropped because a write failed
 }
 
 // rows are rows of one table; they are made when they are written.
@@ -74,6 +74,8 @@ func NewFolder(o FolderOptions) (*Folder, error) {
 		written: with.Counter("kubenergy_data_folder_rows_total", "Rows written into the data folder."),
 		metrics: table{prefix: "metrics_", head: metricsHead},
 		log:     table{prefix: "schedule_log_", current: "schedule_log.csv", head: scheduleHead},
+
+		queueFull: rate.Sometimes{Interval: notifyFolder}, writeFailed: rate.Sometimes{Interval: notifyFolder},
 	}
 	for _, reason := range []string{lostQueue, lostWrite} {
 		f.lost.WithLabelValues(reason)
@@ -102,12 +104,11 @@ func (f *Folder) Recorded(records []ledger.Record) {
 func (f *Folder) put(r rows) {
 	select {
 	case f.queue <- r:
-		f.missing.Store(false)
 	default:
 		f.lost.WithLabelValues(lostQueue).Add(float64(r.count))
-		if !f.missing.Swap(true) {
+		f.queueFull.Do(func() {
 			f.o.Log.Warn("the data folder is too slow: rows will be missing", "dir", f.o.Dir)
-		}
+		})
 	}
 }
 
@@ -147,8 +148,5 @@ func (f *Folder) write(r rows) {
 	f.lost.WithLabelValues(lostWrite).Add(float64(r.count))
 	t.close()
 	t.broken = now
-	if f.reported.IsZero() || now.Sub(f.reported) >= notifyFolder {
-		f.reported = now
-		f.o.Log.Error("writing into the data folder", "dir", f.o.Dir, "error", err)
-	}
+	f.writeFailed.Do(func() { f.o.Log.Error("writing into the data folder", "dir", f.o.Dir, "error", err) })
 }
