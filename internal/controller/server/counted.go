@@ -11,7 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/instrument"
 )
 
-// counted are the metrics of requests: as many series as there are routes and statuses.
+// counted contains the metrics of requests. The number of series is bounded by the number of routes and statuses.
 type counted struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -35,7 +35,7 @@ func (c *counted) of(rt *route, next http.Handler) http.Handler {
 		began := time.Now()
 		answer := &seen{ResponseWriter: w}
 		defer func() {
-			status := cmp.Or(answer.status, http.StatusInternalServerError) // it panicked, or the caller has gone
+			status := cmp.Or(answer.status, http.StatusInternalServerError) // panic, or client disconnected
 			c.requests.WithLabelValues(rt.method, rt.path, strconv.Itoa(status)).Inc()
 			seconds.Observe(time.Since(began).Seconds())
 		}()

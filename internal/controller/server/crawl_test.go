@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestStrangersSeeNothing tries every route, and what is no route, without a token, with a wrong one, and with one that
-// gives no rights.
+// TestStrangersSeeNothing requests every route and unknown paths without a token, with an invalid token, and with a
+// token without permissions.
 func TestStrangersSeeNothing(t *testing.T) {
 	w := newWorld(t)
 	h := w.handler()
@@ -51,7 +51,7 @@ func TestStrangersSeeNothing(t *testing.T) {
 	}
 }
 
-// TestEveryRouteAnswers asks every route, with each of its parameters, as an administrator.
+// TestEveryRouteAnswers requests every route with each of its parameters as an administrator.
 func TestEveryRouteAnswers(t *testing.T) {
 	w := newWorld(t)
 	h := w.handler()
@@ -129,7 +129,7 @@ func TestNoRoute(t *testing.T) {
 	}
 }
 
-// TestTokenHeader checks the header that gets through the API server's proxy.
+// TestTokenHeader verifies the token header that the API server's proxy does not remove.
 func TestTokenHeader(t *testing.T) {
 	h := newWorld(t).handler()
 	wantStatus(t, ask(t, h, "GET", "/api/v1/nodes", "", "", "X-Kubenergy-Token", admin), http.StatusOK, "in our header")
@@ -137,7 +137,7 @@ func TestTokenHeader(t *testing.T) {
 		"in our header")
 }
 
-// TestTenant asks for another namespace in every way.
+// TestTenant verifies that a tenant cannot access another namespace by any combination of paths and parameters.
 func TestTenant(t *testing.T) {
 	w := newWorld(t)
 	h := w.handler()
@@ -180,7 +180,7 @@ func TestTenant(t *testing.T) {
 			}
 		}
 	}
-	// What is shown to a is what a used, and not the rest of what the node used.
+	// Tenant a sees only its own usage, not the remaining usage of the node.
 	for _, format := range []string{"", "&groupBy=node", "&groupBy=namespace,kind"} {
 		sums := ask(t, h, "GET", "/api/v1/namespaces/a/ledger?from=-1d"+format, tenantA, "").Body.String()
 		if !strings.Contains(sums, `"energyJoules":500`) || strings.Contains(sums, "1000") {
@@ -191,7 +191,7 @@ func TestTenant(t *testing.T) {
 	if power.Code != http.StatusOK || !strings.Contains(power.Body.String(), `"points":[]`) {
 		t.Errorf("a pod of b in a: %d %s", power.Code, power.Body)
 	}
-	// POST /ingest: a may create in a, and nowhere else.
+	// POST /ingest: tenant a may create Jobs in its own namespace only.
 	wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"ID":"x","cpu":1}`), http.StatusCreated,
 		"a Job in one's own namespace")
 	for _, namespace := range []string{"b", "kube-system"} {

@@ -33,7 +33,7 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 		return err
 	}
 	if asked.Snapshots {
-		// A snapshot of a decision tells of the nodes of all namespaces what they have, draw and are.
+		// Snapshots contain the resources, power and hardware of nodes that run pods of other namespaces.
 		needed := access.Attributes{Verb: "list", Group: group, Resource: resourceNodeEnergy}
 		if err := s.authorize(r.Context(), needed,
 			"you may not %s: snapshots tell of all nodes; decisions are to be had "+
@@ -53,7 +53,7 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 	return writeJSON(w, http.StatusOK, api.Decisions{Decisions: some(records)})
 }
 
-// authorize refuses a caller who may not do what is needed, in the words that are given.
+// authorize returns an error with status 403 and the given text if the caller lacks the needed permission.
 func (s *server) authorize(ctx context.Context, needed access.Attributes, refusal string, args ...any) error {
 	ok, err := s.Gate.Allowed(ctx, access.UserOf(ctx), needed)
 	switch {
@@ -91,7 +91,8 @@ func (s *server) postDecisions(w http.ResponseWriter, r *http.Request, _ *query)
 	return nil
 }
 
-// readDecisions reads records, as they are or in an object. Fields that are not known are those of a younger scheduler.
+// readDecisions parses records, given as an array or as an object with an array. Unknown fields are ignored,
+// because a newer scheduler may have sent them.
 func readDecisions(data []byte) ([]ledger.Record, error) {
 	var records []ledger.Record
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); bytes.HasPrefix(trimmed, []byte("[")) {
@@ -119,7 +120,7 @@ var decisionFields = []jsonscan.Field[[]ledger.Record]{
 	{Read: func(s *jsonscan.Scanner, _ *[]ledger.Record) { s.Skip() }},
 }
 
-// largest is beyond everything that is used or spent.
+// largest is the maximum absolute value of energy, carbon and cost in a decision.
 const largest = 1e18
 
 var actions = []string{"place", "hold", "release"}
@@ -150,7 +151,8 @@ func checkRecord(r *ledger.Record) error {
 	return r.Validate()
 }
 
-// unpacked reads a body, gzip or not, whose length unpacked is bounded.
+// unpacked returns the body of a request, decompressed if its encoding is gzip. The decompressed body must not
+// exceed most bytes.
 func unpacked(r *http.Request, most int64) ([]byte, error) {
 	from := io.Reader(r.Body)
 	switch encoding := r.Header.Get("Content-Encoding"); encoding {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// One caller waits for its own answers while another is let in; nothing is kept of callers that have gone.
+// TestFairness verifies that a caller at its limit does not block other callers, and that the state of a caller is
+// removed after its last request.
 func TestFairness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f fairness

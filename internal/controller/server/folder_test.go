@@ -61,7 +61,7 @@ func aRecord(at time.Time) ledger.Record {
 	}
 }
 
-// fill writes with a folder until everything is written.
+// fill calls with and then runs the folder until all queued rows have been written.
 func fill(t *testing.T, o FolderOptions, with func(*Folder)) *Folder {
 	t.Helper()
 	f, err := newFolder(o)
@@ -148,7 +148,7 @@ func TestFolder(t *testing.T) {
 		t.Errorf("%v", log)
 	}
 
-	// After a restart the log goes on, also behind a row that was torn, and the metrics begin another file.
+	// After a restart, the log is continued even after an incomplete row, and a new metrics file is started.
 	if err := os.WriteFile(filepath.Join(dir, "schedule_log.csv"), []byte(strings.Join(scheduleHead, ",")+"\nshop/to"),
 		0o600); err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// TestFolderIsBounded lets days pass and files fill.
+// TestFolderIsBounded writes for several days and verifies the number and size of files.
 func TestFolderIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	now := noon
@@ -178,7 +178,7 @@ func TestFolderIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A file of an earlier version goes as ours do.
+	// A file of an earlier version is deleted like current files.
 	old := filepath.Join(dir, "metrics_20200101T000000Z-001.csv")
 	if err := os.WriteFile(old, []byte("a\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestFolderIsBounded(t *testing.T) {
 	for i := range 300 {
 		f.write(rows{&f.metrics, func() [][]string { return metricsRows(aBooking(now)) }, 1})
 		f.write(rows{&f.log, func() [][]string { return scheduleRows([]ledger.Record{aRecord(now)}) }, 1})
-		if f.log.file != nil { // the clock of the file system is another one
+		if f.log.file != nil { // the file system does not use the fake clock
 			if err := os.Chtimes(filepath.Join(dir, "schedule_log.csv"), now, now); err != nil {
 				t.Fatal(err)
 			}
@@ -232,7 +232,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestFolderNeverBlocks fills the queue while nobody writes.
+// TestFolderNeverBlocks fills the queue without a writer.
 func TestFolderNeverBlocks(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	var log strings.Builder
@@ -253,7 +253,7 @@ func TestFolderNeverBlocks(t *testing.T) {
 	}
 }
 
-// TestFolderFails takes the folder away, and gives it back.
+// TestFolderFails removes the directory and restores it.
 func TestFolderFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	now := noon

@@ -20,29 +20,30 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// submissionFields are what POST /ingest takes: the fields of KubEnergySched's jobs, by their names in Go, in any
-// capitals, and in its trace sender's spelling; and ours.
+// submissionFields is the request body of POST /ingest. It contains the fields of KubEnergySched's jobs under their
+// Go names, which are matched case-insensitively, the field names of its trace sender, and additional fields of
+// KubEnergy.
 type submissionFields struct {
 	ID             text     // name of the Job
 	CPURequirement *float64 // cores
-	EnergyPriority *float64 // 0 speed alone to 1 energy alone
-	CPU            *float64 `json:"cpu"`      // as CPURequirement
-	Priority       *float64 `json:"priority"` // as EnergyPriority
+	EnergyPriority *float64 // from 0 (minimize run time) to 1 (minimize energy)
+	CPU            *float64 `json:"cpu"`      // alias of CPURequirement
+	Priority       *float64 `json:"priority"` // alias of EnergyPriority
 
 	Namespace     string   `json:"namespace"`
 	Image         string   `json:"image"`
 	Command       []string `json:"command"`
-	Memory        amount   `json:"memory"` // as "512Mi", or a number of MiB
+	Memory        amount   `json:"memory"` // a quantity such as "512Mi", or a number in MiB
 	Duration      length   `json:"duration"`
 	AllowedDelay  length   `json:"allowedDelay"`
 	Strategy      string   `json:"strategy"`
 	WorkloadClass string   `json:"workloadClass"`
-	Backend       string   `json:"backend"` // where it may run: kubernetes, slurm or any
+	Backend       string   `json:"backend"` // kubernetes, slurm or any
 
-	SubmitTime json.RawMessage `json:"submit_time"` // it is submitted now
+	SubmitTime json.RawMessage `json:"submit_time"` // ignored
 }
 
-// text is a text, or a number that stands for one.
+// text is a string that can also be given as a JSON number.
 type text string
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -58,7 +59,7 @@ func (t *text) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// length is a Go duration, or a number of nanoseconds as Go writes durations in JSON.
+// length is a duration in Go syntax, or a number of nanoseconds, which is how Go encodes durations in JSON.
 type length time.Duration
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -75,7 +76,7 @@ func (l *length) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*int64)(l))
 }
 
-// amount is an amount of memory.
+// amount is an amount of memory, given as a quantity or as a number of MiB.
 type amount struct{ resource.Quantity }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -101,7 +102,7 @@ func (a *amount) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// What a submission may ask for.
+// Limits and defaults of a submission.
 const (
 	maxCores      = 1024
 	maxMemory     = 1 << 26 // MiB
@@ -112,7 +113,8 @@ const (
 	usualDuration = time.Minute
 )
 
-// readSubmission reads what POST /ingest was sent. CPURequirement is there then, and the aliases are empty.
+// readSubmission parses and validates the body of POST /ingest. In the result, CPURequirement is set and the
+// aliases are nil.
 func readSubmission(data []byte) (*submissionFields, error) {
 	f := &submissionFields{}
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -135,7 +137,7 @@ func readSubmission(data []byte) (*submissionFields, error) {
 	return f, cmp.Or(f.checkNumbers(), f.checkTexts())
 }
 
-// unfit is a job that can be read and makes no sense.
+// unfit returns an error with status 422 for a submission that is well-formed but invalid.
 func unfit(format string, args ...any) error {
 	return fail(http.StatusUnprocessableEntity, format, args...)
 }
@@ -159,7 +161,7 @@ func (f *submissionFields) checkTexts() error {
 		what, text string
 		may        func(string) []string
 	}{
-		{"ID", string(f.ID), validation.IsDNS1123Label}, // the Job's pods are labelled with it
+		{"ID", string(f.ID), validation.IsDNS1123Label}, // used as a label value of the Job's pods
 		{"namespace", f.Namespace, validation.IsDNS1123Label},
 		{"workloadClass", f.WorkloadClass, validation.IsValidLabelValue},
 		{"image", f.Image, isImage},
@@ -184,10 +186,10 @@ func (f *submissionFields) checkTexts() error {
 	return nil
 }
 
-// slurmOwn are the names under which kubenergy-slurm shows jobs that were submitted to Slurm itself.
+// slurmOwn matches the names that kubenergy-slurm uses for jobs that were submitted directly to Slurm.
 var slurmOwn = regexp.MustCompile(`^slurm-[0-9]+$`)
 
-// checkWorld checks what is asked of Slurm, where there are worlds, or of Kubernetes alone.
+// checkWorld validates the backend of a submission. If worlds is false, only Kubernetes is available.
 func (f *submissionFields) checkWorld(worlds bool) error {
 	switch b := f.Backend; {
 	case !worlds && b != "" && b != Kubernetes:

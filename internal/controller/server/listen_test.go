@@ -28,7 +28,7 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-// listening serves on a free port of the machine itself.
+// listening serves on a free loopback port.
 func listening(t *testing.T, handler http.Handler, config *tls.Config) (address string, stop func() error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -78,7 +78,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestIdleHTTP2: a stranger needs no request, so no token, to have a connection of HTTP/2.
+// TestIdleHTTP2 verifies that an HTTP/2 connection without any request, which needs no token, is closed.
 func TestIdleHTTP2(t *testing.T) {
 	t.Parallel()
 	dir, pool := t.TempDir(), x509.NewCertPool()
@@ -153,7 +153,7 @@ func TestServePlain(t *testing.T) {
 	}
 }
 
-// TestServeFinishes checks that who is being answered when it stops gets the rest.
+// TestServeFinishes verifies that an active request is completed during shutdown.
 func TestServeFinishes(t *testing.T) {
 	begun, proceed := make(chan struct{}), make(chan struct{})
 	address, stop := listening(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -175,7 +175,7 @@ func TestServeFinishes(t *testing.T) {
 	<-begun
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
-	for { // until nobody is let in any more
+	for { // until new connections are refused
 		c, err := net.Dial("tcp", address)
 		if err != nil {
 			break
@@ -191,7 +191,7 @@ func TestServeFinishes(t *testing.T) {
 	}
 }
 
-// TestCertificateFiles replaces the files, breaks them, and mends them.
+// TestCertificateFiles replaces the certificate files with valid and invalid ones.
 func TestCertificateFiles(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
@@ -238,7 +238,7 @@ func TestCertificateFiles(t *testing.T) {
 	})
 }
 
-// issue writes a certificate that is signed by itself.
+// issue writes a self-signed certificate.
 func issue(t *testing.T, dir, name string, pool *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

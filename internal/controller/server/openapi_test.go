@@ -14,7 +14,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write docs/reference/api.md anew; read the diff before committing it")
 
-// TestOpenAPI checks the structure that OpenAPI 3.0 demands, and that it describes all routes and nothing else.
+// TestOpenAPI verifies the structure that OpenAPI 3.0 requires and that exactly all routes are described.
 func TestOpenAPI(t *testing.T) {
 	h := newWorld(t).handler()
 	first := ask(t, h, "GET", "/openapi/v3.json", stranger, "")
@@ -122,7 +122,7 @@ func (op *operationDoc) check(t *testing.T, what, path string) {
 	}
 }
 
-// TestRoutes holds the table together.
+// TestRoutes verifies the consistency of the route table.
 func TestRoutes(t *testing.T) {
 	seen := map[string]bool{}
 	for _, rt := range routes() {
@@ -148,7 +148,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestReference compares the reference in docs/reference/api.md with the table of routes.
+// TestReference compares the reference in docs/reference/api.md with the route table.
 func TestReference(t *testing.T) {
 	reference.Hold(t, "docs/reference/api.md", "./internal/controller/server -run TestReference", describeRoutes(), *rewrite)
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// choose fills in the node that the strategy would choose.
+// choose sets the node that the strategy would choose.
 func (e *Expected) choose(p *kube.Placement, loaded []loadedNode) {
 	var nodes []*sched.Node
 	for i := range loaded {
@@ -29,7 +29,7 @@ func (e *Expected) choose(p *kube.Placement, loaded []loadedNode) {
 	}
 }
 
-// addNote adds a sentence to the note.
+// addNote appends text to the note.
 func (e *Expected) addNote(what string) {
 	if e.Note != "" {
 		e.Note += "; "

@@ -13,17 +13,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// A parameter is one of the query of a route.
+// parameter describes a query parameter of a route.
 type parameter struct {
 	name, about string
-	many        bool // it may be there more than once
+	many        bool // may be repeated
 	kind        string
-	among       []string // what it may be; nil: anything of its kind
-	otherwise   string   // what holds if it is not there, for people
+	among       []string // allowed values; nil allows all values of the kind
+	otherwise   string   // description of the default
 	example     string
 }
 
-// The kinds of parameters, as OpenAPI names them; instants are texts.
+// Kinds of parameters. Except for kindTime, which is a string, they are type names of OpenAPI.
 const (
 	kindText  = "string"
 	kindWhole = "integer"
@@ -31,24 +31,25 @@ const (
 	kindTime  = "instant"
 )
 
-// What a query may hold.
+// Limits of a query.
 const (
-	maxValues    = 100 // of a parameter
+	maxValues    = 100 // values of a parameter
 	maxValueSize = 512
 	maxQuerySize = 16 << 10
 	maxRange     = 800 * 24 * time.Hour
-	maxRows      = 100_000 // of an answer of the ledger
+	maxRows      = 100_000 // rows of a ledger response
 )
 
-// query is a query that has been read; what is wrong with it is collected.
+// query contains the parsed query of a request and collects the errors found in it.
 type query struct {
 	values    url.Values
 	now       time.Time
-	namespace string // of the path; "": the route has none
+	namespace string // from the path; empty if the route has none
 	wrong     []string
 }
 
-// readQuery refuses parameters that the route does not know: a misspelt filter must not give all there is.
+// readQuery parses the query of a request. Unknown parameters are errors, so that a misspelled filter does not
+// return unfiltered data.
 func readQuery(rt *route, r *http.Request, now time.Time) (*query, error) {
 	if len(r.URL.RawQuery) > maxQuerySize {
 		return nil, fail(http.StatusRequestURITooLong, "the query is longer than %d bytes", maxQuerySize)
@@ -91,7 +92,7 @@ func (q *query) check(rt *route, name string) {
 	}
 }
 
-// printable reports whether a text of a stranger can be logged, kept and shown.
+// printable reports whether text from a client is safe to log, store and display.
 func printable(text string) bool { return text == "" || batch.CheckText("", text, len(text)) == nil }
 
 func (q *query) refuse(format string, args ...any) {
@@ -112,7 +113,7 @@ func (q *query) text(name string) string { return q.values.Get(name) }
 
 func (q *query) list(name string) []string { return q.values[name] }
 
-// namespaces returns the namespaces that are asked about. A namespace's own route sees that one alone.
+// namespaces returns the requested namespaces. A route of a namespace is always limited to this namespace.
 func (q *query) namespaces() []string {
 	if q.namespace != "" {
 		return []string{q.namespace}
@@ -145,7 +146,7 @@ func (q *query) whole(name string, otherwise, least, most int) int {
 	return n
 }
 
-// span reads from and to; by default the last day.
+// span returns the requested time range. It defaults to the last day.
 func (q *query) span() (from, to time.Time) {
 	to = q.instant("to", q.now)
 	from = q.instant("from", to.Add(-usualSpan))
@@ -159,7 +160,8 @@ func (q *query) span() (from, to time.Time) {
 	return from, to
 }
 
-// The clocks of callers may be wrong, and histories long, but not without bounds.
+// Bounds of times in queries. They are wide because clocks of clients may be wrong and the ledger may go back
+// years.
 var (
 	earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	latest   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -190,7 +192,7 @@ func readInstant(text string, now time.Time) (t time.Time, err error) {
 		d, err = readAgo(ago)
 		t = now.Add(-d)
 	default:
-		text = strings.Replace(text, " ", "+", 1) // a + that was not escaped arrives as a space
+		text = strings.Replace(text, " ", "+", 1) // an unescaped + is decoded as a space
 		if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
 			t, err = time.Parse(time.DateOnly, text)
 		}
@@ -201,7 +203,7 @@ func readInstant(text string, now time.Time) (t time.Time, err error) {
 	return t.UTC(), err
 }
 
-// readAgo reads a Go duration, or a whole number of days or weeks.
+// readAgo parses a Go duration, or an integer number of days or weeks such as 7d or 2w.
 func readAgo(text string) (time.Duration, error) {
 	const day = 24 * time.Hour
 	for unit, length := range map[string]time.Duration{"d": day, "w": 7 * day} {

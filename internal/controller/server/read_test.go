@@ -49,7 +49,8 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// A machine that sleeps is told apart, in both lists, and the list that all share is not written on.
+// TestPowerStates verifies that both lists of nodes contain the power state, and that the shared slice is not
+// modified.
 func TestPowerStates(t *testing.T) {
 	w := newWorld(t)
 	var n v1.Node
@@ -106,7 +107,7 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// TestNothingKnown checks that lists without anything are lists.
+// TestNothingKnown verifies that empty lists are encoded as [] rather than null.
 func TestNothingKnown(t *testing.T) {
 	w := newWorld(t)
 	w.config.Ledger, w.config.Live, w.config.View = nothingBooked{}, new(fakeLive), kube.Unsettled
@@ -128,7 +129,7 @@ func TestNothingKnown(t *testing.T) {
 	}
 }
 
-// nothingBooked answers as a ledger that answers with nil.
+// nothingBooked is an empty ledger that returns nil slices.
 type nothingBooked struct{}
 
 func (nothingBooked) Query(_ context.Context, q *ledger.Query) (*ledger.Answer, error) {
@@ -309,7 +310,7 @@ func TestDecisions(t *testing.T) {
 		"/api/v1/namespaces/b/decisions?snapshots=true&owner=Job/job-of-b&uid=uid-b&strategy=carbon%2Bwindow").Decisions; len(one) != 1 || string(one[0].Snapshot) != "snapshot" {
 		t.Errorf("%+v", one)
 	}
-	// A snapshot tells of all nodes: a tenant sees the decisions of their namespace without it.
+	// Snapshots contain data of all nodes, so a tenant can only read decisions without them.
 	for _, target := range []string{
 		"/api/v1/namespaces/b/decisions", "/api/v1/namespaces/b/decisions?snapshots=false",
 	} {
@@ -362,7 +363,7 @@ func TestDecisions(t *testing.T) {
 	} {
 		wantStatus(t, ask(t, h, "POST", "/api/v1/decisions", admin, c.body), c.want, what)
 	}
-	bomb := strings.Repeat(packed(strings.Repeat(" ", 64<<10)), 1000) // a reader takes them as one
+	bomb := strings.Repeat(packed(strings.Repeat(" ", 64<<10)), 1000) // gzip readers concatenate streams
 	wantStatus(t, ask(t, h, "POST", "/api/v1/decisions", admin, bomb, "Content-Encoding", "gzip"),
 		http.StatusRequestEntityTooLarge, "a bomb")
 	wantStatus(t, ask(t, h, "POST", "/api/v1/decisions", admin, "x", "Content-Encoding", "gzip"), http.StatusBadRequest,
@@ -418,7 +419,7 @@ func TestInstants(t *testing.T) {
 	}
 }
 
-// failing is a ledger that cannot.
+// failing is a ledger that returns an error, panics, or hangs if err is nil.
 type failing struct {
 	nothingBooked
 	err   error
@@ -451,7 +452,7 @@ func TestFailures(t *testing.T) {
 		w := newWorld(t)
 		w.config.Ledger = c.ledger
 		h := w.handler()
-		for range maxQueries { // each gives its place back
+		for range maxQueries { // a leaked slot would block the next request
 			ask(t, h, "GET", "/api/v1/ledger?limit=100000", admin, "")
 		}
 		answer := ask(t, h, "GET", "/api/v1/ledger", admin, "")
@@ -465,12 +466,12 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestSlowLedger checks that a query that hangs ends, and that it does not let in more than there are places for.
+// TestSlowLedger verifies that hanging queries time out and that the number of concurrent queries is limited.
 func TestSlowLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.config.Ledger = failing{}
-		// The gate's clocks are real ones of the bubble.
+		// The gate uses the fake clock of the synctest bubble.
 		h := w.handler()
 		const asked = 2*maxQueries + 1
 		answers := make(chan *httptest.ResponseRecorder, asked)

@@ -14,46 +14,47 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// A route is everything there is to know about one.
+// route describes a route: its documentation, required permissions, parameters and handler.
 type route struct {
 	method, path string
 	about        string
-	rights       string // for people
-	// may says which rights the caller needs; none: a valid token is enough.
+	rights       string // description of the required permissions
+	// may returns the permissions that the caller needs. If there are none, a valid token is sufficient.
 	may     func(*http.Request) []access.Attributes
-	own     bool // it tells callers apart by itself
+	own     bool // the handler authenticates callers itself
 	query   []parameter
 	body    *body
-	answers any // a value of the type of its answer; nil: there is no body
-	status  int // of success; 0: 200
+	answers any // a value of the response type; nil for an empty body
+	status  int // status of success; 0 means 200
 	formats []string
-	timeout time.Duration // 0: 30 s
+	timeout time.Duration // 0 means 30 s
 	serve   handler
 }
 
 type handler func(s *server, w http.ResponseWriter, r *http.Request, q *query) error
 
-// body is what a route is sent.
+// body describes the request body of a route.
 type body struct {
 	media   string
 	about   string
-	most    int64 // bytes as they arrive
+	most    int64 // maximum size in bytes, before decompression
 	example string
 	schema  any
 }
 
 const usualPatience = 30 * time.Second
 
-// group is that of the resources that stand for energy. They are never stored: they exist for roles to allow.
+// group is the API group of the resources that permissions refer to. Objects of these resources are never stored.
+// They only exist so that roles can grant access to them.
 const group = "kubenergy.io"
 
-// The resources.
+// Resources in permissions.
 const (
-	resourceEnergy     = "energy"     // what pods and Jobs of a namespace use, and what is decided about them
-	resourceNodeEnergy = "nodeenergy" // nodes, zones, and what the cluster draws
-	resourceRecords    = "records"    // decisions that a scheduler tells
-	resourceMetrics    = "metrics"    // what a sidecar tells of a node
-	resourceClusters   = "clusters"   // of a federation; with the subresource bookings, what they have booked
+	resourceEnergy     = "energy"     // energy usage of pods and Jobs in a namespace, and decisions about them
+	resourceNodeEnergy = "nodeenergy" // power of nodes and the cluster, and grid zones
+	resourceRecords    = "records"    // decisions that a scheduler reports
+	resourceMetrics    = "metrics"    // metrics of a node that a sidecar reports
+	resourceClusters   = "clusters"   // clusters of a federation; their bookings are the subresource bookings
 )
 
 func clusterWide(verb, resource string) func(*http.Request) []access.Attributes {
@@ -62,7 +63,7 @@ func clusterWide(verb, resource string) func(*http.Request) []access.Attributes 
 	}
 }
 
-// inNamespace needs the right in the namespace of the path.
+// inNamespace requires a permission in the namespace of the path.
 func inNamespace(verb string) func(*http.Request) []access.Attributes {
 	return func(r *http.Request) []access.Attributes {
 		return []access.Attributes{{
@@ -72,7 +73,8 @@ func inNamespace(verb string) func(*http.Request) []access.Attributes {
 	}
 }
 
-// valid returns a name, or none: what is no name could mean anything to an authorizer, and needs the right to all.
+// valid returns name if it is valid, otherwise an empty string, which requires permission for all objects. An
+// invalid name must not reach an authorizer, because its interpretation is undefined.
 func valid(name string, is func(string) bool) string {
 	if is(name) {
 		return name
@@ -84,14 +86,15 @@ func isNode(name string) bool { return len(validation.IsDNS1123Subdomain(name)) 
 
 func isNamespace(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
 
-// sidecarOf needs the right to tell of the node that the query names; of all, where it names none.
+// sidecarOf requires permission to report metrics of the node in the query, or of all nodes if the query has none.
 func sidecarOf(r *http.Request) []access.Attributes {
 	return []access.Attributes{{
 		Verb: "create", Group: group, Resource: resourceMetrics, Name: valid(r.URL.Query().Get("node"), isNode),
 	}}
 }
 
-// bookingsOf needs the right to book for the cluster of the path; of all, where that is no name of one.
+// bookingsOf requires permission to forward bookings of the cluster in the path, or of all clusters if its name is
+// invalid.
 func bookingsOf(r *http.Request) []access.Attributes {
 	return []access.Attributes{{
 		Verb: "create", Group: group, Resource: resourceClusters, Subresource: "bookings",
@@ -107,7 +110,7 @@ const (
 )
 
 const (
-	maxBatch    = 2 * batch.MaxBytes // a batch that is not compressed, and then some; its handler counts more exactly
+	maxBatch    = 2 * batch.MaxBytes // of an uncompressed batch, with a margin; its handler enforces the exact limit
 	maxRecords  = 4 << 20
 	maxJobBody  = 64 << 10
 	maxSidecar  = 4 << 20
@@ -117,7 +120,7 @@ const (
 	forwardWithin = time.Minute
 )
 
-// routes is the only place where routes are made.
+// routes returns all routes of the server.
 func routes() []route {
 	all := slices.Concat(nowRoutes(), ledgerRoutes(), decisionRoutes(), writingRoutes())
 	for _, path := range []string{"/api/v1/openapi.json", "/openapi/v3.json"} {
@@ -129,7 +132,7 @@ func routes() []route {
 	return all
 }
 
-// ofNodes is a route that tells of all nodes.
+// ofNodes returns a route with data of all nodes.
 func ofNodes(path, about string, answers any, serve handler) route {
 	return route{
 		method: http.MethodGet, path: path, about: about, rights: nodesRight,
@@ -137,7 +140,7 @@ func ofNodes(path, about string, answers any, serve handler) route {
 	}
 }
 
-// ofEnergy is a route that tells what pods and Jobs of the cluster use.
+// ofEnergy returns a route with data of pods and Jobs in all namespaces.
 func ofEnergy(path, about string, query []parameter, answers any, serve handler) route {
 	return route{
 		method: http.MethodGet, path: path, about: about, rights: everywhereRight,
@@ -145,7 +148,7 @@ func ofEnergy(path, about string, query []parameter, answers any, serve handler)
 	}
 }
 
-// andOfNamespace returns a route of the cluster and the one that tells the same of a namespace.
+// andOfNamespace returns a cluster-wide route and its variant for a single namespace.
 func andOfNamespace(rt route, about string) []route {
 	own := rt
 	own.path, own.about = strings.Replace(rt.path, "/api/v1/", "/api/v1/namespaces/{namespace}/", 1), about
@@ -195,7 +198,7 @@ func nowRoutes() []route {
 				"quality.", Zones{}, (*server).serveZones))
 }
 
-// span are the parameters of a time range.
+// span returns the parameters of a time range.
 func span() []parameter {
 	return []parameter{
 		{

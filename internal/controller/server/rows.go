@@ -18,7 +18,8 @@ var metricsHead = []string{
 
 var scheduleHead = []string{"JobID", "AssignedNode", "Strategy", "CIscore", "Timestamp"}
 
-// metricsRows are a row for a batch, and one for each consumer of it: containers of a pod are one.
+// metricsRows returns a row for the node and a row for each consumer of a batch. The containers of a pod share a
+// row.
 func metricsRows(b *ledger.Booking) [][]string {
 	stamp := b.Received.UTC().Format(time.RFC3339Nano)
 	start, end := b.Batch.Start.UTC().Format(time.RFC3339Nano), b.Batch.End.UTC().Format(time.RFC3339Nano)
@@ -39,7 +40,7 @@ func metricsRows(b *ledger.Booking) [][]string {
 		whole(int64(b.Batch.Unmeasured)))}
 	for p := range b.Postings() {
 		switch kind := p.Consumer.Account.Kind; kind {
-		case ledger.Idle, ledger.Asleep, ledger.Booting, ledger.Platform, ledger.Unknown: // of no consumer
+		case ledger.Idle, ledger.Asleep, ledger.Booting, ledger.Platform, ledger.Unknown: // not assigned to a consumer
 		default:
 			all = append(all, row(kind.String(), p, "", "", ""))
 		}
@@ -49,7 +50,7 @@ func metricsRows(b *ledger.Booking) [][]string {
 
 func whole(n int64) string { return strconv.FormatInt(n, 10) }
 
-// number writes what is known; NaN is not.
+// number formats v. It returns an empty string if v is NaN or infinite.
 func number(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return ""
@@ -57,7 +58,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// scheduleRows are the pods that were placed.
+// scheduleRows returns a row for each record of a placed pod.
 func scheduleRows(records []ledger.Record) [][]string {
 	var all [][]string
 	for i := range records {

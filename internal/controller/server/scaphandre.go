@@ -16,38 +16,39 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 )
 
-// The metrics of Scaphandre that are read. Its units are microjoules and microwatts.
+// Metrics of Scaphandre that are used. Energy is in microjoules and power in microwatts.
 const (
 	hostEnergy   = "scaph_host_energy_microjoules"
 	hostPower    = "scaph_host_power_microwatts"
 	processPower = "scaph_process_power_consumption_microwatts"
 )
 
-// Limits of one post.
+// Limits of a request.
 const (
 	maxSeries      = 50_000
-	maxSidecars    = 1000 // nodes of one post
+	maxSidecars    = 1000 // number of nodes in a request
 	maxCounter     = 1 << 53
-	maxMicrowatts  = 1e12 // a megawatt
+	maxMicrowatts  = 1e12 // 1 MW
 	maxLabelLength = 253
 )
 
-// nodePost is what a post says of a node.
+// nodePost contains the metrics of a node in a request.
 type nodePost struct {
 	energy    uint64
 	hasEnergy bool
-	power     uint64 // µW
+	power     uint64 // in µW
 	hasPower  bool
-	pods      map[podName]uint64 // µW
-	system    uint64             // µW, of processes outside of pods
+	pods      map[podName]uint64 // in µW
+	system    uint64             // in µW, of processes outside of pods
 }
 
 type podName struct{ namespace, name string }
 
-// errNothing says that a post holds no metric that is read.
+// errNothing is returned if a request contains no supported metric.
 var errNothing = errors.New("no metric of Scaphandre is in it")
 
-// readScaphandre reads a post, by the name of the node. whose is the node of metrics that name none.
+// readScaphandre returns the metrics in a request by node name. Metrics without a node name are assigned to the
+// node whose, unless it is empty.
 func readScaphandre(data []byte, whose string) (map[string]*nodePost, error) {
 	families, err := parse(wanted(data))
 	if err != nil {
@@ -72,7 +73,8 @@ func readScaphandre(data []byte, whose string) (map[string]*nodePost, error) {
 	return r.nodes, nil
 }
 
-// wanted leaves the lines of metrics that are read. Others are most of what sidecars tell, and would cost memory.
+// wanted returns only the lines of supported metrics. Sidecars mostly send other metrics, which would waste memory
+// in the parser.
 func wanted(data []byte) []byte {
 	var kept bytes.Buffer
 	for line := range bytes.Lines(data) {
@@ -88,7 +90,7 @@ func wanted(data []byte) []byte {
 	return kept.Bytes()
 }
 
-// parse reads text. The parser is not ours: what it could not cope with is an error.
+// parse parses the Prometheus text format. Panics of the third-party parser are returned as errors.
 func parse(data []byte) (families map[string]*dto.MetricFamily, err error) {
 	defer func() {
 		if what := recover(); what != nil {
@@ -123,7 +125,7 @@ func (r *scaphandreReader) read(name string, m *dto.Metric) error {
 	if name == hostEnergy {
 		most = maxCounter
 	}
-	if !(value >= 0 && value <= most) { // NaN is neither
+	if !(value >= 0 && value <= most) { // also rejects NaN
 		return fmt.Errorf("%s is %v: want 0 to %g", name, value, most)
 	}
 	whole := uint64(math.Round(value))
@@ -140,11 +142,11 @@ func (r *scaphandreReader) read(name string, m *dto.Metric) error {
 	return nil
 }
 
-// of returns the part of the post about the node that labels name.
+// of returns the metrics of the node that the labels identify. It adds the node if necessary.
 func (r *scaphandreReader) of(labels map[string]string) (*nodePost, error) {
 	node := nodeOf(labels)
 	if r.whose != "" {
-		// Instances are addresses as a rule, and may be of anything; names of nodes may not contradict.
+		// The instance label is usually an address that does not identify the node, but a node name must match.
 		if said := named(labels); said != "" && said != r.whose {
 			return nil, fmt.Errorf("it tells of node %.80q, and is of %q", said, r.whose)
 		}
@@ -168,7 +170,7 @@ func (r *scaphandreReader) of(labels map[string]string) (*nodePost, error) {
 	return t, nil
 }
 
-// named returns the node that labels call by its name.
+// named returns the node name in the labels, or an empty string.
 func named(labels map[string]string) string {
 	return cmp.Or(labels["node"], labels["kubernetes_node_name"])
 }
@@ -182,12 +184,12 @@ func nodeOf(labels map[string]string) string {
 		instance = host
 	}
 	if net.ParseIP(instance) != nil {
-		return "" // an address names no node
+		return "" // an IP address does not identify a node
 	}
 	return instance
 }
 
-// add counts a process to its pod.
+// add adds the power of a process to its pod, or to the system if it does not belong to a pod.
 func (t *nodePost) add(labels map[string]string, microwatts uint64) error {
 	pod := podName{labels["kubernetes_pod_namespace"], labels["kubernetes_pod_name"]}
 	if pod.namespace == "" || pod.name == "" {

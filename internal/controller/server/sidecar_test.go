@@ -17,7 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// counters writes what a sidecar posts.
+// counters returns the request body of a sidecar.
 func counters(energy uint64, more ...string) string {
 	return fmt.Sprintf("# TYPE %s counter\n%s %d\n%s\n", hostEnergy, hostEnergy, energy, strings.Join(more, "\n"))
 }
@@ -37,7 +37,7 @@ func (w *world) post(t testing.TB, h http.Handler, node, body string, status int
 	return got
 }
 
-// TestSidecar books differences of the counter, exactly, divided as the gauges say.
+// TestSidecar verifies that exact differences of the counter are recorded and divided in proportion to the gauges.
 func TestSidecar(t *testing.T) {
 	w := newWorld(t)
 	w.config.Sidecar.PodUID = func(namespace, name string) (string, bool) {
@@ -80,17 +80,17 @@ func TestSidecar(t *testing.T) {
 	if len(b.Shares) != 2 || b.Unknown != 200_000_003 {
 		t.Errorf("%+v, unknown %d", b.Shares, b.Unknown)
 	}
-	// Another node has another counter.
+	// Each node has its own counter.
 	w.post(t, h, "worker2", counters(7), 200)
 	if len(w.booked) != 1 {
 		t.Error("worker2's first post was booked")
 	}
 }
 
-// TestSidecarCounters goes through what a counter can do.
+// TestSidecarCounters verifies increases, resets and wraparounds of a counter.
 func TestSidecarCounters(t *testing.T) {
 	for name, c := range map[string]struct {
-		values     []int64 // -1: a pause of an hour
+		values     []int64 // -1 is a pause of one hour
 		booked     energy.Microjoules
 		unmeasured time.Duration
 	}{
@@ -133,9 +133,8 @@ func TestSidecarCounters(t *testing.T) {
 	}
 }
 
-// TestSidecarIsExact lets a sidecar post at random times, single posts come late, counters fall, and booking fail
-// before and after it took effect. What is booked is never more than what was used, and all of it where no counter
-// fell.
+// TestSidecarIsExact posts at random times with delayed requests, counter resets, and failures before and after a
+// booking took effect. The recorded energy must never exceed the used energy, and must equal it without resets.
 func TestSidecarIsExact(t *testing.T) {
 	seeds := uint64(12)
 	if os.Getenv("KUBENERGY_LONG") != "" {
@@ -152,15 +151,15 @@ func TestSidecarIsExact(t *testing.T) {
 			return ask(t, h, "POST", "/metrics-ingest?node=worker1", admin, counters(counter)).Code == http.StatusOK
 		}
 		counter, used, resets := rng.Uint64N(1000), uint64(0), seed%2 == 1
-		before, calm := counter, 0 // the value of the post before the last; posts since something was odd
+		before, calm := counter, 0 // value of the post before the last one; posts since the last anomaly
 		post(counter)
 		for range 100 {
 			calm++
-			switch odd := calm > 3 && rng.IntN(5) == 0; { //nolint:mnd // an odd post needs some that are not
+			switch odd := calm > 3 && rng.IntN(5) == 0; { //nolint:mnd // posts between anomalies
 			case odd && resets:
 				counter, calm = rng.Uint64N(10), 0
 			case odd:
-				post(before) // a post that was overtaken
+				post(before) // a delayed post
 				calm = 0
 			}
 			before = counter
@@ -168,7 +167,7 @@ func TestSidecarIsExact(t *testing.T) {
 			counter, used = counter+step, used+step
 			post(counter)
 		}
-		for range 2 { // what is pending, then the rest
+		for range 2 { // the pending batch, then the remaining energy
 			for !post(counter) {
 			}
 		}
@@ -178,7 +177,7 @@ func TestSidecarIsExact(t *testing.T) {
 	}
 }
 
-// unsure is a ledger whose answers get lost.
+// unsure is a ledger that loses requests and responses.
 type unsure struct {
 	t      *testing.T
 	rng    *rand.Rand
@@ -203,7 +202,7 @@ func (u *unsure) book(_ context.Context, b *batch.Batch) error {
 	}
 	numbers[b.First] = b.Measured
 	if fate == 1 {
-		return context.DeadlineExceeded // it was booked, and nobody knows
+		return context.DeadlineExceeded // recorded, but the response is lost
 	}
 	return nil
 }
@@ -228,14 +227,14 @@ func TestSidecarPowerAlone(t *testing.T) {
 		w.booked[0].Quality != energy.Estimated {
 		t.Errorf("%+v", w.booked)
 	}
-	// From a gauge to a counter nothing can be said.
+	// The energy between a gauge and a counter is unknown.
 	w.post(t, h, "worker1", counters(5), 200)
 	if b := w.booked[2]; b.Measured != 0 || b.Unmeasured != 10*time.Second {
 		t.Errorf("%+v", b)
 	}
 }
 
-// TestSidecarNames checks whose metrics they are.
+// TestSidecarNames verifies how the node of metrics is determined.
 func TestSidecarNames(t *testing.T) {
 	w := newWorld(t)
 	h := w.handler()
@@ -270,7 +269,7 @@ func TestSidecarNames(t *testing.T) {
 		"no node")
 	wantStatus(t, ask(t, h, "POST", "/metrics-ingest", admin, strings.Repeat("x", 5<<20)),
 		http.StatusRequestEntityTooLarge, "long")
-	// A token of a pod speaks of the pod's node alone.
+	// The token of a pod can only report metrics of the node of the pod.
 	wantStatus(t, ask(t, h, "POST", "/metrics-ingest", sidecar1, counters(1)), http.StatusOK, "one's own node")
 	wantStatus(t, ask(t, h, "POST", "/metrics-ingest?node=worker1", sidecar1, counters(1)), http.StatusOK,
 		"one's own node by name")
@@ -336,7 +335,7 @@ func TestSidecarsAreBounded(t *testing.T) {
 	}
 }
 
-// TestScaphandreFixture reads the sample beside the sources of Scaphandre's documents.
+// TestScaphandreFixture parses a sample that follows Scaphandre's documentation.
 func TestScaphandreFixture(t *testing.T) {
 	data, err := os.ReadFile("../../../../shared/data/api/scaphandre_metrics_constructed.prom")
 	if err != nil {
@@ -359,7 +358,7 @@ func TestScaphandreFixture(t *testing.T) {
 		w.booked[0].Shares[0].Dynamic != 8640000 {
 		t.Errorf("%+v, %+v", got, w.booked[0])
 	}
-	// Every metric that its documents name for a host is either read or passed over.
+	// The documentation must list all supported metrics.
 	reference, err := os.ReadFile("../../../../shared/data/api/scaphandre_metrics_reference.md")
 	if err != nil {
 		t.Fatal(err)
