@@ -16,7 +16,7 @@ const contentJSON = "application/json"
 func writeJSON(w http.ResponseWriter, status int, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("encoding the answer: %w", err)
+		return fmt.Errorf("encoding the response: %w", err)
 	}
 	write(w, status, contentJSON, append(body, '\n'))
 	return nil
@@ -34,7 +34,7 @@ func write(w http.ResponseWriter, status int, contentType string, body []byte) {
 func writeTagged(w http.ResponseWriter, r *http.Request, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("encoding the answer: %w", err)
+		return fmt.Errorf("encoding the response: %w", err)
 	}
 	sum := sha256.Sum256(body)
 	const length = 16 // in bytes; truncation is safe because a collision is of no use to an attacker

@@ -20,10 +20,10 @@ type counted struct {
 func newCounted(registry prometheus.Registerer) *counted {
 	with := instrument.With(registry)
 	return &counted{
-		requests: with.Counters("kubenergy_api_requests_total", "Requests to the HTTP interface, by route and status.",
+		requests: with.Counters("kubenergy_api_requests_total", "Number of HTTP requests, by route and status code.",
 			"method", "route", "code"),
 		seconds: with.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "kubenergy_api_request_seconds", Help: "How long requests to the HTTP interface took, by route.",
+			Name: "kubenergy_api_request_seconds", Help: "Duration of HTTP requests in seconds, by route.",
 			Buckets: []float64{.001, .005, .025, .1, .3, 1, 3, 10, 30},
 		}, []string{"method", "route"}),
 	}

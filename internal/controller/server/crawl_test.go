@@ -31,7 +31,7 @@ func TestStrangersSeeNothing(t *testing.T) {
 			want = http.StatusOK
 		}
 		wantStatus(t, ask(t, h, rt.method, target, stranger, rt.example()), want,
-			rt.method+" "+target+" without rights")
+			rt.method+" "+target+" without permissions")
 	}
 	for _, target := range []string{
 		"/", "/api", "/api/v1", "/api/v1/", "/api/v1/nodes/", "/api/v1//nodes", "//api/v1/nodes", "/api/v1/./nodes",
@@ -45,7 +45,7 @@ func TestStrangersSeeNothing(t *testing.T) {
 			}
 			if answer := ask(t, h, method, target, stranger, ""); answer.Code != http.StatusNotFound &&
 				answer.Code != http.StatusMethodNotAllowed {
-				t.Errorf("%s %s without rights: %d", method, target, answer.Code)
+				t.Errorf("%s %s without permissions: %d", method, target, answer.Code)
 			}
 		}
 	}
@@ -132,9 +132,9 @@ func TestNoRoute(t *testing.T) {
 // TestTokenHeader verifies the token header that the API server's proxy does not remove.
 func TestTokenHeader(t *testing.T) {
 	h := newWorld(t).handler()
-	wantStatus(t, ask(t, h, "GET", "/api/v1/nodes", "", "", "X-Kubenergy-Token", admin), http.StatusOK, "in our header")
+	wantStatus(t, ask(t, h, "GET", "/api/v1/nodes", "", "", "X-Kubenergy-Token", admin), http.StatusOK, "token header")
 	wantStatus(t, ask(t, h, "GET", "/api/v1/nodes", "", "", "X-Kubenergy-Token", stranger), http.StatusForbidden,
-		"in our header")
+		"token header")
 }
 
 // TestTenant verifies that a tenant cannot access another namespace by any combination of paths and parameters.
@@ -155,7 +155,7 @@ func TestTenant(t *testing.T) {
 			continue
 		}
 		own := ask(t, h, rt.method, rt.filled("a"), tenantA, "")
-		wantStatus(t, own, http.StatusOK, rt.path+" of one's own")
+		wantStatus(t, own, http.StatusOK, rt.path+" of the tenant's namespace")
 		for _, namespace := range []string{
 			"b", "B", "a%2Fb", "a%2f..%2fb", "..%2Fb", "%62", "b%00", "a%00b", "a,b", "b%20", "*", "a%2Fpods", "b%2F",
 			"nowhere", ".", "%2e%2e",
@@ -189,17 +189,17 @@ func TestTenant(t *testing.T) {
 	}
 	power := ask(t, h, "GET", "/api/v1/namespaces/a/pods/secret-y/power", tenantA, "")
 	if power.Code != http.StatusOK || !strings.Contains(power.Body.String(), `"points":[]`) {
-		t.Errorf("a pod of b in a: %d %s", power.Code, power.Body)
+		t.Errorf("pod of another namespace: status %d, body %s", power.Code, power.Body)
 	}
 	// POST /ingest: tenant a may create Jobs in its own namespace only.
 	wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"ID":"x","cpu":1}`), http.StatusCreated,
-		"a Job in one's own namespace")
+		"Job in the tenant's namespace")
 	for _, namespace := range []string{"b", "kube-system"} {
 		wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"ID":"x","cpu":1,"namespace":"`+namespace+`"}`),
-			http.StatusForbidden, "a Job in "+namespace)
+			http.StatusForbidden, "Job in namespace "+namespace)
 	}
 	wantStatus(t, ask(t, h, "POST", "/ingest", admin, `{"ID":"x","cpu":1,"namespace":"kube-system"}`),
-		http.StatusForbidden, "a Job where none is wanted")
+		http.StatusForbidden, "Job in a namespace that is not enabled")
 }
 
 func leaks(body string, secrets []string) bool {

@@ -104,7 +104,7 @@ func (f *Folder) prune(t *table) {
 	}
 	for len(names) >= f.o.MaxFiles {
 		if err := os.Remove(filepath.Join(f.o.Dir, names[0])); err != nil {
-			f.o.Log.Warn("deleting an old table", "file", names[0], "error", err)
+			f.o.Log.Warn("Failed to delete an old file of the data folder", "file", names[0], "error", err)
 		}
 		names = names[1:]
 	}

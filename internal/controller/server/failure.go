@@ -31,15 +31,15 @@ func (s *server) explain(w http.ResponseWriter, r *http.Request, rt *route, err 
 	switch {
 	case errors.As(err, &f):
 	case errors.As(err, &tooLarge):
-		f = fail(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", tooLarge.Limit)
+		f = fail(http.StatusRequestEntityTooLarge, "the request body exceeds %d bytes", tooLarge.Limit)
 	case errors.Is(err, ledger.ErrReadOnly):
-		f = &failure{http.StatusServiceUnavailable, "the ledger cannot be written at the moment", readOnlyFor}
+		f = &failure{http.StatusServiceUnavailable, "the ledger is currently read-only", readOnlyFor}
 	case r.Context().Err() != nil && errors.Is(r.Context().Err(), context.DeadlineExceeded):
-		f = &failure{http.StatusServiceUnavailable, "it took too long: ask for less, or again", busyFor}
+		f = &failure{http.StatusServiceUnavailable, "the request timed out; request less data or retry", busyFor}
 	case r.Context().Err() != nil:
 		return // the client disconnected
 	default:
-		s.Log.Error("answering a request", "route", rt.path, "error", err)
+		s.Log.Error("Failed to handle a request", "route", rt.path, "error", err)
 		f = fail(http.StatusInternalServerError, "internal error: see the log of kubenergy-controller")
 	}
 	writeError(w, f)
@@ -62,5 +62,5 @@ func unreadable(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return err
 	}
-	return fail(http.StatusBadRequest, "reading the body: %.100s", err)
+	return fail(http.StatusBadRequest, "reading the request body: %.100s", err)
 }

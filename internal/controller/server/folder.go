@@ -63,14 +63,14 @@ func NewFolder(o FolderOptions) (*Folder, error) {
 	o.MaxBytes, o.MaxFiles, o.Queue = cmp.Or(o.MaxBytes, defaultFileBytes), cmp.Or(o.MaxFiles, defaultFiles),
 		cmp.Or(o.Queue, defaultQueue)
 	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
-		return nil, fmt.Errorf("making the data folder: %w", err)
+		return nil, fmt.Errorf("creating the data folder: %w", err)
 	}
 	with := instrument.With(o.Registerer)
 	f := &Folder{
 		o: o, queue: make(chan rows, o.Queue),
 		lost: with.Counters("kubenergy_data_folder_lost_total",
-			"Bookings and decisions that are not in the data folder, by why: queue or write.", "reason"),
-		written: with.Counter("kubenergy_data_folder_rows_total", "Rows written into the data folder."),
+			"Number of bookings and decisions missing in the data folder, by reason: queue or write.", "reason"),
+		written: with.Counter("kubenergy_data_folder_rows_total", "Number of rows written to the data folder."),
 		metrics: table{prefix: "metrics_", head: metricsHead},
 		log:     table{prefix: "schedule_log_", current: "schedule_log.csv", head: scheduleHead},
 
@@ -106,7 +106,7 @@ func (f *Folder) put(r rows) {
 	default:
 		f.lost.WithLabelValues(lostQueue).Add(float64(r.count))
 		f.queueFull.Do(func() {
-			f.o.Log.Warn("the data folder is too slow: rows will be missing", "dir", f.o.Dir)
+			f.o.Log.Warn("Dropped rows because the queue of the data folder is full", "dir", f.o.Dir)
 		})
 	}
 }
@@ -147,5 +147,5 @@ func (f *Folder) write(r rows) {
 	f.lost.WithLabelValues(lostWrite).Add(float64(r.count))
 	t.close()
 	t.broken = now
-	f.writeFailed.Do(func() { f.o.Log.Error("writing into the data folder", "dir", f.o.Dir, "error", err) })
+	f.writeFailed.Do(func() { f.o.Log.Error("Failed to write to the data folder", "dir", f.o.Dir, "error", err) })
 }

@@ -161,7 +161,7 @@ func TestFolder(t *testing.T) {
 		f.Recorded([]ledger.Record{aRecord(noon)})
 	})
 	if got := len(tables(t, dir, "metrics_*.csv")); got != 2 {
-		t.Errorf("%d files of metrics", got)
+		t.Errorf("unexpected number of metrics files: %d", got)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "schedule_log.csv"))
 	if err != nil || !strings.Contains(string(text), "\nshop/to\nshop/job,worker1,") {
@@ -202,7 +202,7 @@ func TestFolderIsBounded(t *testing.T) {
 	f.metrics.close()
 	f.log.close()
 	if got := len(tables(t, dir, "metrics_2*.csv")); got != 5 {
-		t.Errorf("%d files of metrics", got)
+		t.Errorf("unexpected number of metrics files: %d", got)
 	}
 	logs := tables(t, dir, "schedule_log*.csv")
 	if len(logs) != 5 && len(logs) != 6 || logs["schedule_log.csv"] == nil {
@@ -215,7 +215,7 @@ func TestFolderIsBounded(t *testing.T) {
 	}
 	for _, foreign := range []string{"metrics_mine.csv", "metrics_20200101T000000Z.txt", "notes"} {
 		if _, err := os.Stat(filepath.Join(dir, foreign)); err != nil {
-			t.Errorf("%s was not ours: %v", foreign, err)
+			t.Errorf("unrelated file %s was deleted: %v", foreign, err)
 		}
 	}
 	for _, entry := range must(os.ReadDir(dir)) {
@@ -246,7 +246,7 @@ func TestFolderNeverBlocks(t *testing.T) {
 		f.Booked(aBooking(noon), ledger.Receipt{})
 	}
 	if got := testutil.ToFloat64(f.lost.WithLabelValues(lostQueue)); got != 990 {
-		t.Errorf("%v are lost", got)
+		t.Errorf("got %v lost rows", got)
 	}
 	if strings.Count(log.String(), "\n") != 1 {
 		t.Errorf("log: %s", &log)
@@ -275,7 +275,7 @@ func TestFolderFails(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 	if got := testutil.ToFloat64(f.lost.WithLabelValues(lostWrite)); got != 50 {
-		t.Errorf("%v are lost", got)
+		t.Errorf("got %v lost rows", got)
 	}
 	if strings.Count(log.String(), "\n") != 1 {
 		t.Errorf("log: %s", &log)
@@ -290,14 +290,14 @@ func TestFolderFails(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	if _, err := newFolder(FolderOptions{Dir: filepath.Join(dir, "schedule_log.csv", "x")}); err == nil {
-		t.Error("a folder in a file")
+		t.Error("newFolder() below a file succeeded, want an error")
 	}
 }
 
 // TestFolderFull writes to a device that is always full.
 func TestFolderFull(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
-		t.Skip("there is no /dev/full")
+		t.Skip("/dev/full is not available")
 	}
 	f, err := newFolder(FolderOptions{Dir: t.TempDir(), Now: func() time.Time { return noon }})
 	if err != nil {
@@ -314,7 +314,7 @@ func TestFolderFull(t *testing.T) {
 		f.write(rows{&f.metrics, func() [][]string { return metricsRows(aBooking(noon)) }, 1})
 	}
 	if got := testutil.ToFloat64(f.lost.WithLabelValues(lostWrite)); got == 0 {
-		t.Error("nothing is counted as lost")
+		t.Error("no lost rows were counted")
 	}
 }
 

@@ -84,7 +84,7 @@ func (a *amount) UnmarshalJSON(data []byte) error {
 	var mebibytes float64
 	if json.Unmarshal(data, &mebibytes) == nil {
 		if !(mebibytes >= 0 && mebibytes <= maxMemory) {
-			return fmt.Errorf("memory is %v MiB", mebibytes)
+			return fmt.Errorf("memory is out of range: %v MiB", mebibytes)
 		}
 		a.Quantity = *resource.NewQuantity(int64(mebibytes*(1<<20)), resource.BinarySI)
 		return nil
@@ -96,7 +96,7 @@ func (a *amount) UnmarshalJSON(data []byte) error {
 	q, err := kube.ParseQuantity(written)
 	if err != nil || q.CmpInt64(maxMemory<<20) > 0 || q.CmpInt64(q.Value()) != 0 ||
 		q.Format == resource.DecimalExponent {
-		return fmt.Errorf("memory is %.40q: want a number of bytes as 512Mi or 2G", written)
+		return fmt.Errorf("memory is %.40q: want a number of bytes such as 512Mi or 2G", written)
 	}
 	a.Quantity = q
 	return nil
@@ -123,14 +123,14 @@ func readSubmission(data []byte) (*submissionFields, error) {
 		return nil, fail(http.StatusBadRequest, "reading the job: %.200s", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, fail(http.StatusBadRequest, "reading the job: there is something after it")
+		return nil, fail(http.StatusBadRequest, "reading the job: unexpected data after the job")
 	}
 	for _, alias := range []struct {
 		name       string
 		own, other **float64
 	}{{"CPURequirement", &f.CPURequirement, &f.CPU}, {"EnergyPriority", &f.EnergyPriority, &f.Priority}} {
 		if a, b := *alias.own, *alias.other; a != nil && b != nil && *a != *b {
-			return nil, unfit("%s is there twice: %v and %v", alias.name, *a, *b)
+			return nil, unfit("%s is given twice with different values: %v and %v", alias.name, *a, *b)
 		}
 		*alias.own, *alias.other = cmp.Or(*alias.own, *alias.other), nil
 	}
@@ -144,14 +144,14 @@ func unfit(format string, args ...any) error {
 
 func (f *submissionFields) checkNumbers() error {
 	if cores := f.CPURequirement; cores == nil || !(*cores > 0 && *cores <= maxCores) {
-		return unfit("CPURequirement, or cpu: want more than 0 and at most %d cores", maxCores)
+		return unfit("CPURequirement (or cpu): want more than 0 and at most %d cores", maxCores)
 	}
 	if priority := f.EnergyPriority; priority != nil && !(*priority >= 0 && *priority <= 1) {
-		return unfit("EnergyPriority, or priority, is %v: want 0 (speed) to 1 (energy)", *priority)
+		return unfit("EnergyPriority (or priority) is %v: want 0 (speed) to 1 (energy)", *priority)
 	}
 	duration, delay := time.Duration(f.Duration), time.Duration(f.AllowedDelay)
 	if min(duration, delay) < 0 || max(duration, delay) > maxDuration {
-		return unfit("duration is %v, allowedDelay %v: want 0 to %v", duration, delay, maxDuration)
+		return unfit("duration is %v and allowedDelay is %v: want 0 to %v", duration, delay, maxDuration)
 	}
 	return nil
 }
@@ -176,11 +176,12 @@ func (f *submissionFields) checkTexts() error {
 		}
 	}
 	if len(f.Command) > maxCommand {
-		return unfit("command has %d parts: at most %d", len(f.Command), maxCommand)
+		return unfit("command has %d arguments, want at most %d", len(f.Command), maxCommand)
 	}
 	for i, argument := range f.Command {
 		if len(argument) > maxArgument || strings.ContainsRune(argument, 0) {
-			return unfit("part %d of command has %d bytes, or a zero in it: at most %d", i, len(argument), maxArgument)
+			return unfit("argument %d of command has %d bytes or contains a NUL byte, want at most %d bytes", i,
+				len(argument), maxArgument)
 		}
 	}
 	return nil
@@ -193,11 +194,11 @@ var slurmOwn = regexp.MustCompile(`^slurm-[0-9]+$`)
 func (f *submissionFields) checkWorld(worlds bool) error {
 	switch b := f.Backend; {
 	case !worlds && b != "" && b != Kubernetes:
-		return unfit("backend is %.80q: here is Kubernetes alone; kubenergy-slurm has others", b)
+		return unfit("backend is %.80q: want kubernetes, other backends require kubenergy-slurm", b)
 	case worlds && slurmOwn.MatchString(string(f.ID)):
-		return unfit("ID is %.80q: Slurm's own jobs are called so here", f.ID)
+		return unfit("ID is %.80q: this format is reserved for jobs that were submitted directly to Slurm", f.ID)
 	case b == Slurm && f.Image != "" && len(f.Command) == 0:
-		return unfit("backend is slurm, which runs no images: give a command")
+		return unfit("backend is slurm, which does not support images: want a command")
 	}
 	return nil
 }
@@ -211,7 +212,7 @@ func isBackend(name string) []string {
 
 func isImage(name string) []string {
 	if len(name) > maxImage || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return []string{"want the name of an image, of at most " + strconv.Itoa(maxImage) + " bytes"}
+		return []string{"want an image name of at most " + strconv.Itoa(maxImage) + " bytes"}
 	}
 	return nil
 }

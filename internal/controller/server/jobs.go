@@ -38,7 +38,7 @@ type Submitted struct {
 // postJob creates a Job from a submission if the caller is allowed to create Jobs in its namespace.
 func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error {
 	if len(s.JobNamespaces) == 0 {
-		return fail(http.StatusForbidden, "POST /ingest is off: see --ingest-namespace of kubenergy-controller")
+		return fail(http.StatusForbidden, "POST /ingest is disabled; see --ingest-namespace of kubenergy-controller")
 	}
 	data, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -54,11 +54,11 @@ func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error
 	}
 	if err := s.authorize(r.Context(), access.Attributes{
 		Verb: "create", Group: batchv1.GroupName, Resource: "jobs", Namespace: asked.Namespace,
-	}, "you may not create jobs.batch in namespace %s", asked.Namespace); err != nil {
+	}, "you are not allowed to create jobs.batch in namespace %s", asked.Namespace); err != nil {
 		return err
 	}
 	if !slices.Contains(s.JobNamespaces, asked.Namespace) {
-		return fail(http.StatusForbidden, "POST /ingest creates no Jobs in namespace %s", asked.Namespace)
+		return fail(http.StatusForbidden, "POST /ingest is not enabled for namespace %s", asked.Namespace)
 	}
 	if asked.EnergyPriority != nil && asked.Strategy == "" && s.benchmarked(r.Context(), asked.WorkloadClass) {
 		asked.Strategy = "hybrid"
@@ -82,7 +82,7 @@ func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error
 func (s *server) benchmarked(ctx context.Context, class string) bool {
 	nodes, err := s.nodes(ctx)
 	if err != nil {
-		s.Log.Warn("looking for benchmarks for POST /ingest", "error", err)
+		s.Log.Warn("Failed to look up benchmarks for POST /ingest", "error", err)
 	}
 	view := s.View()
 	return class != "" && slices.ContainsFunc(nodes, func(l loadedNode) bool {
@@ -95,20 +95,20 @@ func (s *server) benchmarked(ctx context.Context, class string) bool {
 func (s *server) notCreated(job *batchv1.Job, err error) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return fail(http.StatusConflict, "there is a Job %s/%s", job.Namespace, job.Name)
+		return fail(http.StatusConflict, "Job %s/%s already exists", job.Namespace, job.Name)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return unfit("the API server refuses the Job: %.500s", err)
+		return unfit("the API server rejected the Job: %.500s", err)
 		// A quota, an admission policy, missing permissions of the controller, or an unknown namespace.
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
-		return fail(http.StatusForbidden, "the API server refuses the Job: %.500s", err)
+		return fail(http.StatusForbidden, "the API server rejected the Job: %.500s", err)
 	}
 	unknown := apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !utilnet.IsConnectionRefused(err)
 	if unknown || apierrors.IsTimeout(err) {
-		return fail(http.StatusGatewayTimeout, "it is not known whether the Job was created: submit it again under "+
-			"the same id, of which there is at most one")
+		return fail(http.StatusGatewayTimeout, "it is unknown whether the Job was created; submit it again with "+
+			"the same ID, which creates it at most once")
 	}
-	s.Log.Warn("creating a Job for POST /ingest", "namespace", job.Namespace, "name", job.Name, "error", err)
-	return &failure{http.StatusServiceUnavailable, "the API server cannot be asked at the moment", busyFor}
+	s.Log.Warn("Failed to create a Job for POST /ingest", "namespace", job.Namespace, "name", job.Name, "error", err)
+	return &failure{http.StatusServiceUnavailable, "the API server is currently unavailable", busyFor}
 }
 
 // kubeJob converts the submission to a Job. It sets the strategy but no node, because the scheduler has more recent
@@ -238,10 +238,10 @@ func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 	wanted, settings := view.Settle(&work)
 	expected := Expected{Strategy: settings.Strategy()}
 	if s.Worlds {
-		expected.addNote("it is sent where it costs least within seconds: its annotation " + v1alpha1.AnnotationRunsOn)
+		expected.addNote("the cheapest backend is chosen within seconds; see annotation " + v1alpha1.AnnotationRunsOn)
 	}
 	if settings.Mode != v1alpha1.ModeEnforce {
-		expected.addNote("the namespace is in mode " + string(settings.Mode) + ": decisions are not carried out there")
+		expected.addNote("the namespace is in mode " + string(settings.Mode) + ", so decisions are not applied")
 	}
 	if decision := view.Decide(now, wanted, settings); decision.Held(now) {
 		expected.Held, expected.Start = true, new(decision.Window.Start.UTC())
@@ -251,8 +251,8 @@ func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 	}
 	nodes, err := s.nodes(ctx)
 	if err != nil {
-		s.Log.Warn("looking for a node for POST /ingest", "error", err)
-		expected.addNote("nodes cannot be seen at the moment")
+		s.Log.Warn("Failed to list nodes for POST /ingest", "error", err)
+		expected.addNote("nodes are currently unavailable")
 		return expected
 	}
 	wanted.Request = policy.PodRequest(&v1.Pod{Spec: job.Spec.Template.Spec})

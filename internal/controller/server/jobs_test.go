@@ -62,7 +62,7 @@ func TestIngest(t *testing.T) {
 	}
 	if *pod.Spec.AutomountServiceAccountToken || !*pod.Spec.SecurityContext.RunAsNonRoot ||
 		*pod.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation {
-		t.Error("the pod may do more than run")
+		t.Error("the pod has unnecessary privileges")
 	}
 	wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"id":"job-1","cpu":2}`), http.StatusConflict, "again")
 
@@ -80,7 +80,7 @@ func TestIngest(t *testing.T) {
 	}
 
 	wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"id":"tiny","cpu":1e-300,"memory":1e-999999999}`),
-		http.StatusCreated, "next to nothing")
+		http.StatusCreated, "tiny CPU and memory requests")
 
 	ours := `{"id":"ours","cpu":1,"namespace":"a","image":"example.org/x@sha256:0","command":["run","=x"],"duration":"10m","allowedDelay":"2h","memory":"1Gi","strategy":"carbon+window","workloadClass":"training"}`
 	answer = ask(t, h, "POST", "/ingest", tenantA, ours)
@@ -185,7 +185,7 @@ func TestIngestExpects(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	w.config.View = kube.Unsettled
-	if e := w.expectOf(t, `{"id":"six","cpu":1}`); e.Node != "" || !strings.Contains(e.Note, "no opinion") &&
+	if e := w.expectOf(t, `{"id":"six","cpu":1}`); e.Node != "" || !strings.Contains(e.Note, "no preference") &&
 		!strings.Contains(e.Note, "no node") {
 		t.Errorf("%+v", e)
 	}
@@ -233,7 +233,7 @@ func TestIngestRefuses(t *testing.T) {
 	wantStatus(t, ask(t, w.handler(), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`), http.StatusForbidden, "off")
 	w.config.JobNamespaces = []string{"a"}
 	wantStatus(t, ask(t, w.handler(), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`), http.StatusCreated,
-		"the usual image")
+		"default image")
 
 	w.config.Worlds = true
 	for _, body := range []string{

@@ -100,7 +100,7 @@ func (s *server) readLedgerQuery(q *query) (*ledger.Query, error) {
 		for name := range strings.SplitSeq(list, ",") {
 			d := ledger.Dimension(strings.TrimSpace(name))
 			if !slices.Contains(ledger.Dimensions(), d) || slices.Contains(asked.GroupBy, d) {
-				q.refuse("groupBy has %.40q: want each once of %s", name, listed(ledger.Dimensions()))
+				q.refuse("groupBy contains %.40q: want each of %s at most once", name, listed(ledger.Dimensions()))
 			}
 			asked.GroupBy = append(asked.GroupBy, d)
 		}
@@ -158,7 +158,7 @@ func encode(out *bytes.Buffer, answer *ledger.Answer, format string) (err error)
 		err = json.NewEncoder(out).Encode(answer)
 	}
 	if err != nil {
-		return fmt.Errorf("writing an answer as %s: %w", format, err)
+		return fmt.Errorf("encoding the response as %s: %w", format, err)
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func (s *server) serveStatistics(w http.ResponseWriter, r *http.Request, _ *quer
 	defer done()
 	st, err := s.Ledger.Statistics(r.Context())
 	if err != nil {
-		return fmt.Errorf("asking the ledger about itself: %w", err)
+		return fmt.Errorf("reading the statistics of the ledger: %w", err)
 	}
 	return writeJSON(w, http.StatusOK, st)
 }
@@ -284,7 +284,7 @@ func (s *server) serveAudit(w http.ResponseWriter, r *http.Request, q *query) er
 	defer done()
 	found, err := s.Ledger.Audit(r.Context(), from)
 	if err != nil {
-		return fmt.Errorf("auditing: %w", err)
+		return fmt.Errorf("auditing the ledger: %w", err)
 	}
 	const most = 1000
 	answer := Audit{Balanced: len(found.Problems) == 0, Checked: found.Checked, Problems: some(found.Problems)}

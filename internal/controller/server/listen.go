@@ -29,7 +29,7 @@ const (
 // loopback addresses are allowed, because responses and tokens would be sent in plain text.
 func Serve(ctx context.Context, addr string, handler http.Handler, config *tls.Config, log *slog.Logger) error {
 	if config == nil && !daemon.Loopback(addr) {
-		return fmt.Errorf("serving the HTTP interface on %s: without TLS it is served on a loopback address only", addr)
+		return fmt.Errorf("serving the HTTP interface on %s: without TLS, want a loopback address", addr)
 	}
 	listener, err := daemon.Listen(addr, maxConnections, maxOfPeer)
 	if err != nil {
@@ -53,7 +53,7 @@ func ServeOn(ctx context.Context, listener net.Listener, handler http.Handler, c
 			MaxConcurrentStreams: daemon.MaxStreams,
 			IdleTimeout:          idleHTTP2, // also for unauthenticated connections without a request
 		}); err != nil {
-			return fmt.Errorf("serving HTTP/2: %w", err)
+			return fmt.Errorf("configuring HTTP/2: %w", err)
 		}
 		listener = tls.NewListener(listener, config)
 	}
@@ -88,7 +88,7 @@ func Certificates(certFile, keyFile string, log *slog.Logger) (*tls.Config, func
 				reported = ""
 			case err.Error() != reported:
 				reported = err.Error()
-				log.Warn("the certificate that was read before goes on counting", "error", err)
+				log.Warn("Failed to reload the certificate, continuing with the previous one", "error", err)
 			}
 		}, certificateLook)
 		return nil

@@ -142,7 +142,7 @@ func (s *server) serveWorkloadsPower(w http.ResponseWriter, r *http.Request, _ *
 func (s *server) servePods(w http.ResponseWriter, _ *http.Request, q *query) error {
 	namespace := cmp.Or(q.namespace, q.text("namespace"))
 	if namespace != "" && !isNamespace(namespace) {
-		return fail(http.StatusBadRequest, "namespace is %.80q: that is no name of one", namespace)
+		return fail(http.StatusBadRequest, "namespace is %.80q: want a valid namespace name", namespace)
 	}
 	answer := s.Live.Pods(namespace)
 	answer.Pods = some(answer.Pods)
@@ -159,7 +159,7 @@ func isPod(name string) bool {
 func (s *server) servePodPower(w http.ResponseWriter, r *http.Request, q *query) error {
 	pod := r.PathValue("pod")
 	if !isPod(pod) {
-		return fail(http.StatusBadRequest, "%.80q is no name or UID of a pod", pod)
+		return fail(http.StatusBadRequest, "%.80q is not a valid name or UID of a pod", pod)
 	}
 	const least, most = 2, 500
 	from, to := q.span()

@@ -39,8 +39,8 @@ func document() []byte {
 		"openapi": "3.0.3",
 		"info": object{
 			"title": "KubEnergy", "version": "v1",
-			"description": "Energy, carbon and cost of what runs in a cluster. Every route needs a bearer token; see " +
-				"docs/reference/api.md.",
+			"description": "Energy, carbon and cost of workloads in a cluster. Every route requires a bearer token; " +
+				"see docs/reference/api.md.",
 		},
 		"paths":    paths,
 		"security": []any{object{"bearer": []any{}}, object{"header": []any{}}},
@@ -105,7 +105,7 @@ func (d *describer) responses(rt *route) object {
 		success["content"] = content
 	}
 	failed := object{
-		"description": "why not",
+		"description": "error",
 		"content":     object{contentJSON: object{"schema": d.schema(reflect.TypeFor[api.Error]())}},
 	}
 	return object{strconv.Itoa(rt.success()): success, "default": failed}
@@ -161,7 +161,7 @@ func (d *describer) schema(t reflect.Type) object {
 	case t.Implements(textMarshaler):
 		return object{"type": "string"}
 	case t == reflect.TypeFor[text](), t == reflect.TypeFor[length](), t == reflect.TypeFor[amount]():
-		return object{"description": "a text or a number"}
+		return object{"description": "a string or a number"}
 	case t.Implements(jsonMarshaler), reflect.PointerTo(t).Implements(jsonMarshaler):
 		return object{"type": "object", "description": "see docs/reference/api.md"}
 	}
@@ -193,7 +193,7 @@ func (d *describer) schema(t reflect.Type) object {
 // of Kubernetes are not expanded.
 func (d *describer) structure(t reflect.Type) object {
 	if strings.HasPrefix(t.PkgPath(), "k8s.io/") {
-		return object{"type": "object", "description": "a " + t.Name() + " of Kubernetes"}
+		return object{"type": "object", "description": "Kubernetes object of type " + t.Name()}
 	}
 	name := strings.ToUpper(t.Name()[:1]) + t.Name()[1:]
 	ref := object{"$ref": "#/components/schemas/" + name}

@@ -14,12 +14,12 @@ func (e *Expected) choose(p *kube.Placement, loaded []loadedNode) {
 		}
 	}
 	if len(nodes) == 0 {
-		e.addNote("no node fits now")
+		e.addNote("no node fits at the moment")
 		return
 	}
 	ranked, opinion := p.Rank(nodes)
 	if !opinion {
-		e.addNote("the strategy has no opinion, for want of fresh signals or power profiles: stock's scores decide")
+		e.addNote("the strategy has no preference without fresh signals or power profiles; the default scores decide")
 		return
 	}
 	best := &ranked[0]

@@ -56,11 +56,11 @@ func readQuery(rt *route, r *http.Request, now time.Time) (*query, error) {
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, fail(http.StatusBadRequest, "the query cannot be read: %.80s", err)
+		return nil, fail(http.StatusBadRequest, "parsing the query: %.80s", err)
 	}
 	q := &query{values: values, now: now, namespace: r.PathValue("namespace")}
 	if strings.Contains(rt.path, "{namespace}") && !isNamespace(q.namespace) {
-		q.refuse("%.80q is no name of a namespace", q.namespace)
+		q.refuse("%.80q is not a valid namespace name", q.namespace)
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		q.check(rt, name)
@@ -71,19 +71,19 @@ func readQuery(rt *route, r *http.Request, now time.Time) (*query, error) {
 func (q *query) check(rt *route, name string) {
 	i := slices.IndexFunc(rt.query, func(p parameter) bool { return p.name == name })
 	if i < 0 {
-		q.refuse("there is no parameter %.40q", name)
+		q.refuse("unknown parameter %.40q", name)
 		return
 	}
 	p, given := &rt.query[i], q.values[name]
 	switch {
 	case !p.many && len(given) > 1:
-		q.refuse("%s is there %d times", name, len(given))
+		q.refuse("%s is given %d times, want at most once", name, len(given))
 	case len(given) > maxValues:
-		q.refuse("%s is there %d times: at most %d", name, len(given), maxValues)
+		q.refuse("%s is given %d times, want at most %d", name, len(given), maxValues)
 	}
 	for _, value := range given {
 		if value == "" || len(value) > maxValueSize || !printable(value) {
-			q.refuse("%s has %d bytes, or holds what is no text: 1 to %d", name, len(value), maxValueSize)
+			q.refuse("%s has %d bytes or invalid characters, want at most %d", name, len(value), maxValueSize)
 			return
 		}
 		if p.among != nil && !p.many && !slices.Contains(p.among, value) {
@@ -155,7 +155,7 @@ func (q *query) span() (from, to time.Time) {
 	case !from.Before(to):
 		q.refuse("from (%s) is not before to (%s)", from.Format(time.RFC3339), to.Format(time.RFC3339))
 	case to.Sub(from) > maxRange:
-		q.refuse("from and to are %v apart: at most %v", to.Sub(from), maxRange)
+		q.refuse("from and to are %v apart, want at most %v", to.Sub(from), maxRange)
 	}
 	return from, to
 }
@@ -175,7 +175,7 @@ func (q *query) instant(name string, otherwise time.Time) time.Time {
 	t, err := readInstant(text, q.now)
 	if err != nil {
 		q.refuse(
-			"%s is %.40q: want an instant as 2026-11-03T10:15:00Z, a day as 2026-11-03, or how long ago as -24h or -7d",
+			"%s is %.40q: want a time as 2026-11-03T10:15:00Z, a date as 2026-11-03, or an offset as -24h or -7d",
 			name, text)
 		return otherwise.UTC()
 	}
@@ -213,13 +213,13 @@ func readAgo(text string) (time.Duration, error) {
 		}
 		n, err := strconv.ParseUint(digits, 10, 16)
 		if err != nil {
-			return 0, fmt.Errorf("%q is no number of %s", digits, unit)
+			return 0, fmt.Errorf("%q is not a valid number for the unit %s", digits, unit)
 		}
 		return time.Duration(n) * length, nil
 	}
 	d, err := time.ParseDuration(text)
 	if err == nil && d < 0 {
-		return 0, fmt.Errorf("%q has two signs", text)
+		return 0, fmt.Errorf("%q has more than one sign", text)
 	}
 	return d, err
 }

@@ -170,10 +170,10 @@ func TestETag(t *testing.T) {
 			}
 		}
 		if other := ask(t, h, "GET", target, admin, "", "If-None-Match", `"x"`); other.Code != 200 {
-			t.Errorf("%s with another: %d", target, other.Code)
+			t.Errorf("%s with a different tag: %d", target, other.Code)
 		}
 		if other := ask(t, h, "GET", target, stranger, "", "If-None-Match", tag); other.Code != http.StatusForbidden {
-			t.Errorf("%s with the tag and no rights: %d", target, other.Code)
+			t.Errorf("%s with the tag but without permissions: %d", target, other.Code)
 		}
 	}
 	tag := ask(t, h, "GET", "/api/v1/nodes/power", admin, "").Header().Get("ETag")
@@ -281,7 +281,7 @@ func TestPodPower(t *testing.T) {
 		}
 	}
 	if got := get[PodPower](t, h, "/api/v1/namespaces/a/pods/p/power"); len(got.Points) != 500 {
-		t.Errorf("%d points by default", len(got.Points))
+		t.Errorf("%d points by default, want 500", len(got.Points))
 	}
 	for _, query := range []string{"samples=501", "samples=1", "samples=-1", "samples=1e2", "downsample=none"} {
 		wantStatus(t, ask(t, h, "GET", "/api/v1/namespaces/a/pods/p/power?"+query, admin, ""), http.StatusBadRequest,
@@ -342,10 +342,10 @@ func TestDecisions(t *testing.T) {
 		}
 	}
 	if all := get[api.Decisions](t, h, "/api/v1/namespaces/a/decisions").Decisions; len(all) != 3 {
-		t.Errorf("%d decisions: the same ID is the same one", len(all))
+		t.Errorf("got %d decisions, want 3 without duplicate IDs", len(all))
 	}
 	if len(hooked) != 4 {
-		t.Errorf("the hook was told of %d", len(hooked))
+		t.Errorf("the hook received %d decisions, want 4", len(hooked))
 	}
 	many := "[" + strings.Repeat(record+",", 256) + record + "]"
 	for what, c := range map[string]struct {
@@ -447,7 +447,7 @@ func TestFailures(t *testing.T) {
 		{failing{err: errors.New("secret"), panic: true}, 500, "internal error"},
 		{failing{err: fmt.Errorf("no such dimension: %w", ledger.ErrQuery)}, 400, "no such dimension"},
 		{failing{err: fmt.Errorf("narrow it: %w", ledger.ErrTooLarge)}, 400, "narrow it"},
-		{failing{err: ledger.ErrReadOnly}, 503, "written"},
+		{failing{err: ledger.ErrReadOnly}, 503, "read-only"},
 	} {
 		w := newWorld(t)
 		w.config.Ledger = c.ledger
@@ -461,7 +461,7 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%s", answer.Body)
 		}
 		if c.status == 500 && !strings.Contains(w.log.String(), "secret") {
-			t.Errorf("the log lacks the reason: %s", w.log)
+			t.Errorf("the log does not contain the cause: %s", w.log)
 		}
 	}
 }
@@ -487,7 +487,7 @@ func TestSlowLedger(t *testing.T) {
 			}
 		}
 		if took := time.Since(begun); took != usualPatience {
-			t.Errorf("it took %v", took)
+			t.Errorf("the queries took %v, want %v", took, usualPatience)
 		}
 	})
 }
@@ -557,7 +557,7 @@ func FuzzQuery(f *testing.F) {
 			}
 			if values, err := url.ParseQuery(query); err == nil && values.Has("nonsense") && answer.Code != 400 &&
 				answer.Code != 414 {
-				t.Fatalf("%d with a parameter that there is not", answer.Code)
+				t.Fatalf("status %d for an unknown parameter, want 400 or 414", answer.Code)
 			}
 		}
 	})

@@ -45,10 +45,10 @@ type nodePost struct {
 type podName struct{ namespace, name string }
 
 // errNothing is returned if a request contains no supported metric.
-var errNothing = errors.New("no metric of Scaphandre is in it")
+var errNothing = errors.New("no supported metric of Scaphandre found")
 
-// readScaphandre returns the metrics in a request by node name. Metrics without a node name are assigned to the
-// node whose, unless it is empty.
+// readScaphandre returns the metrics in a request by node name. If whose is a node name, all metrics are assigned to
+// this node.
 func readScaphandre(data []byte, whose string) (map[string]*nodePost, error) {
 	families, err := parse(wanted(data))
 	if err != nil {
@@ -60,7 +60,7 @@ func readScaphandre(data []byte, whose string) (map[string]*nodePost, error) {
 		family := families[name]
 		for _, m := range family.GetMetric() {
 			if series++; series > maxSeries {
-				return nil, fmt.Errorf("more than %d series", maxSeries)
+				return nil, fmt.Errorf("too many series, want at most %d", maxSeries)
 			}
 			if err := r.read(name, m); err != nil {
 				return nil, err
@@ -95,13 +95,13 @@ func parse(data []byte) (families map[string]*dto.MetricFamily, err error) {
 	defer func() {
 		if what := recover(); what != nil {
 			panics.Note("scaphandre")
-			families, err = nil, errors.New("the text cannot be read")
+			families, err = nil, errors.New("parsing the metrics failed")
 		}
 	}()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err = parser.TextToMetricFamilies(bytes.NewReader(data))
 	if err != nil {
-		return nil, fmt.Errorf("reading the text: %w", err)
+		return nil, fmt.Errorf("parsing the metrics: %w", err)
 	}
 	return families, nil
 }
@@ -133,7 +133,7 @@ func (r *scaphandreReader) read(name string, m *dto.Metric) error {
 	case name == processPower:
 		return t.add(labels, whole)
 	case name == hostEnergy && t.hasEnergy, name == hostPower && t.hasPower:
-		return fmt.Errorf("%s is there twice for one node", name)
+		return fmt.Errorf("%s is given twice for the same node", name)
 	case name == hostEnergy:
 		t.energy, t.hasEnergy = whole, true
 	default:
@@ -148,21 +148,21 @@ func (r *scaphandreReader) of(labels map[string]string) (*nodePost, error) {
 	if r.whose != "" {
 		// The instance label is usually an address that does not identify the node, but a node name must match.
 		if said := named(labels); said != "" && said != r.whose {
-			return nil, fmt.Errorf("it tells of node %.80q, and is of %q", said, r.whose)
+			return nil, fmt.Errorf("unexpected metrics of node %.80q, want only node %q", said, r.whose)
 		}
 		node = r.whose
 	}
 	if node == "" {
 		return nil,
-			errors.New("whose metrics are they? Say ?node=, or label them: node, kubernetes_node_name or instance")
+			errors.New("missing node: want the parameter node, or a label node, kubernetes_node_name or instance")
 	}
 	if !isNode(node) {
-		return nil, fmt.Errorf("%.80q is no name of a node", node)
+		return nil, fmt.Errorf("%.80q is not a valid node name", node)
 	}
 	t := r.nodes[node]
 	if t == nil {
 		if len(r.nodes) == maxSidecars {
-			return nil, fmt.Errorf("more than %d nodes", maxSidecars)
+			return nil, fmt.Errorf("too many nodes, want at most %d", maxSidecars)
 		}
 		t = &nodePost{pods: map[podName]uint64{}}
 		r.nodes[node] = t
@@ -198,7 +198,7 @@ func (t *nodePost) add(labels map[string]string, microwatts uint64) error {
 	}
 	if len(pod.namespace) > maxLabelLength || len(pod.name) > maxLabelLength ||
 		strings.ContainsAny(pod.namespace+pod.name, "/\x00") {
-		return fmt.Errorf("%.80q is no name of a pod", pod.namespace+"/"+pod.name)
+		return fmt.Errorf("%.80q is not a valid pod name", pod.namespace+"/"+pod.name)
 	}
 	t.pods[pod] += microwatts
 	return nil

@@ -89,7 +89,7 @@ func (s *server) recover(w *seen, r *http.Request) {
 		panic(what)
 	}
 	panics.Note("api")
-	s.Log.Error("answering a request panicked", "method", r.Method, "path", shortened(r.URL.Path), "panic",
+	s.Log.Error("Panic while handling a request", "method", r.Method, "path", shortened(r.URL.Path), "panic",
 		fmt.Sprint(what), "stack", string(debug.Stack()))
 	if w.status == 0 {
 		writeError(w, &failure{status: http.StatusInternalServerError, text: "internal error"})
@@ -166,10 +166,10 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(allow) > 0 {
 		w.Header().Set("Allow", strings.Join(allow, ", "))
-		writeError(w, fail(http.StatusMethodNotAllowed, "there is only %s", strings.Join(allow, " and ")))
+		writeError(w, fail(http.StatusMethodNotAllowed, "method not allowed, want %s", strings.Join(allow, " or ")))
 		return
 	}
-	writeError(w, &failure{status: http.StatusNotFound, text: "there is no such route: see /openapi/v3.json"})
+	writeError(w, &failure{status: http.StatusNotFound, text: "no such route; see /openapi/v3.json"})
 }
 
 // acquire waits for permission to query the ledger, because each query may occupy a CPU and a lot of memory. The
@@ -205,7 +205,7 @@ func enter(ctx context.Context, places chan struct{}) (leave func(), err error) 
 	case places <- struct{}{}:
 		return func() { <-places }, nil
 	case <-ctx.Done():
-		return nil, &failure{status: http.StatusServiceUnavailable, text: "too many queries at once", retry: busyFor}
+		return nil, &failure{status: http.StatusServiceUnavailable, text: "too many concurrent queries", retry: busyFor}
 	}
 }
 

@@ -311,7 +311,7 @@ func wantStatus(t testing.TB, answer *httptest.ResponseRecorder, want int, what 
 	if answer.Code >= http.StatusBadRequest {
 		var e api.Error
 		if err := json.Unmarshal(answer.Body.Bytes(), &e); err != nil || e.Error == "" {
-			t.Errorf("%s: the body is no error: %.300s", what, answer.Body)
+			t.Errorf("%s: the body is not a JSON error: %.300s", what, answer.Body)
 		}
 	}
 }

@@ -31,7 +31,7 @@ type SidecarNode struct {
 	// Booked is the energy since the previous request. It is 0 for the first one, because the start of the counter
 	// is unknown.
 	Booked energy.Microjoules `json:"bookedMicrojoules"`
-	// UnmeasuredSeconds is the time for which the energy is unknown.
+	// UnmeasuredSeconds is the duration without a known energy.
 	UnmeasuredSeconds float64 `json:"unmeasuredSeconds,omitempty"`
 	Note              string  `json:"note,omitempty"`
 }
@@ -75,7 +75,7 @@ const (
 
 func (s *server) postMetrics(w http.ResponseWriter, r *http.Request, q *query) error {
 	if !s.Sidecar.Leads() {
-		return &failure{http.StatusServiceUnavailable, "another replica counts", busyFor}
+		return &failure{http.StatusServiceUnavailable, "this replica is not the leader", busyFor}
 	}
 	whose, err := nodeOfCaller(access.UserOf(r.Context()), q)
 	if err != nil {
@@ -109,13 +109,13 @@ func (s *server) postMetrics(w http.ResponseWriter, r *http.Request, q *query) e
 func nodeOfCaller(u *access.User, q *query) (string, error) {
 	whose := q.text("node")
 	if whose != "" && !isNode(whose) {
-		return "", fail(http.StatusBadRequest, "node is %.80q: that is no name of one", whose)
+		return "", fail(http.StatusBadRequest, "node is %.80q: want a valid node name", whose)
 	}
 	if u.Node() == "" {
 		return whose, nil
 	}
 	if whose != "" && whose != u.Node() {
-		return "", fail(http.StatusForbidden, "the token is of node %s", u.Node())
+		return "", fail(http.StatusForbidden, "the token is bound to node %s", u.Node())
 	}
 	return u.Node(), nil
 }
@@ -132,7 +132,7 @@ func (s *sidecar) of(name string, now time.Time) (*sidecarNode, error) {
 			})
 		}
 		if len(s.nodes) >= maxSidecarNodes {
-			return nil, fail(http.StatusTooManyRequests, "metrics of more than %d nodes", maxSidecarNodes)
+			return nil, fail(http.StatusTooManyRequests, "too many nodes, want at most %d", maxSidecarNodes)
 		}
 		n = &sidecarNode{epoch: rand.Text()}
 		s.nodes[name] = n
@@ -180,14 +180,14 @@ func (s *server) book(ctx context.Context, n *sidecarNode, answer *SidecarNode) 
 		return nil
 	case s.Sidecar.Final(err):
 		n.pending = nil // a retry cannot succeed
-		s.Log.Warn("energy that a sidecar told of is refused", "node", b.Stream.Node, "error", err)
-		answer.Note = fmt.Sprintf("refused: %.200s", err)
+		s.Log.Warn("Rejected energy reported by a sidecar", "node", b.Stream.Node, "error", err)
+		answer.Note = fmt.Sprintf("rejected: %.200s", err)
 		return nil
 	case errors.Is(err, ledger.ErrReadOnly):
 		return err
 	}
-	s.Log.Warn("booking what a sidecar told", "node", b.Stream.Node, "error", err)
-	return &failure{http.StatusServiceUnavailable, "it cannot be booked at the moment", busyFor}
+	s.Log.Warn("Failed to record energy reported by a sidecar", "node", b.Stream.Node, "error", err)
+	return &failure{http.StatusServiceUnavailable, "the energy cannot be recorded at the moment", busyFor}
 }
 
 // interval is the usage since the previous request.
@@ -206,11 +206,11 @@ func (n *sidecarNode) next(t *nodePost, at time.Duration) interval {
 	switch {
 	case first:
 		n.base(t, at)
-		return interval{note: "the first post books nothing"}
+		return interval{note: "no energy is recorded for the first request"}
 	case at <= n.at:
-		return interval{note: "no time has passed"}
+		return interval{note: "no time has passed since the previous request"}
 	case at-n.at > maxSidecarGap:
-		i.unmeasured, i.note = at-n.at, "too long after the post before"
+		i.unmeasured, i.note = at-n.at, "too long after the previous request"
 		n.base(t, at)
 		return i
 	case t.hasEnergy && n.known:
@@ -220,7 +220,7 @@ func (n *sidecarNode) next(t *nodePost, at time.Duration) interval {
 		mean := (float64(t.power) + float64(n.power)) / 2 //nolint:mnd // mean of two values
 		i.energy, i.quality = energy.Microjoules(math.Round(mean*i.length().Seconds())), energy.Estimated
 	default:
-		i.unmeasured, i.note = i.length(), "it told something else before"
+		i.unmeasured, i.note = i.length(), "different metrics than in the previous request"
 	}
 	n.base(t, at)
 	return i
@@ -242,7 +242,7 @@ func (n *sidecarNode) counted(t *nodePost, i interval) interval {
 		i.energy = energy.Microjoules(t.energy - n.energy)
 	case !n.dropped || t.energy < n.low:
 		n.dropped, n.low, n.droppedAt = true, t.energy, i.end
-		return interval{note: "the counter fell: the next post says whether it was reset"}
+		return interval{note: "the counter decreased; the next request determines whether it was reset"}
 	default:
 		i.energy = energy.Microjoules(t.energy - n.low)
 		i.unmeasured = n.droppedAt - i.start

@@ -59,7 +59,7 @@ func TestSidecar(t *testing.T) {
 	}
 	first := w.post(t, h, "worker1", counters(1_000_000_000, gauges...), 200)
 	if len(w.booked) != 0 || first.Nodes[0].Booked != 0 || !strings.Contains(first.Nodes[0].Note, "first") {
-		t.Fatalf("the first post: %+v, %d batches", first, len(w.booked))
+		t.Fatalf("first request: %+v, %d batches", first, len(w.booked))
 	}
 	w.now = w.now.Add(10 * time.Second)
 	second := w.post(t, h, "worker1", counters(1_500_000_007, gauges...), 200)
@@ -83,7 +83,7 @@ func TestSidecar(t *testing.T) {
 	// Each node has its own counter.
 	w.post(t, h, "worker2", counters(7), 200)
 	if len(w.booked) != 1 {
-		t.Error("worker2's first post was booked")
+		t.Error("the first request of worker2 was recorded")
 	}
 }
 
@@ -120,7 +120,7 @@ func TestSidecarCounters(t *testing.T) {
 					t.Error(err)
 				}
 				if b.First != uint64(i+1) || i > 0 && b.StartSinceBoot != end {
-					t.Errorf("batch %d: number %d, begins at %v, the one before ended at %v", i, b.First,
+					t.Errorf("batch %d: number %d, start %v, end of the previous batch %v", i, b.First,
 						b.StartSinceBoot, end)
 				}
 				end = b.EndSinceBoot
@@ -172,7 +172,7 @@ func TestSidecarIsExact(t *testing.T) {
 			}
 		}
 		if sum := store.sum(); sum > used || !resets && sum != used {
-			t.Fatalf("seed %d: %d µJ are booked, %d were used", seed, sum, used)
+			t.Fatalf("seed %d: recorded %d µJ, used %d µJ", seed, sum, used)
 		}
 	}
 }
@@ -198,7 +198,7 @@ func (u *unsure) book(_ context.Context, b *batch.Batch) error {
 		u.booked[b.Stream] = numbers
 	}
 	if before, ok := numbers[b.First]; ok && before != b.Measured {
-		u.t.Fatalf("number %d again with %d µJ, not %d", b.First, b.Measured, before)
+		u.t.Fatalf("batch %d was sent again with %d µJ, want %d µJ", b.First, b.Measured, before)
 	}
 	numbers[b.First] = b.Measured
 	if fate == 1 {
@@ -270,9 +270,9 @@ func TestSidecarNames(t *testing.T) {
 	wantStatus(t, ask(t, h, "POST", "/metrics-ingest", admin, strings.Repeat("x", 5<<20)),
 		http.StatusRequestEntityTooLarge, "long")
 	// The token of a pod can only report metrics of the node of the pod.
-	wantStatus(t, ask(t, h, "POST", "/metrics-ingest", sidecar1, counters(1)), http.StatusOK, "one's own node")
+	wantStatus(t, ask(t, h, "POST", "/metrics-ingest", sidecar1, counters(1)), http.StatusOK, "own node")
 	wantStatus(t, ask(t, h, "POST", "/metrics-ingest?node=worker1", sidecar1, counters(1)), http.StatusOK,
-		"one's own node by name")
+		"own node by name")
 	wantStatus(t, ask(t, h, "POST", "/metrics-ingest?node=worker2", sidecar1, counters(1)), http.StatusForbidden,
 		"another node")
 	wantStatus(t, ask(t, h, "POST", "/metrics-ingest", sidecar1, labelled(`node="worker2"`)),
@@ -299,7 +299,7 @@ func TestSidecarRefused(t *testing.T) {
 	tick := func() { w.now = w.now.Add(10 * time.Second) }
 	tick()
 	fails = errEnvelope
-	if got := w.post(t, h, "worker1", counters(1e12), 200); !strings.Contains(got.Nodes[0].Note, "refused") ||
+	if got := w.post(t, h, "worker1", counters(1e12), 200); !strings.Contains(got.Nodes[0].Note, "rejected") ||
 		got.Nodes[0].Booked != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -327,7 +327,7 @@ func TestSidecarsAreBounded(t *testing.T) {
 		}
 	}
 	if _, err := s.of("one-more", now); err == nil {
-		t.Error("there is no bound")
+		t.Error("the number of nodes is not limited")
 	}
 	now = now.Add(2 * forgetSidecar)
 	if _, err := s.of("one-more", now); err != nil || len(s.nodes) != 1 {
@@ -339,7 +339,7 @@ func TestSidecarsAreBounded(t *testing.T) {
 func TestScaphandreFixture(t *testing.T) {
 	data, err := os.ReadFile("../../../../shared/data/api/scaphandre_metrics_constructed.prom")
 	if err != nil {
-		t.Skipf("the recorded data are not there: %v", err)
+		t.Skipf("sample is not available: %v", err)
 	}
 	nodes, err := readScaphandre(data, "worker1")
 	if err != nil {
@@ -365,7 +365,7 @@ func TestScaphandreFixture(t *testing.T) {
 	}
 	for _, name := range []string{hostEnergy, hostPower, processPower} {
 		if !strings.Contains(string(reference), "`"+name) {
-			t.Errorf("Scaphandre's documents do not name %s", name)
+			t.Errorf("Scaphandre's documentation does not contain %s", name)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (s *server) gridZones(ctx context.Context) map[string]*v1alpha1.GridZone {
 	defer cancel()
 	var list v1alpha1.GridZoneList
 	if err := s.Client.List(ctx, &list); err != nil {
-		s.Log.Warn("listing GridZones", "error", err)
+		s.Log.Warn("Failed to list GridZones", "error", err)
 		return byName
 	}
 	for i := range list.Items {
