@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// The sources that are asked in the table of bad signals.
+// Sources in the table of bad signals.
 var (
 	fromWattTime = func(url string) v1alpha1.CarbonSource {
 		return v1alpha1.CarbonSource{WattTime: &v1alpha1.WattTimeSource{URL: url, Region: "CAISO_NORTH", Key: "wt"}}
@@ -45,7 +45,7 @@ var (
 			URL: url, List: "v", ListTime: "0", ListValue: "1", Zone: "zone",
 		}}
 	}
-	// toURL leads to an address of its own instead of the fake provider's.
+	// toURL returns a source with the given URL instead of the fake provider's.
 	toURL = func(url string) func(string) v1alpha1.CarbonSource {
 		return func(string) v1alpha1.CarbonSource { return electricityMapsAt(url) }
 	}
@@ -75,7 +75,7 @@ func marginal(region, units, kind string) http.HandlerFunc {
 	})
 }
 
-// list is an answer with values each hour, from some hours ago.
+// list returns a response with hourly values that start the given number of hours ago.
 func list(zone string, hoursAgo int, values ...string) string {
 	var entries []string
 	for i, v := range values {
@@ -91,7 +91,8 @@ func fromENTSOE(url string) v1alpha1.PriceSource {
 	return v1alpha1.PriceSource{ENTSOE: &v1alpha1.ENTSOESource{URL: url, Domain: testDomain, Key: "em"}}
 }
 
-// prices is the day of noon at a bidding zone: positions, each with its price.
+// prices returns a handler with the prices of a bidding zone for one day. The arguments are pairs of position and
+// price.
 func prices(currency, domain string, positions ...int) http.HandlerFunc {
 	var points strings.Builder
 	for i := 0; i < len(positions); i += 2 {
@@ -107,17 +108,18 @@ type badSignal struct {
 	name   string
 	reason dial.Reason
 	serve  http.HandlerFunc
-	// Where it is asked; nil: Electricity Maps.
+	// source returns the source to poll; nil means Electricity Maps.
 	source   func(url string) v1alpha1.CarbonSource
-	price    func(url string) v1alpha1.PriceSource // in place of source
-	zone     string                                // "": DE
+	price    func(url string) v1alpha1.PriceSource // used instead of source
+	zone     string                                // defaults to DE
 	marginal bool
 	reach    func(*Reach)
 	keys     testKeys
 	check    func(t *testing.T, k *Keeper)
 }
 
-// badSignals are served one by one. The present is noon, 12:20; what is good is of 12:00 and about 300.
+// badSignals returns responses that must be rejected. The current time is 12:20, and the last valid value is about
+// 300 at 12:00.
 func badSignals(t *testing.T) []badSignal {
 	noonHour := noon.Truncate(time.Hour)
 	good := latest("DE", noonHour, "300")
@@ -471,7 +473,7 @@ func badSignals(t *testing.T) []badSignal {
 	}
 }
 
-// callersZone is how a provider behaves that does not know the zone and was not told to stay with it.
+// callersZone responds like a provider that replaces an unknown zone by the zone of the caller's IP address.
 func callersZone(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Get("disableCallerLookup") != "true" || q.Get("shouldUseFallbackCallerLookup") != "false" {
@@ -490,7 +492,7 @@ func reset(w http.ResponseWriter, _ *http.Request) {
 	_ = conn.Close()
 }
 
-// endlessBody offers a gibibyte, and fails the test if much of it is taken.
+// endlessBody sends a body of 1 GiB, and fails the test if most of it is read.
 func endlessBody(t *testing.T) http.HandlerFunc {
 	var taken atomic.Int64
 	t.Cleanup(func() {
@@ -510,14 +512,14 @@ func endlessBody(t *testing.T) http.HandlerFunc {
 	}
 }
 
-// Every bad signal is refused for its reason, and counted; what was last good counts on until it is too old, and then
-// nothing does.
+// TestBadSignals verifies that each bad signal is rejected with the expected reason and counted, and that the last
+// valid status remains in use until it is too old.
 func TestBadSignals(t *testing.T) {
 	rows := badSignals(t)
 	if len(rows) < 40 {
 		t.Fatalf("%d rows", len(rows))
 	}
-	// Reasons are the values of a label: no other may appear, and each can.
+	// Reasons are label values. The table must cover all of them and no others.
 	reasons := make(map[dial.Reason]bool)
 	for _, c := range rows {
 		reasons[c.reason] = true
@@ -597,7 +599,8 @@ func TestBadSignals(t *testing.T) {
 	}
 }
 
-// refusesAndRemembers polls the only source of a keeper, which must be refused for a reason.
+// refusesAndRemembers polls the only source of a keeper, and verifies the reason of the rejection and the use of
+// the last valid status.
 func refusesAndRemembers(t *testing.T, k *Keeper, d Deps, now *time.Time, reason dial.Reason) {
 	t.Helper()
 	asOf := now.Truncate(time.Hour)
@@ -632,7 +635,7 @@ func refusesAndRemembers(t *testing.T, k *Keeper, d Deps, now *time.Time, reason
 	}
 }
 
-// Positions that a platform leaves out where the price stays the same are no gap.
+// TestOmittedPositions verifies that positions omitted because of an unchanged price are not gaps.
 func TestOmittedPositions(t *testing.T) {
 	now := noon
 	p := newProvider(t, prices("EUR", testDomain, 1, 81, 9, 90, 15, -4))

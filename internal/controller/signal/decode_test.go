@@ -92,7 +92,7 @@ func TestElectricityMapsShapes(t *testing.T) {
 	}
 }
 
-// Requests say what is meant, name no other zone and carry the key in the header.
+// TestElectricityMapsAsks verifies the parameters and the key of all requests.
 func TestElectricityMapsAsks(t *testing.T) {
 	now := noon
 	hour := noon.Truncate(time.Hour)
@@ -131,7 +131,8 @@ func TestElectricityMapsAsks(t *testing.T) {
 	}
 }
 
-// What the plan does not include is left alone for a day; the rest counts.
+// TestElectricityMapsWithoutForecast verifies that a forecast that is not part of the plan is requested only once
+// per day, and that other data remains usable.
 func TestElectricityMapsWithoutForecast(t *testing.T) {
 	forecasts := 0
 	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
@@ -252,7 +253,8 @@ func TestWattTimeRecorded(t *testing.T) {
 	}
 }
 
-// One token serves many requests; a refused one is renewed once; the password is not tried over and over.
+// TestWattTimeLogin verifies that a token is reused, that a rejected token is renewed once, and that a wrong
+// password is not retried.
 func TestWattTimeLogin(t *testing.T) {
 	logins, valid, refuseAll := 0, "", false
 	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
@@ -283,9 +285,9 @@ func TestWattTimeLogin(t *testing.T) {
 	}
 	ask(0, 1, true)
 	ask(20*time.Minute, 1, true)
-	ask(30*time.Minute, 2, true) // the token has run out
+	ask(30*time.Minute, 2, true) // the token has expired
 	valid = "another"
-	ask(31*time.Minute, 3, true) // it was refused
+	ask(31*time.Minute, 3, true) // the token was rejected
 	refuseAll = true
 	before := p.requests.Load()
 	ask(32*time.Minute, 4, false)
@@ -294,7 +296,7 @@ func TestWattTimeLogin(t *testing.T) {
 	}
 }
 
-// What keeps WattTime from being asked at all says nothing of whether the plan includes its forecast.
+// TestWattTimeForecastAfterAnOutage verifies that a failed login does not disable the forecast for a day.
 func TestWattTimeForecastAfterAnOutage(t *testing.T) {
 	loginStatus, forecasts, forecastStatus := http.StatusOK, 0, http.StatusOK
 	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
@@ -321,12 +323,12 @@ func TestWattTimeForecastAfterAnOutage(t *testing.T) {
 			t.Fatalf("after %v: %d forecasts, %v", after, forecasts, err)
 		}
 	}
-	ask(0, 0, false) // there is no key
+	ask(0, 0, false) // without a key
 	keys["wt"], loginStatus = "ali:baba", http.StatusForbidden
 	ask(5*time.Minute, 0, false)
 	loginStatus = http.StatusOK
 	ask(10*time.Minute, 1, true)
-	forecastStatus = http.StatusForbidden // of the forecast alone: the plan does not include it
+	forecastStatus = http.StatusForbidden // only the forecast is forbidden, because it is not part of the plan
 	ask(15*time.Minute, 2, true)
 	ask(20*time.Minute, 2, true)
 	ask(25*time.Hour, 3, true)
@@ -438,7 +440,7 @@ func TestUnits(t *testing.T) {
 	for _, c := range []struct {
 		q    quantity
 		unit v1alpha1.Unit
-		want float64 // 0: refused
+		want float64 // 0 if the unit is rejected
 	}{
 		{carbon, "", 1},
 		{carbon, "g/kWh", 1},
@@ -465,7 +467,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// A file is read again when it was written to, and a link within the folder is followed, as mounted volumes have them.
+// TestFile verifies that a file is read again after a change, and that symbolic links within the directory are
+// followed, which mounted volumes use.
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	write := func(value int, at time.Time) {

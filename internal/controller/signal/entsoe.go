@@ -19,20 +19,21 @@ import (
 const (
 	entsoeURL      = "https://web-api.tp.entsoe.eu"
 	entsoePrices   = "A44"
-	entsoeDayAhead = "A01" // kind of contract: day-ahead, as against intraday
-	entsoeOmitting = "A03" // kind of curve: positions are left out where the value stays the same
+	entsoeDayAhead = "A01" // contract type day-ahead, in contrast to intraday
+	entsoeOmitting = "A03" // curve type that omits positions with an unchanged value
 	entsoeTime     = "200601021504"
 	maxPeriod      = 31 * 24 * time.Hour
 )
 
-// entsoe is the transparency platform of the European grid operators: the day-ahead prices of a bidding zone.
+// entsoe provides day-ahead prices of a bidding zone from the transparency platform of ENTSO-E.
 type entsoe struct {
 	spec  *v1alpha1.ENTSOESource
 	fetch *fetcher
 }
 
-// Fetch asks for today and tomorrow. The answer has all market days, which begin at midnight in Brussels, that they are
-// part of, and tomorrow's prices from the early afternoon on.
+// Fetch requests the prices of today and tomorrow in UTC. The response contains all market days, which start at
+// midnight in Brussels, that overlap with this period. The prices of tomorrow are available from the early
+// afternoon.
 func (s *entsoe) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	token, err := s.fetch.keyFor(s.url(), s.spec.Key)
 	if err != nil {
@@ -54,8 +55,8 @@ func (s *entsoe) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 
 func (s *entsoe) url() string { return cmp.Or(s.spec.URL, entsoeURL) }
 
-// entsoeDocument is a publication of prices, or the acknowledgement that there is none. Fields are known by their local
-// names: the namespace changes with the version of the schema.
+// entsoeDocument is a publication of prices, or an acknowledgement if there are no prices. Only local names of
+// elements are matched, because the namespace depends on the version of the schema.
 type entsoeDocument struct {
 	XMLName xml.Name
 	Series  []entsoeSeries `xml:"TimeSeries"`
@@ -67,7 +68,7 @@ type entsoeDocument struct {
 
 type entsoeSeries struct {
 	Contract string `xml:"contract_MarketAgreement.type"`
-	// where a zone has several; the coupled one is the first
+	// Position of the auction in zones with several auctions. The coupled auction is the first one.
 	Auction  int            `xml:"classificationSequence_AttributeInstanceComponent.position"`
 	Domain   string         `xml:"in_Domain.mRID"`
 	Currency string         `xml:"currency_Unit.name"`
@@ -86,7 +87,7 @@ type entsoePeriod struct {
 	} `xml:"Point"`
 }
 
-// entsoeRun is the prices of one period, at regular times.
+// entsoeRun contains the prices of a period at regular times.
 type entsoeRun struct {
 	auction int
 	step    time.Duration
@@ -123,7 +124,7 @@ func (s *entsoe) decode(body []byte) (Answer, error) {
 			}
 			run.auction = series.Auction
 			runs = append(runs, run)
-			// A few bytes may stand for a month of prices.
+			// A small response may represent many prices because positions can be omitted.
 			if count += len(run.points); count > maxPoints {
 				return Answer{}, dial.Refuse(dial.ReasonSize, "the answer has more than %d prices", maxPoints)
 			}
@@ -137,7 +138,7 @@ func (s *entsoe) decode(body []byte) (Answer, error) {
 	return a, err
 }
 
-// readENTSOE reads the document. An acknowledgement in its place says why there are no data.
+// readENTSOE parses a document. An acknowledgement is returned as an error with its reason.
 func readENTSOE(body []byte) (entsoeDocument, error) {
 	var doc entsoeDocument
 	d := xml.NewDecoder(bytes.NewReader(body))
@@ -161,12 +162,12 @@ func readENTSOE(body []byte) (entsoeDocument, error) {
 		doc.XMLName.Local)
 }
 
-// resolutions are those in which prices are published.
+// resolutions are the supported resolutions of prices.
 var resolutions = map[string]time.Duration{
 	"PT15M": 15 * time.Minute, "PT30M": 30 * time.Minute, "PT60M": time.Hour, "PT1H": time.Hour,
 }
 
-// times reads when a period begins, and in how many steps of which length it ends.
+// times returns the start of a period, and the length and number of its steps.
 func (p entsoePeriod) times() (start time.Time, step time.Duration, count int, err error) {
 	if start, err = parseTime(p.Start); err != nil {
 		return start, 0, 0, err
@@ -188,8 +189,8 @@ func (p entsoePeriod) times() (start time.Time, step time.Duration, count int, e
 	return start, step, int(span / step), nil
 }
 
-// run reads the points of a period. Where positions may be omitted, each price holds until the next position, the
-// last one to the end of the period.
+// run returns the points of a period. If omitting is set, a price is in effect until the next position or, for the
+// last one, until the end of the period.
 func (p entsoePeriod) run(omitting bool) (entsoeRun, error) {
 	start, step, count, err := p.times()
 	if err != nil {
@@ -215,7 +216,7 @@ func (p entsoePeriod) run(omitting bool) (entsoeRun, error) {
 		if omitting {
 			next = count + 1
 			if i+1 < len(p.Points) {
-				next = min(next, p.Points[i+1].Position) // which is checked when its turn comes
+				next = min(next, p.Points[i+1].Position) // validated in the next iteration
 			}
 		}
 		for position := point.Position; position < next; position++ {
@@ -225,9 +226,9 @@ func (p entsoePeriod) run(omitting bool) (entsoeRun, error) {
 	return r, nil
 }
 
-// mergeENTSOE writes periods that may overlap as points of the finest step among them. Of several prices for a time
-// the one of the first auction holds, and of those the one of the finest step. Two of equal rank that differ are for
-// the caller to refuse, which sees the time twice.
+// mergeENTSOE converts periods that may overlap to points with the finest step of all periods. If there are several
+// prices for a time, the first auction takes precedence, followed by the finest step. Conflicting prices of equal
+// precedence result in two points with the same time, which the caller rejects.
 func mergeENTSOE(runs []entsoeRun) ([]Point, time.Duration, error) {
 	slices.SortStableFunc(runs, func(a, b entsoeRun) int {
 		return cmp.Or(cmp.Compare(a.auction, b.auction), cmp.Compare(a.step, b.step))

@@ -103,7 +103,7 @@ func TestENTSOEWithoutData(t *testing.T) {
 	}
 }
 
-// entsoeText is a document with one series and one period from 23:00 of the ninth.
+// entsoeText returns a document with one series and one period that starts on March 9 at 23:00.
 func entsoeText(series, period, end, resolution, points string) string {
 	return `<Publication_MarketDocument xmlns="urn:iec62325.351:tc57wg16:451-3:publicationdocument:7:0">` +
 		entsoeSeriesText(series, period, end, resolution, points) + `</Publication_MarketDocument>`
@@ -273,7 +273,7 @@ func TestENTSOERefuses(t *testing.T) {
 			t.Errorf("%s: %d points, %v; want reason %s", name, len(a.Points), err, c.reason)
 		}
 	}
-	// What contradicts itself is refused when all answers are.
+	// Conflicting prices are rejected by the common validation.
 	twice := "<Publication_MarketDocument>" + entsoeSeriesText(omitting, ninth, tenth, "PT60M", good) +
 		entsoeSeriesText(omitting, ninth, tenth, "PT60M", entsoePoints(1, 99)) + "</Publication_MarketDocument>"
 	a, err := s.decode([]byte(twice))

@@ -20,9 +20,9 @@ import (
 func TestRetries(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		answers  []http.HandlerFunc // one after the other, the last for ever
+		answers  []http.HandlerFunc // in order; the last one is repeated
 		requests int64
-		reason   dial.Reason // "": none
+		reason   dial.Reason // empty if no error is expected
 	}{
 		{"good", []http.HandlerFunc{description("{}")}, 1, ""},
 		{"good the second time", []http.HandlerFunc{status(503), description("{}")}, 2, ""},
@@ -53,7 +53,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// The wait between tries grows, varies, and is at least what the provider asks for.
+// TestBackoff verifies that the delay between attempts increases, is randomized, and respects Retry-After.
 func TestBackoff(t *testing.T) {
 	busy := func(wait time.Duration) error {
 		return &dial.Error{Reason: dial.ReasonRate, Wait: wait, Status: 429, Err: errors.New("x answered 429")}
@@ -81,7 +81,8 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// No error of any kind has a key in it, wherever it was sent and whatever the server does with it.
+// TestKeysStaySecret verifies that no error contains a key, however the key was sent and whatever the server
+// responds.
 func TestKeysStaySecret(t *testing.T) {
 	const key = "s3same/+="
 	leaks := map[string]http.HandlerFunc{
@@ -133,7 +134,7 @@ func TestKeysStaySecret(t *testing.T) {
 	}
 }
 
-// An answer that is small when packed and large when unpacked is cut off like any other.
+// TestPackedAnswers verifies that the limit also applies to a response that is only large after decompression.
 func TestPackedAnswers(t *testing.T) {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
@@ -153,7 +154,8 @@ func TestPackedAnswers(t *testing.T) {
 	}
 }
 
-// No redirect is followed, not even on the same server: each would be a request that nobody counted.
+// TestRedirectsAreNotFollowed verifies that redirects are errors even on the same server, because the additional
+// request would not be counted.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.UserAgent() != "kubenergy" || r.Header.Get("Accept") != "application/json" {
@@ -173,7 +175,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// Where the server is inside, loopback is not: a controller does not ask itself.
+// TestPrivateIsNotLoopback verifies that a source with private addresses allowed cannot reach the controller
+// itself.
 func TestPrivateIsNotLoopback(t *testing.T) {
 	p := newProvider(t, description("{}"))
 	if _, _, err := newFetcher(Reach{}, true).get(t.Context(), request{url: p.URL}); err == nil ||

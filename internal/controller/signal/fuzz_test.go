@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// believable fails if an answer passes the check that should not, or becomes a reading that nobody may see.
+// believable fails the test if an invalid answer passes the check, or if a valid one results in an invalid status.
 func believable(t *testing.T, a Answer, marginal bool) {
 	w := terms{zone: "DE", quantity: carbon, marginal: marginal, maxAge: 2 * time.Hour}
 	if a.Zone != "" {
@@ -146,8 +146,7 @@ func FuzzOctopus(f *testing.F) {
 	})
 }
 
-// FuzzZone reads the spec of a GridZone and asks all of its sources that need no server: their answers, and the status
-// that follows, can be believed.
+// FuzzZone parses the spec of a GridZone, polls all sources that need no server, and verifies the resulting status.
 func FuzzZone(f *testing.F) {
 	f.Add([]byte(`{"zone":"DE","carbon":{"signal":"Average","maxAge":"2h","sources":[{"static":{"value":300}},
 		{"typical":{}},
@@ -178,7 +177,7 @@ func FuzzZone(f *testing.F) {
 			if k == nil {
 				continue
 			}
-			for range k.links { // those below wait until those above were asked
+			for range k.links { // each poll adds one source of the chain
 				k.poll(t.Context())
 			}
 			if next := k.poll(t.Context()); !next.After(noon) {
@@ -206,7 +205,7 @@ func FuzzZone(f *testing.F) {
 	})
 }
 
-// refusing grants no request to others.
+// refusing is a budget that grants no requests.
 type refusing struct{}
 
 func (refusing) Reserve(_ context.Context, _ string, _ int, now time.Time) (bool, time.Time, error) {

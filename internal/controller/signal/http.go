@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// httpJSON is any service that answers in JSON.
+// httpJSON is a source for any service with JSON responses.
 type httpJSON struct {
 	spec     *v1alpha1.HTTPSource
 	fetch    *fetcher
@@ -37,7 +37,7 @@ func newHTTP(zone grid.Zone, spec *v1alpha1.HTTPSource, q quantity, f *fetcher) 
 }
 
 func (s *httpJSON) Fetch(ctx context.Context, now time.Time) (Answer, error) {
-	escaped := strings.ReplaceAll(url.QueryEscape(string(s.zone)), "+", "%20") // right in a path and in a query
+	escaped := strings.ReplaceAll(url.QueryEscape(string(s.zone)), "+", "%20") // valid in both path and query
 	body, header, err := s.fetch.get(ctx, request{
 		url: strings.ReplaceAll(s.spec.URL, "{zone}", escaped), key: s.spec.Key, keyHeader: s.spec.Header,
 	})
@@ -51,7 +51,7 @@ func (s *httpJSON) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	return s.decode(body, answered, now)
 }
 
-// decode reads an answer that was given at a moment.
+// decode parses a response. answered is the time of the response.
 func (s *httpJSON) decode(body []byte, answered, now time.Time) (Answer, error) {
 	var text any
 	if err := decode(body, &text); err != nil {
@@ -90,7 +90,7 @@ func (s *httpJSON) decode(body []byte, answered, now time.Time) (Answer, error) 
 	return a, nil
 }
 
-// list reads the entries of a list. An entry whose value is null is a gap.
+// list returns the points of a list. Entries with a null value are skipped.
 func (s *httpJSON) list(text any) ([]Point, error) {
 	entries, ok := standing(text, s.spec.List).([]any)
 	if !ok {
@@ -129,7 +129,7 @@ func (s *httpJSON) number(v any, path string) (float64, error) {
 	return n * s.scale, nil
 }
 
-// moment reads a time as RFC 3339, or as seconds or milliseconds since 1970.
+// moment parses a time in RFC 3339 format, or in seconds or milliseconds since 1970.
 func moment(v any, path string) (time.Time, error) {
 	if text, ok := v.(string); ok {
 		return parseTime(text)
@@ -140,7 +140,7 @@ func moment(v any, path string) (time.Time, error) {
 	return time.Time{}, dial.Refuse(dial.ReasonTime, "the answer has no time at %q", path)
 }
 
-// standing returns what stands at a path of names and numbers with dots between them, or nil.
+// standing returns the value at a path of field names and indices separated by dots, or nil if it does not exist.
 func standing(v any, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		switch in := v.(type) {

@@ -30,7 +30,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// scripted is a source that says what a test wants it to.
+// scripted is a source with a fetch function of the test.
 type scripted struct {
 	name  string
 	fetch func(now time.Time) (Answer, error)
@@ -42,7 +42,7 @@ func (s *scripted) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	return s.fetch(now)
 }
 
-// hourly is an answer with a value each hour, of which the first is some hours ago.
+// hourly returns an answer with hourly values that start the given number of hours ago.
 func hourly(now time.Time, hoursAgo int, value ...float64) Answer {
 	a := Answer{Step: time.Hour, IssuedAt: now.Truncate(time.Hour)}
 	for i, v := range value {
@@ -65,8 +65,8 @@ func chain(t *testing.T, now *time.Time, sources ...*scripted) *Keeper {
 	return k
 }
 
-// The first source that has said something good is believed until that is too old; then the next one, which is not
-// asked before; and the first again as soon as it recovers.
+// TestFallback verifies that the second source is only polled after the status of the first one has expired, and
+// that the first source is used again once it recovers.
 func TestFallback(t *testing.T) {
 	now, down := noon, false
 	first := &scripted{name: "first", fetch: func(now time.Time) (Answer, error) {
@@ -84,13 +84,13 @@ func TestFallback(t *testing.T) {
 		down = minute >= 60 && minute < 600
 		k.poll(t.Context())
 		want := "first"
-		if minute > 60+100 && minute < 600 { // last good: of 13:00, known at 13:10 or so, too old after 15:00
+		if minute > 60+100 && minute < 600 { // last valid value at 13:00, received at about 13:10, expires after 15:00
 			want = "second"
 		}
 		s := k.state(now)
 		if s.Source != want {
 			if minute >= 600 && minute < 620 {
-				continue // the first is polled again within its interval
+				continue // the first source is polled again after its interval
 			}
 			t.Fatalf("after %d minutes %q is believed (%s), want %q", minute, s.Source, s.LastError, want)
 		}
@@ -106,7 +106,7 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// Until the first source has been asked, nobody knows whether the others need to be.
+// TestFirstComesFirst verifies that other sources are not polled before the first poll of the first source.
 func TestFirstComesFirst(t *testing.T) {
 	now := noon
 	good := func(now time.Time) (Answer, error) { return hourly(now, 0, 100), nil }
@@ -124,7 +124,7 @@ func TestFirstComesFirst(t *testing.T) {
 	}
 }
 
-// Nothing that a source does ends the keeper.
+// TestSourcePanics verifies that a panic in a source does not terminate the keeper.
 func TestSourcePanics(t *testing.T) {
 	now := noon
 	k := chain(t, &now,
@@ -152,7 +152,7 @@ func TestGoodSignals(t *testing.T) {
 		}
 		return answer(points...)
 	}
-	ahead := still(412, 40) // estimates that are to change are no frozen feed
+	ahead := still(412, 40) // constant estimates with a different forecast are not frozen
 	ahead.Points = append(ahead.Points, at(1, 400))
 	for i := range ahead.Points {
 		ahead.Points[i].Estimated = true
@@ -205,14 +205,14 @@ func TestGoodSignals(t *testing.T) {
 	}
 }
 
-// A feed is seen to stand still over many polls of one value each, and is believed again once it moves. That hour by
-// hour there is a value is part of standing still.
+// TestFrozenOverPolls verifies that constant values are detected over many polls with a single value, unless the
+// values are far apart, and that the feed is used again once its value changes.
 func TestFrozenOverPolls(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		value     float64
 		every     time.Duration
-		refuse    time.Duration // after; 0: never within three days
+		refuse    time.Duration // expected time until the rejection; 0 for none within three days
 		estimated bool
 	}{
 		{"grams", 412.5, 15 * time.Minute, 6 * time.Hour, false},
@@ -245,7 +245,7 @@ func TestFrozenOverPolls(t *testing.T) {
 	}
 }
 
-// A feed that stands still from poll to poll is refused by the keeper, and the next source takes over.
+// TestFrozenFeedIsLeft verifies that a keeper uses the next source if the values of the first one are constant.
 func TestFrozenFeedIsLeft(t *testing.T) {
 	now := noon
 	frozen := &scripted{name: "frozen", fetch: func(now time.Time) (Answer, error) { return hourly(now, 0, 412), nil }}
@@ -263,8 +263,9 @@ func TestFrozenFeedIsLeft(t *testing.T) {
 	}
 }
 
-// Without a forecast of the source the typical curve is scaled to the present; with some days of history the best of
-// our models forecasts, with percentiles; a source that forecasts for itself is left alone.
+// TestCompletion verifies that the typical curve is scaled to the current value if the source provides no forecast,
+// that a model with percentiles is used if there is enough history, and that a source's own forecast takes
+// precedence.
 func TestCompletion(t *testing.T) {
 	now := noon
 	swing := func(t time.Time) float64 { return 300 + 100*float64((t.Hour()+6)%24)/24 + float64(t.YearDay()%3) }
@@ -278,7 +279,7 @@ func TestCompletion(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		answer  Answer
-		model   string // "": one of our models
+		model   string // empty for any of the models
 		quality energy.Quality
 		ranged  bool
 	}{
@@ -317,7 +318,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// What is written down is read again: a restart asks nobody while the last good reading is fresh, and asks soon if not.
+// TestSeed verifies that a restart sends no requests while the stored status is valid, and polls soon otherwise.
 func TestSeed(t *testing.T) {
 	now := noon
 	p := newProvider(t, description("%s", latest("DE", noon.Truncate(time.Hour), "300")))
@@ -333,7 +334,7 @@ func TestSeed(t *testing.T) {
 		t.Fatalf("%+v", status)
 	}
 	given, _ := k.Look(now)
-	given.AsOf.Time = time.Time{} // clients decode answers into what they were given
+	given.AsOf.Time = time.Time{} // clients decode responses into the object that they sent
 	if again, _ := k.Look(now); !again.AsOf.Equal(status.AsOf) {
 		t.Error("what was given is the keeper's own")
 	}
@@ -363,7 +364,7 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// A status is no more trusted than an answer.
+// TestSeedRefuses verifies that a stored status is validated like an answer.
 func TestSeedRefuses(t *testing.T) {
 	now := noon
 	hour := metav1.NewTime(noon.Truncate(time.Hour))
@@ -439,7 +440,7 @@ func TestPrices(t *testing.T) {
 			t.Errorf("31 %s: %+v", currency, s)
 		}
 	}
-	// Yesterday's auction says nothing about an hour that it has no price for.
+	// The last price is not used for an hour without a price.
 	last := hourly(now, 3, 0.1, 0.2)
 	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(&last,
 		now); err == nil || dial.ReasonOf(err) != dial.ReasonMissing {
@@ -473,7 +474,7 @@ func TestKeeperRefuses(t *testing.T) {
 	}
 }
 
-// ledger is a budget: at most so many requests in any hour.
+// ledger is a budget with a maximum number of requests in any period of one hour.
 type ledger struct {
 	mu      sync.Mutex
 	spent   map[string][]time.Time
@@ -501,7 +502,7 @@ func (b *ledger) Reserve(_ context.Context, source string, perHour int, now time
 	return true, time.Time{}, nil
 }
 
-// wire answers requests without a network, so that time may be virtual.
+// wire is a round tripper that responds without network access, for tests with virtual time.
 type wire func(*http.Request) (*http.Response, error)
 
 func (w wire) RoundTrip(r *http.Request) (*http.Response, error) { return w(r) }
@@ -514,8 +515,8 @@ func respond(code int, text string, header ...string) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Header: h, Body: io.NopCloser(strings.NewReader(text))}, nil
 }
 
-// Ten replicas that crash and start again at random, some with what the last one knew and some without, make no more
-// requests in any hour than the limit allows, with a provider that has them retry.
+// TestCallsPerHour verifies the limit of requests in any period of one hour with ten replicas that restart at
+// random times, with and without the stored status, and a provider with transient failures.
 func TestCallsPerHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 12
@@ -586,7 +587,7 @@ func TestCallsPerHour(t *testing.T) {
 	})
 }
 
-// Where requests cannot be counted, none is made.
+// TestBudgetDown verifies that no requests are sent if they cannot be counted.
 func TestBudgetDown(t *testing.T) {
 	now := noon
 	p := newProvider(t, description("%s", latest("DE", noon.Truncate(time.Hour), "300")))
@@ -606,8 +607,8 @@ func TestBudgetDown(t *testing.T) {
 	}
 }
 
-// Run reports what may have changed: the first answer, each new one, and that the last is too old; and it ends when
-// told to.
+// TestRun verifies that Run calls changed after the first answer, after each new answer and after the status has
+// expired, and that it returns when its context is canceled.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -703,7 +704,7 @@ kubenergy_signal_requests_total{outcome="ok",source="electricityMaps"} 4
 	}
 }
 
-// A hundred zones with four weeks of hours take little memory.
+// TestMemory verifies the memory usage of 100 zones with four weeks of hourly values.
 func TestMemory(t *testing.T) {
 	now := noon
 	var before, after runtime.MemStats
@@ -739,7 +740,7 @@ func TestHistory(t *testing.T) {
 	hour := noon.Truncate(time.Hour)
 	h := Track{Span: historySpan}
 	observe := func(now time.Time, points ...Point) { h.add(&Answer{Points: points, Step: time.Hour}, now) }
-	// Values one by one: the mean of an hour grows with them.
+	// Single values: each one changes the mean of its hour.
 	for m := 0; m < 180; m += 5 {
 		at := hour.Add(time.Duration(m-180) * time.Minute)
 		observe(at, Point{Time: at, Value: float64(m / 60)})
@@ -755,13 +756,14 @@ func TestHistory(t *testing.T) {
 	if got := hours(h.hourly(hour, none)); got != "-3h0m0s [0 1 2]" {
 		t.Errorf("one by one: %s", got)
 	}
-	// An answer that begins within an hour says nothing of what was before; what is not past is no history.
+	// An answer that starts within an hour does not affect the time before, and future values are not history.
 	observe(hour.Add(-time.Minute), Point{Time: hour.Add(-5 * time.Minute), Value: 14},
 		Point{Time: hour.Add(6 * time.Hour), Value: 900})
 	if got := hours(h.hourly(hour.Add(7*time.Hour), none)); got != "-3h0m0s [0 1 3]" {
 		t.Errorf("an answer that begins late: %s", got)
 	}
-	// Short gaps are filled, long ones end what counts, the end is left open, and the future is taken from ahead.
+	// Short gaps are filled, the history starts after a long gap, and missing hours at the end are taken from
+	// ahead.
 	h = Track{Span: historySpan}
 	at := func(hours int, v float64) Point {
 		return Point{Time: hour.Add(time.Duration(hours) * time.Hour), Value: v}
@@ -774,7 +776,7 @@ func TestHistory(t *testing.T) {
 	if got := hours(h.hourly(hour.Add(2*time.Hour), ahead)); got != "-10h0m0s [3 3 3 4 5 5 5 5 7 7 7 7]" {
 		t.Errorf("ahead: %s", got)
 	}
-	// Older ones come later, and the oldest go.
+	// Older values are added later, and the oldest ones are removed.
 	observe(hour, at(-30, 8), at(-24*40, 9))
 	observe(hour.Add(27*24*time.Hour), at(24*27, 6))
 	if got := len(h.values); got > int(historySpan/slot) || got < 27*24*12 {
@@ -785,11 +787,11 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// A century of points takes no longer than what is remembered of it.
+// TestLongHistoriesAreAddedQuickly verifies that points that are older than the span of a track are cheap.
 func TestLongHistoriesAreAddedQuickly(t *testing.T) {
 	day := noon.Truncate(24 * time.Hour)
 	a := &Answer{Step: 24 * time.Hour}
-	for i := 36_500; i >= 0; i-- { // the oldest first
+	for i := 36_500; i >= 0; i-- { // in chronological order
 		a.Points = append(a.Points, Point{Time: day.AddDate(0, 0, -i), Value: float64(i)})
 	}
 	machine := kit.WatchMachine(t)

@@ -41,7 +41,7 @@ func TestOctopusOfARecordedAnswer(t *testing.T) {
 	if _, err = (terms{quantity: price, currency: "GBP", maxAge: 36 * time.Hour}).check(&a, now); err != nil {
 		t.Fatal(err)
 	}
-	// 21.966 p/kWh from 17:30, as recorded, and 7.2975 p/kWh in the last half hour that is known.
+	// Recorded prices: 21.966 p/kWh from 17:30, and 7.2975 p/kWh in the last published half hour.
 	for at, want := range map[string]float64{"17:30": 0.21966, "18:00": 0.08316, "21:30": 0.072975} {
 		clock, err := time.Parse("15:04", at)
 		if err != nil {
@@ -57,7 +57,7 @@ func TestOctopusOfARecordedAnswer(t *testing.T) {
 	}
 }
 
-// Three rates of our own making: one before now, one now and one of an hour after it.
+// TestOctopus uses three constructed rates: a past one, the current one, and a later one of one hour.
 func TestOctopus(t *testing.T) {
 	body, err := os.ReadFile("testdata/octopus.json")
 	if err != nil {

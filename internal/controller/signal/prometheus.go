@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 )
 
-// prometheus is a query of a Prometheus server, which must give one value.
+// prometheus queries a Prometheus server. The result of the query must be a single value.
 type prometheus struct {
 	spec     *v1alpha1.PrometheusSource
 	fetch    *fetcher
@@ -26,7 +26,7 @@ func newPrometheus(spec *v1alpha1.PrometheusSource, q quantity, f *fetcher) (Sou
 	return &prometheus{spec: spec, fetch: f, scale: scale, marginal: spec.Signal == signalMarginal}, nil
 }
 
-// Fetch asks for the value at the server's present.
+// Fetch evaluates the query at the current time of the server.
 func (s *prometheus) Fetch(ctx context.Context, _ time.Time) (Answer, error) {
 	p, err := fetched(ctx, s.fetch, request{
 		url: s.spec.URL, path: "/api/v1/query", query: url.Values{"query": {s.spec.Query}}, key: s.spec.Key,
@@ -37,7 +37,7 @@ func (s *prometheus) Fetch(ctx context.Context, _ time.Time) (Answer, error) {
 	return Answer{Points: []Point{p}, IssuedAt: p.Time, Marginal: s.marginal}, err
 }
 
-// decodePrometheus reads an answer to an instant query: a vector of one sample, or a scalar.
+// decodePrometheus parses the response of an instant query, which must be a scalar or a vector with one sample.
 func decodePrometheus(body []byte) (Point, error) {
 	var text struct {
 		Status string `json:"status"`
@@ -78,7 +78,7 @@ func decodePrometheus(body []byte) (Point, error) {
 		text.Data.ResultType)
 }
 
-// prometheusSample reads a time in seconds and a value as a string.
+// prometheusSample converts a sample with a time in seconds and a value in a string.
 func prometheusSample(sample [2]any) (Point, error) {
 	seconds, ok := numeral(sample[0])
 	if !ok {

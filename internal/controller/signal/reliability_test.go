@@ -22,7 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/forecast"
 )
 
-// virtual makes the fetchers of a keeper ask w, and their waits pass at once on the clock of the test.
+// virtual makes the fetchers of a keeper use w. Delays between attempts advance the clock of the test immediately.
 func virtual(d Deps, now *time.Time, w wire) Deps {
 	d.Reach.tweak = func(f *fetcher) {
 		f.HTTP.Transport = w
@@ -35,7 +35,8 @@ func virtual(d Deps, now *time.Time, w wire) Deps {
 	return d
 }
 
-// A provider that wants to be waited for answers with a value of a minute later than it was first asked for.
+// TestAnswerAfterAMinute verifies that a value is accepted if its timestamp is later than the start of a poll with
+// retries.
 func TestAnswerAfterAMinute(t *testing.T) {
 	now, asked := noon, 0
 	d := virtual(testDeps(&now), &now, func(*http.Request) (*http.Response, error) {
@@ -56,7 +57,8 @@ func TestAnswerAfterAMinute(t *testing.T) {
 	}
 }
 
-// A source that says of no value of when it is cannot be seen to be stale, but it can be seen to stand still.
+// TestFrozenWithoutTime verifies that constant values are detected in sources without timestamps. These values never
+// become too old.
 func TestFrozenWithoutTime(t *testing.T) {
 	for name, source := range map[string]v1alpha1.CarbonSource{
 		"http":       {HTTP: &v1alpha1.HTTPSource{URL: "https://own.example", Value: "v"}},
@@ -94,7 +96,8 @@ func TestFrozenWithoutTime(t *testing.T) {
 	}
 }
 
-// What a forecast says of the hour that just began does not hide that the measured hours stand still.
+// TestFrozenBehindAForecast verifies that a forecast for the current hour does not hide that the measured values
+// are constant.
 func TestFrozenBehindAForecast(t *testing.T) {
 	var s standstill
 	var err error
@@ -111,7 +114,8 @@ func TestFrozenBehindAForecast(t *testing.T) {
 	}
 }
 
-// Servers that repeat what they were asked do not get a key into a state, which becomes a condition, or into the log.
+// TestKeysInAnswersStaySecret verifies that a server that echoes requests cannot leak a key into the state, which
+// is published in conditions, or into the log.
 func TestKeysInAnswersStaySecret(t *testing.T) {
 	const key = "S3same-aLongToken/with+specials=="
 	asked := func(r *http.Request) string {
@@ -185,8 +189,8 @@ func TestKeysInAnswersStaySecret(t *testing.T) {
 	}
 }
 
-// Of a large file only what is of use is kept; it is read again when more is needed, and as large a file as may be is
-// read.
+// TestLargeFile verifies that only a part of a large file is kept in memory, that the file is read again when other
+// values are needed, and that a file of the maximum size is accepted.
 func TestLargeFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "year.csv")
@@ -238,7 +242,8 @@ func TestLargeFile(t *testing.T) {
 	}
 }
 
-// A restart does not replace what was forecast from weeks by a typical day, as long as there is not a day of history.
+// TestForecastSurvivesARestart verifies that a forecast based on weeks of history is not replaced by the typical
+// day after a restart until there is one day of history.
 func TestForecastSurvivesARestart(t *testing.T) {
 	now := noon
 	source := fromPrometheus("https://prometheus.example")
@@ -248,12 +253,12 @@ func TestForecastSurvivesARestart(t *testing.T) {
 	})
 	for _, c := range []struct {
 		model string
-		age   time.Duration // of what an earlier process left
-		want  string        // who forecasts after the first poll
+		age   time.Duration // age of the stored status
+		want  string        // forecast model after the first poll
 	}{
 		{forecast.Blend, 0, forecast.Blend},
 		{forecast.TypicalModel, 0, forecast.TypicalModel},
-		{forecast.Blend, 3 * time.Hour, forecast.TypicalModel}, // too old to be believed, and so to be seeded
+		{forecast.Blend, 3 * time.Hour, forecast.TypicalModel}, // too old to be restored
 	} {
 		now = noon
 		hour := metav1.NewTime(now.Truncate(time.Hour).Add(-c.age))
@@ -293,7 +298,7 @@ func TestForecastSurvivesARestart(t *testing.T) {
 	}
 }
 
-// blocking is a budget that remembers what it was told.
+// blocking is a budget that stores the times passed to Block.
 type blocking struct{ until map[string]time.Time }
 
 func (b *blocking) Block(_ context.Context, source string, until, _ time.Time) error {
@@ -305,12 +310,13 @@ func (b *blocking) Reserve(_ context.Context, source string, _ int, now time.Tim
 	return !b.until[source].After(now), b.until[source], nil
 }
 
-// A provider that wants to be left alone, or refuses a key, is left alone by the next process too.
+// TestPausesSurviveARestart verifies that a delay requested by the provider and a rejected key also apply after a
+// restart.
 func TestPausesSurviveARestart(t *testing.T) {
 	for _, c := range []struct {
 		code  int
 		after string
-		pause time.Duration // 0: none is written down
+		pause time.Duration // 0 if no delay is stored
 	}{
 		{429, "2400", 40 * time.Minute},
 		{503, "120", 2 * time.Minute},
@@ -348,8 +354,8 @@ func TestPausesSurviveARestart(t *testing.T) {
 	}
 }
 
-// Of two objects that speak of one zone the metrics show the first, each time; and what was counted of a source goes
-// with the last object that has it.
+// TestMetricsOfTwoObjects verifies that the metrics of two keepers with the same zone are those of the first one,
+// and that the counters of a source are removed with its last keeper.
 func TestMetricsOfTwoObjects(t *testing.T) {
 	now := noon
 	d := testDeps(&now)
@@ -381,7 +387,7 @@ kubenergy_grid_carbon_intensity_grams_per_kilowatthour{quality="estimated",signa
 	}
 }
 
-// A tariff may be a file of pricing schedules, which is read again when it was written to.
+// TestTariffFile verifies that a file with pricing schedules is read again after a change.
 func TestTariffFile(t *testing.T) {
 	now, dir := noon, t.TempDir()
 	write := func(rate string, at time.Time) {
@@ -440,7 +446,8 @@ func TestTariffFile(t *testing.T) {
 	}
 }
 
-// Files and tariffs are in the currency of the zone, whatever size it has.
+// TestPricesOfSmallCurrencies verifies that the range check of prices in files and tariffs depends on the currency
+// of the zone.
 func TestPricesOfSmallCurrencies(t *testing.T) {
 	now, dir := noon, t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "yen.csv"), []byte("t,v\n2026-03-10T12:00Z,31\n2026-03-10T13:00Z,28\n"),

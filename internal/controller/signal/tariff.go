@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// tariff is a price by the time of use, known for all time.
+// tariff is a time-of-use tariff, which is known for all times.
 type tariff struct {
 	grid.Tariff
 }
@@ -31,7 +31,8 @@ func newTariff(spec *v1alpha1.TariffSource, currency, folder string) (Source, er
 	return &tariff{t}, nil
 }
 
-// tariffFile is a tariff in a file of pricing schedules of Compute Gardener. It is read again when it was written to.
+// tariffFile is a tariff in a file with pricing schedules of Compute Gardener. The file is read again when it has
+// changed.
 type tariffFile struct {
 	tariff
 
@@ -80,7 +81,7 @@ func (s *tariff) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	return Answer{Step: series.Step(), Ageless: true, Points: pointsIn(series, false)}, nil
 }
 
-// NewTariff checks a tariff that is written out, in a currency, and makes it ready to be asked for prices.
+// NewTariff validates a tariff and converts it for price queries in the given currency.
 func NewTariff(spec *v1alpha1.TariffSource, currency string) (grid.Tariff, error) {
 	if spec.Price == nil {
 		return grid.Tariff{}, errors.New("price is missing: want that of the time when no schedule holds")
@@ -120,7 +121,7 @@ func newSchedule(s v1alpha1.TariffSchedule, zone string) (grid.Schedule, error) 
 	if schedule.End, err = grid.ParseClock(s.End); err != nil {
 		return schedule, fmt.Errorf("end: %w", err)
 	}
-	if zone == "Local" { // whose that would be depends on the machine
+	if zone == "Local" { // would depend on the machine
 		return schedule, errors.New(`timeZone: "Local" is no IANA time zone: want a name as in Europe/Berlin`)
 	}
 	if schedule.Location, err = time.LoadLocation(zone); err != nil {
@@ -140,14 +141,14 @@ type pricingSchedule struct {
 }
 
 const (
-	maxSchedules     = 64 // what a GridZone may have
+	maxSchedules     = 64 // in a GridZone
 	maxSchedulesFile = 1 << 20
 )
 
-// ReadPricingSchedules turns a file of pricing schedules of Compute Gardener into a tariff that means what its
-// documents say: the peak rate of a schedule holds on its days from its start to its end, which may be on the next
-// day, and the off-peak rate otherwise. A minute that is in the peak of any schedule is a peak. Schedules that name
-// different prices for the same time are refused, and so are fields that are not documented.
+// ReadPricingSchedules converts a file with pricing schedules of Compute Gardener to a tariff with the documented
+// semantics. The peak rate of a schedule applies on its days from its start to its end, which may be on the next
+// day, and the off-peak rate applies otherwise. A minute in the peak of any schedule is a peak. Schedules with
+// different prices for the same time are an error, and so are undocumented fields.
 func ReadPricingSchedules(data []byte, currency string) (*v1alpha1.TariffSource, error) {
 	var file struct {
 		Schedules []pricingSchedule `json:"schedules"`
@@ -182,8 +183,8 @@ func ReadPricingSchedules(data []byte, currency string) (*v1alpha1.TariffSource,
 	return tariffOf(weeks, currency)
 }
 
-// tariffOf writes schedules that do not contradict each other as a tariff: the peaks, then what holds on their days
-// otherwise, if that is not everywhere the same.
+// tariffOf converts schedules without contradictions to a tariff. It contains the peaks, followed by the off-peak
+// rates of each day if they differ.
 func tariffOf(weeks []pricedWeek, currency string) (*v1alpha1.TariffSource, error) {
 	t := &v1alpha1.TariffSource{Price: &weeks[0].offPeak, TimeZone: weeks[0].zone}
 	own := func(zone string) string {
@@ -228,7 +229,7 @@ const (
 	weekMinutes = 7 * int(grid.EndOfDay)
 )
 
-// pricedWeek is a pricing schedule, checked, with the minutes of the week that are its peak.
+// pricedWeek is a validated pricing schedule with the minutes of the week in its peak.
 type pricedWeek struct {
 	text          pricingSchedule
 	days          grid.Weekdays
@@ -272,7 +273,7 @@ func (s pricingSchedule) week() (w pricedWeek, err error) {
 	return w, nil
 }
 
-// contradicts returns what two schedules say differently of the same time.
+// contradicts returns an error if two schedules define different prices for the same time.
 func (w *pricedWeek) contradicts(other *pricedWeek) error {
 	if w.zone != other.zone && (w.peak != other.peak || w.offPeak != other.offPeak) {
 		return fmt.Errorf(

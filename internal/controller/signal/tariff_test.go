@@ -23,7 +23,7 @@ func sharedFile(t testing.TB, name string) []byte {
 	return text
 }
 
-// priceAt asks a tariff at a local time.
+// priceAt returns the price of a tariff at a local time.
 func priceAt(t testing.TB, tariff grid.Tariff, zone, local string) grid.Price {
 	t.Helper()
 	l, err := time.LoadLocation(zone)
@@ -145,7 +145,7 @@ func TestHolidays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second time it is remembered
+		for range 2 { // the second result is cached
 			if got := holiday(day.Add(12 * time.Hour)); got != c.want {
 				t.Errorf("%s in %s is a holiday: %v", c.day, c.place, got)
 			}
@@ -156,7 +156,7 @@ func TestHolidays(t *testing.T) {
 	}
 }
 
-// On a holiday the prices of a Sunday hold.
+// TestTariffOfAHoliday verifies that the prices of a Sunday apply on holidays.
 func TestTariffOfAHoliday(t *testing.T) {
 	tariff, err := NewTariff(&v1alpha1.TariffSource{
 		Price: new(0.1), TimeZone: "America/New_York", Holidays: "US",
@@ -190,8 +190,9 @@ func TestReadPricingSchedulesOfTheExample(t *testing.T) {
 	}
 }
 
-// Compute Gardener itself never matches a window over midnight, counts the end as part of it, and wants all off-peak
-// rates to be the same. Its documents say otherwise.
+// TestReadPricingSchedulesMeansWhatIsDocumented verifies the documented semantics. The implementation of Compute
+// Gardener differs from its documentation: it never matches a window over midnight, includes the end of a window,
+// and requires equal off-peak rates.
 func TestReadPricingSchedulesMeansWhatIsDocumented(t *testing.T) {
 	spec, err := ReadPricingSchedules([]byte(`
 schedules:

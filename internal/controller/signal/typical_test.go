@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// A zone that is not known is refused, with the one that was meant where one is near.
+// TestUnknownZone verifies that an unknown zone is rejected, with a suggestion if a similar one exists.
 func TestUnknownZone(t *testing.T) {
 	for zone, want := range map[grid.Zone]string{
 		"ATLANTIS": `no typical day of zone "ATLANTIS" is known: want a zone`, "de": "(did you mean DE?)",

@@ -18,8 +18,8 @@ const (
 	ukCarbonIntensitySlot = 30 * time.Minute
 )
 
-// ukCarbonIntensity is carbonintensity.org.uk: forecasts of half hours, and for the nation, not its regions, what they
-// turned out to be.
+// ukCarbonIntensity implements the API of carbonintensity.org.uk. It provides half-hourly forecasts and, for the
+// nation but not for regions, actual values.
 type ukCarbonIntensity struct {
 	spec  *v1alpha1.UKCarbonIntensitySource
 	fetch *fetcher
@@ -37,10 +37,11 @@ func newUKCarbonIntensity(zone grid.Zone, spec *v1alpha1.UKCarbonIntensitySource
 	return &ukCarbonIntensity{spec: spec, fetch: f}, nil
 }
 
-// Fetch asks for two days ahead, and at most every two hours for the day past.
+// Fetch requests the next two days and, at most every two hours, the last day.
 func (s *ukCarbonIntensity) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	slot := now.Truncate(ukCarbonIntensitySlot)
-	// From the slot before: the service counts the slot in which the moment lies, or the next one.
+	// It starts one slot early, because the service starts with either the slot that contains the given time or the
+	// next one.
 	a, err := s.get(ctx, slot.Add(-ukCarbonIntensitySlot), "fw48h")
 	if err != nil {
 		return Answer{}, err
@@ -54,7 +55,7 @@ func (s *ukCarbonIntensity) Fetch(ctx context.Context, now time.Time) (Answer, e
 	return a, wrong
 }
 
-// get asks for the slots before or after a moment.
+// get requests the slots before or after a point in time.
 func (s *ukCarbonIntensity) get(ctx context.Context, from time.Time, span string) (Answer, error) {
 	path := "/intensity/" + from.UTC().Format("2006-01-02T15:04Z") + "/" + span
 	switch {
@@ -66,7 +67,7 @@ func (s *ukCarbonIntensity) get(ctx context.Context, from time.Time, span string
 	return fetched(ctx, s.fetch, request{url: cmp.Or(s.spec.URL, ukCarbonIntensityURL), path: path}, s.decode)
 }
 
-// ukSlot is a half hour.
+// ukSlot is a period of half an hour.
 type ukSlot struct {
 	From      instant `json:"from"`
 	To        instant `json:"to"`
@@ -76,14 +77,14 @@ type ukSlot struct {
 	} `json:"intensity"`
 }
 
-// ukRegion is what regional answers have around their slots.
+// ukRegion is the object that contains the slots in regional responses.
 type ukRegion struct {
 	RegionID int32    `json:"regionid"`
 	Postcode string   `json:"postcode"`
 	Data     []ukSlot `json:"data"`
 }
 
-// decode reads an answer: a list of slots for the nation, an object around such a list for a region.
+// decode parses a response, which is a list of slots for the nation, or an object with such a list for a region.
 func (s *ukCarbonIntensity) decode(body []byte) (a Answer, err error) {
 	var text struct {
 		Data json.RawMessage `json:"data"`
@@ -112,14 +113,14 @@ func (s *ukCarbonIntensity) decode(body []byte) (a Answer, err error) {
 			value = actual
 		}
 		if !value.set {
-			continue // neither is known: a gap
+			continue // no value is known for this slot
 		}
 		a.Points = append(a.Points, Point{Time: slot.From.Time, Value: value.value, Estimated: !actual.set})
 	}
 	return a, nil
 }
 
-// region reads a regional answer, which must be of the region that was asked for.
+// region parses a regional response, which must be of the requested region.
 func (s *ukCarbonIntensity) region(data json.RawMessage, into *ukRegion) error {
 	if err := decode(data, into); err != nil {
 		return err

@@ -18,10 +18,11 @@ const (
 	wattTimeURL    = "https://api.watttime.org"
 	wattTimeSignal = "co2_moer"
 	wattTimeStep   = 5 * time.Minute
-	wattTimeToken  = 25 * time.Minute // tokens hold for 30
+	wattTimeToken  = 25 * time.Minute // tokens are valid for 30 minutes
 )
 
-// wattTime is WattTime's API v3: the marginal operating emissions rate of a region, as it was and as it is forecast.
+// wattTime implements the API v3 of WattTime. It provides the past and forecast marginal operating emissions rate
+// of a region.
 type wattTime struct {
 	spec  *v1alpha1.WattTimeSource
 	fetch *fetcher
@@ -31,7 +32,7 @@ type wattTime struct {
 	ahead      extra
 }
 
-// Fetch asks for the day past, which ends at about now, and for two days ahead. Either half of the answer stands alone.
+// Fetch requests the last day and the next two days. Either of them is sufficient for an answer.
 func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	var past extra
 	lacks, wrong := past.renew(now, 0, 0, func() (Answer, error) {
@@ -48,7 +49,7 @@ func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 		return a.estimated(), err
 	})
 	if more != nil && (lacks != nil || !dial.HasStatus(more, http.StatusForbidden)) {
-		s.ahead.next = now // only a forecast that alone is forbidden is one that the plan does not include
+		s.ahead.next = now // the plan excludes the forecast only if nothing else is forbidden
 	}
 	if wrong != nil || len(past.Points)+len(s.ahead.Points) == 0 {
 		return Answer{}, cmp.Or(wrong, more, lacks)
@@ -59,7 +60,7 @@ func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	}, nil
 }
 
-// get asks once, with a token; and once more with a new one if that is refused.
+// get sends a request with a token. If the token is rejected, it retries once with a new one.
 func (s *wattTime) get(ctx context.Context, now time.Time, path string, query url.Values) (Answer, error) {
 	query.Set("region", s.spec.Region)
 	query.Set("signal_type", wattTimeSignal)
@@ -79,7 +80,7 @@ func (s *wattTime) get(ctx context.Context, now time.Time, path string, query ur
 	}
 }
 
-// login gets a token unless there is one.
+// login requests a token unless there is a valid one.
 func (s *wattTime) login(ctx context.Context, now time.Time) error {
 	if s.token != "" && now.Before(s.tokenUntil) {
 		return nil
@@ -109,7 +110,7 @@ func (s *wattTime) login(ctx context.Context, now time.Time) error {
 
 func (s *wattTime) url() string { return cmp.Or(s.spec.URL, wattTimeURL) }
 
-// wattTimeText is an answer about a region.
+// wattTimeText is a response with the values of a region.
 type wattTimeText struct {
 	Data []struct {
 		PointTime instant `json:"point_time"`
@@ -124,7 +125,7 @@ type wattTimeText struct {
 	} `json:"meta"`
 }
 
-// decode reads an answer, and when a forecast was made.
+// decode parses a response. IssuedAt is the time when a forecast was generated.
 func (s *wattTime) decode(body []byte) (Answer, error) {
 	var text wattTimeText
 	if err := decode(body, &text); err != nil {
