@@ -50,15 +50,15 @@ type terms struct {
 func (w terms) check(a *Answer, now time.Time) (present Point, err error) {
 	switch {
 	case len(a.Points) == 0:
-		err = dial.Refuse(dial.ReasonMissing, "the answer has no values")
+		err = dial.Refuse(dial.ReasonMissing, "the response has no values")
 	case len(a.Points) > maxPoints:
-		err = dial.Refuse(dial.ReasonSize, "the answer has %d values: want at most %d", len(a.Points), maxPoints)
+		err = dial.Refuse(dial.ReasonSize, "the response has %d values, want at most %d", len(a.Points), maxPoints)
 	case a.Zone != "" && !strings.EqualFold(string(a.Zone), string(w.zone)):
-		err = dial.Refuse(dial.ReasonZone, "the answer is of zone %.40q, asked was %s", a.Zone, w.zone)
+		err = dial.Refuse(dial.ReasonZone, "the response is for zone %.40q, want %s", a.Zone, w.zone)
 	case w.quantity == price && a.Currency != "" && a.Currency != w.currency:
-		err = dial.Refuse(dial.ReasonUnit, "the prices are in %.10q, wanted is %s", a.Currency, w.currency)
+		err = dial.Refuse(dial.ReasonUnit, "the prices are in %.10q, want %s", a.Currency, w.currency)
 	case w.quantity == carbon && a.Marginal != w.marginal:
-		err = dial.Refuse(dial.ReasonKind, "the intensity is %s, wanted is %s: the two are never mixed",
+		err = dial.Refuse(dial.ReasonKind, "the intensity is %s, want %s: the two kinds cannot be mixed",
 			Kind(a.Marginal), Kind(w.marginal))
 	default:
 		err = w.age(a, now)
@@ -93,14 +93,14 @@ func (w terms) age(a *Answer, now time.Time) error {
 	case a.Ageless:
 		return nil
 	case a.IssuedAt.IsZero() && newest(a.Points, now).IsZero():
-		return dial.Refuse(dial.ReasonMissing, "the answer says nothing about now")
+		return dial.Refuse(dial.ReasonMissing, "the response has no value for the current time")
 	case a.IssuedAt.IsZero():
-		return dial.Refuse(dial.ReasonTime, "the answer does not say of when it is")
+		return dial.Refuse(dial.ReasonTime, "the response has no timestamp")
 	case age < -clockSkew:
-		return dial.Refuse(dial.ReasonTime, "the present value is of %s, %v from now", a.IssuedAt.Format(time.RFC3339),
-			-age)
+		return dial.Refuse(dial.ReasonTime, "the current value is from %s, %v in the future",
+			a.IssuedAt.Format(time.RFC3339), -age)
 	case age > w.maxAge:
-		return dial.Refuse(dial.ReasonStale, "the present value is of %s, %v ago: want at most %v",
+		return dial.Refuse(dial.ReasonStale, "the current value is from %s, %v ago, want at most %v",
 			a.IssuedAt.Format(time.RFC3339), age.Round(time.Second), w.maxAge)
 	}
 	return nil
@@ -115,13 +115,13 @@ func (w terms) sorted(points []Point, now time.Time) ([]Point, error) {
 			return nil, err
 		}
 		if p.Time.Year() < 1990 || p.Time.Sub(now) > maxAhead {
-			return nil, dial.Refuse(dial.ReasonTime, "a value is of %s", p.Time.Format(time.RFC3339))
+			return nil, dial.Refuse(dial.ReasonTime, "a value has an invalid time: %s", p.Time.Format(time.RFC3339))
 		}
 	}
 	points = slices.SortedStableFunc(slices.Values(points), Point.compare)
 	for i := 1; i < len(points); i++ {
 		if a, b := points[i-1], points[i]; a.Time.Equal(b.Time) && a.Value != b.Value {
-			return nil, dial.Refuse(dial.ReasonTime, "%s comes twice, with %v and with %v", a.Time.Format(time.RFC3339),
+			return nil, dial.Refuse(dial.ReasonTime, "%s has two values: %v and %v", a.Time.Format(time.RFC3339),
 				a.Value, b.Value)
 		}
 	}
@@ -137,10 +137,11 @@ func (w terms) value(p Point) error {
 	}
 	in := func(v float64) bool { return v >= low && v <= high } // false for NaN
 	if !in(p.Value) {
-		return dial.Refuse(dial.ReasonRange, "%v %s: want %v to %v", p.Value, unit, low, high)
+		return dial.Refuse(dial.ReasonRange, "the value is %v %s, want %v to %v", p.Value, unit, low, high)
 	}
 	if p.hasRange() && !(in(p.Low) && in(p.High) && p.Low <= p.Value && p.Value <= p.High) {
-		return dial.Refuse(dial.ReasonRange, "%v %s is said to be between %v and %v", p.Value, unit, p.Low, p.High)
+		return dial.Refuse(dial.ReasonRange, "the value is %v %s, but its percentiles are %v and %v", p.Value, unit,
+			p.Low, p.High)
 	}
 	return nil
 }
@@ -157,11 +158,11 @@ func regular(points []Point, step time.Duration) error {
 		return nil
 	}
 	if step < minStep || step > maxStep {
-		return dial.Refuse(dial.ReasonTime, "values are %v apart: want %v to %v", step, minStep, maxStep)
+		return dial.Refuse(dial.ReasonTime, "the interval of values is %v, want %v to %v", step, minStep, maxStep)
 	}
 	for _, p := range points[1:] {
 		if off := p.Time.Sub(points[0].Time) % step; off != 0 {
-			return dial.Refuse(dial.ReasonTime, "%s is %v off the others, which are %v apart",
+			return dial.Refuse(dial.ReasonTime, "the value at %s is %v off the interval of %v",
 				p.Time.Format(time.RFC3339), off, step)
 		}
 	}
@@ -176,10 +177,10 @@ func (w terms) present(a *Answer, now time.Time) (Point, error) {
 	}
 	i := a.upTo(now.Add(clockSkew)) // the clock of the provider may be ahead
 	if i < 0 || w.quantity == price || a.Ageless {
-		return Point{}, dial.Refuse(dial.ReasonMissing, "the answer says nothing about now")
+		return Point{}, dial.Refuse(dial.ReasonMissing, "the response has no value for the current time")
 	}
 	if age := now.Sub(a.Points[i].Time); age > w.maxAge {
-		return Point{}, dial.Refuse(dial.ReasonStale, "the last value is of %s, %v ago: want at most %v",
+		return Point{}, dial.Refuse(dial.ReasonStale, "the last value is from %s, %v ago, want at most %v",
 			a.Points[i].Time.Format(time.RFC3339), age.Round(time.Second), w.maxAge)
 	}
 	return a.Points[i], nil
@@ -252,7 +253,7 @@ func (s *stretch) limit() time.Duration {
 // beyond returns an error if the value has been constant for at least limit.
 func (s *stretch) beyond(limit time.Duration) error {
 	if still := s.last.Sub(s.since); still >= limit {
-		return dial.Refuse(dial.ReasonFrozen, "the value has been %v since %s, for %v", s.value,
+		return dial.Refuse(dial.ReasonFrozen, "the value has been constant at %v since %s, for %v", s.value,
 			s.since.Format(time.RFC3339), still)
 	}
 	return nil

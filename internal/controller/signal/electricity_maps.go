@@ -141,7 +141,7 @@ func (s *electricityMaps) decode(body []byte) (Answer, error) {
 	for _, row := range rows {
 		row.Zone, row.Unit = cmp.Or(row.Zone, text.Zone), cmp.Or(row.Unit, text.Unit)
 		if !strings.EqualFold(row.Zone, string(s.zone)) {
-			return Answer{}, dial.Refuse(dial.ReasonZone, "the answer is of zone %.40q, asked was %s", row.Zone, s.zone)
+			return Answer{}, dial.Refuse(dial.ReasonZone, "the response is for zone %.40q, want %s", row.Zone, s.zone)
 		}
 		p, known, err := s.point(row)
 		if err != nil {
@@ -154,7 +154,7 @@ func (s *electricityMaps) decode(body []byte) (Answer, error) {
 		a.Points = append(a.Points, p)
 	}
 	if len(a.Points) == 0 {
-		return Answer{}, dial.Refuse(dial.ReasonMissing, "the answer has no values, or none but null")
+		return Answer{}, dial.Refuse(dial.ReasonMissing, "the response has no values or only null")
 	}
 	return a, nil
 }
@@ -176,7 +176,7 @@ func (s *electricityMaps) point(row electricityMapsRow) (p Point, known bool, er
 	case s.quantity == carbon && row.EmissionFactorType != "" &&
 		!strings.EqualFold(row.EmissionFactorType, s.factors()):
 		return Point{}, false, dial.Refuse(dial.ReasonKind,
-			"the values are of %.20q emission factors, asked was for %s", row.EmissionFactorType, s.factors())
+			"the values use %.20q emission factors, want %s", row.EmissionFactorType, s.factors())
 	}
 	return Point{Time: row.Datetime.Time, Value: value.value * scale, Estimated: row.IsEstimated}, true, nil
 }
@@ -194,5 +194,5 @@ func (s *electricityMaps) scale(unit string) (float64, error) {
 			return 1, nil
 		}
 	}
-	return 0, dial.Refuse(dial.ReasonUnit, "the unit is %.20q: want %s", unit, want)
+	return 0, dial.Refuse(dial.ReasonUnit, "the unit is %.20q, want %s", unit, want)
 }

@@ -108,12 +108,12 @@ func (s *entsoe) decode(body []byte) (Answer, error) {
 		}
 		switch {
 		case series.Domain != "" && series.Domain != s.spec.Domain:
-			return Answer{}, dial.Refuse(dial.ReasonZone, "the prices are of domain %.20q, asked was %s", series.Domain,
+			return Answer{}, dial.Refuse(dial.ReasonZone, "the prices are for domain %.20q, want %s", series.Domain,
 				s.spec.Domain)
 		case series.Unit != "MWH":
-			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are per %.20q: want MWH", series.Unit)
+			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are per %.20q, want MWH", series.Unit)
 		case series.Currency == "" || currency != "" && series.Currency != currency:
-			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are in %.10q and %.10q: want one currency",
+			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are in %.10q and %.10q, want one currency",
 				currency, series.Currency)
 		}
 		currency = series.Currency
@@ -126,12 +126,12 @@ func (s *entsoe) decode(body []byte) (Answer, error) {
 			runs = append(runs, run)
 			// A small response may represent many prices because positions can be omitted.
 			if count += len(run.points); count > maxPoints {
-				return Answer{}, dial.Refuse(dial.ReasonSize, "the answer has more than %d prices", maxPoints)
+				return Answer{}, dial.Refuse(dial.ReasonSize, "the response has more than %d prices", maxPoints)
 			}
 		}
 	}
 	if len(runs) == 0 {
-		return Answer{}, dial.Refuse(dial.ReasonMissing, "the answer has no day-ahead prices")
+		return Answer{}, dial.Refuse(dial.ReasonMissing, "the response has no day-ahead prices")
 	}
 	a := Answer{Currency: currency}
 	a.Points, a.Step, err = mergeENTSOE(runs)
@@ -143,10 +143,10 @@ func readENTSOE(body []byte) (entsoeDocument, error) {
 	var doc entsoeDocument
 	d := xml.NewDecoder(bytes.NewReader(body))
 	if err := d.Decode(&doc); err != nil {
-		return doc, dial.Refuse(dial.ReasonShape, "the answer is no XML, or cut off: %w", err)
+		return doc, dial.Refuse(dial.ReasonShape, "the response is not valid XML or is truncated: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) && len(bytes.TrimSpace(body[d.InputOffset():])) > 0 {
-		return doc, dial.Refuse(dial.ReasonShape, "there is something after the end of the document")
+		return doc, dial.Refuse(dial.ReasonShape, "unexpected data after the end of the document")
 	}
 	switch doc.XMLName.Local {
 	case "Publication_MarketDocument":
@@ -155,10 +155,10 @@ func readENTSOE(body []byte) (entsoeDocument, error) {
 		if doc.Reason.Code == "999" {
 			return doc, dial.Refuse(dial.ReasonMissing, "no data: %.200s", strings.TrimSpace(doc.Reason.Text))
 		}
-		return doc, dial.Refuse(dial.ReasonShape, "the platform answers %.10s: %.200s", doc.Reason.Code,
+		return doc, dial.Refuse(dial.ReasonShape, "the platform returned the reason %.10s: %.200s", doc.Reason.Code,
 			strings.TrimSpace(doc.Reason.Text))
 	}
-	return doc, dial.Refuse(dial.ReasonShape, "the answer is a %.40q: want a Publication_MarketDocument",
+	return doc, dial.Refuse(dial.ReasonShape, "the response is a %.40q, want a Publication_MarketDocument",
 		doc.XMLName.Local)
 }
 
@@ -178,12 +178,12 @@ func (p entsoePeriod) times() (start time.Time, step time.Duration, count int, e
 	}
 	step, ok := resolutions[p.Resolution]
 	if !ok {
-		return start, 0, 0, dial.Refuse(dial.ReasonTime, "the resolution is %.10q: want PT15M, PT30M or PT60M",
+		return start, 0, 0, dial.Refuse(dial.ReasonTime, "the resolution is %.10q, want PT15M, PT30M or PT60M",
 			p.Resolution)
 	}
 	span := end.Sub(start)
 	if span <= 0 || span > maxPeriod || span%step != 0 || !start.Equal(start.Truncate(step)) {
-		return start, 0, 0, dial.Refuse(dial.ReasonTime, "a period of steps of %v is from %s to %s", step,
+		return start, 0, 0, dial.Refuse(dial.ReasonTime, "invalid period with steps of %v from %s to %s", step,
 			start.Format(time.RFC3339), end.Format(time.RFC3339))
 	}
 	return start, step, int(span / step), nil
@@ -197,14 +197,14 @@ func (p entsoePeriod) run(omitting bool) (entsoeRun, error) {
 		return entsoeRun{}, err
 	}
 	if len(p.Points) == 0 || omitting && p.Points[0].Position != 1 {
-		return entsoeRun{}, dial.Refuse(dial.ReasonShape, "the period from %s does not begin with position 1",
+		return entsoeRun{}, dial.Refuse(dial.ReasonShape, "the period from %s does not start with position 1",
 			start.Format(time.RFC3339))
 	}
 	r := entsoeRun{step: step}
 	last := 0
 	for i, point := range p.Points {
 		if point.Position <= last || point.Position > count {
-			return entsoeRun{}, dial.Refuse(dial.ReasonTime, "the period from %s has position %d after %d, of %d",
+			return entsoeRun{}, dial.Refuse(dial.ReasonTime, "the period from %s has position %d after %d of %d",
 				start.Format(time.RFC3339), point.Position, last, count)
 		}
 		last = point.Position
@@ -255,7 +255,7 @@ func mergeENTSOE(runs []entsoeRun) ([]Point, time.Duration, error) {
 			}
 		}
 		if len(points) > maxPoints {
-			return nil, 0, dial.Refuse(dial.ReasonSize, "the answer has more than %d prices", maxPoints)
+			return nil, 0, dial.Refuse(dial.ReasonSize, "the response has more than %d prices", maxPoints)
 		}
 	}
 	return points, step, nil

@@ -144,9 +144,9 @@ func (f *fetcher) target(r request) (*url.URL, error) {
 	switch {
 	case err != nil || u.Host == "":
 		// url.Error is not wrapped because it contains the URL.
-		return nil, dial.Refuse(dial.ReasonAddress, "the URL cannot be read: want https://host/path")
+		return nil, dial.Refuse(dial.ReasonAddress, "the URL is invalid: want https://host/path")
 	case u.Scheme != "https" && (u.Scheme != "http" || !f.plain):
-		return nil, dial.Refuse(dial.ReasonAddress, "%s: the scheme is %q: want https", u.Host, u.Scheme)
+		return nil, dial.Refuse(dial.ReasonAddress, "%s: the scheme is %q, want https", u.Host, u.Scheme)
 	}
 	if len(r.query)+len(r.secret) == 0 {
 		return u, nil
@@ -163,7 +163,7 @@ func (f *fetcher) target(r request) (*url.URL, error) {
 func (f *fetcher) once(ctx context.Context, u *url.URL, r request) ([]byte, http.Header, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, nil, dial.Refuse(dial.ReasonAddress, "the URL cannot be read: want https://host/path")
+		return nil, nil, dial.Refuse(dial.ReasonAddress, "the URL is invalid: want https://host/path")
 	}
 	if r.header != nil {
 		req.Header = r.header.Clone()

@@ -29,7 +29,7 @@ func TestForgedRequests(t *testing.T) {
 	}
 	payloads, names := dialtest.Payloads(port)
 	if len(payloads) < 30 {
-		t.Fatalf("%d payloads only", len(payloads))
+		t.Fatalf("got only %d payloads", len(payloads))
 	}
 	for _, p := range payloads {
 		t.Run(p.Name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestForgedRequests(t *testing.T) {
 		})
 	}
 	if arrived.Load() != 0 {
-		t.Errorf("%d requests arrived inside", arrived.Load())
+		t.Errorf("%d requests reached an internal address", arrived.Load())
 	}
 }
 
@@ -98,15 +98,15 @@ func TestKeysGoOnlyWhereTheirSecretSays(t *testing.T) {
 		sent  bool
 	}{
 		{"to its provider", "", "electricityMaps", electricityMapsURL, true},
-		{"to another host under its provider's name", "", "electricityMaps", "https://evil.example", false},
+		{"to another host for the provider's source", "", "electricityMaps", "https://evil.example", false},
 		{"to another port", "", "electricityMaps", electricityMapsURL + ":8443", false},
 		{"to any URL", "", "http", "https://evil.example", false},
 		{"to another provider", "", "http", electricityMapsURL, false},
-		{"where the Secret says", "em.example\nproxy.example:8443\n", "http", "https://PROXY.example:8443", true},
-		{"to another port of what it says", "em.example", "prometheus", "https://em.example:9090", false},
-		{"elsewhere than it says", "em.example", "electricityMaps", electricityMapsURL, false},
+		{"to a host in the Secret", "em.example\nproxy.example:8443\n", "http", "https://PROXY.example:8443", true},
+		{"to another port of a host in the Secret", "em.example", "prometheus", "https://em.example:9090", false},
+		{"to a host that is not in the Secret", "em.example", "electricityMaps", electricityMapsURL, false},
 		{"in clear", "em.example", "http", "http://em.example", false},
-		{"in clear, as the Secret says", "em.example:80", "http", "http://em.example", true},
+		{"unencrypted to a host in the Secret", "em.example:80", "http", "http://em.example", true},
 		{"nowhere", "\n", "electricityMaps", electricityMapsURL, false},
 	} {
 		clear(arrived)
@@ -117,7 +117,7 @@ func TestKeysGoOnlyWhereTheirSecretSays(t *testing.T) {
 		err := ask(keys, c.kind, c.url)
 		if c.sent && (err != nil || len(arrived) != 1) || !c.sent && (dial.ReasonOf(err) != dial.ReasonAuth ||
 			len(arrived) > 0 || !strings.Contains(err.Error(), "em.hosts") || strings.Contains(err.Error(), "sesame")) {
-			t.Errorf("%s: %v arrived, error %v", c.name, arrived, err)
+			t.Errorf("%s: received keys %v, error %v", c.name, arrived, err)
 		}
 	}
 	// These sources do not send the key in a header.
@@ -135,7 +135,7 @@ func TestKeysGoOnlyWhereTheirSecretSays(t *testing.T) {
 		f := newFetcher(Reach{}, false)
 		f.keys = folderOfKeys{"em": "ali:baba"}
 		f.HTTP.Transport = wire(func(*http.Request) (*http.Response, error) {
-			t.Errorf("%s sent a key to any URL", name)
+			t.Errorf("%s sent a key to an arbitrary URL", name)
 			return respond(500, "")
 		})
 		if err := fetch(f); dial.ReasonOf(err) != dial.ReasonAuth {

@@ -50,7 +50,7 @@ func holidays(place string) (func(day time.Time) bool, error) {
 	}
 	known, ok := publicHolidays[strings.ToUpper(place)]
 	if !ok {
-		return nil, fmt.Errorf("the holidays of %q are not known: have %s", place,
+		return nil, fmt.Errorf("the holidays of %q are unknown: want one of %s", place,
 			strings.Join(slices.Sorted(maps.Keys(publicHolidays)), ", "))
 	}
 	// The cache matters because prices are queried by the minute, and some holidays depend on the phase of the

@@ -28,10 +28,10 @@ func newHTTP(zone grid.Zone, spec *v1alpha1.HTTPSource, q quantity, f *fetcher) 
 		return nil, err
 	}
 	if (spec.Value == "") == (spec.List == "") {
-		return nil, dial.Refuse(dial.ReasonShape, "want the path of a value or of a list: one of them")
+		return nil, dial.Refuse(dial.ReasonShape, "want either the path of a value or the path of a list")
 	}
 	if spec.List != "" && (spec.ListTime == "" || spec.ListValue == "") {
-		return nil, dial.Refuse(dial.ReasonShape, "want listTime and listValue beside list")
+		return nil, dial.Refuse(dial.ReasonShape, "want listTime and listValue in addition to list")
 	}
 	return &httpJSON{spec: spec, fetch: f, zone: zone, scale: scale, marginal: spec.Signal == signalMarginal}, nil
 }
@@ -61,7 +61,7 @@ func (s *httpJSON) decode(body []byte, answered, now time.Time) (Answer, error) 
 	if s.spec.Zone != "" {
 		zone, ok := standing(text, s.spec.Zone).(string)
 		if !ok || zone == "" {
-			return Answer{}, dial.Refuse(dial.ReasonZone, "the answer has no zone at %q", s.spec.Zone)
+			return Answer{}, dial.Refuse(dial.ReasonZone, "the response has no zone at %q", s.spec.Zone)
 		}
 		a.Zone = grid.Zone(zone)
 	}
@@ -94,10 +94,10 @@ func (s *httpJSON) decode(body []byte, answered, now time.Time) (Answer, error) 
 func (s *httpJSON) list(text any) ([]Point, error) {
 	entries, ok := standing(text, s.spec.List).([]any)
 	if !ok {
-		return nil, dial.Refuse(dial.ReasonShape, "there is no list at %q", s.spec.List)
+		return nil, dial.Refuse(dial.ReasonShape, "the response has no list at %q", s.spec.List)
 	}
 	if len(entries) > maxPoints {
-		return nil, dial.Refuse(dial.ReasonSize, "the list has %d entries: want at most %d", len(entries), maxPoints)
+		return nil, dial.Refuse(dial.ReasonSize, "the list has %d entries, want at most %d", len(entries), maxPoints)
 	}
 	var points []Point
 	for _, entry := range entries {
@@ -122,9 +122,9 @@ func (s *httpJSON) number(v any, path string) (float64, error) {
 	n, ok := numeral(v)
 	switch {
 	case v == nil:
-		return 0, dial.Refuse(dial.ReasonMissing, "the answer has no value at %q", path)
+		return 0, dial.Refuse(dial.ReasonMissing, "the response has no value at %q", path)
 	case !ok:
-		return 0, dial.Refuse(dial.ReasonShape, "what stands at %q is no number", path)
+		return 0, dial.Refuse(dial.ReasonShape, "the value at %q is not a number", path)
 	}
 	return n * s.scale, nil
 }
@@ -137,7 +137,7 @@ func moment(v any, path string) (time.Time, error) {
 	if n, ok := numeral(v); ok {
 		return unixTime(n)
 	}
-	return time.Time{}, dial.Refuse(dial.ReasonTime, "the answer has no time at %q", path)
+	return time.Time{}, dial.Refuse(dial.ReasonTime, "the response has no time at %q", path)
 }
 
 // standing returns the value at a path of field names and indices separated by dots, or nil if it does not exist.

@@ -18,11 +18,11 @@ import (
 // intended value is ambiguous.
 func decode(body []byte, into any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
-		return dial.Refuse(dial.ReasonShape, "the answer is empty")
+		return dial.Refuse(dial.ReasonShape, "the response is empty")
 	}
 	twice, err := strictjson.UnmarshalStrict(body, into, strictjson.DisallowDuplicateFields)
 	if err == nil && len(twice) > 0 {
-		return dial.Refuse(dial.ReasonShape, "a name stands twice in the answer: %.80v", twice[0])
+		return dial.Refuse(dial.ReasonShape, "the response has a duplicate field: %.80v", twice[0])
 	}
 	if err == nil {
 		return nil
@@ -31,9 +31,10 @@ func decode(body []byte, into any) error {
 		return err
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return dial.Refuse(dial.ReasonShape, "%s is not as documented: JSON %s", cmp.Or(e.Field, "the answer"), e.Value)
+		return dial.Refuse(dial.ReasonShape, "%s has an unexpected type: JSON %s", cmp.Or(e.Field, "the response"),
+			e.Value)
 	}
-	return dial.Refuse(dial.ReasonShape, "the answer is no JSON, or cut off: %w", err)
+	return dial.Refuse(dial.ReasonShape, "the response is not valid JSON or is truncated: %w", err)
 }
 
 // numeral returns v as a float64 if it is a number that decode has stored in an interface.
@@ -71,9 +72,9 @@ func parseNumber(text string) (float64, error) {
 	v, err := strconv.ParseFloat(text, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange) || err == nil && (math.IsNaN(v) || math.IsInf(v, 0)):
-		return 0, dial.Refuse(dial.ReasonRange, "%.20s is no finite number", text)
+		return 0, dial.Refuse(dial.ReasonRange, "%.20s is not a finite number", text)
 	case err != nil:
-		return 0, dial.Refuse(dial.ReasonShape, "%.20q is no number", text)
+		return 0, dial.Refuse(dial.ReasonShape, "%.20q is not a number", text)
 	}
 	return v, nil
 }
@@ -88,7 +89,7 @@ func (i *instant) UnmarshalJSON(text []byte) error {
 	}
 	var s string
 	if err := json.Unmarshal(text, &s); err != nil {
-		return dial.Refuse(dial.ReasonTime, "%.40s is no time", text)
+		return dial.Refuse(dial.ReasonTime, "%.40s is not a time", text)
 	}
 	t, err := parseTime(s)
 	if err != nil {
@@ -107,7 +108,7 @@ func parseTime(text string) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, dial.Refuse(dial.ReasonTime, "%.40q is no time: want 2026-01-31T13:00:00Z", text)
+	return time.Time{}, dial.Refuse(dial.ReasonTime, "%.40q is not a time: want 2026-01-31T13:00:00Z", text)
 }
 
 // unixTime converts seconds or milliseconds since 1970.
@@ -117,7 +118,7 @@ func unixTime(v float64) (time.Time, error) {
 		v /= 1000
 	}
 	if !(v > 0 && v < millisecondsFrom) {
-		return time.Time{}, dial.Refuse(dial.ReasonTime, "%v is no Unix time in seconds or milliseconds", v)
+		return time.Time{}, dial.Refuse(dial.ReasonTime, "%v is not a Unix time in seconds or milliseconds", v)
 	}
 	whole, part := math.Modf(v)
 	return time.Unix(int64(whole), int64(part*1e9)).UTC(), nil

@@ -99,7 +99,7 @@ func NewPriceKeeper(zone grid.Zone, of *v1alpha1.PriceSpec, d Deps) (*Keeper, er
 
 func newKeeper(w terms, maxAge *metav1.Duration, d Deps, sources []spec) (*Keeper, error) {
 	if len(sources) == 0 {
-		return nil, errors.New("want a source")
+		return nil, errors.New("want at least one source")
 	}
 	if maxAge != nil && maxAge.Duration > 0 {
 		w.maxAge = maxAge.Duration
@@ -176,11 +176,11 @@ func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
 	switch {
 	case !changed:
 	case err != nil:
-		log.Warn("A source of signals failed", "reason", dial.ReasonOf(err), "err", err)
+		log.Warn("Signal source failed", "reason", dial.ReasonOf(err), "err", err)
 	case lacks != nil:
-		log.Warn("A source of signals gave less than was asked for", "err", lacks)
+		log.Warn("Signal source returned incomplete data", "err", lacks)
 	default:
-		log.Info("A source of signals works")
+		log.Info("Signal source is working")
 	}
 }
 
@@ -217,7 +217,7 @@ func (k *Keeper) remember(ctx context.Context, l *link, err error, now time.Time
 		return
 	}
 	if err := k.deps.Calls.Block(ctx, l.account, now.Add(wait), now); err != nil {
-		k.deps.Log.Warn("Could not write down that a source is not to be asked for some time", "source", l.account,
+		k.deps.Log.Warn("Failed to store the delay requested by a signal source", "source", l.account,
 			"err", err)
 	}
 }
@@ -253,7 +253,7 @@ func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (lacks, err 
 	defer func() {
 		if p := recover(); p != nil {
 			panics.Note("signal")
-			lacks, err = nil, dial.Refuse(dial.ReasonShape, "reading the answer: %v", p)
+			lacks, err = nil, dial.Refuse(dial.ReasonShape, "reading the response: %v", p)
 		}
 	}()
 	a, err := l.source.Fetch(ctx, now)

@@ -92,17 +92,17 @@ func TestFallback(t *testing.T) {
 			if minute >= 600 && minute < 620 {
 				continue // the first source is polled again after its interval
 			}
-			t.Fatalf("after %d minutes %q is believed (%s), want %q", minute, s.Source, s.LastError, want)
+			t.Fatalf("source after %d minutes = %q (%s), want %q", minute, s.Source, s.LastError, want)
 		}
 		if minute == 100 && (second.asked != 0 || s.Reason != dial.ReasonHTTP || s.LastError != "first: down") {
-			t.Errorf("second was asked %d times; %q", second.asked, s.LastError)
+			t.Errorf("the second source was polled %d times, last error %q", second.asked, s.LastError)
 		}
 		if minute > 630 && s.LastError != "" {
 			t.Fatalf("after %d minutes: %s", minute, s.LastError)
 		}
 	}
 	if second.asked < 20 || second.asked > 35 {
-		t.Errorf("second was asked %d times in 7.5 hours, each quarter of an hour", second.asked)
+		t.Errorf("the second source was polled %d times in 7.5 hours, want every 15 minutes", second.asked)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestFirstComesFirst(t *testing.T) {
 			k.poll(t.Context())
 		}
 		if first.asked != 1 || second.asked != 0 {
-			t.Fatalf("the first was asked %d times, the second %d times", first.asked, second.asked)
+			t.Fatalf("the first source was polled %d times and the second %d times", first.asked, second.asked)
 		}
 	}
 }
@@ -171,19 +171,19 @@ func TestGoodSignals(t *testing.T) {
 		known  int
 	}{
 		{"two hours", answer(at(0, 1), at(1, 2)), 1, 2},
-		{"another case of the zone", zone, 1, 2},
+		{"zone in another case", zone, 1, 2},
 		{"unsorted", answer(at(2, 3), at(0, 1), at(1, 2)), 1, 3},
-		{"the hour of the clock change twice, alike", answer(at(-1, 5), at(-1, 5), at(0, 1), at(1, 2)), 1, 2},
+		{"repeated hour with the same value", answer(at(-1, 5), at(-1, 5), at(0, 1), at(1, 2)), 1, 2},
 		{"a gap in the past", answer(at(-9, 5), at(-3, 6), at(0, 1), at(1, 2)), 1, 2},
 		{"a short gap in the future", answer(at(0, 1), at(1, 2), at(3, 4)), 1, 4},
 		{"a gap of three hours in the future", answer(at(0, 1), at(1, 2), at(5, 4)), 1, 6},
-		{"a longer gap in the future ends what is known", answer(at(0, 1), at(1, 2), at(6, 4)), 1, 2},
-		{"the last hour is not in yet", answer(at(-2, 5), at(-1, 6)), 6, 1},
+		{"a longer gap in the future ends the forecast", answer(at(0, 1), at(1, 2), at(6, 4)), 1, 2},
+		{"without the last hour", answer(at(-2, 5), at(-1, 6)), 6, 1},
 		{"constant for less than 6 h", still(412, 6), 412, 1},
 		{"constant, estimated", estimated, 412, 1},
 		{"constant, estimated, with a forecast", ahead, 412, 2},
-		{"constant in whole grams, nearly none", still(24, 30), 24, 1},
-		{"steps that last until the next one", irregular, 1, 16}, // two hours, seven, and seven more
+		{"constant, small whole number of grams", still(24, 30), 24, 1},
+		{"points that last until the next one", irregular, 1, 16}, // two hours, seven, and seven more
 	} {
 		w := terms{zone: "DE", quantity: carbon, maxAge: 2 * time.Hour}
 		a := c.answer
@@ -200,7 +200,7 @@ func TestGoodSignals(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, s)
 		}
 		if len(s.Values) != c.known {
-			t.Errorf("%s: %d hours are known, want %d", c.name, len(s.Values), c.known)
+			t.Errorf("%s: got %d values, want %d", c.name, len(s.Values), c.known)
 		}
 	}
 }
@@ -220,10 +220,10 @@ func TestFrozenOverPolls(t *testing.T) {
 		{"few whole grams", 24, 15 * time.Minute, 48 * time.Hour, false},
 		{"few grams", 24.5, 15 * time.Minute, 6 * time.Hour, false},
 		{"nothing", 0, 15 * time.Minute, 6 * time.Hour, false},
-		{"rarely seen", 412, 3 * time.Hour, 0, false},
+		{"rare values", 412, 3 * time.Hour, 0, false},
 		{"estimated grams", 412.5, 15 * time.Minute, 24 * time.Hour, true},
 		{"few whole grams, estimated", 24, 15 * time.Minute, 48 * time.Hour, true},
-		{"estimated, rarely seen", 412, 3 * time.Hour, 0, true},
+		{"estimated, rare values", 412, 3 * time.Hour, 0, true},
 	} {
 		var s standstill
 		var refused time.Duration
@@ -234,13 +234,13 @@ func TestFrozenOverPolls(t *testing.T) {
 			}
 		}
 		if refused != c.refuse {
-			t.Errorf("%s: refused after %v, want %v", c.name, refused, c.refuse)
+			t.Errorf("%s: rejected after %v, want %v", c.name, refused, c.refuse)
 		}
 		moved := noon.Add(80 * time.Hour)
 		if err := s.frozen(&Answer{Points: []Point{{
 			Time: moved, Value: c.value + 1, Estimated: c.estimated,
 		}}}, moved); err != nil {
-			t.Errorf("%s: moved, but %v", c.name, err)
+			t.Errorf("%s: unexpected error after the value has changed: %v", c.name, err)
 		}
 	}
 }
@@ -283,7 +283,7 @@ func TestCompletion(t *testing.T) {
 		quality energy.Quality
 		ranged  bool
 	}{
-		{"present alone", days(0, 0), "typical", energy.Derived, false},
+		{"only the current value", days(0, 0), "typical", energy.Derived, false},
 		{"with a week of history", days(7*24, 0), "", energy.Derived, true},
 		{"with a week of history and six hours", days(7*24, 6), "src+", energy.Derived, false},
 		{"with its own forecast", days(24, 48), "src", energy.Measured, false},
@@ -306,12 +306,12 @@ func TestCompletion(t *testing.T) {
 				t.Errorf("%q forecast", s.ForecastSource)
 			}
 			if c.ranged && s.Low == nil {
-				t.Error("there are no percentiles")
+				t.Error("the forecast has no percentiles")
 			}
 			if c.model == "" {
 				tomorrow := now.Add(24 * time.Hour)
 				if got, want := s.Signal.Series.At(tomorrow), swing(tomorrow); got < want-15 || got > want+15 {
-					t.Errorf("tomorrow is forecast to be %v, want about %v", got, want)
+					t.Errorf("forecast for tomorrow = %v, want about %v", got, want)
 				}
 			}
 		})
@@ -336,7 +336,7 @@ func TestSeed(t *testing.T) {
 	given, _ := k.Look(now)
 	given.AsOf.Time = time.Time{} // clients decode responses into the object that they sent
 	if again, _ := k.Look(now); !again.AsOf.Equal(status.AsOf) {
-		t.Error("what was given is the keeper's own")
+		t.Error("the returned status is not a copy")
 	}
 	asked := p.requests.Load()
 	for i := range 5 {
@@ -350,17 +350,17 @@ func TestSeed(t *testing.T) {
 		}
 	}
 	if p.requests.Load() != asked {
-		t.Errorf("%d requests after restarts", p.requests.Load()-asked)
+		t.Errorf("%d requests after restarts, want 0", p.requests.Load()-asked)
 	}
 	now = now.Add(3 * time.Hour)
 	late := carbonKeeper(t, d, electricityMapsAt(p.URL), staticSource(9))
 	late.Seed(status)
 	if late.state(now).Fresh {
-		t.Error("a seed that is too old is believed")
+		t.Error("an expired status was restored")
 	}
 	late.start(now)
 	if wait := late.links[0].next.Sub(now); wait > firstPollWithin {
-		t.Errorf("asks after %v", wait)
+		t.Errorf("the first poll is after %v", wait)
 	}
 }
 
@@ -393,7 +393,7 @@ func TestSeedRefuses(t *testing.T) {
 		spoil(status)
 		k.Seed(status)
 		if got := k.state(now).Fresh; got != (name == "") {
-			t.Errorf("%q: believed is %v", name, got)
+			t.Errorf("Seed() with invalid %q: accepted = %v", name, got)
 		}
 	}
 	carbonKeeper(t, testDeps(&now), staticSource(1)).Seed(nil)
@@ -444,12 +444,12 @@ func TestPrices(t *testing.T) {
 	last := hourly(now, 3, 0.1, 0.2)
 	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(&last,
 		now); err == nil || dial.ReasonOf(err) != dial.ReasonMissing {
-		t.Errorf("a price that has ended: %v", err)
+		t.Errorf("check() of a price for a past hour: %v", err)
 	}
 	last.Points[1].Time, last.Currency = now.Truncate(time.Hour), "USD"
 	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(&last,
 		now); err == nil || dial.ReasonOf(err) != dial.ReasonUnit {
-		t.Errorf("a price in another currency: %v", err)
+		t.Errorf("check() of a price in another currency: %v", err)
 	}
 }
 
@@ -460,11 +460,11 @@ func TestKeeperRefuses(t *testing.T) {
 		t.Error("no source")
 	}
 	if _, err := NewCarbonKeeper("DE", &v1alpha1.CarbonSpec{Sources: []v1alpha1.CarbonSource{{}}}, d); err == nil {
-		t.Error("a source of no kind")
+		t.Error("a source without a kind was accepted")
 	}
 	if _, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{Currency: "EUR", Sources: []v1alpha1.PriceSource{{}}},
 		d); err == nil {
-		t.Error("a source of no kind")
+		t.Error("a source without a kind was accepted")
 	}
 	d.Calls = nil
 	if _,
@@ -488,7 +488,7 @@ func (b *ledger) Reserve(_ context.Context, source string, perHour int, now time
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.down {
-		return false, time.Time{}, errors.New("the store is down")
+		return false, time.Time{}, errors.New("the store is unavailable")
 	}
 	spent := b.spent[source]
 	for len(spent) > 0 && now.Sub(spent[0]) >= time.Hour {
@@ -578,11 +578,11 @@ func TestCallsPerHour(t *testing.T) {
 		replicas.Wait()
 		for i := range calls {
 			if i >= limit && calls[i].Sub(calls[i-limit]) < time.Hour {
-				t.Fatalf("%d requests within %v", limit+1, calls[i].Sub(calls[i-limit]))
+				t.Fatalf("%d requests were sent within %v", limit+1, calls[i].Sub(calls[i-limit]))
 			}
 		}
 		if len(calls) < 24*limit/2 || budget.refused == 0 || written == nil {
-			t.Errorf("%d requests, %d refused: the limit was not put to a test", len(calls), budget.refused)
+			t.Errorf("%d requests sent and %d rejected: the limit was not tested", len(calls), budget.refused)
 		}
 	})
 }
@@ -656,7 +656,7 @@ func TestRun(t *testing.T) {
 		}
 		if n := testutil.CollectAndCount(d.Metrics, "kubenergy_signal_rejected_total",
 			"kubenergy_signal_age_seconds"); n != 0 {
-			t.Errorf("%d series are left of a keeper that has ended", n)
+			t.Errorf("%d series remain after the keeper was stopped", n)
 		}
 	})
 }
@@ -681,17 +681,17 @@ func TestMetrics(t *testing.T) {
 	registry.MustRegister(d.Metrics)
 	now = now.Add(10 * time.Second)
 	want := `
-# HELP kubenergy_electricity_price_per_kilowatthour Price of electricity now, in the currency.
+# HELP kubenergy_electricity_price_per_kilowatthour Current price of electricity per kWh in the currency of the zone.
 # TYPE kubenergy_electricity_price_per_kilowatthour gauge
 kubenergy_electricity_price_per_kilowatthour{currency="EUR",zone="DE"} 0.3
-# HELP kubenergy_grid_carbon_intensity_grams_per_kilowatthour Carbon intensity of electricity now.
+# HELP kubenergy_grid_carbon_intensity_grams_per_kilowatthour Current carbon intensity of electricity in gCO2e per kWh.
 # TYPE kubenergy_grid_carbon_intensity_grams_per_kilowatthour gauge
 kubenergy_grid_carbon_intensity_grams_per_kilowatthour{quality="derived",signal="average",zone="DE"} 300
-# HELP kubenergy_signal_age_seconds Age of the signal that is believed, by its source's own timestamp; 0 for what does not age.
+# HELP kubenergy_signal_age_seconds Age of the current signal in seconds, by the timestamp of its source; 0 for signals that do not age.
 # TYPE kubenergy_signal_age_seconds gauge
 kubenergy_signal_age_seconds{quantity="carbon",zone="DE"} 1210
 kubenergy_signal_age_seconds{quantity="price",zone="DE"} 0
-# HELP kubenergy_signal_requests_total Requests made to sources of signals, tries included: ok, or the reason why not.
+# HELP kubenergy_signal_requests_total Number of requests to signal sources, including retries, by outcome: ok or a reason.
 # TYPE kubenergy_signal_requests_total counter
 kubenergy_signal_requests_total{outcome="ok",source="electricityMaps"} 4
 `
@@ -727,12 +727,12 @@ func TestMemory(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	used := int64(after.HeapAlloc) - int64(before.HeapAlloc)
 	if hours := len(keepers[0].history.values) / 12; hours < 28*24-1 || hours > 28*24+1 {
-		t.Errorf("%d hours are remembered", hours)
+		t.Errorf("the history has %d hours", hours)
 	}
 	if used > 10<<20 {
-		t.Errorf("100 zones take %d bytes", used)
+		t.Errorf("100 zones use %d bytes", used)
 	}
-	t.Logf("100 zones take %d bytes", used)
+	t.Logf("100 zones use %d bytes", used)
 	runtime.KeepAlive(keepers)
 }
 
@@ -754,13 +754,13 @@ func TestHistory(t *testing.T) {
 		return fmt.Sprint(s.Start().Sub(hour), values)
 	}
 	if got := hours(h.hourly(hour, none)); got != "-3h0m0s [0 1 2]" {
-		t.Errorf("one by one: %s", got)
+		t.Errorf("single values: %s", got)
 	}
 	// An answer that starts within an hour does not affect the time before, and future values are not history.
 	observe(hour.Add(-time.Minute), Point{Time: hour.Add(-5 * time.Minute), Value: 14},
 		Point{Time: hour.Add(6 * time.Hour), Value: 900})
 	if got := hours(h.hourly(hour.Add(7*time.Hour), none)); got != "-3h0m0s [0 1 3]" {
-		t.Errorf("an answer that begins late: %s", got)
+		t.Errorf("answer that starts within an hour: %s", got)
 	}
 	// Short gaps are filled, the history starts after a long gap, and missing hours at the end are taken from
 	// ahead.
@@ -783,7 +783,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("%d values", got)
 	}
 	if new(Track).hourly(hour, none) != nil {
-		t.Error("no history is a series")
+		t.Error("hourly() without values returned a series")
 	}
 }
 
@@ -798,12 +798,12 @@ func TestLongHistoriesAreAddedQuickly(t *testing.T) {
 	h, began := Track{Span: historySpan}, time.Now()
 	h.add(a, noon)
 	if took := time.Since(began); took > 3*time.Second {
-		machine.TooSlow("it took %v", took)
+		machine.TooSlow("adding the points took %v", took)
 	}
 	for _, days := range []int{0, 1, 27} {
 		at := noon.AddDate(0, 0, -days)
 		if s := h.During(at, at); s == nil || s.At(at) != float64(days) {
-			t.Errorf("%d days ago: %v", days, s)
+			t.Errorf("value of %d days ago: %v", days, s)
 		}
 	}
 }

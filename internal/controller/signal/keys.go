@@ -20,7 +20,7 @@ type KeyFolder string
 // leave the directory.
 func (folder KeyFolder) Key(name string) (string, error) {
 	if folder == "" {
-		return "", fmt.Errorf("the controller has no folder of such keys (--keys-dir, --meter-keys-dir or "+
+		return "", fmt.Errorf("the controller has no directory for keys of this kind (--keys-dir, --meter-keys-dir or "+
 			"--budget-webhook-dir; in the chart signals.keysSecret, meterKeysSecret or budgets.webhookKeySecret): %w",
 			fs.ErrNotExist)
 	}
@@ -34,7 +34,7 @@ func (folder KeyFolder) Key(name string) (string, error) {
 		return "", noPath(err)
 	}
 	if len(text) > maxKey {
-		return "", fmt.Errorf("longer than %d bytes", maxKey)
+		return "", fmt.Errorf("the key is too long, want at most %d bytes", maxKey)
 	}
 	return strings.TrimSpace(string(text)), nil
 }

@@ -21,12 +21,12 @@ type Metrics struct {
 
 var (
 	descAge = prom.NewDesc("kubenergy_signal_age_seconds",
-		"Age of the signal that is believed, by its source's own timestamp; 0 for what does not age.",
+		"Age of the current signal in seconds, by the timestamp of its source; 0 for signals that do not age.",
 		[]string{"zone", "quantity"}, nil)
 	descCarbon = prom.NewDesc("kubenergy_grid_carbon_intensity_grams_per_kilowatthour",
-		"Carbon intensity of electricity now.", []string{"zone", "signal", "quality"}, nil)
+		"Current carbon intensity of electricity in gCO2e per kWh.", []string{"zone", "signal", "quality"}, nil)
 	descPrice = prom.NewDesc("kubenergy_electricity_price_per_kilowatthour",
-		"Price of electricity now, in the currency.", []string{"zone", "currency"}, nil)
+		"Current price of electricity per kWh in the currency of the zone.", []string{"zone", "currency"}, nil)
 )
 
 // NewMetrics returns metrics that use the given clock to compute ages.
@@ -35,10 +35,10 @@ func NewMetrics(clock func() time.Time) *Metrics {
 		clock: clock,
 		requests: prom.NewCounterVec(prom.CounterOpts{
 			Name: "kubenergy_signal_requests_total",
-			Help: "Requests made to sources of signals, tries included: ok, or the reason why not.",
+			Help: "Number of requests to signal sources, including retries, by outcome: ok or a reason.",
 		}, []string{"source", "outcome"}),
 		rejected: prom.NewCounterVec(prom.CounterOpts{
-			Name: "kubenergy_signal_rejected_total", Help: "Polls of a source whose answer was rejected, by reason.",
+			Name: "kubenergy_signal_rejected_total", Help: "Number of rejected polls of signal sources, by reason.",
 		}, []string{"zone", "quantity", "source", "reason"}),
 	}
 }

@@ -62,21 +62,21 @@ func octopusRates(body []byte, from, until time.Time) ([]Point, error) {
 		case r.PaymentMethod == "NON_DIRECT_DEBIT":
 			continue // a second price of the same period for other payment methods
 		case !r.ValueIncVAT.set:
-			return nil, dial.Refuse(dial.ReasonShape, "a rate has no value_inc_vat")
+			return nil, dial.Refuse(dial.ReasonShape, "a rate has no field value_inc_vat")
 		case start.IsZero() || !start.Equal(start.Truncate(octopusSlot)) || !end.Equal(end.Truncate(octopusSlot)):
-			return nil, dial.Refuse(dial.ReasonTime, "a rate is from %s to %s: want half hours",
+			return nil, dial.Refuse(dial.ReasonTime, "a rate is valid from %s to %s, want half hours",
 				start.Format(time.RFC3339), end.Format(time.RFC3339))
 		}
 		for t := timeutil.Later(start, from); t.Before(end); t = t.Add(octopusSlot) {
 			points = append(points, Point{Time: t, Value: r.ValueIncVAT.value / 100})
 		}
 		if len(points) > maxPoints {
-			return nil, dial.Refuse(dial.ReasonSize, "the rates overlap: there are more than %d half hours", maxPoints)
+			return nil, dial.Refuse(dial.ReasonSize, "the rates overlap: they cover more than %d half hours", maxPoints)
 		}
 	}
 	if len(points) == 0 {
-		return nil, dial.Refuse(dial.ReasonMissing, "there are no rates from %s to %s", from.Format(time.RFC3339),
-			until.Format(time.RFC3339))
+		return nil, dial.Refuse(dial.ReasonMissing, "no rates from %s to %s in the response",
+			from.Format(time.RFC3339), until.Format(time.RFC3339))
 	}
 	return points, nil
 }

@@ -90,8 +90,8 @@ func (b *builder) fetcher(kind, account string, perHour int, private bool) *fetc
 			return dial.Refuse(dial.ReasonRate, "counting the request: %w", err)
 		case !granted:
 			return &dial.Error{Reason: dial.ReasonRate, Wait: min(max(0, next.Sub(now)), dial.MaxWait), Err: fmt.Errorf(
-				"no request is granted before %s: the limit of %d in an hour is reached, or the provider wants to be "+
-					"left alone", next.UTC().Format(time.RFC3339), perHour)}
+				"no request is allowed before %s: the limit of %d per hour is reached, or the provider requested "+
+					"a delay", next.UTC().Format(time.RFC3339), perHour)}
 		}
 		return nil
 	}
@@ -127,11 +127,11 @@ func (b *builder) add(s spec) error {
 	source, marginal, err := b.source(s, open)
 	switch {
 	case l == nil:
-		return fmt.Errorf("source %d names no kind", len(b.links))
+		return fmt.Errorf("source %d has no kind", len(b.links))
 	case l.asks && b.deps.Calls == nil:
-		return fmt.Errorf("source %s asks others: want a budget of calls", l.name)
+		return fmt.Errorf("source %s sends requests: want a budget of calls", l.name)
 	case b.quantity == carbon && marginal != b.marginal:
-		err = dial.Refuse(dial.ReasonKind, "this source knows %s intensity, wanted is %s: the two are never mixed",
+		err = dial.Refuse(dial.ReasonKind, "this source provides %s intensity, want %s: the two kinds cannot be mixed",
 			Kind(marginal), Kind(b.marginal))
 	}
 	if l.source = source; err != nil {
@@ -173,7 +173,7 @@ func (b *builder) source(s spec, open func(kind string, private bool) *fetcher,
 		source = &entsoe{s.entsoe, open("entsoe", false)}
 	case s.octopus != nil:
 		if source = (&octopus{s.octopus, open("octopus", false)}); b.currency != "GBP" {
-			err = dial.Refuse(dial.ReasonUnit, "the prices are in GBP, wanted is %s", b.currency)
+			err = dial.Refuse(dial.ReasonUnit, "the prices are in GBP, want %s", b.currency)
 		}
 	}
 	return source, marginal, err

@@ -50,7 +50,7 @@ func decodePrometheus(body []byte) (Point, error) {
 		return Point{}, err
 	}
 	if text.Status != "success" {
-		return Point{}, dial.Refuse(dial.ReasonHTTP, "the query's status is %.20q", text.Status)
+		return Point{}, dial.Refuse(dial.ReasonHTTP, "the status of the query is %.20q, want success", text.Status)
 	}
 	switch text.Data.ResultType {
 	case "scalar":
@@ -68,13 +68,13 @@ func decodePrometheus(body []byte) (Point, error) {
 		}
 		switch len(series) {
 		case 0:
-			return Point{}, dial.Refuse(dial.ReasonMissing, "the query gives no value")
+			return Point{}, dial.Refuse(dial.ReasonMissing, "the query returned no value")
 		case 1:
 			return prometheusSample(series[0].Value)
 		}
-		return Point{}, dial.Refuse(dial.ReasonShape, "the query gives %d values: want one", len(series))
+		return Point{}, dial.Refuse(dial.ReasonShape, "the query returned %d values, want one", len(series))
 	}
-	return Point{}, dial.Refuse(dial.ReasonShape, "the query gives a %.20q: want a vector of one value, or a scalar",
+	return Point{}, dial.Refuse(dial.ReasonShape, "the query returned a %.20q, want a scalar or a single value",
 		text.Data.ResultType)
 }
 
@@ -82,7 +82,7 @@ func decodePrometheus(body []byte) (Point, error) {
 func prometheusSample(sample [2]any) (Point, error) {
 	seconds, ok := numeral(sample[0])
 	if !ok {
-		return Point{}, dial.Refuse(dial.ReasonTime, "the value has no time")
+		return Point{}, dial.Refuse(dial.ReasonTime, "the value has no timestamp")
 	}
 	at, err := unixTime(seconds)
 	if err != nil {
@@ -90,7 +90,7 @@ func prometheusSample(sample [2]any) (Point, error) {
 	}
 	text, ok := sample[1].(string)
 	if !ok {
-		return Point{}, dial.Refuse(dial.ReasonShape, "the value is no string, as Prometheus writes numbers")
+		return Point{}, dial.Refuse(dial.ReasonShape, "the value is not a string, as used by Prometheus")
 	}
 	value, err := parseNumber(text)
 	return Point{Time: at, Value: value}, err

@@ -203,7 +203,7 @@ func data(t testing.TB, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", "..", "..", "shared", "data", "api", name))
 	if errors.Is(err, os.ErrNotExist) {
-		t.Skipf("the recorded answer %s is not here", name)
+		t.Skipf("the recorded response %s is not available", name)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -50,10 +50,10 @@ func TestAnswerAfterAMinute(t *testing.T) {
 	k.poll(t.Context())
 	s := k.state(now)
 	if asked != 3 || !s.Fresh || s.LastError != "" {
-		t.Errorf("asked %d times until %v: %+v", asked, now.Sub(noon), s)
+		t.Errorf("%d requests until %v: %+v", asked, now.Sub(noon), s)
 	}
 	if got := k.links[0].next.Sub(now); got < 5*time.Minute {
-		t.Errorf("asked again %v after the answer", got)
+		t.Errorf("the next poll is %v after the answer", got)
 	}
 }
 
@@ -177,12 +177,12 @@ func TestKeysInAnswersStaySecret(t *testing.T) {
 			}
 			k.poll(t.Context())
 			s := k.state(now)
-			if s.LastError == "" || !strings.Contains(log.String(), "A source of signals failed") {
-				t.Fatalf("no error to look at: %+v, %s", s, log.String())
+			if s.LastError == "" || !strings.Contains(log.String(), "Signal source failed") {
+				t.Fatalf("expected an error: %+v, %s", s, log.String())
 			}
 			for _, text := range []string{s.LastError, log.String()} {
 				if strings.Contains(strings.ToLower(text), "s3same") || strings.Contains(text, "aLong") {
-					t.Errorf("the key is in %s", text)
+					t.Errorf("the key was leaked in %s", text)
 				}
 			}
 		})
@@ -221,24 +221,24 @@ func TestLargeFile(t *testing.T) {
 		}
 		first, last := a.Points[0].Time, a.Points[len(a.Points)-1].Time
 		if now.Sub(first) < historySpan-time.Hour || last.Sub(now) < horizon || len(a.Points) > maxPoints {
-			t.Errorf("at %v: %d values from %v to %v", now, len(a.Points), first, last)
+			t.Errorf("Fetch() at %v returned %d values from %v to %v", now, len(a.Points), first, last)
 		}
 		i := int(first.Sub(start) / step)
 		if a.Points[0].Value != float64(100+i%97) {
-			t.Errorf("at %v it is %v, want %v", first, a.Points[0].Value, 100+i%97)
+			t.Errorf("value at %v = %v, want %v", first, a.Points[0].Value, 100+i%97)
 		}
 		if kept := s.(*file).signal.Series.Len(); kept > int((historySpan+buildAhead+2*fileSlack)/step)+1 {
-			t.Errorf("%d values are kept", kept)
+			t.Errorf("%d values are kept in memory", kept)
 		}
 	}
 	full := text.String() + strings.Repeat("\n", maxFile-text.Len())
 	write(full)
 	if _, err := s.Fetch(t.Context(), noon); err != nil {
-		t.Errorf("a file of %d bytes: %v", len(full), err)
+		t.Errorf("reading a file of %d bytes: %v", len(full), err)
 	}
 	write(full + "\n")
 	if _, err := s.Fetch(t.Context(), noon); err == nil || dial.ReasonOf(err) != dial.ReasonSize {
-		t.Errorf("a file of a byte more: %v", err)
+		t.Errorf("reading a file that is one byte too large: %v", err)
 	}
 }
 
@@ -275,10 +275,10 @@ func TestForecastSurvivesARestart(t *testing.T) {
 		k.poll(t.Context())
 		s := k.state(now)
 		if !s.Fresh || s.ForecastSource != c.want || math.Abs(s.Now-value(now)) > 0.05 {
-			t.Fatalf("%+v: %s forecasts %v", c, s.ForecastSource, s.Values)
+			t.Fatalf("%+v: model %s, values %v", c, s.ForecastSource, s.Values)
 		}
 		if got := s.Signal.Series.At(now.Add(20 * time.Hour)); (got == 720) != (c.want == forecast.Blend) {
-			t.Errorf("%+v: in 20 hours it is %v", c, got)
+			t.Errorf("%+v: value in 20 hours = %v", c, got)
 		}
 		if c.want != forecast.Blend {
 			continue
@@ -288,12 +288,12 @@ func TestForecastSurvivesARestart(t *testing.T) {
 			s := k.state(now)
 			if after := now.Sub(noon); after < 23*time.Hour && (!s.Fresh || s.ForecastSource != forecast.Blend ||
 				s.Signal.Series.Len() < 24) {
-				t.Fatalf("after %v: %s forecasts %d hours", after, s.ForecastSource, s.Signal.Series.Len())
+				t.Fatalf("after %v: model %s, %d values", after, s.ForecastSource, s.Signal.Series.Len())
 			}
 		}
 		if s := k.state(now); s.Signal.Series.Len() < 48 || s.Signal.Series.At(now.Add(20*time.Hour)) > 500 ||
 			s.ForecastSource == forecast.TypicalModel {
-			t.Errorf("a day later %s forecasts %v", s.ForecastSource, s.Values)
+			t.Errorf("a day later: model %s, values %v", s.ForecastSource, s.Values)
 		}
 	}
 }
@@ -334,7 +334,7 @@ func TestPausesSurviveARestart(t *testing.T) {
 		carbonKeeper(t, d, electricityMapsAt("https://x.example")).poll(t.Context())
 		until, blocked := budget.until["DE/carbon/electricityMaps"]
 		if blocked != (c.pause > 0) || blocked && until.Sub(now) < c.pause {
-			t.Errorf("%d after %q: until %v", c.code, c.after, until)
+			t.Errorf("status %d with Retry-After %q: blocked until %v", c.code, c.after, until)
 		}
 		if !blocked {
 			continue
@@ -344,12 +344,12 @@ func TestPausesSurviveARestart(t *testing.T) {
 		k := carbonKeeper(t, d, electricityMapsAt("https://x.example"))
 		k.poll(t.Context())
 		if asked != before || k.state(now).Reason != dial.ReasonRate {
-			t.Errorf("%d: asked after a restart, %+v", c.code, k.state(now))
+			t.Errorf("status %d: unexpected request after a restart: %+v", c.code, k.state(now))
 		}
 		now = until
 		k = carbonKeeper(t, d, electricityMapsAt("https://x.example"))
 		if k.poll(t.Context()); asked == before {
-			t.Errorf("%d: never asked again", c.code)
+			t.Errorf("status %d: no request after the delay", c.code)
 		}
 	}
 }
@@ -368,7 +368,7 @@ func TestMetricsOfTwoObjects(t *testing.T) {
 		one.poll(t.Context())
 		two.poll(t.Context())
 		if err := testutil.CollectAndCompare(d.Metrics, strings.NewReader(`
-# HELP kubenergy_grid_carbon_intensity_grams_per_kilowatthour Carbon intensity of electricity now.
+# HELP kubenergy_grid_carbon_intensity_grams_per_kilowatthour Current carbon intensity of electricity in gCO2e per kWh.
 # TYPE kubenergy_grid_carbon_intensity_grams_per_kilowatthour gauge
 kubenergy_grid_carbon_intensity_grams_per_kilowatthour{quality="estimated",signal="average",zone="DE"} 100
 `), "kubenergy_grid_carbon_intensity_grams_per_kilowatthour"); err != nil {
@@ -378,11 +378,11 @@ kubenergy_grid_carbon_intensity_grams_per_kilowatthour{quality="estimated",signa
 		d.Metrics.rejected.WithLabelValues("DE", string(carbon), "static", string(dial.ReasonRange)).Inc()
 		d.Metrics.remove(one)
 		if n := testutil.CollectAndCount(d.Metrics.rejected); n != 1 {
-			t.Fatalf("%d series are left, want that of static", n)
+			t.Fatalf("%d series remain, want only the series of static", n)
 		}
 		d.Metrics.remove(two)
 		if n := testutil.CollectAndCount(d.Metrics.rejected); n != 0 {
-			t.Fatalf("%d series are left", n)
+			t.Fatalf("%d series remain, want 0", n)
 		}
 	}
 }
@@ -425,7 +425,7 @@ func TestTariffFile(t *testing.T) {
 	now = now.Add(time.Hour)
 	k.poll(t.Context())
 	if got := k.state(now).Signal.Series.At(now); got != 0.4 {
-		t.Errorf("now it is %v", got)
+		t.Errorf("unexpected current price %v", got)
 	}
 	write("50", now.Add(time.Minute))
 	if s := keeper("USD", file).state(now); s.Fresh || s.Reason != dial.ReasonShape ||
@@ -436,7 +436,7 @@ func TestTariffFile(t *testing.T) {
 		t.Errorf("50 yen: %+v", s)
 	}
 	for want, spec := range map[string]v1alpha1.TariffSource{
-		"no file": {File: "absent.yaml"}, "not both": {File: "pricing-schedules.yaml", Price: new(0.1)},
+		"does not exist": {File: "absent.yaml"}, "not both": {File: "pricing-schedules.yaml", Price: new(0.1)},
 		"price is missing": {TimeZone: "UTC"},
 		"folder":           {File: "../x.yaml"},
 	} {

@@ -44,7 +44,7 @@ type tariffFile struct {
 
 func newTariffFile(spec *v1alpha1.TariffSource, currency, folder string) (Source, error) {
 	if spec.Price != nil || len(spec.Schedules) > 0 {
-		return nil, dial.Refuse(dial.ReasonShape, "want a file, or a price and schedules: not both")
+		return nil, dial.Refuse(dial.ReasonShape, "want either a file or a price and schedules, not both")
 	}
 	data, err := newDataFile(folder, spec.File, maxSchedulesFile)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *tariff) Fetch(_ context.Context, now time.Time) (Answer, error) {
 // NewTariff validates a tariff and converts it for price queries in the given currency.
 func NewTariff(spec *v1alpha1.TariffSource, currency string) (grid.Tariff, error) {
 	if spec.Price == nil {
-		return grid.Tariff{}, errors.New("price is missing: want that of the time when no schedule holds")
+		return grid.Tariff{}, errors.New("price is missing: want the price outside of all schedules")
 	}
 	t := grid.Tariff{Price: grid.Price(*spec.Price), Currency: currency}
 	var errs []error
@@ -122,10 +122,10 @@ func newSchedule(s v1alpha1.TariffSchedule, zone string) (grid.Schedule, error) 
 		return schedule, fmt.Errorf("end: %w", err)
 	}
 	if zone == "Local" { // would depend on the machine
-		return schedule, errors.New(`timeZone: "Local" is no IANA time zone: want a name as in Europe/Berlin`)
+		return schedule, errors.New(`timeZone: "Local" is not an IANA time zone: want a name such as Europe/Berlin`)
 	}
 	if schedule.Location, err = time.LoadLocation(zone); err != nil {
-		return schedule, fmt.Errorf("timeZone: %q is no IANA time zone: want a name as in Europe/Berlin", zone)
+		return schedule, fmt.Errorf("timeZone: %q is not an IANA time zone: want a name such as Europe/Berlin", zone)
 	}
 	return schedule, nil
 }
@@ -157,7 +157,7 @@ func ReadPricingSchedules(data []byte, currency string) (*v1alpha1.TariffSource,
 		return nil, fmt.Errorf("reading pricing schedules: %w", err)
 	}
 	if len(file.Schedules) == 0 {
-		return nil, errors.New("reading pricing schedules: there are none: want schedules, a list")
+		return nil, errors.New("reading pricing schedules: the list schedules is empty")
 	}
 	weeks := make([]pricedWeek, len(file.Schedules))
 	var errs []error
@@ -204,8 +204,8 @@ func tariffOf(weeks []pricedWeek, currency string) (*v1alpha1.TariffSource, erro
 	}
 	if !same {
 		if covered != allDays {
-			return nil, errors.New("reading pricing schedules: the off-peak rates differ, and some days of the week " +
-				"are in no schedule: which rate is theirs?")
+			return nil, errors.New("reading pricing schedules: the off-peak rates differ, but some days of the week " +
+				"are in no schedule, so their rate is unknown")
 		}
 		for _, w := range weeks {
 			t.Schedules = append(t.Schedules, v1alpha1.TariffSchedule{
@@ -215,7 +215,7 @@ func tariffOf(weeks []pricedWeek, currency string) (*v1alpha1.TariffSource, erro
 		t.Schedules = slices.Compact(t.Schedules)
 	}
 	if len(t.Schedules) > maxSchedules {
-		return nil, fmt.Errorf("reading pricing schedules: they make a tariff of %d schedules: want at most %d",
+		return nil, fmt.Errorf("reading pricing schedules: the tariff has %d schedules, want at most %d",
 			len(t.Schedules), maxSchedules)
 	}
 	if _, err := NewTariff(t, currency); err != nil {
@@ -242,24 +242,24 @@ func (s pricingSchedule) week() (w pricedWeek, err error) {
 	w = pricedWeek{text: s, zone: s.TimeZone}
 	w.zone = cmp.Or(w.zone, "UTC")
 	if s.DayOfWeek == "" {
-		return w, errors.New(`dayOfWeek is missing: want days as in "1-5"`)
+		return w, errors.New(`dayOfWeek is missing: want days such as "1-5"`)
 	}
 	if w.days, err = grid.ParseWeekdays(s.DayOfWeek); err != nil {
 		return w, fmt.Errorf("dayOfWeek: %w", err)
 	}
 	start, err := grid.ParseClock(s.StartTime)
 	if err != nil || start == grid.EndOfDay {
-		return w, fmt.Errorf("startTime: %q is no time of day: want 00:00 to 23:59", s.StartTime)
+		return w, fmt.Errorf("startTime: %q is not a time of day: want 00:00 to 23:59", s.StartTime)
 	}
 	end, err := grid.ParseClock(s.EndTime)
 	if err != nil {
 		return w, fmt.Errorf("endTime: %w", err)
 	}
 	if start == end {
-		return w, fmt.Errorf("startTime and endTime are both %v: is that nothing, or the whole day?", start)
+		return w, fmt.Errorf("startTime and endTime are both %v, want different times", start)
 	}
 	if s.PeakRate == nil || s.OffPeakRate == nil {
-		return w, errors.New("peakRate or offPeakRate is missing: want both")
+		return w, errors.New("peakRate or offPeakRate is missing, want both")
 	}
 	w.peak, w.offPeak = *s.PeakRate, *s.OffPeakRate
 	if end < start {
@@ -277,11 +277,11 @@ func (s pricingSchedule) week() (w pricedWeek, err error) {
 func (w *pricedWeek) contradicts(other *pricedWeek) error {
 	if w.zone != other.zone && (w.peak != other.peak || w.offPeak != other.offPeak) {
 		return fmt.Errorf(
-			"they are in the time zones %s and %s and name different rates: want the same rates, or one time zone",
+			"the time zones %s and %s differ, and so do the rates: want the same time zone or the same rates",
 			w.zone, other.zone)
 	}
 	if shared := w.days & other.days; shared != 0 && w.offPeak != other.offPeak {
-		return fmt.Errorf("off-peak on the same day is %v and %v", w.offPeak, other.offPeak)
+		return fmt.Errorf("the off-peak rates for the same day are %v and %v", w.offPeak, other.offPeak)
 	}
 	if w.peak == other.peak {
 		return nil
@@ -289,8 +289,8 @@ func (w *pricedWeek) contradicts(other *pricedWeek) error {
 	for m := range w.minutes {
 		if w.minutes[m] && other.minutes[m] {
 			at := grid.Clock(m % int(grid.EndOfDay))
-			return fmt.Errorf("on %v at %v both have a peak, at %v and %v", time.Weekday(m/int(grid.EndOfDay)), at,
-				w.peak, other.peak)
+			return fmt.Errorf("both have a peak on %v at %v with different rates: %v and %v",
+				time.Weekday(m/int(grid.EndOfDay)), at, w.peak, other.peak)
 		}
 	}
 	return nil

@@ -34,8 +34,8 @@ func newTypical(zone grid.Zone, spec *v1alpha1.TypicalSource) *typical {
 // holds and hide a misspelled zone.
 func (s *typical) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	if s.unknown != "" {
-		return Answer{}, dial.Refuse(dial.ReasonZone, "no typical day of zone %q is known%s: want a zone as "+
-			"Electricity Maps names them, such as DE or US-CAL-CISO, or WORLD for the mean of all", s.unknown,
+		return Answer{}, dial.Refuse(dial.ReasonZone, "unknown zone %q%s: want a zone of "+
+			"Electricity Maps, such as DE or US-CAL-CISO, or WORLD for the mean of all zones", s.unknown,
 			spelling.DidYouMean(string(s.unknown), forecast.TypicalZones()))
 	}
 	a := Answer{Step: time.Hour, Ageless: true, Model: forecast.TypicalModel}

@@ -32,7 +32,7 @@ func newUKCarbonIntensity(zone grid.Zone, spec *v1alpha1.UKCarbonIntensitySource
 		!strings.HasPrefix(upper, "UK-") {
 		return nil,
 			dial.Refuse(dial.ReasonZone,
-				"the zone is %q: this source knows Great Britain alone, GB or a part of it as in GB-LONDON", zone)
+				"the zone is %q: this source is for Great Britain, want GB or a part of it such as GB-LONDON", zone)
 	}
 	return &ukCarbonIntensity{spec: spec, fetch: f}, nil
 }
@@ -93,7 +93,7 @@ func (s *ukCarbonIntensity) decode(body []byte) (a Answer, err error) {
 		return a, err
 	}
 	if len(text.Data) == 0 {
-		return a, dial.Refuse(dial.ReasonMissing, "the answer has no data")
+		return a, dial.Refuse(dial.ReasonMissing, "the response has no data")
 	}
 	var region ukRegion
 	if s.spec.Postcode == "" && s.spec.RegionID == 0 {
@@ -105,7 +105,7 @@ func (s *ukCarbonIntensity) decode(body []byte) (a Answer, err error) {
 	}
 	for _, slot := range region.Data {
 		if slot.From.IsZero() || slot.To.Sub(slot.From.Time) != ukCarbonIntensitySlot {
-			return a, dial.Refuse(dial.ReasonTime, "a slot is from %s to %s: want half an hour",
+			return a, dial.Refuse(dial.ReasonTime, "a slot is from %s to %s, want half an hour",
 				slot.From.Format(time.RFC3339), slot.To.Format(time.RFC3339))
 		}
 		value, actual := slot.Intensity.Forecast, slot.Intensity.Actual
@@ -126,11 +126,11 @@ func (s *ukCarbonIntensity) region(data json.RawMessage, into *ukRegion) error {
 		return err
 	}
 	if s.spec.Postcode != "" && !strings.EqualFold(into.Postcode, s.spec.Postcode) {
-		return dial.Refuse(dial.ReasonZone, "the answer is of postcode %.20q, asked was %s", into.Postcode,
+		return dial.Refuse(dial.ReasonZone, "the response is for postcode %.20q, want %s", into.Postcode,
 			s.spec.Postcode)
 	}
 	if s.spec.RegionID != 0 && into.RegionID != s.spec.RegionID {
-		return dial.Refuse(dial.ReasonZone, "the answer is of region %d, asked was %d", into.RegionID, s.spec.RegionID)
+		return dial.Refuse(dial.ReasonZone, "the response is for region %d, want %d", into.RegionID, s.spec.RegionID)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ var perKWh = map[quantity]map[v1alpha1.Unit]float64{
 func factor(q quantity, unit v1alpha1.Unit) (float64, error) {
 	f, ok := perKWh[q][unit]
 	if !ok {
-		return 0, dial.Refuse(dial.ReasonUnit, "unit %q is no unit of %s", unit, q)
+		return 0, dial.Refuse(dial.ReasonUnit, "%q is not a unit of %s", unit, q)
 	}
 	return f, nil
 }

@@ -90,7 +90,7 @@ func (s *wattTime) login(ctx context.Context, now time.Time) error {
 		return err
 	}
 	if _, _, ok := strings.Cut(key, ":"); !ok {
-		return dial.Refuse(dial.ReasonAuth, "key %q: want user name and password, separated by a colon", s.spec.Key)
+		return dial.Refuse(dial.ReasonAuth, "key %q: want a user name and a password separated by a colon", s.spec.Key)
 	}
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte(key))
 	var text struct {
@@ -102,7 +102,7 @@ func (s *wattTime) login(ctx context.Context, now time.Time) error {
 	case err != nil:
 		return err
 	case text.Token == "" || strings.ContainsAny(text.Token, "\r\n"):
-		return dial.Refuse(dial.ReasonAuth, "the login gave no token")
+		return dial.Refuse(dial.ReasonAuth, "the login returned no token")
 	}
 	s.token, s.tokenUntil = text.Token, now.Add(wattTimeToken)
 	return nil
@@ -135,17 +135,17 @@ func (s *wattTime) decode(body []byte) (Answer, error) {
 	var err error
 	switch {
 	case !strings.EqualFold(meta.Region, s.spec.Region):
-		err = dial.Refuse(dial.ReasonZone, "the answer is of region %.40q, asked was %s", meta.Region, s.spec.Region)
+		err = dial.Refuse(dial.ReasonZone, "the response is for region %.40q, want %s", meta.Region, s.spec.Region)
 	case meta.SignalType != wattTimeSignal:
-		err = dial.Refuse(dial.ReasonKind, "the answer is of signal %.40q, asked was %s", meta.SignalType,
+		err = dial.Refuse(dial.ReasonKind, "the response is for signal %.40q, want %s", meta.SignalType,
 			wattTimeSignal)
 	case meta.Units != "lbs_co2_per_mwh":
-		err = dial.Refuse(dial.ReasonUnit, "the unit is %.40q: want lbs_co2_per_mwh", meta.Units)
+		err = dial.Refuse(dial.ReasonUnit, "the unit is %.40q, want lbs_co2_per_mwh", meta.Units)
 	case meta.Seconds.set && meta.Seconds.value != wattTimeStep.Seconds():
-		err = dial.Refuse(dial.ReasonTime, "points are %v seconds apart: want %v", meta.Seconds.value,
+		err = dial.Refuse(dial.ReasonTime, "the interval of points is %v seconds, want %v", meta.Seconds.value,
 			wattTimeStep.Seconds())
 	case len(text.Data) == 0:
-		err = dial.Refuse(dial.ReasonMissing, "the answer has no values")
+		err = dial.Refuse(dial.ReasonMissing, "the response has no values")
 	}
 	if err != nil {
 		return Answer{}, err
@@ -153,10 +153,10 @@ func (s *wattTime) decode(body []byte) (Answer, error) {
 	a := Answer{IssuedAt: meta.GeneratedAt.Time}
 	for _, p := range text.Data {
 		if p.PointTime.IsZero() {
-			return Answer{}, dial.Refuse(dial.ReasonTime, "a value has no point_time")
+			return Answer{}, dial.Refuse(dial.ReasonTime, "a value has no field point_time")
 		}
 		if !p.Value.set {
-			return Answer{}, dial.Refuse(dial.ReasonMissing, "the value of %s is null or absent",
+			return Answer{}, dial.Refuse(dial.ReasonMissing, "the value at %s is null or absent",
 				p.PointTime.Format(time.RFC3339))
 		}
 		a.Points = append(a.Points, Point{Time: p.PointTime.Time, Value: p.Value.value * gramsPerKWhOfPoundsPerMWh})
