@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// Machines counts machines by what their nodes say, in any process that knows nodes.
+// Machines collects the number of machines by power state, based on the labels of their nodes.
 type Machines struct {
 	Nodes func(context.Context) ([]v1.Node, error)
 	Leads func() bool

@@ -43,7 +43,7 @@ func testPolicies(w *kit.World, held int, shadow *v1alpha1.ShadowStatus) *Polici
 
 func statusOf(t *testing.T, w *kit.World, p *Policies, key types.NamespacedName) v1alpha1.EnergyPolicyStatus {
 	t.Helper()
-	p.changed.Store(true) // as watches do
+	p.changed.Store(true) // set by watches otherwise
 	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,8 @@ func inNamespace(ns string) types.NamespacedName {
 	return types.NamespacedName{Namespace: ns, Name: v1alpha1.PolicyName}
 }
 
-// Admission looks at one policy only: that of the cluster tells it of all namespaces that say something.
+// TestNamespacesOfTheClusterPolicy verifies that the status of the cluster's policy lists all namespaces with
+// settings, because admission only reads this policy.
 func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 	w := kit.NewWorld(t,
 		kit.Namespace(v1alpha1.SystemNamespace, nil, nil), kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce,
@@ -91,7 +92,7 @@ func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 			t.Errorf("%s: status is %+v, want mode %s", ns, s, mode)
 		}
 	}
-	// A namespace that goes takes its entry along.
+	// The entry of a deleted namespace is removed.
 	if err := w.Delete(t.Context(), kit.Policy("own", "", 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +113,8 @@ func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 	}
 }
 
-// A delay of the cluster's policy lets the work of every namespace wait that has opted in, by whatever means.
+// TestDelayOfTheCluster verifies that a delay in the cluster's policy applies to all namespaces that have opted in
+// by a label or a policy.
 func TestDelayOfTheCluster(t *testing.T) {
 	w := kit.NewWorld(t, kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, time.Hour),
 		kit.Namespace("silent", nil, nil), kit.Namespace("labelled", map[string]string{v1alpha1.LabelMode: "enforce"},
@@ -152,7 +154,8 @@ func TestPolicyConditions(t *testing.T) {
 	}
 }
 
-// What admission follows is written at once, counts at most every five seconds, and nothing where nothing has changed.
+// TestPolicyWrites verifies that data for admission is written immediately, counts are written at most every five
+// seconds, and an unchanged status is not written.
 func TestPolicyWrites(t *testing.T) {
 	w := kit.NewWorld(t, kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0), kit.Namespace("team", nil, nil))
 	held := 0
@@ -194,7 +197,8 @@ func TestPolicyWrites(t *testing.T) {
 	}
 }
 
-// Rules are built after a change and at no other time, and a change that comes while they are built is not lost.
+// TestRulesAreBuiltAfterAChange verifies that rules are rebuilt only after a change, and that a failure to rebuild
+// them does not lose the change.
 func TestRulesAreBuiltAfterAChange(t *testing.T) {
 	lists := 0
 	w := kit.NewWorld(t, kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0))
@@ -246,7 +250,8 @@ func TestRulesAreBuiltAfterAChange(t *testing.T) {
 	}
 }
 
-// The status of the cluster's policy stays an object that the API server takes, and says what it leaves out.
+// TestNamespacesAreBounded verifies that the number of namespaces in the status is limited, and that the condition
+// reports the number of omitted namespaces.
 func TestNamespacesAreBounded(t *testing.T) {
 	objects := []client.Object{kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, time.Hour)}
 	for i := range maxNamespaces + 3 {
@@ -266,7 +271,7 @@ func TestNamespacesAreBounded(t *testing.T) {
 	}
 }
 
-// A new leader goes on counting where the last one stopped.
+// TestShadowCountsSurviveTheLeader verifies that a new leader continues the counts of the previous one.
 func TestShadowCountsSurviveTheLeader(t *testing.T) {
 	cluster, team := kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeShadow, 0), kit.Policy("team", "", 0)
 	last := metav1.NewTime(kit.Noon)
@@ -274,7 +279,7 @@ func TestShadowCountsSurviveTheLeader(t *testing.T) {
 	team.Status.Shadow = &v1alpha1.ShadowStatus{Decided: 10, Held: 5, SavedGrams: 50, Last: &last}
 	w := kit.NewWorld(t, cluster, team)
 	p := testPolicies(w, 0, nil)
-	p.o.Shadow.count("team", true, 7, kit.Noon.Add(time.Hour)) // before anything was written
+	p.o.Shadow.count("team", true, 7, kit.Noon.Add(time.Hour)) // before the first write
 	for range 2 {
 		if got := statusOf(t, w, p, clusterPolicy).Shadow; got.Decided != 31 || got.Held != 21 ||
 			got.SavedGrams != 207 || !got.Last.Time.Equal(kit.Noon.Add(time.Hour)) {

@@ -19,7 +19,8 @@ func request(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
-// A profile's count follows nodes that come and go, and is written only when it changes.
+// TestProfilesCountNodes verifies that the count follows created and deleted nodes and is only written when it
+// changes.
 func TestProfilesCountNodes(t *testing.T) {
 	profile := &v1alpha1.PowerProfile{ObjectMeta: metav1.ObjectMeta{Name: "server", Generation: 1}}
 	profile.Spec.IdleWatts, profile.Spec.MaxWatts = 100, 200

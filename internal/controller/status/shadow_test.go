@@ -28,7 +28,7 @@ func testShadow(view func() *kube.View, leads func() bool, recorder events.Event
 	})
 }
 
-// inShadow runs a test with a shadow that decides, on a fake clock.
+// inShadow runs a test with a running Shadow and a fake clock.
 func inShadow(t *testing.T, test func(t *testing.T, s *Shadow, recorder *events.FakeRecorder, leads *bool)) {
 	synctest.Test(t, func(t *testing.T) {
 		view := kit.Valley(t, time.Now())
@@ -97,7 +97,8 @@ func TestShadowByMode(t *testing.T) {
 	})
 }
 
-// Owners are told what they wrote in vain, in any mode: once in a namespace.
+// TestWhatIsWrittenInVainIsToldOnce verifies that annotations without effect are reported in all modes, once per
+// namespace.
 func TestWhatIsWrittenInVainIsToldOnce(t *testing.T) {
 	inShadow(t, func(t *testing.T, s *Shadow, recorder *events.FakeRecorder, _ *bool) {
 		typo := map[string]string{"kubenergy.io/alowed-delay": "6h"}
@@ -109,7 +110,7 @@ func TestWhatIsWrittenInVainIsToldOnce(t *testing.T) {
 		template := kit.Job("elsewhere", "template", time.Now())
 		template.Annotations, template.Spec.Template.Annotations = nil, typo
 		s.Created(template)
-		of := kit.Pod("elsewhere", "of", time.Now()) // a Deployment
+		of := kit.Pod("elsewhere", "of", time.Now()) // a pod of a Deployment
 		of.Annotations = map[string]string{v1alpha1.AnnotationFinishBy: time.Now().Add(time.Minute).Format(time.RFC3339)}
 		of.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: new(true)}}
 		s.Created(of)
@@ -159,7 +160,7 @@ func TestShadowLeavesAlone(t *testing.T) {
 	})
 }
 
-// Watches that break bring objects twice, and memory is bounded.
+// TestShadowCountsOnce verifies that objects that are added again after a restart of the watch are counted once.
 func TestShadowCountsOnce(t *testing.T) {
 	inShadow(t, func(t *testing.T, s *Shadow, _ *events.FakeRecorder, _ *bool) {
 		j := kit.Job("shadow", "job", time.Now())
@@ -180,7 +181,7 @@ func TestShadowCountsOnce(t *testing.T) {
 	})
 }
 
-// New work that finds the queue full is not decided on, and that is counted.
+// TestShadowSaysWhatItLost verifies that new work is counted as lost if the queue is full.
 func TestShadowSaysWhatItLost(t *testing.T) {
 	s := testShadow(func() *kube.View { return &kube.View{} }, func() bool { return true }, nil)
 	for range shadowQueue + 7 {

@@ -15,7 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// An object that changes or goes while its status is written is no error, and anything else is tried again.
+// TestStatusWritesThatAreRefused verifies that a conflict or a deleted object is not an error, and that the write
+// is retried.
 func TestStatusWritesThatAreRefused(t *testing.T) {
 	resource := schema.GroupResource{Group: "kubenergy.io", Resource: "any"}
 	for _, tc := range []struct {
