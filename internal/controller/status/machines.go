@@ -18,7 +18,7 @@ type Machines struct {
 	Leads func() bool
 }
 
-var machines = prometheus.NewDesc("kubenergy_power_machines", "Machines that may sleep, by what they do.",
+var machines = prometheus.NewDesc("kubenergy_power_machines", "Number of machines that may sleep, by power state.",
 	[]string{"state"}, nil)
 
 // Describe implements prometheus.Collector.

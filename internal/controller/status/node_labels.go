@@ -53,7 +53,7 @@ func (l *NodeLabels) Run(ctx context.Context) error {
 			var err error
 			daemon.Round(ctx, func() { err = l.write(ctx, node.(string), reported.(*batch.Hardware)) })
 			if err != nil {
-				l.Log.WarnContext(ctx, "Labelling a node with its hardware", "node", node, "error", err)
+				l.Log.WarnContext(ctx, "Failed to label a node with its hardware", "node", node, "error", err)
 			} else {
 				l.reported.CompareAndDelete(node, reported) // unless the agent has sent a new report
 			}
@@ -83,8 +83,8 @@ func (l *NodeLabels) write(ctx context.Context, name string, h *batch.Hardware) 
 	}
 	if len(other) > 0 {
 		slices.Sort(other)
-		l.Log.WarnContext(ctx, "An agent tells of other hardware than its node's labels: if the machine was changed, "+
-			"take the labels off", "node", name, "labels", other)
+		l.Log.WarnContext(ctx, "Hardware reported by the agent differs from the labels of its node; "+
+			"remove the labels if the machine was changed", "node", name, "labels", other)
 	}
 	delete(after.Annotations, v1alpha1.AnnotationPowerGuess)
 	if guess := l.View().Guess(after); guess != "" {

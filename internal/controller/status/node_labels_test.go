@@ -82,7 +82,7 @@ func TestNodeLabels(t *testing.T) {
 		fail = nil
 		got = notify("n2", &batch.Hardware{Vendor: "Dell Inc."}, 2) // the failed write of n1 is retried
 		want[v1alpha1.LabelGPUModel], want[v1alpha1.LabelGPUCount] = "NVIDIA-T4", "1"
-		if diff := cmp.Diff(want, got.Labels); diff != "" || !strings.Contains(logged.String(), "take the labels off") {
+		if diff := cmp.Diff(want, got.Labels); diff != "" || !strings.Contains(logged.String(), "remove the labels") {
 			t.Error(diff, logged.String())
 		}
 		if l.Node("n2").Labels[v1alpha1.LabelMachine] != "Dell-Inc" || len(l.Node("n2").Annotations) > 0 {

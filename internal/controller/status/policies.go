@@ -192,23 +192,23 @@ func (p *Policies) status(own *v1alpha1.EnergyPolicy, rules *rules) *v1alpha1.En
 		ObservedGeneration: own.Generation, Conditions: slices.Clone(own.Status.Conditions),
 	}
 	valid := metav1.Condition{
-		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: reasonValid, Message: "the policy holds",
+		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: reasonValid,
+		Message:            "the policy is in effect",
 		ObservedGeneration: own.Generation, LastTransitionTime: metav1.NewTime(p.o.Now()),
 	}
 	if err := policy.ReadPolicy(own); err != nil {
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, reasonInvalid,
-			Bounded("the policy counts as absent: "+err.Error())
+			Bounded("the policy is ignored: "+err.Error())
 	} else if own.Name != v1alpha1.PolicyName {
 		valid.Status, valid.Reason = metav1.ConditionFalse, reasonName
-		valid.Message = "the policy counts as absent: only the one named " + v1alpha1.PolicyName + " holds"
+		valid.Message = "the policy is ignored: only a policy with the name " + v1alpha1.PolicyName + " is used"
 	} else if err := rules.objections[own.Namespace]; err != nil {
 		valid.Reason, valid.Message = reasonAnnotation,
-			Bounded("the policy holds; of the namespace's annotations, some do not: "+err.Error())
+			Bounded("the policy is in effect, but some annotations of the namespace are invalid: "+err.Error())
 	} else if rules.untold > 0 && client.ObjectKeyFromObject(own) == clusterPolicy {
 		valid.Reason = reasonNamespaces
-		valid.Message = fmt.Sprintf("the policy holds; status.namespaces has room for %d namespaces: Jobs of the %d "+
-			"that come last by name are not held",
-			maxNamespaces, rules.untold)
+		valid.Message = fmt.Sprintf("the policy is in effect, but status.namespaces is limited to %d namespaces: Jobs "+
+			"in the last %d namespaces by name are not held", maxNamespaces, rules.untold)
 	}
 	meta.SetStatusCondition(&status.Conditions, valid)
 	if own.Name != v1alpha1.PolicyName {
@@ -270,7 +270,7 @@ func (p *Policies) ofPolicy(ctx context.Context, own client.Object) []reconcile.
 	}
 	var all v1alpha1.EnergyPolicyList
 	if err := p.o.Client.List(ctx, &all); err != nil {
-		p.o.Log.Warn("listing EnergyPolicies: their modes follow that of the cluster later", "error", err)
+		p.o.Log.Warn("Failed to list EnergyPolicies, their modes will be updated later", "error", err)
 	}
 	requests := make([]reconcile.Request, 0, len(all.Items))
 	for i := range all.Items {

@@ -89,7 +89,7 @@ func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 		"own": v1alpha1.ModeAdvise, "inherits": v1alpha1.ModeEnforce, "both": v1alpha1.ModeOff,
 	} {
 		if s := statusOf(t, w, p, inNamespace(ns)); s.Mode != mode || s.Namespaces != nil {
-			t.Errorf("%s: status is %+v, want mode %s", ns, s, mode)
+			t.Errorf("%s: status = %+v, want mode %s", ns, s, mode)
 		}
 	}
 	// The entry of a deleted namespace is removed.
@@ -109,7 +109,7 @@ func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 		t.Error(diff)
 	}
 	if s := statusOf(t, w, p, inNamespace("inherits")); s.Mode != v1alpha1.ModeEnforce {
-		t.Errorf("status is %+v", s)
+		t.Errorf("status = %+v, want mode enforce", s)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestPolicyConditions(t *testing.T) {
 		s := statusOf(t, w, p, tc.key)
 		c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionValid)
 		if c == nil || c.Status != tc.status || c.Reason != tc.reason {
-			t.Errorf("%v: condition is %+v", tc.key, c)
+			t.Errorf("%v: condition = %+v", tc.key, c)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func TestPolicyWrites(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 	if n := w.Writes.Load(); n != 1 {
-		t.Errorf("%d writes although nothing changed", n)
+		t.Errorf("%d writes without changes, want 1", n)
 	}
 	for range 20 {
 		held++
@@ -175,7 +175,7 @@ func TestPolicyWrites(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 	if n := w.Writes.Load(); n < 4 || n > 6 {
-		t.Errorf("%d writes for counts that change for 20 s", n)
+		t.Errorf("%d writes of counts that change for 20 s, want about 5", n)
 	}
 	before := w.Writes.Load()
 	if err := w.Create(t.Context(), kit.Policy("team", v1alpha1.ModeOff, 0)); err != nil {
@@ -183,17 +183,17 @@ func TestPolicyWrites(t *testing.T) {
 	}
 	if s := statusOf(t, w, p, clusterPolicy); s.Namespaces["team"].Mode != v1alpha1.ModeOff ||
 		w.Writes.Load() != before+1 {
-		t.Errorf("status is %+v after %d writes", s, w.Writes.Load()-before)
+		t.Errorf("status = %+v after %d writes", s, w.Writes.Load()-before)
 	}
 	if held := len(p.wrote); held != 1 {
-		t.Errorf("%d policies are remembered", held)
+		t.Errorf("%d policies are tracked, want 1", held)
 	}
 	if err := w.Delete(t.Context(), kit.Policy(v1alpha1.SystemNamespace, "", 0)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: clusterPolicy}); err != nil ||
 		len(p.wrote) != 0 {
-		t.Errorf("%d policies are remembered after their end, error %v", len(p.wrote), err)
+		t.Errorf("%d policies are tracked after their deletion, error %v", len(p.wrote), err)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestRulesAreBuiltAfterAChange(t *testing.T) {
 	same, other := kit.Policy("a", "", 0), kit.Policy("a", "", 0)
 	other.Generation++
 	if notices.Update(event.UpdateEvent{ObjectOld: same, ObjectNew: same}) {
-		t.Error("a write of a status passes")
+		t.Error("an update of the status was accepted")
 	}
 	look(2)
 	for i, pass := range []func() bool{
@@ -234,19 +234,19 @@ func TestRulesAreBuiltAfterAChange(t *testing.T) {
 		func() bool { return notices.Delete(event.DeleteEvent{Object: same}) },
 	} {
 		if !pass() {
-			t.Errorf("change %d does not pass", i)
+			t.Errorf("change %d was not accepted", i)
 		}
 		look(4 + 2*i)
 	}
 	p.o.Client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-			return errors.New("the server is away")
+			return errors.New("the server is unavailable")
 		},
 	})
 	p.changed.Store(true)
 	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: clusterPolicy}); err == nil ||
 		!p.changed.Load() {
-		t.Errorf("error %v, changed %v: want the change to be remembered", err, p.changed.Load())
+		t.Errorf("error %v, changed = %v, want an error and a pending change", err, p.changed.Load())
 	}
 }
 
@@ -263,11 +263,11 @@ func TestNamespacesAreBounded(t *testing.T) {
 	got := statusOf(t, w, testPolicies(w, 0, nil), clusterPolicy)
 	c := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionValid)
 	if len(got.Namespaces) != maxNamespaces || c == nil || c.Reason != reasonNamespaces ||
-		!strings.Contains(c.Message, "the 3 that") {
+		!strings.Contains(c.Message, "the last 3 namespaces") {
 		t.Errorf("%d namespaces, condition %+v", len(got.Namespaces), c)
 	}
 	if _, first := got.Namespaces["ns-00000"]; !first {
-		t.Error("the first namespace is left out")
+		t.Error("the first namespace is missing")
 	}
 }
 
@@ -283,11 +283,11 @@ func TestShadowCountsSurviveTheLeader(t *testing.T) {
 	for range 2 {
 		if got := statusOf(t, w, p, clusterPolicy).Shadow; got.Decided != 31 || got.Held != 21 ||
 			got.SavedGrams != 207 || !got.Last.Time.Equal(kit.Noon.Add(time.Hour)) {
-			t.Errorf("all are %+v", got)
+			t.Errorf("counts of all namespaces = %+v", got)
 		}
 		if got := statusOf(t, w, p, inNamespace("team")).Shadow; got.Decided != 11 || got.Held != 6 ||
 			got.SavedGrams != 57 {
-			t.Errorf("those of the namespace are %+v", got)
+			t.Errorf("counts of the namespace = %+v", got)
 		}
 	}
 }
@@ -300,11 +300,11 @@ func TestPoliciesFollowNamespaces(t *testing.T) {
 		want int
 	}{{kit.Policy("a", "", 0), 1}, {kit.Policy(v1alpha1.SystemNamespace, "", 0), 3}} {
 		if got := p.ofPolicy(context.Background(), tc.of); len(got) != tc.want {
-			t.Errorf("%s wakes %v", tc.of.GetNamespace(), got)
+			t.Errorf("ofPolicy(%s) = %v", tc.of.GetNamespace(), got)
 		}
 	}
 	if got := ofNamespace(t.Context(), kit.Namespace("a", nil, nil)); len(got) != 2 ||
 		got[0].NamespacedName != clusterPolicy || got[1].NamespacedName != inNamespace("a") {
-		t.Errorf("a namespace wakes %v", got)
+		t.Errorf("ofNamespace() = %v", got)
 	}
 }

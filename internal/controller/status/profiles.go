@@ -48,12 +48,12 @@ func (p *Profiles) Reconcile(ctx context.Context, request reconcile.Request) (re
 	}
 	valid := metav1.Condition{
 		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: reasonValid,
-		Message:            "the profile can be used",
+		Message:            "the profile is in effect",
 		ObservedGeneration: profile.Generation, LastTransitionTime: metav1.NewTime(p.Now()),
 	}
 	if _, _, err := hardware.FromPowerProfile(&profile); err != nil {
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, reasonInvalid,
-			Bounded("the profile counts as absent: "+err.Error())
+			Bounded("the profile is ignored: "+err.Error())
 	}
 	changed := meta.SetStatusCondition(&status.Conditions, valid)
 	nodes, err := p.nodes(ctx, profile.Name)

@@ -75,11 +75,11 @@ func NewShadow(o ShadowOptions) *Shadow {
 		seen: cache.NewLRUExpireCache(maxSeen), reported: cache.NewLRUExpireCache(maxSeen),
 		counts: map[string]*v1alpha1.ShadowStatus{},
 		decisions: with.Counters("kubenergy_shadow_decisions_total",
-			"Decisions that were not carried out, since the mode is shadow or advise.", "namespace", "rule", "outcome"),
+			"Number of decisions not applied because the mode is shadow or advise.", "namespace", "rule", "outcome"),
 		saved: with.Counters("kubenergy_shadow_saved_carbon_grams_total",
-			"Emissions that holding would have avoided, estimated.", "namespace", "signal"),
+			"Estimated emissions in gCO2e that holding work would have avoided.", "namespace", "signal"),
 		missed: with.Counter("kubenergy_shadow_lost_total",
-			"New work that was not looked at, because too much came at once."),
+			"Number of new Jobs and pods that were not processed because the queue was full."),
 	}
 }
 
@@ -114,7 +114,7 @@ func (s *Shadow) Run(ctx context.Context) error {
 			if !s.wait(ctx, w) {
 				return nil
 			}
-			panics.Survive(s.o.Log, "shadow", "deciding for the record", func() {
+			panics.Survive(s.o.Log, "shadow", "making a shadow decision", func() {
 				daemon.Round(ctx, func() { s.decide(w) })
 			})
 		}
@@ -166,7 +166,7 @@ func (s *Shadow) decide(w newWork) {
 	if _, pod := w.Object.(*v1.Pod); pod {
 		kind = "Pod"
 	}
-	log.Info("decided for the record", "mode", settings.Mode, "kind", kind, "wouldHold", held, "start",
+	log.Info("Made a shadow decision", "mode", settings.Mode, "kind", kind, "wouldHold", held, "start",
 		decision.Window.Start, "reason", decision.Reason.String())
 	if held && settings.Mode == v1alpha1.ModeAdvise {
 		s.o.Events.Eventf(w.Object, nil, v1.EventTypeNormal, "WouldHold", "Holding", "would be %s",

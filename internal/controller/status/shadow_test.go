@@ -67,20 +67,20 @@ func TestShadowByMode(t *testing.T) {
 		} {
 			got := s.status(ns)
 			if !want && got != nil {
-				t.Errorf("%s: %+v was counted", ns, got)
+				t.Errorf("%s: unexpected counts %+v", ns, got)
 			}
 			if want && (got == nil || got.Decided != 2 || got.Held != 2 || got.SavedGrams <= 0 || got.Last.IsZero()) {
-				t.Errorf("%s: counted %+v, want two", ns, got)
+				t.Errorf("%s: counts = %+v, want 2 decisions", ns, got)
 			}
 		}
 		if all := s.status(""); all.Decided != 4 || all.Held != 4 {
-			t.Errorf("all are %+v", all)
+			t.Errorf("counts of all namespaces = %+v", all)
 		}
 		if n := testutil.ToFloat64(s.decisions.WithLabelValues("shadow", "window", outcomeHeld)); n != 2 {
-			t.Errorf("the counter is %v", n)
+			t.Errorf("counter of held decisions = %v, want 2", n)
 		}
 		if !strings.Contains(log.String(), "kind=Pod ") || !strings.Contains(log.String(), "kind=Job ") {
-			t.Errorf("the log names no kinds: %s", &log)
+			t.Errorf("the log does not contain the kinds: %s", &log)
 		}
 		close(recorder.Events)
 		var reported []string
@@ -88,11 +88,11 @@ func TestShadowByMode(t *testing.T) {
 			reported = append(reported, e)
 		}
 		if len(reported) != 2 || !strings.Contains(reported[0], "would be held until") {
-			t.Errorf("events are %q: want one for each object in mode advise", reported)
+			t.Errorf("events = %q, want one for each object in mode advise", reported)
 		}
 		s.Forget("shadow")
 		if n := testutil.CollectAndCount(s.decisions); n != 1 || s.status("shadow") != nil {
-			t.Errorf("%d series, status %+v after the namespace is gone", n, s.status("shadow"))
+			t.Errorf("%d series and status %+v after the namespace was deleted", n, s.status("shadow"))
 		}
 	})
 }
@@ -126,7 +126,7 @@ func TestWhatIsWrittenInVainIsToldOnce(t *testing.T) {
 		all := strings.Join(reported, "\n")
 		if len(reported) != 4 || strings.Count(all, "Warning NoEffect") != 4 || !strings.Contains(all, "leaves no time") ||
 			strings.Count(all, "did you mean kubenergy.io/allowed-delay?") != 2 || !strings.Contains(all, `"luck"`) {
-			t.Errorf("told:\n%s", all)
+			t.Errorf("unexpected events:\n%s", all)
 		}
 	})
 }
@@ -155,7 +155,7 @@ func TestShadowLeavesAlone(t *testing.T) {
 		s.Created(kit.Job("shadow", "of-the-leader", time.Now()))
 		settle()
 		if got := s.status(""); got == nil || got.Decided != 1 || got.Held != 0 {
-			t.Errorf("counted %+v, want the one that is to run now, as not held", got)
+			t.Errorf("counts = %+v, want only the Job with run-now, not held", got)
 		}
 	})
 }
@@ -169,14 +169,14 @@ func TestShadowCountsOnce(t *testing.T) {
 			settle()
 		}
 		if got := s.status("shadow"); got.Decided != 1 {
-			t.Errorf("counted %+v, want one", got)
+			t.Errorf("counts = %+v, want one decision", got)
 		}
 		bubble.Advance(2 * shadowMemory)
 		s.Created(j)
 		s.Created(kit.Job("shadow", "next", time.Now()))
 		settle()
 		if got := s.status("shadow"); got.Decided != 2 {
-			t.Errorf("counted %+v, want two", got)
+			t.Errorf("counts = %+v, want two decisions", got)
 		}
 	})
 }
@@ -188,6 +188,6 @@ func TestShadowSaysWhatItLost(t *testing.T) {
 		s.Created(kit.Job("shadow", "job", time.Now()))
 	}
 	if n := testutil.ToFloat64(s.missed); n != 7 {
-		t.Errorf("%v were lost, want 7", n)
+		t.Errorf("lost %v objects, want 7", n)
 	}
 }
