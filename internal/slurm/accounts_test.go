@@ -17,13 +17,13 @@ func testAccounts(t *testing.T) {
 		w.add(id, "", func(j *job) { j.state, j.hosts = "RUNNING", hosts })
 	}
 	w.look()
-	go func() { _ = w.driver.Run(t.Context()) }() // looks again when a job is not known
+	go func() { _ = w.driver.Run(t.Context()) }() // queries Slurm again for unknown jobs
 	const v1, v2 = "/slurm/uid_1000", "/system.slice/slurmstepd.scope"
 	for _, c := range []struct{ node, path, step string }{
 		{"n1", v1 + "/job_1/step_0", "slurm-1.0"},
 		{"n2", v2 + "/job_1/step_batch/user/task_0", "slurm-1.batch.0"},
 		{"n2", v1 + "/job_1/step_0/task_3", "slurm-1.0.3"},
-		{"n3", v2 + "/job_1/step_0", ""}, // it says that it runs what it does not
+		{"n3", v2 + "/job_1/step_0", ""}, // the job does not run on this node
 		{"n11", v2 + "/job_1/step_0", ""},
 		{"n09", v2 + "/job_2/step_0", "slurm-2.0"},
 		{"n9", v2 + "/job_2/step_0", ""},
@@ -31,7 +31,7 @@ func testAccounts(t *testing.T) {
 		{"login", v2 + "/job_2/step_0", "slurm-2.0"},
 		{"rack2n4", v2 + "/job_3/step_extern", "slurm-3.extern"},
 		{"rack3n4", v2 + "/job_3/step_0", ""},
-		{"n1", v2 + "/job_4/step_0", ""}, // it waits
+		{"n1", v2 + "/job_4/step_0", ""}, // not started
 		{"n1", v2 + "/job_99/step_0", ""},
 		{"n1", "/user.slice", ""},
 	} {
@@ -47,7 +47,7 @@ func testAccounts(t *testing.T) {
 	}
 }
 
-// An agent may tell of a job that began since the last look: it is not booked under its control group.
+// TestAccountOfANewJob verifies that a job that started after the last query of Slurm is found.
 func TestAccountOfANewJob(t *testing.T) { synctest.Test(t, testAccountOfANewJob) }
 
 func testAccountOfANewJob(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// checkConf returns an error if slurm.conf has the age of a job stand still while it waits for its BeginTime: it then
-// comes behind jobs that were submitted after it. Priorities without age are not concerned.
+// checkConf returns an error if slurm.conf prevents the age of a job from increasing while the job waits for its
+// BeginTime. Jobs submitted later would then overtake it. The basic priority plugin does not use the age.
 func checkConf(file string) error {
 	if file == "" {
 		return nil

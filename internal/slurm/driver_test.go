@@ -50,7 +50,7 @@ func TestJobsWaitForTheValley(t *testing.T) {
 	}
 }
 
-// What was decided is decided again from its record.
+// TestRecordsAreReplayed verifies that recorded decisions can be reproduced from their recorded input.
 func TestRecordsAreReplayed(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	w.cpus = 4
@@ -81,7 +81,8 @@ func TestRecordsAreReplayed(t *testing.T) {
 	}
 }
 
-// The valley has two hours; three jobs of one hour that each take the whole partition do not begin together.
+// TestRoom verifies that three jobs of one hour that each need the complete partition do not start at the same time
+// in a valley of two hours.
 func TestRoom(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	w.cpus = 4
@@ -115,7 +116,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Where others wait, a job that may lets them pass; where they have waited, it starts at once, after a restart too.
+// TestOthersPass verifies that a delayable job waits while other jobs are queued, and that it starts immediately
+// after others have been queued, even after a restart.
 func TestOthersPass(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	w.cpus = 8
@@ -149,7 +151,7 @@ func TestOthersWin(t *testing.T) {
 	held.reason = "JobHeldUser"
 	before := len(w.sets)
 	w.look()
-	w.valley = 2 * time.Hour // better news
+	w.valley = 2 * time.Hour // a better forecast
 	w.at(90 * time.Minute)
 	w.begins(moved, 7*time.Hour, "scontrol update StartTime=")
 	w.begins(let, time.Hour, "scontrol update StartTime=now")
@@ -189,7 +191,7 @@ func TestNews(t *testing.T) {
 	w.begins(shadow, 40*time.Minute, "shadow mode puts nothing off")
 }
 
-// A deadline that the cluster has brought forward holds at once.
+// TestShorterDelay verifies that a shorter maximum delay in the cluster's policy takes effect immediately.
 func TestShorterDelay(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	j := w.add(1, mayWait)
@@ -206,7 +208,7 @@ func TestReleasedIsFinal(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	j := w.add(1, mayWait)
 	w.look()
-	w.valley = 7 * time.Hour // the valley has moved, when it should have come
+	w.valley = 7 * time.Hour // the forecast changes when the valley should have started
 	w.at(valley + time.Minute)
 	w.at(valley + 10*time.Minute)
 	w.begins(j, valley, "its time has come")
@@ -216,7 +218,7 @@ func TestReleasedIsFinal(t *testing.T) {
 	}
 }
 
-// Killed at any point, and refused at random, no job has a BeginTime after its deadline.
+// TestDeadlines verifies that no BeginTime is later than the deadline with random restarts and failures.
 func TestDeadlines(t *testing.T) {
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -241,7 +243,7 @@ func TestDeadlines(t *testing.T) {
 				latest[j] = j.submit.Add(delay)
 				if r.IntN(3) == 0 {
 					j.deadline = w.now.Add(5 * time.Hour)
-					latest[j] = sooner(latest[j], j.deadline.Add(-j.limit-time.Minute)) // Slurm needs some time to start it
+					latest[j] = sooner(latest[j], j.deadline.Add(-j.limit-time.Minute)) // time for the start
 				}
 			}
 			w.valley = time.Duration(r.IntN(12)) * time.Hour
@@ -259,7 +261,8 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// A job without a time limit that is to have ended by a time begins as long before it as it is expected to take.
+// TestDeadlineWithoutLimit verifies that a job with a --deadline but without a time limit starts early enough for
+// its expected duration.
 func TestDeadlineWithoutLimit(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	w.valley = 4 * time.Hour
@@ -297,14 +300,14 @@ func TestKilledBeforeSlurmWasTold(t *testing.T) {
 	w.restart()
 	w.at(time.Minute)
 	w.begins(j, valley, "tried again")
-	again := w.add(1, mayWait, func(j *job) { j.begin = noon.Add(valley) }) // another, with --begin
+	again := w.add(1, mayWait, func(j *job) { j.begin = noon.Add(valley) }) // another job with the same ID and --begin
 	w.at(2 * time.Minute)
 	w.valley = 2 * time.Hour
 	w.at(30 * time.Minute)
 	w.begins(again, valley, "what one of its number was given is no BeginTime of ours")
 }
 
-// In all of these nothing is changed, and the operator is told what to do.
+// TestFailsOpen verifies that nothing is changed on errors and that the error contains advice for the operator.
 func TestFailsOpen(t *testing.T) {
 	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"sun":"kubenergy","exp":1}`))
 	for name, c := range map[string]struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// The Epilog runs as root and reads what scontrol and sacct say: of all tasks of an array where the job is its last
-// one, and whatever a user has put in the job's name.
+// TestEpilogReadsItsOwnJob verifies that the Epilog, which runs as root, parses the output of scontrol and sacct
+// correctly, for the last task of an array and for malicious job names.
 func TestEpilogReadsItsOwnJob(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(kit.Root, "deploy", "slurm", "kubenergy-epilog.sh"))
 	if err != nil {
@@ -67,7 +67,8 @@ esac
 	}
 }
 
-// The agent's page has a counter of joules, which Slurm is told with the watts that follow from it.
+// TestCountersForSlurm verifies the conversion of the agent's energy counter to the files that Slurm reads, which
+// contain energy and power.
 func TestCountersForSlurm(t *testing.T) {
 	script := filepath.Join(kit.Root, "deploy", "slurm", "pm-counters.sh")
 	dir := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
-// The script takes the words that the driver takes, and puts off for as long as the driver expects.
+// TestLuaAgrees verifies that job_submit.lua accepts the same annotations and uses the same delay as the driver.
 func TestLuaAgrees(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("../..", "deploy", "slurm", "job_submit.lua"))
 	if err != nil {

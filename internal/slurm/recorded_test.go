@@ -12,7 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
-// What slurmrestd of Slurm 26.05 has answered in each version reads the same.
+// TestRecordedAnswers verifies that recorded responses of slurmrestd from Slurm 26.05 are decoded equally in all
+// versions.
 func TestRecordedAnswers(t *testing.T) {
 	folder := filepath.Join("../..", "..", "shared", "data", "slurm-rest")
 	if _, err := os.Stat(folder); err != nil {

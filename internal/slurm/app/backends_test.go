@@ -37,10 +37,10 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// ctld is a slurmctld with its slurmrestd: jobs that are let go start when the test says so.
+// ctld is a fake slurmctld with its slurmrestd. Released jobs start when the test calls start.
 type ctld struct {
 	jobs []*slurmJob
-	ran  []string // names of jobs that have started
+	ran  []string // names of started jobs
 }
 
 type slurmJob struct {
@@ -96,7 +96,7 @@ func (c *ctld) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, `{}`)
 }
 
-// start starts what may start.
+// start starts all released jobs.
 func (c *ctld) start() {
 	for _, j := range c.jobs {
 		if j.State == "PENDING" && j.Why == "None" {
@@ -106,25 +106,25 @@ func (c *ctld) start() {
 	}
 }
 
-// twoWorlds are a Slurm of one node, a cluster of one node, and what places jobs, which may die.
+// twoWorlds is a Slurm with one node, a cluster with one node, and a backends that may crash.
 type twoWorlds struct {
-	mu      sync.Mutex // of ctld and calls
+	mu      sync.Mutex // guards ctld and calls
 	t       *testing.T
 	ctld    *ctld
 	cluster *fake.Clientset
 	folder  string
-	config  string                     // folder of YAML files
-	write   func(string, []byte) error // of objects.json; nil: the real one
-	names   map[string]string          // of jobs, by their names in Slurm
+	config  string                     // directory of YAML files
+	write   func(string, []byte) error // replaces writing objects.json if not nil
+	names   map[string]string          // job names by name in Slurm
 	url     string
 	view    *kube.View
 	now     time.Time
-	calls   int  // that are made until we die; less than 0: never
-	done    bool // the last of them is done, and its answer is never heard
+	calls   int  // number of requests before a crash; negative if there is none
+	done    bool // the last request takes effect before the crash
 	booked  []string
-	said    error // by the last look
+	said    error // error of the last pass
 	delay   string
-	full    bool // others wait for room in Slurm
+	full    bool // other jobs wait for resources in Slurm
 	*backends
 }
 
@@ -158,7 +158,7 @@ func newWorlds(t *testing.T) *twoWorlds {
 		switch a := a.(type) {
 		case k8stesting.CreateAction:
 			job := a.GetObject().(*batchv1.Job)
-			job.Spec.Suspend = new(true) // the scheduler holds it
+			job.Spec.Suspend = new(true) // as done by the scheduler
 			o, err = job, w.cluster.Tracker().Create(gvr, job, a.GetNamespace())
 		case k8stesting.DeleteAction:
 			err = w.cluster.Tracker().Delete(gvr, a.GetNamespace(), a.GetName())
@@ -183,13 +183,13 @@ func nodeOf(name string, cores int64) *v1.Node {
 	}}}
 }
 
-// dies counts a call, and reports whether it is the last one that is made.
+// dies counts a request and reports whether the process crashes during it.
 func (w *twoWorlds) dies() bool {
 	w.calls--
 	return w.calls == 0
 }
 
-// price makes a core of the cluster draw so many times what one of Slurm's does.
+// price sets the power per core in the cluster, as a multiple of the power per core in Slurm.
 func (w *twoWorlds) price(times float64) {
 	w.t.Helper()
 	series, err := grid.NewSeries(w.now, time.Hour, []float64{300, 300, 300, 300})
@@ -210,7 +210,7 @@ func (w *twoWorlds) price(times float64) {
 	}
 }
 
-// restart is a new process on the same files.
+// restart simulates a new process with the same files.
 func (w *twoWorlds) restart() {
 	w.t.Helper()
 	store, err := standalone.New(standalone.Options{
@@ -232,7 +232,7 @@ func (w *twoWorlds) restart() {
 	}
 }
 
-// submit puts a Job where POST /ingest does.
+// submit stores a Job like POST /ingest.
 func (w *twoWorlds) submit(name, backend string, cores int64) {
 	w.t.Helper()
 	job := &batchv1.Job{
@@ -262,7 +262,7 @@ func (w *twoWorlds) submit(name, backend string, cores int64) {
 	}
 }
 
-// sees is a look of the driver.
+// sees performs a pass.
 func (w *twoWorlds) sees() {
 	w.t.Helper()
 	var jobs []slurm.Job
@@ -288,7 +288,7 @@ func (w *twoWorlds) sees() {
 	}
 }
 
-// locked does something while Slurm is not asked.
+// locked calls f while no request is processed.
 func (w *twoWorlds) locked(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -303,7 +303,8 @@ func (w *twoWorlds) where(name string) string {
 	return o.GetAnnotations()[v1alpha1.AnnotationRunsOn]
 }
 
-// One description goes where the simulator would have it run, of both backends together.
+// TestWhereTheSimulatorSays verifies that jobs are placed in the backend that the simulator chooses for the nodes
+// of both backends.
 func TestWhereTheSimulatorSays(t *testing.T) {
 	r := rand.New(rand.NewPCG(24, 5))
 	for n := range 40 {
@@ -355,7 +356,8 @@ func TestBackendThatIsNamed(t *testing.T) {
 	}
 }
 
-// A job that has not started moves once, either way, and runs once, whenever we die.
+// TestMovedOnceRunsOnce verifies that a job that has not started is moved once in either direction and runs once,
+// with a crash at any request.
 func TestMovedOnceRunsOnce(t *testing.T) {
 	for _, first := range []string{"slurm", "kubernetes"} {
 		for calls := range 25 {
@@ -376,7 +378,7 @@ func movesOnce(t *testing.T, first string, calls int, done bool) {
 	w.price(cheap)
 	w.submit("a", "any", 1)
 	if calls > 0 {
-		w.calls = calls // before the first of them
+		w.calls = calls // includes the first request
 	}
 	set := func(calls int) (previous int) {
 		w.mu.Lock()
@@ -432,7 +434,7 @@ func movesOnce(t *testing.T, first string, calls int, done bool) {
 	}
 }
 
-// A job that starts while it is to be moved stays.
+// TestStartedStays verifies that a job is not moved if it starts in the meantime.
 func TestStartedStays(t *testing.T) {
 	w := newWorlds(t)
 	w.price(10)
@@ -455,7 +457,7 @@ func TestStartedStays(t *testing.T) {
 	}
 }
 
-// toWorld submits a job that is cheapest in a backend, and sees it sent there.
+// toWorld submits a job that is cheapest in the given backend, and verifies that it is sent there.
 func toWorld(t *testing.T, backend string) *twoWorlds {
 	t.Helper()
 	w := newWorlds(t)
@@ -470,7 +472,8 @@ func toWorld(t *testing.T, backend string) *twoWorlds {
 	return w
 }
 
-// A Job of the cluster that another has made is neither taken for ours nor removed.
+// TestAnotherOfItsName verifies that an unrelated Job with the same name in the cluster is neither used nor
+// deleted.
 func TestAnotherOfItsName(t *testing.T) {
 	w := newWorlds(t)
 	theirs := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "physics"}}
@@ -490,7 +493,7 @@ func TestAnotherOfItsName(t *testing.T) {
 	}
 }
 
-// Of what a job may wait, what is left counts where it is moved to.
+// TestDelayGoesOn verifies that only the remaining delay applies after a move.
 func TestDelayGoesOn(t *testing.T) {
 	w := newWorlds(t)
 	w.now = time.Now().UTC()
@@ -513,13 +516,13 @@ func TestDelayGoesOn(t *testing.T) {
 	}
 }
 
-// A job that an administrator let go while we were dead, after it was written down that it is to be cancelled, runs
-// once.
+// TestRanBeforeItWasCancelled verifies that a job runs once if an administrator released it during a downtime,
+// after its cancellation was stored as the next step.
 func TestRanBeforeItWasCancelled(t *testing.T) {
 	w := toWorld(t, "slurm")
 	w.price(0.1)
 	for range 2 {
-		w.sees() // it is held, and cancelled
+		w.sees() // held, then canceled
 	}
 	w.locked(func() { w.ctld.jobs[0].State = "COMPLETED" })
 	for range 3 {
@@ -531,12 +534,13 @@ func TestRanBeforeItWasCancelled(t *testing.T) {
 	}
 }
 
-// A job that was submitted before we died is found, though it was let go since.
+// TestSubmittedAndLetGo verifies that a job submitted just before a crash is found, even if it has been released
+// since.
 func TestSubmittedAndLetGo(t *testing.T) {
 	w := newWorlds(t)
 	w.price(10)
 	w.submit("a", "any", 1)
-	w.locked(func() { w.calls, w.done = 2, true }) // ping, and submit
+	w.locked(func() { w.calls, w.done = 2, true }) // ping and submit
 	w.sees()
 	w.locked(func() {
 		w.ctld.jobs[0].Why = "None"
@@ -554,7 +558,8 @@ func TestSubmittedAndLetGo(t *testing.T) {
 	}
 }
 
-// Without the cluster nothing is moved, and what was about to is let go.
+// TestClusterIsNotKnown verifies that jobs are not moved without a cluster, and that a job held for a move is
+// released.
 func TestClusterIsNotKnown(t *testing.T) {
 	w := toWorld(t, "kubernetes")
 	w.backends.cluster = nil
@@ -564,7 +569,7 @@ func TestClusterIsNotKnown(t *testing.T) {
 	}
 	w = toWorld(t, "slurm")
 	w.price(0.1)
-	w.sees() // it is held
+	w.sees() // held for the move
 	w.locked(func() {
 		if w.ctld.jobs[0].Why != "JobHeldUser" {
 			t.Fatalf("it is %+v", w.ctld.jobs[0])
@@ -581,7 +586,7 @@ func TestClusterIsNotKnown(t *testing.T) {
 	}
 }
 
-// A cluster that does not answer is asked once in each look.
+// TestClusterIsAway verifies that an unavailable cluster gets only one request per pass.
 func TestClusterIsAway(t *testing.T) {
 	w := newWorlds(t)
 	w.price(0.1)
@@ -600,7 +605,7 @@ func TestClusterIsAway(t *testing.T) {
 	}
 }
 
-// A job that waits for its BeginTime starts when run-now is asked for under its name here.
+// TestRunNowByItsName verifies that run-now also starts a job that waits for its BeginTime.
 func TestRunNowByItsName(t *testing.T) {
 	w := toWorld(t, "slurm")
 	w.locked(func() { w.ctld.jobs[0].Begin = w.now.Add(5 * time.Hour).Unix() })
@@ -617,7 +622,8 @@ func TestRunNowByItsName(t *testing.T) {
 	}
 }
 
-// Where its own backend has no room, a job goes where it costs less than it would here without others.
+// TestNoRoomHere verifies that a job is moved if its backend has no capacity and the other one is cheaper than an
+// empty node here.
 func TestNoRoomHere(t *testing.T) {
 	w := toWorld(t, "slurm")
 	w.price(0.1)
@@ -630,7 +636,8 @@ func TestNoRoomHere(t *testing.T) {
 	}
 }
 
-// A Slurm that does not answer is asked about one job in each look, and about another one in the next.
+// TestSlurmIsAway verifies that an unavailable slurmrestd gets a request for only one job per pass, and for another
+// job in the next pass.
 func TestSlurmIsAway(t *testing.T) {
 	w := newWorlds(t)
 	w.price(10)

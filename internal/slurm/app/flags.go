@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
-// Flags are those of kubenergy-controller that have a meaning without Kubernetes, and those that are about Slurm.
+// Flags contains the flags of kubenergy-controller that apply without Kubernetes, and the flags for Slurm.
 type Flags struct {
 	Controller     controller.Options
 	client         slurm.ClientOptions
@@ -28,12 +28,12 @@ type Flags struct {
 	ingestToken, ingestCluster string
 }
 
-// ofClusters are flags of the controller that only a cluster needs.
+// ofClusters lists the flags of the controller that require a cluster.
 var ofClusters = []string{
 	"namespace", "agent-namespace", "leader-elect", "agentless", "api-ca-file",
 }
 
-// Parse reads arguments and checks them. Usage and errors of flags are written to out.
+// Parse parses and validates arguments. It writes the usage and errors to out.
 func (f *Flags) Parse(args []string, out io.Writer) error {
 	all := flag.NewFlagSet("kubenergy-controller", flag.ContinueOnError)
 	o := controller.NewOptions(all)

@@ -49,7 +49,7 @@ metadata: {name: month, namespace: physics}
 spec: {limits: {energyKWh: 200}, period: {type: Month}, actions: [{at: 100, do: HoldNewWork}]}
 `
 
-// queue is a slurmrestd with one job that waits.
+// queue is a fake slurmrestd with a running and a pending job.
 type queue struct {
 	mu     sync.Mutex
 	submit time.Time
@@ -93,7 +93,7 @@ func (q *queue) begins() time.Time {
 	return time.Unix(q.begin, 0)
 }
 
-// deliver sends what an agent of a compute node would.
+// deliver sends a batch like the agent of a compute node.
 func deliver(t *testing.T, address, state, token string, b *batch.Batch) {
 	t.Helper()
 	pool, err := certutil.NewPool(filepath.Join(state, "api.crt"))
@@ -123,7 +123,8 @@ func deliver(t *testing.T, address, state, token string, b *batch.Batch) {
 	}
 }
 
-// Signals from a file, a job of Slurm, and all that commands of kubenergy say about it: without Kubernetes.
+// TestWithoutKubernetes runs the program with signals from a file and a Slurm job, and verifies the output of
+// commands of kubenergy.
 func TestWithoutKubernetes(t *testing.T) {
 	now := time.Now().UTC()
 	folder, state, socket := t.TempDir(), filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "s")
@@ -160,7 +161,7 @@ func TestWithoutKubernetes(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	metrics.Registry = prometheus.NewRegistry() // of this run alone
+	metrics.Registry = prometheus.NewRegistry() // for this run only
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, &f, f.Controller.Logger(t.Output())) }()
 	defer func() {
@@ -221,7 +222,7 @@ func TestWithoutKubernetes(t *testing.T) {
 	kit.Eventually(t, time.Minute, "started now", func() bool { return q.begins().Before(valley) })
 }
 
-// The example of the environment file holds options that exist.
+// TestUnit verifies that the example environment file of the systemd unit contains valid flags.
 func TestUnit(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("../..", "..", "deploy", "systemd", "kubenergy-slurm.default"))
 	if err != nil {
@@ -253,7 +254,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// The process asks its own API by a name that a site's certificate has.
+// TestSitesCertificate verifies that the process connects to its own API with a host name in the custom
+// certificate.
 func TestSitesCertificate(t *testing.T) {
 	for name, want := range map[string]string{"slurm.example": "slurm.example:9443", "localhost": "localhost:9443"} {
 		cert, key, err := certutil.GenerateSelfSignedCertKey(name, nil, nil)
@@ -271,7 +273,8 @@ func TestSitesCertificate(t *testing.T) {
 	}
 }
 
-// Torn files of the state folder keep neither the ledger nor the objects of files from being served; no job is taken.
+// TestTornState verifies that the ledger and the objects in files are served even if state files are corrupt, and
+// that jobs are rejected.
 func TestTornState(t *testing.T) {
 	folder, state := t.TempDir(), filepath.Join(t.TempDir(), "state")
 	if err := os.Mkdir(state, 0o700); err != nil {
@@ -295,7 +298,7 @@ func TestTornState(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	metrics.Registry = prometheus.NewRegistry() // of this run alone
+	metrics.Registry = prometheus.NewRegistry() // for this run only
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, &f, f.Controller.Logger(t.Output())) }()
 	request := func(method, path, body string) (status int, answer string) {
