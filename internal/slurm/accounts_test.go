@@ -37,12 +37,12 @@ func testAccounts(t *testing.T) {
 	} {
 		step, a, ok := w.driver.Account(c.node, c.path)
 		if step != c.step || ok != (c.step != "") {
-			t.Errorf("%s of %s is %q, %v, want %q", c.path, c.node, step, ok, c.step)
+			t.Errorf("Account(%s, %s) = %q, %v, want %q", c.node, c.path, step, ok, c.step)
 		}
 		if want := (ledger.Account{
 			Namespace: "team-a", OwnerKind: "Job", Owner: a.Owner, Parent: "Partition/main", Team: "ada",
 		}); ok && a != want {
-			t.Errorf("charged to %+v", a)
+			t.Errorf("unexpected account %+v", a)
 		}
 	}
 }
@@ -54,17 +54,17 @@ func testAccountOfANewJob(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	go func() { _ = w.driver.Run(t.Context()) }()
 	if _, _, ok := w.driver.Account("n1", "/slurm/uid_0/job_7/step_0"); ok {
-		t.Error("a job that there is not is known")
+		t.Error("Account() of a job that does not exist succeeded")
 	}
 	w.add(7, "", func(j *job) { j.state, j.hosts = "RUNNING", "n2" })
 	if _, _, ok := w.driver.Account("n2", "/slurm/uid_0/job_7/step_0"); !ok {
-		t.Error("a job that has begun is not known")
+		t.Error("Account() of a job that has just started failed")
 	}
 	began := time.Now()
 	for id := range 100 {
 		w.driver.Account("n1", fmt.Sprintf("/slurm/uid_0/job_%d/step_0", 100+id))
 	}
 	if took := time.Since(began); took > time.Minute {
-		t.Errorf("a node that invents jobs is answered after %v", took)
+		t.Errorf("100 lookups for a node with unknown jobs took %v, want at most 1m", took)
 	}
 }

@@ -29,7 +29,7 @@ func listOf[T any](key string, all *[]T, size func(*T) int) list {
 			}
 			*all = append(*all, entry)
 			if text += size(&entry); text > maxText || len(*all) > maxEntries {
-				return fmt.Errorf("the first %d %s have %d MiB of text, want at most %d, and %d MiB", len(*all), key,
+				return fmt.Errorf("the first %d %s have %d MiB of text, want at most %d with %d MiB", len(*all), key,
 					text>>20, maxEntries, maxText>>20)
 			}
 			return nil

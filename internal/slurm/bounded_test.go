@@ -119,10 +119,10 @@ func TestChangesThatHang(t *testing.T) {
 		began := time.Now()
 		err := w.driver.Look(t.Context())
 		if took := time.Since(began); took != slurm.Timeout || !slurm.Unreachable(err) {
-			t.Errorf("the look took %v: %v", took, err)
+			t.Errorf("the pass took %v: %v", took, err)
 		}
 		if !slices.Equal(asked, []string{"/slurm/v0.0.45/job/33"}) {
-			t.Errorf("asked for %q", asked)
+			t.Errorf("unexpected changes: %q", asked)
 		}
 		w.refuse = nil
 		w.look()
@@ -131,7 +131,7 @@ func TestChangesThatHang(t *testing.T) {
 			if id == 33 {
 				want = 0
 			}
-			w.begins(j, want, "once slurmrestd answers")
+			w.begins(j, want, "after slurmrestd responds again")
 		}
 	})
 }
@@ -154,11 +154,11 @@ func TestSlowChanges(t *testing.T) {
 			began := time.Now()
 			w.look()
 			if took := time.Since(began); took > slurm.Changing+2*time.Second {
-				t.Errorf("a look took %v", took)
+				t.Errorf("a pass took %v", took)
 			}
 		}
 		for _, j := range w.jobs {
-			w.begins(j, valley, "after three looks")
+			w.begins(j, valley, "after three passes")
 		}
 	})
 }
@@ -179,7 +179,7 @@ func TestUnreadableMemory(t *testing.T) {
 		w.now = noon.Add(2 * time.Minute)
 		w.restart()
 		if text, err := os.ReadFile(w.state + ".unreadable"); string(text) != torn || err != nil {
-			t.Errorf("set aside: %q, %v", text, err)
+			t.Errorf("content of the renamed file = %q, %v", text, err)
 		}
 		w.restart() // killed before the first pass
 		w.now = noon.Add(3 * time.Minute)
@@ -189,9 +189,9 @@ func TestUnreadableMemory(t *testing.T) {
 		w.at(4 * time.Minute)
 		w.begins(released, time.Minute, "released by its user")
 		w.begins(moved, 7*time.Hour, "moved by its user")
-		w.begins(fresh, valley, "submitted since")
-		if !strings.Contains(w.log.String(), "Failed to read which BeginTimes") {
-			t.Errorf("%q is not in the log: %s", torn, w.log.String())
+		w.begins(fresh, valley, "submitted after the restart")
+		if !strings.Contains(w.log.String(), "Failed to read the state file") {
+			t.Errorf("the log does not report the unreadable state %q: %s", torn, w.log.String())
 		}
 	}
 }
@@ -222,7 +222,7 @@ func TestManyNodesSleep(t *testing.T) {
 	w.at(time.Hour)
 	text, err := os.ReadFile(said)
 	if got := strings.Count(string(text), "node-"); err != nil || got < len(names)-1 {
-		t.Errorf("%d of %d nodes are told to sleep: %v: %s", got, len(names), err, w.log.String()[:min(500, w.log.Len())])
+		t.Errorf("%d of %d nodes were suspended: %v: %s", got, len(names), err, w.log.String()[:min(500, w.log.Len())])
 	}
 }
 
@@ -252,7 +252,7 @@ func TestPowerProgramIsBoundedInTime(t *testing.T) {
 		w.at(time.Duration(look+1) * time.Hour)
 		text, err := os.ReadFile(said)
 		if got := strings.Count(string(text), "n"); err != nil || got != want {
-			t.Errorf("look %d: %d nodes are told to sleep so far, want %d: %v", look, got, want, err)
+			t.Errorf("pass %d: %d nodes have been suspended, want %d: %v", look, got, want, err)
 		}
 		for i := range w.nodes {
 			if strings.Contains(string(text), w.nodes[i].name) {

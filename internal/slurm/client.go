@@ -47,9 +47,9 @@ func NewClient(o ClientOptions) (*Client, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		}
 	case !strings.HasPrefix(o.URL, "http://") && !strings.HasPrefix(o.URL, "https://"):
-		return nil, fmt.Errorf("--slurm-url is %q: want http://HOST:PORT, or unix:PATH of a socket", o.URL)
+		return nil, fmt.Errorf("--slurm-url is %q: want http://HOST:PORT or unix:PATH of a socket", o.URL)
 	case o.TokenFile == "":
-		return nil, errors.New("--slurm-token-file is missing: slurmrestd at an address wants a token; make one with " +
+		return nil, errors.New("--slurm-token-file is missing: only a socket does not require it; create a token with " +
 			"scontrol token username=kubenergy")
 	}
 	return c, nil
@@ -114,7 +114,7 @@ func (c *Client) checkURL() error {
 		return err
 	}
 	return fmt.Errorf("--slurm-url is %s: the token is sent unencrypted, and anyone who reads it can change all jobs; "+
-		"use a socket, a loopback address, or https through a proxy in front of slurmrestd", c.o.URL)
+		"use a socket, a loopback address, or a proxy with https in front of slurmrestd", c.o.URL)
 }
 
 // ask sends a request with the negotiated version of the API.
@@ -150,7 +150,7 @@ func (c *Client) negotiate(ctx context.Context) error {
 			return err
 		}
 	}
-	return newFault(unknown, "slurmrestd at %s answers to none of %s: start it with one of them, as slurmrestd -s "+
+	return newFault(unknown, "slurmrestd at %s supports none of %s: start it with one of them, e.g. slurmrestd -s "+
 		"openapi/slurmctld -d %s; Slurm 24.11 and later have one", c.o.URL, strings.Join(names, ", "), names[0])
 }
 
@@ -193,7 +193,7 @@ func (c *Client) do(ctx context.Context, method, path string, body any, into map
 		return failed
 	}
 	if err != nil {
-		return newFault(garbled, "slurmrestd at %s answers to %s what cannot be read: %w", c.o.URL, path, err)
+		return newFault(garbled, "decoding the response of slurmrestd at %s to %s: %w", c.o.URL, path, err)
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (c *Client) sign(r *http.Request) error {
 		_ = json.Unmarshal(payload, &claims) // slurmrestd rejects invalid tokens
 	}
 	if expiry := time.Unix(int64(claims.Exp), 0); claims.Exp > 0 && time.Now().After(expiry) {
-		return newFault(forbidden, "the token in --slurm-token-file has run out at %s: write another one there",
+		return newFault(forbidden, "the token in --slurm-token-file expired at %s: replace it",
 			expiry.UTC().Format(time.RFC3339))
 	}
 	r.Header.Set("X-SLURM-USER-TOKEN", token)
@@ -233,10 +233,10 @@ func (c *Client) sign(r *http.Request) error {
 func (c *Client) unanswered(err error) error {
 	if t, ok := errors.AsType[net.Error](err); ok && t.Timeout() {
 		return newFault(slow,
-			"slurmrestd at %s has not answered within %v: Slurm goes on without us; look at its load "+
-				"and slurmctld's", c.o.URL, timeout)
+			"slurmrestd at %s has not responded within %v: jobs are not delayed; check its load "+
+				"and the load of slurmctld", c.o.URL, timeout)
 	}
-	return newFault(away, "slurmrestd at %s does not answer: Slurm goes on without us; look whether it runs: %w",
+	return newFault(away, "slurmrestd at %s does not respond: jobs are not delayed; check whether it is running: %w",
 		c.o.URL, err)
 }
 
@@ -265,7 +265,7 @@ func (c *Client) failure(status int, errs []said, start []byte) error {
 		}
 		denied, mute = denied || *e.Number == accessDenied || *e.Number == notOwner, false
 		if *e.Number == unspecified {
-			text += "; slurmctld does not answer it, or does not accept the token: look at both"
+			text += "; slurmctld does not respond to slurmrestd or rejects the token: check both"
 		}
 	}
 	if text == "" {
@@ -274,12 +274,12 @@ func (c *Client) failure(status int, errs []said, start []byte) error {
 	switch {
 	case denied:
 		return newFault(forbidden,
-			"slurmrestd at %s refuses our account (%s): give --slurm-token-file a token that is "+
-				"valid, of an account with sacctmgr modify user NAME set adminlevel=operator", c.o.URL, text)
+			"slurmrestd at %s rejected the account (%s): --slurm-token-file needs a valid token "+
+				"of an account with sacctmgr modify user NAME set adminlevel=operator", c.o.URL, text)
 	case status == http.StatusNotFound:
-		return newFault(unknown, "slurmrestd at %s has no such path", c.o.URL)
+		return newFault(unknown, "slurmrestd at %s does not support this path", c.o.URL)
 	case len(errs) > 0 || status >= http.StatusMultipleChoices:
-		return &Trouble{refused, fmt.Errorf("slurmrestd at %s answers %d: %s", c.o.URL, status, text), mute}
+		return &Trouble{refused, fmt.Errorf("slurmrestd at %s returned status %d: %s", c.o.URL, status, text), mute}
 	}
 	return nil
 }

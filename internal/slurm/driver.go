@@ -75,7 +75,7 @@ func New(o Options) *Driver {
 	metrics := newMetrics(o.Registerer)
 	if err != nil {
 		metrics.fails.WithLabelValues(NoState).Inc()
-		o.Log.Error("Failed to read which BeginTimes are ours; jobs submitted before now keep theirs", "err", err)
+		o.Log.Error("Failed to read the state file; BeginTimes of existing jobs will not be changed", "err", err)
 	}
 	return &Driver{
 		o: o, memory: m, metrics: metrics, reported: map[string]string{}, sleepers: map[string]*sleeper{},
@@ -105,7 +105,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	for {
 		began := time.Now()
 		d.notify("slurm.conf", checkConf(d.o.Conf))
-		d.notify("the address of slurmrestd", d.o.Client.checkURL())
+		d.notify("address of slurmrestd", d.o.Client.checkURL())
 		daemon.Round(ctx, func() { d.notify("slurmrestd", d.Look(ctx)) })
 		pause := share * (time.Since(began) - d.beside)
 		select {
@@ -132,9 +132,9 @@ func (d *Driver) notify(about string, err error) {
 	case d.reported[about] == text:
 		return
 	case err != nil:
-		d.o.Log.Warn("not as it should be", "about", about, "error", err)
+		d.o.Log.Warn("Problem detected", "about", about, "error", err)
 	default:
-		d.o.Log.Info("as it should be again", "about", about)
+		d.o.Log.Info("Problem resolved", "about", about)
 	}
 	d.reported[about] = text
 }
@@ -150,7 +150,7 @@ func (d *Driver) Look(ctx context.Context) (err error) {
 	}
 	if !d.answered {
 		d.answered = true
-		d.o.Log.Info("Slurm answers", "version", d.o.Client.Version(), "nodes", len(l.nodes), "jobs", len(l.jobs))
+		d.o.Log.Info("Connected to Slurm", "version", d.o.Client.Version(), "nodes", len(l.nodes), "jobs", len(l.jobs))
 	}
 	d.memory.keepQueues(d.room)
 	for _, j := range l.waiting {
@@ -206,7 +206,7 @@ func (d *Driver) see(ctx context.Context) (*look, error) {
 	d.accounts.saw(jobs, d.o.Now())
 	rules, settled := d.o.Rules()
 	if !settled {
-		return nil, newFault("rules", "policies are not known yet: nothing is put off")
+		return nil, newFault("rules", "policies are not available yet: jobs are not delayed")
 	}
 	nodes, err := d.o.Client.Nodes(ctx)
 	if err != nil {
@@ -250,7 +250,7 @@ func (l *look) notifySlurm(ctx context.Context) error {
 	began := time.Now()
 	for i, c := range l.calls {
 		if time.Since(began) > changing || Unreachable(last) {
-			l.o.Log.Info("BeginTimes left for the next look", "count", len(l.calls)-i)
+			l.o.Log.Info("Postponed BeginTimes to the next pass", "count", len(l.calls)-i)
 			break
 		}
 		if err := l.o.Client.SetBegin(ctx, int64(c.job.ID), c.begin); err != nil {
@@ -259,13 +259,13 @@ func (l *look) notifySlurm(ctx context.Context) error {
 		}
 		c.job.Eligible = number(c.begin.Unix())
 		l.metrics.begins.Inc()
-		l.o.Log.Info("BeginTime given", "job", c.job.name(), "account", c.job.Account, "begin", c.begin, "why", c.why)
+		l.o.Log.Info("Set BeginTime", "job", c.job.name(), "account", c.job.Account, "begin", c.begin, "why", c.why)
 		c.done()
 	}
 	if last == nil {
 		return nil
 	}
-	return fmt.Errorf("giving a BeginTime to %.300s: %w", strings.Join(failed, ", "), last)
+	return fmt.Errorf("setting the BeginTime of %.300s: %w", strings.Join(failed, ", "), last)
 }
 
 // forget removes the state of jobs that are no longer waiting.
@@ -352,9 +352,9 @@ func (l *look) decide(j *Job, e *entry) (state string) {
 	l.notify(j.name(), err)
 	switch {
 	case err != nil || marksOf(j.Comment) == nil:
-		return l.let(j, e, isWrong, "its comment does not ask to wait")
+		return l.let(j, e, isWrong, "its comment does not allow a delay")
 	case s.Mode != v1alpha1.ModeEnforce || !s.Ours:
-		return l.let(j, e, isOff, "the mode here is "+string(s.Mode))
+		return l.let(j, e, isOff, "the mode of the namespace is "+string(s.Mode))
 	}
 	return l.plan(j, e, job, s)
 }
@@ -373,7 +373,7 @@ func (l *look) plan(j *Job, e *entry, job sched.Job, s policy.Settings) (state s
 	case !stands || !blind(d.Reason.Kind): // without signals, an existing plan is not changed
 		why := d.Reason.String()
 		if q := l.room.of(j.partition()).Queue; q.Rushed() && len(job.Openings) > 0 {
-			why = fmt.Sprintf("others have waited for room: for %.0f %% of the CPUs in the mean of the last %v",
+			why = fmt.Sprintf("other jobs have waited for %.0f %% of the CPUs on average over the last %v",
 				100*q.Share, q.Over.Round(time.Minute))
 		}
 		return l.let(j, e, isReleased, why)
@@ -470,7 +470,7 @@ func (l *look) finish(j *Job, e *entry, state, why string) {
 	}
 	l.memory.keep(j, e)
 	if state == isTheirs {
-		l.o.Log.Info("left to its user", "job", j.name(), "account", j.Account, "begin", j.Eligible.time())
+		l.o.Log.Info("Job was changed by its user", "job", j.name(), "account", j.Account, "begin", j.Eligible.time())
 	}
 }
 

@@ -54,14 +54,14 @@ esac
 			c.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
 			said, err := c.CombinedOutput()
 			if err != nil || !strings.Contains(string(said), "Slurm counted 80 J") {
-				t.Errorf("it says %q: %v", said, err)
+				t.Errorf("unexpected output %q: %v", said, err)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
-				t.Error("it runs what the job's name says")
+				t.Error("a command in the job's name was executed")
 			}
 			asked, _ := os.ReadFile(filepath.Join(dir, "asked"))
 			if want := "--from 2026-09-21T14:03:20Z"; !strings.Contains(string(asked), want) {
-				t.Errorf("it asks %q, want %s", asked, want)
+				t.Errorf("unexpected query %q, want %s", asked, want)
 			}
 		})
 	}
@@ -98,7 +98,7 @@ echo 'kubenergy_node_energy_joules_total{source="model",quality="estimated"} 100
 		"energy": "400 J 1790000004000000 us\n", "power": "100 W 1790000004000000 us\n",
 	} {
 		if text, err := os.ReadFile(filepath.Join(folder, name)); string(text) != want {
-			t.Errorf("%s is %q, want %q: %v", name, text, want, err)
+			t.Errorf("content of %s = %q, want %q: %v", name, text, want, err)
 		}
 	}
 }

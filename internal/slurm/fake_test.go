@@ -233,7 +233,7 @@ func (w *world) restart() {
 	w.driver = slurm.New(slurm.Options{
 		Client: client, State: w.state, Every: time.Hour, Power: w.power, Registerer: prometheus.NewRegistry(),
 		Now: func() time.Time {
-			return w.now.Add(w.takes * time.Duration(strings.Count(w.log.String(), "msg=nodes ")))
+			return w.now.Add(w.takes * time.Duration(strings.Count(w.log.String(), "msg=\"Ran power program\" ")))
 		},
 		Log: slog.New(slog.NewTextHandler(&w.log, nil)), Rules: w.rules,
 		Record: func(r ledger.Record, on *sched.Snapshot) {
@@ -287,7 +287,7 @@ func (w *world) add(id int64, comment string, change ...func(*job)) *job {
 func (w *world) look() {
 	w.t.Helper()
 	if err := w.driver.Look(w.t.Context()); err != nil {
-		w.t.Errorf("looking: %v", err)
+		w.t.Errorf("Look() failed: %v", err)
 	}
 }
 
@@ -302,6 +302,6 @@ func (w *world) at(d time.Duration) {
 func (w *world) begins(j *job, want time.Duration, why string) {
 	w.t.Helper()
 	if got := j.begin.Sub(noon); got != want {
-		w.t.Errorf("%s: job %d begins %v after noon, want %v", why, j.id, got, want)
+		w.t.Errorf("%s: job %d starts %v after noon, want %v", why, j.id, got, want)
 	}
 }

@@ -37,7 +37,7 @@ func FuzzAnswers(f *testing.F) {
 		w.driver.Account(node, path)
 		for _, h := range w.held {
 			if h.Begin.After(h.Latest.Add(time.Second)) {
-				t.Fatalf("%+v begins after its latest start", h)
+				t.Fatalf("job starts after its latest start: %+v", h)
 			}
 		}
 	})
@@ -58,7 +58,7 @@ func FuzzMemory(f *testing.F) {
 		w.look()
 		for _, h := range w.held {
 			if h.Begin.After(h.Latest.Add(time.Second)) {
-				t.Fatalf("%+v begins after its latest start", h)
+				t.Fatalf("job starts after its latest start: %+v", h)
 			}
 		}
 	})

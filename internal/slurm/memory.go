@@ -56,7 +56,7 @@ func openMemory(file string, now time.Time) (*memory, error) {
 	_ = os.Remove(aside)
 	_ = os.Link(file, aside) // for inspection; the file is replaced in the first pass
 	*m = memory{file: file, Jobs: map[int64]*entry{}, Queues: map[string]sched.Queue{}, Lost: now.Unix(), changed: true}
-	return m, fmt.Errorf("reading which BeginTimes are ours: %w", cmp.Or(err, errors.New("jobs or queues are null")))
+	return m, fmt.Errorf("reading the state file: %w", cmp.Or(err, errors.New("the fields jobs or queues are null")))
 }
 
 // write writes the state file if the state has changed.
@@ -69,7 +69,7 @@ func (m *memory) write() error {
 		err = renameio.WriteFile(m.file, text, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("remembering BeginTimes, without which none is given: %w", err)
+		return fmt.Errorf("writing the state file, which is required to set BeginTimes: %w", err)
 	}
 	m.changed = false
 	return nil

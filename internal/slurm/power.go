@@ -81,7 +81,7 @@ func (d *Driver) switchNodes(ctx context.Context, at time.Time, word string, nam
 	const timeout = 30 * time.Second
 	for batch := range slices.Chunk(names, maxNames) {
 		if d.o.Now().Sub(at) > switching {
-			d.o.Log.Info("Nodes left for the next look", "do", word)
+			d.o.Log.Info("Postponed nodes to the next pass", "do", word)
 			break
 		}
 		list := strings.Join(batch, ",")
@@ -93,7 +93,7 @@ func (d *Driver) switchNodes(ctx context.Context, at time.Time, word string, nam
 		if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 			return fmt.Errorf("%s %s %.500s: %w: %s", d.o.Power.Program, word, list, err, bytes.TrimSpace(said))
 		}
-		d.o.Log.Info("nodes", "do", word, "names", batch)
+		d.o.Log.Info("Ran power program", "do", word, "names", batch)
 		for _, name := range batch {
 			done(name)
 		}
@@ -165,9 +165,9 @@ func (d *Driver) machine(n *Node, now time.Time) sleep.Machine {
 		machine.Keep = "its power profile has no bootSeconds"
 		machine.Profile = cmp.Or(machine.Profile, &energy.Profile{Name: "unknown", Idle: 1, Max: 1})
 	case !slices.Contains(n.FeatureNames(), MaySleep):
-		machine.Keep = "it has no Feature " + MaySleep
+		machine.Keep = "it does not have the Feature " + MaySleep
 	case machine.Closed:
-		machine.Keep = "it takes no work"
+		machine.Keep = "it does not accept jobs"
 	}
 	return machine
 }

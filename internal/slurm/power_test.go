@@ -48,12 +48,12 @@ func TestNodesSleep(t *testing.T) {
 				began := time.Now()
 				w.look()
 				if took := time.Since(began); took > time.Minute {
-					t.Errorf("the look takes %v: it waits for what the program leaves running", took)
+					t.Errorf("the pass took %v, because it waits for child processes of the program", took)
 				}
 				text, _ := os.ReadFile(said)
 				_ = os.Remove(said)
 				if got := strings.TrimSpace(string(text)); got != want {
-					t.Errorf("the program is told %q, want %q: %+v", got, want, plans[len(plans)-1])
+					t.Errorf("arguments of the program = %q, want %q: %+v", got, want, plans[len(plans)-1])
 				}
 			}
 			notify("")
@@ -92,7 +92,7 @@ func TestNodesOfGPUsWake(t *testing.T) {
 	w.look()
 	w.at(valley - 2*time.Minute)
 	if want := []sleep.Verb{sleep.Stay, sleep.Wake}; !slices.Equal(did, want) {
-		t.Errorf("the node is to %v, want %v", did, want)
+		t.Errorf("verdicts = %v, want %v", did, want)
 	}
 }
 
@@ -129,6 +129,6 @@ func TestNodesWakeAtALimitedRate(t *testing.T) {
 	w.at(valley - 90*time.Second)
 	w.at(valley - time.Minute)
 	if want := []int{0, 2, 0, 2}; !slices.Equal(wakes, want) {
-		t.Errorf("nodes that were ordered to wake: %v, want %v", wakes, want)
+		t.Errorf("number of resumed nodes = %v, want %v", wakes, want)
 	}
 }

@@ -17,7 +17,7 @@ import (
 func TestRecordedAnswers(t *testing.T) {
 	folder := filepath.Join("../..", "..", "shared", "data", "slurm-rest")
 	if _, err := os.Stat(folder); err != nil {
-		t.Skip("no recorded answers of slurmrestd in ../shared/data/slurm-rest")
+		t.Skip("no recorded responses of slurmrestd in ../shared/data/slurm-rest")
 	}
 	for _, version := range []string{"v0.0.42", "v0.0.43", "v0.0.44", "v0.0.45"} {
 		t.Run(version, func(t *testing.T) {

@@ -25,7 +25,7 @@ type Submission struct {
 // it.
 func (c *Client) Submit(ctx context.Context, s *Submission) (id int64, err error) {
 	if len(s.Command) == 0 {
-		return 0, errors.New("a job for Slurm needs a command")
+		return 0, errors.New("a Slurm job requires a command")
 	}
 	if err := c.negotiate(ctx); err != nil { // the request depends on the version
 		return 0, err
@@ -59,7 +59,7 @@ func (c *Client) Submit(ctx context.Context, s *Submission) (id int64, err error
 	case submitted > 0:
 		return int64(submitted), nil // old versions return an error for held jobs
 	case err == nil:
-		err = newFault(garbled, "slurmrestd at %s has submitted a job and names no number", c.o.URL)
+		err = newFault(garbled, "slurmrestd at %s submitted a job but did not return its ID", c.o.URL)
 	}
 	return 0, err
 }

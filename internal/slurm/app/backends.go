@@ -126,7 +126,7 @@ func (s *scan) step(ctx context.Context, job *batchv1.Job) error {
 		case err != nil:
 			return err
 		case choice.best == "":
-			return fmt.Errorf("no node can run it, though all were empty (backend %s; an image, or kubernetes, needs "+
+			return fmt.Errorf("no node can run the job, even on empty nodes (backend %s; an image or kubernetes needs "+
 				"--ingest-kubeconfig)", backend(job))
 		}
 		return s.send(ctx, job, choice.best, record.Place)
@@ -146,7 +146,7 @@ func (s *scan) step(ctx context.Context, job *batchv1.Job) error {
 func (s *scan) reach(err error) error {
 	switch {
 	case s.cluster == nil:
-		return errors.New("its cluster is not known any more: --ingest-kubeconfig is missing")
+		return errors.New("its cluster is not configured anymore: --ingest-kubeconfig is missing")
 	case s.away != nil:
 		return s.away
 	case err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
@@ -237,7 +237,7 @@ func (s *scan) submit(ctx context.Context, job *batchv1.Job, backend string) err
 		if apierrors.IsAlreadyExists(err) {
 			var current *batchv1.Job
 			if current, err = jobs.Get(ctx, job.Name, metav1.GetOptions{}); err == nil && !ours(current, job) {
-				return errors.New("the cluster has another Job of this name: delete that, or choose another name")
+				return errors.New("the cluster has another Job with this name: delete it or choose another name")
 			}
 		}
 		if err := s.reach(err); err != nil {

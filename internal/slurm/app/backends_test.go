@@ -68,7 +68,7 @@ func (c *ctld) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		if json.NewDecoder(r.Body).Decode(&body) != nil || !body.Job.Hold || !strings.HasPrefix(body.Script, "#!/bin/sh\nexec '") {
-			http.Error(w, "wants a script, held", http.StatusBadRequest)
+			http.Error(w, "want a script and a hold", http.StatusBadRequest)
 			return
 		}
 		c.jobs = append(c.jobs, &slurmJob{ID: len(c.jobs) + 1, Name: body.Job.Name, State: "PENDING", Why: "JobHeldUser"})
@@ -332,7 +332,7 @@ func TestWhereTheSimulatorSays(t *testing.T) {
 		}
 		want := map[string]string{"k1": "kubernetes", "s1": "slurm"}[result.Outcomes[0].Placed.Node]
 		if got, _, _ := strings.Cut(w.where("a"), "/"); got != want {
-			t.Errorf("%d: %d cores at %.2f times the watts run in %q, the simulator says %q", n, cores, times, got, want)
+			t.Errorf("%d: %d cores with power ratio %.2f run in %q, want %q", n, cores, times, got, want)
 		}
 	}
 }
@@ -341,8 +341,8 @@ func TestBackendThatIsNamed(t *testing.T) {
 	w := newWorlds(t)
 	w.submit("large", "any", 100)
 	w.sees()
-	if w.said == nil || !strings.Contains(w.said.Error(), "large: no node can run it") || w.where("large") != "" {
-		t.Errorf("of a job that fits nowhere it is said: %v", w.said)
+	if w.said == nil || !strings.Contains(w.said.Error(), "large: no node can run the job") || w.where("large") != "" {
+		t.Errorf("unexpected error for a job that does not fit on any node: %v", w.said)
 	}
 	w.price(0.1)
 	w.submit("slurm", "slurm", 1)
@@ -351,7 +351,7 @@ func TestBackendThatIsNamed(t *testing.T) {
 	w.sees()
 	for name, want := range map[string]string{"slurm": "slurm/1", "kubernetes": "kubernetes/kubernetes", "any": "kubernetes/any"} {
 		if got := w.where(name); got != want {
-			t.Errorf("%s runs on %q, want %q", name, got, want)
+			t.Errorf("job %s runs on %q, want %q", name, got, want)
 		}
 	}
 }
@@ -407,7 +407,7 @@ func movesOnce(t *testing.T, first string, calls int, done bool) {
 		step()
 	}
 	if got, _, _ := strings.Cut(w.where("a"), "/"); got == first || got == "gone" {
-		t.Fatalf("runs on %q, and the other is cheaper", got)
+		t.Fatalf("runs on %q, but the other backend is cheaper", got)
 	}
 	w.price(cheap)
 	for range 4 {
@@ -421,7 +421,7 @@ func movesOnce(t *testing.T, first string, calls int, done bool) {
 		t.Fatal(err)
 	}
 	if runs += len(jobs.Items); runs != 1 {
-		t.Errorf("%d runs: Slurm %q, cluster %d", runs, w.ctld.ran, len(jobs.Items))
+		t.Errorf("%d runs, want one: Slurm %q, cluster %d", runs, w.ctld.ran, len(jobs.Items))
 	}
 	moves := 0
 	for _, action := range w.booked {
@@ -430,7 +430,7 @@ func movesOnce(t *testing.T, first string, calls int, done bool) {
 		}
 	}
 	if moves != 1 {
-		t.Errorf("%d moves are booked: %q", moves, w.booked)
+		t.Errorf("%d moves were recorded, want 1: %q", moves, w.booked)
 	}
 }
 
@@ -453,7 +453,7 @@ func TestStartedStays(t *testing.T) {
 	w.ctld.jobs[0].State = "COMPLETED"
 	w.sees()
 	if got := w.where("a"); got != "gone" {
-		t.Errorf("it has ended, and stands at %q", got)
+		t.Errorf("the finished job is still stored with place %q", got)
 	}
 }
 
@@ -485,8 +485,8 @@ func TestAnotherOfItsName(t *testing.T) {
 	for range 4 {
 		w.sees()
 	}
-	if w.where("a") != "kubernetes" || w.said == nil || !strings.Contains(w.said.Error(), "another Job of this name") {
-		t.Errorf("it stands at %q, and it is said: %v", w.where("a"), w.said)
+	if w.where("a") != "kubernetes" || w.said == nil || !strings.Contains(w.said.Error(), "Job with this name") {
+		t.Errorf("place = %q, error = %v", w.where("a"), w.said)
 	}
 	if _, err := w.cluster.Tracker().Get(batchv1.SchemeGroupVersion.WithResource("jobs"), "physics", "a"); err != nil {
 		t.Error(err)
@@ -512,7 +512,7 @@ func TestDelayGoesOn(t *testing.T) {
 	}
 	left, err := time.ParseDuration(job.Annotations[v1alpha1.AnnotationAllowedDelay])
 	if err != nil || left > 4*time.Hour || left < 4*time.Hour-10*time.Minute {
-		t.Errorf("%v are left, %v", left, err)
+		t.Errorf("remaining delay = %v, error %v", left, err)
 	}
 }
 
@@ -530,7 +530,7 @@ func TestRanBeforeItWasCancelled(t *testing.T) {
 	}
 	jobs, err := w.cluster.BatchV1().Jobs("physics").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(jobs.Items) > 0 || w.where("a") != "gone" {
-		t.Errorf("it has run, stands at %q, and %d Jobs are in the cluster: %v", w.where("a"), len(jobs.Items), err)
+		t.Errorf("job has run, but its place is %q and the cluster has %d Jobs: %v", w.where("a"), len(jobs.Items), err)
 	}
 }
 
@@ -554,7 +554,7 @@ func TestSubmittedAndLetGo(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.ctld.jobs) != 1 || w.where("a") != "slurm/1" {
-		t.Errorf("%d jobs, and it stands at %q", len(w.ctld.jobs), w.where("a"))
+		t.Errorf("%d jobs in Slurm, place = %q", len(w.ctld.jobs), w.where("a"))
 	}
 }
 
@@ -565,14 +565,14 @@ func TestClusterIsNotKnown(t *testing.T) {
 	w.backends.cluster = nil
 	w.sees()
 	if w.said == nil || !strings.Contains(w.said.Error(), "--ingest-kubeconfig is missing") {
-		t.Errorf("it is said: %v", w.said)
+		t.Errorf("unexpected error: %v", w.said)
 	}
 	w = toWorld(t, "slurm")
 	w.price(0.1)
 	w.sees() // held for the move
 	w.locked(func() {
 		if w.ctld.jobs[0].Why != "JobHeldUser" {
-			t.Fatalf("it is %+v", w.ctld.jobs[0])
+			t.Fatalf("job = %+v, want a hold", w.ctld.jobs[0])
 		}
 	})
 	w.backends.cluster = nil
@@ -582,7 +582,7 @@ func TestClusterIsNotKnown(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ctld.jobs[0].Why != "None" || w.where("a") != "slurm/1" {
-		t.Errorf("it is %+v, and stands at %q", w.ctld.jobs[0], w.where("a"))
+		t.Errorf("job = %+v, place = %q", w.ctld.jobs[0], w.where("a"))
 	}
 }
 
@@ -601,7 +601,7 @@ func TestClusterIsAway(t *testing.T) {
 	})
 	w.sees()
 	if asked != 1 || w.said == nil || strings.Count(w.said.Error(), "job ") != 1 {
-		t.Errorf("it was asked %d times, and it is said: %v", asked, w.said)
+		t.Errorf("got %d requests and error %v, want one request and one error", asked, w.said)
 	}
 }
 
@@ -618,7 +618,7 @@ func TestRunNowByItsName(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if begin := w.ctld.jobs[0].Begin; begin > w.now.Unix() {
-		t.Errorf("it begins at %d, and it is %d", begin, w.now.Unix())
+		t.Errorf("BeginTime = %d, want at most %d", begin, w.now.Unix())
 	}
 }
 
@@ -632,7 +632,7 @@ func TestNoRoomHere(t *testing.T) {
 		w.sees()
 	}
 	if got := w.where("a"); got != "kubernetes/a" {
-		t.Errorf("it stands at %q", got)
+		t.Errorf("place = %q, want kubernetes/a", got)
 	}
 }
 
@@ -653,7 +653,7 @@ func TestSlurmIsAway(t *testing.T) {
 		w.sees()
 		if w.said == nil || strings.Count(w.said.Error(), "job ") != 1 ||
 			!strings.Contains(w.said.Error(), fmt.Sprint("job physics/j", i%3)) {
-			t.Errorf("look %d: %v", i, w.said)
+			t.Errorf("pass %d: %v", i, w.said)
 		}
 	}
 }

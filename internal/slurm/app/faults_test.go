@@ -38,9 +38,9 @@ var (
 		{name: "torn temporary file", torn: true, count: 1, err: syscall.EIO},
 		{name: "rename fails", count: 1, err: errUncertain},
 		{name: "rename fails for long", count: forLong, err: errUncertain},
-		{name: "folder is not synced", replaced: true, count: 1, err: errUncertain},
-		{name: "folder is not synced, nor after restoring", replaced: true, count: 2, err: errUncertain},
-		{name: "folder is not synced for long", replaced: true, count: forLong, err: errUncertain},
+		{name: "directory is not synced", replaced: true, count: 1, err: errUncertain},
+		{name: "directory is not synced, also after restoring", replaced: true, count: 2, err: errUncertain},
+		{name: "directory is not synced for long", replaced: true, count: forLong, err: errUncertain},
 		{name: "killed before the rename", torn: true, dies: true, count: 1},
 		{name: "killed after the rename", replaced: true, dies: true, count: 1},
 	}
@@ -243,7 +243,7 @@ func liveOn(t *testing.T, backend string, d *disk) {
 			least = 1
 		}
 		if runs < least || runs > most {
-			t.Errorf("job %s ran %d times: POST was %s, DELETE %s, runs in Slurm: %q", c.name, runs, c.posted, c.deleted,
+			t.Errorf("job %s ran %d times: POST %s, DELETE %s, runs in Slurm: %q", c.name, runs, c.posted, c.deleted,
 				l.ctld.ran)
 		}
 	}

@@ -119,7 +119,7 @@ func deliver(t *testing.T, address, state, token string, b *batch.Batch) {
 	}
 	defer answer.Body.Close()
 	if said, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK {
-		t.Fatalf("the batch is answered %s: %s", answer.Status, said)
+		t.Fatalf("unexpected response to the batch: %s: %s", answer.Status, said)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestWithoutKubernetes(t *testing.T) {
 	}
 	description := func(want string, args ...string) {
 		t.Helper()
-		kit.Eventually(t, time.Minute, fmt.Sprintf("%v says %q", args, want), func() bool {
+		kit.Eventually(t, time.Minute, fmt.Sprintf("output of %v contains %q", args, want), func() bool {
 			text, code := said(args...)
 			return code == 0 && strings.Contains(text, want)
 		})
@@ -216,7 +216,7 @@ func TestWithoutKubernetes(t *testing.T) {
 		}
 	}
 	if math.Abs(ofJob-0.0005) > 1e-9 || math.Abs(sum-0.001) > 1e-9 && math.Abs(sum-0.002) > 1e-9 {
-		t.Errorf("the job used %v kWh of %v:\n%s", ofJob, sum, text)
+		t.Errorf("energy of the job = %v kWh of %v kWh:\n%s", ofJob, sum, text)
 	}
 	description("asked", "run-now", "job", "slurm-7", "-n", "physics")
 	kit.Eventually(t, time.Minute, "started now", func() bool { return q.begins().Before(valley) })
@@ -236,7 +236,7 @@ func TestUnit(t *testing.T) {
 	}
 	unit, err := os.ReadFile(filepath.Join("../..", "..", "deploy", "systemd", "kubenergy-slurm.service"))
 	if err != nil || !strings.Contains(string(unit), "--state-dir=/var/lib/kubenergy-slurm ") {
-		t.Errorf("the unit names no state folder of its own: %v", err)
+		t.Errorf("the unit does not set its own state directory: %v", err)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestSitesCertificate(t *testing.T) {
 			APIKey: kit.Write(t, filepath.Join(dir, "key"), string(key)),
 		}}
 		if got := f.apiURL().Host; got != want {
-			t.Errorf("of %s: %s", name, got)
+			t.Errorf("host of the URL for certificate %s = %s", name, got)
 		}
 	}
 }
@@ -327,19 +327,19 @@ func TestTornState(t *testing.T) {
 		text, _ := io.ReadAll(w.Body)
 		return w.StatusCode, string(text)
 	}
-	kit.Eventually(t, time.Minute, "the ledger answers", func() bool {
+	kit.Eventually(t, time.Minute, "the ledger responds", func() bool {
 		status, _ := request(http.MethodGet, "/api/v1/ledger/statistics", "")
 		return status == http.StatusOK
 	})
 	const job = `{"id": "fit-7", "namespace": "physics", "cpu": 1, "command": ["true"]}`
 	if status, answer := request(http.MethodPost, "/ingest", job); status != http.StatusServiceUnavailable {
-		t.Errorf("a job is answered %d: %s", status, answer)
+		t.Errorf("unexpected response to a job: %d: %s", status, answer)
 	}
 	stop()
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "objects.json") {
 		t.Errorf("ended with %v", err)
 	}
 	if text, err := os.ReadFile(filepath.Join(state, "objects.json")); string(text) != `[{"apiVersion":"batch/v1","ki` {
-		t.Errorf("objects.json is now %q, %v", text, err)
+		t.Errorf("unexpected content of objects.json: %q, %v", text, err)
 	}
 }

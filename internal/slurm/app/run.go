@@ -113,10 +113,10 @@ func newParts(f *Flags, log *slog.Logger) (*parts, error) {
 	objectsServer := newObjectsServer(store, log)
 	return &parts{below: []func(context.Context) error{
 		store.Run, func(ctx context.Context) error {
-			objectsServer.BaseContext = func(net.Listener) context.Context { return ctx } // terminates watches on shutdown
+			objectsServer.BaseContext = func(net.Listener) context.Context { return ctx } // ends watches
 			return daemon.Serve(ctx, listener, objectsServer)
 		},
-		func(ctx context.Context) error { return objects.Run(beats.Loop(ctx, "objects of the driver")) },
+		func(ctx context.Context) error { return objects.Run(beats.Loop(ctx, "watch of objects")) },
 		func(ctx context.Context) error { return controller.Run(ctx, api, options, log) },
 		func(ctx context.Context) error {
 			beats.Watch(ctx, log, func() { os.Exit(1) }) // systemd restarts the process, but does not probe it
@@ -260,7 +260,7 @@ func listen(address string) (l net.Listener, authority []byte, err error) {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	if err != nil || !ip.IsLoopback() {
-		return nil, nil, fmt.Errorf("it is %q, which others reach too: want one as 127.0.0.1:9444", address)
+		return nil, nil, fmt.Errorf("%q is not a loopback address: want an address such as 127.0.0.1:9444", address)
 	}
 	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", []net.IP{ip}, nil)
 	if err != nil {
@@ -283,7 +283,7 @@ func listen(address string) (l net.Listener, authority []byte, err error) {
 func (f *Flags) apiURL() *url.URL {
 	_, port, _ := net.SplitHostPort(f.Controller.API) // checked by Validate
 	name := "localhost"
-	pair, err := tls.LoadX509KeyPair(f.Controller.APICert, f.Controller.APIKey) // a custom certificate may lack localhost
+	pair, err := tls.LoadX509KeyPair(f.Controller.APICert, f.Controller.APIKey) // possibly without localhost
 	if err == nil && pair.Leaf.VerifyHostname(name) != nil && len(pair.Leaf.DNSNames) > 0 {
 		name = pair.Leaf.DNSNames[0]
 	}

@@ -57,7 +57,7 @@ func TestWatchesOutliveTheWriteTimeout(t *testing.T) {
 			seen = strings.Contains(lines.Text(), `"ADDED"`)
 		}
 		if took := time.Since(began); !seen || took < 10*time.Minute {
-			t.Errorf("seen %v within %v", seen, took)
+			t.Errorf("event received: %v, after %v", seen, took)
 		}
 		_ = ours.Close()
 		close(l)
