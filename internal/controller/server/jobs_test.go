@@ -52,7 +52,7 @@ func TestIngest(t *testing.T) {
 	}
 	for _, annotations := range []map[string]string{job.Annotations, pod.Annotations} {
 		if _, weighed := annotations[v1alpha1.AnnotationPerformanceWeight]; weighed ||
-			annotations[v1alpha1.AnnotationStrategy] != "carbon" { // no benchmarks are known, which hybrid would need
+			annotations[v1alpha1.AnnotationStrategy] != "carbon" { // hybrid requires benchmarks
 			t.Errorf("%v", annotations)
 		}
 	}

@@ -175,7 +175,7 @@ func (q *query) instant(name string, otherwise time.Time) time.Time {
 	t, err := readInstant(text, q.now)
 	if err != nil {
 		q.refuse(
-			"%s is %.40q: want a time as 2026-11-03T10:15:00Z, a date as 2026-11-03, or an offset as -24h or -7d",
+			"%s is %.40q: want a time (2026-11-03T10:15:00Z), a date (2026-11-03) or an offset (-24h or -7d)",
 			name, text)
 		return otherwise.UTC()
 	}

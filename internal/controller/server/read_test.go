@@ -428,7 +428,7 @@ type failing struct {
 
 func (f failing) Query(ctx context.Context, _ *ledger.Query) (*ledger.Answer, error) {
 	if f.panic {
-		panic("of all things: " + f.err.Error())
+		panic("unexpected failure: " + f.err.Error())
 	}
 	if f.err == nil {
 		<-ctx.Done()

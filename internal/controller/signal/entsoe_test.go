@@ -57,8 +57,8 @@ func TestENTSOE(t *testing.T) {
 	}
 	for at, want := range map[string]float64{
 		"2026-03-09T23:00Z": 0.08110,
-		"2026-03-09T23:15Z": 0.07990, // finer than the hour's 80.00
-		"2026-03-10T09:00Z": 0.07990, // left out: as before, not the hour's 60.00
+		"2026-03-09T23:15Z": 0.07990, // takes precedence over the hourly 80.00
+		"2026-03-10T09:00Z": 0.07990, // omitted, so the previous price applies instead of the hourly 60.00
 		"2026-03-10T11:59Z": 0.07990,
 		"2026-03-10T12:00Z": 0.02000, // position 53
 		"2026-03-10T12:29Z": 0.02000,
