@@ -7,10 +7,10 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
 // rest is what the row of all that a limit left out is called.
@@ -28,7 +28,7 @@ func (a *Answer) WriteCSV(w io.Writer) error {
 	columns := a.columns()
 	cells := make([]string, len(columns))
 	for i, c := range columns {
-		cells[i] = quoted(c.name)
+		cells[i] = humanize.CSVCell(c.name)
 	}
 	out := csv.NewWriter(w)
 	_ = out.Write(cells) // an error stays: see below
@@ -57,7 +57,7 @@ func (a *Answer) columns() (all []column) {
 		add(string(by), func(r *Row) string {
 			switch {
 			case r.Key != nil:
-				return quoted(r.Key[i])
+				return humanize.CSVCell(r.Key[i])
 			case i == 0:
 				return rest
 			}
@@ -113,12 +113,4 @@ func instant(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format(time.RFC3339)
-}
-
-// quoted keeps spreadsheets from taking names for formulas.
-func quoted(cell string) string {
-	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
-		return "'" + cell
-	}
-	return cell
 }

@@ -27,7 +27,7 @@ func TestMetrics(t *testing.T) {
 	}
 	leads = true
 	if err := testutil.CollectAndCompare(m, strings.NewReader(`
-		# HELP kubenergy_power_machines Machines that may sleep, by what they do.
+		# HELP kubenergy_power_machines Number of machines that may sleep, by power state.
 		# TYPE kubenergy_power_machines gauge
 		kubenergy_power_machines{state="asleep"} 0
 		kubenergy_power_machines{state="awake"} 0

@@ -15,6 +15,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
@@ -137,7 +138,7 @@ func (t *Table) CSV(w io.Writer) error {
 			if cell, ok := value.(Cell); ok {
 				value = cell.Value
 			}
-			rows[k+1] = append(rows[k+1], render(value, exact, harmless))
+			rows[k+1] = append(rows[k+1], render(value, exact, humanize.CSVCell))
 		}
 	}
 	return csv.NewWriter(w).WriteAll(rows)
@@ -304,12 +305,4 @@ func visible(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// harmless keeps spreadsheets from taking a name for a formula.
-func harmless(s string) string {
-	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
-		return "'" + s
-	}
-	return s
 }

@@ -14,31 +14,31 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// accounts find the ledger's account of a step of a job, or of a task of it, by the control group that slurmstepd makes
-// for it: in version 1 /slurm/uid_1000/job_7/step_0/task_1, in version 2
-// /system.slice/slurmstepd.scope/job_7/step_0/user/task_1. Any number of goroutines may ask.
+// accounts maps the control groups that slurmstepd creates for job steps and tasks to ledger accounts. The path is
+// /slurm/uid_1000/job_7/step_0/task_1 in version 1, and /system.slice/slurmstepd.scope/job_7/step_0/user/task_1 in
+// version 2. It is safe for concurrent use.
 type accounts struct {
 	mu    sync.Mutex
 	of    map[int64]charged
-	next  chan struct{}        // closed once jobs have been read again
-	asked chan struct{}        // that they are read again soon
-	vain  map[string]time.Time // by node: until when jobs of it that are not known are not looked for
+	next  chan struct{}        // closed when jobs have been read again
+	asked chan struct{}        // requests reading jobs again
+	vain  map[string]time.Time // by node: until then, unknown jobs are not looked up
 
-	timeout time.Duration // how long a job that is not known is looked for
+	timeout time.Duration // maximum duration of a lookup of an unknown job
 }
 
-// charged is what is known of a job that runs, or has run.
+// charged contains the account and the nodes of a job that is running or has run.
 type charged struct {
 	account ledger.Account
 	hosts   string
 	seen    time.Time
 }
 
-// stepGroup is the part of a path that slurmstepd makes.
+// stepGroup matches the part of a path that slurmstepd creates.
 var stepGroup = regexp.MustCompile(`/job_(\d+)/step_(\w+)(?:(?:/user)?/task_(\w+))?`)
 
-// remembered is for how long a job counts that slurmctld has forgotten: an agent may deliver late. Later, its energy is
-// booked under the control group.
+// remembered is for how long a job is kept after slurmctld has removed it, because agents may deliver late. After
+// that, its energy is recorded under the control group.
 const remembered = 48 * time.Hour
 
 func (a *accounts) saw(jobs []Job, now time.Time) {
@@ -47,7 +47,7 @@ func (a *accounts) saw(jobs []Job, now time.Time) {
 	for i := range jobs {
 		j := &jobs[i]
 		if j.Hosts == "" {
-			continue // it has not begun
+			continue // not started yet
 		}
 		a.of[int64(j.ID)] = charged{ledger.Account{
 			Kind: ledger.Workload, Namespace: namespaceOf(j.Account), OwnerKind: "Job", Owner: j.name(),
@@ -59,10 +59,11 @@ func (a *accounts) saw(jobs []Job, now time.Time) {
 	a.next = make(chan struct{})
 }
 
-// find returns what is known of a job of a node. An agent may know before us of one that began since the last look, so
-// Slurm is asked again; not for long, and not for each job of a node that says what is not so.
+// find returns the account and nodes of a job. An agent may report a job that started after the last query of
+// Slurm, so Slurm is queried again. The number and duration of these queries are limited, and they are suspended
+// for a node that reports unknown jobs.
 func (a *accounts) find(node string, id int64) (c charged, ok bool) {
-	const looks = 2 // the first may have begun before the job
+	const looks = 2 // the first query may have started before the job
 	began := time.Now()
 	for try := 0; ; try++ {
 		a.mu.Lock()
@@ -88,8 +89,9 @@ func (a *accounts) find(node string, id int64) (c charged, ok bool) {
 	}
 }
 
-// Account returns the step, or the task of one, that a control group of a node is, and the account that its energy is
-// booked on; false: it is none, or of a job that does not run there. It may wait until Slurm has been asked.
+// Account returns the step or task of a control group on a node, and the account for its energy. It returns false
+// if the control group does not belong to a job, or if the job does not run on the node. It may block until Slurm
+// has been queried.
 func (d *Driver) Account(node, path string) (step string, a ledger.Account, ok bool) {
 	m := stepGroup.FindStringSubmatch(path)
 	if m == nil {
@@ -103,7 +105,7 @@ func (d *Driver) Account(node, path string) (step string, a ledger.Account, ok b
 	return strings.TrimSuffix(c.account.Owner+"."+m[2]+"."+m[3], "."), c.account, true
 }
 
-// lists reports whether a list of hosts, as n[1-3,07],login, has a node.
+// lists reports whether a host list, such as n[1-3,07],login, contains a node.
 func lists(hosts, node string) bool {
 	depth := 0
 	for pattern := range strings.FieldsFuncSeq(hosts, func(r rune) bool {
@@ -131,7 +133,8 @@ func matches(pattern, node string) bool {
 	})
 }
 
-// within reports whether a number lies between two others, and has as many digits as the first where one is padded.
+// within reports whether digits are a number from first to last. If first or digits are zero-padded, they must have
+// the same length.
 func within(digits, first, last string) bool {
 	n, err := strconv.Atoi(digits)
 	from, errFrom := strconv.Atoi(first)

@@ -17,13 +17,13 @@ func testAccounts(t *testing.T) {
 		w.add(id, "", func(j *job) { j.state, j.hosts = "RUNNING", hosts })
 	}
 	w.look()
-	go func() { _ = w.driver.Run(t.Context()) }() // looks again when a job is not known
+	go func() { _ = w.driver.Run(t.Context()) }() // queries Slurm again for unknown jobs
 	const v1, v2 = "/slurm/uid_1000", "/system.slice/slurmstepd.scope"
 	for _, c := range []struct{ node, path, step string }{
 		{"n1", v1 + "/job_1/step_0", "slurm-1.0"},
 		{"n2", v2 + "/job_1/step_batch/user/task_0", "slurm-1.batch.0"},
 		{"n2", v1 + "/job_1/step_0/task_3", "slurm-1.0.3"},
-		{"n3", v2 + "/job_1/step_0", ""}, // it says that it runs what it does not
+		{"n3", v2 + "/job_1/step_0", ""}, // the job does not run on this node
 		{"n11", v2 + "/job_1/step_0", ""},
 		{"n09", v2 + "/job_2/step_0", "slurm-2.0"},
 		{"n9", v2 + "/job_2/step_0", ""},
@@ -31,40 +31,40 @@ func testAccounts(t *testing.T) {
 		{"login", v2 + "/job_2/step_0", "slurm-2.0"},
 		{"rack2n4", v2 + "/job_3/step_extern", "slurm-3.extern"},
 		{"rack3n4", v2 + "/job_3/step_0", ""},
-		{"n1", v2 + "/job_4/step_0", ""}, // it waits
+		{"n1", v2 + "/job_4/step_0", ""}, // not started
 		{"n1", v2 + "/job_99/step_0", ""},
 		{"n1", "/user.slice", ""},
 	} {
 		step, a, ok := w.driver.Account(c.node, c.path)
 		if step != c.step || ok != (c.step != "") {
-			t.Errorf("%s of %s is %q, %v, want %q", c.path, c.node, step, ok, c.step)
+			t.Errorf("Account(%s, %s) = %q, %v, want %q", c.node, c.path, step, ok, c.step)
 		}
 		if want := (ledger.Account{
 			Namespace: "team-a", OwnerKind: "Job", Owner: a.Owner, Parent: "Partition/main", Team: "ada",
 		}); ok && a != want {
-			t.Errorf("charged to %+v", a)
+			t.Errorf("unexpected account %+v", a)
 		}
 	}
 }
 
-// An agent may tell of a job that began since the last look: it is not booked under its control group.
+// TestAccountOfANewJob verifies that a job that started after the last query of Slurm is found.
 func TestAccountOfANewJob(t *testing.T) { synctest.Test(t, testAccountOfANewJob) }
 
 func testAccountOfANewJob(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	go func() { _ = w.driver.Run(t.Context()) }()
 	if _, _, ok := w.driver.Account("n1", "/slurm/uid_0/job_7/step_0"); ok {
-		t.Error("a job that there is not is known")
+		t.Error("Account() of a job that does not exist succeeded")
 	}
 	w.add(7, "", func(j *job) { j.state, j.hosts = "RUNNING", "n2" })
 	if _, _, ok := w.driver.Account("n2", "/slurm/uid_0/job_7/step_0"); !ok {
-		t.Error("a job that has begun is not known")
+		t.Error("Account() of a job that has just started failed")
 	}
 	began := time.Now()
 	for id := range 100 {
 		w.driver.Account("n1", fmt.Sprintf("/slurm/uid_0/job_%d/step_0", 100+id))
 	}
 	if took := time.Since(began); took > time.Minute {
-		t.Errorf("a node that invents jobs is answered after %v", took)
+		t.Errorf("100 lookups for a node with unknown jobs took %v, want at most 1m", took)
 	}
 }

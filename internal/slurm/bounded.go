@@ -8,17 +8,17 @@ import (
 	"io"
 )
 
-// Limits of one answer. 100,000 jobs take about 65 MiB here, an answer at its limits about 350 MiB.
+// Limits of a response. 100,000 jobs use about 65 MiB of memory, and a response at the limits about 350 MiB.
 const (
-	maxEntries = 250_000   // jobs, or nodes
-	maxValue   = 1 << 20   // bytes of one job or node, or of another field of the answer
-	maxText    = 256 << 20 // bytes of all texts that are kept
+	maxEntries = 250_000   // jobs or nodes
+	maxValue   = 1 << 20   // size in bytes of a job or node, or of another field of the response
+	maxText    = 256 << 20 // total size in bytes of all retained strings
 )
 
-// list reads the next value, a list with many entries, which it decodes one by one.
+// list decodes the next value, which is a list with many entries, entry by entry.
 type list func(*bounded) error
 
-// listOf returns a list that is appended to all. Size returns the bytes of the texts of an entry.
+// listOf returns a list that appends its entries to all. size returns the size in bytes of the strings of an entry.
 func listOf[T any](key string, all *[]T, size func(*T) int) list {
 	text := 0
 	return func(b *bounded) error {
@@ -29,7 +29,7 @@ func listOf[T any](key string, all *[]T, size func(*T) int) list {
 			}
 			*all = append(*all, entry)
 			if text += size(&entry); text > maxText || len(*all) > maxEntries {
-				return fmt.Errorf("the first %d %s have %d MiB of text, want at most %d, and %d MiB", len(*all), key,
+				return fmt.Errorf("the first %d %s have %d MiB of text, want at most %d with %d MiB", len(*all), key,
 					text>>20, maxEntries, maxText>>20)
 			}
 			return nil
@@ -37,7 +37,7 @@ func listOf[T any](key string, all *[]T, size func(*T) int) list {
 	}
 }
 
-// bounded is a reader of JSON whose values are of bounded size.
+// bounded is a JSON decoder that limits the size of values.
 type bounded struct {
 	*json.Decoder
 	from io.Reader
@@ -46,7 +46,7 @@ type bounded struct {
 
 var errLarge = fmt.Errorf("a value is larger than %d KiB", maxValue>>10)
 
-// Read implements [io.Reader]. The decoder reads no further than the end of its current value.
+// Read implements [io.Reader]. The decoder does not read beyond the end of the current value.
 func (b *bounded) Read(p []byte) (n int, err error) {
 	left := b.InputOffset() + maxValue - b.read
 	if left <= 0 {
@@ -57,13 +57,13 @@ func (b *bounded) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// readAnswer decodes the fields of an answer into pointers and [list]s by key, and skips all others. It also returns
-// how the answer starts, for error messages.
+// readAnswer decodes the fields of a response by key into pointers and [list]s, and skips all other fields. It also
+// returns the start of the response for error messages.
 func readAnswer(body io.Reader, fields map[string]any) (start []byte, err error) {
 	const shown = 300
 	buffered := bufio.NewReader(body)
 	start, _ = buffered.Peek(shown)
-	start = bytes.Clone(start) // the buffer is used again
+	start = bytes.Clone(start) // the buffer is reused
 	b := &bounded{from: buffered}
 	b.Decoder = json.NewDecoder(b)
 	return start, b.each('{', func() error {
@@ -82,7 +82,7 @@ func readAnswer(body io.Reader, fields map[string]any) (start []byte, err error)
 	})
 }
 
-// each calls next at each key of an object, or at each entry of a list; null has none.
+// each calls next for each key of an object or for each entry of a list. It treats null as empty.
 func (b *bounded) each(open json.Delim, next func() error) error {
 	first, err := b.Token()
 	switch {
@@ -96,7 +96,7 @@ func (b *bounded) each(open json.Delim, next func() error) error {
 			return err
 		}
 	}
-	_, err = b.Token() // the decoder rejects any other end
+	_, err = b.Token() // the decoder verifies the closing delimiter
 	return err
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// Answers without an end are refused in words, within bounded memory.
+// TestAnswersAreBounded verifies that endless responses result in an error and use a limited amount of memory.
 func TestAnswersAreBounded(t *testing.T) {
 	for _, c := range []struct{ name, start, again, want string }{
 		{"jobs", `{"jobs":[{}`, `,{}`, "want at most 250000"},
@@ -55,7 +55,7 @@ func TestAnswersAreBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer memtest.Limit(t, 2<<30)() // ever allocated; at one time a third of it
+			defer memtest.Limit(t, 2<<30)() // total allocations; at most a third is in use at a time
 			jobs, err := client.Jobs(t.Context())
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%d jobs, %v, want %q", len(jobs), err, c.want)
@@ -64,7 +64,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// A large cluster's answer is read.
+// TestManyJobs verifies that the response of a large cluster is accepted.
 func TestManyJobs(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	const count = 100_000
@@ -88,7 +88,7 @@ func TestManyJobs(t *testing.T) {
 	}
 }
 
-// hang answers changes of jobs only when their client gives up.
+// hang returns a handler that does not respond to changes of jobs until the client closes the connection.
 func hang(asked *[]string) func(http.ResponseWriter, *http.Request) bool {
 	return func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodPost {
@@ -100,7 +100,8 @@ func hang(asked *[]string) func(http.ResponseWriter, *http.Request) bool {
 	}
 }
 
-// A slurmrestd that hangs is asked for one change in a look, first for one that lets a job go.
+// TestChangesThatHang verifies that only one change is attempted per pass if slurmrestd hangs, and that releases
+// come first.
 func TestChangesThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "v0.0.45")
@@ -118,10 +119,10 @@ func TestChangesThatHang(t *testing.T) {
 		began := time.Now()
 		err := w.driver.Look(t.Context())
 		if took := time.Since(began); took != slurm.Timeout || !slurm.Unreachable(err) {
-			t.Errorf("the look took %v: %v", took, err)
+			t.Errorf("the pass took %v: %v", took, err)
 		}
 		if !slices.Equal(asked, []string{"/slurm/v0.0.45/job/33"}) {
-			t.Errorf("asked for %q", asked)
+			t.Errorf("unexpected changes: %q", asked)
 		}
 		w.refuse = nil
 		w.look()
@@ -130,12 +131,12 @@ func TestChangesThatHang(t *testing.T) {
 			if id == 33 {
 				want = 0
 			}
-			w.begins(j, want, "once slurmrestd answers")
+			w.begins(j, want, "after slurmrestd responds again")
 		}
 	})
 }
 
-// Changes that are slow are spread over looks, and all are made.
+// TestSlowChanges verifies that slow changes are distributed over several passes.
 func TestSlowChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "v0.0.45")
@@ -153,23 +154,24 @@ func TestSlowChanges(t *testing.T) {
 			began := time.Now()
 			w.look()
 			if took := time.Since(began); took > slurm.Changing+2*time.Second {
-				t.Errorf("a look took %v", took)
+				t.Errorf("a pass took %v", took)
 			}
 		}
 		for _, j := range w.jobs {
-			w.begins(j, valley, "after three looks")
+			w.begins(j, valley, "after three passes")
 		}
 	})
 }
 
-// An unreadable memory is set aside; jobs whose BeginTime may be their users' keep it, and others are put off.
+// TestUnreadableMemory verifies that an unreadable state file is renamed, that the BeginTimes of existing jobs are
+// not changed, as users may have set them, and that new jobs are delayed.
 func TestUnreadableMemory(t *testing.T) {
 	for _, torn := range []string{"", `{"jobs":{"1":{"submit":17`, `[]`, `{"jobs":null}`, "\x00\x00"} {
 		w := newWorld(t, "v0.0.45")
 		released, moved := w.add(1, mayWait), w.add(2, mayWait)
 		w.look()
 		w.now = noon.Add(time.Minute)
-		released.begin, moved.begin = w.now, noon.Add(7*time.Hour) // by their users
+		released.begin, moved.begin = w.now, noon.Add(7*time.Hour) // changed by their users
 		w.look()
 		if err := os.WriteFile(w.state, []byte(torn), 0o600); err != nil {
 			t.Fatal(err)
@@ -177,9 +179,9 @@ func TestUnreadableMemory(t *testing.T) {
 		w.now = noon.Add(2 * time.Minute)
 		w.restart()
 		if text, err := os.ReadFile(w.state + ".unreadable"); string(text) != torn || err != nil {
-			t.Errorf("set aside: %q, %v", text, err)
+			t.Errorf("content of the renamed file = %q, %v", text, err)
 		}
-		w.restart() // killed before the first look
+		w.restart() // killed before the first pass
 		w.now = noon.Add(3 * time.Minute)
 		fresh := w.add(3, mayWait)
 		w.look()
@@ -187,9 +189,9 @@ func TestUnreadableMemory(t *testing.T) {
 		w.at(4 * time.Minute)
 		w.begins(released, time.Minute, "released by its user")
 		w.begins(moved, 7*time.Hour, "moved by its user")
-		w.begins(fresh, valley, "submitted since")
-		if !strings.Contains(w.log.String(), "Failed to read which BeginTimes") {
-			t.Errorf("%q is not in the log: %s", torn, w.log.String())
+		w.begins(fresh, valley, "submitted after the restart")
+		if !strings.Contains(w.log.String(), "Failed to read the state file") {
+			t.Errorf("the log does not report the unreadable state %q: %s", torn, w.log.String())
 		}
 	}
 }
@@ -220,11 +222,12 @@ func TestManyNodesSleep(t *testing.T) {
 	w.at(time.Hour)
 	text, err := os.ReadFile(said)
 	if got := strings.Count(string(text), "node-"); err != nil || got < len(names)-1 {
-		t.Errorf("%d of %d nodes are told to sleep: %v: %s", got, len(names), err, w.log.String()[:min(500, w.log.Len())])
+		t.Errorf("%d of %d nodes were suspended: %v: %s", got, len(names), err, w.log.String()[:min(500, w.log.Len())])
 	}
 }
 
-// A look starts no batch of nodes later than a minute after its decision. The next look goes on.
+// TestPowerProgramIsBoundedInTime verifies that a pass starts no batch of nodes later than one minute after its
+// decision, and that the next pass continues.
 func TestPowerProgramIsBoundedInTime(t *testing.T) {
 	const nodes, maxNames = 3001, 500
 	w := newWorld(t, "v0.0.45")
@@ -249,7 +252,7 @@ func TestPowerProgramIsBoundedInTime(t *testing.T) {
 		w.at(time.Duration(look+1) * time.Hour)
 		text, err := os.ReadFile(said)
 		if got := strings.Count(string(text), "n"); err != nil || got != want {
-			t.Errorf("look %d: %d nodes are told to sleep so far, want %d: %v", look, got, want, err)
+			t.Errorf("pass %d: %d nodes have been suspended, want %d: %v", look, got, want, err)
 		}
 		for i := range w.nodes {
 			if strings.Contains(string(text), w.nodes[i].name) {

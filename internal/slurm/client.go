@@ -16,23 +16,23 @@ import (
 	"time"
 )
 
-// ClientOptions say where slurmrestd is.
+// ClientOptions contains the address and the credentials of slurmrestd.
 type ClientOptions struct {
-	URL       string // http://HOST:PORT, or unix:PATH of its local socket, which knows its callers itself
-	TokenFile string // file with a JWT, read for each request: tokens are exchanged
+	URL       string // http://HOST:PORT, or unix:PATH for a local socket, which authenticates its clients itself
+	TokenFile string // file with a JWT; read for each request because tokens are rotated
 }
 
-// Client asks slurmrestd, in the best version that both know.
+// Client is a client of slurmrestd. It uses the latest version of the API that both support.
 type Client struct {
 	o       ClientOptions
 	base    string
 	http    *http.Client
-	version *version // nil: to be found out
+	version *version // nil before the version has been negotiated
 }
 
 const timeout = 20 * time.Second
 
-// NewClient checks the options. Nothing is asked.
+// NewClient validates the options and returns a client. It does not send any requests.
 func NewClient(o ClientOptions) (*Client, error) {
 	transport := &http.Transport{MaxIdleConns: 1, IdleConnTimeout: time.Minute}
 	c := &Client{o: o, base: strings.TrimSuffix(o.URL, "/"), http: &http.Client{
@@ -47,19 +47,19 @@ func NewClient(o ClientOptions) (*Client, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		}
 	case !strings.HasPrefix(o.URL, "http://") && !strings.HasPrefix(o.URL, "https://"):
-		return nil, fmt.Errorf("--slurm-url is %q: want http://HOST:PORT, or unix:PATH of a socket", o.URL)
+		return nil, fmt.Errorf("--slurm-url is %q: want http://HOST:PORT or unix:PATH of a socket", o.URL)
 	case o.TokenFile == "":
-		return nil, errors.New("--slurm-token-file is missing: slurmrestd at an address wants a token; make one with " +
+		return nil, errors.New("--slurm-token-file is missing: only a socket does not require it; create a token with " +
 			"scontrol token username=kubenergy")
 	}
 	return c, nil
 }
 
-// A Trouble is why slurmrestd did not do what was asked, and what to do about it.
+// Trouble is an error of a request to slurmrestd. Its message contains advice for the operator.
 type Trouble struct {
-	Kind string // of the metric: one of a few
+	Kind string // reason in the metrics
 	Err  error
-	mute bool // slurmrestd gave no number
+	mute bool // the response has no error number
 }
 
 // Error implements error.
@@ -72,7 +72,7 @@ func newFault(kind, format string, args ...any) error {
 	return &Trouble{Kind: kind, Err: fmt.Errorf(format, args...)}
 }
 
-// The kinds of trouble.
+// Kinds of errors.
 const (
 	away      = "away"
 	slow      = "slow"
@@ -80,10 +80,10 @@ const (
 	unknown   = "version"
 	refused   = "refused"
 	garbled   = "answer"
-	NoState   = "state" // of what [Options.Seen] returns: its own memory cannot be read or written
+	NoState   = "state" // returned by [Options.Seen] if its state file cannot be read or written
 )
 
-// Version returns the version that is spoken, "" before the first answer.
+// Version returns the negotiated version of the API. It is empty before the first response.
 func (c *Client) Version() string {
 	if c.version == nil {
 		return ""
@@ -91,7 +91,7 @@ func (c *Client) Version() string {
 	return c.version.name
 }
 
-// Jobs returns all jobs that slurmctld knows.
+// Jobs returns all jobs of slurmctld.
 func (c *Client) Jobs(ctx context.Context) (jobs []Job, err error) {
 	err = c.ask(ctx, http.MethodGet, "jobs", nil, map[string]any{"jobs": listOf("jobs", &jobs, (*Job).size)})
 	return jobs, err
@@ -103,20 +103,21 @@ func (c *Client) Nodes(ctx context.Context) (nodes []Node, err error) {
 	return nodes, err
 }
 
-// Unreachable reports whether an error means that slurmrestd does not respond: the next request would wait as long.
+// Unreachable reports whether an error means that slurmrestd does not respond. Further requests would also time
+// out.
 func Unreachable(err error) bool { return isKind(err, away) || isKind(err, slow) }
 
-// checkURL returns an error if tokens are sent in the clear through a network.
+// checkURL returns an error if tokens are sent unencrypted over a network.
 func (c *Client) checkURL() error {
 	u, err := url.Parse(c.base)
 	if err != nil || u.Scheme != "http" || u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback() {
 		return err
 	}
 	return fmt.Errorf("--slurm-url is %s: the token is sent unencrypted, and anyone who reads it can change all jobs; "+
-		"use a socket, a loopback address, or https through a proxy in front of slurmrestd", c.o.URL)
+		"use a socket, a loopback address, or a proxy with https in front of slurmrestd", c.o.URL)
 }
 
-// ask asks in the version that is spoken.
+// ask sends a request with the negotiated version of the API.
 func (c *Client) ask(ctx context.Context, method, what string, body any, into map[string]any) error {
 	if err := c.negotiate(ctx); err != nil {
 		return err
@@ -126,13 +127,13 @@ func (c *Client) ask(ctx context.Context, method, what string, body any, into ma
 		path += c.version.slash
 	}
 	err := c.do(ctx, method, path, body, into)
-	if isKind(err, unknown) { // another slurmrestd may have taken its place
+	if isKind(err, unknown) { // slurmrestd may have been replaced by another version
 		c.version = nil
 	}
 	return err
 }
 
-// negotiate finds the best version that slurmrestd answers to, and whether slurmctld answers.
+// negotiate determines the latest version that slurmrestd supports. It also verifies that slurmctld responds.
 func (c *Client) negotiate(ctx context.Context) error {
 	if c.version != nil {
 		return nil
@@ -149,7 +150,7 @@ func (c *Client) negotiate(ctx context.Context) error {
 			return err
 		}
 	}
-	return newFault(unknown, "slurmrestd at %s answers to none of %s: start it with one of them, as slurmrestd -s "+
+	return newFault(unknown, "slurmrestd at %s supports none of %s: start it with one of them, e.g. slurmrestd -s "+
 		"openapi/slurmctld -d %s; Slurm 24.11 and later have one", c.o.URL, strings.Join(names, ", "), names[0])
 }
 
@@ -192,12 +193,12 @@ func (c *Client) do(ctx context.Context, method, path string, body any, into map
 		return failed
 	}
 	if err != nil {
-		return newFault(garbled, "slurmrestd at %s answers to %s what cannot be read: %w", c.o.URL, path, err)
+		return newFault(garbled, "decoding the response of slurmrestd at %s to %s: %w", c.o.URL, path, err)
 	}
 	return nil
 }
 
-// sign adds the token, and the name of its user, which old versions demand.
+// sign adds the token to a request, and the user name, which old versions require.
 func (c *Client) sign(r *http.Request) error {
 	if c.o.TokenFile == "" {
 		return nil
@@ -206,19 +207,19 @@ func (c *Client) sign(r *http.Request) error {
 	if err != nil {
 		return newFault(forbidden, "--slurm-token-file: %w", err)
 	}
-	token := strings.TrimPrefix(strings.TrimSpace(string(text)), "SLURM_JWT=") // as scontrol prints it
+	token := strings.TrimPrefix(strings.TrimSpace(string(text)), "SLURM_JWT=") // output format of scontrol
 	parts := strings.Split(token, ".")
 	var claims struct {
-		Sun string // Slurm's user name
+		Sun string // user name in Slurm
 		Exp float64
 	}
 	const of = 3 // header, claims, signature
 	if len(parts) == of {
 		payload, _ := base64.RawURLEncoding.DecodeString(parts[1])
-		_ = json.Unmarshal(payload, &claims) // what is no token, slurmrestd refuses
+		_ = json.Unmarshal(payload, &claims) // slurmrestd rejects invalid tokens
 	}
 	if expiry := time.Unix(int64(claims.Exp), 0); claims.Exp > 0 && time.Now().After(expiry) {
-		return newFault(forbidden, "the token in --slurm-token-file has run out at %s: write another one there",
+		return newFault(forbidden, "the token in --slurm-token-file expired at %s: replace it",
 			expiry.UTC().Format(time.RFC3339))
 	}
 	r.Header.Set("X-SLURM-USER-TOKEN", token)
@@ -228,31 +229,31 @@ func (c *Client) sign(r *http.Request) error {
 	return nil
 }
 
-// unanswered says why there is no answer.
+// unanswered converts an error of a request without a response.
 func (c *Client) unanswered(err error) error {
 	if t, ok := errors.AsType[net.Error](err); ok && t.Timeout() {
 		return newFault(slow,
-			"slurmrestd at %s has not answered within %v: Slurm goes on without us; look at its load "+
-				"and slurmctld's", c.o.URL, timeout)
+			"slurmrestd at %s has not responded within %v: jobs are not delayed; check its load "+
+				"and the load of slurmctld", c.o.URL, timeout)
 	}
-	return newFault(away, "slurmrestd at %s does not answer: Slurm goes on without us; look whether it runs: %w",
+	return newFault(away, "slurmrestd at %s does not respond: jobs are not delayed; check whether it is running: %w",
 		c.o.URL, err)
 }
 
-// said is an error as slurmrestd says it.
+// said is an error in a response of slurmrestd.
 type said struct {
 	Description, Error, Source string
 	Number                     *int64 `json:"error_number"`
 }
 
-// Slurm's numbers of what needs a right.
+// Error numbers of Slurm for missing permissions.
 const (
 	accessDenied = 2002
-	notOwner     = 2010 // as an account without AdminLevel is told
-	unspecified  = -1   // as slurmrestd of old versions is told by slurmctld
+	notOwner     = 2010 // for accounts without AdminLevel
+	unspecified  = -1   // from slurmctld through old versions of slurmrestd
 )
 
-// failure returns what an answer says of failure; nil: nothing.
+// failure returns the error in a response, or nil if it reports success.
 func (c *Client) failure(status int, errs []said, start []byte) error {
 	var text string
 	mute := status < http.StatusMultipleChoices
@@ -264,7 +265,7 @@ func (c *Client) failure(status int, errs []said, start []byte) error {
 		}
 		denied, mute = denied || *e.Number == accessDenied || *e.Number == notOwner, false
 		if *e.Number == unspecified {
-			text += "; slurmctld does not answer it, or does not accept the token: look at both"
+			text += "; slurmctld does not respond to slurmrestd or rejects the token: check both"
 		}
 	}
 	if text == "" {
@@ -273,12 +274,12 @@ func (c *Client) failure(status int, errs []said, start []byte) error {
 	switch {
 	case denied:
 		return newFault(forbidden,
-			"slurmrestd at %s refuses our account (%s): give --slurm-token-file a token that is "+
-				"valid, of an account with sacctmgr modify user NAME set adminlevel=operator", c.o.URL, text)
+			"slurmrestd at %s rejected the account (%s): --slurm-token-file needs a valid token "+
+				"of an account with sacctmgr modify user NAME set adminlevel=operator", c.o.URL, text)
 	case status == http.StatusNotFound:
-		return newFault(unknown, "slurmrestd at %s has no such path", c.o.URL)
+		return newFault(unknown, "slurmrestd at %s does not support this path", c.o.URL)
 	case len(errs) > 0 || status >= http.StatusMultipleChoices:
-		return &Trouble{refused, fmt.Errorf("slurmrestd at %s answers %d: %s", c.o.URL, status, text), mute}
+		return &Trouble{refused, fmt.Errorf("slurmrestd at %s returned status %d: %s", c.o.URL, status, text), mute}
 	}
 	return nil
 }

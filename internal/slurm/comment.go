@@ -7,10 +7,11 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// marked finds what a comment says to us, between other words: kubenergy:allowed-delay=6h,expected-duration=45m.
+// marked matches annotations in a comment, such as kubenergy:allowed-delay=6h,expected-duration=45m. The comment
+// may contain other text.
 var marked = regexp.MustCompile(`(?:^|\s)kubenergy:(\S+)`)
 
-// marksOf returns what a comment says, as the annotations that say the same; nil: nothing.
+// marksOf returns the annotations in a comment, or nil if there are none.
 func marksOf(comment string) map[string]string {
 	m := marked.FindStringSubmatch(comment)
 	if m == nil {
@@ -26,8 +27,8 @@ func marksOf(comment string) map[string]string {
 	return marks
 }
 
-// namespaceOf returns the namespace that an account is: policies, budgets and the ledger know it by that. Characters
-// that no namespace has become dashes.
+// namespaceOf returns the namespace name of a Slurm account, which policies, budgets and the ledger use. Characters
+// that are invalid in a namespace name are replaced by dashes.
 func namespaceOf(account string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {

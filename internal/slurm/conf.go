@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// checkConf returns an error if slurm.conf has the age of a job stand still while it waits for its BeginTime: it then
-// comes behind jobs that were submitted after it. Priorities without age are not concerned.
+// checkConf returns an error if slurm.conf prevents the age of a job from increasing while the job waits for its
+// BeginTime. Jobs submitted later would then overtake it. The basic priority plugin does not use the age.
 func checkConf(file string) error {
 	if file == "" {
 		return nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return fmt.Errorf("whether age counts while a job waits is not known: %w: name it with --slurm-conf", err)
+		return fmt.Errorf("checking whether waiting jobs age: %w: set the path of slurm.conf with --slurm-conf", err)
 	}
 	said := map[string]string{}
 	for line := range strings.Lines(string(text)) {
@@ -26,6 +26,6 @@ func checkConf(file string) error {
 	if said["prioritytype"] == "priority/basic" || strings.Contains(said["priorityflags"], "accrue_always") {
 		return nil
 	}
-	return fmt.Errorf("%s does not say PriorityFlags=ACCRUE_ALWAYS: jobs that we put off do not age, and come behind "+
-		"those submitted later; add it and run scontrol reconfigure", file)
+	return fmt.Errorf("%s does not contain PriorityFlags=ACCRUE_ALWAYS: delayed jobs do not age and are overtaken by "+
+		"jobs submitted later; add it and run scontrol reconfigure", file)
 }

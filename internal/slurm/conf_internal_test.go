@@ -25,7 +25,7 @@ func TestConfIsChecked(t *testing.T) {
 		}
 	}
 	if err := checkConf("/no/slurm.conf"); err == nil || !strings.Contains(err.Error(), "--slurm-conf") {
-		t.Errorf("without a file: %v", err)
+		t.Errorf("checkConf() of a missing file: %v", err)
 	}
 	if err := checkConf(""); err != nil {
 		t.Error(err)

@@ -1,30 +1,33 @@
-// Package slurm has Slurm start jobs that may wait when that costs least. A job says so in its comment, in the words of
-// our annotations: --comment=kubenergy:allowed-delay=6h. The [Driver] asks slurmrestd for pending jobs, has the core
-// decide when each is to start, and gives it that BeginTime.
+// Package slurm starts delayable Slurm jobs at the time with the lowest cost. A job is delayable if its comment
+// contains the annotations of KubEnergy, for example --comment=kubenergy:allowed-delay=6h. The [Driver] reads
+// pending jobs from slurmrestd, decides with package sched when each job should start, and sets its BeginTime
+// accordingly.
 //
-// # What it may touch
+// # Scope
 //
-// The BeginTime of pending jobs that ask for it, and nothing else of jobs: no hold, no priority, no QOS, no
-// reservation, no node. Slurm goes on deciding who runs where and in which order. Where [PowerOptions] name a
-// program, it is told which nodes are to sleep and to wake.
+// The driver only changes the BeginTime of pending jobs that allow it. It does not change holds, priorities, QOS,
+// reservations or nodes of jobs. Slurm still decides where and in which order jobs run. If [PowerOptions] contains
+// a program, the driver runs it to suspend and resume nodes.
 //
-// # Invariants, and the tests that hold them
+// # Invariants and their tests
 //
-//   - No BeginTime is after the deadline of the job, so that Slurm itself keeps the deadline if we die: TestDeadlines,
-//     `make slurm` (test/slurm).
-//   - What users and administrators say to Slurm wins: a BeginTime that is not ours, a hold, a release
-//     (TestOthersWin).
-//   - A BeginTime that has come, or was taken back, is final: TestReleasedIsFinal.
-//   - Where anything is not known, nothing is changed: slurmrestd away, slow, of an unknown version, or refusing, as
-//     well as policies, signals and marks that make no sense (TestFailsOpen). The log and the metrics name the mend.
-//   - A slurmrestd that hangs, or answers without an end, costs a bounded time and memory: TestChangesThatHang,
+//   - No BeginTime is later than the deadline of the job, so that Slurm starts the job in time even if the driver
+//     is down: TestDeadlines, `make slurm` (test/slurm).
+//   - Changes by users and administrators take precedence: another BeginTime, a hold or a release (TestOthersWin).
+//   - A BeginTime that has passed or was withdrawn is not set again: TestReleasedIsFinal.
+//   - On errors nothing is changed. This includes a slurmrestd that is down, slow, of an unknown version or
+//     rejecting requests, and invalid policies, signals and annotations (TestFailsOpen). The log and the metrics
+//     report the cause and a solution.
+//   - A hanging slurmrestd or an endless response uses a limited amount of time and memory: TestChangesThatHang,
 //     TestSlowChanges, TestAnswersAreBounded.
-//   - If it is not known any more which BeginTimes are ours, all stay: TestUnreadableMemory.
-//   - A node with work is not sent to sleep, and one that planned work needs is awake by then: TestNodesSleep,
-//     `make slurm`.
-//   - A job that began since the last look is known when its energy comes: TestAccountOfANewJob.
+//   - If the state file is unreadable, no BeginTime of an existing job is changed: TestUnreadableMemory.
+//   - A node with running jobs is not suspended, and a node needed for a planned job is resumed in time:
+//     TestNodesSleep, `make slurm`.
+//   - The account of a job is known when its energy is reported, even if it started after the last pass:
+//     TestAccountOfANewJob.
 //
-// # What the caller must do
+// # Usage
 //
-// Give it rules and signals, keep what [Options.Record] is told, and run it in one process.
+// The caller must provide rules and signals, store the decisions passed to [Options.Record], and run the driver in
+// a single process.
 package slurm

@@ -22,59 +22,60 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Options are what a [Driver] is made of.
+// Options are the dependencies and settings of a [Driver].
 type Options struct {
 	Client *Client
-	// Rules returns who may wait for what, by account, and on which signals; false: that is not known yet.
+	// Rules returns the effective policies by account, with the current signals. It returns false if they are not
+	// available yet.
 	Rules func() (*policy.Rules, bool)
-	// Record takes decisions, and what each was made on.
+	// Record is called for each decision with the input of the decision.
 	Record func(ledger.Record, *sched.Snapshot)
-	// Show is told of all jobs that wait for the time that we gave them, after each look.
+	// Show is called after each pass with all jobs that wait for a BeginTime set by the driver.
 	Show func([]Held)
-	// Seen is told what each look has seen; nil: nothing is. What it returns is logged.
+	// Seen is called in each pass with all nodes and jobs. It may be nil. Its errors are logged.
 	Seen func(context.Context, []Node, []Job) error
-	// RunNow reports whether a user of ours asked that a job is to wait no longer.
+	// RunNow reports whether a user has requested to start a job immediately.
 	RunNow func(account, name string) bool
 
 	Power      PowerOptions
-	State      string        // file in which it is remembered which BeginTimes are ours
-	Every      time.Duration // between two looks
-	Conf       string        // slurm.conf, to see whether age counts while a job waits; "": it is not looked at
+	State      string        // state file with the BeginTimes set by the driver
+	Every      time.Duration // interval between two passes
+	Conf       string        // path of slurm.conf, to check whether waiting jobs age; empty disables the check
 	Now        func() time.Time
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Held is a job that waits.
+// Held is a job that waits for a BeginTime set by the driver.
 type Held struct {
 	Namespace, Name, User    string
-	Marks                    map[string]string // as annotations
+	Marks                    map[string]string // annotations in its comment
 	Submitted, Begin, Latest time.Time
 	Reason                   string
 	Request                  sched.Resources
-	Duration                 time.Duration // as far as that is known
+	Duration                 time.Duration // expected duration
 }
 
-// Driver gives BeginTimes. Make it with [New].
+// Driver sets BeginTimes of jobs. It must be created with [New].
 type Driver struct {
 	o        Options
 	memory   *memory
 	accounts accounts
 	metrics  *metrics
-	reported map[string]string // what was logged last, by what it is about
+	reported map[string]string // last logged errors by subject
 	sleepers map[string]*sleeper
 	room     room
-	beside   time.Duration // of the last look, what Seen took
-	answered bool          // Slurm has, since the start
+	beside   time.Duration // duration of Seen in the last pass
+	answered bool          // Slurm has responded at least once
 }
 
-// New returns a driver that has not looked yet.
+// New returns a driver. It reads the state file but does not connect to Slurm.
 func New(o Options) *Driver {
 	m, err := openMemory(o.State, o.Now())
 	metrics := newMetrics(o.Registerer)
 	if err != nil {
 		metrics.fails.WithLabelValues(NoState).Inc()
-		o.Log.Error("Failed to read which BeginTimes are ours; jobs submitted before now keep theirs", "err", err)
+		o.Log.Error("Failed to read the state file; BeginTimes of existing jobs will not be changed", "err", err)
 	}
 	return &Driver{
 		o: o, memory: m, metrics: metrics, reported: map[string]string{}, sleepers: map[string]*sleeper{},
@@ -86,13 +87,13 @@ func New(o Options) *Driver {
 	}
 }
 
-// settling is how long policies are waited for at the start.
+// settling is the maximum time to wait for policies after the start.
 const settling = 10 * time.Second
 
-// Run looks again and again until ctx ends. The BeginTimes that were given stay.
+// Run calls Look periodically until ctx is done. BeginTimes that have been set remain in effect.
 func (d *Driver) Run(ctx context.Context) error {
 	const (
-		share = 9 // of the time is slurmctld's own
+		share = 9 // passes use at most a tenth of the time, to limit the load of slurmctld
 		pause = 100 * time.Millisecond
 	)
 	for range settling / pause {
@@ -104,7 +105,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	for {
 		began := time.Now()
 		d.notify("slurm.conf", checkConf(d.o.Conf))
-		d.notify("the address of slurmrestd", d.o.Client.checkURL())
+		d.notify("address of slurmrestd", d.o.Client.checkURL())
 		daemon.Round(ctx, func() { d.notify("slurmrestd", d.Look(ctx)) })
 		pause := share * (time.Since(began) - d.beside)
 		select {
@@ -121,7 +122,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// notify logs what is wrong once, and once that it is mended.
+// notify logs an error when it occurs or changes, and once when it is resolved.
 func (d *Driver) notify(about string, err error) {
 	text := ""
 	if err != nil {
@@ -131,14 +132,15 @@ func (d *Driver) notify(about string, err error) {
 	case d.reported[about] == text:
 		return
 	case err != nil:
-		d.o.Log.Warn("not as it should be", "about", about, "error", err)
+		d.o.Log.Warn("Problem detected", "about", about, "error", err)
 	default:
-		d.o.Log.Info("as it should be again", "about", about)
+		d.o.Log.Info("Problem resolved", "about", about)
 	}
 	d.reported[about] = text
 }
 
-// Look asks Slurm what waits, and gives BeginTimes. An error says why nothing was done, or not all.
+// Look performs a pass: it reads jobs and nodes from Slurm, makes decisions and sets BeginTimes. If it returns an
+// error, some or all changes are missing.
 func (d *Driver) Look(ctx context.Context) (err error) {
 	defer func() { d.metrics.looked(err, d.o.Client.Version()) }()
 	d.beside = 0
@@ -148,7 +150,7 @@ func (d *Driver) Look(ctx context.Context) (err error) {
 	}
 	if !d.answered {
 		d.answered = true
-		d.o.Log.Info("Slurm answers", "version", d.o.Client.Version(), "nodes", len(l.nodes), "jobs", len(l.jobs))
+		d.o.Log.Info("Connected to Slurm", "version", d.o.Client.Version(), "nodes", len(l.nodes), "jobs", len(l.jobs))
 	}
 	d.memory.keepQueues(d.room)
 	for _, j := range l.waiting {
@@ -174,20 +176,20 @@ func (d *Driver) Look(ctx context.Context) (err error) {
 	return errors.Join(failed, d.memory.write())
 }
 
-// look is one look at all jobs.
+// look contains the data of a pass.
 type look struct {
 	*Driver
 	rules   *policy.Rules
 	now     time.Time
 	nodes   []Node
 	jobs    []Job
-	waiting []*Job // that speak to us, or did, the oldest first
+	waiting []*Job // jobs with annotations or a BeginTime of the driver, oldest first
 	calls   []call
 	held    []Held
 	states  map[string]int
 }
 
-// call is a BeginTime that Slurm is to be told of, and what to do once it knows.
+// call is a change of a BeginTime. done is called after Slurm has accepted it.
 type call struct {
 	job   *Job
 	begin time.Time
@@ -195,7 +197,7 @@ type call struct {
 	done  func()
 }
 
-// see reads what there is.
+// see reads the jobs, nodes and rules for a pass.
 func (d *Driver) see(ctx context.Context) (*look, error) {
 	jobs, err := d.o.Client.Jobs(ctx)
 	if err != nil {
@@ -204,7 +206,7 @@ func (d *Driver) see(ctx context.Context) (*look, error) {
 	d.accounts.saw(jobs, d.o.Now())
 	rules, settled := d.o.Rules()
 	if !settled {
-		return nil, newFault("rules", "policies are not known yet: nothing is put off")
+		return nil, newFault("rules", "policies are not available yet: jobs are not delayed")
 	}
 	nodes, err := d.o.Client.Nodes(ctx)
 	if err != nil {
@@ -232,12 +234,13 @@ func (d *Driver) see(ctx context.Context) (*look, error) {
 	return l, nil
 }
 
-// changing is how long one look gives BeginTimes; the next look decides about the others again.
+// changing is the maximum duration of setting BeginTimes in a pass. The next pass decides again about the remaining
+// jobs.
 const changing = 15 * time.Second
 
-// notifySlurm gives the BeginTimes that were decided, which are remembered as ours by now, first to jobs that are to
-// wait no longer. It stops at the first timeout, because each further change could take as long. An error is the last
-// one.
+// notifySlurm sets the BeginTimes of this pass, which have already been written to the state file. Releases come
+// first. It stops after the first timeout, because further changes would probably time out too. It returns the last
+// error.
 func (l *look) notifySlurm(ctx context.Context) error {
 	slices.SortStableFunc(l.calls, func(a, b call) int {
 		return cmp.Compare(max(a.begin.Compare(l.now), 0), max(b.begin.Compare(l.now), 0))
@@ -247,7 +250,7 @@ func (l *look) notifySlurm(ctx context.Context) error {
 	began := time.Now()
 	for i, c := range l.calls {
 		if time.Since(began) > changing || Unreachable(last) {
-			l.o.Log.Info("BeginTimes left for the next look", "count", len(l.calls)-i)
+			l.o.Log.Info("Postponed BeginTimes to the next pass", "count", len(l.calls)-i)
 			break
 		}
 		if err := l.o.Client.SetBegin(ctx, int64(c.job.ID), c.begin); err != nil {
@@ -256,16 +259,16 @@ func (l *look) notifySlurm(ctx context.Context) error {
 		}
 		c.job.Eligible = number(c.begin.Unix())
 		l.metrics.begins.Inc()
-		l.o.Log.Info("BeginTime given", "job", c.job.name(), "account", c.job.Account, "begin", c.begin, "why", c.why)
+		l.o.Log.Info("Set BeginTime", "job", c.job.name(), "account", c.job.Account, "begin", c.begin, "why", c.why)
 		c.done()
 	}
 	if last == nil {
 		return nil
 	}
-	return fmt.Errorf("giving a BeginTime to %.300s: %w", strings.Join(failed, ", "), last)
+	return fmt.Errorf("setting the BeginTime of %.300s: %w", strings.Join(failed, ", "), last)
 }
 
-// forget drops what is known of jobs that wait no longer.
+// forget removes the state of jobs that are no longer waiting.
 func (d *Driver) forget(waiting []*Job) {
 	waits, names := map[int64]bool{}, map[string]bool{}
 	for _, j := range waiting {
@@ -278,10 +281,10 @@ func (d *Driver) forget(waiting []*Job) {
 	d.memory.forget(waits)
 }
 
-// name is what a job is called as the owner of what it uses.
+// name returns the name of the job as an owner in the ledger.
 func (j *Job) name() string { return "slurm-" + strconv.FormatInt(int64(j.ID), 10) }
 
-// work reads what a job says of itself.
+// work parses the annotations of a job.
 func (j *Job) work() (policy.Work, error) {
 	namespace := namespaceOf(j.Account)
 	return policy.ReadBatch(policy.Work{
@@ -296,9 +299,10 @@ func (j *Job) request() sched.Resources {
 	}
 }
 
-// question returns the job as the core sees it, and the settings that hold for it. It runs for no longer than Slurm
-// lets it, and begins in time for its --deadline: by its time limit, or without one by what it is expected to take.
-// Slurm cancels a job that cannot end in time any more, so there is some left to find room.
+// question returns the input for a decision about a job and its effective settings. The duration is limited by the
+// time limit of the job. If the job has a --deadline, it must start early enough for its time limit or, without
+// one, for its expected duration. As Slurm cancels jobs that cannot finish by their deadline, some spare time is
+// added.
 func (l *look) question(j *Job) (sched.Job, policy.Settings, error) {
 	const spare = 5 * time.Minute
 	work, err := j.work()
@@ -314,7 +318,7 @@ func (l *look) question(j *Job) (sched.Job, policy.Settings, error) {
 	return job, s, err
 }
 
-// asks reports whether a job may wait.
+// asks reports whether a job may be delayed.
 func (l *look) asks(j *Job) bool {
 	if marksOf(j.Comment) == nil {
 		return false
@@ -323,17 +327,17 @@ func (l *look) asks(j *Job) bool {
 	return err == nil && job.AllowedDelay > 0 && !job.Released
 }
 
-// Why a job is left alone, as the metric names it.
+// States of a job, which are label values in the metrics.
 const (
 	isHeld     = "held"
 	isReleased = "released"
-	isTheirs   = "theirs"    // its user, or an administrator, has said otherwise
-	isOff      = "not-acted" // in another mode than enforce
+	isTheirs   = "theirs"    // changed by its user or an administrator
+	isOff      = "not-acted" // the mode is not enforce
 	isWrong    = "malformed"
 	isEligible = "eligible"
 )
 
-// decide decides what is to be done about one job that waits, and returns what it is.
+// decide makes a decision about a waiting job and returns the state of the job.
 func (l *look) decide(j *Job, e *entry) (state string) {
 	if e.Final != "" {
 		return e.Final
@@ -348,14 +352,14 @@ func (l *look) decide(j *Job, e *entry) (state string) {
 	l.notify(j.name(), err)
 	switch {
 	case err != nil || marksOf(j.Comment) == nil:
-		return l.let(j, e, isWrong, "its comment does not ask to wait")
+		return l.let(j, e, isWrong, "its comment does not allow a delay")
 	case s.Mode != v1alpha1.ModeEnforce || !s.Ours:
-		return l.let(j, e, isOff, "the mode here is "+string(s.Mode))
+		return l.let(j, e, isOff, "the mode of the namespace is "+string(s.Mode))
 	}
 	return l.plan(j, e, job, s)
 }
 
-// plan decides when a job is to begin.
+// plan determines the start of a job that may be delayed.
 func (l *look) plan(j *Job, e *entry, job sched.Job, s policy.Settings) (state string) {
 	job.Openings = l.room.of(j.partition()).Openings(int64(j.ID), &job, l.now)
 	q, d := l.rules.Question(l.now, job, s), l.rules.Decide(l.now, job, s)
@@ -366,10 +370,10 @@ func (l *look) plan(j *Job, e *entry, job sched.Job, s policy.Settings) (state s
 		if !stands || !l.steady(j, e, q, &d, &s) {
 			l.give(j, e, q, &d, &s)
 		}
-	case !stands || !blind(d.Reason.Kind): // signals that vanish leave the plan as it is
+	case !stands || !blind(d.Reason.Kind): // without signals, an existing plan is not changed
 		why := d.Reason.String()
 		if q := l.room.of(j.partition()).Queue; q.Rushed() && len(job.Openings) > 0 {
-			why = fmt.Sprintf("others have waited for room: for %.0f %% of the CPUs in the mean of the last %v",
+			why = fmt.Sprintf("other jobs have waited for %.0f %% of the CPUs on average over the last %v",
 				100*q.Share, q.Over.Round(time.Minute))
 		}
 		return l.let(j, e, isReleased, why)
@@ -378,13 +382,13 @@ func (l *look) plan(j *Job, e *entry, job sched.Job, s policy.Settings) (state s
 	return isHeld
 }
 
-// untouched returns why a job is left alone, by what Slurm says of it; "": it is not.
+// untouched returns the reason for not changing a job because of its state in Slurm, or an empty string.
 func (l *look) untouched(j *Job, e *entry) string {
 	begin := j.Eligible.time()
 	ours, others := e.whose(j)
 	switch {
 	case j.Reservation != "", j.HetJob != 0, j.Flags.has("cron_job"):
-		return isTheirs // a reservation and a crontab have their time, and parts of one job begin together
+		return isTheirs // their start is determined by a reservation, a crontab or another component
 	case strings.HasPrefix(j.Reason, "JobHeld"):
 		return "job-held"
 	case others, !ours && begin.After(l.now) && !graced(j):
@@ -395,26 +399,28 @@ func (l *look) untouched(j *Job, e *entry) string {
 	return ""
 }
 
-// grace is how long job_submit.lua puts off what may wait, so that it does not start before we have looked.
+// grace is the delay in seconds that job_submit.lua adds to delayable jobs, so that they do not start before the
+// next pass.
 const grace = 60
 
-// graced reports whether the BeginTime of a job is that of job_submit.lua.
+// graced reports whether the BeginTime of a job was set by job_submit.lua.
 func graced(j *Job) bool {
 	return strings.HasPrefix(j.AdminComment, "kubenergy:") && j.Eligible >= j.Submit+grace-same &&
 		j.Eligible <= j.Submit+grace+same
 }
 
-// blind reports whether a decision fell for want of signals.
+// blind reports whether a decision was made without signals.
 func blind(k sched.ReasonKind) bool { return k == sched.NoFreshSignal || k == sched.BeyondForecast }
 
-// A plan that only a forecast changes is changed at most once in minHold, and for a gain of minGain.
+// If only the forecast has changed, a plan is changed at most once per minHold and only for a gain of at least
+// minGain.
 const (
 	minHold   = 5 * time.Minute
 	minGain   = 0.01
-	sameStart = time.Minute // starts that differ by less are the same
+	sameStart = time.Minute // smaller differences are ignored
 )
 
-// steady reports whether a job keeps the BeginTime that it has, though a decision may name another.
+// steady reports whether a job should keep its current BeginTime despite a different decision.
 func (l *look) steady(j *Job, e *entry, q *sched.Snapshot, d *sched.Decision, s *policy.Settings) bool {
 	current := j.Eligible.time()
 	if d.Window.Start.Sub(current).Abs() < sameStart || l.now.Sub(time.Unix(e.Moved, 0)) < minHold {
@@ -424,7 +430,7 @@ func (l *look) steady(j *Job, e *entry, q *sched.Snapshot, d *sched.Decision, s 
 	return d.Reason.Kind == sched.CheaperLater && known && d.Reason.Saving-saving < max(minGain, s.MinSaving)
 }
 
-// give is to give a job the BeginTime that was decided.
+// give schedules setting the BeginTime of a decision.
 func (l *look) give(j *Job, e *entry, q *sched.Snapshot, d *sched.Decision, s *policy.Settings) {
 	begin := timeutil.Earlier(d.Window.Start, q.Queue[0].LatestStart()).Truncate(time.Second)
 	l.room.occupy(j, begin, begin.Add(q.Queue[0].Duration))
@@ -433,7 +439,7 @@ func (l *look) give(j *Job, e *entry, q *sched.Snapshot, d *sched.Decision, s *p
 	l.set(j, e, begin, r.Message, func() { l.o.Record(r, q) })
 }
 
-// set remembers a BeginTime as ours, which Slurm is then told.
+// set stores a BeginTime in the state and schedules the change in Slurm.
 func (l *look) set(j *Job, e *entry, begin time.Time, why string, done func()) {
 	e.Before, _ = e.whose(j)
 	e.Was, e.Ours, e.Reason, e.Moved = int64(j.Eligible), begin.Unix(), why, l.now.Unix()
@@ -441,7 +447,8 @@ func (l *look) set(j *Job, e *entry, begin time.Time, why string, done func()) {
 	l.calls = append(l.calls, call{j, begin, why, done})
 }
 
-// let is to let a job go that waits for a BeginTime of ours, or of the script; others are as they should be.
+// let schedules the release of a job that waits for a BeginTime set by the driver or by job_submit.lua. Other jobs
+// are not changed.
 func (l *look) let(j *Job, e *entry, state, why string) string {
 	if ours, _ := e.whose(j); !ours && !graced(j) || !j.Eligible.time().After(l.now) {
 		if state == isReleased {
@@ -453,7 +460,7 @@ func (l *look) let(j *Job, e *entry, state, why string) string {
 	return state
 }
 
-// finish leaves a job alone from now on.
+// finish marks a job as final, so that it is not changed again.
 func (l *look) finish(j *Job, e *entry, state, why string) {
 	if e.Final = state; e.Ours != 0 {
 		_, s, _ := l.question(j)
@@ -463,7 +470,7 @@ func (l *look) finish(j *Job, e *entry, state, why string) {
 	}
 	l.memory.keep(j, e)
 	if state == isTheirs {
-		l.o.Log.Info("left to its user", "job", j.name(), "account", j.Account, "begin", j.Eligible.time())
+		l.o.Log.Info("Job was changed by its user", "job", j.name(), "account", j.Account, "begin", j.Eligible.time())
 	}
 }
 
@@ -474,7 +481,7 @@ func (l *look) record(j *Job, action, strategy, reason string, start time.Time) 
 	}
 }
 
-// hold shows a job that waits.
+// hold adds a waiting job to the list passed to Show.
 func (l *look) hold(j *Job, e *entry, job *sched.Job) {
 	begin := j.Eligible.time()
 	if n := len(l.calls); n > 0 && l.calls[n-1].job == j {

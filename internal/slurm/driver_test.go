@@ -30,27 +30,27 @@ func TestJobsWaitForTheValley(t *testing.T) {
 			array := w.add(5, mayWait, func(j *job) { j.array, j.cpus = "1-10%2", 1 })
 			w.look()
 			w.begins(waits, valley, "its best hour")
-			w.begins(short, 0, "no hour saves anything in time")
-			w.begins(plain, 0, "it does not ask")
-			w.begins(graced, valley, "job_submit.lua has put it off until we look")
+			w.begins(short, 0, "no cheaper hour within the delay")
+			w.begins(plain, 0, "no annotations in the comment")
+			w.begins(graced, valley, "delayed by job_submit.lua until the first pass")
 			w.begins(array, valley, "an array is one job")
 			if !slices.Equal(w.sets, []int64{1, 4, 5}) || len(w.keys) != 3 || w.keys[0] != "begin_time" {
-				t.Errorf("changed %v of jobs %v, want begin_time alone", w.keys, w.sets)
+				t.Errorf("changed fields %v of jobs %v, want only begin_time", w.keys, w.sets)
 			}
 			if len(w.held) != 3 || w.held[0].Namespace != "team-a" || w.held[0].Latest != noon.Add(8*time.Hour) {
-				t.Errorf("shown: %+v", w.held)
+				t.Errorf("unexpected held jobs: %+v", w.held)
 			}
 			for range 3 {
 				w.look()
 			}
 			if len(w.sets) != 3 {
-				t.Errorf("set again without news: %v", w.sets)
+				t.Errorf("unexpected changes without a new forecast: %v", w.sets)
 			}
 		})
 	}
 }
 
-// What was decided is decided again from its record.
+// TestRecordsAreReplayed verifies that recorded decisions can be reproduced from their recorded input.
 func TestRecordsAreReplayed(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	w.cpus = 4
@@ -59,7 +59,7 @@ func TestRecordsAreReplayed(t *testing.T) {
 	w.add(3, mayWait)
 	w.look()
 	if len(w.records) != 2 {
-		t.Fatalf("%d records", len(w.records))
+		t.Fatalf("got %d records, want 2", len(w.records))
 	}
 	for i, r := range w.records {
 		text, err := codec.Encode(w.questions[i])
@@ -81,7 +81,8 @@ func TestRecordsAreReplayed(t *testing.T) {
 	}
 }
 
-// The valley has two hours; three jobs of one hour that each take the whole partition do not begin together.
+// TestRoom verifies that three jobs of one hour that each need the complete partition do not start at the same time
+// in a valley of two hours.
 func TestRoom(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	w.cpus = 4
@@ -94,12 +95,12 @@ func TestRoom(t *testing.T) {
 	for i, a := range starts {
 		for _, b := range starts[:i] {
 			if (a - b).Abs() < time.Hour {
-				t.Errorf("jobs begin at %v and %v: the partition has room for one", a, b)
+				t.Errorf("jobs start at %v and %v, but the partition has capacity for one", a, b)
 			}
 		}
 	}
 	if !slices.Contains(starts, valley) {
-		t.Errorf("none begins in the valley: %v", starts)
+		t.Errorf("no job starts in the valley: %v", starts)
 	}
 	w = newWorld(t, "v0.0.45")
 	w.cpus = 4
@@ -107,30 +108,31 @@ func TestRoom(t *testing.T) {
 	w.look()
 	w.valley = valley - time.Hour
 	w.at(10 * time.Minute)
-	w.begins(long, valley-time.Hour, "it is not in its own way")
+	w.begins(long, valley-time.Hour, "a job does not compete with itself")
 	array := w.add(9, mayWait, func(j *job) { j.array, j.cpus = "1-4%2", 1 })
 	w.look()
 	if array.begin.After(noon.Add(8 * time.Hour)) {
-		t.Errorf("an array begins at %v", array.begin)
+		t.Errorf("the array starts at %v, after its deadline", array.begin)
 	}
 }
 
-// Where others wait, a job that may lets them pass; where they have waited, it starts at once, after a restart too.
+// TestOthersPass verifies that a delayable job waits while other jobs are queued, and that it starts immediately
+// after others have been queued, even after a restart.
 func TestOthersPass(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	w.cpus = 8
 	others := w.add(1, "")
 	late := w.add(2, mayWait)
 	w.look()
-	w.begins(late, valley, "others wait for room")
+	w.begins(late, valley, "other jobs are waiting for resources")
 	w.at(time.Hour)
 	others.state, others.reason, others.hosts = "RUNNING", "None", "n1"
 	w.at(time.Hour + time.Minute)
-	w.begins(late, time.Hour+time.Minute, "others have waited, and do so no more")
+	w.begins(late, time.Hour+time.Minute, "other jobs have waited for resources before")
 	w.restart()
 	later := w.add(3, mayWait)
 	w.at(time.Hour + 2*time.Minute)
-	w.begins(later, time.Hour+time.Minute, "it is not forgotten")
+	w.begins(later, time.Hour+time.Minute, "the queue is restored after a restart")
 }
 
 func TestOthersWin(t *testing.T) {
@@ -142,24 +144,24 @@ func TestOthersWin(t *testing.T) {
 	w.look()
 	w.begins(own, time.Hour, "submitted with --begin")
 	w.begins(reserved, 0, "in a reservation")
-	w.begins(cron, 0, "of a crontab")
+	w.begins(cron, 0, "job of a crontab")
 	w.begins(moved, valley, "")
 	w.now = noon.Add(time.Hour)
 	moved.begin, let.begin = noon.Add(7*time.Hour), w.now
 	held.reason = "JobHeldUser"
 	before := len(w.sets)
 	w.look()
-	w.valley = 2 * time.Hour // better news
+	w.valley = 2 * time.Hour // a better forecast
 	w.at(90 * time.Minute)
 	w.begins(moved, 7*time.Hour, "scontrol update StartTime=")
 	w.begins(let, time.Hour, "scontrol update StartTime=now")
 	w.begins(held, valley, "scontrol hold")
 	if len(w.sets) != before {
-		t.Errorf("jobs %v were changed after their users had spoken", w.sets[before:])
+		t.Errorf("jobs %v were changed after changes by their users", w.sets[before:])
 	}
 	held.reason = "BeginTime"
 	w.at(95 * time.Minute)
-	w.begins(held, 2*time.Hour, "released by its user, and better news")
+	w.begins(held, 2*time.Hour, "released by its user, with a better forecast")
 	w.restart()
 	w.look()
 	w.begins(moved, 7*time.Hour, "after a restart")
@@ -171,25 +173,25 @@ func TestNews(t *testing.T) {
 	w.look()
 	w.valley = 2 * time.Hour
 	w.at(time.Minute)
-	w.begins(j, valley, "news within five minutes")
+	w.begins(j, valley, "new forecast within five minutes")
 	w.runNow["team-a/slurm-2"] = true
 	off.comment = "no more"
 	w.at(10 * time.Minute)
 	w.begins(j, 2*time.Hour, "an earlier valley")
 	w.begins(asked, 10*time.Minute, "run-now")
-	w.begins(off, 10*time.Minute, "its comment asks no longer")
+	w.begins(off, 10*time.Minute, "its comment has no annotations anymore")
 	w.signals = false
 	w.at(30 * time.Minute)
-	w.begins(j, 2*time.Hour, "signals that vanish leave the plan")
+	w.begins(j, 2*time.Hour, "the plan is not changed without signals")
 	w.signals, w.mode = true, v1alpha1.ModeShadow
 	w.at(40 * time.Minute)
 	w.begins(j, 40*time.Minute, "shadow mode")
 	shadow := w.add(4, mayWait)
 	w.look()
-	w.begins(shadow, 40*time.Minute, "shadow mode puts nothing off")
+	w.begins(shadow, 40*time.Minute, "shadow mode does not delay jobs")
 }
 
-// A deadline that the cluster has brought forward holds at once.
+// TestShorterDelay verifies that a shorter maximum delay in the cluster's policy takes effect immediately.
 func TestShorterDelay(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	j := w.add(1, mayWait)
@@ -198,7 +200,7 @@ func TestShorterDelay(t *testing.T) {
 	w.maxDelay = valley - 30*time.Second
 	w.at(time.Minute)
 	if late := j.begin.Sub(noon.Add(w.maxDelay)); late > 0 {
-		t.Errorf("begins %v after what is allowed now", late)
+		t.Errorf("the job starts %v after its new deadline", late)
 	}
 }
 
@@ -206,17 +208,17 @@ func TestReleasedIsFinal(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	j := w.add(1, mayWait)
 	w.look()
-	w.valley = 7 * time.Hour // the valley has moved, when it should have come
+	w.valley = 7 * time.Hour // the forecast changes when the valley should have started
 	w.at(valley + time.Minute)
 	w.at(valley + 10*time.Minute)
-	w.begins(j, valley, "its time has come")
+	w.begins(j, valley, "after its BeginTime")
 	last := w.records[len(w.records)-1]
 	if last.Action != "release" || last.Owner != "slurm-1" {
-		t.Errorf("recorded last: %+v", last)
+		t.Errorf("unexpected last record: %+v", last)
 	}
 }
 
-// Killed at any point, and refused at random, no job has a BeginTime after its deadline.
+// TestDeadlines verifies that no BeginTime is later than the deadline with random restarts and failures.
 func TestDeadlines(t *testing.T) {
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -241,7 +243,7 @@ func TestDeadlines(t *testing.T) {
 				latest[j] = j.submit.Add(delay)
 				if r.IntN(3) == 0 {
 					j.deadline = w.now.Add(5 * time.Hour)
-					latest[j] = sooner(latest[j], j.deadline.Add(-j.limit-time.Minute)) // Slurm needs some time to start it
+					latest[j] = sooner(latest[j], j.deadline.Add(-j.limit-time.Minute)) // time for the start
 				}
 			}
 			w.valley = time.Duration(r.IntN(12)) * time.Hour
@@ -252,21 +254,22 @@ func TestDeadlines(t *testing.T) {
 			_ = w.driver.Look(t.Context())
 			for j, by := range latest {
 				if late := j.begin.Sub(by); late > 0 && j.begin.After(j.submit) && late > w.now.Sub(by) {
-					t.Fatalf("seed %d: job %d begins %v after its deadline", seed, j.id, late)
+					t.Fatalf("seed %d: job %d starts %v after its deadline", seed, j.id, late)
 				}
 			}
 		}
 	}
 }
 
-// A job without a time limit that is to have ended by a time begins as long before it as it is expected to take.
+// TestDeadlineWithoutLimit verifies that a job with a --deadline but without a time limit starts early enough for
+// its expected duration.
 func TestDeadlineWithoutLimit(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	w.valley = 4 * time.Hour
 	j := w.add(1, mayWait, func(j *job) { j.limit, j.deadline = 0, noon.Add(4*time.Hour+30*time.Minute) })
 	w.look()
 	if end := j.begin.Add(time.Hour); end.After(j.deadline) {
-		t.Errorf("it is expected to end at %v, after %v", end, j.deadline)
+		t.Errorf("the expected end is %v, after the deadline %v", end, j.deadline)
 	}
 }
 
@@ -285,34 +288,34 @@ func TestKilledBeforeSlurmWasTold(t *testing.T) {
 			return false
 		}
 		if text, err := os.ReadFile(w.state); !strings.Contains(string(text), `"1":`) {
-			t.Errorf("Slurm is told what is not remembered: %s %v", text, err)
+			t.Errorf("the state file does not contain the change: %s %v", text, err)
 		}
 		rw.WriteHeader(http.StatusBadGateway)
 		return true
 	}
 	if err := w.driver.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "slurm-1") {
-		t.Errorf("a refused BeginTime: %v", err)
+		t.Errorf("Look() with a rejected BeginTime: %v", err)
 	}
 	w.refuse = nil
 	w.restart()
 	w.at(time.Minute)
-	w.begins(j, valley, "tried again")
-	again := w.add(1, mayWait, func(j *job) { j.begin = noon.Add(valley) }) // another, with --begin
+	w.begins(j, valley, "retried in the next pass")
+	again := w.add(1, mayWait, func(j *job) { j.begin = noon.Add(valley) }) // another job with the same ID and --begin
 	w.at(2 * time.Minute)
 	w.valley = 2 * time.Hour
 	w.at(30 * time.Minute)
-	w.begins(again, valley, "what one of its number was given is no BeginTime of ours")
+	w.begins(again, valley, "another job with the same ID is not changed")
 }
 
-// In all of these nothing is changed, and the operator is told what to do.
+// TestFailsOpen verifies that nothing is changed on errors and that the error contains advice for the operator.
 func TestFailsOpen(t *testing.T) {
 	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"sun":"kubenergy","exp":1}`))
 	for name, c := range map[string]struct {
 		spoil func(*world)
 		want  string
 	}{
-		"away":      {func(w *world) { w.url = "http://127.0.0.1:1" }, "look whether it runs"},
-		"token":     {func(w *world) { _ = os.WriteFile(w.token, []byte("h."+claims+".s"), 0o600) }, "has run out"},
+		"away":      {func(w *world) { w.url = "http://127.0.0.1:1" }, "check whether it is running"},
+		"token":     {func(w *world) { _ = os.WriteFile(w.token, []byte("h."+claims+".s"), 0o600) }, "expired at"},
 		"no token":  {func(w *world) { _ = os.Remove(w.token) }, "--slurm-token-file"},
 		"forbidden": {func(w *world) { w.refuse = status(http.StatusUnauthorized) }, "adminlevel=operator"},
 		"no operator": {func(w *world) {
@@ -331,7 +334,7 @@ func TestFailsOpen(t *testing.T) {
 				fmt.Fprint(rw, `{"errors":[{"error":"Unspecified error","error_number":-1}]}`)
 				return true
 			}
-		}, "slurmctld does not answer it"},
+		}, "slurmctld does not respond"},
 		"version": {func(w *world) { w.version = "v0.0.50" }, "v0.0.45"},
 		"nonsense": {func(w *world) {
 			w.refuse = func(rw http.ResponseWriter, r *http.Request) bool {
@@ -341,7 +344,7 @@ func TestFailsOpen(t *testing.T) {
 				fmt.Fprint(rw, `{"jobs":[{"job_id":{"number":[]}}]}`)
 				return true
 			}
-		}, "cannot be read"},
+		}, "decoding the response"},
 		"signals": {func(w *world) { w.signals = false }, ""},
 		"marks":   {func(w *world) { w.jobs[1].comment = "kubenergy:allowed-delay=soon" }, ""},
 	} {
@@ -352,9 +355,9 @@ func TestFailsOpen(t *testing.T) {
 			w.restart()
 			err := w.driver.Look(t.Context())
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("told %v, want %q", err, c.want)
+				t.Errorf("Look() = %v, want %q", err, c.want)
 			}
-			w.begins(j, 0, "as stock")
+			w.begins(j, 0, "unchanged")
 		})
 	}
 }

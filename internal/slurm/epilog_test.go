@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// The Epilog runs as root and reads what scontrol and sacct say: of all tasks of an array where the job is its last
-// one, and whatever a user has put in the job's name.
+// TestEpilogReadsItsOwnJob verifies that the Epilog, which runs as root, parses the output of scontrol and sacct
+// correctly, for the last task of an array and for malicious job names.
 func TestEpilogReadsItsOwnJob(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(kit.Root, "deploy", "slurm", "kubenergy-epilog.sh"))
 	if err != nil {
@@ -54,20 +54,21 @@ esac
 			c.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
 			said, err := c.CombinedOutput()
 			if err != nil || !strings.Contains(string(said), "Slurm counted 80 J") {
-				t.Errorf("it says %q: %v", said, err)
+				t.Errorf("unexpected output %q: %v", said, err)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
-				t.Error("it runs what the job's name says")
+				t.Error("a command in the job's name was executed")
 			}
 			asked, _ := os.ReadFile(filepath.Join(dir, "asked"))
 			if want := "--from 2026-09-21T14:03:20Z"; !strings.Contains(string(asked), want) {
-				t.Errorf("it asks %q, want %s", asked, want)
+				t.Errorf("unexpected query %q, want %s", asked, want)
 			}
 		})
 	}
 }
 
-// The agent's page has a counter of joules, which Slurm is told with the watts that follow from it.
+// TestCountersForSlurm verifies the conversion of the agent's energy counter to the files that Slurm reads, which
+// contain energy and power.
 func TestCountersForSlurm(t *testing.T) {
 	script := filepath.Join(kit.Root, "deploy", "slurm", "pm-counters.sh")
 	dir := t.TempDir()
@@ -97,7 +98,7 @@ echo 'kubenergy_node_energy_joules_total{source="model",quality="estimated"} 100
 		"energy": "400 J 1790000004000000 us\n", "power": "100 W 1790000004000000 us\n",
 	} {
 		if text, err := os.ReadFile(filepath.Join(folder, name)); string(text) != want {
-			t.Errorf("%s is %q, want %q: %v", name, text, want, err)
+			t.Errorf("content of %s = %q, want %q: %v", name, text, want, err)
 		}
 	}
 }

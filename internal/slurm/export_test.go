@@ -2,21 +2,21 @@ package slurm
 
 import "net/http"
 
-// Grace is for tests.
+// Grace exports grace for tests.
 const Grace = grace
 
-// SetTransport has a client send its requests through t.
+// SetTransport replaces the transport of a client.
 func (c *Client) SetTransport(t http.RoundTripper) { c.http.Transport = t }
 
-// Limits of answers and lists, for tests.
+// Limits and timeouts for tests.
 const (
 	MaxEntries = maxEntries
 	Timeout    = timeout
 	Changing   = changing
 )
 
-// CheckURL is for tests.
+// CheckURL exports checkURL for tests.
 func (c *Client) CheckURL() error { return c.checkURL() }
 
-// AskOnce has [Driver.Account] return at once if a job is not known.
+// AskOnce makes [Driver.Account] return immediately if a job is unknown.
 func (d *Driver) AskOnce() { d.accounts.timeout = 0 }

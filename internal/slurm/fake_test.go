@@ -27,7 +27,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
-// noon is when tests begin. The grid is clean from four hours later for two hours.
+// noon is the start time of tests. The carbon intensity is low for two hours, starting four hours later.
 var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
 const (
@@ -35,7 +35,7 @@ const (
 	valleyEnd = 6 * time.Hour
 )
 
-// job is one of the fake's.
+// job is a job in the fake slurmrestd.
 type job struct {
 	id, cpus             int64
 	comment, admin       string
@@ -49,25 +49,25 @@ type job struct {
 	flags                []string
 }
 
-// fakeNode is a node, of which some CPUs are taken.
+// fakeNode is a node with some allocated CPUs.
 type fakeNode struct {
 	name, features, state string
 	taken                 int64
 }
 
-// fake is a slurmrestd of ours, in an old and in a young version.
+// fake is a fake slurmrestd that supports an old and the current versions of the API.
 type fake struct {
 	version string
-	refuse  func(w http.ResponseWriter, r *http.Request) bool // answers in place of the fake
+	refuse  func(w http.ResponseWriter, r *http.Request) bool // handles the request instead of the fake
 
 	mu    sync.Mutex
 	now   time.Time
 	jobs  map[int64]*job
 	nodes []fakeNode
-	cpus  int64    // of each node
-	tres  string   // of each node
-	sets  []int64  // jobs whose BeginTime was set, in order
-	keys  []string // of bodies
+	cpus  int64    // per node
+	tres  string   // per node
+	sets  []int64  // IDs of changed jobs, in order
+	keys  []string // keys in request bodies
 }
 
 func (f *fake) number(n int64) any {
@@ -169,7 +169,7 @@ func (f *fake) update(n int64, r *http.Request) error {
 	return nil
 }
 
-// world is a driver in front of a fake.
+// world is a driver that is connected to a fake slurmrestd.
 type world struct {
 	*fake
 	t         testing.TB
@@ -179,10 +179,10 @@ type world struct {
 	mode      v1alpha1.Mode
 	signals   bool
 	valley    time.Duration // after noon
-	maxDelay  time.Duration // of the cluster
+	maxDelay  time.Duration // in the cluster's policy
 	runNow    map[string]bool
 	power     slurm.PowerOptions
-	takes     time.Duration // that each run of the power program takes
+	takes     time.Duration // duration of each run of the power program
 	log       strings.Builder
 	driver    *slurm.Driver
 	records   []ledger.Record
@@ -207,7 +207,7 @@ func newWorld(t testing.TB, version string) *world {
 	return w
 }
 
-// inProcess is the URL of a fake that is called without a network, so that time can be simulated.
+// inProcess is the URL of a fake without a network connection, so that time can be simulated.
 const inProcess = "http://localhost"
 
 // RoundTrip implements [http.RoundTripper].
@@ -220,7 +220,7 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// restart begins with another driver, as after a kill.
+// restart replaces the driver by a new one with the same state file, as after a crash.
 func (w *world) restart() {
 	w.t.Helper()
 	client, err := slurm.NewClient(slurm.ClientOptions{URL: w.url, TokenFile: w.token})
@@ -233,7 +233,7 @@ func (w *world) restart() {
 	w.driver = slurm.New(slurm.Options{
 		Client: client, State: w.state, Every: time.Hour, Power: w.power, Registerer: prometheus.NewRegistry(),
 		Now: func() time.Time {
-			return w.now.Add(w.takes * time.Duration(strings.Count(w.log.String(), "msg=nodes ")))
+			return w.now.Add(w.takes * time.Duration(strings.Count(w.log.String(), "msg=\"Ran power program\" ")))
 		},
 		Log: slog.New(slog.NewTextHandler(&w.log, nil)), Rules: w.rules,
 		Record: func(r ledger.Record, on *sched.Snapshot) {
@@ -244,7 +244,7 @@ func (w *world) restart() {
 	})
 }
 
-// rules are those of a site that is clean in the valley.
+// rules returns the rules of a site with a low carbon intensity in the valley.
 func (w *world) rules() (*policy.Rules, bool) {
 	values := make([]float64, 48)
 	for i := range values {
@@ -269,7 +269,7 @@ func (w *world) rules() (*policy.Rules, bool) {
 
 const mayWait = "kubenergy:allowed-delay=8h,expected-duration=1h"
 
-// add submits a job now.
+// add submits a job at the current time.
 func (w *world) add(id int64, comment string, change ...func(*job)) *job {
 	j := &job{
 		id: id, cpus: 4, comment: comment, state: "PENDING", reason: "Priority", submit: w.now, begin: w.now,
@@ -287,21 +287,21 @@ func (w *world) add(id int64, comment string, change ...func(*job)) *job {
 func (w *world) look() {
 	w.t.Helper()
 	if err := w.driver.Look(w.t.Context()); err != nil {
-		w.t.Errorf("looking: %v", err)
+		w.t.Errorf("Look() failed: %v", err)
 	}
 }
 
-// at goes to a time after noon, and looks.
+// at advances the clock to a time after noon and performs a pass.
 func (w *world) at(d time.Duration) {
 	w.t.Helper()
 	w.now = noon.Add(d)
 	w.look()
 }
 
-// begins wants a job to begin at a time after noon.
+// begins verifies the BeginTime of a job, relative to noon.
 func (w *world) begins(j *job, want time.Duration, why string) {
 	w.t.Helper()
 	if got := j.begin.Sub(noon); got != want {
-		w.t.Errorf("%s: job %d begins %v after noon, want %v", why, j.id, got, want)
+		w.t.Errorf("%s: job %d starts %v after noon, want %v", why, j.id, got, want)
 	}
 }

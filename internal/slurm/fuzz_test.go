@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// Whatever slurmrestd, a submitter or an agent writes, we neither crash nor give a BeginTime after the deadline, and
-// memory stays in proportion to what was written.
+// FuzzAnswers verifies that arbitrary data from slurmrestd, users and agents neither causes a crash nor a BeginTime
+// after the deadline, and that the memory usage is proportional to the size of the data.
 func FuzzAnswers(f *testing.F) {
 	f.Add(`{"jobs":[{"job_id":1,"account":"a","job_state":["PENDING"],"comment":"kubenergy:allowed-delay=8h",`+
 		`"submit_time":{"set":true,"number":1795694400},"eligible_time":{"set":true,"number":1795694400},"cpus":4}]}`,
@@ -30,19 +30,20 @@ func FuzzAnswers(f *testing.F) {
 			return true
 		}
 		w.add(1, mayWait, func(j *job) { j.hosts = hosts })
-		// A job of two bytes is decoded into one of 400 bytes, lists grow by doubling, and each job is looked at.
+		// Two bytes of a response may be decoded into a job of 400 bytes, slices grow by doubling, and each job is
+		// processed.
 		defer memtest.Limit(t, 4000*(len(jobs)+len(hosts)+len(node)+len(path)))()
 		_ = w.driver.Look(t.Context())
 		w.driver.Account(node, path)
 		for _, h := range w.held {
 			if h.Begin.After(h.Latest.Add(time.Second)) {
-				t.Fatalf("%+v begins after its latest start", h)
+				t.Fatalf("job starts after its latest start: %+v", h)
 			}
 		}
 	})
 }
 
-// FuzzMemory has a driver begin with any memory, and look.
+// FuzzMemory runs a pass with an arbitrary state file.
 func FuzzMemory(f *testing.F) {
 	f.Add([]byte(`{"jobs":{"1":{"submit":1795694400,"ours":1795708800,"reason":"x"}},"queues":{"main":{"Share":0.1}}}`))
 	f.Add([]byte(`{"jobs":{"1":null},"queues":{"":{"Share":1e308,"Over":-1}}}`))
@@ -57,7 +58,7 @@ func FuzzMemory(f *testing.F) {
 		w.look()
 		for _, h := range w.held {
 			if h.Begin.After(h.Latest.Add(time.Second)) {
-				t.Fatalf("%+v begins after its latest start", h)
+				t.Fatalf("job starts after its latest start: %+v", h)
 			}
 		}
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
-// The script takes the words that the driver takes, and puts off for as long as the driver expects.
+// TestLuaAgrees verifies that job_submit.lua accepts the same annotations and uses the same delay as the driver.
 func TestLuaAgrees(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("../..", "deploy", "slurm", "job_submit.lua"))
 	if err != nil {
@@ -33,13 +33,13 @@ func TestLuaAgrees(t *testing.T) {
 			t.Errorf("%v: %+v, %v", marks, read, err)
 		}
 		if nonsense, err := policy.ReadMarks(map[string]string{v1alpha1.Prefix + m[1]: "no such thing"}); err == nil {
-			t.Errorf("%s takes anything: %+v", m[1], nonsense)
+			t.Errorf("%s accepts an invalid value: %+v", m[1], nonsense)
 		}
 	}
 	if len(keys) != 11 || !slices.Contains(keys, "allowed-delay") {
-		t.Errorf("words: %v", keys)
+		t.Errorf("unexpected annotations: %v", keys)
 	}
 	if !strings.Contains(string(text), "local GRACE = "+strconv.Itoa(slurm.Grace)+" ") {
-		t.Errorf("the script does not put off for %d s", slurm.Grace)
+		t.Errorf("the script does not use a delay of %d s", slurm.Grace)
 	}
 }

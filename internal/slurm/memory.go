@@ -16,29 +16,30 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// memory is what is remembered over restarts: which BeginTimes are ours, and how much was waited for. It is written
-// before Slurm is told, so that a BeginTime that was told just before we were killed is not taken for another's.
+// memory is the state that survives restarts: the BeginTimes set by the driver, and the queues of partitions. It is
+// written before a change is sent to Slurm, so that a BeginTime set just before a crash is not mistaken for one of
+// a user.
 type memory struct {
 	Jobs    map[int64]*entry       `json:"jobs"`
 	Queues  map[string]sched.Queue `json:"queues,omitempty"` // by partition
-	Lost    int64                  `json:"lost,omitempty"`   // what was known of jobs submitted until then is lost
+	Lost    int64                  `json:"lost,omitempty"`   // lost the state of jobs submitted before
 	file    string
 	changed bool
 }
 
-// entry is what is remembered of a job.
+// entry is the state of a job.
 type entry struct {
-	Submit int64  `json:"submit"`           // Slurm begins its numbers anew some day
-	Ours   int64  `json:"ours,omitempty"`   // the BeginTime that we gave it last, or were about to; 0: none
-	Was    int64  `json:"was,omitempty"`    // the one before that
-	Before bool   `json:"before,omitempty"` // and that was ours too
-	Final  string `json:"final,omitempty"`  // it is left alone from now on, and why
-	Reason string `json:"reason,omitempty"` // why it waits
-	Moved  int64  `json:"moved,omitempty"`  // when it was given the last one
+	Submit int64  `json:"submit"`           // submit time; job IDs of Slurm may be reused
+	Ours   int64  `json:"ours,omitempty"`   // last BeginTime of the driver, possibly not set yet; 0 if none
+	Was    int64  `json:"was,omitempty"`    // BeginTime before that
+	Before bool   `json:"before,omitempty"` // whether Was was set by the driver
+	Final  string `json:"final,omitempty"`  // state if the job must not be changed again
+	Reason string `json:"reason,omitempty"` // reason of the delay
+	Moved  int64  `json:"moved,omitempty"`  // time of the last change
 }
 
-// openMemory reads a file. If it is unreadable, the memory begins anew, and jobs that were submitted until now are left
-// alone for good: their BeginTimes may be their users'. openMemory then returns an error and a usable memory.
+// openMemory reads the state file. If it is unreadable, openMemory returns an error and an empty state. Jobs that
+// were submitted before are then never changed, because their BeginTimes may have been set by users.
 func openMemory(file string, now time.Time) (*memory, error) {
 	m := &memory{file: file, Jobs: map[int64]*entry{}, Queues: map[string]sched.Queue{}}
 	text, err := os.ReadFile(file)
@@ -53,12 +54,12 @@ func openMemory(file string, now time.Time) (*memory, error) {
 	}
 	aside := file + ".unreadable"
 	_ = os.Remove(aside)
-	_ = os.Link(file, aside) // for people; the file is replaced at the first look
+	_ = os.Link(file, aside) // for inspection; the file is replaced in the first pass
 	*m = memory{file: file, Jobs: map[int64]*entry{}, Queues: map[string]sched.Queue{}, Lost: now.Unix(), changed: true}
-	return m, fmt.Errorf("reading which BeginTimes are ours: %w", cmp.Or(err, errors.New("jobs or queues are null")))
+	return m, fmt.Errorf("reading the state file: %w", cmp.Or(err, errors.New("the fields jobs or queues are null")))
 }
 
-// write writes what has changed.
+// write writes the state file if the state has changed.
 func (m *memory) write() error {
 	if !m.changed {
 		return nil
@@ -68,7 +69,7 @@ func (m *memory) write() error {
 		err = renameio.WriteFile(m.file, text, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("remembering BeginTimes, without which none is given: %w", err)
+		return fmt.Errorf("writing the state file, which is required to set BeginTimes: %w", err)
 	}
 	m.changed = false
 	return nil
@@ -76,7 +77,7 @@ func (m *memory) write() error {
 
 func (m *memory) keep(j *Job, e *entry) { m.Jobs[int64(j.ID)], m.changed = e, true }
 
-// room returns what was waited for before a restart. While we were away is not known.
+// room returns the queues before a restart. The time in between is unknown.
 func (m *memory) room() room {
 	r := room{}
 	for partition, q := range m.Queues {
@@ -86,7 +87,7 @@ func (m *memory) room() room {
 	return r
 }
 
-// keepQueues remembers what is waited for, where that has changed so that it matters.
+// keepQueues stores queues that have changed significantly.
 func (m *memory) keepQueues(r room) {
 	const matters = 0.005
 	for partition, p := range r {
@@ -96,7 +97,7 @@ func (m *memory) keepQueues(r room) {
 	}
 }
 
-// entry returns what is remembered of a job; an empty one of a job that is new.
+// entry returns the state of a job. It is empty for a new job.
 func (m *memory) entry(j *Job) *entry {
 	e := m.Jobs[int64(j.ID)]
 	if e == nil || e.Submit != int64(j.Submit) {
@@ -108,20 +109,20 @@ func (m *memory) entry(j *Job) *entry {
 	return e
 }
 
-// forget drops jobs that do not wait any more.
+// forget removes jobs that are no longer waiting.
 func (m *memory) forget(waits map[int64]bool) {
 	before := len(m.Jobs)
 	maps.DeleteFunc(m.Jobs, func(id int64, _ *entry) bool { return !waits[id] })
 	m.changed = m.changed || len(m.Jobs) < before
 }
 
-// same is how far apart two readings of one BeginTime may be.
+// same is the maximum difference of equal BeginTimes, in seconds.
 const same = 2
 
 func near(a, b int64) bool { return max(a-b, b-a) <= same }
 
-// whose reports whether the BeginTime that a job has is ours, or whether another has replaced it. We may have been
-// killed, or refused, before Slurm was told of the last one.
+// whose reports whether the current BeginTime of a job was set by the driver, or whether it was replaced by someone
+// else. Slurm may not have received the last change because of a crash or a rejection.
 func (e *entry) whose(j *Job) (ours, others bool) {
 	begin := int64(j.Eligible)
 	switch {

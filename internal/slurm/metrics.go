@@ -17,17 +17,17 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer) *metrics {
 	return &metrics{
 		up: promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kubenergy_slurm_up", Help: "1 if the last look at Slurm went well, by the version of slurmrestd.",
+			Name: "kubenergy_slurm_up", Help: "1 if the last pass succeeded, otherwise 0, by version of slurmrestd.",
 		}, []string{"version"}),
 		fails: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_slurm_failures_total",
-			Help: "Looks at Slurm that failed: away, slow, forbidden, version, refused, answer, rules, state, other.",
+			Help: "Failed passes by reason: away, slow, forbidden, version, refused, answer, rules, state, other.",
 		}, []string{"reason"}),
 		jobs: promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kubenergy_slurm_jobs", Help: "Pending jobs whose comment has kubenergy:, by what is done.",
+			Name: "kubenergy_slurm_jobs", Help: "Number of pending jobs with kubenergy: in their comment, by state.",
 		}, []string{"state"}),
 		begins: promauto.With(r).NewCounter(prometheus.CounterOpts{
-			Name: "kubenergy_slurm_begin_times_total", Help: "BeginTimes that were given to jobs.",
+			Name: "kubenergy_slurm_begin_times_total", Help: "Number of BeginTimes that were set.",
 		}),
 	}
 }

@@ -16,30 +16,31 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// PowerOptions say how nodes sleep.
+// PowerOptions configures the power management of nodes.
 type PowerOptions struct {
-	Program string // is run with suspend or resume, and names of nodes; "": no node sleeps
+	Program string // called with suspend or resume, and node names; if empty, no node sleeps
 	Policy  sleep.Policy
-	// Profile returns what a node draws and how it boots; nil: that is not known.
+	// Profile returns the power profile of a node, or nil if it is unknown.
 	Profile func(*Node) *energy.Profile
-	// Record is told each decision and what it depended on; it must not keep them. nil: nothing is told.
+	// Record is called with each plan and its input, which must not be retained. It may be nil.
 	Record func(*sleep.Snapshot, *sleep.Plan)
 }
 
-// MaySleep is the Feature of nodes that may.
+// MaySleep is the Feature of nodes that may be suspended.
 const MaySleep = "may_sleep"
 
-// sleeper is what is remembered of a node.
+// sleeper is the state of a node between passes.
 type sleeper struct {
 	state sleep.State
 	busy  bool
 	since time.Time
-	down  []time.Time // when it was sent to sleep within a day
-	woken time.Time   // when it was last ordered to wake
-	user  string      // whose job that was for
+	down  []time.Time // times of suspensions within the last day
+	woken time.Time   // time of the last order to wake up
+	user  string      // owner of the job that needed the node
 }
 
-// power has Slurm send nodes to sleep and wake them as the core decides. Slurm itself wakes those that it gives work.
+// power suspends and resumes nodes as decided by package sleep. Slurm itself also resumes nodes to which it
+// allocates jobs.
 func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
 	o := &d.o.Power
 	if o.Program == "" {
@@ -66,33 +67,33 @@ func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
 	})
 }
 
-// maxNames is how many nodes are named at once: with 255 characters each, they fit into the 128 KiB that Linux allows
-// for one argument of a program.
+// maxNames is the maximum number of nodes per call of the program. With 255 bytes each, the names fit into the 128
+// KiB that Linux allows for an argument.
 const maxNames = 500
 
-// switching is how long after its decision a look starts further batches, so that it ends long before daemon.MaxRound.
-// The next look decides about the other nodes again.
+// switching is the maximum time after a decision for starting further batches, so that a pass ends long before
+// daemon.MaxRound. The next pass decides again about the remaining nodes.
 const switching = time.Minute
 
-// switchNodes runs the program with nodes in batches, and calls done for each node of a batch that succeeded. It starts
-// no batch later than switching after at, when the nodes were chosen.
+// switchNodes runs the program for batches of nodes, and calls done for each node of a successful batch. It starts
+// no batch later than switching after at, which is the time of the decision.
 func (d *Driver) switchNodes(ctx context.Context, at time.Time, word string, names []string, done func(string)) error {
 	const timeout = 30 * time.Second
 	for batch := range slices.Chunk(names, maxNames) {
 		if d.o.Now().Sub(at) > switching {
-			d.o.Log.Info("Nodes left for the next look", "do", word)
+			d.o.Log.Info("Postponed nodes to the next pass", "do", word)
 			break
 		}
 		list := strings.Join(batch, ",")
 		limited, cancel := context.WithTimeout(ctx, timeout)
 		program := exec.CommandContext(limited, d.o.Power.Program, word, list)
-		program.WaitDelay = time.Second // for what it leaves running: that has its output too
+		program.WaitDelay = time.Second // for child processes that keep its output open
 		said, err := program.CombinedOutput()
 		cancel()
 		if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 			return fmt.Errorf("%s %s %.500s: %w: %s", d.o.Power.Program, word, list, err, bytes.TrimSpace(said))
 		}
-		d.o.Log.Info("nodes", "do", word, "names", batch)
+		d.o.Log.Info("Ran power program", "do", word, "names", batch)
 		for _, name := range batch {
 			done(name)
 		}
@@ -100,10 +101,10 @@ func (d *Driver) switchNodes(ctx context.Context, at time.Time, word string, nam
 	return nil
 }
 
-// snapshot is all that a decision about nodes depends on.
+// snapshot returns the input of a decision about nodes.
 func (d *Driver) snapshot(nodes []Node, jobs []Job, now time.Time) *sleep.Snapshot {
 	s := &sleep.Snapshot{Now: now, Policy: d.o.Power.Policy}
-	in := map[string][]string{} // nodes by partition
+	in := map[string][]string{} // node names by partition
 	for i := range nodes {
 		n := &nodes[i]
 		s.Machines = append(s.Machines, d.machine(n, now))
@@ -139,13 +140,13 @@ func (d *Driver) snapshot(nodes []Node, jobs []Job, now time.Time) *sleep.Snapsh
 	return s
 }
 
-// onNode is what a job takes of each of its nodes.
+// onNode returns the resources that a job uses on each of its nodes.
 func (j *Job) onNode() sched.Resources {
 	r, on := j.request(), max(int64(j.Nodes), 1)
 	return sched.Resources{MilliCPU: r.MilliCPU / on, Memory: r.Memory / on, GPU: r.GPU / on}
 }
 
-// machine returns a node as the policy sees it.
+// machine converts a node to a machine of package sleep.
 func (d *Driver) machine(n *Node, now time.Time) sleep.Machine {
 	current, m := n.power(), d.sleepers[n.Name]
 	if m == nil || m.state != current || m.busy || n.AllocCPUs > 0 {
@@ -164,14 +165,14 @@ func (d *Driver) machine(n *Node, now time.Time) sleep.Machine {
 		machine.Keep = "its power profile has no bootSeconds"
 		machine.Profile = cmp.Or(machine.Profile, &energy.Profile{Name: "unknown", Idle: 1, Max: 1})
 	case !slices.Contains(n.FeatureNames(), MaySleep):
-		machine.Keep = "it has no Feature " + MaySleep
+		machine.Keep = "it does not have the Feature " + MaySleep
 	case machine.Closed:
-		machine.Keep = "it takes no work"
+		machine.Keep = "it does not accept jobs"
 	}
 	return machine
 }
 
-// Resources returns what a node has, and what of it is free.
+// Resources returns the total and the free resources of a node.
 func (n *Node) Resources() (all, free sched.Resources) {
 	const mebi = 1 << 20
 	all = sched.Resources{MilliCPU: milli * int64(n.CPUs), Memory: mebi * int64(n.Memory), GPU: tres(n.Tres, gpus)}
@@ -180,13 +181,13 @@ func (n *Node) Resources() (all, free sched.Resources) {
 	})
 }
 
-// Busy returns 1 for a node on which something runs, else 0.
+// Busy returns 1 if the node has allocated CPUs, otherwise 0.
 func (n *Node) Busy() int { return min(int(n.AllocCPUs), 1) }
 
-// FeatureNames returns the Features of a node: one text in old versions.
+// FeatureNames returns the Features of a node. Old versions return them as a single string.
 func (n *Node) FeatureNames() []string { return strings.Split(strings.Join(n.Features, ","), ",") }
 
-// power returns what a node does, by Slurm's own words.
+// power returns the power state of a node.
 func (n *Node) power() sleep.State {
 	current := slices.Concat(n.State, n.StateFlags)
 	switch {

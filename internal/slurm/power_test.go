@@ -16,8 +16,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// Nodes that nothing needs sleep once a boot is won back, and wake before a job that waits for its BeginTime. A node
-// without the Feature, or one that the least number needs, stays.
+// TestNodesSleep verifies that unused nodes are suspended once the saving exceeds the cost of a boot, and resumed
+// before the BeginTime of a waiting job. Nodes without the Feature and the minimum number of awake nodes are not
+// suspended.
 func TestNodesSleep(t *testing.T) {
 	for _, version := range []string{"v0.0.38", "v0.0.45"} {
 		t.Run(version, func(t *testing.T) {
@@ -47,23 +48,23 @@ func TestNodesSleep(t *testing.T) {
 				began := time.Now()
 				w.look()
 				if took := time.Since(began); took > time.Minute {
-					t.Errorf("the look takes %v: it waits for what the program leaves running", took)
+					t.Errorf("the pass took %v, because it waits for child processes of the program", took)
 				}
 				text, _ := os.ReadFile(said)
 				_ = os.Remove(said)
 				if got := strings.TrimSpace(string(text)); got != want {
-					t.Errorf("the program is told %q, want %q: %+v", got, want, plans[len(plans)-1])
+					t.Errorf("arguments of the program = %q, want %q: %+v", got, want, plans[len(plans)-1])
 				}
 			}
 			notify("")
-			w.now = w.now.Add(9 * time.Minute) // a boot costs as much as ten minutes asleep save
+			w.now = w.now.Add(9 * time.Minute) // a boot costs as much as ten minutes of sleep save
 			notify("")
 			w.now = w.now.Add(2 * time.Minute)
 			notify("suspend a")
 			w.nodes[0].state = "POWERED_DOWN"
 			w.nodes[1].taken = 0
 			notify("")
-			for id := range int64(3) { // of which each takes a node
+			for id := range int64(3) { // each job needs a complete node
 				w.add(id, mayWait, func(j *job) { j.cpus = 64 })
 			}
 			notify("")
@@ -73,7 +74,7 @@ func TestNodesSleep(t *testing.T) {
 	}
 }
 
-// A node wakes before a job that wants its GPUs.
+// TestNodesOfGPUsWake verifies that a node is resumed before a job that needs its GPUs.
 func TestNodesOfGPUsWake(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	w.tres = "cpu=64,mem=1000M,gres/gpu=4"
@@ -91,12 +92,12 @@ func TestNodesOfGPUsWake(t *testing.T) {
 	w.look()
 	w.at(valley - 2*time.Minute)
 	if want := []sleep.Verb{sleep.Stay, sleep.Wake}; !slices.Equal(did, want) {
-		t.Errorf("the node is to %v, want %v", did, want)
+		t.Errorf("verdicts = %v, want %v", did, want)
 	}
 }
 
-// No more nodes than the policy permits are ordered to wake within a minute, although Slurm does not yet say that those
-// before boot.
+// TestNodesWakeAtALimitedRate verifies that the number of nodes resumed per minute is limited by the policy, even
+// if Slurm does not report yet that earlier nodes are booting.
 func TestNodesWakeAtALimitedRate(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	w.nodes = []fakeNode{
@@ -120,7 +121,7 @@ func TestNodesWakeAtALimitedRate(t *testing.T) {
 		},
 	}
 	w.restart()
-	for id := range int64(3) { // of which each takes a node
+	for id := range int64(3) { // each job needs a complete node
 		w.add(id, mayWait, func(j *job) { j.cpus = 64 })
 	}
 	w.look()
@@ -128,6 +129,6 @@ func TestNodesWakeAtALimitedRate(t *testing.T) {
 	w.at(valley - 90*time.Second)
 	w.at(valley - time.Minute)
 	if want := []int{0, 2, 0, 2}; !slices.Equal(wakes, want) {
-		t.Errorf("nodes that were ordered to wake: %v, want %v", wakes, want)
+		t.Errorf("number of resumed nodes = %v, want %v", wakes, want)
 	}
 }

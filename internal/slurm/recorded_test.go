@@ -12,11 +12,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
-// What slurmrestd of Slurm 26.05 has answered in each version reads the same.
+// TestRecordedAnswers verifies that recorded responses of slurmrestd from Slurm 26.05 are decoded equally in all
+// versions.
 func TestRecordedAnswers(t *testing.T) {
 	folder := filepath.Join("../..", "..", "shared", "data", "slurm-rest")
 	if _, err := os.Stat(folder); err != nil {
-		t.Skip("no recorded answers of slurmrestd in ../shared/data/slurm-rest")
+		t.Skip("no recorded responses of slurmrestd in ../shared/data/slurm-rest")
 	}
 	for _, version := range []string{"v0.0.42", "v0.0.43", "v0.0.44", "v0.0.45"} {
 		t.Run(version, func(t *testing.T) {

@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// number is a count or a time: a plain number in old versions, {set, infinite, number} in young ones. Slurm's values
-// for "none" and "any" read as zero.
+// number is a count or a time. It is a plain number in old versions and an object with set, infinite and number in
+// new ones. The special values of Slurm for "none" and "any" are decoded as zero.
 type number int64
 
-// noValue and the number after it are 32 bits of "none" and of "any"; their 64 bits and sums with them are larger.
+// noValue and the next number are the 32-bit values of "none" and "any". The 64-bit values and sums with them are
+// larger.
 const noValue = 1<<32 - 2
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -42,7 +43,7 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// time returns the instant that n is; zero: none.
+// time returns n as a time, or the zero time if n is 0.
 func (n number) time() time.Time {
 	if n == 0 {
 		return time.Time{}
@@ -50,7 +51,7 @@ func (n number) time() time.Time {
 	return time.Unix(int64(n), 0).UTC()
 }
 
-// words are one or several, as in a state: a text in old versions, a list in young ones.
+// words is a list of strings, such as the states of a job. Old versions encode it as a single string.
 type words []string
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -62,14 +63,14 @@ func (w *words) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(w))
 }
 
-// has reports whether one of some words is there, in any case.
+// has reports whether w contains any of the wanted strings, ignoring case.
 func (w words) has(wanted ...string) bool {
 	return slices.ContainsFunc(w, func(s string) bool {
 		return slices.ContainsFunc(wanted, func(of string) bool { return strings.EqualFold(s, of) })
 	})
 }
 
-// A Job is what is read of one. An array whose tasks wait is one Job.
+// Job contains the fields of a Slurm job that are used. The pending tasks of an array are one Job.
 type Job struct {
 	ID           number `json:"job_id"`
 	Name         string `json:"name"`
@@ -85,42 +86,42 @@ type Job struct {
 	HetJob       number `json:"het_job_id"`
 	ArrayTasks   string `json:"array_task_string"`
 	Submit       number `json:"submit_time"`
-	Eligible     number `json:"eligible_time"` // of what waits: its BeginTime
+	Eligible     number `json:"eligible_time"` // BeginTime of a pending job
 	Start        number `json:"start_time"`
 	End          number `json:"end_time"`
-	Deadline     number `json:"deadline"`   // by which it must have ended
-	TimeLimit    number `json:"time_limit"` // minutes
+	Deadline     number `json:"deadline"`   // latest end
+	TimeLimit    number `json:"time_limit"` // in minutes
 	CPUs         number `json:"cpus"`
 	Nodes        number `json:"node_count"`
 	Tres         string `json:"tres_req_str"`
-	Hosts        string `json:"nodes"` // where it runs
+	Hosts        string `json:"nodes"` // allocated nodes
 }
 
-// Node is what is read of one.
+// Node contains the fields of a Slurm node that are used.
 type Node struct {
 	Name        string   `json:"name"`
 	CPUs        number   `json:"cpus"`
 	AllocCPUs   number   `json:"alloc_cpus"`
-	Memory      number   `json:"real_memory"` // MiB, as the next
+	Memory      number   `json:"real_memory"` // in MiB, like AllocMemory
 	AllocMemory number   `json:"alloc_memory"`
 	Tres        string   `json:"tres"`
 	TresUsed    string   `json:"tres_used"`
 	Features    words    `json:"features"`
 	State       words    `json:"state"`
-	StateFlags  words    `json:"state_flags"` // of old versions
+	StateFlags  words    `json:"state_flags"` // only in old versions
 	Partitions  []string `json:"partitions"`
 }
 
-// Usable reports whether a node takes work, or would once it is woken.
+// Usable reports whether a node accepts jobs, or would accept them after it was resumed.
 func (n *Node) Usable() bool {
 	bad := []string{"down", "drain", "fail", "error", "future", "unknown", "not_responding", "maintenance"}
 	return !n.State.has(bad...) && !n.StateFlags.has(bad...)
 }
 
-// gpus are what lists of nodes and jobs have where AccountingStorageTRES names it.
+// gpus is the name of GPUs in lists of resources if AccountingStorageTRES contains it.
 const gpus = "gres/gpu"
 
-// tres returns an amount of a list as "cpu=4,mem=2G,gres/gpu=1"; 0: it is not there.
+// tres returns the amount of a resource in a list such as "cpu=4,mem=2G,gres/gpu=1", or 0 if it is missing.
 func tres(list, name string) int64 {
 	for entry := range strings.SplitSeq(list, ",") {
 		key, value, _ := strings.Cut(entry, "=")

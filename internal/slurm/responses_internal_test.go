@@ -18,7 +18,7 @@ func TestTres(t *testing.T) {
 		{"", "mem", 0},
 	} {
 		if got := tres(c.list, c.name); got != c.want {
-			t.Errorf("%s of %q is %d, want %d", c.name, c.list, got, c.want)
+			t.Errorf("tres(%q, %q) = %d, want %d", c.list, c.name, got, c.want)
 		}
 	}
 }

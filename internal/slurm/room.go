@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// see looks at the room of each partition: the cores of its nodes that take work. What runs and may have waited takes
-// room until it must end; what does not ask to wait and runs, or waits for room, takes it for good.
+// see updates the capacity of each partition from the CPUs of its usable nodes. Running jobs that were delayable
+// occupy capacity until their end. Other jobs that are running or waiting for resources occupy it indefinitely.
 func (r room) see(nodes []Node, jobs []Job, now time.Time, asks func(*Job) bool) {
 	queued := map[*sched.Room]int64{}
 	for _, p := range r {
@@ -46,7 +46,7 @@ func (r room) see(nodes []Node, jobs []Job, now time.Time, asks func(*Job) bool)
 	}
 }
 
-// room is that of each partition.
+// room contains the capacity of each partition by name.
 type room map[string]*sched.Room
 
 const milli = 1000
@@ -58,18 +58,19 @@ func (r room) of(partition string) *sched.Room {
 	return r[partition]
 }
 
-// occupy counts a job as running in some time, and in no other.
+// occupy replaces the time in which a job occupies capacity.
 func (r room) occupy(j *Job, from, to time.Time) {
 	r.of(j.partition()).Take(int64(j.ID), milli*j.atOnce(), sched.Window{Start: from, End: to})
 }
 
-// partition returns the first of those that a job asks for.
+// partition returns the first partition that a job requests.
 func (j *Job) partition() string {
 	first, _, _ := strings.Cut(j.Partition, ",")
 	return first
 }
 
-// atOnce is how many CPUs a job takes: of an array, all tasks that may run at once.
+// atOnce returns the number of CPUs that a job uses at the same time, including all tasks of an array that may run
+// simultaneously.
 func (j *Job) atOnce() int64 {
 	list, limit, limited := strings.Cut(j.ArrayTasks, "%")
 	tasks := int64(0)

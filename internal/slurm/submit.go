@@ -13,20 +13,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Submission is a job that Slurm is to run, of one task.
+// Submission is a job to submit to Slurm. It has a single task.
 type Submission struct {
 	Name, Account string
-	Marks         map[string]string // annotations, which its comment says
+	Marks         map[string]string // annotations for its comment
 	Command       []string
 	Request       sched.Resources
 }
 
-// Submit submits a job that is held, so that it stays in the queue until it is known here, and let go.
+// Submit submits a job in state held, so that it does not start before the caller has stored its ID and released
+// it.
 func (c *Client) Submit(ctx context.Context, s *Submission) (id int64, err error) {
 	if len(s.Command) == 0 {
-		return 0, errors.New("a job for Slurm needs a command")
+		return 0, errors.New("a Slurm job requires a command")
 	}
-	if err := c.negotiate(ctx); err != nil { // what is wanted depends on the version
+	if err := c.negotiate(ctx); err != nil { // the request depends on the version
 		return 0, err
 	}
 	var marks, words []string
@@ -56,14 +57,14 @@ func (c *Client) Submit(ctx context.Context, s *Submission) (id int64, err error
 	}, map[string]any{"job_id": &submitted})
 	switch {
 	case submitted > 0:
-		return int64(submitted), nil // old versions call it an error that it is held
+		return int64(submitted), nil // old versions return an error for held jobs
 	case err == nil:
-		err = newFault(garbled, "slurmrestd at %s has submitted a job and names no number", c.o.URL)
+		err = newFault(garbled, "slurmrestd at %s submitted a job but did not return its ID", c.o.URL)
 	}
 	return 0, err
 }
 
-// SetHold holds a job that has not started, or lets it go.
+// SetHold holds or releases a job that has not started.
 func (c *Client) SetHold(ctx context.Context, id int64, hold bool) error {
 	return c.change(ctx, http.MethodPost, id, map[string]any{"hold": hold})
 }
@@ -73,7 +74,7 @@ func (c *Client) Cancel(ctx context.Context, id int64) error {
 	return c.change(ctx, http.MethodDelete, id, nil)
 }
 
-// SetBegin gives a pending job a BeginTime.
+// SetBegin sets the BeginTime of a pending job.
 func (c *Client) SetBegin(ctx context.Context, id int64, begin time.Time) error {
 	if err := c.negotiate(ctx); err != nil {
 		return err
@@ -81,28 +82,28 @@ func (c *Client) SetBegin(ctx context.Context, id int64, begin time.Time) error 
 	return c.change(ctx, http.MethodPost, id, map[string]any{"begin_time": c.version.begin(begin)})
 }
 
-// change asks for a change of one job.
+// change sends a change of a job.
 func (c *Client) change(ctx context.Context, method string, id int64, body any) error {
 	err := c.ask(ctx, method, fmt.Sprintf("job/%d", id), body, nil)
 	if t, ok := errors.AsType[*Trouble](err); ok && t.mute && c.version != nil && c.version.old {
-		return nil // the next look sees what became of it
+		return nil // the next pass shows the result
 	}
 	return err
 }
 
-// State is what a job that POST /ingest took does.
+// State is the state of a job that was submitted by POST /ingest.
 type State uint8
 
-// The states.
+// States of a job.
 const (
-	Gone    State = iota // it is not known, or was cancelled before it started
-	Waiting              // it may start
-	OnHold               // it is held
+	Gone    State = iota // unknown, or canceled before its start
+	Waiting              // pending and not held
+	OnHold               // held
 	Started
 	Ended
 )
 
-// Does returns what a job does.
+// Does returns the state of a job.
 func (j *Job) Does() State {
 	switch {
 	case j.State.has("PENDING") && strings.HasPrefix(j.Reason, "JobHeld"):
@@ -118,7 +119,7 @@ func (j *Job) Does() State {
 	return Started
 }
 
-// LacksRoom reports whether a job waits for nothing but room.
+// LacksRoom reports whether a job only waits for resources.
 func (j *Job) LacksRoom() bool {
 	return j.Does() == Waiting && (j.Reason == "Resources" || j.Reason == "Priority")
 }

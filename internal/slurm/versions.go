@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// version is one of slurmrestd's OpenAPI plugins. What old ones answer otherwise, [number] and [words] read in both
-// forms; what they want otherwise, its methods say. A change of an array is answered by old ones with an error without
-// a number, made or not.
+// version is an OpenAPI plugin of slurmrestd. The types [number] and [words] decode the responses of all versions,
+// and the methods of version encode requests. Old versions respond to a change of an array with an error without a
+// number, even if it succeeds.
 type version struct {
 	name  string
-	slash string // at the end of the paths of lists
+	slash string // suffix of the paths of lists
 	old   bool
 }
 
-// versions are those that are known, the best first. Slurm 24.11 and later have one of the first four, 22.05 the last.
+// versions are the supported versions, the latest first. Slurm 24.11 and later support at least one of the first
+// four, and Slurm 22.05 supports the last one.
 var versions = []version{
 	{"v0.0.45", "/", false},
 	{"v0.0.44", "/", false},
@@ -23,8 +24,8 @@ var versions = []version{
 	{"v0.0.38", "", true},
 }
 
-// begin returns a BeginTime as it is sent. Old versions want Slurm's own form of Unix seconds, which needs no time
-// zone; numbers are refused as no time, though their document asks for them.
+// begin encodes a BeginTime. Old versions require Slurm's format for Unix seconds, which does not depend on a time
+// zone. They reject numbers, although their specification requires them.
 func (v *version) begin(t time.Time) any {
 	if v.old {
 		return "uts" + strconv.FormatInt(t.Unix(), 10)
@@ -39,7 +40,7 @@ func (v *version) amount(n int64) any {
 	return map[string]any{"set": true, "infinite": false, "number": n}
 }
 
-// env returns the environment of a job.
+// env encodes the environment of a job.
 func (v *version) env(path string) any {
 	if v.old {
 		return map[string]string{"PATH": path}

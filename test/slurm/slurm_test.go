@@ -102,19 +102,19 @@ func TestFailsOpen(t *testing.T) {
 		})
 	}
 	t.Run("Absent", func(t *testing.T) { runs(t, "", nil) })
-	with("Gone", "look whether it runs", func() { s.restd.Kill() }, func() { s.startRest() })
-	with("Slow", "has not answered within", func() { _ = s.restd.Cmd.Process.Signal(syscall.SIGSTOP) },
+	with("Gone", "check whether it is running", func() { s.restd.Kill() }, func() { s.startRest() })
+	with("Slow", "has not responded within", func() { _ = s.restd.Cmd.Process.Signal(syscall.SIGSTOP) },
 		func() { _ = s.restd.Cmd.Process.Signal(syscall.SIGCONT) })
 	with("Forbidden", "adminlevel=operator", func() { s.token("bin") }, func() { s.token(operator) })
-	with("NoToken", "a token that is valid", func() { s.write("token", 0o600, "a.b.c") }, func() { s.token(operator) })
-	with("ForgedToken", "look at both", func() {
+	with("NoToken", "needs a valid token", func() { s.write("token", 0o600, "a.b.c") }, func() { s.token(operator) })
+	with("ForgedToken", "check both", func() {
 		valid, err := os.ReadFile(s.path("token"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.write("token", 0o600, strings.TrimSpace(string(valid))+"x")
 	}, func() { s.token(operator) })
-	with("Version", "answers to none of", func() {
+	with("Version", "supports none of", func() {
 		s.restd.Kill()
 		s.startRest("-s", "openapi/v0.0.36")
 	}, func() {

@@ -12,11 +12,11 @@ import (
 
 const contentJSON = "application/json"
 
-// writeJSON answers with v.
+// writeJSON writes v as a JSON response.
 func writeJSON(w http.ResponseWriter, status int, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("encoding the answer: %w", err)
+		return fmt.Errorf("encoding the response: %w", err)
 	}
 	write(w, status, contentJSON, append(body, '\n'))
 	return nil
@@ -26,17 +26,18 @@ func write(w http.ResponseWriter, status int, contentType string, body []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // an error means that the caller has gone
+	_, _ = w.Write(body) // an error means that the client disconnected
 }
 
-// writeTagged answers with v, or that it is what the caller has. Only the caller may keep it, and asks again each time.
+// writeTagged writes v as a JSON response with an ETag, or status 304 if the client already has this version. Only
+// the client itself may cache the response, and it has to revalidate it for every request.
 func writeTagged(w http.ResponseWriter, r *http.Request, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("encoding the answer: %w", err)
+		return fmt.Errorf("encoding the response: %w", err)
 	}
 	sum := sha256.Sum256(body)
-	const length = 16 // bytes: an attacker gains nothing from a collision
+	const length = 16 // in bytes; truncation is safe because a collision is of no use to an attacker
 	tag := `"` + hex.EncodeToString(sum[:length]) + `"`
 	w.Header().Set("ETag", tag)
 	w.Header().Set("Cache-Control", "private, no-cache")
@@ -48,7 +49,8 @@ func writeTagged(w http.ResponseWriter, r *http.Request, v any) error {
 	return nil
 }
 
-// matches compares as If-None-Match does: weakly.
+// matches reports whether a value of If-None-Match headers matches the tag. As specified for this header, the
+// comparison is weak.
 func matches(headers []string, tag string) bool {
 	for _, header := range headers {
 		for candidate := range strings.SplitSeq(header, ",") {
@@ -61,7 +63,7 @@ func matches(headers []string, tag string) bool {
 	return false
 }
 
-// some returns a slice that JSON shows as [], also if it has nothing.
+// some returns list, or an empty slice if list is nil, so that it is encoded as [] instead of null in JSON.
 func some[T any](list []T) []T {
 	if list == nil {
 		return []T{}

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// loadedNode is a node and what its pods request.
+// loadedNode is a node with the resource requests of its pods.
 type loadedNode struct {
 	kube.Load
 	node *v1.Node
@@ -22,8 +22,8 @@ type loadedNode struct {
 
 func (l *loadedNode) on(view *kube.View) (sched.Node, bool) { return l.Node(view, l.node) }
 
-// clusterCache remembers what adding up all pods has found. Frequent requests must not cost a pass over all
-// pods each.
+// clusterCache caches the nodes with their requested resources, so that frequent requests do not iterate over all
+// pods each time.
 type clusterCache struct {
 	turn  chan struct{}
 	at    time.Time
@@ -32,7 +32,7 @@ type clusterCache struct {
 
 const clusterAge = 5 * time.Second
 
-// nodes returns all nodes, by name. Read only.
+// nodes returns all nodes sorted by name. The result is shared and must not be modified.
 func (s *server) nodes(ctx context.Context) ([]loadedNode, error) {
 	c := &s.cluster
 	leave, err := enter(ctx, c.turn)

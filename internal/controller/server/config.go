@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Ledger is what is asked of the books.
+// Ledger is the part of the ledger that the server uses.
 type Ledger interface {
 	Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error)
 	Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error)
@@ -27,64 +27,66 @@ type Ledger interface {
 	Statistics(ctx context.Context) (ledger.Statistics, error)
 }
 
-// Live knows what is drawn now.
+// Live provides the current power of nodes, workloads and pods.
 type Live interface {
 	Nodes() api.NodesPower
 	Workloads() api.WorkloadsPower
-	Pods(namespace string) api.PodsPower // "": of all
+	Pods(namespace string) api.PodsPower // of all namespaces if namespace is empty
 }
 
-// Gate tells callers apart; [access.Gate] does.
+// Gate authenticates and authorizes callers. It is implemented by [access.Gate].
 type Gate interface {
 	Require(next http.Handler, what func(*http.Request) []access.Attributes) http.Handler
 	Allowed(ctx context.Context, u *access.User, a access.Attributes) (bool, error)
 }
 
-// Config is what the interface stands on.
+// Config contains the dependencies and settings of the server.
 type Config struct {
-	Cluster string // what the rows of this cluster have as their cluster
+	Cluster string // cluster name in ledger rows of this cluster
 	Ledger  Ledger
 	Live    Live
 	Gate    Gate
-	Batches http.Handler // of POST /api/v1/batches; it tells callers apart by itself
-	// Bookings books what another cluster has booked.
+	Batches http.Handler // handles POST /api/v1/batches, including authentication
+	// Bookings handles bookings that other clusters of the federation forward.
 	Bookings http.Handler
 	View     func() *kube.View
-	Power    func(node string) string // what its machine does, by the label; "": it is awake
+	Power    func(node string) string // power state of a node according to its label; empty if awake
 	// Client reads nodes, pods and GridZones from a cache, and creates the Jobs of POST /ingest.
 	Client client.Client
-	// Recorded is told of decisions once they are written; nil: nothing is.
+	// Recorded is called after decisions have been written to the ledger. It may be nil.
 	Recorded func([]ledger.Record)
 
-	// JobNamespaces are those in which POST /ingest may create Jobs, the first for submissions that name none; none: it
-	// is off.
+	// JobNamespaces lists the namespaces in which POST /ingest may create Jobs. The first one is the default. If
+	// the list is empty, POST /ingest is disabled.
 	JobNamespaces []string
-	// Worlds says that Jobs are kept until another program has them run, in Kubernetes or elsewhere; else POST /ingest
-	// creates them in this cluster.
+	// Worlds is set if Jobs are only stored and another program starts them, in Kubernetes or elsewhere. Otherwise
+	// POST /ingest creates them in this cluster.
 	Worlds  bool
 	Sidecar SidecarConfig
 
 	Now        func() time.Time
 	Log        *slog.Logger
-	Registerer prometheus.Registerer // nil: requests are not counted
+	Registerer prometheus.Registerer // nil disables the metrics of requests
 }
 
-// SidecarConfig is about POST /metrics-ingest.
+// SidecarConfig configures POST /metrics-ingest.
 type SidecarConfig struct {
-	// Book books a batch, as it would one that no agent sent.
+	// Book records a batch like one that was estimated without an agent.
 	Book func(ctx context.Context, b *batch.Batch) error
-	// Final reports whether an error of Book stays, so that trying again makes no sense.
+	// Final reports whether an error returned by Book is permanent, so that the batch must not be retried.
 	Final func(error) bool
 	// PodUID returns the UID of a pod.
 	PodUID func(namespace, name string) (uid string, ok bool)
-	// Leads reports whether this replica may: two that took turns would count everything twice.
+	// Leads reports whether this replica is the leader. Other replicas reject metrics, because two replicas would
+	// count the same energy twice.
 	Leads func() bool
 }
 
 const (
-	maxQueries   = 4           // of the ledger at once
-	jobScheduler = "kubenergy" // schedulerName of submitted Jobs' pods
+	maxQueries   = 4           // maximum number of concurrent ledger queries
+	jobScheduler = "kubenergy" // schedulerName of the pods of submitted Jobs
 
-	// JobImage is that of submissions that name none: it can sleep, which is all that a job without an image can mean.
+	// JobImage is the container image of submissions that do not specify one. It only has to provide the sleep
+	// command.
 	JobImage = "busybox:1.37"
 )

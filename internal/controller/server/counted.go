@@ -11,7 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/instrument"
 )
 
-// counted are the metrics of requests: as many series as there are routes and statuses.
+// counted contains the metrics of requests. The number of series is bounded by the number of routes and statuses.
 type counted struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -20,10 +20,10 @@ type counted struct {
 func newCounted(registry prometheus.Registerer) *counted {
 	with := instrument.With(registry)
 	return &counted{
-		requests: with.Counters("kubenergy_api_requests_total", "Requests to the HTTP interface, by route and status.",
+		requests: with.Counters("kubenergy_api_requests_total", "Number of HTTP requests, by route and status code.",
 			"method", "route", "code"),
 		seconds: with.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "kubenergy_api_request_seconds", Help: "How long requests to the HTTP interface took, by route.",
+			Name: "kubenergy_api_request_seconds", Help: "Duration of HTTP requests in seconds, by route.",
 			Buckets: []float64{.001, .005, .025, .1, .3, 1, 3, 10, 30},
 		}, []string{"method", "route"}),
 	}
@@ -35,7 +35,7 @@ func (c *counted) of(rt *route, next http.Handler) http.Handler {
 		began := time.Now()
 		answer := &seen{ResponseWriter: w}
 		defer func() {
-			status := cmp.Or(answer.status, http.StatusInternalServerError) // it panicked, or the caller has gone
+			status := cmp.Or(answer.status, http.StatusInternalServerError) // panic, or client disconnected
 			c.requests.WithLabelValues(rt.method, rt.path, strconv.Itoa(status)).Inc()
 			seconds.Observe(time.Since(began).Seconds())
 		}()

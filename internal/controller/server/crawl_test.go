@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestStrangersSeeNothing tries every route, and what is no route, without a token, with a wrong one, and with one that
-// gives no rights.
+// TestStrangersSeeNothing requests every route and unknown paths without a token, with an invalid token, and with a
+// token without permissions.
 func TestStrangersSeeNothing(t *testing.T) {
 	w := newWorld(t)
 	h := w.handler()
@@ -31,7 +31,7 @@ func TestStrangersSeeNothing(t *testing.T) {
 			want = http.StatusOK
 		}
 		wantStatus(t, ask(t, h, rt.method, target, stranger, rt.example()), want,
-			rt.method+" "+target+" without rights")
+			rt.method+" "+target+" without permissions")
 	}
 	for _, target := range []string{
 		"/", "/api", "/api/v1", "/api/v1/", "/api/v1/nodes/", "/api/v1//nodes", "//api/v1/nodes", "/api/v1/./nodes",
@@ -45,13 +45,13 @@ func TestStrangersSeeNothing(t *testing.T) {
 			}
 			if answer := ask(t, h, method, target, stranger, ""); answer.Code != http.StatusNotFound &&
 				answer.Code != http.StatusMethodNotAllowed {
-				t.Errorf("%s %s without rights: %d", method, target, answer.Code)
+				t.Errorf("%s %s without permissions: %d", method, target, answer.Code)
 			}
 		}
 	}
 }
 
-// TestEveryRouteAnswers asks every route, with each of its parameters, as an administrator.
+// TestEveryRouteAnswers requests every route with each of its parameters as an administrator.
 func TestEveryRouteAnswers(t *testing.T) {
 	w := newWorld(t)
 	h := w.handler()
@@ -129,15 +129,15 @@ func TestNoRoute(t *testing.T) {
 	}
 }
 
-// TestTokenHeader checks the header that gets through the API server's proxy.
+// TestTokenHeader verifies the token header that the API server's proxy does not remove.
 func TestTokenHeader(t *testing.T) {
 	h := newWorld(t).handler()
-	wantStatus(t, ask(t, h, "GET", "/api/v1/nodes", "", "", "X-Kubenergy-Token", admin), http.StatusOK, "in our header")
+	wantStatus(t, ask(t, h, "GET", "/api/v1/nodes", "", "", "X-Kubenergy-Token", admin), http.StatusOK, "token header")
 	wantStatus(t, ask(t, h, "GET", "/api/v1/nodes", "", "", "X-Kubenergy-Token", stranger), http.StatusForbidden,
-		"in our header")
+		"token header")
 }
 
-// TestTenant asks for another namespace in every way.
+// TestTenant verifies that a tenant cannot access another namespace by any combination of paths and parameters.
 func TestTenant(t *testing.T) {
 	w := newWorld(t)
 	h := w.handler()
@@ -155,7 +155,7 @@ func TestTenant(t *testing.T) {
 			continue
 		}
 		own := ask(t, h, rt.method, rt.filled("a"), tenantA, "")
-		wantStatus(t, own, http.StatusOK, rt.path+" of one's own")
+		wantStatus(t, own, http.StatusOK, rt.path+" of the tenant's namespace")
 		for _, namespace := range []string{
 			"b", "B", "a%2Fb", "a%2f..%2fb", "..%2Fb", "%62", "b%00", "a%00b", "a,b", "b%20", "*", "a%2Fpods", "b%2F",
 			"nowhere", ".", "%2e%2e",
@@ -180,7 +180,7 @@ func TestTenant(t *testing.T) {
 			}
 		}
 	}
-	// What is shown to a is what a used, and not the rest of what the node used.
+	// Tenant a sees only its own usage, not the remaining usage of the node.
 	for _, format := range []string{"", "&groupBy=node", "&groupBy=namespace,kind"} {
 		sums := ask(t, h, "GET", "/api/v1/namespaces/a/ledger?from=-1d"+format, tenantA, "").Body.String()
 		if !strings.Contains(sums, `"energyJoules":500`) || strings.Contains(sums, "1000") {
@@ -189,17 +189,17 @@ func TestTenant(t *testing.T) {
 	}
 	power := ask(t, h, "GET", "/api/v1/namespaces/a/pods/secret-y/power", tenantA, "")
 	if power.Code != http.StatusOK || !strings.Contains(power.Body.String(), `"points":[]`) {
-		t.Errorf("a pod of b in a: %d %s", power.Code, power.Body)
+		t.Errorf("pod of another namespace: status %d, body %s", power.Code, power.Body)
 	}
-	// POST /ingest: a may create in a, and nowhere else.
+	// POST /ingest: tenant a may create Jobs in its own namespace only.
 	wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"ID":"x","cpu":1}`), http.StatusCreated,
-		"a Job in one's own namespace")
+		"Job in the tenant's namespace")
 	for _, namespace := range []string{"b", "kube-system"} {
 		wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"ID":"x","cpu":1,"namespace":"`+namespace+`"}`),
-			http.StatusForbidden, "a Job in "+namespace)
+			http.StatusForbidden, "Job in namespace "+namespace)
 	}
 	wantStatus(t, ask(t, h, "POST", "/ingest", admin, `{"ID":"x","cpu":1,"namespace":"kube-system"}`),
-		http.StatusForbidden, "a Job where none is wanted")
+		http.StatusForbidden, "Job in a namespace that is not enabled")
 }
 
 func leaks(body string, secrets []string) bool {

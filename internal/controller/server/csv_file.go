@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// table is one of the files.
+// table is a CSV file that is rotated by day and by size.
 type table struct {
-	prefix  string // of the names of files
-	current string // name of the one that is written; "": with the time
+	prefix  string // of all file names
+	current string // name of the file that is written; if empty, it contains its creation time
 	head    []string
 
 	file   *os.File
 	size   int64
 	day    string
-	broken time.Time // when writing failed
+	broken time.Time // time of the last failed write
 }
 
-// open makes sure that there is a file of today with room in it.
+// open ensures that the table has an open file of the current day that has not reached its maximum size.
 func (f *Folder) open(t *table, now time.Time) error {
 	day := now.Format(time.DateOnly)
 	if t.file != nil && t.day == day && t.size < f.o.MaxBytes {
@@ -37,7 +37,7 @@ func (f *Folder) open(t *table, now time.Time) error {
 	}
 	f.prune(t)
 	path := filepath.Join(f.o.Dir, name)
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o640) //nolint:gosec // a name of ours
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o640) //nolint:gosec // no user input
 	if err != nil {
 		return err
 	}
@@ -50,13 +50,13 @@ func (f *Folder) open(t *table, now time.Time) error {
 	case size == 0:
 		return t.write([][]string{t.head})
 	case !endsLine(file, size):
-		return t.append([]byte("\n")) // the power failed in the middle of a row
+		return t.append([]byte("\n")) // a crash interrupted the last write
 	}
 	return nil
 }
 
-// next returns the name of the file to write. One with a fixed name that is full, or of another day, is set aside
-// first.
+// next returns the name of the file to write. If the table has a fixed file name, a full file or a file of another
+// day is renamed first.
 func (f *Folder) next(t *table, now time.Time) (string, error) {
 	if t.current == "" {
 		return f.free(t.prefix, now)
@@ -78,7 +78,7 @@ func (f *Folder) next(t *table, now time.Time) (string, error) {
 	return t.current, os.Rename(filepath.Join(f.o.Dir, t.current), filepath.Join(f.o.Dir, aside))
 }
 
-// free returns a name with an instant that is not taken: the instant at, or one soon after it.
+// free returns an unused file name with a timestamp, which is at or the next unused second after it.
 func (f *Folder) free(prefix string, at time.Time) (string, error) {
 	for ; ; at = at.Add(time.Second) {
 		name := prefix + at.Format(stampLayout)
@@ -90,13 +90,13 @@ func (f *Folder) free(prefix string, at time.Time) (string, error) {
 	}
 }
 
-// prune deletes the oldest files of a kind, so that with the one that is opened next there are no more than may be.
+// prune deletes the oldest files of the table, so that at most MaxFiles exist after the next one has been created.
 func (f *Folder) prune(t *table) {
 	entries, err := os.ReadDir(f.o.Dir)
 	if err != nil {
 		return
 	}
-	var names []string // sorted, as entries are
+	var names []string // sorted like entries
 	for _, e := range entries {
 		if e.Type().IsRegular() && isStamped(e.Name(), t.prefix) {
 			names = append(names, e.Name())
@@ -104,16 +104,17 @@ func (f *Folder) prune(t *table) {
 	}
 	for len(names) >= f.o.MaxFiles {
 		if err := os.Remove(filepath.Join(f.o.Dir, names[0])); err != nil {
-			f.o.Log.Warn("deleting an old table", "file", names[0], "error", err)
+			f.o.Log.Warn("Failed to delete an old file of the data folder", "file", names[0], "error", err)
 		}
 		names = names[1:]
 	}
 }
 
-// numbered is how earlier versions told files of one second apart.
+// numbered matches the suffix that earlier versions appended to the names of files with the same timestamp.
 var numbered = regexp.MustCompile(`-\d{3,9}\.csv$`)
 
-// isStamped tells our files from other files in the folder.
+// isStamped reports whether name is the name of a rotated file with this prefix. Other files in the folder are
+// ignored.
 func isStamped(name, prefix string) bool {
 	rest, ok := strings.CutPrefix(name, prefix)
 	_, err := time.Parse(stampLayout, numbered.ReplaceAllString(rest, ".csv"))
@@ -128,7 +129,7 @@ func endsLine(file *os.File, size int64) bool {
 
 func (t *table) write(all [][]string) error {
 	var text bytes.Buffer
-	_ = csv.NewWriter(&text).WriteAll(all) // memory takes everything
+	_ = csv.NewWriter(&text).WriteAll(all) // writing to a buffer never fails
 	return t.append(text.Bytes())
 }
 

@@ -33,11 +33,11 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 		return err
 	}
 	if asked.Snapshots {
-		// A snapshot of a decision tells of the nodes of all namespaces what they have, draw and are.
+		// Snapshots contain the resources, power and hardware of nodes that run pods of other namespaces.
 		needed := access.Attributes{Verb: "list", Group: group, Resource: resourceNodeEnergy}
 		if err := s.authorize(r.Context(), needed,
-			"you may not %s: snapshots tell of all nodes; decisions are to be had "+
-				"without them", needed); err != nil {
+			"snapshots contain data of all nodes and require permission to %s; request decisions "+
+				"without snapshots instead", needed); err != nil {
 			return err
 		}
 	}
@@ -53,14 +53,14 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 	return writeJSON(w, http.StatusOK, api.Decisions{Decisions: some(records)})
 }
 
-// authorize refuses a caller who may not do what is needed, in the words that are given.
+// authorize returns an error with status 403 and the given text if the caller lacks the needed permission.
 func (s *server) authorize(ctx context.Context, needed access.Attributes, refusal string, args ...any) error {
 	ok, err := s.Gate.Allowed(ctx, access.UserOf(ctx), needed)
 	switch {
 	case err != nil:
-		s.Log.Warn("the rights of a caller cannot be found out", "error", err)
+		s.Log.Warn("Failed to check the permissions of a caller", "error", err)
 		return &failure{
-			http.StatusServiceUnavailable, "your rights cannot be checked now: the API server does not answer", busyFor,
+			http.StatusServiceUnavailable, "your permissions cannot be checked: the API server is unavailable", busyFor,
 		}
 	case !ok:
 		return fail(http.StatusForbidden, refusal, args...)
@@ -91,7 +91,8 @@ func (s *server) postDecisions(w http.ResponseWriter, r *http.Request, _ *query)
 	return nil
 }
 
-// readDecisions reads records, as they are or in an object. Fields that are not known are those of a younger scheduler.
+// readDecisions parses records, given as an array or as an object with an array. Unknown fields are ignored,
+// because a newer scheduler may have sent them.
 func readDecisions(data []byte) ([]ledger.Record, error) {
 	var records []ledger.Record
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); bytes.HasPrefix(trimmed, []byte("[")) {
@@ -119,7 +120,7 @@ var decisionFields = []jsonscan.Field[[]ledger.Record]{
 	{Read: func(s *jsonscan.Scanner, _ *[]ledger.Record) { s.Skip() }},
 }
 
-// largest is beyond everything that is used or spent.
+// largest is the maximum absolute value of energy, carbon and cost in a decision.
 const largest = 1e18
 
 var actions = []string{"place", "hold", "release"}
@@ -129,14 +130,14 @@ func checkRecord(r *ledger.Record) error {
 		return fmt.Errorf("action is %.40q: want one of %v", r.Action, actions)
 	}
 	if !isNamespace(r.Namespace) {
-		return fmt.Errorf("%.80q is no name of a namespace", r.Namespace)
+		return fmt.Errorf("%.80q is not a valid namespace name", r.Namespace)
 	}
 	for name, text := range map[string]string{
 		"id": r.ID, "ownerKind": r.OwnerKind, "owner": r.Owner, "uid": r.UID, "strategy": r.Strategy, "node": r.Node,
 		"digest": r.Digest, "reason": r.Reason, "message": r.Message,
 	} {
 		if !printable(text) {
-			return fmt.Errorf("%s holds what is no text", name)
+			return fmt.Errorf("%s contains invalid characters", name)
 		}
 	}
 	for name, number := range map[string]float64{
@@ -144,13 +145,14 @@ func checkRecord(r *ledger.Record) error {
 		"carbonIntensity": r.Intensity, "saving": r.Saving, "savedGrams": float64(r.Saved),
 	} {
 		if math.IsNaN(number) || math.Abs(number) > largest {
-			return fmt.Errorf("%s is %v", name, number)
+			return fmt.Errorf("%s is out of range: %v", name, number)
 		}
 	}
 	return r.Validate()
 }
 
-// unpacked reads a body, gzip or not, whose length unpacked is bounded.
+// unpacked returns the body of a request, decompressed if its encoding is gzip. The decompressed body must not
+// exceed most bytes.
 func unpacked(r *http.Request, most int64) ([]byte, error) {
 	from := io.Reader(r.Body)
 	switch encoding := r.Header.Get("Content-Encoding"); encoding {
@@ -158,18 +160,18 @@ func unpacked(r *http.Request, most int64) ([]byte, error) {
 	case "gzip":
 		packed, err := gzip.NewReader(r.Body)
 		if err != nil {
-			return nil, fail(http.StatusBadRequest, "unpacking the body: %.100s", err)
+			return nil, fail(http.StatusBadRequest, "decompressing the request body: %.100s", err)
 		}
 		from = packed
 	default:
-		return nil, fail(http.StatusUnsupportedMediaType, "Content-Encoding is %.40q: want gzip, or none", encoding)
+		return nil, fail(http.StatusUnsupportedMediaType, "Content-Encoding is %.40q: want gzip or none", encoding)
 	}
 	data, err := io.ReadAll(io.LimitReader(from, most+1))
 	if err != nil {
 		return nil, unreadable(err)
 	}
 	if int64(len(data)) > most {
-		return nil, fail(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", most)
+		return nil, fail(http.StatusRequestEntityTooLarge, "the request body exceeds %d bytes", most)
 	}
 	return data, nil
 }

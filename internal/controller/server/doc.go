@@ -1,23 +1,26 @@
-// Package server is the controller's HTTP interface: what draws how much now, what was used, what was decided and
-// why, and the two endpoints that other systems already speak. docs/reference/api.md describes it.
+// Package server implements the HTTP interface of the controller: current power, energy usage, scheduling decisions
+// and their reasons, and two endpoints that are compatible with existing clients. It is documented in
+// docs/reference/api.md.
 //
-// All routes stand in one table (routes.go). From it come the mux, the OpenAPI document, the reference in
-// docs/reference/api.md and the test that tries every route as a stranger. query.go reads every query, answer.go writes
-// every answer, and failure.go every error. POST /ingest, which takes jobs, is in jobs.go and job_request.go; the
-// batches of agents are package controller/intake's.
+// routes.go contains the table of all routes. The mux, the OpenAPI document, the reference in docs/reference/api.md
+// and the test that requests every route without permissions are all generated from it. query.go parses all
+// queries, answer.go writes all responses, and failure.go writes all errors. jobs.go and job_request.go implement
+// POST /ingest, which accepts jobs. Batches of agents are handled by package controller/intake.
 //
-// # Invariants, and the tests that hold them
+// # Invariants and their tests
 //
-//   - Every route needs a caller with a valid token; package controller/access decides what they may see
-//     (TestStrangersSeeNothing). A namespace's own routes show that namespace alone (TestTenant).
-//   - A parameter that a route does not know is refused: a misspelt filter must not give all there is (TestFailures).
-//   - What the code answers is what docs/reference/api.md and the OpenAPI document say (TestOpenAPI, TestReference).
-//   - A joule of a sidecar is booked at most once (TestSidecarIsExact, TestSidecarCounters).
-//   - Without TLS only loopback addresses are served (TestServePlain).
+//   - Every route requires a caller with a valid token. Package controller/access decides what the caller may see
+//     (TestStrangersSeeNothing). The routes of a namespace return data of this namespace only (TestTenant).
+//   - A request with an unknown query parameter is rejected, so that a misspelled filter does not return unfiltered
+//     data (TestFailures).
+//   - Responses match docs/reference/api.md and the OpenAPI document (TestOpenAPI, TestReference).
+//   - Energy reported by a sidecar is recorded at most once (TestSidecarIsExact, TestSidecarCounters).
+//   - Without TLS, the server listens on loopback addresses only (TestServePlain).
 //
 // # Failures
 //
-// A ledger that hangs takes a bounded number of places and answers 503 (TestSlowLedger). A panic ends one answer, and
-// neither it nor an internal error tells the caller more than that (TestFailures). The data folder loses rows, counted,
-// rather than to delay a booking (TestFolderNeverBlocks, TestFolderFails).
+// If the ledger hangs, the number of concurrent queries stays bounded and requests time out with status 503
+// (TestSlowLedger). A panic aborts a single response, and the details of panics and internal errors are not sent to
+// the client (TestFailures). The data folder drops rows and counts them instead of delaying a booking
+// (TestFolderNeverBlocks, TestFolderFails).
 package server

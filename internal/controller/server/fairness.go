@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// A fairness lets each caller have some of the places only: who asks for much waits for its own answers, not others.
+// fairness limits the number of concurrent queries per caller, so that the queries of a busy caller wait for each
+// other and do not delay other callers.
 type fairness struct {
 	mu sync.Mutex
 	of map[string]*own
@@ -13,10 +14,10 @@ type fairness struct {
 
 type own struct {
 	places  chan struct{}
-	callers int // that have a place, or wait for one
+	callers int // number of requests that run or wait
 }
 
-// enter waits for a place of a caller's own.
+// enter waits until the caller has fewer than each active queries. The caller of enter must call leave afterwards.
 func (f *fairness) enter(ctx context.Context, caller string, each int) (leave func(), err error) {
 	f.mu.Lock()
 	if f.of == nil {

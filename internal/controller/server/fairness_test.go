@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// One caller waits for its own answers while another is let in; nothing is kept of callers that have gone.
+// TestFairness verifies that a caller at its limit does not block other callers, and that the state of a caller is
+// removed after its last request.
 func TestFairness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f fairness
@@ -24,7 +25,7 @@ func TestFairness(t *testing.T) {
 		}{{"greedy", true}, {"greedy", true}, {"greedy", false}, {"other", true}, {"greedy", false}} {
 			leave, ok := enters(c.caller)
 			if ok != c.ok {
-				t.Errorf("%s is let in: %v", c.caller, ok)
+				t.Errorf("enter() of caller %s succeeded: %v", c.caller, ok)
 			}
 			if ok {
 				all = append(all, leave)
@@ -33,13 +34,13 @@ func TestFairness(t *testing.T) {
 		all[0]()
 		leave, ok := enters("greedy")
 		if !ok {
-			t.Fatal("it has gone once, and is not let in again")
+			t.Fatal("enter() failed after the caller had released a slot")
 		}
 		for _, leave := range append(all[1:], leave) {
 			leave()
 		}
 		if len(f.of) != 0 {
-			t.Errorf("%d callers are kept", len(f.of))
+			t.Errorf("%d callers remain, want 0", len(f.of))
 		}
 	})
 }

@@ -6,44 +6,43 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/kubenergy/kubenergy/internal/controller/instrument"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// FolderOptions say where tables are written, and how much of them.
+// FolderOptions are the options of a [Folder].
 type FolderOptions struct {
 	Dir        string
-	MaxBytes   int64 // of a file; 0: 64 MiB
-	MaxFiles   int   // of each kind, the youngest; 0: 30
-	Queue      int   // bookings and calls of Recorded that wait; 0: 4096
+	MaxBytes   int64 // maximum size of a file; 0 means 64 MiB
+	MaxFiles   int   // maximum number of files per table; 0 means 30
+	Queue      int   // maximum number of queued calls of Booked and Recorded; 0 means 4096
 	Now        func() time.Time
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// A Folder writes what is booked and decided as tables, beside the ledger and not instead of it: nothing waits
-// for its disk. What the queue has no room for, and what could not be written, is missing there and
-// counted.
+// Folder writes bookings and decisions to CSV files, in addition to the ledger. Booked and Recorded never block on
+// disk I/O. Rows that do not fit into the queue or cannot be written are dropped and counted in a metric.
 //
-//   - metrics_<time>.csv: a row for each batch, one for each of its consumers
-//   - schedule_log.csv: a row for each pod that was placed; older ones are schedule_log_<time>.csv
+//   - metrics_<time>.csv: a row for each batch and for each of its consumers
+//   - schedule_log.csv: a row for each placed pod; older files are renamed to schedule_log_<time>.csv
 type Folder struct {
-	o        FolderOptions
-	queue    chan rows
-	lost     *prometheus.CounterVec
-	written  prometheus.Counter
-	metrics  table
-	log      table
-	reported time.Time   // when the last failure was logged
-	missing  atomic.Bool // since the queue was full: it is logged once
+	o           FolderOptions
+	queue       chan rows
+	lost        *prometheus.CounterVec
+	written     prometheus.Counter
+	metrics     table
+	log         table
+	queueFull   rate.Sometimes // throttles the log message of a full queue
+	writeFailed rate.Sometimes // throttles the log message of failed writes
 }
 
-// rows are rows of one table; they are made when they are written.
+// rows are queued rows of a table. They are built by the writer to keep the caller fast.
 type rows struct {
 	table *table
 	make  func() [][]string
@@ -59,21 +58,23 @@ const (
 	notifyFolder     = time.Minute
 )
 
-// NewFolder returns a Folder; the folder is made if it is not there.
+// NewFolder returns a Folder. It creates the directory if it does not exist.
 func NewFolder(o FolderOptions) (*Folder, error) {
 	o.MaxBytes, o.MaxFiles, o.Queue = cmp.Or(o.MaxBytes, defaultFileBytes), cmp.Or(o.MaxFiles, defaultFiles),
 		cmp.Or(o.Queue, defaultQueue)
 	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
-		return nil, fmt.Errorf("making the data folder: %w", err)
+		return nil, fmt.Errorf("creating the data folder: %w", err)
 	}
 	with := instrument.With(o.Registerer)
 	f := &Folder{
 		o: o, queue: make(chan rows, o.Queue),
 		lost: with.Counters("kubenergy_data_folder_lost_total",
-			"Bookings and decisions that are not in the data folder, by why: queue or write.", "reason"),
-		written: with.Counter("kubenergy_data_folder_rows_total", "Rows written into the data folder."),
+			"Number of bookings and decisions missing in the data folder, by reason: queue or write.", "reason"),
+		written: with.Counter("kubenergy_data_folder_rows_total", "Number of rows written to the data folder."),
 		metrics: table{prefix: "metrics_", head: metricsHead},
 		log:     table{prefix: "schedule_log_", current: "schedule_log.csv", head: scheduleHead},
+
+		queueFull: rate.Sometimes{Interval: notifyFolder}, writeFailed: rate.Sometimes{Interval: notifyFolder},
 	}
 	for _, reason := range []string{lostQueue, lostWrite} {
 		f.lost.WithLabelValues(reason)
@@ -86,12 +87,12 @@ const (
 	lostWrite = "write"
 )
 
-// Booked takes note of a booking. It never waits.
+// Booked queues the rows of a booking. It never blocks.
 func (f *Folder) Booked(b *ledger.Booking, _ ledger.Receipt) {
 	f.put(rows{&f.metrics, func() [][]string { return metricsRows(b) }, 1})
 }
 
-// Recorded takes note of decisions. It never waits.
+// Recorded queues the rows of decisions. It never blocks.
 func (f *Folder) Recorded(records []ledger.Record) {
 	made := scheduleRows(records)
 	if len(made) > 0 {
@@ -102,16 +103,15 @@ func (f *Folder) Recorded(records []ledger.Record) {
 func (f *Folder) put(r rows) {
 	select {
 	case f.queue <- r:
-		f.missing.Store(false)
 	default:
 		f.lost.WithLabelValues(lostQueue).Add(float64(r.count))
-		if !f.missing.Swap(true) {
-			f.o.Log.Warn("the data folder is too slow: rows will be missing", "dir", f.o.Dir)
-		}
+		f.queueFull.Do(func() {
+			f.o.Log.Warn("Dropped rows because the queue of the data folder is full", "dir", f.o.Dir)
+		})
 	}
 }
 
-// Run writes until ctx ends, and then what is still waiting.
+// Run writes queued rows until ctx is done. It writes the remaining rows before it returns.
 func (f *Folder) Run(ctx context.Context) error {
 	defer f.metrics.close()
 	defer f.log.close()
@@ -147,8 +147,5 @@ func (f *Folder) write(r rows) {
 	f.lost.WithLabelValues(lostWrite).Add(float64(r.count))
 	t.close()
 	t.broken = now
-	if f.reported.IsZero() || now.Sub(f.reported) >= notifyFolder {
-		f.reported = now
-		f.o.Log.Error("writing into the data folder", "dir", f.o.Dir, "error", err)
-	}
+	f.writeFailed.Do(func() { f.o.Log.Error("Failed to write to the data folder", "dir", f.o.Dir, "error", err) })
 }

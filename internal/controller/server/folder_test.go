@@ -61,7 +61,7 @@ func aRecord(at time.Time) ledger.Record {
 	}
 }
 
-// fill writes with a folder until everything is written.
+// fill calls with and then runs the folder until all queued rows have been written.
 func fill(t *testing.T, o FolderOptions, with func(*Folder)) *Folder {
 	t.Helper()
 	f, err := newFolder(o)
@@ -148,7 +148,7 @@ func TestFolder(t *testing.T) {
 		t.Errorf("%v", log)
 	}
 
-	// After a restart the log goes on, also behind a row that was torn, and the metrics begin another file.
+	// After a restart, the log is continued even after an incomplete row, and a new metrics file is started.
 	if err := os.WriteFile(filepath.Join(dir, "schedule_log.csv"), []byte(strings.Join(scheduleHead, ",")+"\nshop/to"),
 		0o600); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestFolder(t *testing.T) {
 		f.Recorded([]ledger.Record{aRecord(noon)})
 	})
 	if got := len(tables(t, dir, "metrics_*.csv")); got != 2 {
-		t.Errorf("%d files of metrics", got)
+		t.Errorf("unexpected number of metrics files: %d", got)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "schedule_log.csv"))
 	if err != nil || !strings.Contains(string(text), "\nshop/to\nshop/job,worker1,") {
@@ -169,7 +169,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// TestFolderIsBounded lets days pass and files fill.
+// TestFolderIsBounded writes for several days and verifies the number and size of files.
 func TestFolderIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	now := noon
@@ -178,7 +178,7 @@ func TestFolderIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A file of an earlier version goes as ours do.
+	// A file of an earlier version is deleted like current files.
 	old := filepath.Join(dir, "metrics_20200101T000000Z-001.csv")
 	if err := os.WriteFile(old, []byte("a\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestFolderIsBounded(t *testing.T) {
 	for i := range 300 {
 		f.write(rows{&f.metrics, func() [][]string { return metricsRows(aBooking(now)) }, 1})
 		f.write(rows{&f.log, func() [][]string { return scheduleRows([]ledger.Record{aRecord(now)}) }, 1})
-		if f.log.file != nil { // the clock of the file system is another one
+		if f.log.file != nil { // the file system does not use the fake clock
 			if err := os.Chtimes(filepath.Join(dir, "schedule_log.csv"), now, now); err != nil {
 				t.Fatal(err)
 			}
@@ -202,7 +202,7 @@ func TestFolderIsBounded(t *testing.T) {
 	f.metrics.close()
 	f.log.close()
 	if got := len(tables(t, dir, "metrics_2*.csv")); got != 5 {
-		t.Errorf("%d files of metrics", got)
+		t.Errorf("unexpected number of metrics files: %d", got)
 	}
 	logs := tables(t, dir, "schedule_log*.csv")
 	if len(logs) != 5 && len(logs) != 6 || logs["schedule_log.csv"] == nil {
@@ -215,7 +215,7 @@ func TestFolderIsBounded(t *testing.T) {
 	}
 	for _, foreign := range []string{"metrics_mine.csv", "metrics_20200101T000000Z.txt", "notes"} {
 		if _, err := os.Stat(filepath.Join(dir, foreign)); err != nil {
-			t.Errorf("%s was not ours: %v", foreign, err)
+			t.Errorf("unrelated file %s was deleted: %v", foreign, err)
 		}
 	}
 	for _, entry := range must(os.ReadDir(dir)) {
@@ -232,7 +232,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestFolderNeverBlocks fills the queue while nobody writes.
+// TestFolderNeverBlocks fills the queue without a writer.
 func TestFolderNeverBlocks(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	var log strings.Builder
@@ -246,14 +246,14 @@ func TestFolderNeverBlocks(t *testing.T) {
 		f.Booked(aBooking(noon), ledger.Receipt{})
 	}
 	if got := testutil.ToFloat64(f.lost.WithLabelValues(lostQueue)); got != 990 {
-		t.Errorf("%v are lost", got)
+		t.Errorf("got %v lost rows", got)
 	}
 	if strings.Count(log.String(), "\n") != 1 {
 		t.Errorf("log: %s", &log)
 	}
 }
 
-// TestFolderFails takes the folder away, and gives it back.
+// TestFolderFails removes the directory and restores it.
 func TestFolderFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	now := noon
@@ -275,7 +275,7 @@ func TestFolderFails(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 	if got := testutil.ToFloat64(f.lost.WithLabelValues(lostWrite)); got != 50 {
-		t.Errorf("%v are lost", got)
+		t.Errorf("got %v lost rows", got)
 	}
 	if strings.Count(log.String(), "\n") != 1 {
 		t.Errorf("log: %s", &log)
@@ -290,14 +290,14 @@ func TestFolderFails(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	if _, err := newFolder(FolderOptions{Dir: filepath.Join(dir, "schedule_log.csv", "x")}); err == nil {
-		t.Error("a folder in a file")
+		t.Error("newFolder() below a file succeeded, want an error")
 	}
 }
 
 // TestFolderFull writes to a device that is always full.
 func TestFolderFull(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
-		t.Skip("there is no /dev/full")
+		t.Skip("/dev/full is not available")
 	}
 	f, err := newFolder(FolderOptions{Dir: t.TempDir(), Now: func() time.Time { return noon }})
 	if err != nil {
@@ -314,20 +314,12 @@ func TestFolderFull(t *testing.T) {
 		f.write(rows{&f.metrics, func() [][]string { return metricsRows(aBooking(noon)) }, 1})
 	}
 	if got := testutil.ToFloat64(f.lost.WithLabelValues(lostWrite)); got == 0 {
-		t.Error("nothing is counted as lost")
+		t.Error("no lost rows were counted")
 	}
 }
 
-func TestCells(t *testing.T) {
-	for text, want := range map[string]string{
-		"": "", "web": "web", "=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@a": "'@a", " =1": "' =1", "\t=1": "' =1",
-		"a\nb": "a b", "＝1": "'＝1", "a=b": "a=b",
-	} {
-		if got := cell(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
+func TestNumber(t *testing.T) {
 	if got := number(math.Inf(1)); got != "" {
-		t.Errorf("%q", got)
+		t.Errorf("number(+Inf) = %q, want \"\"", got)
 	}
 }

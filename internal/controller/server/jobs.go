@@ -28,17 +28,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// Submitted is the answer of POST /ingest.
+// Submitted is the response of POST /ingest.
 type Submitted struct {
-	Job *batchv1.Job `json:"job"` // as it was created
-	// Expected is what would be decided now. The scheduler decides when it comes to it.
+	Job *batchv1.Job `json:"job"` // the Job as created
+	// Expected is the decision that would be made now. The scheduler makes the actual decision later.
 	Expected Expected `json:"expected"`
 }
 
-// postJob makes a Kubernetes Job of a job, for a caller who may create one there.
+// postJob creates a Job from a submission if the caller is allowed to create Jobs in its namespace.
 func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error {
 	if len(s.JobNamespaces) == 0 {
-		return fail(http.StatusForbidden, "POST /ingest is off: see --ingest-namespace of kubenergy-controller")
+		return fail(http.StatusForbidden, "POST /ingest is disabled; see --ingest-namespace of kubenergy-controller")
 	}
 	data, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -54,11 +54,11 @@ func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error
 	}
 	if err := s.authorize(r.Context(), access.Attributes{
 		Verb: "create", Group: batchv1.GroupName, Resource: "jobs", Namespace: asked.Namespace,
-	}, "you may not create jobs.batch in namespace %s", asked.Namespace); err != nil {
+	}, "you are not allowed to create jobs.batch in namespace %s", asked.Namespace); err != nil {
 		return err
 	}
 	if !slices.Contains(s.JobNamespaces, asked.Namespace) {
-		return fail(http.StatusForbidden, "POST /ingest creates no Jobs in namespace %s", asked.Namespace)
+		return fail(http.StatusForbidden, "POST /ingest is not enabled for namespace %s", asked.Namespace)
 	}
 	if asked.EnergyPriority != nil && asked.Strategy == "" && s.benchmarked(r.Context(), asked.WorkloadClass) {
 		asked.Strategy = "hybrid"
@@ -69,7 +69,7 @@ func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error
 	}
 	user := strings.ToValidUTF8(access.UserOf(r.Context()).Username, "?")
 	job.Annotations[v1alpha1.AnnotationSubmittedBy] = shortened(user)
-	expected := s.expect(r.Context(), job) // before it takes room itself
+	expected := s.expect(r.Context(), job) // before the Job itself is counted
 	if err := s.Client.Create(r.Context(), job, client.FieldOwner("kubenergy-controller")); err != nil {
 		return s.notCreated(job, err)
 	}
@@ -77,11 +77,12 @@ func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error
 	return writeJSON(w, http.StatusCreated, Submitted{job, expected})
 }
 
-// benchmarked reports whether a node has benchmarks of a class of work. Without any the strategy hybrid has no opinion.
+// benchmarked reports whether any node has benchmarks of a workload class. Without them, the strategy hybrid has no
+// preference.
 func (s *server) benchmarked(ctx context.Context, class string) bool {
 	nodes, err := s.nodes(ctx)
 	if err != nil {
-		s.Log.Warn("looking for benchmarks for POST /ingest", "error", err)
+		s.Log.Warn("Failed to look up benchmarks for POST /ingest", "error", err)
 	}
 	view := s.View()
 	return class != "" && slices.ContainsFunc(nodes, func(l loadedNode) bool {
@@ -94,23 +95,24 @@ func (s *server) benchmarked(ctx context.Context, class string) bool {
 func (s *server) notCreated(job *batchv1.Job, err error) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return fail(http.StatusConflict, "there is a Job %s/%s", job.Namespace, job.Name)
+		return fail(http.StatusConflict, "Job %s/%s already exists", job.Namespace, job.Name)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return unfit("the API server refuses the Job: %.500s", err)
-	// a quota, a policy, rights of ours, a namespace that is not there
+		return unfit("the API server rejected the Job: %.500s", err)
+		// A quota, an admission policy, missing permissions of the controller, or an unknown namespace.
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
-		return fail(http.StatusForbidden, "the API server refuses the Job: %.500s", err)
+		return fail(http.StatusForbidden, "the API server rejected the Job: %.500s", err)
 	}
 	unknown := apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !utilnet.IsConnectionRefused(err)
 	if unknown || apierrors.IsTimeout(err) {
-		return fail(http.StatusGatewayTimeout, "it is not known whether the Job was created: submit it again under "+
-			"the same id, of which there is at most one")
+		return fail(http.StatusGatewayTimeout, "it is unknown whether the Job was created; submit it again with "+
+			"the same ID, which creates it at most once")
 	}
-	s.Log.Warn("creating a Job for POST /ingest", "namespace", job.Namespace, "name", job.Name, "error", err)
-	return &failure{http.StatusServiceUnavailable, "the API server cannot be asked at the moment", busyFor}
+	s.Log.Warn("Failed to create a Job for POST /ingest", "namespace", job.Namespace, "name", job.Name, "error", err)
+	return &failure{http.StatusServiceUnavailable, "the API server is currently unavailable", busyFor}
 }
 
-// kubeJob makes the Job. It names the strategy rather than a node: the scheduler knows more when it comes to it.
+// kubeJob converts the submission to a Job. It sets the strategy but no node, because the scheduler has more recent
+// data when it schedules the pod.
 func (asked *submissionFields) kubeJob() (*batchv1.Job, error) {
 	image, command := cmp.Or(asked.Image, JobImage), asked.Command
 	duration, delay := time.Duration(asked.Duration), time.Duration(asked.AllowedDelay)
@@ -184,32 +186,32 @@ const (
 	creator      = "kubenergy-ingest"
 )
 
-// Ingested reports whether POST /ingest has created a Job.
+// Ingested reports whether a Job was created by POST /ingest.
 func Ingested(job metav1.Object) bool { return job.GetLabels()[labelCreator] == creator }
 
-// What a submission may name as its backend.
+// Backends of a submission.
 const (
 	Kubernetes = "kubernetes"
 	Slurm      = "slurm"
 	AnyBackend = "any"
 )
 
-// Expected is what would be decided about a Job now.
+// Expected is the decision that would be made about a Job now.
 type Expected struct {
 	Strategy string `json:"strategy"`
-	// Node is the one of least cost, "" where the strategy has no opinion, or nothing fits.
+	// Node is the node with the lowest cost. It is empty if the strategy has no preference or no node fits.
 	Node  string     `json:"node,omitempty"`
-	Held  bool       `json:"held"`            // it would wait
-	Start *time.Time `json:"start,omitempty"` // until then
-	// Estimates of a run on the node from now on.
+	Held  bool       `json:"held"`            // whether the Job would be held
+	Start *time.Time `json:"start,omitempty"` // expected end of the hold
+	// KWh and Grams are estimates for a run that starts on the node now.
 	KWh   *float64 `json:"kWh,omitempty"`
 	Grams *float64 `json:"gramsCO2e,omitempty"`
-	// CarbonIntensity is that of the node's site now.
+	// CarbonIntensity is the current carbon intensity of the node's site, in gCO2e per kWh.
 	CarbonIntensity *float64 `json:"carbonIntensity,omitempty"`
 	Note            string   `json:"note,omitempty"`
 }
 
-// freshFor is for how long live watts are decided by.
+// freshFor is the maximum age of live power readings that are used for decisions.
 const freshFor = 45 * time.Second
 
 func (s *server) liveNow(now time.Time) map[string]energy.Watts {
@@ -222,7 +224,8 @@ func (s *server) liveNow(now time.Time) map[string]energy.Watts {
 	return watts
 }
 
-// expect is for people. What it cannot find out does not keep the Job from being created.
+// expect computes the expected decision, which is only informational. Failures are reported in its note and do not
+// prevent the creation of the Job.
 func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 	now := s.Now()
 	submitted := job.DeepCopy()
@@ -235,10 +238,10 @@ func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 	wanted, settings := view.Settle(&work)
 	expected := Expected{Strategy: settings.Strategy()}
 	if s.Worlds {
-		expected.addNote("it is sent where it costs least within seconds: its annotation " + v1alpha1.AnnotationRunsOn)
+		expected.addNote("the cheapest backend is chosen within seconds; see annotation " + v1alpha1.AnnotationRunsOn)
 	}
 	if settings.Mode != v1alpha1.ModeEnforce {
-		expected.addNote("the namespace is in mode " + string(settings.Mode) + ": decisions are not carried out there")
+		expected.addNote("the namespace is in mode " + string(settings.Mode) + ", so decisions are not applied")
 	}
 	if decision := view.Decide(now, wanted, settings); decision.Held(now) {
 		expected.Held, expected.Start = true, new(decision.Window.Start.UTC())
@@ -248,8 +251,8 @@ func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 	}
 	nodes, err := s.nodes(ctx)
 	if err != nil {
-		s.Log.Warn("looking for a node for POST /ingest", "error", err)
-		expected.addNote("nodes cannot be seen at the moment")
+		s.Log.Warn("Failed to list nodes for POST /ingest", "error", err)
+		expected.addNote("nodes are currently unavailable")
 		return expected
 	}
 	wanted.Request = policy.PodRequest(&v1.Pod{Spec: job.Spec.Template.Spec})

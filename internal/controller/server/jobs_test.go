@@ -27,7 +27,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// TestIngest submits jobs in KubEnergySched's spelling, in its trace sender's, and with all that is ours.
+// TestIngest submits jobs with the field names of KubEnergySched, with those of its trace sender, and with all
+// additional fields.
 func TestIngest(t *testing.T) {
 	w := newWorld(t)
 	h := w.handler()
@@ -51,7 +52,7 @@ func TestIngest(t *testing.T) {
 	}
 	for _, annotations := range []map[string]string{job.Annotations, pod.Annotations} {
 		if _, weighed := annotations[v1alpha1.AnnotationPerformanceWeight]; weighed ||
-			annotations[v1alpha1.AnnotationStrategy] != "carbon" { // no benchmarks are known, which hybrid would need
+			annotations[v1alpha1.AnnotationStrategy] != "carbon" { // hybrid requires benchmarks
 			t.Errorf("%v", annotations)
 		}
 	}
@@ -61,7 +62,7 @@ func TestIngest(t *testing.T) {
 	}
 	if *pod.Spec.AutomountServiceAccountToken || !*pod.Spec.SecurityContext.RunAsNonRoot ||
 		*pod.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation {
-		t.Error("the pod may do more than run")
+		t.Error("the pod has unnecessary privileges")
 	}
 	wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"id":"job-1","cpu":2}`), http.StatusConflict, "again")
 
@@ -79,7 +80,7 @@ func TestIngest(t *testing.T) {
 	}
 
 	wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"id":"tiny","cpu":1e-300,"memory":1e-999999999}`),
-		http.StatusCreated, "next to nothing")
+		http.StatusCreated, "tiny CPU and memory requests")
 
 	ours := `{"id":"ours","cpu":1,"namespace":"a","image":"example.org/x@sha256:0","command":["run","=x"],"duration":"10m","allowedDelay":"2h","memory":"1Gi","strategy":"carbon+window","workloadClass":"training"}`
 	answer = ask(t, h, "POST", "/ingest", tenantA, ours)
@@ -95,8 +96,8 @@ func TestIngest(t *testing.T) {
 	}
 }
 
-// TestIngestByBenchmarks: a priority asks for the strategy hybrid where a node has benchmarks of the job's class, for
-// carbon where hybrid would have no opinion, and for what a submission names in any case.
+// TestIngestByBenchmarks verifies that a priority selects the strategy hybrid if a node has benchmarks of the job's
+// class, and carbon otherwise. An explicit strategy takes precedence.
 func TestIngestByBenchmarks(t *testing.T) {
 	w := newWorld(t)
 	view, err := (&kube.Contents{Benchmarks: map[string]map[string]energy.Benchmark{
@@ -128,7 +129,7 @@ func TestIngestByBenchmarks(t *testing.T) {
 	}
 }
 
-// TestIngestExpects checks the node that the answer expects: the frugal one, while it has room.
+// TestIngestExpects verifies that the expected node is the most efficient one with enough capacity.
 func TestIngestExpects(t *testing.T) {
 	w := newWorld(t)
 	h := w.handler()
@@ -147,7 +148,7 @@ func TestIngestExpects(t *testing.T) {
 		*e.CarbonIntensity != 200 {
 		t.Errorf("%+v", e)
 	}
-	// A pod that needs most of worker1: the next one fits on worker2 only.
+	// A pod that uses most of worker1, so that the next Job only fits on worker2.
 	full := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "full"},
 		Spec: v1.PodSpec{NodeName: "worker1", Containers: []v1.Container{{
@@ -178,13 +179,13 @@ func TestIngestExpects(t *testing.T) {
 	if e := submit("four", `"cpu":4,"strategy":"energy+now"`); e.Node != "" {
 		t.Errorf("%+v", e)
 	}
-	// The intensity falls within two hours.
+	// The carbon intensity decreases within two hours.
 	if e := submit("five", `"cpu":1,"strategy":"carbon+window","allowedDelay":"2h","duration":"30m"`); !e.Held ||
 		e.Start == nil || !e.Start.After(w.now) {
 		t.Errorf("%+v", e)
 	}
 	w.config.View = kube.Unsettled
-	if e := w.expectOf(t, `{"id":"six","cpu":1}`); e.Node != "" || !strings.Contains(e.Note, "no opinion") &&
+	if e := w.expectOf(t, `{"id":"six","cpu":1}`); e.Node != "" || !strings.Contains(e.Note, "no preference") &&
 		!strings.Contains(e.Note, "no node") {
 		t.Errorf("%+v", e)
 	}
@@ -232,7 +233,7 @@ func TestIngestRefuses(t *testing.T) {
 	wantStatus(t, ask(t, w.handler(), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`), http.StatusForbidden, "off")
 	w.config.JobNamespaces = []string{"a"}
 	wantStatus(t, ask(t, w.handler(), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`), http.StatusCreated,
-		"the usual image")
+		"default image")
 
 	w.config.Worlds = true
 	for _, body := range []string{
@@ -272,7 +273,7 @@ type refusing struct {
 
 func (r refusing) Create(context.Context, client.Object, ...client.CreateOption) error { return r.err }
 
-// TestIngestIsMarked checks that what is written on a Job is understood by whoever reads it.
+// TestIngestIsMarked verifies that policy.ReadJob can parse the annotations of created Jobs.
 func TestIngestIsMarked(t *testing.T) {
 	for _, body := range []string{
 		`{"id":"a","cpu":1,"priority":0}`, `{"id":"a","cpu":1,"priority":1}`,
@@ -329,7 +330,7 @@ func FuzzSubmission(f *testing.F) {
 	})
 }
 
-// FuzzDecisions reads what a scheduler, or a thief of its token, sends as decisions.
+// FuzzDecisions tests decisions from an untrusted client.
 func FuzzDecisions(f *testing.F) {
 	f.Add([]byte(`{"decisions":[{"id":"a","at":"2026-06-01T12:00:00Z","action":"place","namespace":"n",
 		"energyJoules":1}]}`))

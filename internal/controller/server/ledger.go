@@ -19,54 +19,54 @@ import (
 
 const usualSpan = 24 * time.Hour
 
-// formats are those of ledger answers.
+// formats are the formats of ledger responses. The first one is the default.
 var formats = []string{"json", "csv", "influx"}
 
 var media = map[string]string{
 	"json": contentJSON, "csv": "text/csv; charset=utf-8; header=present", "influx": "text/plain; charset=utf-8",
 }
 
-// listed puts commas between texts that have no spaces.
+// listed returns the values separated by commas. Their text must not contain spaces.
 func listed[T any](all []T) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(all), "[]"), " ", ", ")
 }
 
-// Audit is the answer of GET /api/v1/ledger/audit.
+// Audit is the response of GET /api/v1/ledger/audit.
 type Audit struct {
 	Balanced bool     `json:"balanced"`
-	Checked  int      `json:"checked"`  // rows
-	Problems []string `json:"problems"` // the first thousand
+	Checked  int      `json:"checked"`  // number of checked rows
+	Problems []string `json:"problems"` // at most 1000
 	More     int      `json:"more,omitempty"`
 }
 
-// Jobs is the answer of GET /api/v1/jobs.
+// Jobs is the response of GET /api/v1/jobs.
 type Jobs struct {
-	From time.Time  `json:"from"` // as the ledger could answer
+	From time.Time  `json:"from"` // aligned to the resolution of the ledger
 	To   time.Time  `json:"to"`
-	AsOf *time.Time `json:"asOf,omitempty"` // end of what was booked
-	Jobs []Job      `json:"jobs"`           // by energy, the largest first
-	// Left counts Jobs beyond the limit.
+	AsOf *time.Time `json:"asOf,omitempty"` // end of the latest booking
+	Jobs []Job      `json:"jobs"`           // sorted by energy in descending order
+	// Left is the number of Jobs that exceed the limit and are omitted.
 	Left int `json:"left,omitempty"`
 }
 
-// Job is the account of one.
+// Job contains the energy, emissions and costs of a Job.
 type Job struct {
 	Namespace string `json:"namespace"`
 	Job       string `json:"job"`
-	Parent    string `json:"parent,omitempty"` // kind/name of what made it, as a CronJob
+	Parent    string `json:"parent,omitempty"` // kind/name of the owner of the Job, for example a CronJob
 	Strategy  string `json:"strategy,omitempty"`
-	// Energy is at the nodes, and exact; Idle is the part of it that is drawn anyway.
+	// Energy is the exact energy at the nodes. Idle is the part of it that the nodes would also draw without load.
 	Energy     energy.Microjoules `json:"energyMicrojoules"`
 	Idle       energy.Microjoules `json:"idleMicrojoules"`
-	GPU        energy.Microjoules `json:"gpuMicrojoules,omitempty"` // of it, what GPUs used
+	GPU        energy.Microjoules `json:"gpuMicrojoules,omitempty"` // part of Energy that GPUs used
 	KWh        float64            `json:"kWh"`
 	CPUSeconds float64            `json:"cpuSeconds"`
-	Facility   energy.Microjoules `json:"facilityMicrojoules"` // with PUE
-	// Emissions are grams of CO2 equivalents, by the signal they were computed with.
+	Facility   energy.Microjoules `json:"facilityMicrojoules"` // including PUE
+	// Emissions are in grams of CO2 equivalents, by the signal (average or marginal) that was used to compute them.
 	Emissions map[string]float64 `json:"gramsCO2e"`
 	Costs     map[string]float64 `json:"costs"` // by currency
-	// Estimated is the share of the energy that comes from a model; Uncharted and Unpriced are those of the
-	// facility's energy for which no carbon intensity or price was known.
+	// Estimated is the fraction of the energy that was estimated by a model. Uncharted and Unpriced are the
+	// fractions of the facility energy without a known carbon intensity or price.
 	Estimated float64   `json:"shareEstimated"`
 	Uncharted float64   `json:"shareUncharted"`
 	Unpriced  float64   `json:"shareUnpriced"`
@@ -74,7 +74,7 @@ type Job struct {
 	Last      time.Time `json:"last"`
 }
 
-// askedBadly tells what the ledger refuses from what it cannot do.
+// askedBadly converts an error of the ledger to status 400 if the query is invalid. Other errors are internal.
 func askedBadly(err error) error {
 	if errors.Is(err, ledger.ErrQuery) || errors.Is(err, ledger.ErrTooLarge) {
 		return fail(http.StatusBadRequest, "%.300s", err)
@@ -82,7 +82,7 @@ func askedBadly(err error) error {
 	return fmt.Errorf("querying the ledger: %w", err)
 }
 
-// readLedgerQuery reads the filters.
+// readLedgerQuery converts the query parameters to a ledger query.
 func (s *server) readLedgerQuery(q *query) (*ledger.Query, error) {
 	asked := &ledger.Query{
 		Namespaces: q.namespaces(), Owners: q.list("owner"), Pods: q.list("pod"), Nodes: q.list("node"),
@@ -100,7 +100,7 @@ func (s *server) readLedgerQuery(q *query) (*ledger.Query, error) {
 		for name := range strings.SplitSeq(list, ",") {
 			d := ledger.Dimension(strings.TrimSpace(name))
 			if !slices.Contains(ledger.Dimensions(), d) || slices.Contains(asked.GroupBy, d) {
-				q.refuse("groupBy has %.40q: want each once of %s", name, listed(ledger.Dimensions()))
+				q.refuse("groupBy contains %.40q: want each of %s at most once", name, listed(ledger.Dimensions()))
 			}
 			asked.GroupBy = append(asked.GroupBy, d)
 		}
@@ -110,10 +110,11 @@ func (s *server) readLedgerQuery(q *query) (*ledger.Query, error) {
 	return asked, q.err()
 }
 
-// usualRows is how many rows an answer has at most by default.
+// usualRows is the default for the maximum number of rows of a response.
 const usualRows = 10_000
 
-// ask queries the ledger, and has its answer used while the query has its place.
+// ask queries the ledger and calls use with the result. The limits on concurrent queries apply until use returns,
+// because the result may be large.
 func (s *server) ask(ctx context.Context, asked *ledger.Query, use func(*ledger.Answer) error) error {
 	done, err := s.acquire(ctx, asked.Limit > usualRows)
 	if err != nil {
@@ -157,12 +158,12 @@ func encode(out *bytes.Buffer, answer *ledger.Answer, format string) (err error)
 		err = json.NewEncoder(out).Encode(answer)
 	}
 	if err != nil {
-		return fmt.Errorf("writing an answer as %s: %w", format, err)
+		return fmt.Errorf("encoding the response as %s: %w", format, err)
 	}
 	return nil
 }
 
-// accepted returns the first format that Accept headers name, without regard to their weights.
+// accepted returns the first supported format in Accept headers. Quality values are ignored.
 func accepted(headers []string) string {
 	for _, header := range headers {
 		for part := range strings.SplitSeq(header, ",") {
@@ -180,7 +181,7 @@ func accepted(headers []string) string {
 func (s *server) serveJobs(w http.ResponseWriter, r *http.Request, q *query) error {
 	asked := &ledger.Query{
 		Namespaces: q.namespaces(), Strategies: q.list("strategy"), Kinds: ledger.Workloads(),
-		Clusters: []string{ledger.OwnCluster}, // another cluster's Job of that name is another Job
+		Clusters: []string{ledger.OwnCluster}, // a Job with the same name in another cluster is a different Job
 		GroupBy:  []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByStrategy},
 		Limit:    maxRows,
 	}
@@ -226,7 +227,7 @@ const jobPrefix = "Job/"
 func jobOf(row *ledger.Row) (Job, bool) {
 	const dimensions = 4
 	if len(row.Key) != dimensions {
-		return Job{}, false // the rest
+		return Job{}, false // the row with the sum of omitted rows
 	}
 	name, ok := strings.CutPrefix(row.Key[1], jobPrefix)
 	if !ok {
@@ -266,7 +267,7 @@ func (s *server) serveStatistics(w http.ResponseWriter, r *http.Request, _ *quer
 	defer done()
 	st, err := s.Ledger.Statistics(r.Context())
 	if err != nil {
-		return fmt.Errorf("asking the ledger about itself: %w", err)
+		return fmt.Errorf("reading the statistics of the ledger: %w", err)
 	}
 	return writeJSON(w, http.StatusOK, st)
 }
@@ -283,7 +284,7 @@ func (s *server) serveAudit(w http.ResponseWriter, r *http.Request, q *query) er
 	defer done()
 	found, err := s.Ledger.Audit(r.Context(), from)
 	if err != nil {
-		return fmt.Errorf("auditing: %w", err)
+		return fmt.Errorf("auditing the ledger: %w", err)
 	}
 	const most = 1000
 	answer := Audit{Balanced: len(found.Problems) == 0, Checked: found.Checked, Problems: some(found.Problems)}

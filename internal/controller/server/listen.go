@@ -16,20 +16,20 @@ import (
 	"github.com/kubenergy/kubenergy/internal/daemon"
 )
 
-// What a server allows its callers.
+// Limits and timeouts of the HTTP server.
 const (
-	maxConnections = 20_000 // an agent keeps one, and so do schedulers
-	maxOfPeer      = 2_500  // of one address: one stranger leaves room for the others
+	maxConnections = 20_000 // agents and schedulers use one connection each
+	maxOfPeer      = 2_500  // per remote address, so that one client cannot exhaust all connections
 	writeWithin    = auditWithin + 30*time.Second
-	idleFor        = 3 * time.Minute // longer than between two batches, which agents send over HTTP/1.1
+	idleFor        = 3 * time.Minute // longer than the interval between batches, which agents send over HTTP/1.1
 	idleHTTP2      = 10 * time.Second
 )
 
-// Serve answers on an address until ctx ends, and then lets those finish who are being answered. Without TLS only the
-// machine itself is answered: neither the answers nor the tokens are for strangers.
+// Serve listens on an address until ctx is done and then waits for active requests to finish. Without TLS, only
+// loopback addresses are allowed, because responses and tokens would be sent in plain text.
 func Serve(ctx context.Context, addr string, handler http.Handler, config *tls.Config, log *slog.Logger) error {
 	if config == nil && !daemon.Loopback(addr) {
-		return fmt.Errorf("serving the HTTP interface on %s: without TLS it is served on a loopback address only", addr)
+		return fmt.Errorf("serving the HTTP interface on %s: without TLS, want a loopback address", addr)
 	}
 	listener, err := daemon.Listen(addr, maxConnections, maxOfPeer)
 	if err != nil {
@@ -38,7 +38,8 @@ func Serve(ctx context.Context, addr string, handler http.Handler, config *tls.C
 	return ServeOn(ctx, listener, handler, config, log)
 }
 
-// ServeOn is Serve with a listener, which it closes, and whose connections are limited.
+// ServeOn is like Serve, but uses an existing listener with a limited number of connections. It closes the
+// listener.
 func ServeOn(ctx context.Context, listener net.Listener, handler http.Handler, config *tls.Config,
 	log *slog.Logger,
 ) error {
@@ -50,9 +51,9 @@ func ServeOn(ctx context.Context, listener net.Listener, handler http.Handler, c
 		server.TLSConfig = config
 		if err := http2.ConfigureServer(server, &http2.Server{
 			MaxConcurrentStreams: daemon.MaxStreams,
-			IdleTimeout:          idleHTTP2, // a connection without a request, and so without a token
+			IdleTimeout:          idleHTTP2, // also for unauthenticated connections without a request
 		}); err != nil {
-			return fmt.Errorf("serving HTTP/2: %w", err)
+			return fmt.Errorf("configuring HTTP/2: %w", err)
 		}
 		listener = tls.NewListener(listener, config)
 	}
@@ -62,12 +63,13 @@ func ServeOn(ctx context.Context, listener net.Listener, handler http.Handler, c
 	return nil
 }
 
-// certificateLook is how often the files of a certificate are read anew. A watch of them would need an instance of
-// inotify, which a node may have none left of.
+// certificateLook is the interval between two reads of the certificate files. They are polled because a watch needs
+// an inotify instance, and a node may have none available.
 const certificateLook = 10 * time.Second
 
-// Certificates returns how to speak TLS with the certificate in two files, and what reads them anew until its context
-// ends. Files that are broken, as while they are being replaced, change nothing.
+// Certificates returns a TLS configuration with the certificate from two files, and a function that reloads the
+// files periodically until its context is done. If the files cannot be loaded, for example while they are being
+// replaced, the previous certificate remains in use. The error reports that the initial load failed.
 func Certificates(certFile, keyFile string, log *slog.Logger) (*tls.Config, func(context.Context) error, error) {
 	var current atomic.Pointer[tls.Certificate]
 	read := func() error {
@@ -79,14 +81,14 @@ func Certificates(certFile, keyFile string, log *slog.Logger) (*tls.Config, func
 		return nil
 	}
 	look := func(ctx context.Context) error {
-		reported := "" // what was logged last
+		reported := "" // last logged error
 		wait.UntilWithContext(ctx, func(context.Context) {
 			switch err := read(); {
 			case err == nil:
 				reported = ""
 			case err.Error() != reported:
 				reported = err.Error()
-				log.Warn("the certificate that was read before goes on counting", "error", err)
+				log.Warn("Failed to reload the certificate, continuing with the previous one", "error", err)
 			}
 		}, certificateLook)
 		return nil

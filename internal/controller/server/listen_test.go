@@ -28,7 +28,7 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-// listening serves on a free port of the machine itself.
+// listening serves on a free loopback port.
 func listening(t *testing.T, handler http.Handler, config *tls.Config) (address string, stop func() error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,7 +59,7 @@ func TestServe(t *testing.T) {
 		answer, err := (&http.Client{Transport: transport}).Get("https://" + address)
 		if version < tls.VersionTLS12 {
 			if err == nil {
-				t.Errorf("TLS version %x is spoken", version)
+				t.Errorf("TLS version %x was accepted, want an error", version)
 			}
 			continue
 		}
@@ -69,7 +69,7 @@ func TestServe(t *testing.T) {
 		body, _ := io.ReadAll(answer.Body)
 		answer.Body.Close()
 		if string(body) != "HTTP/2.0" {
-			t.Errorf("it speaks %s", body)
+			t.Errorf("protocol = %s, want HTTP/2.0", body)
 		}
 		transport.CloseIdleConnections()
 	}
@@ -78,7 +78,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestIdleHTTP2: a stranger needs no request, so no token, to have a connection of HTTP/2.
+// TestIdleHTTP2 verifies that an HTTP/2 connection without any request, which needs no token, is closed.
 func TestIdleHTTP2(t *testing.T) {
 	t.Parallel()
 	dir, pool := t.TempDir(), x509.NewCertPool()
@@ -100,10 +100,10 @@ func TestIdleHTTP2(t *testing.T) {
 	_ = c.SetReadDeadline(time.Now().Add(idleHTTP2 + 20*time.Second))
 	began := time.Now()
 	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("it is open after %v", time.Since(began))
+		t.Errorf("the connection is still open after %v", time.Since(began))
 	}
 	if open := time.Since(began); open < idleHTTP2/2 {
-		t.Errorf("it was closed after %v already", open)
+		t.Errorf("the connection was already closed after %v", open)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestServePlain(t *testing.T) {
 	}
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:8080", "localhost:1", "127.8.8.8:1"} {
 		if !daemon.Loopback(addr) {
-			t.Errorf("%s is the machine's own", addr)
+			t.Errorf("Loopback(%q) = false, want true", addr)
 		}
 	}
 	address, stop := listening(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -149,11 +149,11 @@ func TestServePlain(t *testing.T) {
 	}
 	defer taken.Close()
 	if err := Serve(t.Context(), taken.Addr().String(), http.NotFoundHandler(), nil, discard); err == nil {
-		t.Error("it serves on a port that is taken")
+		t.Error("Serve() on a port in use succeeded, want an error")
 	}
 }
 
-// TestServeFinishes checks that who is being answered when it stops gets the rest.
+// TestServeFinishes verifies that an active request is completed during shutdown.
 func TestServeFinishes(t *testing.T) {
 	begun, proceed := make(chan struct{}), make(chan struct{})
 	address, stop := listening(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -175,7 +175,7 @@ func TestServeFinishes(t *testing.T) {
 	<-begun
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
-	for { // until nobody is let in any more
+	for { // until new connections are refused
 		c, err := net.Dial("tcp", address)
 		if err != nil {
 			break
@@ -184,23 +184,23 @@ func TestServeFinishes(t *testing.T) {
 	}
 	close(proceed)
 	if body := <-got; body != "all of it" {
-		t.Errorf("it got %q", body)
+		t.Errorf("body = %q, want the complete response", body)
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
 }
 
-// TestCertificateFiles replaces the files, breaks them, and mends them.
+// TestCertificateFiles replaces the certificate files with valid and invalid ones.
 func TestCertificateFiles(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	if _, _, err := Certificates(cert, key, discard); err == nil {
-		t.Error("without files")
+		t.Error("Certificates() without files succeeded, want an error")
 	}
 	for _, pair := range [][2]string{{cert, ""}, {"", key}} {
 		if _, _, err := Certificates(pair[0], pair[1], discard); err == nil {
-			t.Error("with one file")
+			t.Error("Certificates() with one file succeeded, want an error")
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -231,14 +231,14 @@ func TestCertificateFiles(t *testing.T) {
 		want("two")
 		want("two")
 		if n := strings.Count(log.String(), "\n"); n != 1 {
-			t.Errorf("a broken file is told of %d times: %s", n, &log)
+			t.Errorf("the broken file was logged %d times, want once: %s", n, &log)
 		}
 		issue(t, dir, "three", nil)
 		want("three")
 	})
 }
 
-// issue writes a certificate that is signed by itself.
+// issue writes a self-signed certificate.
 func issue(t *testing.T, dir, name string, pool *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

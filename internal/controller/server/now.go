@@ -17,51 +17,52 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Nodes is the answer of GET /api/v1/nodes.
+// Nodes is the response of GET /api/v1/nodes.
 type Nodes struct {
 	Nodes []Node `json:"nodes"`
 }
 
-// Node is what is known of one.
+// Node describes the location, hardware model, load and current power of a node.
 type Node struct {
 	Node string `json:"node"`
 	Site string `json:"site,omitempty"` // name of a GridZone
 	Zone string `json:"zone,omitempty"`
-	// PUE is energy of the facility per energy of the node.
+	// PUE is the ratio of facility energy to node energy.
 	PUE float64 `json:"pue"`
-	// PowerState is what its machine does: asleep, booting or stopping; empty: it is awake.
+	// PowerState is the power state of the machine: asleep, booting or stopping. It is empty if the machine is
+	// awake.
 	PowerState  string `json:"powerState,omitempty"`
 	Profile     string `json:"profile,omitempty"`     // power profile
-	ProfileFrom string `json:"profileFrom,omitempty"` // what told it
-	// ModelWatts is what the profile says that the node draws at the load that its pods request.
+	ProfileFrom string `json:"profileFrom,omitempty"` // source of the profile
+	// ModelWatts is the power that the profile predicts for the load requested by the pods of the node.
 	ModelWatts *float64 `json:"modelWatts,omitempty"`
-	// Efficiency is cores per watt at full load.
+	// Efficiency is the number of cores per watt at full load.
 	Efficiency  *float64      `json:"coresPerWatt,omitempty"`
-	Pods        int           `json:"pods"` // those of DaemonSets are not counted
+	Pods        int           `json:"pods"` // without pods of DaemonSets
 	Allocatable NodeResources `json:"allocatable"`
 	Requested   NodeResources `json:"requested"`
-	// Now is absent if nothing tells.
+	// Now is nil if no meter or model provides the current power.
 	Now *NodeNow `json:"now,omitempty"`
 }
 
-// NodeResources are amounts of what nodes have.
+// NodeResources are quantities of the resources of a node.
 type NodeResources struct {
 	CPU    float64 `json:"cpu"` // cores
 	Memory int64   `json:"memoryBytes"`
 	GPU    int64   `json:"gpu,omitempty"`
 }
 
-// NodeNow is what a node draws, without PUE.
+// NodeNow is the current power of a node, without PUE.
 type NodeNow struct {
 	Watts       float64        `json:"watts"`
 	AsOf        time.Time      `json:"asOf"`
 	Quality     energy.Quality `json:"quality"`
 	Source      string         `json:"source"`
-	Implausible bool           `json:"implausible,omitempty"` // a model contradicts
+	Implausible bool           `json:"implausible,omitempty"` // contradicts the model of the node
 	Temperature sched.Heat     `json:"temperature,omitzero"`
 }
 
-// PodPower is the answer of GET /api/v1/namespaces/{namespace}/pods/{pod}/power.
+// PodPower is the response of GET /api/v1/namespaces/{namespace}/pods/{pod}/power.
 type PodPower struct {
 	Namespace string         `json:"namespace"`
 	Pod       string         `json:"pod"`
@@ -99,7 +100,7 @@ func (s *server) serveNodes(w http.ResponseWriter, r *http.Request, _ *query) er
 		}
 		answer.Nodes = append(answer.Nodes, shown)
 	}
-	for name, drawn := range now { // hosts that are no nodes of the cluster
+	for name, drawn := range now { // hosts that are not nodes of the cluster
 		answer.Nodes = append(answer.Nodes, Node{Node: name, PUE: 1, Now: drawn})
 	}
 	slices.SortFunc(answer.Nodes, func(a, b Node) int { return strings.Compare(a.Node, b.Node) })
@@ -108,7 +109,7 @@ func (s *server) serveNodes(w http.ResponseWriter, r *http.Request, _ *query) er
 
 func (s *server) serveNodesPower(w http.ResponseWriter, r *http.Request, _ *query) error {
 	answer := s.Live.Nodes()
-	answer.Nodes = some(slices.Clone(answer.Nodes)) // it is shared
+	answer.Nodes = some(slices.Clone(answer.Nodes)) // the slice is shared
 	for i := range answer.Nodes {
 		answer.Nodes[i].PowerState = s.Power(answer.Nodes[i].Node)
 	}
@@ -141,14 +142,14 @@ func (s *server) serveWorkloadsPower(w http.ResponseWriter, r *http.Request, _ *
 func (s *server) servePods(w http.ResponseWriter, _ *http.Request, q *query) error {
 	namespace := cmp.Or(q.namespace, q.text("namespace"))
 	if namespace != "" && !isNamespace(namespace) {
-		return fail(http.StatusBadRequest, "namespace is %.80q: that is no name of one", namespace)
+		return fail(http.StatusBadRequest, "namespace is %.80q: want a valid namespace name", namespace)
 	}
 	answer := s.Live.Pods(namespace)
 	answer.Pods = some(answer.Pods)
 	return writeJSON(w, http.StatusOK, answer)
 }
 
-// podUID is what UIDs of pods look like, be they of the API server or of a kubelet's own.
+// podUID matches UIDs of pods, including the UIDs that kubelets generate for static pods.
 var podUID = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
 
 func isPod(name string) bool {
@@ -158,7 +159,7 @@ func isPod(name string) bool {
 func (s *server) servePodPower(w http.ResponseWriter, r *http.Request, q *query) error {
 	pod := r.PathValue("pod")
 	if !isPod(pod) {
-		return fail(http.StatusBadRequest, "%.80q is no name or UID of a pod", pod)
+		return fail(http.StatusBadRequest, "%.80q is not a valid name or UID of a pod", pod)
 	}
 	const least, most = 2, 500
 	from, to := q.span()

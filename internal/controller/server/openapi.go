@@ -21,7 +21,7 @@ func (s *server) serveOpenAPI(w http.ResponseWriter, _ *http.Request, _ *query) 
 	return nil
 }
 
-// document describes all routes as OpenAPI 3.0 does.
+// document returns the OpenAPI 3.0 document of all routes.
 func document() []byte {
 	d := &describer{schemas: object{}}
 	paths := object{}
@@ -35,12 +35,12 @@ func document() []byte {
 		}
 		item[strings.ToLower(rt.method)] = d.operation(rt)
 	}
-	text, _ := json.Marshal(object{ // which can always be written
+	text, _ := json.Marshal(object{ // marshaling these types never fails
 		"openapi": "3.0.3",
 		"info": object{
 			"title": "KubEnergy", "version": "v1",
-			"description": "Energy, carbon and cost of what runs in a cluster. Every route needs a bearer token; see " +
-				"docs/reference/api.md.",
+			"description": "Energy, carbon and cost of workloads in a cluster. Every route requires a bearer token; " +
+				"see docs/reference/api.md.",
 		},
 		"paths":    paths,
 		"security": []any{object{"bearer": []any{}}, object{"header": []any{}}},
@@ -55,7 +55,7 @@ func document() []byte {
 	return text
 }
 
-// describer collects the schemas of types that have a name.
+// describer generates schemas and collects those of named types.
 type describer struct{ schemas object }
 
 func (d *describer) operation(rt *route) object {
@@ -105,7 +105,7 @@ func (d *describer) responses(rt *route) object {
 		success["content"] = content
 	}
 	failed := object{
-		"description": "why not",
+		"description": "error",
 		"content":     object{contentJSON: object{"schema": d.schema(reflect.TypeFor[api.Error]())}},
 	}
 	return object{strconv.Itoa(rt.success()): success, "default": failed}
@@ -133,7 +133,7 @@ func (p *parameter) describe() object {
 	return described
 }
 
-// operationID is unique: it is made of the method and the path.
+// operationID returns a unique ID that is derived from the method and the path.
 func operationID(rt *route) string {
 	var id strings.Builder
 	id.WriteString(strings.ToLower(rt.method))
@@ -149,7 +149,8 @@ var (
 	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
 )
 
-// schema describes a type as encoding/json writes it. Types that write themselves are described as what they are for.
+// schema returns the schema of a type as encoded by encoding/json. Types with their own JSON encoding get a generic
+// schema.
 func (d *describer) schema(t reflect.Type) object {
 	if t.Kind() == reflect.Pointer {
 		return d.schema(t.Elem())
@@ -160,7 +161,7 @@ func (d *describer) schema(t reflect.Type) object {
 	case t.Implements(textMarshaler):
 		return object{"type": "string"}
 	case t == reflect.TypeFor[text](), t == reflect.TypeFor[length](), t == reflect.TypeFor[amount]():
-		return object{"description": "a text or a number"}
+		return object{"description": "a string or a number"}
 	case t.Implements(jsonMarshaler), reflect.PointerTo(t).Implements(jsonMarshaler):
 		return object{"type": "object", "description": "see docs/reference/api.md"}
 	}
@@ -188,10 +189,11 @@ func (d *describer) schema(t reflect.Type) object {
 	}
 }
 
-// structure describes a struct once, under its name. Kubernetes' own are described elsewhere.
+// structure adds the schema of a struct to the components, unless it exists, and returns a reference to it. Types
+// of Kubernetes are not expanded.
 func (d *describer) structure(t reflect.Type) object {
 	if strings.HasPrefix(t.PkgPath(), "k8s.io/") {
-		return object{"type": "object", "description": "a " + t.Name() + " of Kubernetes"}
+		return object{"type": "object", "description": "Kubernetes object of type " + t.Name()}
 	}
 	name := strings.ToUpper(t.Name()[:1]) + t.Name()[1:]
 	ref := object{"$ref": "#/components/schemas/" + name}

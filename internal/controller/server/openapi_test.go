@@ -12,9 +12,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/reference"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write docs/reference/api.md anew; read the diff before committing it")
+var rewrite = flag.Bool("rewrite", false, "regenerate docs/reference/api.md")
 
-// TestOpenAPI checks the structure that OpenAPI 3.0 demands, and that it describes all routes and nothing else.
+// TestOpenAPI verifies the structure that OpenAPI 3.0 requires and that exactly all routes are described.
 func TestOpenAPI(t *testing.T) {
 	h := newWorld(t).handler()
 	first := ask(t, h, "GET", "/openapi/v3.json", stranger, "")
@@ -43,14 +43,14 @@ func TestOpenAPI(t *testing.T) {
 	for _, scheme := range doc.Security {
 		for name := range scheme {
 			if doc.Components.SecuritySchemes[name] == nil {
-				t.Errorf("there is no security scheme %s", name)
+				t.Errorf("security scheme %s is not defined", name)
 			}
 		}
 	}
 	for _, ref := range regexp.MustCompile(`"\$ref":"#/components/schemas/([^"]*)"`).FindAllStringSubmatch(
 		first.Body.String(), -1) {
 		if doc.Components.Schemas[ref[1]] == nil {
-			t.Errorf("there is no schema %s", ref[1])
+			t.Errorf("schema %s is not defined", ref[1])
 		}
 	}
 	ids := map[string]bool{}
@@ -60,13 +60,13 @@ func TestOpenAPI(t *testing.T) {
 			operations++
 			op.check(t, method+" "+path, path)
 			if ids[op.OperationID] {
-				t.Errorf("%s is there twice", op.OperationID)
+				t.Errorf("operation ID %s is not unique", op.OperationID)
 			}
 			ids[op.OperationID] = true
 		}
 	}
 	if all := routes(); operations != len(all) {
-		t.Errorf("%d operations of %d routes", operations, len(all))
+		t.Errorf("%d operations, want one for each of %d routes", operations, len(all))
 	}
 	if schema, ok := doc.Components.Schemas["NodePower"].(map[string]any); !ok ||
 		!strings.Contains(jsonOf(t, schema), `"watts":{"type":"number"}`) {
@@ -114,7 +114,7 @@ func (op *operationDoc) check(t *testing.T, what, path string) {
 	}
 	for _, name := range regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(path, -1) {
 		if !seen["path"+name[1]] {
-			t.Errorf("%s: %s of the path is not described", what, name[1])
+			t.Errorf("%s: path parameter %s is not described", what, name[1])
 		}
 	}
 	if strings.HasPrefix(what, "post") && (op.RequestBody == nil || len(op.RequestBody.Content) != 1) {
@@ -122,7 +122,7 @@ func (op *operationDoc) check(t *testing.T, what, path string) {
 	}
 }
 
-// TestRoutes holds the table together.
+// TestRoutes verifies the consistency of the route table.
 func TestRoutes(t *testing.T) {
 	seen := map[string]bool{}
 	for _, rt := range routes() {
@@ -142,13 +142,13 @@ func TestRoutes(t *testing.T) {
 		}
 		if strings.Contains(rt.path, "{namespace}") != strings.Contains(rt.rights, "in the namespace") {
 			if rt.path != "/ingest" {
-				t.Errorf("%s needs %s", name, rt.rights)
+				t.Errorf("%s: unexpected permissions %q", name, rt.rights)
 			}
 		}
 	}
 }
 
-// TestReference compares the reference in docs/reference/api.md with the table of routes.
+// TestReference compares the reference in docs/reference/api.md with the route table.
 func TestReference(t *testing.T) {
 	reference.Hold(t, "docs/reference/api.md", "./internal/controller/server -run TestReference", describeRoutes(), *rewrite)
 }

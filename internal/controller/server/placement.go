@@ -5,7 +5,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// choose fills in the node that the strategy would choose.
+// choose sets the node that the strategy would choose.
 func (e *Expected) choose(p *kube.Placement, loaded []loadedNode) {
 	var nodes []*sched.Node
 	for i := range loaded {
@@ -14,12 +14,12 @@ func (e *Expected) choose(p *kube.Placement, loaded []loadedNode) {
 		}
 	}
 	if len(nodes) == 0 {
-		e.addNote("no node fits now")
+		e.addNote("no node fits at the moment")
 		return
 	}
 	ranked, opinion := p.Rank(nodes)
 	if !opinion {
-		e.addNote("the strategy has no opinion, for want of fresh signals or power profiles: stock's scores decide")
+		e.addNote("the strategy has no preference without fresh signals or power profiles; the default scores decide")
 		return
 	}
 	best := &ranked[0]
@@ -29,7 +29,7 @@ func (e *Expected) choose(p *kube.Placement, loaded []loadedNode) {
 	}
 }
 
-// addNote adds a sentence to the note.
+// addNote appends text to the note.
 func (e *Expected) addNote(what string) {
 	if e.Note != "" {
 		e.Note += "; "

@@ -13,17 +13,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// A parameter is one of the query of a route.
+// parameter describes a query parameter of a route.
 type parameter struct {
 	name, about string
-	many        bool // it may be there more than once
+	many        bool // may be repeated
 	kind        string
-	among       []string // what it may be; nil: anything of its kind
-	otherwise   string   // what holds if it is not there, for people
+	among       []string // allowed values; nil allows all values of the kind
+	otherwise   string   // description of the default
 	example     string
 }
 
-// The kinds of parameters, as OpenAPI names them; instants are texts.
+// Kinds of parameters. Except for kindTime, which is a string, they are type names of OpenAPI.
 const (
 	kindText  = "string"
 	kindWhole = "integer"
@@ -31,35 +31,36 @@ const (
 	kindTime  = "instant"
 )
 
-// What a query may hold.
+// Limits of a query.
 const (
-	maxValues    = 100 // of a parameter
+	maxValues    = 100 // values of a parameter
 	maxValueSize = 512
 	maxQuerySize = 16 << 10
 	maxRange     = 800 * 24 * time.Hour
-	maxRows      = 100_000 // of an answer of the ledger
+	maxRows      = 100_000 // rows of a ledger response
 )
 
-// query is a query that has been read; what is wrong with it is collected.
+// query contains the parsed query of a request and collects the errors found in it.
 type query struct {
 	values    url.Values
 	now       time.Time
-	namespace string // of the path; "": the route has none
+	namespace string // from the path; empty if the route has none
 	wrong     []string
 }
 
-// readQuery refuses parameters that the route does not know: a misspelt filter must not give all there is.
+// readQuery parses the query of a request. Unknown parameters are errors, so that a misspelled filter does not
+// return unfiltered data.
 func readQuery(rt *route, r *http.Request, now time.Time) (*query, error) {
 	if len(r.URL.RawQuery) > maxQuerySize {
 		return nil, fail(http.StatusRequestURITooLong, "the query is longer than %d bytes", maxQuerySize)
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, fail(http.StatusBadRequest, "the query cannot be read: %.80s", err)
+		return nil, fail(http.StatusBadRequest, "parsing the query: %.80s", err)
 	}
 	q := &query{values: values, now: now, namespace: r.PathValue("namespace")}
 	if strings.Contains(rt.path, "{namespace}") && !isNamespace(q.namespace) {
-		q.refuse("%.80q is no name of a namespace", q.namespace)
+		q.refuse("%.80q is not a valid namespace name", q.namespace)
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		q.check(rt, name)
@@ -70,19 +71,19 @@ func readQuery(rt *route, r *http.Request, now time.Time) (*query, error) {
 func (q *query) check(rt *route, name string) {
 	i := slices.IndexFunc(rt.query, func(p parameter) bool { return p.name == name })
 	if i < 0 {
-		q.refuse("there is no parameter %.40q", name)
+		q.refuse("unknown parameter %.40q", name)
 		return
 	}
 	p, given := &rt.query[i], q.values[name]
 	switch {
 	case !p.many && len(given) > 1:
-		q.refuse("%s is there %d times", name, len(given))
+		q.refuse("%s is given %d times, want at most once", name, len(given))
 	case len(given) > maxValues:
-		q.refuse("%s is there %d times: at most %d", name, len(given), maxValues)
+		q.refuse("%s is given %d times, want at most %d", name, len(given), maxValues)
 	}
 	for _, value := range given {
 		if value == "" || len(value) > maxValueSize || !printable(value) {
-			q.refuse("%s has %d bytes, or holds what is no text: 1 to %d", name, len(value), maxValueSize)
+			q.refuse("%s has %d bytes or invalid characters, want at most %d", name, len(value), maxValueSize)
 			return
 		}
 		if p.among != nil && !p.many && !slices.Contains(p.among, value) {
@@ -91,7 +92,7 @@ func (q *query) check(rt *route, name string) {
 	}
 }
 
-// printable reports whether a text of a stranger can be logged, kept and shown.
+// printable reports whether text from a client is safe to log, store and display.
 func printable(text string) bool { return text == "" || batch.CheckText("", text, len(text)) == nil }
 
 func (q *query) refuse(format string, args ...any) {
@@ -112,7 +113,7 @@ func (q *query) text(name string) string { return q.values.Get(name) }
 
 func (q *query) list(name string) []string { return q.values[name] }
 
-// namespaces returns the namespaces that are asked about. A namespace's own route sees that one alone.
+// namespaces returns the requested namespaces. A route of a namespace is always limited to this namespace.
 func (q *query) namespaces() []string {
 	if q.namespace != "" {
 		return []string{q.namespace}
@@ -145,7 +146,7 @@ func (q *query) whole(name string, otherwise, least, most int) int {
 	return n
 }
 
-// span reads from and to; by default the last day.
+// span returns the requested time range. It defaults to the last day.
 func (q *query) span() (from, to time.Time) {
 	to = q.instant("to", q.now)
 	from = q.instant("from", to.Add(-usualSpan))
@@ -154,12 +155,13 @@ func (q *query) span() (from, to time.Time) {
 	case !from.Before(to):
 		q.refuse("from (%s) is not before to (%s)", from.Format(time.RFC3339), to.Format(time.RFC3339))
 	case to.Sub(from) > maxRange:
-		q.refuse("from and to are %v apart: at most %v", to.Sub(from), maxRange)
+		q.refuse("from and to are %v apart, want at most %v", to.Sub(from), maxRange)
 	}
 	return from, to
 }
 
-// The clocks of callers may be wrong, and histories long, but not without bounds.
+// Bounds of times in queries. They are wide because clocks of clients may be wrong and the ledger may go back
+// years.
 var (
 	earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	latest   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -173,7 +175,7 @@ func (q *query) instant(name string, otherwise time.Time) time.Time {
 	t, err := readInstant(text, q.now)
 	if err != nil {
 		q.refuse(
-			"%s is %.40q: want an instant as 2026-11-03T10:15:00Z, a day as 2026-11-03, or how long ago as -24h or -7d",
+			"%s is %.40q: want a time (2026-11-03T10:15:00Z), a date (2026-11-03) or an offset (-24h or -7d)",
 			name, text)
 		return otherwise.UTC()
 	}
@@ -190,7 +192,7 @@ func readInstant(text string, now time.Time) (t time.Time, err error) {
 		d, err = readAgo(ago)
 		t = now.Add(-d)
 	default:
-		text = strings.Replace(text, " ", "+", 1) // a + that was not escaped arrives as a space
+		text = strings.Replace(text, " ", "+", 1) // an unescaped + is decoded as a space
 		if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
 			t, err = time.Parse(time.DateOnly, text)
 		}
@@ -201,7 +203,7 @@ func readInstant(text string, now time.Time) (t time.Time, err error) {
 	return t.UTC(), err
 }
 
-// readAgo reads a Go duration, or a whole number of days or weeks.
+// readAgo parses a Go duration, or an integer number of days or weeks such as 7d or 2w.
 func readAgo(text string) (time.Duration, error) {
 	const day = 24 * time.Hour
 	for unit, length := range map[string]time.Duration{"d": day, "w": 7 * day} {
@@ -211,13 +213,13 @@ func readAgo(text string) (time.Duration, error) {
 		}
 		n, err := strconv.ParseUint(digits, 10, 16)
 		if err != nil {
-			return 0, fmt.Errorf("%q is no number of %s", digits, unit)
+			return 0, fmt.Errorf("%q is not a valid number for the unit %s", digits, unit)
 		}
 		return time.Duration(n) * length, nil
 	}
 	d, err := time.ParseDuration(text)
 	if err == nil && d < 0 {
-		return 0, fmt.Errorf("%q has two signs", text)
+		return 0, fmt.Errorf("%q has more than one sign", text)
 	}
 	return d, err
 }

@@ -49,7 +49,8 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// A machine that sleeps is told apart, in both lists, and the list that all share is not written on.
+// TestPowerStates verifies that both lists of nodes contain the power state, and that the shared slice is not
+// modified.
 func TestPowerStates(t *testing.T) {
 	w := newWorld(t)
 	var n v1.Node
@@ -106,7 +107,7 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// TestNothingKnown checks that lists without anything are lists.
+// TestNothingKnown verifies that empty lists are encoded as [] rather than null.
 func TestNothingKnown(t *testing.T) {
 	w := newWorld(t)
 	w.config.Ledger, w.config.Live, w.config.View = nothingBooked{}, new(fakeLive), kube.Unsettled
@@ -128,7 +129,7 @@ func TestNothingKnown(t *testing.T) {
 	}
 }
 
-// nothingBooked answers as a ledger that answers with nil.
+// nothingBooked is an empty ledger that returns nil slices.
 type nothingBooked struct{}
 
 func (nothingBooked) Query(_ context.Context, q *ledger.Query) (*ledger.Answer, error) {
@@ -169,10 +170,10 @@ func TestETag(t *testing.T) {
 			}
 		}
 		if other := ask(t, h, "GET", target, admin, "", "If-None-Match", `"x"`); other.Code != 200 {
-			t.Errorf("%s with another: %d", target, other.Code)
+			t.Errorf("%s with a different tag: %d", target, other.Code)
 		}
 		if other := ask(t, h, "GET", target, stranger, "", "If-None-Match", tag); other.Code != http.StatusForbidden {
-			t.Errorf("%s with the tag and no rights: %d", target, other.Code)
+			t.Errorf("%s with the tag but without permissions: %d", target, other.Code)
 		}
 	}
 	tag := ask(t, h, "GET", "/api/v1/nodes/power", admin, "").Header().Get("ETag")
@@ -280,7 +281,7 @@ func TestPodPower(t *testing.T) {
 		}
 	}
 	if got := get[PodPower](t, h, "/api/v1/namespaces/a/pods/p/power"); len(got.Points) != 500 {
-		t.Errorf("%d points by default", len(got.Points))
+		t.Errorf("%d points by default, want 500", len(got.Points))
 	}
 	for _, query := range []string{"samples=501", "samples=1", "samples=-1", "samples=1e2", "downsample=none"} {
 		wantStatus(t, ask(t, h, "GET", "/api/v1/namespaces/a/pods/p/power?"+query, admin, ""), http.StatusBadRequest,
@@ -309,7 +310,7 @@ func TestDecisions(t *testing.T) {
 		"/api/v1/namespaces/b/decisions?snapshots=true&owner=Job/job-of-b&uid=uid-b&strategy=carbon%2Bwindow").Decisions; len(one) != 1 || string(one[0].Snapshot) != "snapshot" {
 		t.Errorf("%+v", one)
 	}
-	// A snapshot tells of all nodes: a tenant sees the decisions of their namespace without it.
+	// Snapshots contain data of all nodes, so a tenant can only read decisions without them.
 	for _, target := range []string{
 		"/api/v1/namespaces/b/decisions", "/api/v1/namespaces/b/decisions?snapshots=false",
 	} {
@@ -341,10 +342,10 @@ func TestDecisions(t *testing.T) {
 		}
 	}
 	if all := get[api.Decisions](t, h, "/api/v1/namespaces/a/decisions").Decisions; len(all) != 3 {
-		t.Errorf("%d decisions: the same ID is the same one", len(all))
+		t.Errorf("got %d decisions, want 3 without duplicate IDs", len(all))
 	}
 	if len(hooked) != 4 {
-		t.Errorf("the hook was told of %d", len(hooked))
+		t.Errorf("the hook received %d decisions, want 4", len(hooked))
 	}
 	many := "[" + strings.Repeat(record+",", 256) + record + "]"
 	for what, c := range map[string]struct {
@@ -362,7 +363,7 @@ func TestDecisions(t *testing.T) {
 	} {
 		wantStatus(t, ask(t, h, "POST", "/api/v1/decisions", admin, c.body), c.want, what)
 	}
-	bomb := strings.Repeat(packed(strings.Repeat(" ", 64<<10)), 1000) // a reader takes them as one
+	bomb := strings.Repeat(packed(strings.Repeat(" ", 64<<10)), 1000) // gzip readers concatenate streams
 	wantStatus(t, ask(t, h, "POST", "/api/v1/decisions", admin, bomb, "Content-Encoding", "gzip"),
 		http.StatusRequestEntityTooLarge, "a bomb")
 	wantStatus(t, ask(t, h, "POST", "/api/v1/decisions", admin, "x", "Content-Encoding", "gzip"), http.StatusBadRequest,
@@ -418,7 +419,7 @@ func TestInstants(t *testing.T) {
 	}
 }
 
-// failing is a ledger that cannot.
+// failing is a ledger that returns an error, panics, or hangs if err is nil.
 type failing struct {
 	nothingBooked
 	err   error
@@ -427,7 +428,7 @@ type failing struct {
 
 func (f failing) Query(ctx context.Context, _ *ledger.Query) (*ledger.Answer, error) {
 	if f.panic {
-		panic("of all things: " + f.err.Error())
+		panic("unexpected failure: " + f.err.Error())
 	}
 	if f.err == nil {
 		<-ctx.Done()
@@ -446,12 +447,12 @@ func TestFailures(t *testing.T) {
 		{failing{err: errors.New("secret"), panic: true}, 500, "internal error"},
 		{failing{err: fmt.Errorf("no such dimension: %w", ledger.ErrQuery)}, 400, "no such dimension"},
 		{failing{err: fmt.Errorf("narrow it: %w", ledger.ErrTooLarge)}, 400, "narrow it"},
-		{failing{err: ledger.ErrReadOnly}, 503, "written"},
+		{failing{err: ledger.ErrReadOnly}, 503, "read-only"},
 	} {
 		w := newWorld(t)
 		w.config.Ledger = c.ledger
 		h := w.handler()
-		for range maxQueries { // each gives its place back
+		for range maxQueries { // a leaked slot would block the next request
 			ask(t, h, "GET", "/api/v1/ledger?limit=100000", admin, "")
 		}
 		answer := ask(t, h, "GET", "/api/v1/ledger", admin, "")
@@ -460,17 +461,17 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%s", answer.Body)
 		}
 		if c.status == 500 && !strings.Contains(w.log.String(), "secret") {
-			t.Errorf("the log lacks the reason: %s", w.log)
+			t.Errorf("the log does not contain the cause: %s", w.log)
 		}
 	}
 }
 
-// TestSlowLedger checks that a query that hangs ends, and that it does not let in more than there are places for.
+// TestSlowLedger verifies that hanging queries time out and that the number of concurrent queries is limited.
 func TestSlowLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.config.Ledger = failing{}
-		// The gate's clocks are real ones of the bubble.
+		// The gate uses the fake clock of the synctest bubble.
 		h := w.handler()
 		const asked = 2*maxQueries + 1
 		answers := make(chan *httptest.ResponseRecorder, asked)
@@ -486,7 +487,7 @@ func TestSlowLedger(t *testing.T) {
 			}
 		}
 		if took := time.Since(begun); took != usualPatience {
-			t.Errorf("it took %v", took)
+			t.Errorf("the queries took %v, want %v", took, usualPatience)
 		}
 	})
 }
@@ -556,7 +557,7 @@ func FuzzQuery(f *testing.F) {
 			}
 			if values, err := url.ParseQuery(query); err == nil && values.Has("nonsense") && answer.Code != 400 &&
 				answer.Code != 414 {
-				t.Fatalf("%d with a parameter that there is not", answer.Code)
+				t.Fatalf("status %d for an unknown parameter, want 400 or 414", answer.Code)
 			}
 		}
 	})

@@ -4,9 +4,9 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
@@ -18,18 +18,20 @@ var metricsHead = []string{
 
 var scheduleHead = []string{"JobID", "AssignedNode", "Strategy", "CIscore", "Timestamp"}
 
-// metricsRows are a row for a batch, and one for each consumer of it: containers of a pod are one.
+// metricsRows returns a row for the node and a row for each consumer of a batch. The containers of a pod share a
+// row.
 func metricsRows(b *ledger.Booking) [][]string {
 	stamp := b.Received.UTC().Format(time.RFC3339Nano)
 	start, end := b.Batch.Start.UTC().Format(time.RFC3339Nano), b.Batch.End.UTC().Format(time.RFC3339Nano)
 	common := []string{
-		b.Batch.Quality.String(), cell(b.Batch.Source), number(b.Rates.Carbon), number(b.Rates.Price),
+		b.Batch.Quality.String(), humanize.CSVCell(b.Batch.Source), number(b.Rates.Carbon), number(b.Rates.Price),
 		number(b.Rates.PUE), strconv.FormatBool(b.Agentless),
 	}
 	row := func(kind string, p *ledger.Posting, rest ...string) []string {
 		c, a := &p.Consumer, &p.Amount
 		return slices.Concat([]string{
-			stamp, cell(b.Batch.Stream.Node), start, end, kind, cell(c.Account.Namespace), cell(c.Pod), cell(c.Key),
+			stamp, humanize.CSVCell(b.Batch.Stream.Node), start, end, kind,
+			humanize.CSVCell(c.Account.Namespace), humanize.CSVCell(c.Pod), humanize.CSVCell(c.Key),
 			whole(int64(a.Energy())), whole(int64(a.Dynamic)), whole(int64(a.Idle)), whole(int64(a.CPU)),
 		}, rest, common)
 	}
@@ -38,7 +40,7 @@ func metricsRows(b *ledger.Booking) [][]string {
 		whole(int64(b.Batch.Unmeasured)))}
 	for p := range b.Postings() {
 		switch kind := p.Consumer.Account.Kind; kind {
-		case ledger.Idle, ledger.Asleep, ledger.Booting, ledger.Platform, ledger.Unknown: // of no consumer
+		case ledger.Idle, ledger.Asleep, ledger.Booting, ledger.Platform, ledger.Unknown: // not assigned to a consumer
 		default:
 			all = append(all, row(kind.String(), p, "", "", ""))
 		}
@@ -48,7 +50,7 @@ func metricsRows(b *ledger.Booking) [][]string {
 
 func whole(n int64) string { return strconv.FormatInt(n, 10) }
 
-// number writes what is known; NaN is not.
+// number formats v. It returns an empty string if v is NaN or infinite.
 func number(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return ""
@@ -56,7 +58,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// scheduleRows are the pods that were placed.
+// scheduleRows returns a row for each record of a placed pod.
 func scheduleRows(records []ledger.Record) [][]string {
 	var all [][]string
 	for i := range records {
@@ -69,24 +71,9 @@ func scheduleRows(records []ledger.Record) [][]string {
 			score = number(r.Intensity)
 		}
 		all = append(all, []string{
-			cell(r.Namespace + "/" + r.Owner), cell(r.Node), cell(r.Strategy), score,
+			humanize.CSVCell(r.Namespace + "/" + r.Owner), humanize.CSVCell(r.Node), humanize.CSVCell(r.Strategy), score,
 			r.At.UTC().Format(time.RFC3339Nano),
 		})
 	}
 	return all
-}
-
-// cell keeps spreadsheets from taking a text of a stranger for a formula, and lines apart.
-func cell(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, text)
-	trimmed := strings.TrimLeft(text, " ")
-	if trimmed != "" && strings.ContainsRune("=+-@＝＋－＠", []rune(trimmed)[0]) {
-		return "'" + text
-	}
-	return text
 }

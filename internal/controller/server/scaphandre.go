@@ -16,38 +16,39 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 )
 
-// The metrics of Scaphandre that are read. Its units are microjoules and microwatts.
+// Metrics of Scaphandre that are used. Energy is in microjoules and power in microwatts.
 const (
 	hostEnergy   = "scaph_host_energy_microjoules"
 	hostPower    = "scaph_host_power_microwatts"
 	processPower = "scaph_process_power_consumption_microwatts"
 )
 
-// Limits of one post.
+// Limits of a request.
 const (
 	maxSeries      = 50_000
-	maxSidecars    = 1000 // nodes of one post
+	maxSidecars    = 1000 // number of nodes in a request
 	maxCounter     = 1 << 53
-	maxMicrowatts  = 1e12 // a megawatt
+	maxMicrowatts  = 1e12 // 1 MW
 	maxLabelLength = 253
 )
 
-// nodePost is what a post says of a node.
+// nodePost contains the metrics of a node in a request.
 type nodePost struct {
 	energy    uint64
 	hasEnergy bool
-	power     uint64 // µW
+	power     uint64 // in µW
 	hasPower  bool
-	pods      map[podName]uint64 // µW
-	system    uint64             // µW, of processes outside of pods
+	pods      map[podName]uint64 // in µW
+	system    uint64             // in µW, of processes outside of pods
 }
 
 type podName struct{ namespace, name string }
 
-// errNothing says that a post holds no metric that is read.
-var errNothing = errors.New("no metric of Scaphandre is in it")
+// errNothing is returned if a request contains no supported metric.
+var errNothing = errors.New("no supported metric of Scaphandre found")
 
-// readScaphandre reads a post, by the name of the node. whose is the node of metrics that name none.
+// readScaphandre returns the metrics in a request by node name. If whose is a node name, all metrics are assigned to
+// this node.
 func readScaphandre(data []byte, whose string) (map[string]*nodePost, error) {
 	families, err := parse(wanted(data))
 	if err != nil {
@@ -59,7 +60,7 @@ func readScaphandre(data []byte, whose string) (map[string]*nodePost, error) {
 		family := families[name]
 		for _, m := range family.GetMetric() {
 			if series++; series > maxSeries {
-				return nil, fmt.Errorf("more than %d series", maxSeries)
+				return nil, fmt.Errorf("too many series, want at most %d", maxSeries)
 			}
 			if err := r.read(name, m); err != nil {
 				return nil, err
@@ -72,7 +73,8 @@ func readScaphandre(data []byte, whose string) (map[string]*nodePost, error) {
 	return r.nodes, nil
 }
 
-// wanted leaves the lines of metrics that are read. Others are most of what sidecars tell, and would cost memory.
+// wanted returns only the lines of supported metrics. Sidecars mostly send other metrics, which would waste memory
+// in the parser.
 func wanted(data []byte) []byte {
 	var kept bytes.Buffer
 	for line := range bytes.Lines(data) {
@@ -88,18 +90,18 @@ func wanted(data []byte) []byte {
 	return kept.Bytes()
 }
 
-// parse reads text. The parser is not ours: what it could not cope with is an error.
+// parse parses the Prometheus text format. Panics of the third-party parser are returned as errors.
 func parse(data []byte) (families map[string]*dto.MetricFamily, err error) {
 	defer func() {
 		if what := recover(); what != nil {
 			panics.Note("scaphandre")
-			families, err = nil, errors.New("the text cannot be read")
+			families, err = nil, errors.New("parsing the metrics failed")
 		}
 	}()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err = parser.TextToMetricFamilies(bytes.NewReader(data))
 	if err != nil {
-		return nil, fmt.Errorf("reading the text: %w", err)
+		return nil, fmt.Errorf("parsing the metrics: %w", err)
 	}
 	return families, nil
 }
@@ -123,7 +125,7 @@ func (r *scaphandreReader) read(name string, m *dto.Metric) error {
 	if name == hostEnergy {
 		most = maxCounter
 	}
-	if !(value >= 0 && value <= most) { // NaN is neither
+	if !(value >= 0 && value <= most) { // also rejects NaN
 		return fmt.Errorf("%s is %v: want 0 to %g", name, value, most)
 	}
 	whole := uint64(math.Round(value))
@@ -131,7 +133,7 @@ func (r *scaphandreReader) read(name string, m *dto.Metric) error {
 	case name == processPower:
 		return t.add(labels, whole)
 	case name == hostEnergy && t.hasEnergy, name == hostPower && t.hasPower:
-		return fmt.Errorf("%s is there twice for one node", name)
+		return fmt.Errorf("%s is given twice for the same node", name)
 	case name == hostEnergy:
 		t.energy, t.hasEnergy = whole, true
 	default:
@@ -140,27 +142,27 @@ func (r *scaphandreReader) read(name string, m *dto.Metric) error {
 	return nil
 }
 
-// of returns the part of the post about the node that labels name.
+// of returns the metrics of the node that the labels identify. It adds the node if necessary.
 func (r *scaphandreReader) of(labels map[string]string) (*nodePost, error) {
 	node := nodeOf(labels)
 	if r.whose != "" {
-		// Instances are addresses as a rule, and may be of anything; names of nodes may not contradict.
+		// The instance label is usually an address that does not identify the node, but a node name must match.
 		if said := named(labels); said != "" && said != r.whose {
-			return nil, fmt.Errorf("it tells of node %.80q, and is of %q", said, r.whose)
+			return nil, fmt.Errorf("unexpected metrics of node %.80q, want only node %q", said, r.whose)
 		}
 		node = r.whose
 	}
 	if node == "" {
 		return nil,
-			errors.New("whose metrics are they? Say ?node=, or label them: node, kubernetes_node_name or instance")
+			errors.New("missing node: want the parameter node, or a label node, kubernetes_node_name or instance")
 	}
 	if !isNode(node) {
-		return nil, fmt.Errorf("%.80q is no name of a node", node)
+		return nil, fmt.Errorf("%.80q is not a valid node name", node)
 	}
 	t := r.nodes[node]
 	if t == nil {
 		if len(r.nodes) == maxSidecars {
-			return nil, fmt.Errorf("more than %d nodes", maxSidecars)
+			return nil, fmt.Errorf("too many nodes, want at most %d", maxSidecars)
 		}
 		t = &nodePost{pods: map[podName]uint64{}}
 		r.nodes[node] = t
@@ -168,7 +170,7 @@ func (r *scaphandreReader) of(labels map[string]string) (*nodePost, error) {
 	return t, nil
 }
 
-// named returns the node that labels call by its name.
+// named returns the node name in the labels, or an empty string.
 func named(labels map[string]string) string {
 	return cmp.Or(labels["node"], labels["kubernetes_node_name"])
 }
@@ -182,12 +184,12 @@ func nodeOf(labels map[string]string) string {
 		instance = host
 	}
 	if net.ParseIP(instance) != nil {
-		return "" // an address names no node
+		return "" // an IP address does not identify a node
 	}
 	return instance
 }
 
-// add counts a process to its pod.
+// add adds the power of a process to its pod, or to the system if it does not belong to a pod.
 func (t *nodePost) add(labels map[string]string, microwatts uint64) error {
 	pod := podName{labels["kubernetes_pod_namespace"], labels["kubernetes_pod_name"]}
 	if pod.namespace == "" || pod.name == "" {
@@ -196,7 +198,7 @@ func (t *nodePost) add(labels map[string]string, microwatts uint64) error {
 	}
 	if len(pod.namespace) > maxLabelLength || len(pod.name) > maxLabelLength ||
 		strings.ContainsAny(pod.namespace+pod.name, "/\x00") {
-		return fmt.Errorf("%.80q is no name of a pod", pod.namespace+"/"+pod.name)
+		return fmt.Errorf("%.80q is not a valid pod name", pod.namespace+"/"+pod.name)
 	}
 	t.pods[pod] += microwatts
 	return nil

@@ -19,10 +19,10 @@ import (
 type server struct {
 	Config
 	mux     *http.ServeMux
-	absent  http.Handler  // answers what there is no route for
-	queries chan struct{} // places
-	callers fairness      // of which each caller has half
-	large   chan struct{} // for answers that may take a hundred megabytes, one at a time
+	absent  http.Handler  // handles requests without a matching route
+	queries chan struct{} // semaphore of concurrent ledger queries
+	callers fairness      // limits each caller to half of the ledger queries
+	large   chan struct{} // semaphore of responses that may need 100 MB of memory, one at a time
 	audits  chan struct{}
 	cluster clusterCache
 	sidecar *sidecar
@@ -60,7 +60,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Vary", "Authorization, X-Kubenergy-Token, Accept")
 	seen := &seen{ResponseWriter: w}
 	defer s.recover(seen, r)
-	// The mux would redirect to the clean path, and tell strangers what there is.
+	// The mux would redirect to the clean path, which would reveal existing routes to unauthenticated clients.
 	if clean(r.URL.Path) != r.URL.Path || r.Method == http.MethodConnect {
 		s.absent.ServeHTTP(seen, r)
 		return
@@ -79,7 +79,7 @@ func clean(p string) string {
 	return c
 }
 
-// recover keeps a mistake of ours from ending more than one answer, and from telling about itself.
+// recover limits the effect of a panic to a single response and hides its details from the client.
 func (s *server) recover(w *seen, r *http.Request) {
 	what := recover()
 	if what == nil {
@@ -89,14 +89,14 @@ func (s *server) recover(w *seen, r *http.Request) {
 		panic(what)
 	}
 	panics.Note("api")
-	s.Log.Error("answering a request panicked", "method", r.Method, "path", shortened(r.URL.Path), "panic",
+	s.Log.Error("Panic while handling a request", "method", r.Method, "path", shortened(r.URL.Path), "panic",
 		fmt.Sprint(what), "stack", string(debug.Stack()))
 	if w.status == 0 {
 		writeError(w, &failure{status: http.StatusInternalServerError, text: "internal error"})
 	}
 }
 
-// shortened bounds what strangers can make us log.
+// shortened truncates text from clients to 200 bytes before it is logged.
 func shortened(text string) string {
 	const longest = 200
 	if len(text) > longest {
@@ -105,7 +105,7 @@ func shortened(text string) string {
 	return text
 }
 
-// seen remembers what was answered.
+// seen is an http.ResponseWriter that records the response status, or 0 if no response has been started.
 type seen struct {
 	http.ResponseWriter
 	status int
@@ -121,10 +121,10 @@ func (w *seen) Write(data []byte) (int, error) {
 	return w.ResponseWriter.Write(data)
 }
 
-// Unwrap serves [http.ResponseController].
+// Unwrap returns the wrapped writer. It is called by [http.ResponseController].
 func (w *seen) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// nothing needs no right: a valid token is enough.
+// nothing requires no permissions except for a valid token.
 func nothing(*http.Request) []access.Attributes { return nil }
 
 func (s *server) handler(rt *route) http.Handler {
@@ -149,7 +149,8 @@ func (s *server) handler(rt *route) http.Handler {
 	return s.counted.of(rt, s.Gate.Require(answer, rt.may))
 }
 
-// notFound answers, to those who said who they are, what there is no route for.
+// notFound handles authenticated requests that no route matches: 405 if the path exists for another method,
+// otherwise 404.
 func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	var allow []string
 	if clean(r.URL.Path) == r.URL.Path {
@@ -165,14 +166,15 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(allow) > 0 {
 		w.Header().Set("Allow", strings.Join(allow, ", "))
-		writeError(w, fail(http.StatusMethodNotAllowed, "there is only %s", strings.Join(allow, " and ")))
+		writeError(w, fail(http.StatusMethodNotAllowed, "method not allowed, want %s", strings.Join(allow, " or ")))
 		return
 	}
-	writeError(w, &failure{status: http.StatusNotFound, text: "there is no such route: see /openapi/v3.json"})
+	writeError(w, &failure{status: http.StatusNotFound, text: "no such route; see /openapi/v3.json"})
 }
 
-// acquire waits for a place to ask the ledger, as each query may take a core and much memory: one of several, of which
-// a caller has half at most, and with large also the only one for large answers.
+// acquire waits for permission to query the ledger, because each query may occupy a CPU and a lot of memory. The
+// number of concurrent queries is limited in total and per caller. If large is set, acquire also waits until no
+// other large response is in progress. The caller must call done afterwards.
 func (s *server) acquire(ctx context.Context, large bool) (done func(), err error) {
 	caller := "" // the controller itself
 	if u := access.UserOf(ctx); u != nil {
@@ -203,7 +205,7 @@ func enter(ctx context.Context, places chan struct{}) (leave func(), err error) 
 	case places <- struct{}{}:
 		return func() { <-places }, nil
 	case <-ctx.Done():
-		return nil, &failure{status: http.StatusServiceUnavailable, text: "too many queries at once", retry: busyFor}
+		return nil, &failure{status: http.StatusServiceUnavailable, text: "too many concurrent queries", retry: busyFor}
 	}
 }
 

@@ -38,7 +38,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Tokens of the tests. Tenants a and b have all rights on energy in their namespace, and may create Jobs there.
+// Tokens used in tests. Tenants a and b have all permissions on energy in their namespace and may create Jobs in
+// it.
 const (
 	admin    = "token-of-an-administrator"
 	stranger = "token-of-somebody-without-rights"
@@ -49,10 +50,10 @@ const (
 	everywhere = "token-of-somebody-who-may-list-energy-everywhere"
 )
 
-// noon is the instant of tests that do not let time pass.
+// noon is the current time in tests with a fixed clock.
 var noon = time.Date(2026, 11, 3, 12, 0, 0, 0, time.UTC)
 
-// reviewers stand for the API server.
+// reviewers is a fake client for TokenReviews.
 type reviewers struct {
 	authenticationclient.TokenReviewInterface
 }
@@ -104,7 +105,7 @@ func newGate() *access.Gate {
 	})
 }
 
-// fakeLive is what is drawn.
+// fakeLive is a fake Live with fixed power readings.
 type fakeLive struct {
 	mu    sync.Mutex
 	nodes []api.NodePower
@@ -129,7 +130,7 @@ func (l *fakeLive) Pods(namespace string) api.PodsPower {
 	return api.PodsPower{Pods: some}
 }
 
-// world is everything behind the interface.
+// world contains the fake dependencies of a server.
 type world struct {
 	store  *ledgertest.Store
 	live   *fakeLive
@@ -181,7 +182,7 @@ func newView(t testing.TB) *kube.View {
 	return view
 }
 
-// newWorld has two nodes, and one booking of pods in the namespaces a and b.
+// newWorld returns a world with two nodes and a booking of pods in the namespaces a and b.
 func newWorld(t testing.TB) *world {
 	w := &world{store: new(ledgertest.Store), now: noon, log: new(strings.Builder)}
 	w.live = &fakeLive{
@@ -267,7 +268,7 @@ func (w *world) book(t testing.TB) {
 
 func (w *world) handler() http.Handler { return New(w.config) }
 
-// ask makes a request. Headers are pairs.
+// ask sends a request and returns the response. Headers are given as pairs of name and value.
 func ask(t testing.TB, h http.Handler, method, target, token, body string,
 	headers ...string,
 ) *httptest.ResponseRecorder {
@@ -288,7 +289,7 @@ func ask(t testing.TB, h http.Handler, method, target, token, body string,
 	return answer
 }
 
-// get asks as an administrator, and reads the answer.
+// get sends a GET request as an administrator and decodes the response.
 func get[T any](t testing.TB, h http.Handler, target string) T {
 	t.Helper()
 	answer := ask(t, h, "GET", target, admin, "")
@@ -310,12 +311,12 @@ func wantStatus(t testing.TB, answer *httptest.ResponseRecorder, want int, what 
 	if answer.Code >= http.StatusBadRequest {
 		var e api.Error
 		if err := json.Unmarshal(answer.Body.Bytes(), &e); err != nil || e.Error == "" {
-			t.Errorf("%s: the body is no error: %.300s", what, answer.Body)
+			t.Errorf("%s: the body is not a JSON error: %.300s", what, answer.Body)
 		}
 	}
 }
 
-// filled returns the target of a route with values for its wildcards.
+// filled returns the path of the route with values for its wildcards.
 func (rt *route) filled(namespace string) string {
 	return strings.NewReplacer("{namespace}", namespace, "{pod}", "train-x").Replace(rt.path)
 }

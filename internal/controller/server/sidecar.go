@@ -20,52 +20,54 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// SidecarAnswer is the answer of POST /metrics-ingest.
+// SidecarAnswer is the response of POST /metrics-ingest.
 type SidecarAnswer struct {
 	Nodes []SidecarNode `json:"nodes"`
 }
 
-// SidecarNode is what became of what was told of a node.
+// SidecarNode is the result for the metrics of a node.
 type SidecarNode struct {
 	Node string `json:"node"`
-	// Booked is the energy since the post before. The first one books nothing: since when it counts is unknown.
+	// Booked is the energy since the previous request. It is 0 for the first one, because the start of the counter
+	// is unknown.
 	Booked energy.Microjoules `json:"bookedMicrojoules"`
-	// Unmeasured is time that nothing is known about.
+	// UnmeasuredSeconds is the duration without a known energy.
 	UnmeasuredSeconds float64 `json:"unmeasuredSeconds,omitempty"`
 	Note              string  `json:"note,omitempty"`
 }
 
-// sidecar makes batches of counters that others have read. A joule is booked at most once: what was read before this
-// process began, or across a counter that fell, is not booked.
+// sidecar creates batches from the counters that sidecars report. Energy is recorded at most once. Energy that was
+// used before this process started, or before the reset of a counter, is not recorded.
 type sidecar struct {
 	began time.Time
-	boot  string // of all streams: another process, another boot
+	boot  string // boot ID of all streams, unique per process
 
 	mu    sync.Mutex
 	nodes map[string]*sidecarNode
 }
 
-// sidecarNode is what is remembered of a node.
+// sidecarNode is the state of a node between requests.
 type sidecarNode struct {
 	mu     sync.Mutex
-	sent   uint64        // number of the last batch
-	epoch  string        // of the stream
-	at     time.Duration // end of the last interval, since began
-	energy uint64        // the counter then
-	power  uint64        // the gauge then
-	known  bool          // energy holds
-	gauged bool          // power holds
-	// dropped is set while the counter is below energy. Was it reset, or did an old post overtake? The next one says.
+	sent   uint64        // sequence number of the last batch
+	epoch  string        // epoch of the stream
+	at     time.Duration // end of the last interval, relative to sidecar.began
+	energy uint64        // counter at that time, in µJ
+	power  uint64        // gauge at that time, in µW
+	known  bool          // whether energy is valid
+	gauged bool          // whether power is valid
+	// dropped is set while the counter is below energy. The next request shows whether the counter was reset or a
+	// delayed request arrived out of order.
 	dropped   bool
 	droppedAt time.Duration
 	low       uint64
-	pending   *batch.Batch // made, and perhaps booked: it is sent again as it is
+	pending   *batch.Batch // batch that may have been recorded; it is retried unchanged
 	seen      time.Time
 }
 
 const (
 	maxSidecarNodes = 10_000
-	// After so long without a post a counter may have wrapped, and a gauge says nothing about the time in between.
+	// A counter may wrap within a longer gap between requests, and a gauge does not represent the time in between.
 	maxSidecarGap = 15 * time.Minute
 	forgetSidecar = time.Hour
 	sidecarSource = "scaphandre (sidecar)"
@@ -73,7 +75,7 @@ const (
 
 func (s *server) postMetrics(w http.ResponseWriter, r *http.Request, q *query) error {
 	if !s.Sidecar.Leads() {
-		return &failure{http.StatusServiceUnavailable, "another replica counts", busyFor}
+		return &failure{http.StatusServiceUnavailable, "this replica is not the leader", busyFor}
 	}
 	whose, err := nodeOfCaller(access.UserOf(r.Context()), q)
 	if err != nil {
@@ -102,23 +104,23 @@ func (s *server) postMetrics(w http.ResponseWriter, r *http.Request, q *query) e
 	return writeJSON(w, http.StatusOK, answer)
 }
 
-// nodeOfCaller returns the node that the caller posts for, "" if labels say. A token that is bound to a node speaks of
-// that one.
+// nodeOfCaller returns the node of the metrics, or an empty string if it has to be derived from labels. A token
+// that is bound to a node can only report metrics of this node.
 func nodeOfCaller(u *access.User, q *query) (string, error) {
 	whose := q.text("node")
 	if whose != "" && !isNode(whose) {
-		return "", fail(http.StatusBadRequest, "node is %.80q: that is no name of one", whose)
+		return "", fail(http.StatusBadRequest, "node is %.80q: want a valid node name", whose)
 	}
 	if u.Node() == "" {
 		return whose, nil
 	}
 	if whose != "" && whose != u.Node() {
-		return "", fail(http.StatusForbidden, "the token is of node %s", u.Node())
+		return "", fail(http.StatusForbidden, "the token is bound to node %s", u.Node())
 	}
 	return u.Node(), nil
 }
 
-// of returns what is remembered of a node. It forgets nodes without posts.
+// of returns the state of a node. If there are too many nodes, it removes those without recent requests.
 func (s *sidecar) of(name string, now time.Time) (*sidecarNode, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +132,7 @@ func (s *sidecar) of(name string, now time.Time) (*sidecarNode, error) {
 			})
 		}
 		if len(s.nodes) >= maxSidecarNodes {
-			return nil, fail(http.StatusTooManyRequests, "metrics of more than %d nodes", maxSidecarNodes)
+			return nil, fail(http.StatusTooManyRequests, "too many nodes, want at most %d", maxSidecarNodes)
 		}
 		n = &sidecarNode{epoch: rand.Text()}
 		s.nodes[name] = n
@@ -139,7 +141,7 @@ func (s *sidecar) of(name string, now time.Time) (*sidecarNode, error) {
 	return n, nil
 }
 
-// bookPost books what a node has used since the post before.
+// bookPost records the energy that a node has used since its previous request.
 func (s *server) bookPost(ctx context.Context, name string, t *nodePost) (SidecarNode, error) {
 	now := s.Now()
 	n, err := s.sidecar.of(name, now)
@@ -150,7 +152,8 @@ func (s *server) bookPost(ctx context.Context, name string, t *nodePost) (Sideca
 	defer n.mu.Unlock()
 	answer := SidecarNode{Node: name}
 	if n.pending != nil {
-		// Whether it was booked is not known: the same batch again is booked once in any case.
+		// It is unknown whether the batch was recorded. Sending it again is safe because the ledger ignores
+		// duplicates.
 		if err := s.book(ctx, n, &answer); err != nil {
 			return answer, err
 		}
@@ -165,7 +168,7 @@ func (s *server) bookPost(ctx context.Context, name string, t *nodePost) (Sideca
 	return answer, s.book(ctx, n, &answer)
 }
 
-// book books the pending batch, and keeps it where another try may succeed.
+// book records the pending batch. The batch remains pending if a retry may succeed.
 func (s *server) book(ctx context.Context, n *sidecarNode, answer *SidecarNode) error {
 	b := n.pending
 	err := s.Sidecar.Book(ctx, b)
@@ -176,48 +179,48 @@ func (s *server) book(ctx context.Context, n *sidecarNode, answer *SidecarNode) 
 		answer.UnmeasuredSeconds += b.Unmeasured.Seconds()
 		return nil
 	case s.Sidecar.Final(err):
-		n.pending = nil // it never will be
-		s.Log.Warn("energy that a sidecar told of is refused", "node", b.Stream.Node, "error", err)
-		answer.Note = fmt.Sprintf("refused: %.200s", err)
+		n.pending = nil // a retry cannot succeed
+		s.Log.Warn("Rejected energy reported by a sidecar", "node", b.Stream.Node, "error", err)
+		answer.Note = fmt.Sprintf("rejected: %.200s", err)
 		return nil
 	case errors.Is(err, ledger.ErrReadOnly):
 		return err
 	}
-	s.Log.Warn("booking what a sidecar told", "node", b.Stream.Node, "error", err)
-	return &failure{http.StatusServiceUnavailable, "it cannot be booked at the moment", busyFor}
+	s.Log.Warn("Failed to record energy reported by a sidecar", "node", b.Stream.Node, "error", err)
+	return &failure{http.StatusServiceUnavailable, "the energy cannot be recorded at the moment", busyFor}
 }
 
-// interval is what was used since the post before.
+// interval is the usage since the previous request.
 type interval struct {
-	start, end time.Duration // since began; nothing is booked if there is no time between
+	start, end time.Duration // relative to sidecar.began; an empty interval is not recorded
 	energy     energy.Microjoules
 	unmeasured time.Duration
 	quality    energy.Quality
 	note       string
 }
 
-// next returns the interval that a post ends.
+// next returns the interval that ends with a request and updates the state of the node.
 func (n *sidecarNode) next(t *nodePost, at time.Duration) interval {
 	first := !n.known && !n.gauged
 	i := interval{start: n.at, end: at, quality: energy.Derived}
 	switch {
 	case first:
 		n.base(t, at)
-		return interval{note: "the first post books nothing"}
+		return interval{note: "no energy is recorded for the first request"}
 	case at <= n.at:
-		return interval{note: "no time has passed"}
+		return interval{note: "no time has passed since the previous request"}
 	case at-n.at > maxSidecarGap:
-		i.unmeasured, i.note = at-n.at, "too long after the post before"
+		i.unmeasured, i.note = at-n.at, "too long after the previous request"
 		n.base(t, at)
 		return i
 	case t.hasEnergy && n.known:
 		return n.counted(t, i)
 	case !t.hasEnergy && !n.known && t.hasPower && n.gauged:
-		// Sidecars that tell no counter: the mean of both gauges, which is an estimate.
-		mean := (float64(t.power) + float64(n.power)) / 2 //nolint:mnd // of two
+		// Without a counter, the mean of both gauges is used as an estimate.
+		mean := (float64(t.power) + float64(n.power)) / 2 //nolint:mnd // mean of two values
 		i.energy, i.quality = energy.Microjoules(math.Round(mean*i.length().Seconds())), energy.Estimated
 	default:
-		i.unmeasured, i.note = i.length(), "it told something else before"
+		i.unmeasured, i.note = i.length(), "different metrics than in the previous request"
 	}
 	n.base(t, at)
 	return i
@@ -229,16 +232,17 @@ func (n *sidecarNode) base(t *nodePost, at time.Duration) {
 	n.at, n.energy, n.known, n.power, n.gauged, n.dropped = at, t.energy, t.hasEnergy, t.power, t.hasPower, false
 }
 
-// counted takes the difference of two values of a counter. One that fell was reset or wrapped, unless the post came
-// late and the next one goes on from where the counter was: then nothing must be counted twice. Two in a row that
-// come late look like a reset; only the node's envelope bounds what they can do.
+// counted returns the difference of two counter values. A decrease is a reset or wraparound, unless the request was
+// delayed and the next one continues from the previous value. To avoid counting energy twice, the decision is
+// postponed until the next request. Two consecutive delayed requests are indistinguishable from a reset. In this
+// case only the envelope of the node limits the error.
 func (n *sidecarNode) counted(t *nodePost, i interval) interval {
 	switch {
 	case t.energy >= n.energy:
 		i.energy = energy.Microjoules(t.energy - n.energy)
 	case !n.dropped || t.energy < n.low:
 		n.dropped, n.low, n.droppedAt = true, t.energy, i.end
-		return interval{note: "the counter fell: the next post says whether it was reset"}
+		return interval{note: "the counter decreased; the next request determines whether it was reset"}
 	default:
 		i.energy = energy.Microjoules(t.energy - n.low)
 		i.unmeasured = n.droppedAt - i.start
@@ -262,7 +266,8 @@ func (s *sidecar) batch(name string, n *sidecarNode, i *interval, shares []energ
 	return b
 }
 
-// shares divides energy as the gauges of processes say. Parts are rounded down; the rest is unknown.
+// shares divides energy in proportion to the power of the processes. Fractions are rounded down, and the remainder
+// is unknown.
 func (s *server) shares(t *nodePost, total energy.Microjoules) []energy.Share {
 	all := t.system
 	for _, power := range t.pods {
@@ -291,5 +296,5 @@ func (s *server) shares(t *nodePost, total energy.Microjoules) []energy.Share {
 		shares = append(shares, energy.Share{ID: id, Dynamic: energy.Microjoules(part)})
 	}
 	slices.SortFunc(shares, func(a, b energy.Share) int { return cmp.Compare(a.ID, b.ID) })
-	return batch.Condense(shares, batch.MaxShares/2) //nolint:mnd // as agents do
+	return batch.Condense(shares, batch.MaxShares/2) //nolint:mnd // same limit as in agents
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// counters writes what a sidecar posts.
+// counters returns the request body of a sidecar.
 func counters(energy uint64, more ...string) string {
 	return fmt.Sprintf("# TYPE %s counter\n%s %d\n%s\n", hostEnergy, hostEnergy, energy, strings.Join(more, "\n"))
 }
@@ -37,7 +37,7 @@ func (w *world) post(t testing.TB, h http.Handler, node, body string, status int
 	return got
 }
 
-// TestSidecar books differences of the counter, exactly, divided as the gauges say.
+// TestSidecar verifies that exact differences of the counter are recorded and divided in proportion to the gauges.
 func TestSidecar(t *testing.T) {
 	w := newWorld(t)
 	w.config.Sidecar.PodUID = func(namespace, name string) (string, bool) {
@@ -59,7 +59,7 @@ func TestSidecar(t *testing.T) {
 	}
 	first := w.post(t, h, "worker1", counters(1_000_000_000, gauges...), 200)
 	if len(w.booked) != 0 || first.Nodes[0].Booked != 0 || !strings.Contains(first.Nodes[0].Note, "first") {
-		t.Fatalf("the first post: %+v, %d batches", first, len(w.booked))
+		t.Fatalf("first request: %+v, %d batches", first, len(w.booked))
 	}
 	w.now = w.now.Add(10 * time.Second)
 	second := w.post(t, h, "worker1", counters(1_500_000_007, gauges...), 200)
@@ -80,17 +80,17 @@ func TestSidecar(t *testing.T) {
 	if len(b.Shares) != 2 || b.Unknown != 200_000_003 {
 		t.Errorf("%+v, unknown %d", b.Shares, b.Unknown)
 	}
-	// Another node has another counter.
+	// Each node has its own counter.
 	w.post(t, h, "worker2", counters(7), 200)
 	if len(w.booked) != 1 {
-		t.Error("worker2's first post was booked")
+		t.Error("the first request of worker2 was recorded")
 	}
 }
 
-// TestSidecarCounters goes through what a counter can do.
+// TestSidecarCounters verifies increases, resets and wraparounds of a counter.
 func TestSidecarCounters(t *testing.T) {
 	for name, c := range map[string]struct {
-		values     []int64 // -1: a pause of an hour
+		values     []int64 // -1 is a pause of one hour
 		booked     energy.Microjoules
 		unmeasured time.Duration
 	}{
@@ -120,7 +120,7 @@ func TestSidecarCounters(t *testing.T) {
 					t.Error(err)
 				}
 				if b.First != uint64(i+1) || i > 0 && b.StartSinceBoot != end {
-					t.Errorf("batch %d: number %d, begins at %v, the one before ended at %v", i, b.First,
+					t.Errorf("batch %d: number %d, start %v, end of the previous batch %v", i, b.First,
 						b.StartSinceBoot, end)
 				}
 				end = b.EndSinceBoot
@@ -133,9 +133,8 @@ func TestSidecarCounters(t *testing.T) {
 	}
 }
 
-// TestSidecarIsExact lets a sidecar post at random times, single posts come late, counters fall, and booking fail
-// before and after it took effect. What is booked is never more than what was used, and all of it where no counter
-// fell.
+// TestSidecarIsExact posts at random times with delayed requests, counter resets, and failures before and after a
+// booking took effect. The recorded energy must never exceed the used energy, and must equal it without resets.
 func TestSidecarIsExact(t *testing.T) {
 	seeds := uint64(12)
 	if os.Getenv("KUBENERGY_LONG") != "" {
@@ -152,15 +151,15 @@ func TestSidecarIsExact(t *testing.T) {
 			return ask(t, h, "POST", "/metrics-ingest?node=worker1", admin, counters(counter)).Code == http.StatusOK
 		}
 		counter, used, resets := rng.Uint64N(1000), uint64(0), seed%2 == 1
-		before, calm := counter, 0 // the value of the post before the last; posts since something was odd
+		before, calm := counter, 0 // value of the post before the last one; posts since the last anomaly
 		post(counter)
 		for range 100 {
 			calm++
-			switch odd := calm > 3 && rng.IntN(5) == 0; { //nolint:mnd // an odd post needs some that are not
+			switch odd := calm > 3 && rng.IntN(5) == 0; { //nolint:mnd // posts between anomalies
 			case odd && resets:
 				counter, calm = rng.Uint64N(10), 0
 			case odd:
-				post(before) // a post that was overtaken
+				post(before) // a delayed post
 				calm = 0
 			}
 			before = counter
@@ -168,17 +167,17 @@ func TestSidecarIsExact(t *testing.T) {
 			counter, used = counter+step, used+step
 			post(counter)
 		}
-		for range 2 { // what is pending, then the rest
+		for range 2 { // the pending batch, then the remaining energy
 			for !post(counter) {
 			}
 		}
 		if sum := store.sum(); sum > used || !resets && sum != used {
-			t.Fatalf("seed %d: %d µJ are booked, %d were used", seed, sum, used)
+			t.Fatalf("seed %d: recorded %d µJ, used %d µJ", seed, sum, used)
 		}
 	}
 }
 
-// unsure is a ledger whose answers get lost.
+// unsure is a ledger that loses requests and responses.
 type unsure struct {
 	t      *testing.T
 	rng    *rand.Rand
@@ -199,11 +198,11 @@ func (u *unsure) book(_ context.Context, b *batch.Batch) error {
 		u.booked[b.Stream] = numbers
 	}
 	if before, ok := numbers[b.First]; ok && before != b.Measured {
-		u.t.Fatalf("number %d again with %d µJ, not %d", b.First, b.Measured, before)
+		u.t.Fatalf("batch %d was sent again with %d µJ, want %d µJ", b.First, b.Measured, before)
 	}
 	numbers[b.First] = b.Measured
 	if fate == 1 {
-		return context.DeadlineExceeded // it was booked, and nobody knows
+		return context.DeadlineExceeded // recorded, but the response is lost
 	}
 	return nil
 }
@@ -228,14 +227,14 @@ func TestSidecarPowerAlone(t *testing.T) {
 		w.booked[0].Quality != energy.Estimated {
 		t.Errorf("%+v", w.booked)
 	}
-	// From a gauge to a counter nothing can be said.
+	// The energy between a gauge and a counter is unknown.
 	w.post(t, h, "worker1", counters(5), 200)
 	if b := w.booked[2]; b.Measured != 0 || b.Unmeasured != 10*time.Second {
 		t.Errorf("%+v", b)
 	}
 }
 
-// TestSidecarNames checks whose metrics they are.
+// TestSidecarNames verifies how the node of metrics is determined.
 func TestSidecarNames(t *testing.T) {
 	w := newWorld(t)
 	h := w.handler()
@@ -270,10 +269,10 @@ func TestSidecarNames(t *testing.T) {
 		"no node")
 	wantStatus(t, ask(t, h, "POST", "/metrics-ingest", admin, strings.Repeat("x", 5<<20)),
 		http.StatusRequestEntityTooLarge, "long")
-	// A token of a pod speaks of the pod's node alone.
-	wantStatus(t, ask(t, h, "POST", "/metrics-ingest", sidecar1, counters(1)), http.StatusOK, "one's own node")
+	// The token of a pod can only report metrics of the node of the pod.
+	wantStatus(t, ask(t, h, "POST", "/metrics-ingest", sidecar1, counters(1)), http.StatusOK, "own node")
 	wantStatus(t, ask(t, h, "POST", "/metrics-ingest?node=worker1", sidecar1, counters(1)), http.StatusOK,
-		"one's own node by name")
+		"own node by name")
 	wantStatus(t, ask(t, h, "POST", "/metrics-ingest?node=worker2", sidecar1, counters(1)), http.StatusForbidden,
 		"another node")
 	wantStatus(t, ask(t, h, "POST", "/metrics-ingest", sidecar1, labelled(`node="worker2"`)),
@@ -300,7 +299,7 @@ func TestSidecarRefused(t *testing.T) {
 	tick := func() { w.now = w.now.Add(10 * time.Second) }
 	tick()
 	fails = errEnvelope
-	if got := w.post(t, h, "worker1", counters(1e12), 200); !strings.Contains(got.Nodes[0].Note, "refused") ||
+	if got := w.post(t, h, "worker1", counters(1e12), 200); !strings.Contains(got.Nodes[0].Note, "rejected") ||
 		got.Nodes[0].Booked != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -328,7 +327,7 @@ func TestSidecarsAreBounded(t *testing.T) {
 		}
 	}
 	if _, err := s.of("one-more", now); err == nil {
-		t.Error("there is no bound")
+		t.Error("the number of nodes is not limited")
 	}
 	now = now.Add(2 * forgetSidecar)
 	if _, err := s.of("one-more", now); err != nil || len(s.nodes) != 1 {
@@ -336,11 +335,11 @@ func TestSidecarsAreBounded(t *testing.T) {
 	}
 }
 
-// TestScaphandreFixture reads the sample beside the sources of Scaphandre's documents.
+// TestScaphandreFixture parses a sample that follows Scaphandre's documentation.
 func TestScaphandreFixture(t *testing.T) {
 	data, err := os.ReadFile("../../../../shared/data/api/scaphandre_metrics_constructed.prom")
 	if err != nil {
-		t.Skipf("the recorded data are not there: %v", err)
+		t.Skipf("sample is not available: %v", err)
 	}
 	nodes, err := readScaphandre(data, "worker1")
 	if err != nil {
@@ -359,14 +358,14 @@ func TestScaphandreFixture(t *testing.T) {
 		w.booked[0].Shares[0].Dynamic != 8640000 {
 		t.Errorf("%+v, %+v", got, w.booked[0])
 	}
-	// Every metric that its documents name for a host is either read or passed over.
+	// The documentation must list all supported metrics.
 	reference, err := os.ReadFile("../../../../shared/data/api/scaphandre_metrics_reference.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{hostEnergy, hostPower, processPower} {
 		if !strings.Contains(string(reference), "`"+name) {
-			t.Errorf("Scaphandre's documents do not name %s", name)
+			t.Errorf("Scaphandre's documentation does not contain %s", name)
 		}
 	}
 }

@@ -14,36 +14,36 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Zones is the answer of GET /api/v1/zones.
+// Zones is the response of GET /api/v1/zones.
 type Zones struct {
 	Zones []Zone `json:"zones"`
 }
 
-// Zone is a GridZone: what is decided by.
+// Zone contains the signals of a GridZone that are used for decisions.
 type Zone struct {
 	Name   string  `json:"name"`
 	Zone   string  `json:"zone"`
 	PUE    float64 `json:"pue,omitempty"`
-	Carbon *Signal `json:"carbon,omitempty"` // gCO2e per kWh; absent if nothing is known
-	Price  *Signal `json:"price,omitempty"`  // money per kWh
+	Carbon *Signal `json:"carbon,omitempty"` // in gCO2e per kWh; absent if unknown
+	Price  *Signal `json:"price,omitempty"`  // in currency units per kWh
 }
 
-// Signal is a quantity of a zone, now and as forecast.
+// Signal contains the current value and the forecast of a signal.
 type Signal struct {
-	Now     *float64       `json:"now,omitempty"` // absent if what is known has ended
-	Fresh   bool           `json:"fresh"`         // young enough to be decided by, as the zone itself says
+	Now     *float64       `json:"now,omitempty"` // absent if the series does not cover the current time
+	Fresh   bool           `json:"fresh"`         // recent enough for decisions, according to the zone
 	Quality energy.Quality `json:"quality"`
-	AsOf    *time.Time     `json:"asOf,omitempty"` // when it was issued; absent for what does not age
-	// AgeSeconds is how long ago that was.
+	AsOf    *time.Time     `json:"asOf,omitempty"` // time of issue; absent if the signal does not age
+	// AgeSeconds is the time since AsOf.
 	AgeSeconds     *float64  `json:"ageSeconds,omitempty"`
-	Kind           string    `json:"kind,omitempty"` // of carbon intensity: average or marginal
+	Kind           string    `json:"kind,omitempty"` // average or marginal; only for carbon intensity
 	Unit           string    `json:"unit,omitempty"`
 	Source         string    `json:"source,omitempty"`
 	ForecastSource string    `json:"forecastSource,omitempty"`
 	Step           string    `json:"step"`
-	Start          time.Time `json:"start"` // of the first value
+	Start          time.Time `json:"start"` // time of the first value
 	Values         []float64 `json:"values"`
-	Low            []float64 `json:"low,omitempty"` // tenth percentiles
+	Low            []float64 `json:"low,omitempty"` // 10th percentiles
 	High           []float64 `json:"high,omitempty"`
 }
 
@@ -57,15 +57,15 @@ func (s *server) serveZones(w http.ResponseWriter, r *http.Request, q *query) er
 	return writeJSON(w, http.StatusOK, answer)
 }
 
-// gridZones returns the objects, by name. What cannot be read only describes less.
+// gridZones returns all GridZones by name. On failure it returns none, and the response has less metadata.
 func (s *server) gridZones(ctx context.Context) map[string]*v1alpha1.GridZone {
 	byName := map[string]*v1alpha1.GridZone{}
-	const timeout = 2 * time.Second // for a cache that has not synced yet
+	const timeout = 2 * time.Second // for a cache that has not been synced yet
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var list v1alpha1.GridZoneList
 	if err := s.Client.List(ctx, &list); err != nil {
-		s.Log.Warn("listing GridZones", "error", err)
+		s.Log.Warn("Failed to list GridZones", "error", err)
 		return byName
 	}
 	for i := range list.Items {
@@ -107,8 +107,8 @@ func signalOf(s grid.Signal, now time.Time) *Signal {
 	return shown
 }
 
-// describe adds what the object says beyond the series. An object that has moved on since the view was made says
-// something else.
+// describe adds metadata from the status of the GridZone. It does nothing if the status has changed since the view
+// was built.
 func describe(shown *Signal, s *v1alpha1.SignalStatus) {
 	if shown == nil || s == nil || !s.Start.Time.Equal(shown.Start) || len(s.Values) != len(shown.Values) {
 		return

@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// The sources that are asked in the table of bad signals.
+// Sources in the table of bad signals.
 var (
 	fromWattTime = func(url string) v1alpha1.CarbonSource {
 		return v1alpha1.CarbonSource{WattTime: &v1alpha1.WattTimeSource{URL: url, Region: "CAISO_NORTH", Key: "wt"}}
@@ -45,7 +45,7 @@ var (
 			URL: url, List: "v", ListTime: "0", ListValue: "1", Zone: "zone",
 		}}
 	}
-	// toURL leads to an address of its own instead of the fake provider's.
+	// toURL returns a source with the given URL instead of the fake provider's.
 	toURL = func(url string) func(string) v1alpha1.CarbonSource {
 		return func(string) v1alpha1.CarbonSource { return electricityMapsAt(url) }
 	}
@@ -75,7 +75,7 @@ func marginal(region, units, kind string) http.HandlerFunc {
 	})
 }
 
-// list is an answer with values each hour, from some hours ago.
+// list returns a response with hourly values that start the given number of hours ago.
 func list(zone string, hoursAgo int, values ...string) string {
 	var entries []string
 	for i, v := range values {
@@ -91,7 +91,8 @@ func fromENTSOE(url string) v1alpha1.PriceSource {
 	return v1alpha1.PriceSource{ENTSOE: &v1alpha1.ENTSOESource{URL: url, Domain: testDomain, Key: "em"}}
 }
 
-// prices is the day of noon at a bidding zone: positions, each with its price.
+// prices returns a handler with the prices of a bidding zone for one day. The arguments are pairs of position and
+// price.
 func prices(currency, domain string, positions ...int) http.HandlerFunc {
 	var points strings.Builder
 	for i := 0; i < len(positions); i += 2 {
@@ -107,17 +108,18 @@ type badSignal struct {
 	name   string
 	reason dial.Reason
 	serve  http.HandlerFunc
-	// Where it is asked; nil: Electricity Maps.
+	// source returns the source to poll; nil means Electricity Maps.
 	source   func(url string) v1alpha1.CarbonSource
-	price    func(url string) v1alpha1.PriceSource // in place of source
-	zone     string                                // "": DE
+	price    func(url string) v1alpha1.PriceSource // used instead of source
+	zone     string                                // defaults to DE
 	marginal bool
 	reach    func(*Reach)
 	keys     testKeys
 	check    func(t *testing.T, k *Keeper)
 }
 
-// badSignals are served one by one. The present is noon, 12:20; what is good is of 12:00 and about 300.
+// badSignals returns responses that must be rejected. The current time is 12:20, and the last valid value is about
+// 300 at 12:00.
 func badSignals(t *testing.T) []badSignal {
 	noonHour := noon.Truncate(time.Hour)
 	good := latest("DE", noonHour, "300")
@@ -141,7 +143,7 @@ func badSignals(t *testing.T) []badSignal {
 	atLeast := func(wait time.Duration) func(*testing.T, *Keeper) {
 		return func(t *testing.T, k *Keeper) {
 			if got := k.links[0].next.Sub(noon); got < wait {
-				t.Errorf("asked again after %v, want %v at least", got, wait)
+				t.Errorf("the next poll is after %v, want at least %v", got, wait)
 			}
 		}
 	}
@@ -178,7 +180,7 @@ func badSignals(t *testing.T) []badSignal {
 			name: "stale list", reason: dial.ReasonStale, source: fromList,
 			serve: description("%s", list("DE", 9, "300", "310", "320")),
 		},
-		{name: "stale forecast of now", reason: dial.ReasonStale, source: func(url string) v1alpha1.CarbonSource {
+		{name: "stale current forecast", reason: dial.ReasonStale, source: func(url string) v1alpha1.CarbonSource {
 			s := fromList(url)
 			s.HTTP.Time = "issued"
 			return s
@@ -197,7 +199,7 @@ func badSignals(t *testing.T) []badSignal {
 		},
 		{name: "NaN", reason: dial.ReasonShape, serve: swap("300", "NaN")},
 		{
-			name: "NaN in a string, as Prometheus writes it", reason: dial.ReasonRange, source: fromPrometheus,
+			name: "NaN in a string, as encoded by Prometheus", reason: dial.ReasonRange, source: fromPrometheus,
 			serve: description("%s", sampleText(noon, "NaN")),
 		},
 		{name: "+Inf", reason: dial.ReasonRange, source: fromPrometheus, serve: description("%s", sampleText(noon, "+Inf"))},
@@ -257,7 +259,7 @@ func badSignals(t *testing.T) []badSignal {
 			name: "429 for ten years", reason: dial.ReasonRate, serve: status(429, "Retry-After", "315360000"),
 			check: func(t *testing.T, k *Keeper) {
 				if got := k.links[0].next.Sub(noon); got > 2*dial.MaxWait {
-					t.Errorf("silenced for %v", got)
+					t.Errorf("the next poll is after %v", got)
 				}
 			},
 		},
@@ -281,7 +283,7 @@ func badSignals(t *testing.T) []badSignal {
 		},
 		{name: "connection reset", reason: dial.ReasonHTTP, serve: reset},
 		{
-			name: "body shorter than it says", reason: dial.ReasonHTTP,
+			name: "body shorter than Content-Length", reason: dial.ReasonHTTP,
 			serve: func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Length", "5000")
 				_, _ = io.WriteString(w, good)
@@ -340,7 +342,7 @@ func badSignals(t *testing.T) []badSignal {
 		},
 		{name: "loopback", reason: dial.ReasonAddress, source: toURL("https://127.0.0.1:1"), reach: public},
 		{
-			name: "loopback, where private addresses are allowed", reason: dial.ReasonAddress,
+			name: "loopback, private addresses allowed", reason: dial.ReasonAddress,
 			source: func(url string) v1alpha1.CarbonSource {
 				s := fromPrometheus(url)
 				s.Prometheus.AllowPrivateAddress = true
@@ -360,7 +362,7 @@ func badSignals(t *testing.T) []badSignal {
 			reach: named("127.0.0.1"),
 		},
 		{name: "without TLS", reason: dial.ReasonAddress, source: toURL("http://provider.example"), reach: public},
-		{name: "certificate of nobody", reason: dial.ReasonHTTP, source: toURL(untrusted.URL)},
+		{name: "untrusted certificate", reason: dial.ReasonHTTP, source: toURL(untrusted.URL)},
 		{
 			name: "from the future", reason: dial.ReasonTime,
 			serve: description("%s", latest("DE", noonHour.Add(time.Hour), "300")),
@@ -379,7 +381,7 @@ func badSignals(t *testing.T) []badSignal {
 			serve: description(`{"zone":"DE","v":[[%d,300]]}`, noonHour.UnixMicro()),
 		},
 		{
-			name: "hour of the clock change twice", reason: dial.ReasonTime, source: fromList,
+			name: "repeated hour at the end of daylight saving time", reason: dial.ReasonTime, source: fromList,
 			serve: description(`{"zone":"DE","v":[[%[1]d,300],[%[1]d,310],[%[2]d,320]]}`, noonHour.Add(-time.Hour).Unix(),
 				noonHour.Unix()),
 		},
@@ -404,7 +406,7 @@ func badSignals(t *testing.T) []badSignal {
 			serve: marginal("CAISO_NORTH", "kg_co2_per_mwh", "co2_moer"),
 		},
 		{
-			name: "unit that is named", reason: dial.ReasonUnit,
+			name: "explicit unit", reason: dial.ReasonUnit,
 			serve: swap(`"carbonIntensity"`, `"unit":"lbCO2/MWh","carbonIntensity"`),
 		},
 		{
@@ -455,23 +457,23 @@ func badSignals(t *testing.T) []badSignal {
 			return v1alpha1.PriceSource{ElectricityMaps: &v1alpha1.ElectricityMapsSource{URL: url}}
 		}, serve: description(`{"zone":"DE","data":[{"datetime":"2026-03-10T12:00:00Z","value":81,"unit":"USD/MWh"}]}`)},
 		{
-			name: "file outside, through a link", reason: dial.ReasonAddress, source: fromFile("link.csv"),
+			name: "link to a file outside", reason: dial.ReasonAddress, source: fromFile("link.csv"),
 			check: func(t *testing.T, k *Keeper) {
 				if strings.Contains(k.links[0].err.Error(), outside) {
-					t.Error("the error names the target of the link")
+					t.Error("the error contains the target of the link")
 				}
 			}, serve: func(http.ResponseWriter, *http.Request) {}, reach: func(*Reach) {},
 			keys: testKeys{"link": outside},
 		},
-		{name: "file that is not there", reason: dial.ReasonMissing, source: fromFile("absent.csv")},
+		{name: "missing file", reason: dial.ReasonMissing, source: fromFile("absent.csv")},
 		{name: "file of another zone", reason: dial.ReasonZone, source: fromFile("fr.csv")},
 		{name: "file with NaN", reason: dial.ReasonShape, source: fromFile("nan.csv")},
-		{name: "file that has ended", reason: dial.ReasonMissing, source: fromFile("ended.csv")},
+		{name: "file without current values", reason: dial.ReasonMissing, source: fromFile("ended.csv")},
 		{name: "file of another year", reason: dial.ReasonMissing, source: fromFile("old.csv")},
 	}
 }
 
-// callersZone is how a provider behaves that does not know the zone and was not told to stay with it.
+// callersZone responds like a provider that replaces an unknown zone by the zone of the caller's IP address.
 func callersZone(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Get("disableCallerLookup") != "true" || q.Get("shouldUseFallbackCallerLookup") != "false" {
@@ -490,12 +492,12 @@ func reset(w http.ResponseWriter, _ *http.Request) {
 	_ = conn.Close()
 }
 
-// endlessBody offers a gibibyte, and fails the test if much of it is taken.
+// endlessBody sends a body of 1 GiB, and fails the test if most of it is read.
 func endlessBody(t *testing.T) http.HandlerFunc {
 	var taken atomic.Int64
 	t.Cleanup(func() {
 		if got := taken.Load(); got == 0 || got > 64<<20 {
-			t.Errorf("%d bytes of the endless answer were taken", got)
+			t.Errorf("%d bytes of the endless response were read", got)
 		}
 	})
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -510,14 +512,14 @@ func endlessBody(t *testing.T) http.HandlerFunc {
 	}
 }
 
-// Every bad signal is refused for its reason, and counted; what was last good counts on until it is too old, and then
-// nothing does.
+// TestBadSignals verifies that each bad signal is rejected with the expected reason and counted, and that the last
+// valid status remains in use until it is too old.
 func TestBadSignals(t *testing.T) {
 	rows := badSignals(t)
 	if len(rows) < 40 {
 		t.Fatalf("%d rows", len(rows))
 	}
-	// Reasons are the values of a label: no other may appear, and each can.
+	// Reasons are label values. The table must cover all of them and no others.
 	reasons := make(map[dial.Reason]bool)
 	for _, c := range rows {
 		reasons[c.reason] = true
@@ -530,7 +532,7 @@ func TestBadSignals(t *testing.T) {
 	}
 	for _, r := range all {
 		if !reasons[r] {
-			t.Errorf("no signal is refused for %q", r)
+			t.Errorf("no signal is rejected for reason %q", r)
 		}
 	}
 	if len(reasons) != len(all) {
@@ -552,14 +554,14 @@ func TestBadSignals(t *testing.T) {
 			now := noon
 			serve := c.serve
 			if serve == nil {
-				serve = func(http.ResponseWriter, *http.Request) { t.Error("asked the fake provider") }
+				serve = func(http.ResponseWriter, *http.Request) { t.Error("unexpected request to the fake provider") }
 			}
 			p := newProvider(t, serve)
 			d := testDeps(&now)
 			d.Data = folder
 			if target := c.keys["link"]; target != "" {
 				if err := os.Symlink(target, filepath.Join(folder, "link.csv")); err != nil {
-					t.Skip("no links here")
+					t.Skip("symbolic links are not supported")
 				}
 			}
 			if c.keys != nil {
@@ -597,7 +599,8 @@ func TestBadSignals(t *testing.T) {
 	}
 }
 
-// refusesAndRemembers polls the only source of a keeper, which must be refused for a reason.
+// refusesAndRemembers polls the only source of a keeper, and verifies the reason of the rejection and the use of
+// the last valid status.
 func refusesAndRemembers(t *testing.T, k *Keeper, d Deps, now *time.Time, reason dial.Reason) {
 	t.Helper()
 	asOf := now.Truncate(time.Hour)
@@ -611,28 +614,29 @@ func refusesAndRemembers(t *testing.T, k *Keeper, d Deps, now *time.Time, reason
 	k.poll(context.Background())
 	state := k.state(*now)
 	if state.Reason != reason {
-		t.Errorf("refused for %q (%s), want %q", state.Reason, state.LastError, reason)
+		t.Errorf("rejected with reason %q (%s), want %q", state.Reason, state.LastError, reason)
 	}
 	if !state.Fresh || state.Signal.Series.At(*now) != 301 || !state.Signal.AsOf.Equal(asOf) {
-		t.Errorf("the last good reading is gone: %+v", state)
+		t.Errorf("the last valid status is not used: %+v", state)
 	}
 	counted := testutil.ToFloat64(d.Metrics.rejected.WithLabelValues(string(k.terms.zone), string(k.terms.quantity),
 		link.name, string(reason)))
 	if counted != 1 || testutil.CollectAndCount(d.Metrics.rejected) != 1 {
-		t.Errorf("counted %v times for %q, %d reasons", counted, reason, testutil.CollectAndCount(d.Metrics.rejected))
+		t.Errorf("rejection counted %v times for %q in %d series", counted, reason,
+			testutil.CollectAndCount(d.Metrics.rejected))
 	}
 	if text := state.LastError; strings.Contains(text, "sesame") || strings.Contains(text, "baba") {
-		t.Errorf("the key is in the error: %s", text)
+		t.Errorf("the error contains the key: %s", text)
 	}
 	if at := asOf.Add(k.terms.maxAge); !k.state(at).Fresh {
-		t.Error("the last good reading is gone before it is too old")
+		t.Error("the last valid status expired too early")
 	}
 	if at := asOf.Add(k.terms.maxAge + time.Second); k.state(at).Fresh {
-		t.Error("the last good reading is believed when it is too old")
+		t.Error("the last valid status has not expired")
 	}
 }
 
-// Positions that a platform leaves out where the price stays the same are no gap.
+// TestOmittedPositions verifies that positions omitted because of an unchanged price are not gaps.
 func TestOmittedPositions(t *testing.T) {
 	now := noon
 	p := newProvider(t, prices("EUR", testDomain, 1, 81, 9, 90, 15, -4))
@@ -649,7 +653,7 @@ func TestOmittedPositions(t *testing.T) {
 	}
 	for hours, want := range map[int]float64{0: 0.09, 1: 0.09, 2: -0.004, 11: -0.004} {
 		if got := s.Signal.Series.At(now.Add(time.Duration(hours) * time.Hour)); got != want {
-			t.Errorf("in %d hours: %v, want %v", hours, got, want)
+			t.Errorf("price in %d hours = %v, want %v", hours, got, want)
 		}
 	}
 }

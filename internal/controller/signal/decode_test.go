@@ -57,13 +57,13 @@ func TestElectricityMapsRecorded(t *testing.T) {
 		}
 	}
 	if total := sum(a.Points); total != 14399 || estimated != 2 {
-		t.Errorf("the values sum up to %v, %d are estimated", total, estimated)
+		t.Errorf("sum of values = %v, with %d estimated values", total, estimated)
 	}
 	for _, name := range []string{
 		"no-data-response.json", "unknown-response.json", "zones.json", "latest_power_breakdown.json",
 	} {
 		if a, err := s.decode(data(t, "electricitymaps/"+name)); err == nil {
-			t.Errorf("%s gave %v", name, a.Points)
+			t.Errorf("decode(%s) returned %v, want an error", name, a.Points)
 		}
 	}
 }
@@ -88,11 +88,11 @@ func TestElectricityMapsShapes(t *testing.T) {
 	}
 	s.spec.EmissionFactors = "Direct"
 	if _, err := s.decode([]byte(latest("DE", at, "75"))); err == nil || dial.ReasonOf(err) != dial.ReasonKind {
-		t.Errorf("lifecycle for direct: %v", err)
+		t.Errorf("lifecycle instead of direct factors: %v", err)
 	}
 }
 
-// Requests say what is meant, name no other zone and carry the key in the header.
+// TestElectricityMapsAsks verifies the parameters and the key of all requests.
 func TestElectricityMapsAsks(t *testing.T) {
 	now := noon
 	hour := noon.Truncate(time.Hour)
@@ -127,11 +127,12 @@ func TestElectricityMapsAsks(t *testing.T) {
 		now = now.Add(15 * time.Minute)
 	}
 	if diff := cmp.Diff([]string{"latest", "history", "forecast", "latest", "latest", "latest"}, asked); diff != "" {
-		t.Errorf("an hour of requests: %s", diff)
+		t.Errorf("unexpected requests within an hour: %s", diff)
 	}
 }
 
-// What the plan does not include is left alone for a day; the rest counts.
+// TestElectricityMapsWithoutForecast verifies that a forecast that is not part of the plan is requested only once
+// per day, and that other data remains usable.
 func TestElectricityMapsWithoutForecast(t *testing.T) {
 	forecasts := 0
 	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
@@ -152,7 +153,7 @@ func TestElectricityMapsWithoutForecast(t *testing.T) {
 		}
 	}
 	if forecasts != 1 {
-		t.Errorf("%d forecasts asked for", forecasts)
+		t.Errorf("%d forecasts were requested, want 1", forecasts)
 	}
 }
 
@@ -172,7 +173,7 @@ func TestElectricityMapsPrices(t *testing.T) {
 	s = newElectricityMaps(terms{zone: "DE", quantity: price, currency: "GBP"},
 		&v1alpha1.ElectricityMapsSource{URL: p.URL}, f)
 	if _, err = s.Fetch(t.Context(), noon); err == nil || dial.ReasonOf(err) != dial.ReasonUnit {
-		t.Errorf("euros for pounds: %v", err)
+		t.Errorf("prices in EUR instead of GBP: %v", err)
 	}
 }
 
@@ -184,7 +185,7 @@ func TestUKCarbonIntensityRecorded(t *testing.T) {
 	}
 	first := Point{Time: on("2020-05-24T20:30:00Z"), Value: 146, Estimated: true}
 	if len(a.Points) != 49 || a.Points[0] != first || minGap(a.Points) != ukCarbonIntensitySlot || sum(a.Points) != 6292 {
-		t.Errorf("%d slots from %+v, which sum up to %v", len(a.Points), a.Points[0], sum(a.Points))
+		t.Errorf("%d slots from %+v with a sum of %v", len(a.Points), a.Points[0], sum(a.Points))
 	}
 }
 
@@ -220,7 +221,7 @@ func TestUKCarbonIntensity(t *testing.T) {
 		}
 		if diff := cmp.Diff([]Point{half(0, 194, false), half(1, 184, true), half(-1, 190, false)},
 			a.Points); diff != "" || !a.IssuedAt.Equal(half(0, 0, false).Time) {
-			t.Errorf("issued %v: %s", a.IssuedAt, diff)
+			t.Errorf("issued at %v: %s", a.IssuedAt, diff)
 		}
 	}
 	want := []string{
@@ -247,12 +248,13 @@ func TestWattTimeRecorded(t *testing.T) {
 	}
 	for _, name := range []string{"login", "my-access", "region"} {
 		if _, err := s.decode(data(t, "watttime/watttime-"+name+"-response-example.json")); err == nil {
-			t.Errorf("%s was taken for values", name)
+			t.Errorf("decode() of %s succeeded, want an error", name)
 		}
 	}
 }
 
-// One token serves many requests; a refused one is renewed once; the password is not tried over and over.
+// TestWattTimeLogin verifies that a token is reused, that a rejected token is renewed once, and that a wrong
+// password is not retried.
 func TestWattTimeLogin(t *testing.T) {
 	logins, valid, refuseAll := 0, "", false
 	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
@@ -283,18 +285,18 @@ func TestWattTimeLogin(t *testing.T) {
 	}
 	ask(0, 1, true)
 	ask(20*time.Minute, 1, true)
-	ask(30*time.Minute, 2, true) // the token has run out
+	ask(30*time.Minute, 2, true) // the token has expired
 	valid = "another"
-	ask(31*time.Minute, 3, true) // it was refused
+	ask(31*time.Minute, 3, true) // the token was rejected
 	refuseAll = true
 	before := p.requests.Load()
 	ask(32*time.Minute, 4, false)
 	if got := p.requests.Load() - before; got > 4 {
-		t.Errorf("%d requests where every token is refused", got)
+		t.Errorf("%d requests while all tokens are rejected, want 4", got)
 	}
 }
 
-// What keeps WattTime from being asked at all says nothing of whether the plan includes its forecast.
+// TestWattTimeForecastAfterAnOutage verifies that a failed login does not disable the forecast for a day.
 func TestWattTimeForecastAfterAnOutage(t *testing.T) {
 	loginStatus, forecasts, forecastStatus := http.StatusOK, 0, http.StatusOK
 	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
@@ -321,12 +323,12 @@ func TestWattTimeForecastAfterAnOutage(t *testing.T) {
 			t.Fatalf("after %v: %d forecasts, %v", after, forecasts, err)
 		}
 	}
-	ask(0, 0, false) // there is no key
+	ask(0, 0, false) // without a key
 	keys["wt"], loginStatus = "ali:baba", http.StatusForbidden
 	ask(5*time.Minute, 0, false)
 	loginStatus = http.StatusOK
 	ask(10*time.Minute, 1, true)
-	forecastStatus = http.StatusForbidden // of the forecast alone: the plan does not include it
+	forecastStatus = http.StatusForbidden // only the forecast is forbidden, because it is not part of the plan
 	ask(15*time.Minute, 2, true)
 	ask(20*time.Minute, 2, true)
 	ask(25*time.Hour, 3, true)
@@ -340,7 +342,7 @@ func TestPrometheus(t *testing.T) {
 		p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/prom/api/v1/query" || r.URL.Query().Get("query") != `grid{zone="DE"}` ||
 				r.Header.Get("Authorization") != "Bearer token" {
-				t.Errorf("asked %s with %q", r.URL, r.Header.Get("Authorization"))
+				t.Errorf("unexpected request to %s with header %q", r.URL, r.Header.Get("Authorization"))
 			}
 			_, _ = io.WriteString(w, text)
 		})
@@ -416,7 +418,7 @@ func TestHTTP(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path != "/US CAL/x" || r.URL.RawQuery != "z=US%20CAL" || r.Header.Get("X-Key") != "token" {
-					t.Errorf("asked %s with %q", r.URL, r.Header.Get("X-Key"))
+					t.Errorf("unexpected request to %s with header %q", r.URL, r.Header.Get("X-Key"))
 				}
 				w.Header().Set("Date", noon.Format(http.TimeFormat))
 				_, _ = io.WriteString(w, c.text)
@@ -428,7 +430,7 @@ func TestHTTP(t *testing.T) {
 			}
 			a, err := s.Fetch(t.Context(), noon.Add(time.Minute))
 			if diff := cmp.Diff(c.points, a.Points); err != nil || diff != "" || !a.IssuedAt.Equal(c.issued) {
-				t.Errorf("%v, issued %v: %s", err, a.IssuedAt, diff)
+				t.Errorf("error %v, issued at %v: %s", err, a.IssuedAt, diff)
 			}
 		})
 	}
@@ -438,7 +440,7 @@ func TestUnits(t *testing.T) {
 	for _, c := range []struct {
 		q    quantity
 		unit v1alpha1.Unit
-		want float64 // 0: refused
+		want float64 // 0 if the unit is rejected
 	}{
 		{carbon, "", 1},
 		{carbon, "g/kWh", 1},
@@ -465,7 +467,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// A file is read again when it was written to, and a link within the folder is followed, as mounted volumes have them.
+// TestFile verifies that a file is read again after a change, and that symbolic links within the directory are
+// followed, which mounted volumes use.
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	write := func(value int, at time.Time) {
@@ -482,7 +485,7 @@ func TestFile(t *testing.T) {
 	}
 	write(100, noon)
 	if err := os.Symlink("real.csv", filepath.Join(dir, "link.csv")); err != nil {
-		t.Skip("no links here")
+		t.Skip("symbolic links are not supported")
 	}
 	s, err := newFile(terms{zone: "DE", quantity: carbon}, &v1alpha1.FileSource{Path: "link.csv"}, dir)
 	if err != nil {

@@ -9,24 +9,25 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 )
 
-// Deps is what keepers need of the world.
+// Deps contains the dependencies of keepers.
 type Deps struct {
-	Keys    dial.KeyReader   // nil: sources with keys fail
-	Calls   Budget           // needed by sources that ask others
-	Data    string           // folder of files; "": file sources fail
-	Reach   Reach            // the zero value: the public internet over HTTPS
-	Clock   func() time.Time // nil: time.Now
-	Log     *slog.Logger     // nil: silence
-	Metrics *Metrics         // nil: none
+	Keys    dial.KeyReader   // if nil, sources with keys fail
+	Calls   Budget           // required by sources that send requests
+	Data    string           // data directory; if empty, file sources fail
+	Reach   Reach            // the zero value only allows the public internet over HTTPS
+	Clock   func() time.Time // defaults to time.Now
+	Log     *slog.Logger     // defaults to a logger that discards all messages
+	Metrics *Metrics         // defaults to unregistered metrics
 }
 
-// Budget counts requests. One that is to survive restarts and to hold for all replicas together is kept outside of the
-// process. Where it cannot be reached, nothing is asked.
+// Budget limits the number of requests. To survive restarts and to apply to all replicas together, it is usually
+// stored outside of the process. No requests are sent if the budget is unavailable.
 type Budget interface {
-	// Reserve takes one request out of the budget of a source, which may make perHour in any hour; where there is
-	// none left, it says when to ask again.
+	// Reserve reserves a request of a source, which may send perHour requests in any period of one hour. If the
+	// limit is exhausted, it returns the time when the next request may be reserved.
 	Reserve(ctx context.Context, source string, perHour int, now time.Time) (granted bool, next time.Time, err error)
-	// Block has Reserve refuse a source until then. The last word counts, also where it is an earlier time.
+	// Block makes Reserve reject requests of a source until the given time. It replaces an earlier call, even if
+	// the new time is earlier.
 	Block(ctx context.Context, source string, until, now time.Time) error
 }
 

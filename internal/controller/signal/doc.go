@@ -1,27 +1,30 @@
-// Package signal keeps carbon intensities and prices of grid zones up to date. A [Keeper] polls the sources that a
-// GridZone names, in their order, believes the first that has said something good that is not too old, and completes
-// it with a forecast.
+// Package signal keeps carbon intensities and electricity prices of grid zones up to date. A [Keeper] polls the
+// sources of a GridZone in their order, uses the first one with a valid and recent answer, and extends it with a
+// forecast.
 //
-// open_chain.go makes the sources of a zone, chain.go polls them in their order, a file each makes the requests of one
-// kind of source, fetch.go makes them bounded, check.go decides what is believed, reading.go turns it into a status
-// from now on and forecasts, keeper.go keeps what came, track.go what was, and state.go is what others see of it.
+// open_chain.go creates the sources of a zone and chain.go polls them in their order. Each kind of source has a
+// file that builds its requests. fetch.go sends them within limits, check.go validates answers, and reading.go
+// converts an answer to a status with a forecast. keeper.go stores the status, track.go stores past values, and
+// state.go provides the current state.
 //
-// # Invariants, and the tests that hold them
+// # Invariants and their tests
 //
-//   - All sources pass one check, of zone, unit, kind, age, range and regularity; average and marginal intensities, and
-//     currencies, are never mixed (TestBadSignals, TestENTSOERefuses).
-//   - A feed that stands still is broken, though its timestamps move (TestFrozenOverPolls, TestFrozenBehindAForecast).
-//   - Each request, tries included, is taken out of a durable budget of calls first; without it nothing is asked
+//   - The answers of all sources are validated in the same way: zone, unit, kind, age, range and regularity.
+//     Average and marginal intensities are never mixed, and neither are currencies (TestBadSignals,
+//     TestENTSOERefuses).
+//   - A feed with constant values is considered broken, even if its timestamps advance (TestFrozenOverPolls,
+//     TestFrozenBehindAForecast).
+//   - Every request, including retries, is reserved in a durable budget. Without the budget, no requests are sent
 //     (TestCallsPerHour, TestBudgetDown, TestPausesSurviveARestart).
-//   - Keys are in no error, log or status, also where a server repeats them (TestKeysStaySecret,
+//   - Keys never appear in errors, logs or statuses, even if a server echoes them (TestKeysStaySecret,
 //     TestKeysInAnswersStaySecret).
-//   - Requests go only where package controller/dial lets them, and redirects are not followed (TestForgedRequests,
-//     TestReboundName, TestRedirectsAreNotFollowed).
-//   - Nothing is made up: where nothing is known ahead, the series ends (TestCompletion).
+//   - Requests are only sent to addresses that package controller/dial allows, and redirects are not followed
+//     (TestForgedRequests, TestReboundName, TestRedirectsAreNotFollowed).
+//   - Values are never invented. Without a forecast, the series ends (TestCompletion).
 //
 // # Failures
 //
-// A source that fails leaves its place to the next one of the zone (TestFallback), and is asked again after a pause
-// that grows, or that the provider names. One that panics has failed (TestSourcePanics). A restart takes what the
-// status of the zone still knows, checked like an answer (TestSeed, TestSeedRefuses).
+// If a source fails, the next source of the zone is used (TestFallback), and the failed one is retried with a
+// backoff or after the delay requested by the provider. A panic in a source counts as a failure (TestSourcePanics).
+// After a restart, the status of the zone is reused after validating it like an answer (TestSeed, TestSeedRefuses).
 package signal

@@ -17,21 +17,21 @@ import (
 
 const electricityMapsURL = "https://api.electricitymaps.com"
 
-// What Electricity Maps knows beside the present changes hourly at most, and is of use for some hours where it cannot
-// be had anew.
+// The history and the forecast change at most hourly. If they cannot be refreshed, they remain useful for some
+// hours.
 const (
 	electricityMapsSlow = 55 * time.Minute
 	electricityMapsKeep = 4 * time.Hour
 )
 
-// electricityMaps is the API of Electricity Maps, versions 3 and 4. What the provider says of the same hour first
-// counts in this order: latest, history, forecast.
+// electricityMaps implements the API of Electricity Maps, versions 3 and 4. If several responses contain the same
+// hour, the latest value takes precedence over the history, and the history over the forecast.
 type electricityMaps struct {
 	spec     *v1alpha1.ElectricityMapsSource
 	fetch    *fetcher
 	zone     grid.Zone
 	quantity quantity
-	currency string // of a price
+	currency string // of prices
 
 	history, forecast extra
 }
@@ -42,7 +42,8 @@ func newElectricityMaps(w terms, spec *v1alpha1.ElectricityMapsSource, f *fetche
 	}
 }
 
-// Fetch asks for the latest value, and at most hourly for the last day and the forecast; or for the day-ahead prices.
+// Fetch requests the latest intensity and, at most hourly, the last day and the forecast. For prices, it requests
+// the day-ahead prices.
 func (s *electricityMaps) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	if s.quantity == price {
 		a, err := s.get(ctx, "price-day-ahead/combined", nil)
@@ -57,7 +58,7 @@ func (s *electricityMaps) Fetch(ctx context.Context, now time.Time) (Answer, err
 		return Answer{}, err
 	}
 	a.Step, a.IssuedAt = time.Hour, time.Time{}
-	for _, p := range a.Points { // of the hour, not of the text around it, which is new even where the value is old
+	for _, p := range a.Points { // updatedAt is also recent if the value is old
 		a.IssuedAt = timeutil.Later(a.IssuedAt, p.Time)
 	}
 	lacks, wrong := s.history.renew(now, electricityMapsSlow, electricityMapsKeep, func() (Answer, error) {
@@ -79,15 +80,15 @@ func (s *electricityMaps) Fetch(ctx context.Context, now time.Time) (Answer, err
 	return a, nil
 }
 
-// get asks for one thing.
+// get sends a single request.
 func (s *electricityMaps) get(ctx context.Context, path string, query url.Values) (Answer, error) {
 	r := request{
 		url: cmp.Or(s.spec.URL, electricityMapsURL), path: "/" + cmp.Or(s.spec.Version, "v4") + "/" + path,
 		query: url.Values{
 			"zone":                {string(s.zone)},
 			"temporalGranularity": {"hourly"},
-			// Without these two, the newer and the older name of the same, a zone that is not known is answered with
-			// that of the caller's address.
+			// Without these parameters (the current and the previous name of the same option), requests for an
+			// unknown zone return the zone of the caller's IP address.
 			"disableCallerLookup":           {"true"},
 			"shouldUseFallbackCallerLookup": {"false"},
 		},
@@ -104,7 +105,7 @@ func (s *electricityMaps) factors() string {
 	return strings.ToLower(cmp.Or(s.spec.EmissionFactors, "lifecycle"))
 }
 
-// electricityMapsRow is one value; both versions, and all that is asked for, have rows of this shape.
+// electricityMapsRow is a value. It has the same format in both versions and in all responses.
 type electricityMapsRow struct {
 	Zone               string  `json:"zone"`
 	CarbonIntensity    number  `json:"carbonIntensity"`
@@ -116,7 +117,7 @@ type electricityMapsRow struct {
 	IsEstimated        bool    `json:"isEstimated"`
 }
 
-// electricityMapsText is an answer: one row, or rows under one of three names.
+// electricityMapsText is a response with a single row, or with rows in one of three fields.
 type electricityMapsText struct {
 	electricityMapsRow
 
@@ -125,8 +126,8 @@ type electricityMapsText struct {
 	Forecast []electricityMapsRow `json:"forecast"`
 }
 
-// decode reads an answer, and when it was last updated. Every row must be of the zone that was asked for, and the
-// answer must say so somewhere.
+// decode parses a response. IssuedAt is the time of its last update. Each row, or the response as a whole, must be
+// of the requested zone.
 func (s *electricityMaps) decode(body []byte) (Answer, error) {
 	var text electricityMapsText
 	if err := decode(body, &text); err != nil {
@@ -140,7 +141,7 @@ func (s *electricityMaps) decode(body []byte) (Answer, error) {
 	for _, row := range rows {
 		row.Zone, row.Unit = cmp.Or(row.Zone, text.Zone), cmp.Or(row.Unit, text.Unit)
 		if !strings.EqualFold(row.Zone, string(s.zone)) {
-			return Answer{}, dial.Refuse(dial.ReasonZone, "the answer is of zone %.40q, asked was %s", row.Zone, s.zone)
+			return Answer{}, dial.Refuse(dial.ReasonZone, "the response is for zone %.40q, want %s", row.Zone, s.zone)
 		}
 		p, known, err := s.point(row)
 		if err != nil {
@@ -153,12 +154,12 @@ func (s *electricityMaps) decode(body []byte) (Answer, error) {
 		a.Points = append(a.Points, p)
 	}
 	if len(a.Points) == 0 {
-		return Answer{}, dial.Refuse(dial.ReasonMissing, "the answer has no values, or none but null")
+		return Answer{}, dial.Refuse(dial.ReasonMissing, "the response has no values or only null")
 	}
 	return a, nil
 }
 
-// point converts one row, if it has a value.
+// point converts a row. known is false if the row has no value.
 func (s *electricityMaps) point(row electricityMapsRow) (p Point, known bool, err error) {
 	value := row.Value
 	if s.quantity == carbon && row.CarbonIntensity.set {
@@ -175,12 +176,12 @@ func (s *electricityMaps) point(row electricityMapsRow) (p Point, known bool, er
 	case s.quantity == carbon && row.EmissionFactorType != "" &&
 		!strings.EqualFold(row.EmissionFactorType, s.factors()):
 		return Point{}, false, dial.Refuse(dial.ReasonKind,
-			"the values are of %.20q emission factors, asked was for %s", row.EmissionFactorType, s.factors())
+			"the values use %.20q emission factors, want %s", row.EmissionFactorType, s.factors())
 	}
 	return Point{Time: row.Datetime.Time, Value: value.value * scale, Estimated: row.IsEstimated}, true, nil
 }
 
-// scale reads the unit, which prices have and intensities may have.
+// scale returns the conversion factor of a unit. The unit is required for prices and optional for intensities.
 func (s *electricityMaps) scale(unit string) (float64, error) {
 	want := s.currency + "/MWh"
 	switch {
@@ -193,5 +194,5 @@ func (s *electricityMaps) scale(unit string) (float64, error) {
 			return 1, nil
 		}
 	}
-	return 0, dial.Refuse(dial.ReasonUnit, "the unit is %.20q: want %s", unit, want)
+	return 0, dial.Refuse(dial.ReasonUnit, "the unit is %.20q, want %s", unit, want)
 }

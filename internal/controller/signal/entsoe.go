@@ -19,20 +19,21 @@ import (
 const (
 	entsoeURL      = "https://web-api.tp.entsoe.eu"
 	entsoePrices   = "A44"
-	entsoeDayAhead = "A01" // kind of contract: day-ahead, as against intraday
-	entsoeOmitting = "A03" // kind of curve: positions are left out where the value stays the same
+	entsoeDayAhead = "A01" // contract type day-ahead, in contrast to intraday
+	entsoeOmitting = "A03" // curve type that omits positions with an unchanged value
 	entsoeTime     = "200601021504"
 	maxPeriod      = 31 * 24 * time.Hour
 )
 
-// entsoe is the transparency platform of the European grid operators: the day-ahead prices of a bidding zone.
+// entsoe provides day-ahead prices of a bidding zone from the transparency platform of ENTSO-E.
 type entsoe struct {
 	spec  *v1alpha1.ENTSOESource
 	fetch *fetcher
 }
 
-// Fetch asks for today and tomorrow. The answer has all market days, which begin at midnight in Brussels, that they are
-// part of, and tomorrow's prices from the early afternoon on.
+// Fetch requests the prices of today and tomorrow in UTC. The response contains all market days, which start at
+// midnight in Brussels, that overlap with this period. The prices of tomorrow are available from the early
+// afternoon.
 func (s *entsoe) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	token, err := s.fetch.keyFor(s.url(), s.spec.Key)
 	if err != nil {
@@ -54,8 +55,8 @@ func (s *entsoe) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 
 func (s *entsoe) url() string { return cmp.Or(s.spec.URL, entsoeURL) }
 
-// entsoeDocument is a publication of prices, or the acknowledgement that there is none. Fields are known by their local
-// names: the namespace changes with the version of the schema.
+// entsoeDocument is a publication of prices, or an acknowledgement if there are no prices. Only local names of
+// elements are matched, because the namespace depends on the version of the schema.
 type entsoeDocument struct {
 	XMLName xml.Name
 	Series  []entsoeSeries `xml:"TimeSeries"`
@@ -67,7 +68,7 @@ type entsoeDocument struct {
 
 type entsoeSeries struct {
 	Contract string `xml:"contract_MarketAgreement.type"`
-	// where a zone has several; the coupled one is the first
+	// Position of the auction in zones with several auctions. The coupled auction is the first one.
 	Auction  int            `xml:"classificationSequence_AttributeInstanceComponent.position"`
 	Domain   string         `xml:"in_Domain.mRID"`
 	Currency string         `xml:"currency_Unit.name"`
@@ -86,7 +87,7 @@ type entsoePeriod struct {
 	} `xml:"Point"`
 }
 
-// entsoeRun is the prices of one period, at regular times.
+// entsoeRun contains the prices of a period at regular times.
 type entsoeRun struct {
 	auction int
 	step    time.Duration
@@ -107,12 +108,12 @@ func (s *entsoe) decode(body []byte) (Answer, error) {
 		}
 		switch {
 		case series.Domain != "" && series.Domain != s.spec.Domain:
-			return Answer{}, dial.Refuse(dial.ReasonZone, "the prices are of domain %.20q, asked was %s", series.Domain,
+			return Answer{}, dial.Refuse(dial.ReasonZone, "the prices are for domain %.20q, want %s", series.Domain,
 				s.spec.Domain)
 		case series.Unit != "MWH":
-			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are per %.20q: want MWH", series.Unit)
+			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are per %.20q, want MWH", series.Unit)
 		case series.Currency == "" || currency != "" && series.Currency != currency:
-			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are in %.10q and %.10q: want one currency",
+			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are in %.10q and %.10q, want one currency",
 				currency, series.Currency)
 		}
 		currency = series.Currency
@@ -123,29 +124,29 @@ func (s *entsoe) decode(body []byte) (Answer, error) {
 			}
 			run.auction = series.Auction
 			runs = append(runs, run)
-			// A few bytes may stand for a month of prices.
+			// A small response may represent many prices because positions can be omitted.
 			if count += len(run.points); count > maxPoints {
-				return Answer{}, dial.Refuse(dial.ReasonSize, "the answer has more than %d prices", maxPoints)
+				return Answer{}, dial.Refuse(dial.ReasonSize, "the response has more than %d prices", maxPoints)
 			}
 		}
 	}
 	if len(runs) == 0 {
-		return Answer{}, dial.Refuse(dial.ReasonMissing, "the answer has no day-ahead prices")
+		return Answer{}, dial.Refuse(dial.ReasonMissing, "the response has no day-ahead prices")
 	}
 	a := Answer{Currency: currency}
 	a.Points, a.Step, err = mergeENTSOE(runs)
 	return a, err
 }
 
-// readENTSOE reads the document. An acknowledgement in its place says why there are no data.
+// readENTSOE parses a document. An acknowledgement is returned as an error with its reason.
 func readENTSOE(body []byte) (entsoeDocument, error) {
 	var doc entsoeDocument
 	d := xml.NewDecoder(bytes.NewReader(body))
 	if err := d.Decode(&doc); err != nil {
-		return doc, dial.Refuse(dial.ReasonShape, "the answer is no XML, or cut off: %w", err)
+		return doc, dial.Refuse(dial.ReasonShape, "the response is not valid XML or is truncated: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) && len(bytes.TrimSpace(body[d.InputOffset():])) > 0 {
-		return doc, dial.Refuse(dial.ReasonShape, "there is something after the end of the document")
+		return doc, dial.Refuse(dial.ReasonShape, "unexpected data after the end of the document")
 	}
 	switch doc.XMLName.Local {
 	case "Publication_MarketDocument":
@@ -154,19 +155,19 @@ func readENTSOE(body []byte) (entsoeDocument, error) {
 		if doc.Reason.Code == "999" {
 			return doc, dial.Refuse(dial.ReasonMissing, "no data: %.200s", strings.TrimSpace(doc.Reason.Text))
 		}
-		return doc, dial.Refuse(dial.ReasonShape, "the platform answers %.10s: %.200s", doc.Reason.Code,
+		return doc, dial.Refuse(dial.ReasonShape, "the platform returned the reason %.10s: %.200s", doc.Reason.Code,
 			strings.TrimSpace(doc.Reason.Text))
 	}
-	return doc, dial.Refuse(dial.ReasonShape, "the answer is a %.40q: want a Publication_MarketDocument",
+	return doc, dial.Refuse(dial.ReasonShape, "the response is a %.40q, want a Publication_MarketDocument",
 		doc.XMLName.Local)
 }
 
-// resolutions are those in which prices are published.
+// resolutions are the supported resolutions of prices.
 var resolutions = map[string]time.Duration{
 	"PT15M": 15 * time.Minute, "PT30M": 30 * time.Minute, "PT60M": time.Hour, "PT1H": time.Hour,
 }
 
-// times reads when a period begins, and in how many steps of which length it ends.
+// times returns the start of a period, and the length and number of its steps.
 func (p entsoePeriod) times() (start time.Time, step time.Duration, count int, err error) {
 	if start, err = parseTime(p.Start); err != nil {
 		return start, 0, 0, err
@@ -177,33 +178,33 @@ func (p entsoePeriod) times() (start time.Time, step time.Duration, count int, e
 	}
 	step, ok := resolutions[p.Resolution]
 	if !ok {
-		return start, 0, 0, dial.Refuse(dial.ReasonTime, "the resolution is %.10q: want PT15M, PT30M or PT60M",
+		return start, 0, 0, dial.Refuse(dial.ReasonTime, "the resolution is %.10q, want PT15M, PT30M or PT60M",
 			p.Resolution)
 	}
 	span := end.Sub(start)
 	if span <= 0 || span > maxPeriod || span%step != 0 || !start.Equal(start.Truncate(step)) {
-		return start, 0, 0, dial.Refuse(dial.ReasonTime, "a period of steps of %v is from %s to %s", step,
+		return start, 0, 0, dial.Refuse(dial.ReasonTime, "invalid period with steps of %v from %s to %s", step,
 			start.Format(time.RFC3339), end.Format(time.RFC3339))
 	}
 	return start, step, int(span / step), nil
 }
 
-// run reads the points of a period. Where positions may be omitted, each price holds until the next position, the
-// last one to the end of the period.
+// run returns the points of a period. If omitting is set, a price is in effect until the next position or, for the
+// last one, until the end of the period.
 func (p entsoePeriod) run(omitting bool) (entsoeRun, error) {
 	start, step, count, err := p.times()
 	if err != nil {
 		return entsoeRun{}, err
 	}
 	if len(p.Points) == 0 || omitting && p.Points[0].Position != 1 {
-		return entsoeRun{}, dial.Refuse(dial.ReasonShape, "the period from %s does not begin with position 1",
+		return entsoeRun{}, dial.Refuse(dial.ReasonShape, "the period from %s does not start with position 1",
 			start.Format(time.RFC3339))
 	}
 	r := entsoeRun{step: step}
 	last := 0
 	for i, point := range p.Points {
 		if point.Position <= last || point.Position > count {
-			return entsoeRun{}, dial.Refuse(dial.ReasonTime, "the period from %s has position %d after %d, of %d",
+			return entsoeRun{}, dial.Refuse(dial.ReasonTime, "the period from %s has position %d after %d of %d",
 				start.Format(time.RFC3339), point.Position, last, count)
 		}
 		last = point.Position
@@ -215,7 +216,7 @@ func (p entsoePeriod) run(omitting bool) (entsoeRun, error) {
 		if omitting {
 			next = count + 1
 			if i+1 < len(p.Points) {
-				next = min(next, p.Points[i+1].Position) // which is checked when its turn comes
+				next = min(next, p.Points[i+1].Position) // validated in the next iteration
 			}
 		}
 		for position := point.Position; position < next; position++ {
@@ -225,9 +226,9 @@ func (p entsoePeriod) run(omitting bool) (entsoeRun, error) {
 	return r, nil
 }
 
-// mergeENTSOE writes periods that may overlap as points of the finest step among them. Of several prices for a time
-// the one of the first auction holds, and of those the one of the finest step. Two of equal rank that differ are for
-// the caller to refuse, which sees the time twice.
+// mergeENTSOE converts periods that may overlap to points with the finest step of all periods. If there are several
+// prices for a time, the first auction takes precedence, followed by the finest step. Conflicting prices of equal
+// precedence result in two points with the same time, which the caller rejects.
 func mergeENTSOE(runs []entsoeRun) ([]Point, time.Duration, error) {
 	slices.SortStableFunc(runs, func(a, b entsoeRun) int {
 		return cmp.Or(cmp.Compare(a.auction, b.auction), cmp.Compare(a.step, b.step))
@@ -254,7 +255,7 @@ func mergeENTSOE(runs []entsoeRun) ([]Point, time.Duration, error) {
 			}
 		}
 		if len(points) > maxPoints {
-			return nil, 0, dial.Refuse(dial.ReasonSize, "the answer has more than %d prices", maxPoints)
+			return nil, 0, dial.Refuse(dial.ReasonSize, "the response has more than %d prices", maxPoints)
 		}
 	}
 	return points, step, nil

@@ -43,22 +43,22 @@ func TestENTSOE(t *testing.T) {
 	want := "/api?documentType=A44&in_Domain=" + dutch + "&out_Domain=" + dutch +
 		"&periodEnd=202603120000&periodStart=202603100000&securityToken=sesame"
 	if asked != want {
-		t.Errorf("asked %s\nwant  %s", asked, want)
+		t.Errorf("requested %s\nwant      %s", asked, want)
 	}
 	if a.Currency != "EUR" || a.Step != 15*time.Minute ||
 		!a.IssuedAt.Equal(time.Date(2026, 3, 10, 12, 15, 0, 0, time.UTC)) || a.Ageless {
-		t.Errorf("the answer is in %s, every %v, of %v", a.Currency, a.Step, a.IssuedAt)
+		t.Errorf("answer with currency %s, step %v, issued at %v", a.Currency, a.Step, a.IssuedAt)
 	}
 	if _, err = (terms{quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(&a, noon); err != nil {
 		t.Fatal(err)
 	}
 	if len(a.Points) != 2*96 {
-		t.Errorf("%d prices, want two days of quarter hours", len(a.Points))
+		t.Errorf("got %d prices, want two days of quarter hours", len(a.Points))
 	}
 	for at, want := range map[string]float64{
 		"2026-03-09T23:00Z": 0.08110,
-		"2026-03-09T23:15Z": 0.07990, // finer than the hour's 80.00
-		"2026-03-10T09:00Z": 0.07990, // left out: as before, not the hour's 60.00
+		"2026-03-09T23:15Z": 0.07990, // takes precedence over the hourly 80.00
+		"2026-03-10T09:00Z": 0.07990, // omitted, so the previous price applies instead of the hourly 60.00
 		"2026-03-10T11:59Z": 0.07990,
 		"2026-03-10T12:00Z": 0.02000, // position 53
 		"2026-03-10T12:29Z": 0.02000,
@@ -78,11 +78,11 @@ func TestENTSOE(t *testing.T) {
 		}
 		p, ok := a.at(moment)
 		if !ok || math.Abs(p.Value-want) > 1e-12 {
-			t.Errorf("at %s the price is %v, want %v", at, p.Value, want)
+			t.Errorf("price at %s = %v, want %v", at, p.Value, want)
 		}
 	}
 	if _, ok := a.at(time.Date(2026, 3, 11, 23, 0, 0, 0, time.UTC)); ok {
-		t.Error("a price is known after the end of the last period")
+		t.Error("unexpected price after the end of the last period")
 	}
 }
 
@@ -103,7 +103,7 @@ func TestENTSOEWithoutData(t *testing.T) {
 	}
 }
 
-// entsoeText is a document with one series and one period from 23:00 of the ninth.
+// entsoeText returns a document with one series and one period that starts on March 9 at 23:00.
 func entsoeText(series, period, end, resolution, points string) string {
 	return `<Publication_MarketDocument xmlns="urn:iec62325.351:tc57wg16:451-3:publicationdocument:7:0">` +
 		entsoeSeriesText(series, period, end, resolution, points) + `</Publication_MarketDocument>`
@@ -147,7 +147,7 @@ func TestENTSOEOnDaysOf23And25Hours(t *testing.T) {
 		}
 		if len(a.Points) != c.hours || last.Value != 0.06 || !last.Time.Add(time.Hour).Equal(end) ||
 			a.Points[1].Value != 0.05 {
-			t.Errorf("from %s: %d hours, the last one at %v", c.start, len(a.Points), last)
+			t.Errorf("period from %s: %d hours, the last one at %v", c.start, len(a.Points), last)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestENTSOEAnswersThatArePartlyUsed(t *testing.T) {
 		text string
 		want string
 	}{
-		"a gap where no position may be omitted": {
+		"a gap if positions cannot be omitted": {
 			whole(other(inEUR, "PT30M", entsoePoints(1, 10, 4, 40))),
 			"0.01@0 0.04@90",
 		},
@@ -174,15 +174,15 @@ func TestENTSOEAnswersThatArePartlyUsed(t *testing.T) {
 			whole(other(inEUR, "PT1H", entsoePoints(1, 10, 2, 20))),
 			"0.01@0 0.02@60",
 		},
-		"intraday is not asked for": {whole(other(omitting, "PT60M", entsoePoints(1, 10)),
+		"intraday prices are ignored": {whole(other(omitting, "PT60M", entsoePoints(1, 10)),
 			other(omitting+"<contract_MarketAgreement.type>A07</contract_MarketAgreement.type>", "PT15M",
 				entsoePoints(1, 99))), "0.01@0 0.01@60"},
-		"the first auction before a finer second": {whole(
+		"the first auction takes precedence over a finer one": {whole(
 			other(
 				omitting+"<classificationSequence_AttributeInstanceComponent.position>2</classificationSequence_AttributeInstanceComponent.position>", "PT30M", entsoePoints(1, 99)), other(omitting+"<classificationSequence_AttributeInstanceComponent.position>1</classificationSequence_AttributeInstanceComponent.position>", "PT60M", entsoePoints(1, 10))), "0.01@0 0.01@30 0.01@60 0.01@90"},
-		"the coarse fills the gaps of the fine": {whole(other(omitting, "PT60M", entsoePoints(1, 10, 2, 20)),
+		"coarse prices fill the gaps of fine prices": {whole(other(omitting, "PT60M", entsoePoints(1, 10, 2, 20)),
 			other(inEUR, "PT30M", entsoePoints(3, 33))), "0.01@0 0.01@30 0.033@60 0.02@90"},
-		"space around numbers, and a further field": {whole(other(omitting+"<auction.type>A01</auction.type>", "PT60M",
+		"whitespace and an additional field": {whole(other(omitting+"<auction.type>A01</auction.type>", "PT60M",
 			entsoePoints(1, " 10.0\n"))), "0.01@0 0.01@60"},
 	} {
 		a, err := s.decode([]byte(c.text))
@@ -261,7 +261,7 @@ func TestENTSOERefuses(t *testing.T) {
 			entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "1e999")),
 			dial.ReasonRange,
 		},
-		"a month in few bytes, often": {"<Publication_MarketDocument>" +
+		"many prices in a small document": {"<Publication_MarketDocument>" +
 			strings.Repeat(entsoeSeriesText(omitting, ninth, "2026-04-09T23:00Z", "PT15M", good), 5) +
 			"</Publication_MarketDocument>", dial.ReasonSize},
 		"two currencies": {"<Publication_MarketDocument>" + entsoeSeriesText(omitting, ninth, tenth, "PT60M", good) +
@@ -273,7 +273,7 @@ func TestENTSOERefuses(t *testing.T) {
 			t.Errorf("%s: %d points, %v; want reason %s", name, len(a.Points), err, c.reason)
 		}
 	}
-	// What contradicts itself is refused when all answers are.
+	// Conflicting prices are rejected by the common validation.
 	twice := "<Publication_MarketDocument>" + entsoeSeriesText(omitting, ninth, tenth, "PT60M", good) +
 		entsoeSeriesText(omitting, ninth, tenth, "PT60M", entsoePoints(1, 99)) + "</Publication_MarketDocument>"
 	a, err := s.decode([]byte(twice))
@@ -283,11 +283,11 @@ func TestENTSOERefuses(t *testing.T) {
 	a.IssuedAt = newest(a.Points, noon)
 	if _, err := (terms{quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(&a,
 		noon); dial.ReasonOf(err) != dial.ReasonTime {
-		t.Errorf("two prices for each hour: %v", err)
+		t.Errorf("conflicting prices for each hour: %v", err)
 	}
 	if _, err := (terms{quantity: price, currency: "GBP", maxAge: 36 * time.Hour}).check(&a,
 		noon); dial.ReasonOf(err) != dial.ReasonUnit {
-		t.Errorf("wanted in pounds: %v", err)
+		t.Errorf("prices in EUR instead of GBP: %v", err)
 	}
 }
 
@@ -303,11 +303,11 @@ func FuzzENTSOE(f *testing.F) {
 			return
 		}
 		if len(a.Points) == 0 || len(a.Points) > 2*maxPoints || a.Step == 0 {
-			t.Errorf("%d points every %v", len(a.Points), a.Step)
+			t.Errorf("%d points with step %v", len(a.Points), a.Step)
 		}
 		for _, p := range a.Points {
 			if math.IsNaN(p.Value) || math.IsInf(p.Value, 0) {
-				t.Errorf("a price is %v", p.Value)
+				t.Errorf("invalid price %v", p.Value)
 			}
 		}
 	})

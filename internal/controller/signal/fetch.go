@@ -17,54 +17,56 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// Bounds of a request.
+// Limits of a request.
 const (
-	tryTimeout   = 5 * time.Second  // of one try, its body included
-	maxTries     = 3                // of one request
-	firstBackoff = time.Second      // before the second try; doubled for each further one
-	maxInPlace   = 30 * time.Second // a longer Retry-After ends the request, and the next poll obeys it
-	idleTimeout  = 30 * time.Second // polls are minutes apart: a connection is kept for one poll only
+	tryTimeout   = 5 * time.Second  // per attempt, including its body
+	maxTries     = 3                // attempts per request
+	firstBackoff = time.Second      // delay before the second attempt, doubled for each further one
+	maxInPlace   = 30 * time.Second // a longer Retry-After delays the next poll instead
+	idleTimeout  = 30 * time.Second // connections are reused within a poll only, because polls are minutes apart
 )
 
-// Reach is what may be dialled beyond the public internet over HTTPS.
+// Reach configures allowed addresses in addition to the public internet over HTTPS.
 type Reach struct {
-	// Loopback also lets servers on this machine answer, in plain HTTP too. For tests with a fake provider.
+	// Loopback allows loopback addresses, also with plain HTTP. It is used in tests with a fake provider.
 	Loopback bool
-	// Roots verify servers; nil: those of the system.
+	// Roots are the certificate authorities of servers. It defaults to those of the system.
 	Roots *x509.CertPool
 
-	// For tests of this package.
-	resolver *net.Resolver // nil: that of the system
+	// For testing only.
+	resolver *net.Resolver // defaults to the resolver of the system
 	tweak    func(*fetcher)
 }
 
-// fetcher makes the requests of one source: bounded, counted, and only to where it may.
+// fetcher sends the requests of a source. It enforces limits and allowed addresses and counts requests.
 type fetcher struct {
 	dial.Client
 
-	plain   bool                        // http:// is allowed too
-	keys    dial.KeyReader              // nil: there are none
-	home    string                      // host that keys are for which name none
-	reserve func(context.Context) error // called before every request, retries included; nil: no limit
-	count   func(outcome string)        // called after every request; nil: none is counted
+	plain   bool                        // whether plain HTTP is allowed
+	keys    dial.KeyReader              // nil if there are no keys
+	home    string                      // host that may receive keys without a list of hosts
+	reserve func(context.Context) error // called before every attempt; nil disables the limit
+	count   func(outcome string)        // called after every attempt; may be nil
 	pause   func(context.Context, time.Duration) bool
 }
 
-// request is what to get. Keys belong into key, header or secret, never into url, which appears in errors.
+// request describes a GET request. Keys must be passed in key, header or secret. They must not be part of url,
+// because errors contain it.
 type request struct {
 	url    string
-	path   string // behind the URL
+	path   string // appended to url
 	query  url.Values
 	header http.Header
-	secret url.Values // more of the query, which is never shown
-	accept string     // by default application/json
+	secret url.Values // additional query parameters that must not appear in errors
+	accept string     // defaults to application/json
 
-	key       string // name of the key file; "": the server wants none
-	keyHeader string // by default Authorization
-	scheme    string // before the key, with a space behind it
+	key       string // name of the key file; empty if no key is needed
+	keyHeader string // defaults to Authorization
+	scheme    string // prefix of the key, including a trailing space
 }
 
-// newFetcher returns a fetcher that dials what reach and the source allow.
+// newFetcher returns a fetcher that is limited to addresses allowed by reach. If private is set, private addresses
+// are allowed too.
 func newFetcher(reach Reach, private bool) *fetcher {
 	return &fetcher{
 		Client: dial.Client{HTTP: dial.NewClient(dial.Options{
@@ -75,7 +77,7 @@ func newFetcher(reach Reach, private bool) *fetcher {
 	}
 }
 
-// fetched asks, and reads what comes.
+// fetched sends a request and decodes the response body with read.
 func fetched[T any](ctx context.Context, f *fetcher, r request, read func(body []byte) (T, error)) (T, error) {
 	body, _, err := f.get(ctx, r)
 	if err != nil {
@@ -84,7 +86,8 @@ func fetched[T any](ctx context.Context, f *fetcher, r request, read func(body [
 	return read(body)
 }
 
-// get returns the body of a good answer and its header. It tries again where that may help, as long as it may ask.
+// get returns the body and the header of a successful response. It retries transient failures within the limit of
+// requests.
 func (f *fetcher) get(ctx context.Context, r request) (body []byte, header http.Header, err error) {
 	target, err := f.target(r)
 	if err != nil {
@@ -106,7 +109,7 @@ func (f *fetcher) get(ctx context.Context, r request) (body []byte, header http.
 	for try := 1; ; try++ {
 		if f.reserve != nil {
 			if refused := f.reserve(ctx); refused != nil {
-				return nil, nil, cmp.Or(err, refused) // what the last try said, if there was one
+				return nil, nil, cmp.Or(err, refused) // prefer the error of the last attempt
 			}
 		}
 		body, header, err = f.once(ctx, target, r)
@@ -118,12 +121,12 @@ func (f *fetcher) get(ctx context.Context, r request) (body []byte, header http.
 			return body, header, err
 		}
 		if !f.pause(ctx, wait) {
-			return nil, nil, err // rather than that we were stopped
+			return nil, nil, err // more useful than the cancellation
 		}
 	}
 }
 
-// keyFor returns a key that is sent to a server in another way than as a header.
+// keyFor returns a key for servers that do not accept it in a header.
 func (f *fetcher) keyFor(server, name string) (string, error) {
 	target, err := f.target(request{url: server})
 	if err != nil {
@@ -132,7 +135,7 @@ func (f *fetcher) keyFor(server, name string) (string, error) {
 	return f.Key(f.keys, name, target, f.home)
 }
 
-// target checks and completes the URL.
+// target validates the URL of a request and adds its path and query.
 func (f *fetcher) target(r request) (*url.URL, error) {
 	if r.path != "" {
 		r.url = strings.TrimSuffix(r.url, "/") + r.path
@@ -140,10 +143,10 @@ func (f *fetcher) target(r request) (*url.URL, error) {
 	u, err := url.Parse(r.url)
 	switch {
 	case err != nil || u.Host == "":
-		// url.Error would show it
-		return nil, dial.Refuse(dial.ReasonAddress, "the URL cannot be read: want https://host/path")
+		// url.Error is not wrapped because it contains the URL.
+		return nil, dial.Refuse(dial.ReasonAddress, "the URL is invalid: want https://host/path")
 	case u.Scheme != "https" && (u.Scheme != "http" || !f.plain):
-		return nil, dial.Refuse(dial.ReasonAddress, "%s: the scheme is %q: want https", u.Host, u.Scheme)
+		return nil, dial.Refuse(dial.ReasonAddress, "%s: the scheme is %q, want https", u.Host, u.Scheme)
 	}
 	if len(r.query)+len(r.secret) == 0 {
 		return u, nil
@@ -156,11 +159,11 @@ func (f *fetcher) target(r request) (*url.URL, error) {
 	return u, nil
 }
 
-// once makes one request.
+// once sends a single attempt of a request.
 func (f *fetcher) once(ctx context.Context, u *url.URL, r request) ([]byte, http.Header, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, nil, dial.Refuse(dial.ReasonAddress, "the URL cannot be read: want https://host/path")
+		return nil, nil, dial.Refuse(dial.ReasonAddress, "the URL is invalid: want https://host/path")
 	}
 	if r.header != nil {
 		req.Header = r.header.Clone()
@@ -176,7 +179,7 @@ func (f *fetcher) once(ctx context.Context, u *url.URL, r request) ([]byte, http
 	return body, resp.Header, nil
 }
 
-// backoff returns how long to wait before the next try, and whether there is to be one.
+// backoff returns the delay before the next attempt and whether to retry.
 func backoff(err error, try int) (time.Duration, bool) {
 	if err == nil || try >= maxTries {
 		return 0, false
@@ -186,13 +189,13 @@ func backoff(err error, try int) (time.Duration, bool) {
 		return 0, false
 	}
 	if e.Wait > maxInPlace || e.Status != 0 && e.Status < 500 && e.Status != http.StatusTooManyRequests {
-		return 0, false // too long, or the same question gets the same answer
+		return 0, false // the delay is too long, or a retry would fail again
 	}
 	full := firstBackoff << (try - 1)
 	return max(e.Wait, full/2+rand.N(full/2)), true
 }
 
-// outcome is the label of a request's counter.
+// outcome returns the label value of a request in the metrics.
 func outcome(err error) string {
 	if err == nil {
 		return "ok"

@@ -20,19 +20,19 @@ import (
 func TestRetries(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		answers  []http.HandlerFunc // one after the other, the last for ever
+		answers  []http.HandlerFunc // in order; the last one is repeated
 		requests int64
-		reason   dial.Reason // "": none
+		reason   dial.Reason // empty if no error is expected
 	}{
 		{"good", []http.HandlerFunc{description("{}")}, 1, ""},
-		{"good the second time", []http.HandlerFunc{status(503), description("{}")}, 2, ""},
-		{"good the third time", []http.HandlerFunc{reset, status(500), description("{}")}, 3, ""},
-		{"never good", []http.HandlerFunc{status(502)}, 3, dial.ReasonHTTP},
+		{"second attempt succeeds", []http.HandlerFunc{status(503), description("{}")}, 2, ""},
+		{"third attempt succeeds", []http.HandlerFunc{reset, status(500), description("{}")}, 3, ""},
+		{"all attempts fail", []http.HandlerFunc{status(502)}, 3, dial.ReasonHTTP},
 		{"refused", []http.HandlerFunc{status(401), description("{}")}, 1, dial.ReasonAuth},
 		{"forbidden", []http.HandlerFunc{status(403), description("{}")}, 1, dial.ReasonAuth},
 		{"not found", []http.HandlerFunc{status(404), description("{}")}, 1, dial.ReasonHTTP},
-		{"too many, wait a little", []http.HandlerFunc{status(429, "Retry-After", "2"), description("{}")}, 2, ""},
-		{"too many, wait long", []http.HandlerFunc{status(429, "Retry-After", "600"), description("{}")}, 1, dial.ReasonRate},
+		{"429, short", []http.HandlerFunc{status(429, "Retry-After", "2"), description("{}")}, 2, ""},
+		{"429, long", []http.HandlerFunc{status(429, "Retry-After", "600"), description("{}")}, 1, dial.ReasonRate},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var p *provider
@@ -47,13 +47,13 @@ func TestRetries(t *testing.T) {
 				t.Errorf("got %v, want reason %q", err, c.reason)
 			}
 			if got := p.requests.Load(); got != c.requests || granted != got {
-				t.Errorf("%d requests, %d of them counted; want %d", got, granted, c.requests)
+				t.Errorf("%d requests and %d reservations, want %d", got, granted, c.requests)
 			}
 		})
 	}
 }
 
-// The wait between tries grows, varies, and is at least what the provider asks for.
+// TestBackoff verifies that the delay between attempts increases, is randomized, and respects Retry-After.
 func TestBackoff(t *testing.T) {
 	busy := func(wait time.Duration) error {
 		return &dial.Error{Reason: dial.ReasonRate, Wait: wait, Status: 429, Err: errors.New("x answered 429")}
@@ -64,24 +64,25 @@ func TestBackoff(t *testing.T) {
 		b, _ := backoff(busy(0), 2)
 		first, second = append(first, a), append(second, b)
 		if a < firstBackoff/2 || a > firstBackoff || b < firstBackoff || b > 2*firstBackoff {
-			t.Fatalf("waits %v and %v", a, b)
+			t.Fatalf("delays are %v and %v", a, b)
 		}
 	}
 	if first[0] == first[1] && first[1] == first[2] || second[0] == second[1] && second[1] == second[2] {
-		t.Error("the waits do not vary")
+		t.Error("the delays are not randomized")
 	}
 	if got, again := backoff(busy(9*time.Second), 1); got != 9*time.Second || !again {
-		t.Errorf("waits %v where 9s are asked for", got)
+		t.Errorf("delay = %v, want at least 9s", got)
 	}
 	if _, again := backoff(busy(time.Minute), 1); again {
-		t.Error("waits a minute within one poll")
+		t.Error("unexpected retry after a minute within a poll")
 	}
 	if _, again := backoff(busy(0), maxTries); again {
-		t.Error("tries for ever")
+		t.Error("unexpected retry after the last attempt")
 	}
 }
 
-// No error of any kind has a key in it, wherever it was sent and whatever the server does with it.
+// TestKeysStaySecret verifies that no error contains a key, however the key was sent and whatever the server
+// responds.
 func TestKeysStaySecret(t *testing.T) {
 	const key = "s3same/+="
 	leaks := map[string]http.HandlerFunc{
@@ -92,7 +93,7 @@ func TestKeysStaySecret(t *testing.T) {
 			w.Header().Set("Location", "https://evil.example/?"+r.URL.RawQuery)
 			w.WriteHeader(302)
 		},
-		"echo in a bad one": func(w http.ResponseWriter, r *http.Request) {
+		"echo in an invalid redirect": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "http://%zz?"+r.URL.RawQuery)
 			w.WriteHeader(302)
 		},
@@ -116,12 +117,12 @@ func TestKeysStaySecret(t *testing.T) {
 				err = decode(append(body, '!'), &text)
 			}
 			if err == nil {
-				t.Fatal("no error to look at")
+				t.Fatal("expected an error")
 			}
 			for ; err != nil; err = errors.Unwrap(err) {
 				if s := fmt.Sprintf("%v %+v", err, err); strings.Contains(s, "s3same") ||
 					strings.Contains(s, "securityToken") {
-					t.Errorf("the key, or the whole URL, is in %T: %s", err, s)
+					t.Errorf("%T contains the key or the complete URL: %s", err, s)
 				}
 			}
 		})
@@ -129,11 +130,11 @@ func TestKeysStaySecret(t *testing.T) {
 	f := newFetcher(Reach{}, false)
 	if _, err := f.target(request{url: "https://user:s3same@[::1/%zz"}); err == nil ||
 		strings.Contains(err.Error(), "s3same") {
-		t.Errorf("a URL that cannot be read: %v", err)
+		t.Errorf("target() of an invalid URL: %v", err)
 	}
 }
 
-// An answer that is small when packed and large when unpacked is cut off like any other.
+// TestPackedAnswers verifies that the limit also applies to a response that is only large after decompression.
 func TestPackedAnswers(t *testing.T) {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
@@ -153,11 +154,12 @@ func TestPackedAnswers(t *testing.T) {
 	}
 }
 
-// No redirect is followed, not even on the same server: each would be a request that nobody counted.
+// TestRedirectsAreNotFollowed verifies that redirects are errors even on the same server, because the additional
+// request would not be counted.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.UserAgent() != "kubenergy" || r.Header.Get("Accept") != "application/json" {
-			t.Errorf("asked by %q for %q", r.UserAgent(), r.Header.Get("Accept"))
+			t.Errorf("unexpected User-Agent %q or Accept %q", r.UserAgent(), r.Header.Get("Accept"))
 		}
 		http.Redirect(w, r, "/new", http.StatusMovedPermanently)
 	})
@@ -166,14 +168,15 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	f.reserve = func(context.Context) error { booked++; return nil }
 	_, _, err := f.get(t.Context(), request{url: p.URL + "/old"})
 	if err == nil || dial.ReasonOf(err) != dial.ReasonAddress || !strings.Contains(err.Error(), p.URL) {
-		t.Errorf("got %v, want one that names %s", err, p.URL)
+		t.Errorf("got %v, want an error that contains %s", err, p.URL)
 	}
 	if p.requests.Load() != 1 || booked != 1 {
-		t.Errorf("%d requests, of which %d are booked", p.requests.Load(), booked)
+		t.Errorf("%d requests and %d reservations, want one", p.requests.Load(), booked)
 	}
 }
 
-// Where the server is inside, loopback is not: a controller does not ask itself.
+// TestPrivateIsNotLoopback verifies that a source with private addresses allowed cannot reach the controller
+// itself.
 func TestPrivateIsNotLoopback(t *testing.T) {
 	p := newProvider(t, description("{}"))
 	if _, _, err := newFetcher(Reach{}, true).get(t.Context(), request{url: p.URL}); err == nil ||
@@ -194,19 +197,19 @@ func TestKeyFolder(t *testing.T) {
 		}
 	}
 	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
-		t.Skip("no links here")
+		t.Skip("symbolic links are not supported")
 	}
 	if key, err := KeyFolder(dir).Key("em"); err != nil || key != "sesame" {
 		t.Errorf("got %q, %v", key, err)
 	}
 	for _, name := range []string{"absent", "big", "link", "../" + filepath.Base(outside), outside, "", "."} {
 		if key, err := KeyFolder(dir).Key(name); err == nil {
-			t.Errorf("%q gave %q", name, key)
+			t.Errorf("Key(%q) = %q, want an error", name, key)
 		} else if strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), outside) {
-			t.Errorf("%q: the path is in the error: %v", name, err)
+			t.Errorf("Key(%q): the error contains the path: %v", name, err)
 		}
 	}
 	if _, err := KeyFolder("").Key("em"); err == nil {
-		t.Error("no folder gave a key")
+		t.Error("Key() without a directory succeeded, want an error")
 	}
 }

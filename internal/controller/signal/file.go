@@ -12,23 +12,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// maxFile is that of a year of 5-minute values of a zone, or of hours of many. The controller is to get by with
-// little memory.
+// maxFile is the maximum file size in bytes. It is sufficient for one year of 5-minute values of a zone, or of
+// hourly values of many zones, and limits the memory usage.
 const maxFile = 8 << 20
 
-// fileSlack is for how long what was kept of a file suffices.
+// fileSlack is the additional time range that is kept in memory, so that the file is read about once a day.
 const fileSlack = 24 * time.Hour
 
-// file is a CSV file in the folder of data. It is read again when it was written to, and once a day: of a file of a
-// year only what is of use now is kept. What it says does not age, but is of use only as long as it says something
-// about now.
+// file is a CSV file in the data directory. It is read again when it has changed, and once a day because only the
+// values of the current time range are kept in memory. Its values do not age, but they must cover the current time.
 type file struct {
 	terms
 	data dataFile
 	spec *v1alpha1.FileSource
 
 	signal      grid.Signal
-	from, until time.Time // what was kept of it
+	from, until time.Time // time range of signal
 }
 
 func newFile(w terms, spec *v1alpha1.FileSource, folder string) (Source, error) {
@@ -53,7 +52,7 @@ func (s *file) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	return a, nil
 }
 
-// read reads the file if it is another one than before, or if more of it is needed than was kept.
+// read reads the file if it has changed or if the cached values do not cover the given range.
 func (s *file) read(from, until time.Time) error {
 	kept := s.signal.Series != nil && !from.Before(s.from) && !until.After(s.until)
 	return s.data.read(!kept, func(text []byte) error {
@@ -70,7 +69,7 @@ func (s *file) read(from, until time.Time) error {
 	})
 }
 
-// reasonOfRow returns why a file of values was not believed.
+// reasonOfRow returns the reason for rejecting a file.
 func reasonOfRow(err error) dial.Reason {
 	if errors.Is(err, grid.ErrOutside) {
 		return dial.ReasonMissing

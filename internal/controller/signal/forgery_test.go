@@ -17,8 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/dial/dialtest"
 )
 
-// However a URL is written, a source leads neither to metadata services nor to this machine, also where private
-// addresses are allowed: it is refused when it would be dialled, and nothing arrives.
+// TestForgedRequests verifies that no spelling of a URL leads to a metadata service or to the local machine, even
+// if private addresses are allowed. The connection must be rejected before a request is sent.
 func TestForgedRequests(t *testing.T) {
 	var arrived atomic.Int64
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived.Add(1) }))
@@ -29,12 +29,12 @@ func TestForgedRequests(t *testing.T) {
 	}
 	payloads, names := dialtest.Payloads(port)
 	if len(payloads) < 30 {
-		t.Fatalf("%d payloads only", len(payloads))
+		t.Fatalf("got only %d payloads", len(payloads))
 	}
 	for _, p := range payloads {
 		t.Run(p.Name, func(t *testing.T) {
 			f := newFetcher(Reach{resolver: names.Resolver()}, true)
-			f.pause = nil // it is not tried again
+			f.pause = nil // a retry would panic
 			if p.Numeric {
 				f.pause = testFetcher(t, inside, nil).pause
 			}
@@ -49,11 +49,12 @@ func TestForgedRequests(t *testing.T) {
 		})
 	}
 	if arrived.Load() != 0 {
-		t.Errorf("%d requests arrived inside", arrived.Load())
+		t.Errorf("%d requests reached an internal address", arrived.Load())
 	}
 }
 
-// A name that is rebound between two requests is refused at the second: what is checked is what is dialled.
+// TestReboundName verifies that the address that is checked is also the address that is dialed, so that DNS
+// rebinding is detected.
 func TestReboundName(t *testing.T) {
 	p := newProvider(t, description("{}"))
 	u, err := url.Parse(p.URL)
@@ -74,14 +75,14 @@ func TestReboundName(t *testing.T) {
 	}
 }
 
-// Authors of GridZones name keys and URLs. A key goes to the hosts that its Secret lists, and to its provider where it
-// lists none.
+// TestKeysGoOnlyWhereTheirSecretSays verifies that a key is only sent to the hosts that its Secret lists, or to its
+// provider if there is no list. Authors of GridZones can choose both key names and URLs.
 func TestKeysGoOnlyWhereTheirSecretSays(t *testing.T) {
-	arrived := make(map[string]string) // key by host
+	arrived := make(map[string]string) // keys by host
 	ask := func(keys folderOfKeys, kind, url string) error {
 		f := (&builder{deps: Deps{Keys: keys, Calls: new(endless), Clock: time.Now, Metrics: NewMetrics(time.Now)}}).
 			fetcher(kind, "account", 100, false)
-		f.plain = true // as allowPrivateAddress has it
+		f.plain = true // like allowPrivateAddress
 		f.HTTP.Transport = wire(func(r *http.Request) (*http.Response, error) {
 			arrived[r.URL.Host] = r.Header.Get("Auth-Token")
 			return respond(200, "{}")
@@ -91,21 +92,21 @@ func TestKeysGoOnlyWhereTheirSecretSays(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		hosts string // "": the Secret says nothing
+		hosts string // empty if the Secret has no list of hosts
 		kind  string
 		url   string
 		sent  bool
 	}{
 		{"to its provider", "", "electricityMaps", electricityMapsURL, true},
-		{"to another host under its provider's name", "", "electricityMaps", "https://evil.example", false},
+		{"to another host for the provider's source", "", "electricityMaps", "https://evil.example", false},
 		{"to another port", "", "electricityMaps", electricityMapsURL + ":8443", false},
 		{"to any URL", "", "http", "https://evil.example", false},
 		{"to another provider", "", "http", electricityMapsURL, false},
-		{"where the Secret says", "em.example\nproxy.example:8443\n", "http", "https://PROXY.example:8443", true},
-		{"to another port of what it says", "em.example", "prometheus", "https://em.example:9090", false},
-		{"elsewhere than it says", "em.example", "electricityMaps", electricityMapsURL, false},
+		{"to a host in the Secret", "em.example\nproxy.example:8443\n", "http", "https://PROXY.example:8443", true},
+		{"to another port of a host in the Secret", "em.example", "prometheus", "https://em.example:9090", false},
+		{"to a host that is not in the Secret", "em.example", "electricityMaps", electricityMapsURL, false},
 		{"in clear", "em.example", "http", "http://em.example", false},
-		{"in clear, as the Secret says", "em.example:80", "http", "http://em.example", true},
+		{"unencrypted to a host in the Secret", "em.example:80", "http", "http://em.example", true},
 		{"nowhere", "\n", "electricityMaps", electricityMapsURL, false},
 	} {
 		clear(arrived)
@@ -116,10 +117,10 @@ func TestKeysGoOnlyWhereTheirSecretSays(t *testing.T) {
 		err := ask(keys, c.kind, c.url)
 		if c.sent && (err != nil || len(arrived) != 1) || !c.sent && (dial.ReasonOf(err) != dial.ReasonAuth ||
 			len(arrived) > 0 || !strings.Contains(err.Error(), "em.hosts") || strings.Contains(err.Error(), "sesame")) {
-			t.Errorf("%s: %v arrived, error %v", c.name, arrived, err)
+			t.Errorf("%s: received keys %v, error %v", c.name, arrived, err)
 		}
 	}
-	// These send it in another way than as a header.
+	// These sources do not send the key in a header.
 	for name, fetch := range map[string]func(*fetcher) error{
 		"wattTime": func(f *fetcher) error {
 			_, err := (&wattTime{spec: &v1alpha1.WattTimeSource{URL: "https://evil.example", Key: "em"}, fetch: f}).
@@ -134,7 +135,7 @@ func TestKeysGoOnlyWhereTheirSecretSays(t *testing.T) {
 		f := newFetcher(Reach{}, false)
 		f.keys = folderOfKeys{"em": "ali:baba"}
 		f.HTTP.Transport = wire(func(*http.Request) (*http.Response, error) {
-			t.Errorf("%s sent a key to any URL", name)
+			t.Errorf("%s sent a key to an arbitrary URL", name)
 			return respond(500, "")
 		})
 		if err := fetch(f); dial.ReasonOf(err) != dial.ReasonAuth {
@@ -152,14 +153,15 @@ func (k folderOfKeys) Key(name string) (string, error) {
 	return "", fs.ErrNotExist
 }
 
-// Without TLS the network sees keys and can forge signals: allowPrivateAddress permits it inside, not on the internet.
+// TestPlainHTTPStaysInside verifies that allowPrivateAddress allows plain HTTP to private addresses only. On the
+// internet, others could read keys and forge signals.
 func TestPlainHTTPStaysInside(t *testing.T) {
 	names := dialtest.Names{"public.example": {"8.8.8.8"}, "inside.example": {"10.0.0.7"}}
 	for host, refused := range map[string]bool{"public.example": true, "inside.example": false, "8.8.8.8": true} {
 		f := newFetcher(Reach{resolver: names.Resolver()}, true)
 		timeout := time.Minute
 		if !refused {
-			timeout = 50 * time.Millisecond // nobody answers
+			timeout = 50 * time.Millisecond // no server responds
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()

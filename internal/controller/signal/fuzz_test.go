@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// believable fails if an answer passes the check that should not, or becomes a reading that nobody may see.
+// believable fails the test if an invalid answer passes the check, or if a valid one results in an invalid status.
 func believable(t *testing.T, a Answer, marginal bool) {
 	w := terms{zone: "DE", quantity: carbon, marginal: marginal, maxAge: 2 * time.Hour}
 	if a.Zone != "" {
@@ -23,7 +23,7 @@ func believable(t *testing.T, a Answer, marginal bool) {
 	present, err := w.check(&a, noon)
 	if err != nil {
 		if dial.ReasonOf(err) == "" {
-			t.Errorf("no reason: %v", err)
+			t.Errorf("error without a reason: %v", err)
 		}
 		return
 	}
@@ -35,11 +35,11 @@ func believable(t *testing.T, a Answer, marginal bool) {
 	l.complete(s, h, nil, noon)
 	for i, v := range s.Values {
 		if math.IsNaN(v) || v < 0 || v > maxIntensity || s.Low != nil && (s.Low[i] > v || s.High[i] < v) {
-			t.Fatalf("%v is believed", v)
+			t.Fatalf("invalid value %v was accepted", v)
 		}
 	}
 	if expired(s, noon, w.maxAge) || len(s.Values) > maxValues || s.Step.Duration < minStep {
-		t.Fatalf("%d values of %v from %v", len(s.Values), s.Step, s.Start)
+		t.Fatalf("%d values with step %v from %v", len(s.Values), s.Step, s.Start)
 	}
 	l.status = s
 	k := &Keeper{terms: w, links: []*link{l}}
@@ -134,20 +134,19 @@ func FuzzOctopus(f *testing.F) {
 		points, err := octopusRates(body, from, until)
 		for _, p := range points {
 			if err != nil || p.Time.Before(from) || !p.Time.Before(until) || math.IsNaN(p.Value) {
-				t.Fatalf("%+v beside %v", p, err)
+				t.Fatalf("unexpected point %+v, error %v", p, err)
 			}
 		}
 		a := Answer{Points: points, Step: octopusSlot, IssuedAt: newest(points, noon), Currency: "GBP"}
 		w := terms{zone: "GB", quantity: price, currency: "GBP", maxAge: 2 * time.Hour}
 		present, err := w.check(&a, noon)
 		if err == nil && !(math.Abs(w.read(&a, present, noon, "x").Now) <= grid.MaxPrice) {
-			t.Fatalf("%+v is believed", a)
+			t.Fatalf("invalid answer %+v was accepted", a)
 		}
 	})
 }
 
-// FuzzZone reads the spec of a GridZone and asks all of its sources that need no server: their answers, and the status
-// that follows, can be believed.
+// FuzzZone parses the spec of a GridZone, polls all sources that need no server, and verifies the resulting status.
 func FuzzZone(f *testing.F) {
 	f.Add([]byte(`{"zone":"DE","carbon":{"signal":"Average","maxAge":"2h","sources":[{"static":{"value":300}},
 		{"typical":{}},
@@ -178,14 +177,14 @@ func FuzzZone(f *testing.F) {
 			if k == nil {
 				continue
 			}
-			for range k.links { // those below wait until those above were asked
+			for range k.links { // each poll adds one source of the chain
 				k.poll(t.Context())
 			}
 			if next := k.poll(t.Context()); !next.After(noon) {
-				t.Fatalf("it asks again at %v", next)
+				t.Fatalf("the next poll is at %v, want a later time", next)
 			}
 			for _, l := range k.links {
-				if err := l.err; err != nil && strings.Contains(err.Error(), "reading the answer: runtime error") {
+				if err := l.err; err != nil && strings.Contains(err.Error(), "reading the response: runtime error") {
 					t.Fatal(err)
 				}
 			}
@@ -196,17 +195,17 @@ func FuzzZone(f *testing.F) {
 			for _, v := range s.Values {
 				if k.terms.quantity == carbon && !(v >= 0 && v <= maxIntensity) ||
 					k.terms.quantity == price && !(math.Abs(v) <= grid.MaxPrice) {
-					t.Fatalf("%v is believed", v)
+					t.Fatalf("invalid value %v was accepted", v)
 				}
 			}
 			if s.Step.Duration <= 0 || len(s.Values) == 0 || len(s.Values) > maxValues {
-				t.Fatalf("%d values of %v", len(s.Values), s.Step)
+				t.Fatalf("%d values with step %v", len(s.Values), s.Step)
 			}
 		}
 	})
 }
 
-// refusing grants no request to others.
+// refusing is a budget that grants no requests.
 type refusing struct{}
 
 func (refusing) Reserve(_ context.Context, _ string, _ int, now time.Time) (bool, time.Time, error) {

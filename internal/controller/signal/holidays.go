@@ -41,18 +41,20 @@ import (
 	"github.com/rickar/cal/v2/za"
 )
 
-// holidays returns whether a day is a public holiday of a country or subdivision, also where it is kept on another day
-// because it falls on a weekend. "" has none. One goroutine at a time may ask.
+// holidays returns a function that reports whether a day is a public holiday of a country or subdivision, including
+// substitute days for holidays on a weekend. It returns nil if place is empty. The function is not safe for
+// concurrent use.
 func holidays(place string) (func(day time.Time) bool, error) {
 	if place == "" {
 		return nil, nil
 	}
 	known, ok := publicHolidays[strings.ToUpper(place)]
 	if !ok {
-		return nil, fmt.Errorf("the holidays of %q are not known: have %s", place,
+		return nil, fmt.Errorf("the holidays of %q are unknown: want one of %s", place,
 			strings.Join(slices.Sorted(maps.Keys(publicHolidays)), ", "))
 	}
-	// Prices are asked for minute by minute, and days of holidays are computed from the phase of the moon.
+	// The cache matters because prices are queried by the minute, and some holidays depend on the phase of the
+	// moon.
 	calendar := &cal.Calendar{Cacheable: true}
 	calendar.AddHoliday(known...)
 	return func(day time.Time) bool {
@@ -61,7 +63,7 @@ func holidays(place string) (func(day time.Time) bool, error) {
 	}, nil
 }
 
-// publicHolidays are the calendars of the library, by ISO 3166 code.
+// publicHolidays contains the calendars of the library by ISO 3166 code.
 var publicHolidays = map[string][]*cal.Holiday{
 	"AT": austria.Holidays, "AU-ACT": au.HolidaysACT, "AU-NSW": au.HolidaysNSW, "AU-NT": au.HolidaysNT,
 	"AU-QLD": au.HolidaysQLD, "AU-SA": au.HolidaysSA, "AU-TAS": au.HolidaysTAS, "AU-VIC": au.HolidaysVIC,

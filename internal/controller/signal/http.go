@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// httpJSON is any service that answers in JSON.
+// httpJSON is a source for any service with JSON responses.
 type httpJSON struct {
 	spec     *v1alpha1.HTTPSource
 	fetch    *fetcher
@@ -28,16 +28,16 @@ func newHTTP(zone grid.Zone, spec *v1alpha1.HTTPSource, q quantity, f *fetcher) 
 		return nil, err
 	}
 	if (spec.Value == "") == (spec.List == "") {
-		return nil, dial.Refuse(dial.ReasonShape, "want the path of a value or of a list: one of them")
+		return nil, dial.Refuse(dial.ReasonShape, "want either the path of a value or the path of a list")
 	}
 	if spec.List != "" && (spec.ListTime == "" || spec.ListValue == "") {
-		return nil, dial.Refuse(dial.ReasonShape, "want listTime and listValue beside list")
+		return nil, dial.Refuse(dial.ReasonShape, "want listTime and listValue in addition to list")
 	}
 	return &httpJSON{spec: spec, fetch: f, zone: zone, scale: scale, marginal: spec.Signal == signalMarginal}, nil
 }
 
 func (s *httpJSON) Fetch(ctx context.Context, now time.Time) (Answer, error) {
-	escaped := strings.ReplaceAll(url.QueryEscape(string(s.zone)), "+", "%20") // right in a path and in a query
+	escaped := strings.ReplaceAll(url.QueryEscape(string(s.zone)), "+", "%20") // valid in both path and query
 	body, header, err := s.fetch.get(ctx, request{
 		url: strings.ReplaceAll(s.spec.URL, "{zone}", escaped), key: s.spec.Key, keyHeader: s.spec.Header,
 	})
@@ -51,7 +51,7 @@ func (s *httpJSON) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	return s.decode(body, answered, now)
 }
 
-// decode reads an answer that was given at a moment.
+// decode parses a response. answered is the time of the response.
 func (s *httpJSON) decode(body []byte, answered, now time.Time) (Answer, error) {
 	var text any
 	if err := decode(body, &text); err != nil {
@@ -61,7 +61,7 @@ func (s *httpJSON) decode(body []byte, answered, now time.Time) (Answer, error) 
 	if s.spec.Zone != "" {
 		zone, ok := standing(text, s.spec.Zone).(string)
 		if !ok || zone == "" {
-			return Answer{}, dial.Refuse(dial.ReasonZone, "the answer has no zone at %q", s.spec.Zone)
+			return Answer{}, dial.Refuse(dial.ReasonZone, "the response has no zone at %q", s.spec.Zone)
 		}
 		a.Zone = grid.Zone(zone)
 	}
@@ -90,14 +90,14 @@ func (s *httpJSON) decode(body []byte, answered, now time.Time) (Answer, error) 
 	return a, nil
 }
 
-// list reads the entries of a list. An entry whose value is null is a gap.
+// list returns the points of a list. Entries with a null value are skipped.
 func (s *httpJSON) list(text any) ([]Point, error) {
 	entries, ok := standing(text, s.spec.List).([]any)
 	if !ok {
-		return nil, dial.Refuse(dial.ReasonShape, "there is no list at %q", s.spec.List)
+		return nil, dial.Refuse(dial.ReasonShape, "the response has no list at %q", s.spec.List)
 	}
 	if len(entries) > maxPoints {
-		return nil, dial.Refuse(dial.ReasonSize, "the list has %d entries: want at most %d", len(entries), maxPoints)
+		return nil, dial.Refuse(dial.ReasonSize, "the list has %d entries, want at most %d", len(entries), maxPoints)
 	}
 	var points []Point
 	for _, entry := range entries {
@@ -122,14 +122,14 @@ func (s *httpJSON) number(v any, path string) (float64, error) {
 	n, ok := numeral(v)
 	switch {
 	case v == nil:
-		return 0, dial.Refuse(dial.ReasonMissing, "the answer has no value at %q", path)
+		return 0, dial.Refuse(dial.ReasonMissing, "the response has no value at %q", path)
 	case !ok:
-		return 0, dial.Refuse(dial.ReasonShape, "what stands at %q is no number", path)
+		return 0, dial.Refuse(dial.ReasonShape, "the value at %q is not a number", path)
 	}
 	return n * s.scale, nil
 }
 
-// moment reads a time as RFC 3339, or as seconds or milliseconds since 1970.
+// moment parses a time in RFC 3339 format, or in seconds or milliseconds since 1970.
 func moment(v any, path string) (time.Time, error) {
 	if text, ok := v.(string); ok {
 		return parseTime(text)
@@ -137,10 +137,10 @@ func moment(v any, path string) (time.Time, error) {
 	if n, ok := numeral(v); ok {
 		return unixTime(n)
 	}
-	return time.Time{}, dial.Refuse(dial.ReasonTime, "the answer has no time at %q", path)
+	return time.Time{}, dial.Refuse(dial.ReasonTime, "the response has no time at %q", path)
 }
 
-// standing returns what stands at a path of names and numbers with dots between them, or nil.
+// standing returns the value at a path of field names and indices separated by dots, or nil if it does not exist.
 func standing(v any, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		switch in := v.(type) {

@@ -20,51 +20,51 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Times of a keeper.
+// Default ages and intervals of a keeper.
 const (
 	defaultCarbonAge = 2 * time.Hour
 	defaultPriceAge  = 36 * time.Hour
-	firstPollWithin  = 5 * time.Second // of the start, so that replicas and zones do not ask at once
-	firstRetry       = time.Minute     // after a failure; doubled for each further one up to the polling interval
+	firstPollWithin  = 5 * time.Second // random delay after the start, so that polls do not coincide
+	firstRetry       = time.Minute     // after a failure, doubled for each further one up to the polling interval
 	hopelessRetry    = 15 * time.Minute
 	idle             = time.Hour
 )
 
-// Keeper keeps one quantity of one zone: it polls a chain of sources, believes the first that has said something good
-// that is not too old, and forecasts.
+// Keeper maintains a quantity of a zone. It polls a chain of sources, uses the first one with a valid and recent
+// answer, and forecasts future values.
 type Keeper struct {
 	terms   terms
 	deps    Deps
 	links   []*link
-	typical *forecast.Curve // for the days ahead; nil where there is none
+	typical *forecast.Curve // forecast without a history; may be nil
 
-	mu      sync.Mutex // guards what follows, and status, issued and err of links
+	mu      sync.Mutex // guards history, and status, issued and err of all links
 	history Track
 }
 
-// link is a source in a chain.
+// link is a source in a chain with its polling state.
 type link struct {
-	kind   string // as in a GridZone: electricityMaps, static
-	name   string // kind, and a number from the second of a kind on
+	kind   string // field name in a GridZone, e.g. electricityMaps or static
+	name   string // kind, with a number if it is not the first source of its kind
 	source Source
 	every  time.Duration
-	asks   bool // another program, within its limit of calls
+	asks   bool // whether the source sends requests, which are limited by a budget
 
-	account string   // of a source that asks: what its requests are counted under
-	fetcher *fetcher // of a source that asks
+	account string   // name in the budget; only if asks is set
+	fetcher *fetcher // only if asks is set
 
-	// Of the goroutine that polls.
+	// Only used by the polling goroutine.
 	next  time.Time
 	asked bool
 	fails int
 	still standstill
 
-	status *v1alpha1.SignalStatus // what is believed since the last good answer, from then on; nil: nothing
-	issued time.Time              // when what it says ahead was forecast
+	status *v1alpha1.SignalStatus // from the last valid answer; nil if there was none
+	issued time.Time              // time of the forecast in status
 	err    error                  // of the last poll
 }
 
-// NewCarbonKeeper returns a keeper of a zone's carbon intensity.
+// NewCarbonKeeper returns a keeper for the carbon intensity of a zone.
 func NewCarbonKeeper(zone grid.Zone, of *v1alpha1.CarbonSpec, d Deps) (*Keeper, error) {
 	var sources []spec
 	for _, s := range of.Sources {
@@ -83,7 +83,7 @@ func NewCarbonKeeper(zone grid.Zone, of *v1alpha1.CarbonSpec, d Deps) (*Keeper, 
 	return k, nil
 }
 
-// NewPriceKeeper returns a keeper of a zone's price of electricity.
+// NewPriceKeeper returns a keeper for the electricity price of a zone.
 func NewPriceKeeper(zone grid.Zone, of *v1alpha1.PriceSpec, d Deps) (*Keeper, error) {
 	var sources []spec
 	for _, s := range of.Sources {
@@ -99,7 +99,7 @@ func NewPriceKeeper(zone grid.Zone, of *v1alpha1.PriceSpec, d Deps) (*Keeper, er
 
 func newKeeper(w terms, maxAge *metav1.Duration, d Deps, sources []spec) (*Keeper, error) {
 	if len(sources) == 0 {
-		return nil, errors.New("want a source")
+		return nil, errors.New("want at least one source")
 	}
 	if maxAge != nil && maxAge.Duration > 0 {
 		w.maxAge = maxAge.Duration
@@ -113,7 +113,7 @@ func newKeeper(w terms, maxAge *metav1.Duration, d Deps, sources []spec) (*Keepe
 	return &Keeper{terms: w, deps: b.deps, links: b.links, history: Track{Span: historySpan}}, nil
 }
 
-// Run polls until the context ends. It calls changed when Look may say something else than before.
+// Run polls the sources until ctx is done. It calls changed when the result of Look may have changed.
 func (k *Keeper) Run(ctx context.Context, changed func()) {
 	k.deps.Metrics.add(k)
 	defer k.deps.Metrics.remove(k)
@@ -130,7 +130,8 @@ func (k *Keeper) Run(ctx context.Context, changed func()) {
 	}
 }
 
-// start plans the first poll of each source: soon, unless an earlier process has left a reading that is still good.
+// start schedules the first poll of each source. Sources with a valid status from a previous process are polled
+// later than others.
 func (k *Keeper) start(now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -147,12 +148,12 @@ func (k *Keeper) start(now time.Time) {
 	}
 }
 
-// ask polls one source.
+// ask polls a source and updates its state.
 func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
 	l.asked = true
 	lacks, err := k.fetch(ctx, l, now)
 	if err != nil && ctx.Err() != nil {
-		return // we were stopped: that says nothing about the source
+		return // the poll was canceled; this is not a failure of the source
 	}
 	now = k.deps.Clock()
 	k.remember(ctx, l, err, now)
@@ -175,16 +176,15 @@ func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
 	switch {
 	case !changed:
 	case err != nil:
-		log.Warn("A source of signals failed", "reason", dial.ReasonOf(err), "err", err)
+		log.Warn("Signal source failed", "reason", dial.ReasonOf(err), "err", err)
 	case lacks != nil:
-		log.Warn("A source of signals gave less than was asked for", "err", lacks)
+		log.Warn("Signal source returned incomplete data", "err", lacks)
 	default:
-		log.Info("A source of signals works")
+		log.Info("Signal source is working")
 	}
 }
 
-// concealed takes the keys of a source out of what it says of a failure: part of that was written by a server, which
-// may repeat what it was asked.
+// concealed removes the keys of a source from an error, because a server may echo the request in its response.
 func (l *link) concealed(err error) error {
 	if err == nil || l.fetcher == nil {
 		return err
@@ -202,8 +202,8 @@ func (l *link) concealed(err error) error {
 	return &clean
 }
 
-// remember has the budget refuse a source for as long as its provider said, or as long as asking again is of no use, so
-// that this holds for a process that starts anew too.
+// remember blocks a source in the budget for the delay requested by its provider, or while retries are pointless,
+// so that the delay also applies after a restart of the process.
 func (k *Keeper) remember(ctx context.Context, l *link, err error, now time.Time) {
 	e, ok := errors.AsType[*dial.Error](err)
 	if !ok || e.Status == 0 || l.account == "" {
@@ -217,17 +217,17 @@ func (k *Keeper) remember(ctx context.Context, l *link, err error, now time.Time
 		return
 	}
 	if err := k.deps.Calls.Block(ctx, l.account, now.Add(wait), now); err != nil {
-		k.deps.Log.Warn("Could not write down that a source is not to be asked for some time", "source", l.account,
+		k.deps.Log.Warn("Failed to store the delay requested by a signal source", "source", l.account,
 			"err", err)
 	}
 }
 
-// pause returns how long to wait after a failure.
+// pause returns the delay after a failure.
 func (l *link) pause(err error) time.Duration {
 	wait := min(l.every, firstRetry<<min(l.fails, 10))
 	switch dial.ReasonOf(err) {
 	case dial.ReasonAuth, dial.ReasonKind, dial.ReasonUnit, dial.ReasonAddress:
-		wait = max(l.every, hopelessRetry) // an administrator has to act first
+		wait = max(l.every, hopelessRetry) // requires action by an administrator
 	case dial.ReasonRate:
 		wait = l.every
 	}
@@ -237,10 +237,10 @@ func (l *link) pause(err error) time.Duration {
 	return jittered(wait)
 }
 
-// jittered returns a little more than d, so that those who began together do not go on together.
+// jittered returns d increased by up to 5 %, so that sources do not remain synchronized.
 func jittered(d time.Duration) time.Duration { return d + rand.N(d/20+1) }
 
-// reported is what of an error is worth a line in the log if it was not so before.
+// reported returns the reason of an error. A message is logged only if the reason has changed.
 func reported(err error) dial.Reason {
 	if err == nil {
 		return ""
@@ -248,19 +248,19 @@ func reported(err error) dial.Reason {
 	return dial.ReasonOf(err)
 }
 
-// fetch asks a source, checks what it says and forecasts from it. A source that panics has failed.
+// fetch polls a source, validates the answer and adds a forecast. A panic is returned as an error.
 func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (lacks, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			panics.Note("signal")
-			lacks, err = nil, dial.Refuse(dial.ReasonShape, "reading the answer: %v", p)
+			lacks, err = nil, dial.Refuse(dial.ReasonShape, "reading the response: %v", p)
 		}
 	}()
 	a, err := l.source.Fetch(ctx, now)
 	if err != nil {
 		return nil, err
 	}
-	now = k.deps.Clock() // an answer that took a minute is not from the future
+	now = k.deps.Clock() // a slow response must not appear to be from the future
 	present, err := k.terms.check(&a, now)
 	if err != nil {
 		return nil, err
@@ -274,10 +274,10 @@ func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (lacks, err 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	past := &k.history
-	if a.Ageless { // known already for as long as one likes
+	if a.Ageless { // its past is in the answer itself
 		past = &Track{Span: historySpan}
 	}
-	if l.kind != "typical" { // which is no observation
+	if l.kind != "typical" { // not an observation
 		past.add(&a, now)
 	}
 	issued := l.complete(s, past, k.typical, now)

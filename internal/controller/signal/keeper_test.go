@@ -30,7 +30,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// scripted is a source that says what a test wants it to.
+// scripted is a source with a fetch function of the test.
 type scripted struct {
 	name  string
 	fetch func(now time.Time) (Answer, error)
@@ -42,7 +42,7 @@ func (s *scripted) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	return s.fetch(now)
 }
 
-// hourly is an answer with a value each hour, of which the first is some hours ago.
+// hourly returns an answer with hourly values that start the given number of hours ago.
 func hourly(now time.Time, hoursAgo int, value ...float64) Answer {
 	a := Answer{Step: time.Hour, IssuedAt: now.Truncate(time.Hour)}
 	for i, v := range value {
@@ -65,8 +65,8 @@ func chain(t *testing.T, now *time.Time, sources ...*scripted) *Keeper {
 	return k
 }
 
-// The first source that has said something good is believed until that is too old; then the next one, which is not
-// asked before; and the first again as soon as it recovers.
+// TestFallback verifies that the second source is only polled after the status of the first one has expired, and
+// that the first source is used again once it recovers.
 func TestFallback(t *testing.T) {
 	now, down := noon, false
 	first := &scripted{name: "first", fetch: func(now time.Time) (Answer, error) {
@@ -84,29 +84,29 @@ func TestFallback(t *testing.T) {
 		down = minute >= 60 && minute < 600
 		k.poll(t.Context())
 		want := "first"
-		if minute > 60+100 && minute < 600 { // last good: of 13:00, known at 13:10 or so, too old after 15:00
+		if minute > 60+100 && minute < 600 { // last valid value at 13:00, received at about 13:10, expires after 15:00
 			want = "second"
 		}
 		s := k.state(now)
 		if s.Source != want {
 			if minute >= 600 && minute < 620 {
-				continue // the first is polled again within its interval
+				continue // the first source is polled again after its interval
 			}
-			t.Fatalf("after %d minutes %q is believed (%s), want %q", minute, s.Source, s.LastError, want)
+			t.Fatalf("source after %d minutes = %q (%s), want %q", minute, s.Source, s.LastError, want)
 		}
 		if minute == 100 && (second.asked != 0 || s.Reason != dial.ReasonHTTP || s.LastError != "first: down") {
-			t.Errorf("second was asked %d times; %q", second.asked, s.LastError)
+			t.Errorf("the second source was polled %d times, last error %q", second.asked, s.LastError)
 		}
 		if minute > 630 && s.LastError != "" {
 			t.Fatalf("after %d minutes: %s", minute, s.LastError)
 		}
 	}
 	if second.asked < 20 || second.asked > 35 {
-		t.Errorf("second was asked %d times in 7.5 hours, each quarter of an hour", second.asked)
+		t.Errorf("the second source was polled %d times in 7.5 hours, want every 15 minutes", second.asked)
 	}
 }
 
-// Until the first source has been asked, nobody knows whether the others need to be.
+// TestFirstComesFirst verifies that other sources are not polled before the first poll of the first source.
 func TestFirstComesFirst(t *testing.T) {
 	now := noon
 	good := func(now time.Time) (Answer, error) { return hourly(now, 0, 100), nil }
@@ -119,12 +119,12 @@ func TestFirstComesFirst(t *testing.T) {
 			k.poll(t.Context())
 		}
 		if first.asked != 1 || second.asked != 0 {
-			t.Fatalf("the first was asked %d times, the second %d times", first.asked, second.asked)
+			t.Fatalf("the first source was polled %d times and the second %d times", first.asked, second.asked)
 		}
 	}
 }
 
-// Nothing that a source does ends the keeper.
+// TestSourcePanics verifies that a panic in a source does not terminate the keeper.
 func TestSourcePanics(t *testing.T) {
 	now := noon
 	k := chain(t, &now,
@@ -152,7 +152,7 @@ func TestGoodSignals(t *testing.T) {
 		}
 		return answer(points...)
 	}
-	ahead := still(412, 40) // estimates that are to change are no frozen feed
+	ahead := still(412, 40) // constant estimates with a different forecast are not frozen
 	ahead.Points = append(ahead.Points, at(1, 400))
 	for i := range ahead.Points {
 		ahead.Points[i].Estimated = true
@@ -171,19 +171,19 @@ func TestGoodSignals(t *testing.T) {
 		known  int
 	}{
 		{"two hours", answer(at(0, 1), at(1, 2)), 1, 2},
-		{"another case of the zone", zone, 1, 2},
+		{"zone in another case", zone, 1, 2},
 		{"unsorted", answer(at(2, 3), at(0, 1), at(1, 2)), 1, 3},
-		{"the hour of the clock change twice, alike", answer(at(-1, 5), at(-1, 5), at(0, 1), at(1, 2)), 1, 2},
+		{"repeated hour with the same value", answer(at(-1, 5), at(-1, 5), at(0, 1), at(1, 2)), 1, 2},
 		{"a gap in the past", answer(at(-9, 5), at(-3, 6), at(0, 1), at(1, 2)), 1, 2},
 		{"a short gap in the future", answer(at(0, 1), at(1, 2), at(3, 4)), 1, 4},
 		{"a gap of three hours in the future", answer(at(0, 1), at(1, 2), at(5, 4)), 1, 6},
-		{"a longer gap in the future ends what is known", answer(at(0, 1), at(1, 2), at(6, 4)), 1, 2},
-		{"the last hour is not in yet", answer(at(-2, 5), at(-1, 6)), 6, 1},
+		{"a longer gap in the future ends the forecast", answer(at(0, 1), at(1, 2), at(6, 4)), 1, 2},
+		{"without the last hour", answer(at(-2, 5), at(-1, 6)), 6, 1},
 		{"constant for less than 6 h", still(412, 6), 412, 1},
 		{"constant, estimated", estimated, 412, 1},
 		{"constant, estimated, with a forecast", ahead, 412, 2},
-		{"constant in whole grams, nearly none", still(24, 30), 24, 1},
-		{"steps that last until the next one", irregular, 1, 16}, // two hours, seven, and seven more
+		{"constant, small whole number of grams", still(24, 30), 24, 1},
+		{"points that last until the next one", irregular, 1, 16}, // two hours, seven, and seven more
 	} {
 		w := terms{zone: "DE", quantity: carbon, maxAge: 2 * time.Hour}
 		a := c.answer
@@ -200,19 +200,19 @@ func TestGoodSignals(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, s)
 		}
 		if len(s.Values) != c.known {
-			t.Errorf("%s: %d hours are known, want %d", c.name, len(s.Values), c.known)
+			t.Errorf("%s: got %d values, want %d", c.name, len(s.Values), c.known)
 		}
 	}
 }
 
-// A feed is seen to stand still over many polls of one value each, and is believed again once it moves. That hour by
-// hour there is a value is part of standing still.
+// TestFrozenOverPolls verifies that constant values are detected over many polls with a single value, unless the
+// values are far apart, and that the feed is used again once its value changes.
 func TestFrozenOverPolls(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		value     float64
 		every     time.Duration
-		refuse    time.Duration // after; 0: never within three days
+		refuse    time.Duration // expected time until the rejection; 0 for none within three days
 		estimated bool
 	}{
 		{"grams", 412.5, 15 * time.Minute, 6 * time.Hour, false},
@@ -220,10 +220,10 @@ func TestFrozenOverPolls(t *testing.T) {
 		{"few whole grams", 24, 15 * time.Minute, 48 * time.Hour, false},
 		{"few grams", 24.5, 15 * time.Minute, 6 * time.Hour, false},
 		{"nothing", 0, 15 * time.Minute, 6 * time.Hour, false},
-		{"rarely seen", 412, 3 * time.Hour, 0, false},
+		{"rare values", 412, 3 * time.Hour, 0, false},
 		{"estimated grams", 412.5, 15 * time.Minute, 24 * time.Hour, true},
 		{"few whole grams, estimated", 24, 15 * time.Minute, 48 * time.Hour, true},
-		{"estimated, rarely seen", 412, 3 * time.Hour, 0, true},
+		{"estimated, rare values", 412, 3 * time.Hour, 0, true},
 	} {
 		var s standstill
 		var refused time.Duration
@@ -234,18 +234,18 @@ func TestFrozenOverPolls(t *testing.T) {
 			}
 		}
 		if refused != c.refuse {
-			t.Errorf("%s: refused after %v, want %v", c.name, refused, c.refuse)
+			t.Errorf("%s: rejected after %v, want %v", c.name, refused, c.refuse)
 		}
 		moved := noon.Add(80 * time.Hour)
 		if err := s.frozen(&Answer{Points: []Point{{
 			Time: moved, Value: c.value + 1, Estimated: c.estimated,
 		}}}, moved); err != nil {
-			t.Errorf("%s: moved, but %v", c.name, err)
+			t.Errorf("%s: unexpected error after the value has changed: %v", c.name, err)
 		}
 	}
 }
 
-// A feed that stands still from poll to poll is refused by the keeper, and the next source takes over.
+// TestFrozenFeedIsLeft verifies that a keeper uses the next source if the values of the first one are constant.
 func TestFrozenFeedIsLeft(t *testing.T) {
 	now := noon
 	frozen := &scripted{name: "frozen", fetch: func(now time.Time) (Answer, error) { return hourly(now, 0, 412), nil }}
@@ -263,8 +263,9 @@ func TestFrozenFeedIsLeft(t *testing.T) {
 	}
 }
 
-// Without a forecast of the source the typical curve is scaled to the present; with some days of history the best of
-// our models forecasts, with percentiles; a source that forecasts for itself is left alone.
+// TestCompletion verifies that the typical curve is scaled to the current value if the source provides no forecast,
+// that a model with percentiles is used if there is enough history, and that a source's own forecast takes
+// precedence.
 func TestCompletion(t *testing.T) {
 	now := noon
 	swing := func(t time.Time) float64 { return 300 + 100*float64((t.Hour()+6)%24)/24 + float64(t.YearDay()%3) }
@@ -278,11 +279,11 @@ func TestCompletion(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		answer  Answer
-		model   string // "": one of our models
+		model   string // empty for any of the models
 		quality energy.Quality
 		ranged  bool
 	}{
-		{"present alone", days(0, 0), "typical", energy.Derived, false},
+		{"only the current value", days(0, 0), "typical", energy.Derived, false},
 		{"with a week of history", days(7*24, 0), "", energy.Derived, true},
 		{"with a week of history and six hours", days(7*24, 6), "src+", energy.Derived, false},
 		{"with its own forecast", days(24, 48), "src", energy.Measured, false},
@@ -305,19 +306,19 @@ func TestCompletion(t *testing.T) {
 				t.Errorf("%q forecast", s.ForecastSource)
 			}
 			if c.ranged && s.Low == nil {
-				t.Error("there are no percentiles")
+				t.Error("the forecast has no percentiles")
 			}
 			if c.model == "" {
 				tomorrow := now.Add(24 * time.Hour)
 				if got, want := s.Signal.Series.At(tomorrow), swing(tomorrow); got < want-15 || got > want+15 {
-					t.Errorf("tomorrow is forecast to be %v, want about %v", got, want)
+					t.Errorf("forecast for tomorrow = %v, want about %v", got, want)
 				}
 			}
 		})
 	}
 }
 
-// What is written down is read again: a restart asks nobody while the last good reading is fresh, and asks soon if not.
+// TestSeed verifies that a restart sends no requests while the stored status is valid, and polls soon otherwise.
 func TestSeed(t *testing.T) {
 	now := noon
 	p := newProvider(t, description("%s", latest("DE", noon.Truncate(time.Hour), "300")))
@@ -333,9 +334,9 @@ func TestSeed(t *testing.T) {
 		t.Fatalf("%+v", status)
 	}
 	given, _ := k.Look(now)
-	given.AsOf.Time = time.Time{} // clients decode answers into what they were given
+	given.AsOf.Time = time.Time{} // clients decode responses into the object that they sent
 	if again, _ := k.Look(now); !again.AsOf.Equal(status.AsOf) {
-		t.Error("what was given is the keeper's own")
+		t.Error("the returned status is not a copy")
 	}
 	asked := p.requests.Load()
 	for i := range 5 {
@@ -349,21 +350,21 @@ func TestSeed(t *testing.T) {
 		}
 	}
 	if p.requests.Load() != asked {
-		t.Errorf("%d requests after restarts", p.requests.Load()-asked)
+		t.Errorf("%d requests after restarts, want 0", p.requests.Load()-asked)
 	}
 	now = now.Add(3 * time.Hour)
 	late := carbonKeeper(t, d, electricityMapsAt(p.URL), staticSource(9))
 	late.Seed(status)
 	if late.state(now).Fresh {
-		t.Error("a seed that is too old is believed")
+		t.Error("an expired status was restored")
 	}
 	late.start(now)
 	if wait := late.links[0].next.Sub(now); wait > firstPollWithin {
-		t.Errorf("asks after %v", wait)
+		t.Errorf("the first poll is after %v", wait)
 	}
 }
 
-// A status is no more trusted than an answer.
+// TestSeedRefuses verifies that a stored status is validated like an answer.
 func TestSeedRefuses(t *testing.T) {
 	now := noon
 	hour := metav1.NewTime(noon.Truncate(time.Hour))
@@ -392,7 +393,7 @@ func TestSeedRefuses(t *testing.T) {
 		spoil(status)
 		k.Seed(status)
 		if got := k.state(now).Fresh; got != (name == "") {
-			t.Errorf("%q: believed is %v", name, got)
+			t.Errorf("Seed() with invalid %q: accepted = %v", name, got)
 		}
 	}
 	carbonKeeper(t, testDeps(&now), staticSource(1)).Seed(nil)
@@ -439,16 +440,16 @@ func TestPrices(t *testing.T) {
 			t.Errorf("31 %s: %+v", currency, s)
 		}
 	}
-	// Yesterday's auction says nothing about an hour that it has no price for.
+	// The last price is not used for an hour without a price.
 	last := hourly(now, 3, 0.1, 0.2)
 	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(&last,
 		now); err == nil || dial.ReasonOf(err) != dial.ReasonMissing {
-		t.Errorf("a price that has ended: %v", err)
+		t.Errorf("check() of a price for a past hour: %v", err)
 	}
 	last.Points[1].Time, last.Currency = now.Truncate(time.Hour), "USD"
 	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(&last,
 		now); err == nil || dial.ReasonOf(err) != dial.ReasonUnit {
-		t.Errorf("a price in another currency: %v", err)
+		t.Errorf("check() of a price in another currency: %v", err)
 	}
 }
 
@@ -459,11 +460,11 @@ func TestKeeperRefuses(t *testing.T) {
 		t.Error("no source")
 	}
 	if _, err := NewCarbonKeeper("DE", &v1alpha1.CarbonSpec{Sources: []v1alpha1.CarbonSource{{}}}, d); err == nil {
-		t.Error("a source of no kind")
+		t.Error("a source without a kind was accepted")
 	}
 	if _, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{Currency: "EUR", Sources: []v1alpha1.PriceSource{{}}},
 		d); err == nil {
-		t.Error("a source of no kind")
+		t.Error("a source without a kind was accepted")
 	}
 	d.Calls = nil
 	if _,
@@ -473,7 +474,7 @@ func TestKeeperRefuses(t *testing.T) {
 	}
 }
 
-// ledger is a budget: at most so many requests in any hour.
+// ledger is a budget with a maximum number of requests in any period of one hour.
 type ledger struct {
 	mu      sync.Mutex
 	spent   map[string][]time.Time
@@ -487,7 +488,7 @@ func (b *ledger) Reserve(_ context.Context, source string, perHour int, now time
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.down {
-		return false, time.Time{}, errors.New("the store is down")
+		return false, time.Time{}, errors.New("the store is unavailable")
 	}
 	spent := b.spent[source]
 	for len(spent) > 0 && now.Sub(spent[0]) >= time.Hour {
@@ -501,7 +502,7 @@ func (b *ledger) Reserve(_ context.Context, source string, perHour int, now time
 	return true, time.Time{}, nil
 }
 
-// wire answers requests without a network, so that time may be virtual.
+// wire is a round tripper that responds without network access, for tests with virtual time.
 type wire func(*http.Request) (*http.Response, error)
 
 func (w wire) RoundTrip(r *http.Request) (*http.Response, error) { return w(r) }
@@ -514,8 +515,8 @@ func respond(code int, text string, header ...string) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Header: h, Body: io.NopCloser(strings.NewReader(text))}, nil
 }
 
-// Ten replicas that crash and start again at random, some with what the last one knew and some without, make no more
-// requests in any hour than the limit allows, with a provider that has them retry.
+// TestCallsPerHour verifies the limit of requests in any period of one hour with ten replicas that restart at
+// random times, with and without the stored status, and a provider with transient failures.
 func TestCallsPerHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 12
@@ -577,16 +578,16 @@ func TestCallsPerHour(t *testing.T) {
 		replicas.Wait()
 		for i := range calls {
 			if i >= limit && calls[i].Sub(calls[i-limit]) < time.Hour {
-				t.Fatalf("%d requests within %v", limit+1, calls[i].Sub(calls[i-limit]))
+				t.Fatalf("%d requests were sent within %v", limit+1, calls[i].Sub(calls[i-limit]))
 			}
 		}
 		if len(calls) < 24*limit/2 || budget.refused == 0 || written == nil {
-			t.Errorf("%d requests, %d refused: the limit was not put to a test", len(calls), budget.refused)
+			t.Errorf("%d requests sent and %d rejected: the limit was not tested", len(calls), budget.refused)
 		}
 	})
 }
 
-// Where requests cannot be counted, none is made.
+// TestBudgetDown verifies that no requests are sent if they cannot be counted.
 func TestBudgetDown(t *testing.T) {
 	now := noon
 	p := newProvider(t, description("%s", latest("DE", noon.Truncate(time.Hour), "300")))
@@ -606,8 +607,8 @@ func TestBudgetDown(t *testing.T) {
 	}
 }
 
-// Run reports what may have changed: the first answer, each new one, and that the last is too old; and it ends when
-// told to.
+// TestRun verifies that Run calls changed after the first answer, after each new answer and after the status has
+// expired, and that it returns when its context is canceled.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -655,7 +656,7 @@ func TestRun(t *testing.T) {
 		}
 		if n := testutil.CollectAndCount(d.Metrics, "kubenergy_signal_rejected_total",
 			"kubenergy_signal_age_seconds"); n != 0 {
-			t.Errorf("%d series are left of a keeper that has ended", n)
+			t.Errorf("%d series remain after the keeper was stopped", n)
 		}
 	})
 }
@@ -680,17 +681,17 @@ func TestMetrics(t *testing.T) {
 	registry.MustRegister(d.Metrics)
 	now = now.Add(10 * time.Second)
 	want := `
-# HELP kubenergy_electricity_price_per_kilowatthour Price of electricity now, in the currency.
+# HELP kubenergy_electricity_price_per_kilowatthour Current price of electricity per kWh in the currency of the zone.
 # TYPE kubenergy_electricity_price_per_kilowatthour gauge
 kubenergy_electricity_price_per_kilowatthour{currency="EUR",zone="DE"} 0.3
-# HELP kubenergy_grid_carbon_intensity_grams_per_kilowatthour Carbon intensity of electricity now.
+# HELP kubenergy_grid_carbon_intensity_grams_per_kilowatthour Current carbon intensity of electricity in gCO2e per kWh.
 # TYPE kubenergy_grid_carbon_intensity_grams_per_kilowatthour gauge
 kubenergy_grid_carbon_intensity_grams_per_kilowatthour{quality="derived",signal="average",zone="DE"} 300
-# HELP kubenergy_signal_age_seconds Age of the signal that is believed, by its source's own timestamp; 0 for what does not age.
+# HELP kubenergy_signal_age_seconds Age of the current signal in seconds, by the timestamp of its source; 0 for signals that do not age.
 # TYPE kubenergy_signal_age_seconds gauge
 kubenergy_signal_age_seconds{quantity="carbon",zone="DE"} 1210
 kubenergy_signal_age_seconds{quantity="price",zone="DE"} 0
-# HELP kubenergy_signal_requests_total Requests made to sources of signals, tries included: ok, or the reason why not.
+# HELP kubenergy_signal_requests_total Number of requests to signal sources, including retries, by outcome: ok or a reason.
 # TYPE kubenergy_signal_requests_total counter
 kubenergy_signal_requests_total{outcome="ok",source="electricityMaps"} 4
 `
@@ -703,7 +704,7 @@ kubenergy_signal_requests_total{outcome="ok",source="electricityMaps"} 4
 	}
 }
 
-// A hundred zones with four weeks of hours take little memory.
+// TestMemory verifies the memory usage of 100 zones with four weeks of hourly values.
 func TestMemory(t *testing.T) {
 	now := noon
 	var before, after runtime.MemStats
@@ -726,12 +727,12 @@ func TestMemory(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	used := int64(after.HeapAlloc) - int64(before.HeapAlloc)
 	if hours := len(keepers[0].history.values) / 12; hours < 28*24-1 || hours > 28*24+1 {
-		t.Errorf("%d hours are remembered", hours)
+		t.Errorf("the history has %d hours", hours)
 	}
 	if used > 10<<20 {
-		t.Errorf("100 zones take %d bytes", used)
+		t.Errorf("100 zones use %d bytes", used)
 	}
-	t.Logf("100 zones take %d bytes", used)
+	t.Logf("100 zones use %d bytes", used)
 	runtime.KeepAlive(keepers)
 }
 
@@ -739,7 +740,7 @@ func TestHistory(t *testing.T) {
 	hour := noon.Truncate(time.Hour)
 	h := Track{Span: historySpan}
 	observe := func(now time.Time, points ...Point) { h.add(&Answer{Points: points, Step: time.Hour}, now) }
-	// Values one by one: the mean of an hour grows with them.
+	// Single values: each one changes the mean of its hour.
 	for m := 0; m < 180; m += 5 {
 		at := hour.Add(time.Duration(m-180) * time.Minute)
 		observe(at, Point{Time: at, Value: float64(m / 60)})
@@ -753,15 +754,16 @@ func TestHistory(t *testing.T) {
 		return fmt.Sprint(s.Start().Sub(hour), values)
 	}
 	if got := hours(h.hourly(hour, none)); got != "-3h0m0s [0 1 2]" {
-		t.Errorf("one by one: %s", got)
+		t.Errorf("single values: %s", got)
 	}
-	// An answer that begins within an hour says nothing of what was before; what is not past is no history.
+	// An answer that starts within an hour does not affect the time before, and future values are not history.
 	observe(hour.Add(-time.Minute), Point{Time: hour.Add(-5 * time.Minute), Value: 14},
 		Point{Time: hour.Add(6 * time.Hour), Value: 900})
 	if got := hours(h.hourly(hour.Add(7*time.Hour), none)); got != "-3h0m0s [0 1 3]" {
-		t.Errorf("an answer that begins late: %s", got)
+		t.Errorf("answer that starts within an hour: %s", got)
 	}
-	// Short gaps are filled, long ones end what counts, the end is left open, and the future is taken from ahead.
+	// Short gaps are filled, the history starts after a long gap, and missing hours at the end are taken from
+	// ahead.
 	h = Track{Span: historySpan}
 	at := func(hours int, v float64) Point {
 		return Point{Time: hour.Add(time.Duration(hours) * time.Hour), Value: v}
@@ -774,34 +776,34 @@ func TestHistory(t *testing.T) {
 	if got := hours(h.hourly(hour.Add(2*time.Hour), ahead)); got != "-10h0m0s [3 3 3 4 5 5 5 5 7 7 7 7]" {
 		t.Errorf("ahead: %s", got)
 	}
-	// Older ones come later, and the oldest go.
+	// Older values are added later, and the oldest ones are removed.
 	observe(hour, at(-30, 8), at(-24*40, 9))
 	observe(hour.Add(27*24*time.Hour), at(24*27, 6))
 	if got := len(h.values); got > int(historySpan/slot) || got < 27*24*12 {
 		t.Errorf("%d values", got)
 	}
 	if new(Track).hourly(hour, none) != nil {
-		t.Error("no history is a series")
+		t.Error("hourly() without values returned a series")
 	}
 }
 
-// A century of points takes no longer than what is remembered of it.
+// TestLongHistoriesAreAddedQuickly verifies that points that are older than the span of a track are cheap.
 func TestLongHistoriesAreAddedQuickly(t *testing.T) {
 	day := noon.Truncate(24 * time.Hour)
 	a := &Answer{Step: 24 * time.Hour}
-	for i := 36_500; i >= 0; i-- { // the oldest first
+	for i := 36_500; i >= 0; i-- { // in chronological order
 		a.Points = append(a.Points, Point{Time: day.AddDate(0, 0, -i), Value: float64(i)})
 	}
 	machine := kit.WatchMachine(t)
 	h, began := Track{Span: historySpan}, time.Now()
 	h.add(a, noon)
 	if took := time.Since(began); took > 3*time.Second {
-		machine.TooSlow("it took %v", took)
+		machine.TooSlow("adding the points took %v", took)
 	}
 	for _, days := range []int{0, 1, 27} {
 		at := noon.AddDate(0, 0, -days)
 		if s := h.During(at, at); s == nil || s.At(at) != float64(days) {
-			t.Errorf("%d days ago: %v", days, s)
+			t.Errorf("value of %d days ago: %v", days, s)
 		}
 	}
 }

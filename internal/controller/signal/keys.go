@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// maxKey is longer than any key: a folder of keys holds nothing else.
+// maxKey is the maximum length of a key in bytes.
 const maxKey = 16 << 10
 
-// KeyFolder is a folder with a file for each key, as a mounted Secret is. A key is read each time that it is needed, so
-// that a new one counts at once.
+// KeyFolder is a directory with a file for each key, such as a mounted Secret. Keys are read each time they are
+// needed, so that changes take effect immediately.
 type KeyFolder string
 
-// Key returns the content of the file of that name, which lies in the folder itself or where a link in it leads
-// inside it.
+// Key returns the content of the file with the given name without surrounding whitespace. Symbolic links must not
+// leave the directory.
 func (folder KeyFolder) Key(name string) (string, error) {
 	if folder == "" {
-		return "", fmt.Errorf("the controller has no folder of such keys (--keys-dir, --meter-keys-dir or "+
+		return "", fmt.Errorf("the controller has no directory for keys of this kind (--keys-dir, --meter-keys-dir or "+
 			"--budget-webhook-dir; in the chart signals.keysSecret, meterKeysSecret or budgets.webhookKeySecret): %w",
 			fs.ErrNotExist)
 	}
@@ -34,12 +34,12 @@ func (folder KeyFolder) Key(name string) (string, error) {
 		return "", noPath(err)
 	}
 	if len(text) > maxKey {
-		return "", fmt.Errorf("longer than %d bytes", maxKey)
+		return "", fmt.Errorf("the key is too long, want at most %d bytes", maxKey)
 	}
 	return strings.TrimSpace(string(text)), nil
 }
 
-// noPath leaves the path out of an error: the name stands in front of it already.
+// noPath removes the path from an error, because callers already add the name of the file.
 func noPath(err error) error {
 	if e, ok := errors.AsType[*os.PathError](err); ok {
 		return e.Err

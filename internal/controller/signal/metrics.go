@@ -8,36 +8,37 @@ import (
 	prom "github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are those of all keepers. Register them once. Series of a zone disappear with its keeper.
+// Metrics collects the metrics of all keepers. It must be registered once. The series of a zone are removed with
+// its keeper.
 type Metrics struct {
 	clock    func() time.Time
 	requests *prom.CounterVec
 	rejected *prom.CounterVec
 
 	mu      sync.Mutex
-	keepers []*Keeper // in the order in which they came
+	keepers []*Keeper // in order of creation
 }
 
 var (
 	descAge = prom.NewDesc("kubenergy_signal_age_seconds",
-		"Age of the signal that is believed, by its source's own timestamp; 0 for what does not age.",
+		"Age of the current signal in seconds, by the timestamp of its source; 0 for signals that do not age.",
 		[]string{"zone", "quantity"}, nil)
 	descCarbon = prom.NewDesc("kubenergy_grid_carbon_intensity_grams_per_kilowatthour",
-		"Carbon intensity of electricity now.", []string{"zone", "signal", "quality"}, nil)
+		"Current carbon intensity of electricity in gCO2e per kWh.", []string{"zone", "signal", "quality"}, nil)
 	descPrice = prom.NewDesc("kubenergy_electricity_price_per_kilowatthour",
-		"Price of electricity now, in the currency.", []string{"zone", "currency"}, nil)
+		"Current price of electricity per kWh in the currency of the zone.", []string{"zone", "currency"}, nil)
 )
 
-// NewMetrics returns metrics that tell ages by a clock.
+// NewMetrics returns metrics that use the given clock to compute ages.
 func NewMetrics(clock func() time.Time) *Metrics {
 	return &Metrics{
 		clock: clock,
 		requests: prom.NewCounterVec(prom.CounterOpts{
 			Name: "kubenergy_signal_requests_total",
-			Help: "Requests made to sources of signals, tries included: ok, or the reason why not.",
+			Help: "Number of requests to signal sources, including retries, by outcome: ok or a reason.",
 		}, []string{"source", "outcome"}),
 		rejected: prom.NewCounterVec(prom.CounterOpts{
-			Name: "kubenergy_signal_rejected_total", Help: "Polls of a source whose answer was rejected, by reason.",
+			Name: "kubenergy_signal_rejected_total", Help: "Number of rejected polls of signal sources, by reason.",
 		}, []string{"zone", "quantity", "source", "reason"}),
 	}
 }
@@ -58,7 +59,7 @@ func (m *Metrics) Collect(ch chan<- prom.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock()
-	// Two objects may speak of one zone; a series may be collected only once, and is that of the one that came first.
+	// Two GridZones may have the same zone. As a series must be unique, only the first keeper is collected.
 	seen := make(map[string]bool)
 	for _, k := range m.keepers {
 		id := string(k.terms.zone) + "/" + string(k.terms.quantity) + "/" + k.terms.currency + Kind(k.terms.marginal)
@@ -85,14 +86,15 @@ func (m *Metrics) Collect(ch chan<- prom.Metric) {
 	}
 }
 
-// add shows what a keeper knows until it is removed.
+// add collects the metrics of a keeper until it is removed.
 func (m *Metrics) add(k *Keeper) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.keepers = append(m.keepers, k)
 }
 
-// remove forgets a keeper, and what was counted of sources that no other one of the zone has.
+// remove removes a keeper, and the counters of its sources unless another keeper of the zone has a source with the
+// same name.
 func (m *Metrics) remove(k *Keeper) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,13 +16,14 @@ const (
 	octopusSlot = 30 * time.Minute
 )
 
-// octopus is the unit rates of a tariff of Octopus Energy: what a customer in Great Britain pays, with tax.
+// octopus provides the unit rates of a tariff of Octopus Energy for customers in Great Britain, including VAT.
 type octopus struct {
 	spec  *v1alpha1.OctopusSource
 	fetch *fetcher
 }
 
-// Fetch asks for the day past and two days ahead, which is one page of half hours. Further pages would be older.
+// Fetch requests the last day and the next two days. These half-hourly rates fit on one page. Further pages would
+// contain older rates.
 func (s *octopus) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	from := now.UTC().Truncate(octopusSlot).Add(-24 * time.Hour)
 	until := from.Add(72 * time.Hour)
@@ -36,10 +37,11 @@ func (s *octopus) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	return Answer{Points: points, Step: octopusSlot, IssuedAt: newest(points, now), Currency: "GBP"}, err
 }
 
-// octopusRates reads an answer as half hours between two times.
+// octopusRates parses a response and returns the half-hourly prices in the given time range.
 func octopusRates(body []byte, from, until time.Time) ([]Point, error) {
 	var text struct {
-		// Each is the price of a period, in pence per kWh. One without an end holds until further notice.
+		// Each result is the price of a period in pence per kWh. A result without an end is in effect until further
+		// notice.
 		Results []struct {
 			ValueIncVAT   number  `json:"value_inc_vat"`
 			ValidFrom     instant `json:"valid_from"`
@@ -58,23 +60,23 @@ func octopusRates(body []byte, from, until time.Time) ([]Point, error) {
 		}
 		switch {
 		case r.PaymentMethod == "NON_DIRECT_DEBIT":
-			continue // the same period has another price for those who pay otherwise
+			continue // a second price of the same period for other payment methods
 		case !r.ValueIncVAT.set:
-			return nil, dial.Refuse(dial.ReasonShape, "a rate has no value_inc_vat")
+			return nil, dial.Refuse(dial.ReasonShape, "a rate has no field value_inc_vat")
 		case start.IsZero() || !start.Equal(start.Truncate(octopusSlot)) || !end.Equal(end.Truncate(octopusSlot)):
-			return nil, dial.Refuse(dial.ReasonTime, "a rate is from %s to %s: want half hours",
+			return nil, dial.Refuse(dial.ReasonTime, "a rate is valid from %s to %s, want half hours",
 				start.Format(time.RFC3339), end.Format(time.RFC3339))
 		}
 		for t := timeutil.Later(start, from); t.Before(end); t = t.Add(octopusSlot) {
 			points = append(points, Point{Time: t, Value: r.ValueIncVAT.value / 100})
 		}
 		if len(points) > maxPoints {
-			return nil, dial.Refuse(dial.ReasonSize, "the rates overlap: there are more than %d half hours", maxPoints)
+			return nil, dial.Refuse(dial.ReasonSize, "the rates overlap: they cover more than %d half hours", maxPoints)
 		}
 	}
 	if len(points) == 0 {
-		return nil, dial.Refuse(dial.ReasonMissing, "there are no rates from %s to %s", from.Format(time.RFC3339),
-			until.Format(time.RFC3339))
+		return nil, dial.Refuse(dial.ReasonMissing, "no rates from %s to %s in the response",
+			from.Format(time.RFC3339), until.Format(time.RFC3339))
 	}
 	return points, nil
 }

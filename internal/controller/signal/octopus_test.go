@@ -30,18 +30,18 @@ func TestOctopusOfARecordedAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := "/v1/products/AGILE-18-02-21/electricity-tariffs/E-1R-AGILE-18-02-21-D/standard-unit-rates/"; path != want {
-		t.Errorf("asked %s, want %s", path, want)
+		t.Errorf("requested %s, want %s", path, want)
 	}
 	if want := "page_size=300&period_from=2020-05-24T17%3A00%3A00Z&period_to=2020-05-27T17%3A00%3A00Z"; query != want {
-		t.Errorf("asked %s, want %s", query, want)
+		t.Errorf("requested %s, want %s", query, want)
 	}
 	if a.Currency != "GBP" || a.Step != 30*time.Minute || !a.IssuedAt.Equal(now.Truncate(30*time.Minute)) {
-		t.Errorf("the answer is in %s, every %v, of %v", a.Currency, a.Step, a.IssuedAt)
+		t.Errorf("answer with currency %s, step %v, issued at %v", a.Currency, a.Step, a.IssuedAt)
 	}
 	if _, err = (terms{quantity: price, currency: "GBP", maxAge: 36 * time.Hour}).check(&a, now); err != nil {
 		t.Fatal(err)
 	}
-	// 21.966 p/kWh from 17:30, as recorded, and 7.2975 p/kWh in the last half hour that is known.
+	// Recorded prices: 21.966 p/kWh from 17:30, and 7.2975 p/kWh in the last published half hour.
 	for at, want := range map[string]float64{"17:30": 0.21966, "18:00": 0.08316, "21:30": 0.072975} {
 		clock, err := time.Parse("15:04", at)
 		if err != nil {
@@ -49,15 +49,15 @@ func TestOctopusOfARecordedAnswer(t *testing.T) {
 		}
 		got, ok := a.at(now.Truncate(24 * time.Hour).Add(clock.Sub(clock.Truncate(24 * time.Hour))))
 		if !ok || got.Value < want-1e-9 || got.Value > want+1e-9 {
-			t.Errorf("at %s the price is %v, want %v", at, got.Value, want)
+			t.Errorf("price at %s = %v, want %v", at, got.Value, want)
 		}
 	}
 	if _, ok := a.at(now.Add(6 * time.Hour)); ok {
-		t.Error("a price is known that was not published yet")
+		t.Error("unexpected price that is not published yet")
 	}
 }
 
-// Three rates of our own making: one before now, one now and one of an hour after it.
+// TestOctopus uses three constructed rates: a past one, the current one, and a later one of one hour.
 func TestOctopus(t *testing.T) {
 	body, err := os.ReadFile("testdata/octopus.json")
 	if err != nil {
@@ -65,7 +65,7 @@ func TestOctopus(t *testing.T) {
 	}
 	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
 		if want := "/v1/products/A/electricity-tariffs/B%2FC/standard-unit-rates/"; r.URL.EscapedPath() != want {
-			t.Errorf("asked %s, want %s", r.URL.EscapedPath(), want)
+			t.Errorf("requested %s, want %s", r.URL.EscapedPath(), want)
 		}
 		_, _ = w.Write(body)
 	})
@@ -76,7 +76,7 @@ func TestOctopus(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.Currency != "GBP" || a.Step != 30*time.Minute || len(a.Points) != 4 {
-		t.Errorf("the answer is %+v", a)
+		t.Errorf("unexpected answer %+v", a)
 	}
 	prices := map[string]float64{}
 	for _, point := range a.Points {
@@ -108,19 +108,19 @@ func TestOctopusRates(t *testing.T) {
 		"negative":             {rate("-3.5", h12, h13, "null"), 2, ""},
 		"until further notice": {rate("20", h13, "null", "null"), 6, ""},
 		"from long ago":        {rate("20", `"2020-01-01T00:00:00Z"`, h13, "null"), 2, ""},
-		"who pays otherwise": {rate("20", h12, h13, `"DIRECT_DEBIT"`) + "," +
+		"another payment method": {rate("20", h12, h13, `"DIRECT_DEBIT"`) + "," +
 			rate("25", h12, h13, `"NON_DIRECT_DEBIT"`), 2, ""},
 		"none": {"", 0, dial.ReasonMissing},
 		"of another time": {
 			rate("20", `"2020-01-01T00:00:00Z"`, `"2020-01-02T00:00:00Z"`, "null"), 0,
 			dial.ReasonMissing,
 		},
-		"no value":             {rate("null", h12, h13, "null"), 0, dial.ReasonShape},
-		"a value in quotes":    {rate(`"20"`, h12, h13, "null"), 0, dial.ReasonShape},
-		"off the half hours":   {rate("20", `"2026-03-10T12:10:00Z"`, h13, "null"), 0, dial.ReasonTime},
-		"no start":             {rate("20", "null", h13, "null"), 0, dial.ReasonTime},
-		"a start that is none": {rate("20", `"noon"`, h13, "null"), 0, dial.ReasonTime},
-		"the end is the start": {rate("20", h14, h14, "null"), 0, dial.ReasonMissing},
+		"no value":           {rate("null", h12, h13, "null"), 0, dial.ReasonShape},
+		"a value in quotes":  {rate(`"20"`, h12, h13, "null"), 0, dial.ReasonShape},
+		"off the half hours": {rate("20", `"2026-03-10T12:10:00Z"`, h13, "null"), 0, dial.ReasonTime},
+		"no start":           {rate("20", "null", h13, "null"), 0, dial.ReasonTime},
+		"invalid start":      {rate("20", `"noon"`, h13, "null"), 0, dial.ReasonTime},
+		"empty period":       {rate("20", h14, h14, "null"), 0, dial.ReasonMissing},
 	} {
 		points, err := octopusRates([]byte(`{"count":1,"next":"https://example.com/?page=2","results":[`+c.rates+`]}`),
 			from, until)
@@ -136,6 +136,6 @@ func TestOctopusRates(t *testing.T) {
 	}
 	if _, err := octopusRates([]byte(`{"results":[`+strings.Repeat(rate("1", h12, "null", "null")+",", 2000)+rate("1",
 		h12, "null", "null")+`]}`), from, until); dial.ReasonOf(err) != dial.ReasonSize {
-		t.Errorf("2001 rates of the same time: %v", err)
+		t.Errorf("2001 rates for the same time: %v", err)
 	}
 }

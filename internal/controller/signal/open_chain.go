@@ -12,15 +12,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 )
 
-// What a GridZone calls the two kinds of intensity; average is the default.
+// Kind of carbon intensity in a GridZone. The default is average.
 const signalMarginal = "Marginal"
 
-// habit is how a kind of source is asked where the GridZone does not say: about as often as it has anything new, and
-// with room for retries.
+// habit contains the defaults for a kind of source. The interval matches the update rate of the provider, and the
+// limit of requests allows some retries.
 type habit struct {
 	every   time.Duration
-	perHour int    // 0: it makes no requests
-	home    string // the provider's own server
+	perHour int    // maximum number of requests per hour; 0 if the source sends none
+	home    string // server of the provider
 }
 
 var habits = map[string]habit{
@@ -37,13 +37,13 @@ var habits = map[string]habit{
 	"tariff":            {every: 15 * time.Minute},
 }
 
-// broken is a source that cannot be: asked for what it does not know, or badly configured. It says so each time that
-// it is asked, so that the other sources of the zone still count.
+// broken is a source with an invalid configuration. It returns the error from each poll, so that the other sources
+// of the zone can still be used.
 type broken struct{ err error }
 
 func (b broken) Fetch(context.Context, time.Time) (Answer, error) { return Answer{}, b.err }
 
-// builder makes the sources of a chain.
+// builder creates the sources of a chain.
 type builder struct {
 	terms
 	deps  Deps
@@ -51,8 +51,8 @@ type builder struct {
 	links []*link
 }
 
-// open appends a source of a kind to the chain. It returns the link, whose source is to be set, and the fetcher whose
-// requests count as those of the source; nil where the kind makes no requests.
+// open appends a link for a source of the given kind to the chain. The caller must set the source of the link. The
+// returned fetcher counts its requests for this source. It is nil if the kind sends no requests.
 func (b *builder) open(kind string, every *metav1.Duration, perHour *int32, private bool) (*link, *fetcher) {
 	h := habits[kind]
 	limit := h.perHour
@@ -75,7 +75,7 @@ func (b *builder) open(kind string, every *metav1.Duration, perHour *int32, priv
 	return l, l.fetcher
 }
 
-// fetcher returns one that counts.
+// fetcher returns a fetcher that reserves its requests in the budget and counts them in metrics.
 func (b *builder) fetcher(kind, account string, perHour int, private bool) *fetcher {
 	f := newFetcher(b.deps.Reach, private)
 	f.keys, f.home, f.Now = b.deps.Keys, strings.TrimPrefix(habits[kind].home, "https://"), b.deps.Clock
@@ -90,8 +90,8 @@ func (b *builder) fetcher(kind, account string, perHour int, private bool) *fetc
 			return dial.Refuse(dial.ReasonRate, "counting the request: %w", err)
 		case !granted:
 			return &dial.Error{Reason: dial.ReasonRate, Wait: min(max(0, next.Sub(now)), dial.MaxWait), Err: fmt.Errorf(
-				"no request is granted before %s: the limit of %d in an hour is reached, or the provider wants to be "+
-					"left alone", next.UTC().Format(time.RFC3339), perHour)}
+				"no request is allowed before %s: the limit of %d per hour is reached, or the provider requested "+
+					"a delay", next.UTC().Format(time.RFC3339), perHour)}
 		}
 		return nil
 	}
@@ -101,7 +101,7 @@ func (b *builder) fetcher(kind, account string, perHour int, private bool) *fetc
 	return f
 }
 
-// spec is a source of either quantity.
+// spec is a carbon or price source.
 type spec struct {
 	v1alpha1.CarbonSource
 	tariff  *v1alpha1.TariffSource
@@ -116,7 +116,8 @@ func specOf(s v1alpha1.PriceSource) spec {
 	}}
 }
 
-// add adds a source. One that knows another quantity, the other kind of intensity or another currency is never asked.
+// add appends a source to the chain. A source with the wrong kind of intensity or currency is added as broken and
+// sends no requests.
 func (b *builder) add(s spec) error {
 	var l *link
 	open := func(kind string, private bool) (f *fetcher) {
@@ -126,11 +127,11 @@ func (b *builder) add(s spec) error {
 	source, marginal, err := b.source(s, open)
 	switch {
 	case l == nil:
-		return fmt.Errorf("source %d names no kind", len(b.links))
+		return fmt.Errorf("source %d has no kind", len(b.links))
 	case l.asks && b.deps.Calls == nil:
-		return fmt.Errorf("source %s asks others: want a budget of calls", l.name)
+		return fmt.Errorf("source %s sends requests: want a budget of calls", l.name)
 	case b.quantity == carbon && marginal != b.marginal:
-		err = dial.Refuse(dial.ReasonKind, "this source knows %s intensity, wanted is %s: the two are never mixed",
+		err = dial.Refuse(dial.ReasonKind, "this source provides %s intensity, want %s: the two kinds cannot be mixed",
 			Kind(marginal), Kind(b.marginal))
 	}
 	if l.source = source; err != nil {
@@ -139,7 +140,7 @@ func (b *builder) add(s spec) error {
 	return nil
 }
 
-// source makes the source that is named; marginal is which kind of intensity it knows.
+// source creates the configured source. marginal reports whether it provides marginal carbon intensities.
 func (b *builder) source(s spec, open func(kind string, private bool) *fetcher,
 ) (source Source, marginal bool, err error) {
 	switch {
@@ -172,7 +173,7 @@ func (b *builder) source(s spec, open func(kind string, private bool) *fetcher,
 		source = &entsoe{s.entsoe, open("entsoe", false)}
 	case s.octopus != nil:
 		if source = (&octopus{s.octopus, open("octopus", false)}); b.currency != "GBP" {
-			err = dial.Refuse(dial.ReasonUnit, "the prices are in GBP, wanted is %s", b.currency)
+			err = dial.Refuse(dial.ReasonUnit, "the prices are in GBP, want %s", b.currency)
 		}
 	}
 	return source, marginal, err

@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 )
 
-// prometheus is a query of a Prometheus server, which must give one value.
+// prometheus queries a Prometheus server. The result of the query must be a single value.
 type prometheus struct {
 	spec     *v1alpha1.PrometheusSource
 	fetch    *fetcher
@@ -26,7 +26,7 @@ func newPrometheus(spec *v1alpha1.PrometheusSource, q quantity, f *fetcher) (Sou
 	return &prometheus{spec: spec, fetch: f, scale: scale, marginal: spec.Signal == signalMarginal}, nil
 }
 
-// Fetch asks for the value at the server's present.
+// Fetch evaluates the query at the current time of the server.
 func (s *prometheus) Fetch(ctx context.Context, _ time.Time) (Answer, error) {
 	p, err := fetched(ctx, s.fetch, request{
 		url: s.spec.URL, path: "/api/v1/query", query: url.Values{"query": {s.spec.Query}}, key: s.spec.Key,
@@ -37,7 +37,7 @@ func (s *prometheus) Fetch(ctx context.Context, _ time.Time) (Answer, error) {
 	return Answer{Points: []Point{p}, IssuedAt: p.Time, Marginal: s.marginal}, err
 }
 
-// decodePrometheus reads an answer to an instant query: a vector of one sample, or a scalar.
+// decodePrometheus parses the response of an instant query, which must be a scalar or a vector with one sample.
 func decodePrometheus(body []byte) (Point, error) {
 	var text struct {
 		Status string `json:"status"`
@@ -50,7 +50,7 @@ func decodePrometheus(body []byte) (Point, error) {
 		return Point{}, err
 	}
 	if text.Status != "success" {
-		return Point{}, dial.Refuse(dial.ReasonHTTP, "the query's status is %.20q", text.Status)
+		return Point{}, dial.Refuse(dial.ReasonHTTP, "the status of the query is %.20q, want success", text.Status)
 	}
 	switch text.Data.ResultType {
 	case "scalar":
@@ -68,21 +68,21 @@ func decodePrometheus(body []byte) (Point, error) {
 		}
 		switch len(series) {
 		case 0:
-			return Point{}, dial.Refuse(dial.ReasonMissing, "the query gives no value")
+			return Point{}, dial.Refuse(dial.ReasonMissing, "the query returned no value")
 		case 1:
 			return prometheusSample(series[0].Value)
 		}
-		return Point{}, dial.Refuse(dial.ReasonShape, "the query gives %d values: want one", len(series))
+		return Point{}, dial.Refuse(dial.ReasonShape, "the query returned %d values, want one", len(series))
 	}
-	return Point{}, dial.Refuse(dial.ReasonShape, "the query gives a %.20q: want a vector of one value, or a scalar",
+	return Point{}, dial.Refuse(dial.ReasonShape, "the query returned a %.20q, want a scalar or a single value",
 		text.Data.ResultType)
 }
 
-// prometheusSample reads a time in seconds and a value as a string.
+// prometheusSample converts a sample with a time in seconds and a value in a string.
 func prometheusSample(sample [2]any) (Point, error) {
 	seconds, ok := numeral(sample[0])
 	if !ok {
-		return Point{}, dial.Refuse(dial.ReasonTime, "the value has no time")
+		return Point{}, dial.Refuse(dial.ReasonTime, "the value has no timestamp")
 	}
 	at, err := unixTime(seconds)
 	if err != nil {
@@ -90,7 +90,7 @@ func prometheusSample(sample [2]any) (Point, error) {
 	}
 	text, ok := sample[1].(string)
 	if !ok {
-		return Point{}, dial.Refuse(dial.ReasonShape, "the value is no string, as Prometheus writes numbers")
+		return Point{}, dial.Refuse(dial.ReasonShape, "the value is not a string, as used by Prometheus")
 	}
 	value, err := parseNumber(text)
 	return Point{Time: at, Value: value}, err

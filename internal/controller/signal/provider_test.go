@@ -25,13 +25,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// noon is the present of most tests.
+// noon is the current time in most tests.
 var noon = time.Date(2026, 3, 10, 12, 20, 0, 0, time.UTC)
 
-// testKeys are keys by name, which may go to the servers of testFakes.
+// testKeys contains keys by name. They may be sent to the servers in testFakes.
 type testKeys map[string]string
 
-// testFakes are hosts of fake providers that listen.
+// testFakes contains the hosts of all fake providers.
 var testFakes sync.Map
 
 func (k testKeys) Key(name string) (string, error) {
@@ -50,7 +50,7 @@ func (k testKeys) Key(name string) (string, error) {
 	return key, nil
 }
 
-// testReach lets a fake provider on loopback answer.
+// testReach allows connections to fake providers on loopback.
 func testReach(servers ...*httptest.Server) Reach {
 	reach := Reach{Loopback: true}
 	for _, s := range servers {
@@ -65,7 +65,7 @@ func testReach(servers ...*httptest.Server) Reach {
 	return reach
 }
 
-// testFetcher asks a fake provider, with these keys and without waiting between tries.
+// testFetcher returns a fetcher for a fake provider with the given keys and without delays between attempts.
 func testFetcher(t testing.TB, server *httptest.Server, keys map[string]string) *fetcher {
 	t.Helper()
 	f := newFetcher(testReach(server), false)
@@ -74,7 +74,7 @@ func testFetcher(t testing.TB, server *httptest.Server, keys map[string]string) 
 	return f
 }
 
-// provider is a fake provider of signals, whose answers can be exchanged.
+// provider is a fake provider of signals with a replaceable handler.
 type provider struct {
 	*httptest.Server
 	requests atomic.Int64
@@ -97,13 +97,13 @@ func newProvider(t testing.TB, serve http.HandlerFunc) *provider {
 
 func (p *provider) serve(h http.HandlerFunc) { p.handler.Store(&h) }
 
-// description answers every request with a text.
+// description returns a handler that writes a formatted text.
 func description(format string, args ...any) http.HandlerFunc {
 	text := fmt.Sprintf(format, args...)
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
 }
 
-// status answers every request with a status, and headers in pairs.
+// status returns a handler that writes a status code, with headers given as pairs of name and value.
 func status(code int, header ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for i := 0; i+1 < len(header); i += 2 {
@@ -113,7 +113,7 @@ func status(code int, header ...string) http.HandlerFunc {
 	}
 }
 
-// endless grants every request and counts them.
+// endless is a budget that grants and counts all requests.
 type endless struct{ granted atomic.Int64 }
 
 func (*endless) Block(context.Context, string, time.Time, time.Time) error { return nil }
@@ -123,7 +123,7 @@ func (b *endless) Reserve(context.Context, string, int, time.Time) (bool, time.T
 	return true, time.Time{}, nil
 }
 
-// quick makes the fetchers of a keeper not wait between tries.
+// quick disables the delays between attempts of the fetchers of a keeper.
 func quick(reach Reach, clock func() time.Time) Reach {
 	reach.tweak = func(f *fetcher) {
 		f.pause = func(ctx context.Context, _ time.Duration) bool { return ctx.Err() == nil }
@@ -132,7 +132,7 @@ func quick(reach Reach, clock func() time.Time) Reach {
 	return reach
 }
 
-// testDeps are those of a keeper that asks a fake provider at a time that the test sets.
+// testDeps returns dependencies for a keeper of a fake provider. The test controls the clock through now.
 func testDeps(now *time.Time) Deps {
 	clock := func() time.Time { return *now }
 	return Deps{
@@ -156,14 +156,15 @@ func carbonKeeper(t testing.TB, d Deps, sources ...v1alpha1.CarbonSource) *Keepe
 	return k
 }
 
-// latest is what Electricity Maps says of an hour.
+// latest returns a response of Electricity Maps with the value of an hour.
 func latest(zone string, at time.Time, value string) string {
 	return fmt.Sprintf(
 		`{"zone":%q,"carbonIntensity":%s,"datetime":%q,"updatedAt":%q,"emissionFactorType":"lifecycle","isEstimated":false}`,
 		zone, value, at.Format("2006-01-02T15:04:05.000Z"), noon.Format(time.RFC3339))
 }
 
-// atPath answers a request by the longest end of its path that is known, others with 404.
+// atPath returns a handler that selects the response by the longest matching suffix of the path. Other paths get
+// status 404.
 func atPath(answers map[string]http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		answer, longest := http.NotFound, -1
@@ -176,7 +177,7 @@ func atPath(answers map[string]http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// state is what a keeper says at a moment, and what is read from it.
+// state is the state of a keeper at a point in time, with the signal that readers derive from it.
 type state struct {
 	v1alpha1.SignalStatus
 	Signal    grid.Signal
@@ -197,12 +198,12 @@ func (k *Keeper) state(now time.Time) (s state) {
 	return s
 }
 
-// data returns a recorded answer of a provider, which lies outside of the repository.
+// data returns a recorded response of a provider. The recordings are not part of the repository.
 func data(t testing.TB, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", "..", "..", "shared", "data", "api", name))
 	if errors.Is(err, os.ErrNotExist) {
-		t.Skipf("the recorded answer %s is not here", name)
+		t.Skipf("the recorded response %s is not available", name)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	horizon    = 48 * time.Hour        // that a signal should be known ahead
-	buildAhead = horizon + 2*time.Hour // so that it still is when the next answer comes
-	nearEnough = horizon - 2*time.Hour // a source that knows as much needs no model of ours
-	maxValues  = 2016                  // of a status
-	tailSpan   = 24 * time.Hour        // for which a forecast is kept where there is no history to make a new one from
+	horizon    = 48 * time.Hour        // of the forecast in a status
+	buildAhead = horizon + 2*time.Hour // with a margin until the next answer
+	nearEnough = horizon - 2*time.Hour // sources with a longer forecast need no additional model
+	maxValues  = 2016                  // maximum number of values in a status
+	tailSpan   = 24 * time.Hour        // maximum age of a forecast that is reused without a history
 )
 
-// read returns what is believed of a checked answer, as a status from the present on: what the source itself knows
-// ahead, and no more.
+// read converts a validated answer to a status that starts at the current time. It only contains the source's own
+// forecast.
 func (w terms) read(a *Answer, present Point, now time.Time, source string) *v1alpha1.SignalStatus {
 	s := &v1alpha1.SignalStatus{
 		Unit: w.unit(), Quality: measured, Source: source, ForecastSource: cmp.Or(a.Model, source),
@@ -36,8 +36,8 @@ func (w terms) read(a *Answer, present Point, now time.Time, source string) *v1a
 	if present.Estimated {
 		s.Quality = energy.Estimated.String()
 	}
-	var offset time.Duration   // of the grid from the hour
-	sole := len(a.Points) == 1 // it may be of any moment, and says nothing of the next hour
+	var offset time.Duration   // offset of the grid from the full hour
+	sole := len(a.Points) == 1 // may have any time, and does not cover the next hour
 	step := a.Step
 	switch {
 	case sole:
@@ -71,14 +71,14 @@ func (w terms) read(a *Answer, present Point, now time.Time, source string) *v1a
 
 var measured, derived = energy.Measured.String(), energy.Derived.String()
 
-// derive notes that not all of a status was measured.
+// derive changes the quality of a measured status to derived.
 func derive(s *v1alpha1.SignalStatus) {
 	if s.Quality == measured {
 		s.Quality = derived
 	}
 }
 
-// add adds a value, and its percentiles or itself in place of them.
+// add appends a value and its percentiles, which default to the value itself.
 func add(s *v1alpha1.SignalStatus, p Point) {
 	if !p.hasRange() {
 		p.Low, p.High = p.Value, p.Value
@@ -86,17 +86,17 @@ func add(s *v1alpha1.SignalStatus, p Point) {
 	s.Values, s.Low, s.High = append(s.Values, p.Value), append(s.Low, p.Low), append(s.High, p.High)
 }
 
-// until returns the first instant that a status does not know.
+// until returns the end of the values of a status (exclusive).
 func until(s *v1alpha1.SignalStatus) time.Time {
 	return s.Start.Add(time.Duration(len(s.Values)) * s.Step.Duration)
 }
 
-// index returns the number of the value that holds at t.
+// index returns the index of the value that is in effect at t.
 func index(s *v1alpha1.SignalStatus, t time.Time) int {
 	return max(0, int(t.Sub(s.Start.Time)/s.Step.Duration))
 }
 
-// point returns value number i.
+// point returns the value with index i as a point.
 func point(s *v1alpha1.SignalStatus, i int) Point {
 	p := Point{Time: s.Start.Add(time.Duration(i) * s.Step.Duration), Value: s.Values[i]}
 	if s.Low != nil {
@@ -105,13 +105,13 @@ func point(s *v1alpha1.SignalStatus, i int) Point {
 	return p
 }
 
-// expired reports whether a status is too old, or says nothing about now.
+// expired reports whether a status is nil, too old, or does not cover the current time.
 func expired(s *v1alpha1.SignalStatus, now time.Time, maxAge time.Duration) bool {
 	return s == nil || now.Before(s.Start.Add(-clockSkew)) || !now.Before(until(s)) ||
 		s.AsOf != nil && now.Sub(s.AsOf.Time) > maxAge
 }
 
-// end returns when a status ceases to be believed.
+// end returns the time when a status expires.
 func end(s *v1alpha1.SignalStatus, maxAge time.Duration) time.Time {
 	if s.AsOf == nil {
 		return until(s)
@@ -119,7 +119,7 @@ func end(s *v1alpha1.SignalStatus, maxAge time.Duration) time.Time {
 	return timeutil.Earlier(until(s), s.AsOf.Add(maxAge))
 }
 
-// resumes reports whether a gap at t is short: a point of the answer begins again within a few steps.
+// resumes reports whether a gap at t is short, so that another point follows within a few steps.
 func (a *Answer) resumes(t time.Time) bool {
 	for range bridged {
 		t = t.Add(a.Step)
@@ -130,7 +130,7 @@ func (a *Answer) resumes(t time.Time) bool {
 	return false
 }
 
-// commonStep returns the longest usual step on whose grid all points begin, a minute if there is none.
+// commonStep returns the longest common step that divides the times of all points, or one minute if there is none.
 func commonStep(points []Point) time.Duration {
 	for _, step := range []time.Duration{time.Hour, 30 * time.Minute, 15 * time.Minute, 5 * time.Minute} {
 		if !slices.ContainsFunc(points, func(p Point) bool { return p.Time.UnixNano()%int64(step) != 0 }) {
@@ -140,8 +140,8 @@ func commonStep(points []Point) time.Duration {
 	return minStep
 }
 
-// complete adds a forecast to a new status of a source where that gave none, or one that is too short, and returns when
-// what is said ahead was forecast. curve is the zone's typical day, or nil.
+// complete extends the forecast of a new status if it is too short, and returns the time when the forecast was
+// made. curve is the typical day of the zone and may be nil.
 func (l *link) complete(s *v1alpha1.SignalStatus, past *Track, curve *forecast.Curve, now time.Time) time.Time {
 	issued := now
 	if s.AsOf != nil {
@@ -153,7 +153,7 @@ func (l *link) complete(s *v1alpha1.SignalStatus, past *Track, curve *forecast.C
 	}
 	next, name, made := l.expected(s, past, curve, now)
 	if next == nil {
-		return issued // nothing is known ahead, and nothing is made up
+		return issued // no forecast is available, and values are never invented
 	}
 	derive(s)
 	ranged := s.Low != nil
@@ -177,9 +177,10 @@ func (l *link) complete(s *v1alpha1.SignalStatus, past *Track, curve *forecast.C
 	return made
 }
 
-// expected returns what is to be expected after a new status, who says so, and since when: the best of our models on
-// the history; or where that is too short, as it is for a day after a restart, what was expected before, unless that
-// was made long ago or from no more than a typical day; or the typical curve. It is nil if there is nothing of that.
+// expected returns a forecast for the time after a new status, with the name of its model and its time of issue. It
+// uses the best model for the history. If the history is too short, for example for a day after a restart, it
+// reuses the previous forecast unless that is too old or based on the typical day. Otherwise it uses the typical
+// day. It returns nil if none of these is available.
 func (l *link) expected(s *v1alpha1.SignalStatus, past *Track, curve *forecast.Curve,
 	now time.Time,
 ) (next func(time.Time) (Point, bool), name string, issued time.Time) {
@@ -204,15 +205,15 @@ func (l *link) expected(s *v1alpha1.SignalStatus, past *Track, curve *forecast.C
 	if curve == nil {
 		return nil, "", now
 	}
-	known := from.Add(-time.Second) // of the hour of the last known value
+	known := from.Add(-time.Second) // within the hour of the last known value
 	f, err := forecast.Typical(*curve, s.Values[len(s.Values)-1], known, last.Sub(known))
 	if err != nil {
-		return nil, "", now // its horizon is two days
+		return nil, "", now // the range exceeds its horizon of two days
 	}
 	return pointsOf(f), f.Model, now
 }
 
-// pointsOf returns a forecast point by point.
+// pointsOf returns a function that returns the point of a forecast at a given time.
 func pointsOf(f grid.Forecast) func(time.Time) (Point, bool) {
 	return func(t time.Time) (Point, bool) {
 		p := Point{Time: t, Value: f.Series.At(t)}
@@ -223,7 +224,7 @@ func pointsOf(f grid.Forecast) func(time.Time) (Point, bool) {
 	}
 }
 
-// rounded keeps as many digits as a value of the quantity has that mean anything.
+// rounded rounds values to the significant digits of the quantity.
 func rounded(q quantity, values []float64) []float64 {
 	scale := 10.0
 	if q == price {

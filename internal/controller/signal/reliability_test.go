@@ -22,7 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/forecast"
 )
 
-// virtual makes the fetchers of a keeper ask w, and their waits pass at once on the clock of the test.
+// virtual makes the fetchers of a keeper use w. Delays between attempts advance the clock of the test immediately.
 func virtual(d Deps, now *time.Time, w wire) Deps {
 	d.Reach.tweak = func(f *fetcher) {
 		f.HTTP.Transport = w
@@ -35,7 +35,8 @@ func virtual(d Deps, now *time.Time, w wire) Deps {
 	return d
 }
 
-// A provider that wants to be waited for answers with a value of a minute later than it was first asked for.
+// TestAnswerAfterAMinute verifies that a value is accepted if its timestamp is later than the start of a poll with
+// retries.
 func TestAnswerAfterAMinute(t *testing.T) {
 	now, asked := noon, 0
 	d := virtual(testDeps(&now), &now, func(*http.Request) (*http.Response, error) {
@@ -49,14 +50,15 @@ func TestAnswerAfterAMinute(t *testing.T) {
 	k.poll(t.Context())
 	s := k.state(now)
 	if asked != 3 || !s.Fresh || s.LastError != "" {
-		t.Errorf("asked %d times until %v: %+v", asked, now.Sub(noon), s)
+		t.Errorf("%d requests until %v: %+v", asked, now.Sub(noon), s)
 	}
 	if got := k.links[0].next.Sub(now); got < 5*time.Minute {
-		t.Errorf("asked again %v after the answer", got)
+		t.Errorf("the next poll is %v after the answer", got)
 	}
 }
 
-// A source that says of no value of when it is cannot be seen to be stale, but it can be seen to stand still.
+// TestFrozenWithoutTime verifies that constant values are detected in sources without timestamps. These values never
+// become too old.
 func TestFrozenWithoutTime(t *testing.T) {
 	for name, source := range map[string]v1alpha1.CarbonSource{
 		"http":       {HTTP: &v1alpha1.HTTPSource{URL: "https://own.example", Value: "v"}},
@@ -94,7 +96,8 @@ func TestFrozenWithoutTime(t *testing.T) {
 	}
 }
 
-// What a forecast says of the hour that just began does not hide that the measured hours stand still.
+// TestFrozenBehindAForecast verifies that a forecast for the current hour does not hide that the measured values
+// are constant.
 func TestFrozenBehindAForecast(t *testing.T) {
 	var s standstill
 	var err error
@@ -111,7 +114,8 @@ func TestFrozenBehindAForecast(t *testing.T) {
 	}
 }
 
-// Servers that repeat what they were asked do not get a key into a state, which becomes a condition, or into the log.
+// TestKeysInAnswersStaySecret verifies that a server that echoes requests cannot leak a key into the state, which
+// is published in conditions, or into the log.
 func TestKeysInAnswersStaySecret(t *testing.T) {
 	const key = "S3same-aLongToken/with+specials=="
 	asked := func(r *http.Request) string {
@@ -173,20 +177,20 @@ func TestKeysInAnswersStaySecret(t *testing.T) {
 			}
 			k.poll(t.Context())
 			s := k.state(now)
-			if s.LastError == "" || !strings.Contains(log.String(), "A source of signals failed") {
-				t.Fatalf("no error to look at: %+v, %s", s, log.String())
+			if s.LastError == "" || !strings.Contains(log.String(), "Signal source failed") {
+				t.Fatalf("expected an error: %+v, %s", s, log.String())
 			}
 			for _, text := range []string{s.LastError, log.String()} {
 				if strings.Contains(strings.ToLower(text), "s3same") || strings.Contains(text, "aLong") {
-					t.Errorf("the key is in %s", text)
+					t.Errorf("the key was leaked in %s", text)
 				}
 			}
 		})
 	}
 }
 
-// Of a large file only what is of use is kept; it is read again when more is needed, and as large a file as may be is
-// read.
+// TestLargeFile verifies that only a part of a large file is kept in memory, that the file is read again when other
+// values are needed, and that a file of the maximum size is accepted.
 func TestLargeFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "year.csv")
@@ -217,28 +221,29 @@ func TestLargeFile(t *testing.T) {
 		}
 		first, last := a.Points[0].Time, a.Points[len(a.Points)-1].Time
 		if now.Sub(first) < historySpan-time.Hour || last.Sub(now) < horizon || len(a.Points) > maxPoints {
-			t.Errorf("at %v: %d values from %v to %v", now, len(a.Points), first, last)
+			t.Errorf("Fetch() at %v returned %d values from %v to %v", now, len(a.Points), first, last)
 		}
 		i := int(first.Sub(start) / step)
 		if a.Points[0].Value != float64(100+i%97) {
-			t.Errorf("at %v it is %v, want %v", first, a.Points[0].Value, 100+i%97)
+			t.Errorf("value at %v = %v, want %v", first, a.Points[0].Value, 100+i%97)
 		}
 		if kept := s.(*file).signal.Series.Len(); kept > int((historySpan+buildAhead+2*fileSlack)/step)+1 {
-			t.Errorf("%d values are kept", kept)
+			t.Errorf("%d values are kept in memory", kept)
 		}
 	}
 	full := text.String() + strings.Repeat("\n", maxFile-text.Len())
 	write(full)
 	if _, err := s.Fetch(t.Context(), noon); err != nil {
-		t.Errorf("a file of %d bytes: %v", len(full), err)
+		t.Errorf("reading a file of %d bytes: %v", len(full), err)
 	}
 	write(full + "\n")
 	if _, err := s.Fetch(t.Context(), noon); err == nil || dial.ReasonOf(err) != dial.ReasonSize {
-		t.Errorf("a file of a byte more: %v", err)
+		t.Errorf("reading a file that is one byte too large: %v", err)
 	}
 }
 
-// A restart does not replace what was forecast from weeks by a typical day, as long as there is not a day of history.
+// TestForecastSurvivesARestart verifies that a forecast based on weeks of history is not replaced by the typical
+// day after a restart until there is one day of history.
 func TestForecastSurvivesARestart(t *testing.T) {
 	now := noon
 	source := fromPrometheus("https://prometheus.example")
@@ -248,12 +253,12 @@ func TestForecastSurvivesARestart(t *testing.T) {
 	})
 	for _, c := range []struct {
 		model string
-		age   time.Duration // of what an earlier process left
-		want  string        // who forecasts after the first poll
+		age   time.Duration // age of the stored status
+		want  string        // forecast model after the first poll
 	}{
 		{forecast.Blend, 0, forecast.Blend},
 		{forecast.TypicalModel, 0, forecast.TypicalModel},
-		{forecast.Blend, 3 * time.Hour, forecast.TypicalModel}, // too old to be believed, and so to be seeded
+		{forecast.Blend, 3 * time.Hour, forecast.TypicalModel}, // too old to be restored
 	} {
 		now = noon
 		hour := metav1.NewTime(now.Truncate(time.Hour).Add(-c.age))
@@ -270,10 +275,10 @@ func TestForecastSurvivesARestart(t *testing.T) {
 		k.poll(t.Context())
 		s := k.state(now)
 		if !s.Fresh || s.ForecastSource != c.want || math.Abs(s.Now-value(now)) > 0.05 {
-			t.Fatalf("%+v: %s forecasts %v", c, s.ForecastSource, s.Values)
+			t.Fatalf("%+v: model %s, values %v", c, s.ForecastSource, s.Values)
 		}
 		if got := s.Signal.Series.At(now.Add(20 * time.Hour)); (got == 720) != (c.want == forecast.Blend) {
-			t.Errorf("%+v: in 20 hours it is %v", c, got)
+			t.Errorf("%+v: value in 20 hours = %v", c, got)
 		}
 		if c.want != forecast.Blend {
 			continue
@@ -283,17 +288,17 @@ func TestForecastSurvivesARestart(t *testing.T) {
 			s := k.state(now)
 			if after := now.Sub(noon); after < 23*time.Hour && (!s.Fresh || s.ForecastSource != forecast.Blend ||
 				s.Signal.Series.Len() < 24) {
-				t.Fatalf("after %v: %s forecasts %d hours", after, s.ForecastSource, s.Signal.Series.Len())
+				t.Fatalf("after %v: model %s, %d values", after, s.ForecastSource, s.Signal.Series.Len())
 			}
 		}
 		if s := k.state(now); s.Signal.Series.Len() < 48 || s.Signal.Series.At(now.Add(20*time.Hour)) > 500 ||
 			s.ForecastSource == forecast.TypicalModel {
-			t.Errorf("a day later %s forecasts %v", s.ForecastSource, s.Values)
+			t.Errorf("a day later: model %s, values %v", s.ForecastSource, s.Values)
 		}
 	}
 }
 
-// blocking is a budget that remembers what it was told.
+// blocking is a budget that stores the times passed to Block.
 type blocking struct{ until map[string]time.Time }
 
 func (b *blocking) Block(_ context.Context, source string, until, _ time.Time) error {
@@ -305,12 +310,13 @@ func (b *blocking) Reserve(_ context.Context, source string, _ int, now time.Tim
 	return !b.until[source].After(now), b.until[source], nil
 }
 
-// A provider that wants to be left alone, or refuses a key, is left alone by the next process too.
+// TestPausesSurviveARestart verifies that a delay requested by the provider and a rejected key also apply after a
+// restart.
 func TestPausesSurviveARestart(t *testing.T) {
 	for _, c := range []struct {
 		code  int
 		after string
-		pause time.Duration // 0: none is written down
+		pause time.Duration // 0 if no delay is stored
 	}{
 		{429, "2400", 40 * time.Minute},
 		{503, "120", 2 * time.Minute},
@@ -328,7 +334,7 @@ func TestPausesSurviveARestart(t *testing.T) {
 		carbonKeeper(t, d, electricityMapsAt("https://x.example")).poll(t.Context())
 		until, blocked := budget.until["DE/carbon/electricityMaps"]
 		if blocked != (c.pause > 0) || blocked && until.Sub(now) < c.pause {
-			t.Errorf("%d after %q: until %v", c.code, c.after, until)
+			t.Errorf("status %d with Retry-After %q: blocked until %v", c.code, c.after, until)
 		}
 		if !blocked {
 			continue
@@ -338,18 +344,18 @@ func TestPausesSurviveARestart(t *testing.T) {
 		k := carbonKeeper(t, d, electricityMapsAt("https://x.example"))
 		k.poll(t.Context())
 		if asked != before || k.state(now).Reason != dial.ReasonRate {
-			t.Errorf("%d: asked after a restart, %+v", c.code, k.state(now))
+			t.Errorf("status %d: unexpected request after a restart: %+v", c.code, k.state(now))
 		}
 		now = until
 		k = carbonKeeper(t, d, electricityMapsAt("https://x.example"))
 		if k.poll(t.Context()); asked == before {
-			t.Errorf("%d: never asked again", c.code)
+			t.Errorf("status %d: no request after the delay", c.code)
 		}
 	}
 }
 
-// Of two objects that speak of one zone the metrics show the first, each time; and what was counted of a source goes
-// with the last object that has it.
+// TestMetricsOfTwoObjects verifies that the metrics of two keepers with the same zone are those of the first one,
+// and that the counters of a source are removed with its last keeper.
 func TestMetricsOfTwoObjects(t *testing.T) {
 	now := noon
 	d := testDeps(&now)
@@ -362,7 +368,7 @@ func TestMetricsOfTwoObjects(t *testing.T) {
 		one.poll(t.Context())
 		two.poll(t.Context())
 		if err := testutil.CollectAndCompare(d.Metrics, strings.NewReader(`
-# HELP kubenergy_grid_carbon_intensity_grams_per_kilowatthour Carbon intensity of electricity now.
+# HELP kubenergy_grid_carbon_intensity_grams_per_kilowatthour Current carbon intensity of electricity in gCO2e per kWh.
 # TYPE kubenergy_grid_carbon_intensity_grams_per_kilowatthour gauge
 kubenergy_grid_carbon_intensity_grams_per_kilowatthour{quality="estimated",signal="average",zone="DE"} 100
 `), "kubenergy_grid_carbon_intensity_grams_per_kilowatthour"); err != nil {
@@ -372,16 +378,16 @@ kubenergy_grid_carbon_intensity_grams_per_kilowatthour{quality="estimated",signa
 		d.Metrics.rejected.WithLabelValues("DE", string(carbon), "static", string(dial.ReasonRange)).Inc()
 		d.Metrics.remove(one)
 		if n := testutil.CollectAndCount(d.Metrics.rejected); n != 1 {
-			t.Fatalf("%d series are left, want that of static", n)
+			t.Fatalf("%d series remain, want only the series of static", n)
 		}
 		d.Metrics.remove(two)
 		if n := testutil.CollectAndCount(d.Metrics.rejected); n != 0 {
-			t.Fatalf("%d series are left", n)
+			t.Fatalf("%d series remain, want 0", n)
 		}
 	}
 }
 
-// A tariff may be a file of pricing schedules, which is read again when it was written to.
+// TestTariffFile verifies that a file with pricing schedules is read again after a change.
 func TestTariffFile(t *testing.T) {
 	now, dir := noon, t.TempDir()
 	write := func(rate string, at time.Time) {
@@ -419,7 +425,7 @@ func TestTariffFile(t *testing.T) {
 	now = now.Add(time.Hour)
 	k.poll(t.Context())
 	if got := k.state(now).Signal.Series.At(now); got != 0.4 {
-		t.Errorf("now it is %v", got)
+		t.Errorf("unexpected current price %v", got)
 	}
 	write("50", now.Add(time.Minute))
 	if s := keeper("USD", file).state(now); s.Fresh || s.Reason != dial.ReasonShape ||
@@ -430,7 +436,7 @@ func TestTariffFile(t *testing.T) {
 		t.Errorf("50 yen: %+v", s)
 	}
 	for want, spec := range map[string]v1alpha1.TariffSource{
-		"no file": {File: "absent.yaml"}, "not both": {File: "pricing-schedules.yaml", Price: new(0.1)},
+		"does not exist": {File: "absent.yaml"}, "not both": {File: "pricing-schedules.yaml", Price: new(0.1)},
 		"price is missing": {TimeZone: "UTC"},
 		"folder":           {File: "../x.yaml"},
 	} {
@@ -440,7 +446,8 @@ func TestTariffFile(t *testing.T) {
 	}
 }
 
-// Files and tariffs are in the currency of the zone, whatever size it has.
+// TestPricesOfSmallCurrencies verifies that the range check of prices in files and tariffs depends on the currency
+// of the zone.
 func TestPricesOfSmallCurrencies(t *testing.T) {
 	now, dir := noon, t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "yen.csv"), []byte("t,v\n2026-03-10T12:00Z,31\n2026-03-10T13:00Z,28\n"),

@@ -9,33 +9,33 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// Source is one provider's knowledge of one quantity of one zone. A file of this package holds one kind. It is asked by
-// one goroutine at a time.
+// Source provides a quantity of a zone from a provider. Each kind of source has its own file in this package.
+// Implementations need not be safe for concurrent use.
 type Source interface {
-	// Fetch asks once. It checks the shape and the unit of what it reads and converts to gCO2e/kWh, or to the
-	// currency per kWh; whether the numbers make sense is for the caller to say, alike for all sources.
+	// Fetch polls the source once. It validates the format and the unit of the response and converts values to
+	// gCO2e/kWh or to the currency per kWh. The caller validates the values in the same way for all sources.
 	Fetch(ctx context.Context, now time.Time) (Answer, error)
 }
 
-// Answer is what a source said.
+// Answer is the result of polling a source.
 type Answer struct {
-	Zone     grid.Zone     // that the answer says it is of; "" where it does not say
+	Zone     grid.Zone     // zone in the response; empty if absent
 	Points   []Point       // past, present and future, in any order
-	Step     time.Duration // how long a point holds; 0: until the next one, the last as long as the one before
-	IssuedAt time.Time     // when the source issued its present value; zero where Ageless
-	Ageless  bool          // a tariff, a static value, a recorded file: it does not grow old
-	Marginal bool          // marginal intensity; otherwise average
-	Currency string        // of its prices; "" where it does not say
-	Model    string        // who forecast the future points; "" for the source itself
-	Lacks    error         // what could not be had beside: the answer stands without it
+	Step     time.Duration // duration of each point; 0 means until the next point
+	IssuedAt time.Time     // time of issue of the current value; zero if Ageless
+	Ageless  bool          // values do not age: a tariff, a static value or a recorded file
+	Marginal bool          // marginal instead of average intensity
+	Currency string        // of prices; empty if absent in the response
+	Model    string        // forecast model of future points; empty for the source itself
+	Lacks    error         // error of optional requests; the answer is valid without them
 }
 
-// Point is the value of a quantity from a moment on.
+// Point is a value that is in effect from a point in time.
 type Point struct {
 	Time      time.Time
 	Value     float64
-	Estimated bool    // the source says that it did not measure this one
-	Low, High float64 // tenth and ninetieth percentile of a forecast; both 0 where it gives none
+	Estimated bool    // not measured, according to the source
+	Low, High float64 // 10th and 90th percentile of a forecast; both 0 if absent
 }
 
 // estimated marks all points as estimated.
@@ -46,16 +46,16 @@ func (a Answer) estimated() Answer {
 	return a
 }
 
-// extra is what a source is asked for beside the present, and less often.
+// extra is optional data of a source that is requested less often than the current value.
 type extra struct {
 	Answer
 	came time.Time
-	next time.Time // when it is asked for again
+	next time.Time // time of the next request
 }
 
-// renew asks for it once its time has come. Where that fails on the way, the answer lacks it, for a day if the plan
-// does not include it; where what comes is wrong, nothing that this provider says now is believed. What came before is
-// of use for some time.
+// renew requests the data if it is due. If the request fails, the error is returned as lacks and the previous data
+// is used for some time. If the plan of the user does not include the data, it is not requested for a day. If the
+// response is invalid, the error is returned as wrong and all current data of the provider must be rejected.
 func (e *extra) renew(now time.Time, every, keep time.Duration, ask func() (Answer, error)) (lacks, wrong error) {
 	if now.Before(e.next) {
 		return nil, nil
@@ -79,7 +79,8 @@ func (e *extra) renew(now time.Time, every, keep time.Duration, ask func() (Answ
 	return err, nil
 }
 
-// supplement adds to points those of more at other times. The first are newer or better, and win.
+// supplement returns points with those of more at other times. Values in points take precedence, as they are newer
+// or more accurate.
 func supplement(points, more []Point) []Point {
 	have := make(map[int64]bool, len(points))
 	for _, p := range points {
@@ -93,7 +94,7 @@ func supplement(points, more []Point) []Point {
 	return points
 }
 
-// pointsIn returns the values of a series as points.
+// pointsIn converts a series to points.
 func pointsIn(s *grid.Series, estimated bool) []Point {
 	points := make([]Point, s.Len())
 	for i := range points {
@@ -104,8 +105,8 @@ func pointsIn(s *grid.Series, estimated bool) []Point {
 	return points
 }
 
-// newest returns the time of the last point that has begun, which is when a source that does not say so issued its
-// present value; zero if there is none.
+// newest returns the time of the last point that is not in the future. It is the time of issue if a source does not
+// provide one. It returns the zero time if there is no such point.
 func newest(points []Point, now time.Time) time.Time {
 	var last time.Time
 	for _, p := range points {
@@ -116,7 +117,8 @@ func newest(points []Point, now time.Time) time.Time {
 	return last
 }
 
-// minGap returns the least time between two points, which is the step of regular ones with gaps; 0 for a single one.
+// minGap returns the minimum time between two points, which is the step of regular points with gaps. It returns 0
+// if there are fewer than two different times.
 func minGap(points []Point) time.Duration {
 	points = slices.SortedFunc(slices.Values(points), Point.compare)
 	var least time.Duration

@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Look returns what is known now, up to 48 h ahead, and the error of the first source that did not give all it was
-// asked for. The status is nil if nothing is to be believed.
+// Look returns the current status with a forecast of up to 48 h, and the error of the first source that failed or
+// returned incomplete data. The status is nil if no source is valid.
 func (k *Keeper) Look(now time.Time) (*v1alpha1.SignalStatus, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -29,7 +29,7 @@ func (k *Keeper) Look(now time.Time) (*v1alpha1.SignalStatus, error) {
 		return nil, trouble
 	}
 	s := *l.status
-	s.AsOf = s.AsOf.DeepCopy() // clients decode answers into what they were given
+	s.AsOf = s.AsOf.DeepCopy() // clients decode responses into the object that they sent
 	first := index(&s, now)
 	last := min(len(s.Values), first+maxValues, first+int((horizon+s.Step.Duration-1)/s.Step.Duration))
 	s.Start = metav1.NewTime(s.Start.Add(time.Duration(first) * s.Step.Duration).UTC())
@@ -44,7 +44,7 @@ func (k *Keeper) Look(now time.Time) (*v1alpha1.SignalStatus, error) {
 	return &s, trouble
 }
 
-// unit returns what a status calls the unit.
+// unit returns the unit of the values in a status.
 func (w terms) unit() string {
 	if w.quantity == price {
 		return w.currency + "/kWh"
@@ -52,8 +52,9 @@ func (w terms) unit() string {
 	return "gCO2e/kWh"
 }
 
-// Seed takes what an earlier process knew, so that a restart asks no source for what is still good. It is checked like
-// an answer: anyone who may write the status could have forged it. Call it before Run.
+// Seed restores the status of an earlier process, so that a restart does not poll sources with a valid status. The
+// status is validated like an answer, because anyone with write access to it could have forged it. It must be
+// called before Run.
 func (k *Keeper) Seed(status *v1alpha1.SignalStatus) {
 	if status == nil || status.Unit != k.terms.unit() || len(status.Values) > maxValues || status.Step.Duration <= 0 {
 		return

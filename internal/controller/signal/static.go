@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// static is a value from the GridZone itself. As an intensity it is an estimate; as a price it is that of the contract.
+// static is a constant value from the GridZone. An intensity counts as an estimate, and a price as measured.
 type static struct {
 	value    float64
 	quantity quantity
-	marginal bool // as the zone wants it: the author knows which kind it is
+	marginal bool // kind of intensity of the zone
 }
 
 func (s *static) Fetch(_ context.Context, now time.Time) (Answer, error) {

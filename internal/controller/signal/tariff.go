@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// tariff is a price by the time of use, known for all time.
+// tariff is a time-of-use tariff, which is known for all times.
 type tariff struct {
 	grid.Tariff
 }
@@ -31,7 +31,8 @@ func newTariff(spec *v1alpha1.TariffSource, currency, folder string) (Source, er
 	return &tariff{t}, nil
 }
 
-// tariffFile is a tariff in a file of pricing schedules of Compute Gardener. It is read again when it was written to.
+// tariffFile is a tariff in a file with pricing schedules of Compute Gardener. The file is read again when it has
+// changed.
 type tariffFile struct {
 	tariff
 
@@ -43,7 +44,7 @@ type tariffFile struct {
 
 func newTariffFile(spec *v1alpha1.TariffSource, currency, folder string) (Source, error) {
 	if spec.Price != nil || len(spec.Schedules) > 0 {
-		return nil, dial.Refuse(dial.ReasonShape, "want a file, or a price and schedules: not both")
+		return nil, dial.Refuse(dial.ReasonShape, "want either a file or a price and schedules, not both")
 	}
 	data, err := newDataFile(folder, spec.File, maxSchedulesFile)
 	if err != nil {
@@ -80,10 +81,10 @@ func (s *tariff) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	return Answer{Step: series.Step(), Ageless: true, Points: pointsIn(series, false)}, nil
 }
 
-// NewTariff checks a tariff that is written out, in a currency, and makes it ready to be asked for prices.
+// NewTariff validates a tariff and converts it for price queries in the given currency.
 func NewTariff(spec *v1alpha1.TariffSource, currency string) (grid.Tariff, error) {
 	if spec.Price == nil {
-		return grid.Tariff{}, errors.New("price is missing: want that of the time when no schedule holds")
+		return grid.Tariff{}, errors.New("price is missing: want the price outside of all schedules")
 	}
 	t := grid.Tariff{Price: grid.Price(*spec.Price), Currency: currency}
 	var errs []error
@@ -120,11 +121,11 @@ func newSchedule(s v1alpha1.TariffSchedule, zone string) (grid.Schedule, error) 
 	if schedule.End, err = grid.ParseClock(s.End); err != nil {
 		return schedule, fmt.Errorf("end: %w", err)
 	}
-	if zone == "Local" { // whose that would be depends on the machine
-		return schedule, errors.New(`timeZone: "Local" is no IANA time zone: want a name as in Europe/Berlin`)
+	if zone == "Local" { // would depend on the machine
+		return schedule, errors.New(`timeZone: "Local" is not an IANA time zone: want a name such as Europe/Berlin`)
 	}
 	if schedule.Location, err = time.LoadLocation(zone); err != nil {
-		return schedule, fmt.Errorf("timeZone: %q is no IANA time zone: want a name as in Europe/Berlin", zone)
+		return schedule, fmt.Errorf("timeZone: %q is not an IANA time zone: want a name such as Europe/Berlin", zone)
 	}
 	return schedule, nil
 }
@@ -140,14 +141,14 @@ type pricingSchedule struct {
 }
 
 const (
-	maxSchedules     = 64 // what a GridZone may have
+	maxSchedules     = 64 // in a GridZone
 	maxSchedulesFile = 1 << 20
 )
 
-// ReadPricingSchedules turns a file of pricing schedules of Compute Gardener into a tariff that means what its
-// documents say: the peak rate of a schedule holds on its days from its start to its end, which may be on the next
-// day, and the off-peak rate otherwise. A minute that is in the peak of any schedule is a peak. Schedules that name
-// different prices for the same time are refused, and so are fields that are not documented.
+// ReadPricingSchedules converts a file with pricing schedules of Compute Gardener to a tariff with the documented
+// semantics. The peak rate of a schedule applies on its days from its start to its end, which may be on the next
+// day, and the off-peak rate applies otherwise. A minute in the peak of any schedule is a peak. Schedules with
+// different prices for the same time are an error, and so are undocumented fields.
 func ReadPricingSchedules(data []byte, currency string) (*v1alpha1.TariffSource, error) {
 	var file struct {
 		Schedules []pricingSchedule `json:"schedules"`
@@ -156,7 +157,7 @@ func ReadPricingSchedules(data []byte, currency string) (*v1alpha1.TariffSource,
 		return nil, fmt.Errorf("reading pricing schedules: %w", err)
 	}
 	if len(file.Schedules) == 0 {
-		return nil, errors.New("reading pricing schedules: there are none: want schedules, a list")
+		return nil, errors.New("reading pricing schedules: the list schedules is empty")
 	}
 	weeks := make([]pricedWeek, len(file.Schedules))
 	var errs []error
@@ -182,8 +183,8 @@ func ReadPricingSchedules(data []byte, currency string) (*v1alpha1.TariffSource,
 	return tariffOf(weeks, currency)
 }
 
-// tariffOf writes schedules that do not contradict each other as a tariff: the peaks, then what holds on their days
-// otherwise, if that is not everywhere the same.
+// tariffOf converts schedules without contradictions to a tariff. It contains the peaks, followed by the off-peak
+// rates of each day if they differ.
 func tariffOf(weeks []pricedWeek, currency string) (*v1alpha1.TariffSource, error) {
 	t := &v1alpha1.TariffSource{Price: &weeks[0].offPeak, TimeZone: weeks[0].zone}
 	own := func(zone string) string {
@@ -203,8 +204,8 @@ func tariffOf(weeks []pricedWeek, currency string) (*v1alpha1.TariffSource, erro
 	}
 	if !same {
 		if covered != allDays {
-			return nil, errors.New("reading pricing schedules: the off-peak rates differ, and some days of the week " +
-				"are in no schedule: which rate is theirs?")
+			return nil, errors.New("reading pricing schedules: the off-peak rates differ, but some days of the week " +
+				"are in no schedule, so their rate is unknown")
 		}
 		for _, w := range weeks {
 			t.Schedules = append(t.Schedules, v1alpha1.TariffSchedule{
@@ -214,7 +215,7 @@ func tariffOf(weeks []pricedWeek, currency string) (*v1alpha1.TariffSource, erro
 		t.Schedules = slices.Compact(t.Schedules)
 	}
 	if len(t.Schedules) > maxSchedules {
-		return nil, fmt.Errorf("reading pricing schedules: they make a tariff of %d schedules: want at most %d",
+		return nil, fmt.Errorf("reading pricing schedules: the tariff has %d schedules, want at most %d",
 			len(t.Schedules), maxSchedules)
 	}
 	if _, err := NewTariff(t, currency); err != nil {
@@ -228,7 +229,7 @@ const (
 	weekMinutes = 7 * int(grid.EndOfDay)
 )
 
-// pricedWeek is a pricing schedule, checked, with the minutes of the week that are its peak.
+// pricedWeek is a validated pricing schedule with the minutes of the week in its peak.
 type pricedWeek struct {
 	text          pricingSchedule
 	days          grid.Weekdays
@@ -241,24 +242,24 @@ func (s pricingSchedule) week() (w pricedWeek, err error) {
 	w = pricedWeek{text: s, zone: s.TimeZone}
 	w.zone = cmp.Or(w.zone, "UTC")
 	if s.DayOfWeek == "" {
-		return w, errors.New(`dayOfWeek is missing: want days as in "1-5"`)
+		return w, errors.New(`dayOfWeek is missing: want days such as "1-5"`)
 	}
 	if w.days, err = grid.ParseWeekdays(s.DayOfWeek); err != nil {
 		return w, fmt.Errorf("dayOfWeek: %w", err)
 	}
 	start, err := grid.ParseClock(s.StartTime)
 	if err != nil || start == grid.EndOfDay {
-		return w, fmt.Errorf("startTime: %q is no time of day: want 00:00 to 23:59", s.StartTime)
+		return w, fmt.Errorf("startTime: %q is not a time of day: want 00:00 to 23:59", s.StartTime)
 	}
 	end, err := grid.ParseClock(s.EndTime)
 	if err != nil {
 		return w, fmt.Errorf("endTime: %w", err)
 	}
 	if start == end {
-		return w, fmt.Errorf("startTime and endTime are both %v: is that nothing, or the whole day?", start)
+		return w, fmt.Errorf("startTime and endTime are both %v, want different times", start)
 	}
 	if s.PeakRate == nil || s.OffPeakRate == nil {
-		return w, errors.New("peakRate or offPeakRate is missing: want both")
+		return w, errors.New("peakRate or offPeakRate is missing, want both")
 	}
 	w.peak, w.offPeak = *s.PeakRate, *s.OffPeakRate
 	if end < start {
@@ -272,15 +273,15 @@ func (s pricingSchedule) week() (w pricedWeek, err error) {
 	return w, nil
 }
 
-// contradicts returns what two schedules say differently of the same time.
+// contradicts returns an error if two schedules define different prices for the same time.
 func (w *pricedWeek) contradicts(other *pricedWeek) error {
 	if w.zone != other.zone && (w.peak != other.peak || w.offPeak != other.offPeak) {
 		return fmt.Errorf(
-			"they are in the time zones %s and %s and name different rates: want the same rates, or one time zone",
+			"the time zones %s and %s differ, and so do the rates: want the same time zone or the same rates",
 			w.zone, other.zone)
 	}
 	if shared := w.days & other.days; shared != 0 && w.offPeak != other.offPeak {
-		return fmt.Errorf("off-peak on the same day is %v and %v", w.offPeak, other.offPeak)
+		return fmt.Errorf("the off-peak rates for the same day are %v and %v", w.offPeak, other.offPeak)
 	}
 	if w.peak == other.peak {
 		return nil
@@ -288,8 +289,8 @@ func (w *pricedWeek) contradicts(other *pricedWeek) error {
 	for m := range w.minutes {
 		if w.minutes[m] && other.minutes[m] {
 			at := grid.Clock(m % int(grid.EndOfDay))
-			return fmt.Errorf("on %v at %v both have a peak, at %v and %v", time.Weekday(m/int(grid.EndOfDay)), at,
-				w.peak, other.peak)
+			return fmt.Errorf("both have a peak on %v at %v with different rates: %v and %v",
+				time.Weekday(m/int(grid.EndOfDay)), at, w.peak, other.peak)
 		}
 	}
 	return nil

@@ -18,12 +18,12 @@ func sharedFile(t testing.TB, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(filepath.FromSlash("../../../../shared/data"), filepath.FromSlash(name)))
 	if err != nil {
-		t.Skipf("the shared data folder is not here: %v", err)
+		t.Skipf("the shared data is not available: %v", err)
 	}
 	return text
 }
 
-// priceAt asks a tariff at a local time.
+// priceAt returns the price of a tariff at a local time.
 func priceAt(t testing.TB, tariff grid.Tariff, zone, local string) grid.Price {
 	t.Helper()
 	l, err := time.LoadLocation(zone)
@@ -53,7 +53,7 @@ func TestTariffSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !a.Ageless || a.Step != 15*time.Minute {
-		t.Errorf("a tariff answers ageless %v, every %v", a.Ageless, a.Step)
+		t.Errorf("answer with ageless = %v and step = %v", a.Ageless, a.Step)
 	}
 	if _, err = (terms{quantity: price, currency: "EUR", maxAge: time.Hour}).check(&a, noon); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestTariffSource(t *testing.T) {
 	} {
 		p, ok := a.at(noon.Add(want.ahead))
 		if !ok || p.Value != want.value || p.Estimated {
-			t.Errorf("in %v the price is %+v, want %v", want.ahead, p, want.value)
+			t.Errorf("price in %v = %+v, want %v", want.ahead, p, want.value)
 		}
 	}
 }
@@ -84,11 +84,11 @@ func TestTariffSourceRefuses(t *testing.T) {
 	}{
 		"time zone": {
 			func(s *v1alpha1.TariffSource) { s.TimeZone = "Europe/Bärlin" },
-			`schedules[0]: timeZone: "Europe/Bärlin" is no IANA time zone`,
+			`schedules[0]: timeZone: "Europe/Bärlin" is not an IANA time zone`,
 		},
-		"that of the machine": {
+		"time zone of the machine": {
 			func(s *v1alpha1.TariffSource) { s.Schedules[0].TimeZone = "Local" },
-			`timeZone: "Local" is no IANA`,
+			`timeZone: "Local" is not an IANA`,
 		},
 		"days": {func(s *v1alpha1.TariffSource) { s.Schedules[0].Days = "mon" }, "schedules[0]: days"},
 		"months": {
@@ -103,9 +103,9 @@ func TestTariffSourceRefuses(t *testing.T) {
 			"schedule 0: price is 80",
 		},
 		"no price": {func(s *v1alpha1.TariffSource) { s.Price = nil }, "price is missing"},
-		"holidays of nowhere": {
+		"holidays of an unknown country": {
 			func(s *v1alpha1.TariffSource) { s.Holidays = "XX" },
-			`holidays: the holidays of "XX" are not known: have AT, AU-ACT,`,
+			`holidays: the holidays of "XX" are unknown: want one of AT, AU-ACT,`,
 		},
 		"all of them together": {
 			func(s *v1alpha1.TariffSource) { s.Holidays = "XX"; s.Schedules[0].Days = "9" },
@@ -145,18 +145,18 @@ func TestHolidays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second time it is remembered
+		for range 2 { // the second result is cached
 			if got := holiday(day.Add(12 * time.Hour)); got != c.want {
-				t.Errorf("%s in %s is a holiday: %v", c.day, c.place, got)
+				t.Errorf("holiday %s in %s = %v", c.day, c.place, got)
 			}
 		}
 	}
 	if holiday, err := holidays(""); holiday != nil || err != nil {
-		t.Errorf("nowhere has holidays: %v", err)
+		t.Errorf("holidays(\"\") returned a function, error %v", err)
 	}
 }
 
-// On a holiday the prices of a Sunday hold.
+// TestTariffOfAHoliday verifies that the prices of a Sunday apply on holidays.
 func TestTariffOfAHoliday(t *testing.T) {
 	tariff, err := NewTariff(&v1alpha1.TariffSource{
 		Price: new(0.1), TimeZone: "America/New_York", Holidays: "US",
@@ -171,7 +171,7 @@ func TestTariffOfAHoliday(t *testing.T) {
 		"2026-11-25 15:00": 0.4, "2026-11-26 15:00": 0.1, "2026-11-27 15:00": 0.4,
 	} {
 		if got := priceAt(t, tariff, "America/New_York", local); got != want {
-			t.Errorf("on %s it is %v, want %v", local, got, want)
+			t.Errorf("price at %s = %v, want %v", local, got, want)
 		}
 	}
 }
@@ -190,8 +190,9 @@ func TestReadPricingSchedulesOfTheExample(t *testing.T) {
 	}
 }
 
-// Compute Gardener itself never matches a window over midnight, counts the end as part of it, and wants all off-peak
-// rates to be the same. Its documents say otherwise.
+// TestReadPricingSchedulesMeansWhatIsDocumented verifies the documented semantics. The implementation of Compute
+// Gardener differs from its documentation: it never matches a window over midnight, includes the end of a window,
+// and requires equal off-peak rates.
 func TestReadPricingSchedulesMeansWhatIsDocumented(t *testing.T) {
 	spec, err := ReadPricingSchedules([]byte(`
 schedules:
@@ -220,7 +221,7 @@ schedules:
 		"2026-03-07 19:00": 0.1,
 	} {
 		if got := priceAt(t, tariff, "America/New_York", local); got != want {
-			t.Errorf("on %s it is %v, want %v", local, got, want)
+			t.Errorf("price at %s = %v, want %v", local, got, want)
 		}
 	}
 }
@@ -228,7 +229,7 @@ schedules:
 func TestReadPricingSchedulesRefuses(t *testing.T) {
 	const all = `dayOfWeek: "1-5", startTime: "16:00", endTime: "21:00", peakRate: 0.3, offPeakRate: 0.1`
 	for name, c := range map[string]struct{ text, want string }{
-		"nothing":              {"", "there are none"},
+		"nothing":              {"", "the list schedules is empty"},
 		"no YAML":              {"schedules: [", "reading pricing schedules"},
 		"an unknown field":     {"schedules: [{" + all + ", shoulderRate: 0.2}]", "shoulderRate"},
 		"an unknown top field": {"schedules: [{" + all + "}]\nregion: x", "region"},
@@ -246,20 +247,20 @@ func TestReadPricingSchedulesRefuses(t *testing.T) {
 			"offPeakRate is missing",
 		},
 		"a rate in cents":      {"schedules: [{" + strings.Replace(all, "0.3", "30", 1) + "}]", "price is 30"},
-		"an unknown time zone": {"schedules: [{" + all + ", timezone: PST8}]", "no IANA time zone"},
+		"an unknown time zone": {"schedules: [{" + all + ", timezone: PST8}]", "not an IANA time zone"},
 		"two peaks at once": {"schedules: [{" + all + "}, {" + strings.NewReplacer("16:00", "20:00", "21:00",
-			"23:00", "0.3", "0.5").Replace(all) + "}]", "on Monday at 20:00 both have a peak, at 0.3 and 0.5"},
+			"23:00", "0.3", "0.5").Replace(all) + "}]", "a peak on Monday at 20:00 with different rates: 0.3 and 0.5"},
 		"peaks meet at night": {`schedules: [{dayOfWeek: "6", startTime: "22:00", endTime: "04:00", peakRate: 0.3, offPeakRate: 0.1}, {dayOfWeek: "0", startTime: "03:00", endTime: "05:00", peakRate: 0.5, offPeakRate: 0.1}]`, "on Sunday at 03:00"},
 		"two off-peak rates": {
 			"schedules: [{" + all + "}, {" + strings.NewReplacer("16:00", "08:00", "21:00",
 				"10:00", "0.1", "0.2").Replace(all) + "}]",
-			"schedules[0] and schedules[1]: off-peak on the same day is 0.1 and 0.2",
+			"schedules[0] and schedules[1]: the off-peak rates for the same day are 0.1 and 0.2",
 		},
-		"a day of neither": {"schedules: [{" + all + "}, {" + strings.NewReplacer("1-5", "6", "0.1",
+		"a day without a schedule": {"schedules: [{" + all + "}, {" + strings.NewReplacer("1-5", "6", "0.1",
 			"0.2").Replace(all) + "}]", "some days of the week are in no schedule"},
 		"several time zones": {"schedules: [{" + all + "}, {" + strings.NewReplacer("1-5", "0,6", "0.3",
-			"0.2").Replace(all) + ", timezone: Asia/Tokyo}]", "they are in the time zones UTC and Asia/Tokyo"},
-		"more than a zone has": {"schedules:\n" + strings.Repeat("- {"+all+"}\n", 65), "want at most 64"},
+			"0.2").Replace(all) + ", timezone: Asia/Tokyo}]", "the time zones UTC and Asia/Tokyo differ"},
+		"too many schedules": {"schedules:\n" + strings.Repeat("- {"+all+"}\n", 65), "want at most 64"},
 	} {
 		if spec, err := ReadPricingSchedules([]byte(c.text), "USD"); err == nil ||
 			!strings.Contains(err.Error(), c.want) {
@@ -278,7 +279,7 @@ func FuzzReadPricingSchedules(f *testing.F) {
 			return
 		}
 		if _, err := newTariff(spec, "EUR", ""); err != nil {
-			t.Errorf("a tariff was made of it that is none: %v", err)
+			t.Errorf("the schedules were converted to an invalid tariff: %v", err)
 		}
 	})
 }

@@ -9,21 +9,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// A Track remembers what held, one value for each slot of five minutes: NaN where nothing was known. What is older than
-// Span is forgotten.
+// Track stores past values in slots of five minutes. Unknown values are NaN. Values older than Span are removed.
 type Track struct {
 	Span time.Duration
 
-	first  int64 // number of the first slot since 1970
+	first  int64 // number of the first slot, counted from 1970
 	values []float64
 }
 
 const (
-	// historySpan is what is remembered of a signal to forecast it.
+	// historySpan is the length of the history that is used for forecasts.
 	historySpan = 28 * 24 * time.Hour
 
 	slot = 5 * time.Minute
-	// bridged is for how many slots, hours of a history or steps of an answer without a value the one before stands in.
+	// bridged is the maximum length of a gap that is filled with the previous value, in slots, in hours of a
+	// history, or in steps of an answer.
 	bridged = 3
 )
 
@@ -31,8 +31,8 @@ func slotOf(t time.Time) int64 { return t.Unix() / int64(slot/time.Second) }
 
 func (t *Track) end() int64 { return t.first + int64(len(t.values)) }
 
-// Note writes down what holds now. A short gap before it is filled: a process that restarts, or a source that pauses
-// for a moment, leaves none.
+// Note stores the current value. A short gap before it is filled, so that the restart of a process or a short
+// interruption of a source leaves no gap.
 func (t *Track) Note(now time.Time, value float64) {
 	at, end := slotOf(now), t.end()
 	if at-end <= bridged && len(t.values) > 0 {
@@ -64,20 +64,20 @@ func (t *Track) set(at int64, value float64) {
 	}
 }
 
-// During returns what held from one moment to another; nil unless all of it is known.
+// During returns the values between two times, or nil unless all of them are known.
 func (t *Track) During(start, end time.Time) *grid.Series {
 	from, to := slotOf(start)-t.first, slotOf(end)-t.first
 	if from < 0 || to >= int64(len(t.values)) || to < from {
 		return nil
 	}
 	s, err := grid.NewSeries(time.Unix((t.first+from)*int64(slot/time.Second), 0), slot, t.values[from:to+1])
-	if err != nil { // a series takes no NaN
+	if err != nil { // a series must not contain NaN
 		return nil
 	}
 	return s
 }
 
-// add remembers what an answer says of the time up to now.
+// add stores the values of an answer up to now.
 func (t *Track) add(a *Answer, now time.Time) {
 	oldest := now.Add(-t.Span)
 	for i, p := range a.Points {
@@ -88,8 +88,8 @@ func (t *Track) add(a *Answer, now time.Time) {
 	}
 }
 
-// hourly returns the mean of each hour from the last long gap on that begins before until; nil if there is none. Hours
-// that were not observed are taken from ahead.
+// hourly returns hourly means until the given time, starting after the last long gap. Missing hours are taken from
+// ahead. It returns nil if there are no values.
 func (t *Track) hourly(until time.Time, ahead func(time.Time) (float64, bool)) *grid.Series {
 	if len(t.values) == 0 {
 		return nil
@@ -116,12 +116,12 @@ func (t *Track) hourly(until time.Time, ahead func(time.Time) (float64, bool)) *
 	}
 	s, err := grid.NewSeries(start, time.Hour, values)
 	if err != nil {
-		return nil // it has no values
+		return nil // there are no values
 	}
 	return s
 }
 
-// mean returns the mean of what is known of an hour, if anything is.
+// mean returns the mean of the known values of an hour. It returns false if there are none.
 func (t *Track) mean(hour time.Time) (float64, bool) {
 	sum, n := 0.0, 0
 	for i := slotOf(hour) - t.first; i < slotOf(hour.Add(time.Hour))-t.first; i++ {

@@ -12,13 +12,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
-// typical is the bundled curve of a typical day of the zone: what there is without a key, and without a network.
+// typical is the bundled curve of a typical day of the zone. It needs neither a key nor network access.
 type typical struct {
 	forecast.Curve
-	unknown grid.Zone // that has none
+	unknown grid.Zone // set if there is no curve for this zone
 }
 
-// world is the zone of which nothing is known but the mean of all.
+// world is the name of the zone with the mean of all zones.
 const world = "WORLD"
 
 func newTypical(zone grid.Zone, spec *v1alpha1.TypicalSource) *typical {
@@ -30,12 +30,12 @@ func newTypical(zone grid.Zone, spec *v1alpha1.TypicalSource) *typical {
 	return &typical{Curve: curve}
 }
 
-// Fetch fails where the zone is not known: the world's mean is the same at all times, so that nothing would ever be
-// held there, and a misspelt zone would not be noticed.
+// Fetch fails if the zone is unknown. Falling back to the mean of the world, which is constant, would prevent all
+// holds and hide a misspelled zone.
 func (s *typical) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	if s.unknown != "" {
-		return Answer{}, dial.Refuse(dial.ReasonZone, "no typical day of zone %q is known%s: want a zone as "+
-			"Electricity Maps names them, such as DE or US-CAL-CISO, or WORLD for the mean of all", s.unknown,
+		return Answer{}, dial.Refuse(dial.ReasonZone, "unknown zone %q%s: want a zone of "+
+			"Electricity Maps, such as DE or US-CAL-CISO, or WORLD for the mean of all zones", s.unknown,
 			spelling.DidYouMean(string(s.unknown), forecast.TypicalZones()))
 	}
 	a := Answer{Step: time.Hour, Ageless: true, Model: forecast.TypicalModel}

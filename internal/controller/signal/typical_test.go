@@ -10,10 +10,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// A zone that is not known is refused, with the one that was meant where one is near.
+// TestUnknownZone verifies that an unknown zone is rejected, with a suggestion if a similar one exists.
 func TestUnknownZone(t *testing.T) {
 	for zone, want := range map[grid.Zone]string{
-		"ATLANTIS": `no typical day of zone "ATLANTIS" is known: want a zone`, "de": "(did you mean DE?)",
+		"ATLANTIS": `unknown zone "ATLANTIS": want a zone`, "de": "(did you mean DE?)",
 	} {
 		_, err := newTypical(zone, &v1alpha1.TypicalSource{}).Fetch(t.Context(), noon)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -43,16 +43,16 @@ func TestTypicalSource(t *testing.T) {
 		}
 		curve, _ := forecast.TypicalDay(c.of)
 		if !a.Ageless || a.Model != forecast.TypicalModel || present.Value != float64(curve.At(noon)) {
-			t.Errorf("%s: ageless %v, of %s, %v now, want %v", c.zone, a.Ageless, a.Model, present.Value,
+			t.Errorf("%s: ageless = %v, model = %s, value = %v, want %v", c.zone, a.Ageless, a.Model, present.Value,
 				curve.At(noon))
 		}
 		for _, p := range a.Points {
 			if !p.Estimated {
-				t.Fatalf("%s: the value of %v is not marked as estimated", c.zone, p.Time)
+				t.Fatalf("%s: the value at %v is not marked as estimated", c.zone, p.Time)
 			}
 		}
 		if _, ok := a.at(noon.Add(48 * time.Hour)); !ok {
-			t.Errorf("%s: nothing is said of the day after tomorrow", c.zone)
+			t.Errorf("%s: no forecast for the day after tomorrow", c.zone)
 		}
 	}
 }

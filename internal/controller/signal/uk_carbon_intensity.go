@@ -18,8 +18,8 @@ const (
 	ukCarbonIntensitySlot = 30 * time.Minute
 )
 
-// ukCarbonIntensity is carbonintensity.org.uk: forecasts of half hours, and for the nation, not its regions, what they
-// turned out to be.
+// ukCarbonIntensity implements the API of carbonintensity.org.uk. It provides half-hourly forecasts and, for the
+// nation but not for regions, actual values.
 type ukCarbonIntensity struct {
 	spec  *v1alpha1.UKCarbonIntensitySource
 	fetch *fetcher
@@ -32,15 +32,16 @@ func newUKCarbonIntensity(zone grid.Zone, spec *v1alpha1.UKCarbonIntensitySource
 		!strings.HasPrefix(upper, "UK-") {
 		return nil,
 			dial.Refuse(dial.ReasonZone,
-				"the zone is %q: this source knows Great Britain alone, GB or a part of it as in GB-LONDON", zone)
+				"the zone is %q: this source is for Great Britain, want GB or a part of it such as GB-LONDON", zone)
 	}
 	return &ukCarbonIntensity{spec: spec, fetch: f}, nil
 }
 
-// Fetch asks for two days ahead, and at most every two hours for the day past.
+// Fetch requests the next two days and, at most every two hours, the last day.
 func (s *ukCarbonIntensity) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	slot := now.Truncate(ukCarbonIntensitySlot)
-	// From the slot before: the service counts the slot in which the moment lies, or the next one.
+	// It starts one slot early, because the service starts with either the slot that contains the given time or the
+	// next one.
 	a, err := s.get(ctx, slot.Add(-ukCarbonIntensitySlot), "fw48h")
 	if err != nil {
 		return Answer{}, err
@@ -54,7 +55,7 @@ func (s *ukCarbonIntensity) Fetch(ctx context.Context, now time.Time) (Answer, e
 	return a, wrong
 }
 
-// get asks for the slots before or after a moment.
+// get requests the slots before or after a point in time.
 func (s *ukCarbonIntensity) get(ctx context.Context, from time.Time, span string) (Answer, error) {
 	path := "/intensity/" + from.UTC().Format("2006-01-02T15:04Z") + "/" + span
 	switch {
@@ -66,7 +67,7 @@ func (s *ukCarbonIntensity) get(ctx context.Context, from time.Time, span string
 	return fetched(ctx, s.fetch, request{url: cmp.Or(s.spec.URL, ukCarbonIntensityURL), path: path}, s.decode)
 }
 
-// ukSlot is a half hour.
+// ukSlot is a period of half an hour.
 type ukSlot struct {
 	From      instant `json:"from"`
 	To        instant `json:"to"`
@@ -76,14 +77,14 @@ type ukSlot struct {
 	} `json:"intensity"`
 }
 
-// ukRegion is what regional answers have around their slots.
+// ukRegion is the object that contains the slots in regional responses.
 type ukRegion struct {
 	RegionID int32    `json:"regionid"`
 	Postcode string   `json:"postcode"`
 	Data     []ukSlot `json:"data"`
 }
 
-// decode reads an answer: a list of slots for the nation, an object around such a list for a region.
+// decode parses a response, which is a list of slots for the nation, or an object with such a list for a region.
 func (s *ukCarbonIntensity) decode(body []byte) (a Answer, err error) {
 	var text struct {
 		Data json.RawMessage `json:"data"`
@@ -92,7 +93,7 @@ func (s *ukCarbonIntensity) decode(body []byte) (a Answer, err error) {
 		return a, err
 	}
 	if len(text.Data) == 0 {
-		return a, dial.Refuse(dial.ReasonMissing, "the answer has no data")
+		return a, dial.Refuse(dial.ReasonMissing, "the response has no data")
 	}
 	var region ukRegion
 	if s.spec.Postcode == "" && s.spec.RegionID == 0 {
@@ -104,7 +105,7 @@ func (s *ukCarbonIntensity) decode(body []byte) (a Answer, err error) {
 	}
 	for _, slot := range region.Data {
 		if slot.From.IsZero() || slot.To.Sub(slot.From.Time) != ukCarbonIntensitySlot {
-			return a, dial.Refuse(dial.ReasonTime, "a slot is from %s to %s: want half an hour",
+			return a, dial.Refuse(dial.ReasonTime, "a slot is from %s to %s, want half an hour",
 				slot.From.Format(time.RFC3339), slot.To.Format(time.RFC3339))
 		}
 		value, actual := slot.Intensity.Forecast, slot.Intensity.Actual
@@ -112,24 +113,24 @@ func (s *ukCarbonIntensity) decode(body []byte) (a Answer, err error) {
 			value = actual
 		}
 		if !value.set {
-			continue // neither is known: a gap
+			continue // no value is known for this slot
 		}
 		a.Points = append(a.Points, Point{Time: slot.From.Time, Value: value.value, Estimated: !actual.set})
 	}
 	return a, nil
 }
 
-// region reads a regional answer, which must be of the region that was asked for.
+// region parses a regional response, which must be of the requested region.
 func (s *ukCarbonIntensity) region(data json.RawMessage, into *ukRegion) error {
 	if err := decode(data, into); err != nil {
 		return err
 	}
 	if s.spec.Postcode != "" && !strings.EqualFold(into.Postcode, s.spec.Postcode) {
-		return dial.Refuse(dial.ReasonZone, "the answer is of postcode %.20q, asked was %s", into.Postcode,
+		return dial.Refuse(dial.ReasonZone, "the response is for postcode %.20q, want %s", into.Postcode,
 			s.spec.Postcode)
 	}
 	if s.spec.RegionID != 0 && into.RegionID != s.spec.RegionID {
-		return dial.Refuse(dial.ReasonZone, "the answer is of region %d, asked was %d", into.RegionID, s.spec.RegionID)
+		return dial.Refuse(dial.ReasonZone, "the response is for region %d, want %d", into.RegionID, s.spec.RegionID)
 	}
 	return nil
 }

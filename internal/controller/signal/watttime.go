@@ -18,10 +18,11 @@ const (
 	wattTimeURL    = "https://api.watttime.org"
 	wattTimeSignal = "co2_moer"
 	wattTimeStep   = 5 * time.Minute
-	wattTimeToken  = 25 * time.Minute // tokens hold for 30
+	wattTimeToken  = 25 * time.Minute // tokens are valid for 30 minutes
 )
 
-// wattTime is WattTime's API v3: the marginal operating emissions rate of a region, as it was and as it is forecast.
+// wattTime implements the API v3 of WattTime. It provides the past and forecast marginal operating emissions rate
+// of a region.
 type wattTime struct {
 	spec  *v1alpha1.WattTimeSource
 	fetch *fetcher
@@ -31,7 +32,7 @@ type wattTime struct {
 	ahead      extra
 }
 
-// Fetch asks for the day past, which ends at about now, and for two days ahead. Either half of the answer stands alone.
+// Fetch requests the last day and the next two days. Either of them is sufficient for an answer.
 func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	var past extra
 	lacks, wrong := past.renew(now, 0, 0, func() (Answer, error) {
@@ -48,7 +49,7 @@ func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 		return a.estimated(), err
 	})
 	if more != nil && (lacks != nil || !dial.HasStatus(more, http.StatusForbidden)) {
-		s.ahead.next = now // only a forecast that alone is forbidden is one that the plan does not include
+		s.ahead.next = now // the plan excludes the forecast only if nothing else is forbidden
 	}
 	if wrong != nil || len(past.Points)+len(s.ahead.Points) == 0 {
 		return Answer{}, cmp.Or(wrong, more, lacks)
@@ -59,7 +60,7 @@ func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	}, nil
 }
 
-// get asks once, with a token; and once more with a new one if that is refused.
+// get sends a request with a token. If the token is rejected, it retries once with a new one.
 func (s *wattTime) get(ctx context.Context, now time.Time, path string, query url.Values) (Answer, error) {
 	query.Set("region", s.spec.Region)
 	query.Set("signal_type", wattTimeSignal)
@@ -79,7 +80,7 @@ func (s *wattTime) get(ctx context.Context, now time.Time, path string, query ur
 	}
 }
 
-// login gets a token unless there is one.
+// login requests a token unless there is a valid one.
 func (s *wattTime) login(ctx context.Context, now time.Time) error {
 	if s.token != "" && now.Before(s.tokenUntil) {
 		return nil
@@ -89,7 +90,7 @@ func (s *wattTime) login(ctx context.Context, now time.Time) error {
 		return err
 	}
 	if _, _, ok := strings.Cut(key, ":"); !ok {
-		return dial.Refuse(dial.ReasonAuth, "key %q: want user name and password, separated by a colon", s.spec.Key)
+		return dial.Refuse(dial.ReasonAuth, "key %q: want a user name and a password separated by a colon", s.spec.Key)
 	}
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte(key))
 	var text struct {
@@ -101,7 +102,7 @@ func (s *wattTime) login(ctx context.Context, now time.Time) error {
 	case err != nil:
 		return err
 	case text.Token == "" || strings.ContainsAny(text.Token, "\r\n"):
-		return dial.Refuse(dial.ReasonAuth, "the login gave no token")
+		return dial.Refuse(dial.ReasonAuth, "the login returned no token")
 	}
 	s.token, s.tokenUntil = text.Token, now.Add(wattTimeToken)
 	return nil
@@ -109,7 +110,7 @@ func (s *wattTime) login(ctx context.Context, now time.Time) error {
 
 func (s *wattTime) url() string { return cmp.Or(s.spec.URL, wattTimeURL) }
 
-// wattTimeText is an answer about a region.
+// wattTimeText is a response with the values of a region.
 type wattTimeText struct {
 	Data []struct {
 		PointTime instant `json:"point_time"`
@@ -124,7 +125,7 @@ type wattTimeText struct {
 	} `json:"meta"`
 }
 
-// decode reads an answer, and when a forecast was made.
+// decode parses a response. IssuedAt is the time when a forecast was generated.
 func (s *wattTime) decode(body []byte) (Answer, error) {
 	var text wattTimeText
 	if err := decode(body, &text); err != nil {
@@ -134,17 +135,17 @@ func (s *wattTime) decode(body []byte) (Answer, error) {
 	var err error
 	switch {
 	case !strings.EqualFold(meta.Region, s.spec.Region):
-		err = dial.Refuse(dial.ReasonZone, "the answer is of region %.40q, asked was %s", meta.Region, s.spec.Region)
+		err = dial.Refuse(dial.ReasonZone, "the response is for region %.40q, want %s", meta.Region, s.spec.Region)
 	case meta.SignalType != wattTimeSignal:
-		err = dial.Refuse(dial.ReasonKind, "the answer is of signal %.40q, asked was %s", meta.SignalType,
+		err = dial.Refuse(dial.ReasonKind, "the response is for signal %.40q, want %s", meta.SignalType,
 			wattTimeSignal)
 	case meta.Units != "lbs_co2_per_mwh":
-		err = dial.Refuse(dial.ReasonUnit, "the unit is %.40q: want lbs_co2_per_mwh", meta.Units)
+		err = dial.Refuse(dial.ReasonUnit, "the unit is %.40q, want lbs_co2_per_mwh", meta.Units)
 	case meta.Seconds.set && meta.Seconds.value != wattTimeStep.Seconds():
-		err = dial.Refuse(dial.ReasonTime, "points are %v seconds apart: want %v", meta.Seconds.value,
+		err = dial.Refuse(dial.ReasonTime, "the interval of points is %v seconds, want %v", meta.Seconds.value,
 			wattTimeStep.Seconds())
 	case len(text.Data) == 0:
-		err = dial.Refuse(dial.ReasonMissing, "the answer has no values")
+		err = dial.Refuse(dial.ReasonMissing, "the response has no values")
 	}
 	if err != nil {
 		return Answer{}, err
@@ -152,10 +153,10 @@ func (s *wattTime) decode(body []byte) (Answer, error) {
 	a := Answer{IssuedAt: meta.GeneratedAt.Time}
 	for _, p := range text.Data {
 		if p.PointTime.IsZero() {
-			return Answer{}, dial.Refuse(dial.ReasonTime, "a value has no point_time")
+			return Answer{}, dial.Refuse(dial.ReasonTime, "a value has no field point_time")
 		}
 		if !p.Value.set {
-			return Answer{}, dial.Refuse(dial.ReasonMissing, "the value of %s is null or absent",
+			return Answer{}, dial.Refuse(dial.ReasonMissing, "the value at %s is null or absent",
 				p.PointTime.Format(time.RFC3339))
 		}
 		a.Points = append(a.Points, Point{Time: p.PointTime.Time, Value: p.Value.value * gramsPerKWhOfPoundsPerMWh})

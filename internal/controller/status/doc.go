@@ -1,12 +1,12 @@
-// Package status fills the status of EnergyPolicies and PowerProfiles, and counts what would have been held in modes
-// that hold nothing.
+// Package status maintains the status of EnergyPolicies and PowerProfiles, and counts the work that would have been
+// held in modes that do not hold work.
 //
-// Admission reads the namespaces in the status of the cluster's policy: what concerns them is written at once
-// (TestNamespacesOfTheClusterPolicy, TestPolicyWrites), and no more of them than an object can hold
-// (TestNamespacesAreBounded). Counts of a leader that is gone go on with the next one
-// (TestShadowCountsSurviveTheLeader). A new Job or bare pod is decided on once (TestShadowCountsOnce); what cannot be
-// is counted as lost (TestShadowSaysWhatItLost).
+// An admission policy reads the namespaces in the status of the cluster's policy. Therefore, changes that affect it
+// are written immediately (TestNamespacesOfTheClusterPolicy, TestPolicyWrites), and the number of namespaces is
+// limited so that the object does not become too large (TestNamespacesAreBounded). Counts survive a change of the
+// leader (TestShadowCountsSurviveTheLeader). Each new Job or bare pod is counted once (TestShadowCountsOnce), and
+// work that could not be processed is counted as lost (TestShadowSaysWhatItLost).
 //
-// Only the replica that leads writes. When a write conflicts, the cache is behind, and the object is looked at again
+// Only the leader writes. A conflict means that the cache is outdated, and the object is reconciled again
 // (TestStatusWritesThatAreRefused).
 package status

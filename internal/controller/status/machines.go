@@ -12,13 +12,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// Machines counts machines by what their nodes say, in any process that knows nodes.
+// Machines collects the number of machines by power state, based on the labels of their nodes.
 type Machines struct {
 	Nodes func(context.Context) ([]v1.Node, error)
 	Leads func() bool
 }
 
-var machines = prometheus.NewDesc("kubenergy_power_machines", "Machines that may sleep, by what they do.",
+var machines = prometheus.NewDesc("kubenergy_power_machines", "Number of machines that may sleep, by power state.",
 	[]string{"state"}, nil)
 
 // Describe implements prometheus.Collector.

@@ -19,42 +19,43 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// NodeLabels write on nodes what their agents tell of their hardware, and what the nodes are guessed to draw. The
-// replica that leads writes; it is also the one that agents talk to.
+// NodeLabels labels nodes with the hardware that their agents report, and annotates them with the estimated power.
+// Only the leader writes, and agents only report to the leader.
 type NodeLabels struct {
 	Client client.Client
-	Node   func(name string) *v1.Node // of the cache: read only
+	Node   func(name string) *v1.Node // from the cache; must not be modified
 	View   func() *kube.View
 	Leads  func() bool
 	Log    *slog.Logger
 
-	reported sync.Map // that is not written yet: by node, its [*batch.Hardware]
+	reported sync.Map // pending reports by node name: [*batch.Hardware]
 }
 
 const (
-	// Between two looks at what was told. What could not be written is tried again as soon.
+	// labelLook is the interval between two passes over pending reports, including retries.
 	labelLook = 15 * time.Second
-	// Between two nodes: an update of our agents must not keep the API server busy, and others of our requests wait.
+	// labelPace is the delay between two nodes. It limits the load of the API server after an update of all agents,
+	// and keeps other requests of the controller from waiting.
 	labelPace = 100 * time.Millisecond
 )
 
-// Reported notes what the agent of a node tells. It never waits.
+// Reported stores the hardware reported by the agent of a node. It never blocks.
 func (l *NodeLabels) Reported(node string, h *batch.Hardware) {
 	if l != nil && l.Node(node) != nil {
 		l.reported.Store(node, h)
 	}
 }
 
-// Run writes what is told until ctx ends.
+// Run writes pending reports until ctx is done.
 func (l *NodeLabels) Run(ctx context.Context) error {
 	for kube.Pause(ctx, labelLook) {
 		l.reported.Range(func(node, reported any) bool {
 			var err error
 			daemon.Round(ctx, func() { err = l.write(ctx, node.(string), reported.(*batch.Hardware)) })
 			if err != nil {
-				l.Log.WarnContext(ctx, "Labelling a node with its hardware", "node", node, "error", err)
+				l.Log.WarnContext(ctx, "Failed to label a node with its hardware", "node", node, "error", err)
 			} else {
-				l.reported.CompareAndDelete(node, reported) // unless the agent has told something since
+				l.reported.CompareAndDelete(node, reported) // unless the agent has sent a new report
 			}
 			return kube.Pause(ctx, labelPace)
 		})
@@ -62,14 +63,15 @@ func (l *NodeLabels) Run(ctx context.Context) error {
 	return nil
 }
 
-// write patches a node, if anything of it is to be changed.
+// write patches a node if its labels or annotations have to be changed.
 func (l *NodeLabels) write(ctx context.Context, name string, h *batch.Hardware) error {
 	n := l.Node(name)
 	if n == nil || !l.Leads() {
 		return nil
 	}
-	// What was told at first holds, as with all that makes a node believed: a machine that is broken into says what it
-	// likes. An administrator takes labels off whose machine was changed.
+	// Existing labels are not overwritten. As with everything else that makes a node trusted, the first report
+	// counts, because a compromised machine may report anything. If the hardware of a machine was changed, an
+	// administrator has to remove its labels.
 	after := n.DeepCopy()
 	var other []string
 	for key, value := range hardware.Labels(h) {
@@ -81,8 +83,8 @@ func (l *NodeLabels) write(ctx context.Context, name string, h *batch.Hardware) 
 	}
 	if len(other) > 0 {
 		slices.Sort(other)
-		l.Log.WarnContext(ctx, "An agent tells of other hardware than its node's labels: if the machine was changed, "+
-			"take the labels off", "node", name, "labels", other)
+		l.Log.WarnContext(ctx, "Hardware reported by the agent differs from the labels of its node; "+
+			"remove the labels if the machine was changed", "node", name, "labels", other)
 	}
 	delete(after.Annotations, v1alpha1.AnnotationPowerGuess)
 	if guess := l.View().Guess(after); guess != "" {

@@ -21,8 +21,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// Nodes get labels of what is told, once; what was told first holds until its label is taken off, what cannot be
-// written is tried again, and nothing else of a node changes.
+// TestNodeLabels verifies that nodes are labeled once, that existing labels are not overwritten until they are
+// removed, that failed writes are retried, and that other metadata is not changed.
 func TestNodeLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := kit.Node("n1", "128")
@@ -72,7 +72,7 @@ func TestNodeLabels(t *testing.T) {
 		if diff := cmp.Diff(want, got.Labels); diff != "" || got.Annotations[v1alpha1.AnnotationPowerGuess] != guess {
 			t.Error(diff, got.Annotations)
 		}
-		notify("n1", epyc, 0) // each hour again
+		notify("n1", epyc, 0) // agents repeat the report every hour
 		notify("gone", epyc, 0)
 		other := &batch.Hardware{CPU: "Intel(R) Xeon(R) Platinum 8480+", Sockets: 64, GPUs: map[string]int{"NVIDIA T4": 1}}
 		leads = false
@@ -80,9 +80,9 @@ func TestNodeLabels(t *testing.T) {
 		leads, fail = true, errors.New("refused")
 		notify("n1", other, 1)
 		fail = nil
-		got = notify("n2", &batch.Hardware{Vendor: "Dell Inc."}, 2) // the other one is tried again
+		got = notify("n2", &batch.Hardware{Vendor: "Dell Inc."}, 2) // the failed write of n1 is retried
 		want[v1alpha1.LabelGPUModel], want[v1alpha1.LabelGPUCount] = "NVIDIA-T4", "1"
-		if diff := cmp.Diff(want, got.Labels); diff != "" || !strings.Contains(logged.String(), "take the labels off") {
+		if diff := cmp.Diff(want, got.Labels); diff != "" || !strings.Contains(logged.String(), "remove the labels") {
 			t.Error(diff, logged.String())
 		}
 		if l.Node("n2").Labels[v1alpha1.LabelMachine] != "Dell-Inc" || len(l.Node("n2").Annotations) > 0 {

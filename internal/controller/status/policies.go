@@ -28,33 +28,33 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// PolicyOptions are what Policies need.
+// PolicyOptions are the dependencies of [Policies].
 type PolicyOptions struct {
 	Client   client.Client
 	Defaults policy.Defaults
-	Held     func(namespace string) int // "": in all
+	Held     func(namespace string) int // number of held Jobs; in all namespaces if namespace is empty
 	Shadow   *Shadow
 	Now      func() time.Time
 	Log      *slog.Logger
 }
 
-// Policies fill the status of EnergyPolicies. Admission reads the namespaces in the status of the cluster's policy, so
-// what concerns them is written at once; counts wait.
+// Policies reconciles the status of EnergyPolicies. An admission policy reads the namespaces in the status of the
+// cluster's policy, so changes that affect it are written immediately, while counts are written with a delay.
 type Policies struct {
 	o       PolicyOptions
-	changed atomic.Bool // a spec or a namespace, since the rules were built
+	changed atomic.Bool // a spec or a namespace has changed since the rules were built
 
-	// Of the one goroutine that reconciles.
+	// Only used by the reconciling goroutine.
 	wrote map[types.NamespacedName]time.Time
 	built *rules
 }
 
-// NewPolicies returns a reconciler that has written nothing.
+// NewPolicies returns a reconciler of EnergyPolicies.
 func NewPolicies(o PolicyOptions) *Policies {
 	return &Policies{o: o, wrote: map[types.NamespacedName]time.Time{}}
 }
 
-// SetUp adds the reconciler to a manager.
+// SetUp registers the reconciler with a manager.
 func (p *Policies) SetUp(m manager.Manager) error {
 	spec, whole := p.noticing(predicate.GenerationChangedPredicate{}), p.noticing(predicate.Funcs{})
 	return builder.ControllerManagedBy(m).Named("energypolicy").
@@ -64,22 +64,22 @@ func (p *Policies) SetUp(m manager.Manager) error {
 		Complete(p)
 }
 
-// clusterPolicy is the policy of the cluster.
+// clusterPolicy is the key of the cluster-wide policy.
 var clusterPolicy = types.NamespacedName{Namespace: v1alpha1.SystemNamespace, Name: v1alpha1.PolicyName}
 
-// How often counts are looked at, and at most written.
+// Interval of checking counts, and minimum interval of writing them.
 const (
 	policyLook  = 15 * time.Second
 	policyWrite = 5 * time.Second
 )
 
-// The reasons of the condition Valid.
+// Reasons of the condition Valid.
 const (
 	reasonValid      = "Valid"
 	reasonInvalid    = "Invalid"
-	reasonName       = "Name"                        // of an EnergyPolicy: only one name counts
-	reasonAnnotation = "NamespaceAnnotationsIgnored" // the policy holds, what the namespace says beside it does not
-	reasonNamespaces = "TooManyNamespaces"           // the cluster's policy holds, but admission cannot be told of all
+	reasonName       = "Name"                        // the EnergyPolicy does not have the required name
+	reasonAnnotation = "NamespaceAnnotationsIgnored" // the policy is valid, but not the namespace's annotations
+	reasonNamespaces = "TooManyNamespaces"           // the policy is valid, but its status cannot list all namespaces
 )
 
 // Reconcile implements [reconcile.Reconciler].
@@ -114,19 +114,20 @@ func (p *Policies) Reconcile(ctx context.Context, request reconcile.Request) (re
 	return again, err
 }
 
-// rules are what all policies and namespaces say together.
+// rules are the effective rules of all policies and namespaces.
 type rules struct {
 	view       *kube.View
-	objections map[string]error // what is wrong with what a namespace says beside its policy
+	objections map[string]error // errors in annotations and labels, by namespace
 	summary    map[string]v1alpha1.NamespaceSummary
-	untold     int // namespaces that the summary has no room for
+	untold     int // number of namespaces that do not fit into the summary
 }
 
-// maxNamespaces keeps the status of the cluster's policy, which every write sends whole, from outgrowing an object.
+// maxNamespaces limits the namespaces in the status of the cluster's policy, which is sent with every write and
+// must not exceed the maximum size of an object.
 const maxNamespaces = 2000
 
-// noticing marks the rules as outdated by what it lets pass. Predicates are asked before anything is queued for the
-// same change, so that a policy that is queued for it meets new rules.
+// noticing returns a predicate that marks the rules as outdated if passes accepts an event. Predicates are
+// evaluated before the request for an event is queued, so its reconciliation uses new rules.
 func (p *Policies) noticing(passes predicate.Predicate) predicate.Predicate {
 	return predicate.And(passes, predicate.NewPredicateFuncs(func(client.Object) bool {
 		p.changed.Store(true)
@@ -134,8 +135,8 @@ func (p *Policies) noticing(passes predicate.Predicate) predicate.Predicate {
 	}))
 }
 
-// rules are built anew only after a change: with a thousand policies that are looked at again and again, it would be
-// all that we do.
+// rules returns the current rules. They are only rebuilt after a change, because policies are reconciled frequently
+// and rebuilding them for each of a thousand policies would be too expensive.
 func (p *Policies) rules(ctx context.Context) (*rules, error) {
 	if !p.changed.Swap(false) && p.built != nil {
 		return p.built, nil
@@ -185,29 +186,29 @@ func (p *Policies) build(ctx context.Context) (*rules, error) {
 	return r, nil
 }
 
-// status returns what the status of a policy should say now.
+// status returns the current status of a policy.
 func (p *Policies) status(own *v1alpha1.EnergyPolicy, rules *rules) *v1alpha1.EnergyPolicyStatus {
 	status := &v1alpha1.EnergyPolicyStatus{
 		ObservedGeneration: own.Generation, Conditions: slices.Clone(own.Status.Conditions),
 	}
 	valid := metav1.Condition{
-		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: reasonValid, Message: "the policy holds",
+		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: reasonValid,
+		Message:            "the policy is in effect",
 		ObservedGeneration: own.Generation, LastTransitionTime: metav1.NewTime(p.o.Now()),
 	}
 	if err := policy.ReadPolicy(own); err != nil {
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, reasonInvalid,
-			Bounded("the policy counts as absent: "+err.Error())
+			Bounded("the policy is ignored: "+err.Error())
 	} else if own.Name != v1alpha1.PolicyName {
 		valid.Status, valid.Reason = metav1.ConditionFalse, reasonName
-		valid.Message = "the policy counts as absent: only the one named " + v1alpha1.PolicyName + " holds"
+		valid.Message = "the policy is ignored: only a policy with the name " + v1alpha1.PolicyName + " is used"
 	} else if err := rules.objections[own.Namespace]; err != nil {
 		valid.Reason, valid.Message = reasonAnnotation,
-			Bounded("the policy holds; of the namespace's annotations, some do not: "+err.Error())
+			Bounded("the policy is in effect, but some annotations of the namespace are invalid: "+err.Error())
 	} else if rules.untold > 0 && client.ObjectKeyFromObject(own) == clusterPolicy {
 		valid.Reason = reasonNamespaces
-		valid.Message = fmt.Sprintf("the policy holds; status.namespaces has room for %d namespaces: Jobs of the %d "+
-			"that come last by name are not held",
-			maxNamespaces, rules.untold)
+		valid.Message = fmt.Sprintf("the policy is in effect, but status.namespaces is limited to %d namespaces: Jobs "+
+			"in the last %d namespaces by name are not held", maxNamespaces, rules.untold)
 	}
 	meta.SetStatusCondition(&status.Conditions, valid)
 	if own.Name != v1alpha1.PolicyName {
@@ -223,8 +224,9 @@ func (p *Policies) status(own *v1alpha1.EnergyPolicy, rules *rules) *v1alpha1.En
 	return status
 }
 
-// summarise collects what admission must know of namespaces: of those that say something, the mode that they name and
-// whether work that says nothing of itself may wait there. The label of the mode alone admission reads itself.
+// summarise collects the data of namespaces that admission needs: their mode, and whether work without annotations
+// may be delayed. Namespaces without settings are omitted, and so are those with nothing but the label for the
+// mode, which admission reads itself.
 func (r *rules) summarise(namespaces []policy.NamespaceMarks) {
 	slices.SortFunc(namespaces, func(a, b policy.NamespaceMarks) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range namespaces {
@@ -252,7 +254,7 @@ func (r *rules) summarise(namespaces []policy.NamespaceMarks) {
 	}
 }
 
-// ofNamespace returns the policies whose status depends on a namespace: its own, and that of the cluster.
+// ofNamespace returns requests for the policies that depend on a namespace: its own one and the cluster's policy.
 func ofNamespace(_ context.Context, n client.Object) []reconcile.Request {
 	return []reconcile.Request{
 		{NamespacedName: clusterPolicy},
@@ -260,14 +262,15 @@ func ofNamespace(_ context.Context, n client.Object) []reconcile.Request {
 	}
 }
 
-// ofPolicy returns the policies whose status depends on a policy: that of the cluster, and, if it is itself that, all.
+// ofPolicy returns requests for the policies that depend on a policy. All policies depend on the cluster's policy,
+// and the cluster's policy depends on all others.
 func (p *Policies) ofPolicy(ctx context.Context, own client.Object) []reconcile.Request {
 	if client.ObjectKeyFromObject(own) != clusterPolicy {
 		return []reconcile.Request{{NamespacedName: clusterPolicy}}
 	}
 	var all v1alpha1.EnergyPolicyList
 	if err := p.o.Client.List(ctx, &all); err != nil {
-		p.o.Log.Warn("listing EnergyPolicies: their modes follow that of the cluster later", "error", err)
+		p.o.Log.Warn("Failed to list EnergyPolicies, their modes will be updated later", "error", err)
 	}
 	requests := make([]reconcile.Request, 0, len(all.Items))
 	for i := range all.Items {

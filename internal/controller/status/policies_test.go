@@ -43,7 +43,7 @@ func testPolicies(w *kit.World, held int, shadow *v1alpha1.ShadowStatus) *Polici
 
 func statusOf(t *testing.T, w *kit.World, p *Policies, key types.NamespacedName) v1alpha1.EnergyPolicyStatus {
 	t.Helper()
-	p.changed.Store(true) // as watches do
+	p.changed.Store(true) // set by watches otherwise
 	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,8 @@ func inNamespace(ns string) types.NamespacedName {
 	return types.NamespacedName{Namespace: ns, Name: v1alpha1.PolicyName}
 }
 
-// Admission looks at one policy only: that of the cluster tells it of all namespaces that say something.
+// TestNamespacesOfTheClusterPolicy verifies that the status of the cluster's policy lists all namespaces with
+// settings, because admission only reads this policy.
 func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 	w := kit.NewWorld(t,
 		kit.Namespace(v1alpha1.SystemNamespace, nil, nil), kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce,
@@ -88,10 +89,10 @@ func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 		"own": v1alpha1.ModeAdvise, "inherits": v1alpha1.ModeEnforce, "both": v1alpha1.ModeOff,
 	} {
 		if s := statusOf(t, w, p, inNamespace(ns)); s.Mode != mode || s.Namespaces != nil {
-			t.Errorf("%s: status is %+v, want mode %s", ns, s, mode)
+			t.Errorf("%s: status = %+v, want mode %s", ns, s, mode)
 		}
 	}
-	// A namespace that goes takes its entry along.
+	// The entry of a deleted namespace is removed.
 	if err := w.Delete(t.Context(), kit.Policy("own", "", 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -108,11 +109,12 @@ func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 		t.Error(diff)
 	}
 	if s := statusOf(t, w, p, inNamespace("inherits")); s.Mode != v1alpha1.ModeEnforce {
-		t.Errorf("status is %+v", s)
+		t.Errorf("status = %+v, want mode enforce", s)
 	}
 }
 
-// A delay of the cluster's policy lets the work of every namespace wait that has opted in, by whatever means.
+// TestDelayOfTheCluster verifies that a delay in the cluster's policy applies to all namespaces that have opted in
+// by a label or a policy.
 func TestDelayOfTheCluster(t *testing.T) {
 	w := kit.NewWorld(t, kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, time.Hour),
 		kit.Namespace("silent", nil, nil), kit.Namespace("labelled", map[string]string{v1alpha1.LabelMode: "enforce"},
@@ -147,12 +149,13 @@ func TestPolicyConditions(t *testing.T) {
 		s := statusOf(t, w, p, tc.key)
 		c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionValid)
 		if c == nil || c.Status != tc.status || c.Reason != tc.reason {
-			t.Errorf("%v: condition is %+v", tc.key, c)
+			t.Errorf("%v: condition = %+v", tc.key, c)
 		}
 	}
 }
 
-// What admission follows is written at once, counts at most every five seconds, and nothing where nothing has changed.
+// TestPolicyWrites verifies that data for admission is written immediately, counts are written at most every five
+// seconds, and an unchanged status is not written.
 func TestPolicyWrites(t *testing.T) {
 	w := kit.NewWorld(t, kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0), kit.Namespace("team", nil, nil))
 	held := 0
@@ -164,7 +167,7 @@ func TestPolicyWrites(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 	if n := w.Writes.Load(); n != 1 {
-		t.Errorf("%d writes although nothing changed", n)
+		t.Errorf("%d writes without changes, want 1", n)
 	}
 	for range 20 {
 		held++
@@ -172,7 +175,7 @@ func TestPolicyWrites(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 	if n := w.Writes.Load(); n < 4 || n > 6 {
-		t.Errorf("%d writes for counts that change for 20 s", n)
+		t.Errorf("%d writes of counts that change for 20 s, want about 5", n)
 	}
 	before := w.Writes.Load()
 	if err := w.Create(t.Context(), kit.Policy("team", v1alpha1.ModeOff, 0)); err != nil {
@@ -180,21 +183,22 @@ func TestPolicyWrites(t *testing.T) {
 	}
 	if s := statusOf(t, w, p, clusterPolicy); s.Namespaces["team"].Mode != v1alpha1.ModeOff ||
 		w.Writes.Load() != before+1 {
-		t.Errorf("status is %+v after %d writes", s, w.Writes.Load()-before)
+		t.Errorf("status = %+v after %d writes", s, w.Writes.Load()-before)
 	}
 	if held := len(p.wrote); held != 1 {
-		t.Errorf("%d policies are remembered", held)
+		t.Errorf("%d policies are tracked, want 1", held)
 	}
 	if err := w.Delete(t.Context(), kit.Policy(v1alpha1.SystemNamespace, "", 0)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: clusterPolicy}); err != nil ||
 		len(p.wrote) != 0 {
-		t.Errorf("%d policies are remembered after their end, error %v", len(p.wrote), err)
+		t.Errorf("%d policies are tracked after their deletion, error %v", len(p.wrote), err)
 	}
 }
 
-// Rules are built after a change and at no other time, and a change that comes while they are built is not lost.
+// TestRulesAreBuiltAfterAChange verifies that rules are rebuilt only after a change, and that a failure to rebuild
+// them does not lose the change.
 func TestRulesAreBuiltAfterAChange(t *testing.T) {
 	lists := 0
 	w := kit.NewWorld(t, kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0))
@@ -221,7 +225,7 @@ func TestRulesAreBuiltAfterAChange(t *testing.T) {
 	same, other := kit.Policy("a", "", 0), kit.Policy("a", "", 0)
 	other.Generation++
 	if notices.Update(event.UpdateEvent{ObjectOld: same, ObjectNew: same}) {
-		t.Error("a write of a status passes")
+		t.Error("an update of the status was accepted")
 	}
 	look(2)
 	for i, pass := range []func() bool{
@@ -230,23 +234,24 @@ func TestRulesAreBuiltAfterAChange(t *testing.T) {
 		func() bool { return notices.Delete(event.DeleteEvent{Object: same}) },
 	} {
 		if !pass() {
-			t.Errorf("change %d does not pass", i)
+			t.Errorf("change %d was not accepted", i)
 		}
 		look(4 + 2*i)
 	}
 	p.o.Client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-			return errors.New("the server is away")
+			return errors.New("the server is unavailable")
 		},
 	})
 	p.changed.Store(true)
 	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: clusterPolicy}); err == nil ||
 		!p.changed.Load() {
-		t.Errorf("error %v, changed %v: want the change to be remembered", err, p.changed.Load())
+		t.Errorf("error %v, changed = %v, want an error and a pending change", err, p.changed.Load())
 	}
 }
 
-// The status of the cluster's policy stays an object that the API server takes, and says what it leaves out.
+// TestNamespacesAreBounded verifies that the number of namespaces in the status is limited, and that the condition
+// reports the number of omitted namespaces.
 func TestNamespacesAreBounded(t *testing.T) {
 	objects := []client.Object{kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, time.Hour)}
 	for i := range maxNamespaces + 3 {
@@ -258,15 +263,15 @@ func TestNamespacesAreBounded(t *testing.T) {
 	got := statusOf(t, w, testPolicies(w, 0, nil), clusterPolicy)
 	c := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionValid)
 	if len(got.Namespaces) != maxNamespaces || c == nil || c.Reason != reasonNamespaces ||
-		!strings.Contains(c.Message, "the 3 that") {
+		!strings.Contains(c.Message, "the last 3 namespaces") {
 		t.Errorf("%d namespaces, condition %+v", len(got.Namespaces), c)
 	}
 	if _, first := got.Namespaces["ns-00000"]; !first {
-		t.Error("the first namespace is left out")
+		t.Error("the first namespace is missing")
 	}
 }
 
-// A new leader goes on counting where the last one stopped.
+// TestShadowCountsSurviveTheLeader verifies that a new leader continues the counts of the previous one.
 func TestShadowCountsSurviveTheLeader(t *testing.T) {
 	cluster, team := kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeShadow, 0), kit.Policy("team", "", 0)
 	last := metav1.NewTime(kit.Noon)
@@ -274,15 +279,15 @@ func TestShadowCountsSurviveTheLeader(t *testing.T) {
 	team.Status.Shadow = &v1alpha1.ShadowStatus{Decided: 10, Held: 5, SavedGrams: 50, Last: &last}
 	w := kit.NewWorld(t, cluster, team)
 	p := testPolicies(w, 0, nil)
-	p.o.Shadow.count("team", true, 7, kit.Noon.Add(time.Hour)) // before anything was written
+	p.o.Shadow.count("team", true, 7, kit.Noon.Add(time.Hour)) // before the first write
 	for range 2 {
 		if got := statusOf(t, w, p, clusterPolicy).Shadow; got.Decided != 31 || got.Held != 21 ||
 			got.SavedGrams != 207 || !got.Last.Time.Equal(kit.Noon.Add(time.Hour)) {
-			t.Errorf("all are %+v", got)
+			t.Errorf("counts of all namespaces = %+v", got)
 		}
 		if got := statusOf(t, w, p, inNamespace("team")).Shadow; got.Decided != 11 || got.Held != 6 ||
 			got.SavedGrams != 57 {
-			t.Errorf("those of the namespace are %+v", got)
+			t.Errorf("counts of the namespace = %+v", got)
 		}
 	}
 }
@@ -295,11 +300,11 @@ func TestPoliciesFollowNamespaces(t *testing.T) {
 		want int
 	}{{kit.Policy("a", "", 0), 1}, {kit.Policy(v1alpha1.SystemNamespace, "", 0), 3}} {
 		if got := p.ofPolicy(context.Background(), tc.of); len(got) != tc.want {
-			t.Errorf("%s wakes %v", tc.of.GetNamespace(), got)
+			t.Errorf("ofPolicy(%s) = %v", tc.of.GetNamespace(), got)
 		}
 	}
 	if got := ofNamespace(t.Context(), kit.Namespace("a", nil, nil)); len(got) != 2 ||
 		got[0].NamespacedName != clusterPolicy || got[1].NamespacedName != inNamespace("a") {
-		t.Errorf("a namespace wakes %v", got)
+		t.Errorf("ofNamespace() = %v", got)
 	}
 }

@@ -20,21 +20,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// Profiles fill the status of PowerProfiles.
+// Profiles reconciles the status of PowerProfiles.
 type Profiles struct {
 	Client client.Client
 	View   func() *kube.View
 	Now    func() time.Time
 }
 
-// SetUp adds the reconciler to a manager.
+// SetUp registers the reconciler with a manager.
 func (p *Profiles) SetUp(m manager.Manager) error {
 	return builder.ControllerManagedBy(m).Named("powerprofile").
 		For(&v1alpha1.PowerProfile{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(p)
 }
 
-// Nodes and views change without telling us; a count may be late by this.
+// profileLook is the interval of updating the count of nodes, because changes of nodes and views are not watched.
 const profileLook = 15 * time.Second
 
 // Reconcile implements [reconcile.Reconciler].
@@ -48,12 +48,12 @@ func (p *Profiles) Reconcile(ctx context.Context, request reconcile.Request) (re
 	}
 	valid := metav1.Condition{
 		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: reasonValid,
-		Message:            "the profile can be used",
+		Message:            "the profile is in effect",
 		ObservedGeneration: profile.Generation, LastTransitionTime: metav1.NewTime(p.Now()),
 	}
 	if _, _, err := hardware.FromPowerProfile(&profile); err != nil {
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, reasonInvalid,
-			Bounded("the profile counts as absent: "+err.Error())
+			Bounded("the profile is ignored: "+err.Error())
 	}
 	changed := meta.SetStatusCondition(&status.Conditions, valid)
 	nodes, err := p.nodes(ctx, profile.Name)
@@ -70,7 +70,7 @@ func (p *Profiles) Reconcile(ctx context.Context, request reconcile.Request) (re
 	return again, err
 }
 
-// nodes counts the nodes that have a profile, by the rule that schedules on them.
+// nodes returns the number of nodes that use a profile according to the view.
 func (p *Profiles) nodes(ctx context.Context, name string) (int32, error) {
 	view := p.View()
 	profile := view.Profile(name)

@@ -19,7 +19,8 @@ func request(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
-// A profile's count follows nodes that come and go, and is written only when it changes.
+// TestProfilesCountNodes verifies that the count follows created and deleted nodes and is only written when it
+// changes.
 func TestProfilesCountNodes(t *testing.T) {
 	profile := &v1alpha1.PowerProfile{ObjectMeta: metav1.ObjectMeta{Name: "server", Generation: 1}}
 	profile.Spec.IdleWatts, profile.Spec.MaxWatts = 100, 200
@@ -34,7 +35,7 @@ func TestProfilesCountNodes(t *testing.T) {
 		got := kit.Get(t, w.Client, client.ObjectKey{Name: "server"}, &v1alpha1.PowerProfile{}).Status
 		if got.Nodes != want || meta.FindStatusCondition(got.Conditions,
 			v1alpha1.ConditionValid).Status != metav1.ConditionTrue {
-			t.Errorf("status is %+v, want %d nodes", got, want)
+			t.Errorf("status = %+v, want %d nodes", got, want)
 		}
 	}
 	nodes(2)
@@ -53,7 +54,7 @@ func TestProfilesCountNodes(t *testing.T) {
 		nodes(2)
 	}
 	if n := w.Writes.Load(); n != 5 {
-		t.Errorf("%d writes for five counts", n)
+		t.Errorf("%d writes, want one for each of five counts", n)
 	}
 }
 
@@ -73,7 +74,7 @@ func TestProfileConditions(t *testing.T) {
 	c := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionValid)
 	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != reasonInvalid || got.ObservedGeneration != 4 ||
 		w.Writes.Load() != 1 {
-		t.Errorf("status is %+v after %d writes", got, w.Writes.Load())
+		t.Errorf("status = %+v after %d writes", got, w.Writes.Load())
 	}
 	if _,
 		err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gone"}}); err != nil {

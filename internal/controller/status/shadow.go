@@ -23,34 +23,34 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// ShadowOptions are what a Shadow needs.
+// ShadowOptions are the dependencies of a [Shadow].
 type ShadowOptions struct {
 	View       func() *kube.View
 	Leads      func() bool
 	Events     events.EventRecorder
-	Signal     func() string // kind of the carbon intensities that decisions weigh
+	Signal     func() string // kind of carbon intensity that is used in decisions
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// A Shadow decides on new work as if its namespace were in mode enforce, and only counts the outcome. What was there
-// before this process, or before it led, was counted by another one or not at all. On new work, in any mode, it also
-// tells owners, by an event, what they wrote in vain.
+// Shadow makes decisions for new work as if its namespace were in mode enforce, and counts the results. Work that
+// was created before this process became the leader is ignored. In all modes, it also emits events about
+// annotations of new work that have no effect.
 type Shadow struct {
 	o                ShadowOptions
-	decisions, saved *prometheus.CounterVec // by namespace: their series go with it
+	decisions, saved *prometheus.CounterVec // by namespace; removed with the namespace
 	missed           prometheus.Counter
 	began            time.Time
 	queue            chan newWork
-	seen             *cache.LRUExpireCache // UIDs of what was looked at
-	reported         *cache.LRUExpireCache // findings, by namespace
+	seen             *cache.LRUExpireCache // UIDs of processed objects
+	reported         *cache.LRUExpireCache // reported findings by namespace
 
 	mu        sync.Mutex
 	counts    map[string]*v1alpha1.ShadowStatus // by namespace
-	elsewhere *v1alpha1.ShadowStatus            // of earlier leaders, in namespaces of which they left no count
+	elsewhere *v1alpha1.ShadowStatus            // counts of earlier leaders for namespaces without a policy
 }
 
-// newWork is a Job or a bare pod that was just created.
+// newWork is a Job or a bare pod that has just been created.
 type newWork struct {
 	client.Object
 	arrived time.Time
@@ -58,14 +58,16 @@ type newWork struct {
 
 const (
 	shadowQueue = 8192
-	// settleFor lets what was written just before the work, as the label of its namespace, arrive here.
+	// settleFor is the delay before a decision, so that objects written just before the work, such as the label of
+	// its namespace, are in the cache.
 	settleFor = time.Second
-	// An object comes to us once, but for watches that break. Older ones are kept out by their age.
+	// shadowMemory is the maximum age of new work. An object may be added again when a watch is restarted. Objects
+	// up to this age are deduplicated by UID, and older ones are ignored.
 	shadowMemory = 10 * time.Minute
 	maxSeen      = 50_000
 )
 
-// NewShadow returns a Shadow that has counted nothing.
+// NewShadow returns a Shadow with all counts at zero.
 func NewShadow(o ShadowOptions) *Shadow {
 	with := instrument.With(o.Registerer)
 	return &Shadow{
@@ -73,25 +75,25 @@ func NewShadow(o ShadowOptions) *Shadow {
 		seen: cache.NewLRUExpireCache(maxSeen), reported: cache.NewLRUExpireCache(maxSeen),
 		counts: map[string]*v1alpha1.ShadowStatus{},
 		decisions: with.Counters("kubenergy_shadow_decisions_total",
-			"Decisions that were not carried out, since the mode is shadow or advise.", "namespace", "rule", "outcome"),
+			"Number of decisions not applied because the mode is shadow or advise.", "namespace", "rule", "outcome"),
 		saved: with.Counters("kubenergy_shadow_saved_carbon_grams_total",
-			"Emissions that holding would have avoided, estimated.", "namespace", "signal"),
+			"Estimated emissions in gCO2e that holding work would have avoided.", "namespace", "signal"),
 		missed: with.Counter("kubenergy_shadow_lost_total",
-			"New work that was not looked at, because too much came at once."),
+			"Number of new Jobs and pods that were not processed because the queue was full."),
 	}
 }
 
-// Created is told of every Job and pod that an informer adds. Of pods, only bare ones are ever held; others are looked
-// at for what they say in vain.
+// Created must be called for every Job and pod that an informer adds. Only bare pods can be held. Other pods are
+// only checked for annotations without effect.
 func (s *Shadow) Created(o client.Object) {
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
-		// The marks of a Job's pods were read with the Job.
+		// The annotations of a Job's pods are checked with the Job.
 		if _, pod := o.(*v1.Pod); pod && (owner.Kind == "Job" || !policy.Mentions(o)) {
 			return
 		}
 	}
 	now, created := time.Now(), o.GetCreationTimestamp().Time
-	// Timestamps have whole seconds.
+	// Creation timestamps have a resolution of one second.
 	if !s.o.Leads() || created.Before(s.began.Truncate(time.Second)) || now.Sub(created) > shadowMemory {
 		return
 	}
@@ -102,7 +104,7 @@ func (s *Shadow) Created(o client.Object) {
 	}
 }
 
-// Run decides until ctx ends.
+// Run processes new work until ctx is done.
 func (s *Shadow) Run(ctx context.Context) error {
 	for {
 		select {
@@ -112,14 +114,14 @@ func (s *Shadow) Run(ctx context.Context) error {
 			if !s.wait(ctx, w) {
 				return nil
 			}
-			panics.Survive(s.o.Log, "shadow", "deciding for the record", func() {
+			panics.Survive(s.o.Log, "shadow", "making a shadow decision", func() {
 				daemon.Round(ctx, func() { s.decide(w) })
 			})
 		}
 	}
 }
 
-// wait returns when the view knows what was written before the work. It reports whether ctx goes on.
+// wait waits until the view contains objects written before the work. It returns false if ctx is done.
 func (s *Shadow) wait(ctx context.Context, w newWork) bool {
 	pause := settleFor - time.Since(w.arrived)
 	for pause > 0 || !s.o.View().Settled() {
@@ -131,14 +133,14 @@ func (s *Shadow) wait(ctx context.Context, w newWork) bool {
 	return true
 }
 
-// decide looks at one piece of work, once.
+// decide processes a Job or pod. Each object is counted once.
 func (s *Shadow) decide(w newWork) {
 	log := s.o.Log.With("namespace", w.GetNamespace(), "name", w.GetName())
 	work, err := policy.Read(w.Object)
 	if policy.Mentions(w.Object) {
 		s.notify(w.Object, &work, err)
 	}
-	// What makes no sense counts as not marked.
+	// Work with invalid annotations is treated as if it had none.
 	if _, never := policy.NeverHeld(w.Object); never || err != nil {
 		return
 	}
@@ -164,7 +166,7 @@ func (s *Shadow) decide(w newWork) {
 	if _, pod := w.Object.(*v1.Pod); pod {
 		kind = "Pod"
 	}
-	log.Info("decided for the record", "mode", settings.Mode, "kind", kind, "wouldHold", held, "start",
+	log.Info("Made a shadow decision", "mode", settings.Mode, "kind", kind, "wouldHold", held, "start",
 		decision.Window.Start, "reason", decision.Reason.String())
 	if held && settings.Mode == v1alpha1.ModeAdvise {
 		s.o.Events.Eventf(w.Object, nil, v1.EventTypeNormal, "WouldHold", "Holding", "would be %s",
@@ -172,8 +174,9 @@ func (s *Shadow) decide(w newWork) {
 	}
 }
 
-// notify tells the owner of new work what is written there in vain: once an hour in a namespace, since owners write the
-// same in every manifest. Annotations that make no sense are told by the scheduler, of what it holds or would hold.
+// notify emits events about annotations and labels of new work that have no effect. Each finding is reported once
+// per hour and namespace, because owners use the same annotations in many manifests. Invalid annotations of work
+// that is or would be held are reported by the scheduler.
 func (s *Shadow) notify(o client.Object, work *policy.Work, err error) {
 	var said []string
 	annotations, labels := []map[string]string{o.GetAnnotations()}, o.GetLabels()
@@ -202,14 +205,15 @@ func (s *Shadow) notify(o client.Object, work *policy.Work, err error) {
 	}
 }
 
-// The outcomes of a decision.
+// Outcomes of a decision.
 const (
 	outcomeHeld    = "held"
 	outcomeStarted = "started"
 )
 
-// inherit goes on from what earlier leaders have counted, as they wrote it to policies, before anything is written
-// there. That of the cluster's policy is the sum of all namespaces, most of which have no policy of their own.
+// inherit initializes the counts with those that earlier leaders wrote to the status of policies. It must be called
+// before the first write. The count of the cluster's policy is the sum of all namespaces, most of them without a
+// policy of their own.
 func (s *Shadow) inherit(all []v1alpha1.EnergyPolicy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +242,7 @@ func (s *Shadow) inherit(all []v1alpha1.EnergyPolicy) {
 	s.elsewhere = rest
 }
 
-// add adds a count to another one.
+// add adds c to the count in to.
 func add(to, c *v1alpha1.ShadowStatus) {
 	to.Decided += c.Decided
 	to.Held += c.Held
@@ -263,7 +267,8 @@ func (s *Shadow) count(namespace string, held bool, saved float64, now time.Time
 	add(c, &one)
 }
 
-// status returns what was counted in a namespace, or in all; nil if that is nothing.
+// status returns the counts of a namespace, or of all namespaces if namespace is empty. It returns nil if there are
+// none.
 func (s *Shadow) status(namespace string) *v1alpha1.ShadowStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,7 +283,7 @@ func (s *Shadow) status(namespace string) *v1alpha1.ShadowStatus {
 	return all
 }
 
-// Forget drops what was counted in a namespace that is gone.
+// Forget removes the counts of a deleted namespace.
 func (s *Shadow) Forget(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

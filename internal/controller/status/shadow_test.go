@@ -28,7 +28,7 @@ func testShadow(view func() *kube.View, leads func() bool, recorder events.Event
 	})
 }
 
-// inShadow runs a test with a shadow that decides, on a fake clock.
+// inShadow runs a test with a running Shadow and a fake clock.
 func inShadow(t *testing.T, test func(t *testing.T, s *Shadow, recorder *events.FakeRecorder, leads *bool)) {
 	synctest.Test(t, func(t *testing.T) {
 		view := kit.Valley(t, time.Now())
@@ -67,20 +67,20 @@ func TestShadowByMode(t *testing.T) {
 		} {
 			got := s.status(ns)
 			if !want && got != nil {
-				t.Errorf("%s: %+v was counted", ns, got)
+				t.Errorf("%s: unexpected counts %+v", ns, got)
 			}
 			if want && (got == nil || got.Decided != 2 || got.Held != 2 || got.SavedGrams <= 0 || got.Last.IsZero()) {
-				t.Errorf("%s: counted %+v, want two", ns, got)
+				t.Errorf("%s: counts = %+v, want 2 decisions", ns, got)
 			}
 		}
 		if all := s.status(""); all.Decided != 4 || all.Held != 4 {
-			t.Errorf("all are %+v", all)
+			t.Errorf("counts of all namespaces = %+v", all)
 		}
 		if n := testutil.ToFloat64(s.decisions.WithLabelValues("shadow", "window", outcomeHeld)); n != 2 {
-			t.Errorf("the counter is %v", n)
+			t.Errorf("counter of held decisions = %v, want 2", n)
 		}
 		if !strings.Contains(log.String(), "kind=Pod ") || !strings.Contains(log.String(), "kind=Job ") {
-			t.Errorf("the log names no kinds: %s", &log)
+			t.Errorf("the log does not contain the kinds: %s", &log)
 		}
 		close(recorder.Events)
 		var reported []string
@@ -88,16 +88,17 @@ func TestShadowByMode(t *testing.T) {
 			reported = append(reported, e)
 		}
 		if len(reported) != 2 || !strings.Contains(reported[0], "would be held until") {
-			t.Errorf("events are %q: want one for each object in mode advise", reported)
+			t.Errorf("events = %q, want one for each object in mode advise", reported)
 		}
 		s.Forget("shadow")
 		if n := testutil.CollectAndCount(s.decisions); n != 1 || s.status("shadow") != nil {
-			t.Errorf("%d series, status %+v after the namespace is gone", n, s.status("shadow"))
+			t.Errorf("%d series and status %+v after the namespace was deleted", n, s.status("shadow"))
 		}
 	})
 }
 
-// Owners are told what they wrote in vain, in any mode: once in a namespace.
+// TestWhatIsWrittenInVainIsToldOnce verifies that annotations without effect are reported in all modes, once per
+// namespace.
 func TestWhatIsWrittenInVainIsToldOnce(t *testing.T) {
 	inShadow(t, func(t *testing.T, s *Shadow, recorder *events.FakeRecorder, _ *bool) {
 		typo := map[string]string{"kubenergy.io/alowed-delay": "6h"}
@@ -109,7 +110,7 @@ func TestWhatIsWrittenInVainIsToldOnce(t *testing.T) {
 		template := kit.Job("elsewhere", "template", time.Now())
 		template.Annotations, template.Spec.Template.Annotations = nil, typo
 		s.Created(template)
-		of := kit.Pod("elsewhere", "of", time.Now()) // a Deployment
+		of := kit.Pod("elsewhere", "of", time.Now()) // a pod of a Deployment
 		of.Annotations = map[string]string{v1alpha1.AnnotationFinishBy: time.Now().Add(time.Minute).Format(time.RFC3339)}
 		of.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: new(true)}}
 		s.Created(of)
@@ -125,7 +126,7 @@ func TestWhatIsWrittenInVainIsToldOnce(t *testing.T) {
 		all := strings.Join(reported, "\n")
 		if len(reported) != 4 || strings.Count(all, "Warning NoEffect") != 4 || !strings.Contains(all, "leaves no time") ||
 			strings.Count(all, "did you mean kubenergy.io/allowed-delay?") != 2 || !strings.Contains(all, `"luck"`) {
-			t.Errorf("told:\n%s", all)
+			t.Errorf("unexpected events:\n%s", all)
 		}
 	})
 }
@@ -154,12 +155,12 @@ func TestShadowLeavesAlone(t *testing.T) {
 		s.Created(kit.Job("shadow", "of-the-leader", time.Now()))
 		settle()
 		if got := s.status(""); got == nil || got.Decided != 1 || got.Held != 0 {
-			t.Errorf("counted %+v, want the one that is to run now, as not held", got)
+			t.Errorf("counts = %+v, want only the Job with run-now, not held", got)
 		}
 	})
 }
 
-// Watches that break bring objects twice, and memory is bounded.
+// TestShadowCountsOnce verifies that objects that are added again after a restart of the watch are counted once.
 func TestShadowCountsOnce(t *testing.T) {
 	inShadow(t, func(t *testing.T, s *Shadow, _ *events.FakeRecorder, _ *bool) {
 		j := kit.Job("shadow", "job", time.Now())
@@ -168,25 +169,25 @@ func TestShadowCountsOnce(t *testing.T) {
 			settle()
 		}
 		if got := s.status("shadow"); got.Decided != 1 {
-			t.Errorf("counted %+v, want one", got)
+			t.Errorf("counts = %+v, want one decision", got)
 		}
 		bubble.Advance(2 * shadowMemory)
 		s.Created(j)
 		s.Created(kit.Job("shadow", "next", time.Now()))
 		settle()
 		if got := s.status("shadow"); got.Decided != 2 {
-			t.Errorf("counted %+v, want two", got)
+			t.Errorf("counts = %+v, want two decisions", got)
 		}
 	})
 }
 
-// New work that finds the queue full is not decided on, and that is counted.
+// TestShadowSaysWhatItLost verifies that new work is counted as lost if the queue is full.
 func TestShadowSaysWhatItLost(t *testing.T) {
 	s := testShadow(func() *kube.View { return &kube.View{} }, func() bool { return true }, nil)
 	for range shadowQueue + 7 {
 		s.Created(kit.Job("shadow", "job", time.Now()))
 	}
 	if n := testutil.ToFloat64(s.missed); n != 7 {
-		t.Errorf("%v were lost, want 7", n)
+		t.Errorf("lost %v objects, want 7", n)
 	}
 }

@@ -11,11 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Write writes the status of an object that came from the cache, and says when to look at the object again: after look,
-// or soon where the cache is behind the API server. Then nothing is written: the object has changed or is gone.
+// Write writes the status of an object from the cache and returns when to reconcile the object again: after look,
+// or soon if the object has changed or no longer exists. In the latter case, the cache is outdated and nothing is
+// written.
 func Write(ctx context.Context, c client.Client, o client.Object, look time.Duration,
 ) (again reconcile.Result, written bool, err error) {
-	const behind = time.Second // a watch may lag: each try is a write
+	const behind = time.Second // retry delay; each retry is a write, and the watch may lag
 	err = c.Status().Update(ctx, o)
 	switch {
 	case err == nil:
@@ -26,7 +27,7 @@ func Write(ctx context.Context, c client.Client, o client.Object, look time.Dura
 	return again, false, fmt.Errorf("writing the status of %T %s: %w", o, client.ObjectKeyFromObject(o), err)
 }
 
-// Bounded keeps what others wrote from filling an object.
+// Bounded truncates text from users to 1024 bytes, so that it does not fill an object.
 func Bounded(text string) string {
 	const most = 1024
 	if len(text) <= most {

@@ -15,7 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// An object that changes or goes while its status is written is no error, and anything else is tried again.
+// TestStatusWritesThatAreRefused verifies that a conflict or a deleted object is not an error, and that the write
+// is retried.
 func TestStatusWritesThatAreRefused(t *testing.T) {
 	resource := schema.GroupResource{Group: "kubenergy.io", Resource: "any"}
 	for _, tc := range []struct {
@@ -40,11 +41,11 @@ func TestStatusWritesThatAreRefused(t *testing.T) {
 			}
 			result, err := r.Reconcile(t.Context(), about)
 			if failed := err != nil; failed != tc.failed || !failed && result.RequeueAfter < time.Second {
-				t.Errorf("%s, %v: result %+v, error %v", name, tc.refuse, result, err)
+				t.Errorf("%s, write error %v: result %+v, error %v", name, tc.refuse, result, err)
 			}
 		}
 		if w.Writes.Load() != 2 {
-			t.Errorf("%d writes were tried", w.Writes.Load())
+			t.Errorf("%d writes were attempted, want 2", w.Writes.Load())
 		}
 	}
 }

@@ -30,31 +30,31 @@ import (
 	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
-// backends has the jobs that POST /ingest takes run in Slurm or in a Kubernetes cluster, where they cost least, and
-// moves one, once, that has not started when the other has become cheaper. What is to be done next stands in the
-// annotations of the Job, on disk, before it is done: whenever this process dies, a job runs once.
+// backends runs the jobs of POST /ingest in Slurm or in a Kubernetes cluster, depending on the cost. A job that has
+// not started is moved at most once if the other backend becomes cheaper. The next step of a job is written to its
+// annotations on disk before it is performed, so that each job runs exactly once even if this process crashes.
 type backends struct {
 	store   *standalone.Server
 	view    func() *kube.View
-	account *slurm.Client        // the account that such jobs run as in Slurm
-	cluster kubernetes.Interface // nil: there is none
+	account *slurm.Client        // client with the account that runs these jobs in Slurm
+	cluster kubernetes.Interface // nil if there is no cluster
 	record  func(ledger.Record)
 	now     func() time.Time
-	moved   time.Time // when moves were thought about last
-	first   int       // index of the job that the next look begins with
+	moved   time.Time // time of the last check for moves
+	first   int       // index of the first job of the next pass
 }
 
-// stepping is for how long one look goes through jobs; the next look goes on behind the last one.
+// stepping is the maximum duration of a pass over all jobs. The next pass continues after the last processed job.
 const stepping = 15 * time.Second
 
-// The next thing to be done about a job that was submitted.
+// Next steps of a submitted job.
 const (
-	toRelease = "release" // it was submitted held
-	toHold    = "hold"    // it is to be moved if it has not started
-	toCancel  = "cancel"  // it was held in time, and begins elsewhere once it is gone
+	toRelease = "release" // release a job that was submitted in state held
+	toHold    = "hold"    // hold the job, to move it unless it has started
+	toCancel  = "cancel"  // cancel the held job, then start it in the other backend
 )
 
-// place is where a job was sent: its backend alone before it was submitted.
+// place is the backend of a job and its ID there, which is empty before the job has been submitted.
 type place struct{ backend, id string }
 
 func placeOf(job *batchv1.Job) place {
@@ -62,24 +62,24 @@ func placeOf(job *batchv1.Job) place {
 	return place{backend, id}
 }
 
-// scan is one look at both backends.
+// scan is a pass over the jobs with the state of both backends.
 type scan struct {
 	*backends
 	nodes  []slurm.Node
 	jobs   []slurm.Job
-	known  []machine // of both backends, once they are asked for
-	away   error     // why the cluster is asked no more in this look
+	known  []machine // nodes of both backends, cached after the first use
+	away   error     // error of the cluster; no further requests are sent in this pass
 	moving bool
 }
 
-// machine is a node of one of the backends, as Kubernetes has it.
+// machine is a node of a backend, in the representation of Kubernetes.
 type machine struct {
 	backend string
 	node    v1.Node
 	load    kube.Load
 }
 
-// look does what is to be done.
+// look performs a pass over all jobs. It implements [slurm.Options.Seen].
 func (w *backends) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Job) error {
 	const pause = time.Minute
 	if err := w.store.Writable(); err != nil {
@@ -101,10 +101,10 @@ func (w *backends) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Jo
 		if err == nil {
 			err = s.step(ctx, job)
 		}
-		if err != nil && (s.away == nil || len(errs) == 0) { // one says it of all
+		if err != nil && (s.away == nil || len(errs) == 0) { // report an unavailable cluster only once
 			errs = append(errs, fmt.Errorf("job %s/%s: %w", o.GetNamespace(), o.GetName(), err))
 		}
-		if slurm.Unreachable(err) || time.Since(began) > stepping { // the next request would wait as long
+		if slurm.Unreachable(err) || time.Since(began) > stepping { // further requests would time out as well
 			w.first = (w.first + i + 1) % len(all)
 			break
 		}
@@ -112,7 +112,7 @@ func (w *backends) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Jo
 	return errors.Join(errs...)
 }
 
-// step does the next thing about a job.
+// step performs the next step of a job.
 func (s *scan) step(ctx context.Context, job *batchv1.Job) error {
 	at, next := placeOf(job), job.Annotations[v1alpha1.AnnotationNextStep]
 	if at.backend == server.Kubernetes {
@@ -126,7 +126,7 @@ func (s *scan) step(ctx context.Context, job *batchv1.Job) error {
 		case err != nil:
 			return err
 		case choice.best == "":
-			return fmt.Errorf("no node can run it, though all were empty (backend %s; an image, or kubernetes, needs "+
+			return fmt.Errorf("no node can run the job, even on empty nodes (backend %s; an image or kubernetes needs "+
 				"--ingest-kubeconfig)", backend(job))
 		}
 		return s.send(ctx, job, choice.best, record.Place)
@@ -141,12 +141,12 @@ func (s *scan) step(ctx context.Context, job *batchv1.Job) error {
 	return s.follow(ctx, job, at, current, next)
 }
 
-// reach returns why the cluster cannot be asked. It takes the error of a call to it: where there is no answer, none is
-// waited for again in this look.
+// reach checks the availability of the cluster. err is the error of a request to it, or nil. If the request got no
+// response, the error is stored and returned for the remaining pass, to avoid further timeouts.
 func (s *scan) reach(err error) error {
 	switch {
 	case s.cluster == nil:
-		return errors.New("its cluster is not known any more: --ingest-kubeconfig is missing")
+		return errors.New("its cluster is not configured anymore: --ingest-kubeconfig is missing")
 	case s.away != nil:
 		return s.away
 	case err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
@@ -155,24 +155,24 @@ func (s *scan) reach(err error) error {
 	return err
 }
 
-// follow does the next thing about a job that was submitted.
+// follow performs the next step of a submitted job.
 func (s *scan) follow(ctx context.Context, job *batchv1.Job, at place, current slurm.State, next string) error {
 	switch {
 	case current == slurm.Gone && next == toCancel, current == slurm.OnHold && (next == toCancel || next == toHold):
 		return s.leave(ctx, job, at, current)
 	case current == slurm.Gone, current == slurm.Ended:
-		return s.store.Drop(kindJob, job.Namespace, job.Name) // it has run: the ledger knows
+		return s.store.Drop(kindJob, job.Namespace, job.Name) // it has run, and the ledger contains its usage
 	case current == slurm.OnHold && next == toRelease:
 		return s.account.SetHold(ctx, idOf(at.id), false)
-	case next == toHold && current == slurm.Waiting: // it was written down and perhaps not done
+	case next == toHold && current == slurm.Waiting: // the step was stored but possibly not performed
 		return s.account.SetHold(ctx, idOf(at.id), true)
 	case next != "":
-		return s.note(job, at, "") // it runs, or may
+		return s.note(job, at, "") // it is running or may start
 	}
 	return s.whileWaiting(ctx, job, at, current)
 }
 
-// whileWaiting does what there is to do about a job while it waits.
+// whileWaiting starts or moves a waiting job if necessary.
 func (s *scan) whileWaiting(ctx context.Context, job *batchv1.Job, at place, current slurm.State) error {
 	switch {
 	case current == slurm.Waiting && job.Annotations[v1alpha1.AnnotationRunNow] == "true":
@@ -183,7 +183,7 @@ func (s *scan) whileWaiting(ctx context.Context, job *batchv1.Job, at place, cur
 	return nil
 }
 
-// startNow has a job of Slurm wait no longer that run-now was asked for under its name here.
+// startNow resets the BeginTime of a Slurm job after a request to run it immediately.
 func (s *scan) startNow(ctx context.Context, id int64) error {
 	for i := range s.jobs {
 		if j := &s.jobs[i]; int64(j.ID) == id && int64(j.Eligible) > s.now().Unix() {
@@ -198,7 +198,7 @@ func idOf(text string) int64 {
 	return id
 }
 
-// note writes down where a job is and what is to be done next.
+// note stores the place and the next step of a job.
 func (s *scan) note(job *batchv1.Job, at place, next string) error {
 	job.Annotations[v1alpha1.AnnotationRunsOn] = strings.TrimSuffix(at.backend+"/"+at.id, "/")
 	job.Annotations[v1alpha1.AnnotationNextStep] = next
@@ -217,7 +217,7 @@ func (s *scan) note(job *batchv1.Job, at place, next string) error {
 	return nil
 }
 
-// send has a job run in a backend.
+// send stores and records the backend of a job, and submits the job.
 func (s *scan) send(ctx context.Context, job *batchv1.Job, backend, action string) error {
 	if err := s.note(job, place{backend: backend}, ""); err != nil {
 		return err
@@ -229,7 +229,7 @@ func (s *scan) send(ctx context.Context, job *batchv1.Job, backend, action strin
 	return s.submit(ctx, job, backend)
 }
 
-// submit submits a job, or finds that it was.
+// submit submits a job unless it has already been submitted.
 func (s *scan) submit(ctx context.Context, job *batchv1.Job, backend string) error {
 	if backend == server.Kubernetes {
 		jobs := s.cluster.BatchV1().Jobs(job.Namespace)
@@ -237,7 +237,7 @@ func (s *scan) submit(ctx context.Context, job *batchv1.Job, backend string) err
 		if apierrors.IsAlreadyExists(err) {
 			var current *batchv1.Job
 			if current, err = jobs.Get(ctx, job.Name, metav1.GetOptions{}); err == nil && !ours(current, job) {
-				return errors.New("the cluster has another Job of this name: delete that, or choose another name")
+				return errors.New("the cluster has another Job with this name: delete it or choose another name")
 			}
 		}
 		if err := s.reach(err); err != nil {
@@ -247,7 +247,7 @@ func (s *scan) submit(ctx context.Context, job *batchv1.Job, backend string) err
 	}
 	name := "kubenergy-" + string(job.UID)
 	for i := range s.jobs {
-		if s.jobs[i].Name == name { // it was submitted before we died
+		if s.jobs[i].Name == name { // it was submitted before a crash
 			return s.note(job, place{backend, strconv.FormatInt(int64(s.jobs[i].ID), 10)}, toRelease)
 		}
 	}
@@ -264,7 +264,7 @@ func (s *scan) submit(ctx context.Context, job *batchv1.Job, backend string) err
 	return s.account.SetHold(ctx, id, false)
 }
 
-// forCluster returns a Job as a cluster is to have it.
+// forCluster returns the Job to create in the cluster.
 func (s *scan) forCluster(job *batchv1.Job) *batchv1.Job {
 	marks := s.marks(job)
 	marks[v1alpha1.AnnotationSubmittedBy] = byUs(job)
@@ -276,16 +276,16 @@ func (s *scan) forCluster(job *batchv1.Job) *batchv1.Job {
 	}
 }
 
-// byUs is who has submitted a Job of the cluster that is a job of ours.
+// byUs returns the value of the annotation that identifies the Job in the cluster.
 func byUs(job *batchv1.Job) string { return "kubenergy-slurm/" + string(job.UID) }
 
-// ours reports whether a Job of the cluster is a job of ours, and no other of its name.
+// ours reports whether a Job in the cluster was created for job, rather than another Job with the same name.
 func ours(current, job *batchv1.Job) bool {
 	return current.Annotations[v1alpha1.AnnotationSubmittedBy] == byUs(job)
 }
 
-// marks returns the annotations of a job that say how it is to be run. Of its delay, what is left counts: a backend
-// knows only since when it has the job.
+// marks returns the annotations of a job for a backend. The allowed delay is reduced by the elapsed time, because a
+// backend counts from the submission to it.
 func (s *scan) marks(job *batchv1.Job) map[string]string {
 	all := maps.Clone(job.Annotations)
 	if delay, err := time.ParseDuration(all[v1alpha1.AnnotationAllowedDelay]); err == nil {
@@ -301,7 +301,8 @@ func (s *scan) marks(job *batchv1.Job) map[string]string {
 	return all
 }
 
-// state returns what a job does where it is. One in a cluster that waits, suspended, is held.
+// state returns the state of a job in its backend. A suspended Job in the cluster that has never run counts as
+// held.
 func (s *scan) state(ctx context.Context, job *batchv1.Job, at place) (slurm.State, error) {
 	if at.backend == server.Slurm {
 		for i := range s.jobs {
@@ -325,15 +326,15 @@ func (s *scan) state(ctx context.Context, job *batchv1.Job, at place) (slurm.Sta
 	return slurm.Started, nil
 }
 
-// waits reports whether a Job of a cluster is suspended and has never run.
+// waits reports whether a Job in the cluster is suspended and has never run.
 func waits(job *batchv1.Job) bool {
 	return job.Spec.Suspend != nil && *job.Spec.Suspend && job.Status.StartTime == nil && job.Status.Active == 0
 }
 
-// leave removes a job that is held where it is, and has it run elsewhere.
+// leave removes a held job from its backend and sends it to the other one.
 func (s *scan) leave(ctx context.Context, job *batchv1.Job, at place, current slurm.State) error {
 	if err := s.reach(nil); err != nil && job.Annotations[v1alpha1.AnnotationNextStep] == toHold {
-		return errors.Join(err, s.note(job, at, toRelease)) // it stays
+		return errors.Join(err, s.note(job, at, toRelease)) // do not move it
 	} else if err != nil {
 		return err
 	}
@@ -351,14 +352,14 @@ func (s *scan) leave(ctx context.Context, job *batchv1.Job, at place, current sl
 		if !gone {
 			return s.note(job, at, "")
 		}
-	case current == slurm.OnHold: // the next look sees whether it is gone
+	case current == slurm.OnHold: // the next pass verifies the cancellation
 		return s.account.Cancel(ctx, idOf(at.id))
 	}
 	job.Annotations[v1alpha1.AnnotationMoved] = "true"
 	return s.send(ctx, job, other, record.Move)
 }
 
-// remove deletes a Job of the cluster that waits. One that was let go meanwhile stays.
+// remove deletes a suspended Job from the cluster. It returns false if the Job has been released in the meantime.
 func (s *scan) remove(ctx context.Context, job *batchv1.Job) (gone bool, err error) {
 	jobs := s.cluster.BatchV1().Jobs(job.Namespace)
 	current, err := jobs.Get(ctx, job.Name, metav1.GetOptions{})
@@ -382,14 +383,15 @@ func (s *scan) remove(ctx context.Context, job *batchv1.Job) (gone bool, err err
 	return err == nil, s.reach(err)
 }
 
-// reconsider moves a job that may run anywhere and has not moved yet to where it has room and costs clearly less.
+// reconsider moves a job to the other backend if it has capacity and is significantly cheaper. Only jobs that may
+// run in any backend are moved, and only once.
 func (s *scan) reconsider(ctx context.Context, job *batchv1.Job, at place) error {
 	const minGain = 0.05
 	if job.Annotations[v1alpha1.AnnotationMoved] != "" || backend(job) != server.AnyBackend {
 		return nil
 	}
 	choice, err := s.choose(ctx, job)
-	here, there := choice.cost[at.backend], choice.cost[choice.best] // without room here, as if all were empty
+	here, there := choice.cost[at.backend], choice.cost[choice.best] // cost on an empty node if there is no capacity
 	if err != nil || !choice.room || choice.best == at.backend || here-there <= minGain*math.Abs(here) {
 		return err
 	}

@@ -37,10 +37,10 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// ctld is a slurmctld with its slurmrestd: jobs that are let go start when the test says so.
+// ctld is a fake slurmctld with its slurmrestd. Released jobs start when the test calls start.
 type ctld struct {
 	jobs []*slurmJob
-	ran  []string // names of jobs that have started
+	ran  []string // names of started jobs
 }
 
 type slurmJob struct {
@@ -68,7 +68,7 @@ func (c *ctld) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		if json.NewDecoder(r.Body).Decode(&body) != nil || !body.Job.Hold || !strings.HasPrefix(body.Script, "#!/bin/sh\nexec '") {
-			http.Error(w, "wants a script, held", http.StatusBadRequest)
+			http.Error(w, "want a script and a hold", http.StatusBadRequest)
 			return
 		}
 		c.jobs = append(c.jobs, &slurmJob{ID: len(c.jobs) + 1, Name: body.Job.Name, State: "PENDING", Why: "JobHeldUser"})
@@ -96,7 +96,7 @@ func (c *ctld) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, `{}`)
 }
 
-// start starts what may start.
+// start starts all released jobs.
 func (c *ctld) start() {
 	for _, j := range c.jobs {
 		if j.State == "PENDING" && j.Why == "None" {
@@ -106,25 +106,25 @@ func (c *ctld) start() {
 	}
 }
 
-// twoWorlds are a Slurm of one node, a cluster of one node, and what places jobs, which may die.
+// twoWorlds is a Slurm with one node, a cluster with one node, and a backends that may crash.
 type twoWorlds struct {
-	mu      sync.Mutex // of ctld and calls
+	mu      sync.Mutex // guards ctld and calls
 	t       *testing.T
 	ctld    *ctld
 	cluster *fake.Clientset
 	folder  string
-	config  string                     // folder of YAML files
-	write   func(string, []byte) error // of objects.json; nil: the real one
-	names   map[string]string          // of jobs, by their names in Slurm
+	config  string                     // directory of YAML files
+	write   func(string, []byte) error // replaces writing objects.json if not nil
+	names   map[string]string          // job names by name in Slurm
 	url     string
 	view    *kube.View
 	now     time.Time
-	calls   int  // that are made until we die; less than 0: never
-	done    bool // the last of them is done, and its answer is never heard
+	calls   int  // number of requests before a crash; negative if there is none
+	done    bool // the last request takes effect before the crash
 	booked  []string
-	said    error // by the last look
+	said    error // error of the last pass
 	delay   string
-	full    bool // others wait for room in Slurm
+	full    bool // other jobs wait for resources in Slurm
 	*backends
 }
 
@@ -158,7 +158,7 @@ func newWorlds(t *testing.T) *twoWorlds {
 		switch a := a.(type) {
 		case k8stesting.CreateAction:
 			job := a.GetObject().(*batchv1.Job)
-			job.Spec.Suspend = new(true) // the scheduler holds it
+			job.Spec.Suspend = new(true) // as done by the scheduler
 			o, err = job, w.cluster.Tracker().Create(gvr, job, a.GetNamespace())
 		case k8stesting.DeleteAction:
 			err = w.cluster.Tracker().Delete(gvr, a.GetNamespace(), a.GetName())
@@ -183,13 +183,13 @@ func nodeOf(name string, cores int64) *v1.Node {
 	}}}
 }
 
-// dies counts a call, and reports whether it is the last one that is made.
+// dies counts a request and reports whether the process crashes during it.
 func (w *twoWorlds) dies() bool {
 	w.calls--
 	return w.calls == 0
 }
 
-// price makes a core of the cluster draw so many times what one of Slurm's does.
+// price sets the power per core in the cluster, as a multiple of the power per core in Slurm.
 func (w *twoWorlds) price(times float64) {
 	w.t.Helper()
 	series, err := grid.NewSeries(w.now, time.Hour, []float64{300, 300, 300, 300})
@@ -210,7 +210,7 @@ func (w *twoWorlds) price(times float64) {
 	}
 }
 
-// restart is a new process on the same files.
+// restart simulates a new process with the same files.
 func (w *twoWorlds) restart() {
 	w.t.Helper()
 	store, err := standalone.New(standalone.Options{
@@ -232,7 +232,7 @@ func (w *twoWorlds) restart() {
 	}
 }
 
-// submit puts a Job where POST /ingest does.
+// submit stores a Job like POST /ingest.
 func (w *twoWorlds) submit(name, backend string, cores int64) {
 	w.t.Helper()
 	job := &batchv1.Job{
@@ -262,7 +262,7 @@ func (w *twoWorlds) submit(name, backend string, cores int64) {
 	}
 }
 
-// sees is a look of the driver.
+// sees performs a pass.
 func (w *twoWorlds) sees() {
 	w.t.Helper()
 	var jobs []slurm.Job
@@ -288,7 +288,7 @@ func (w *twoWorlds) sees() {
 	}
 }
 
-// locked does something while Slurm is not asked.
+// locked calls f while no request is processed.
 func (w *twoWorlds) locked(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -303,7 +303,8 @@ func (w *twoWorlds) where(name string) string {
 	return o.GetAnnotations()[v1alpha1.AnnotationRunsOn]
 }
 
-// One description goes where the simulator would have it run, of both backends together.
+// TestWhereTheSimulatorSays verifies that jobs are placed in the backend that the simulator chooses for the nodes
+// of both backends.
 func TestWhereTheSimulatorSays(t *testing.T) {
 	r := rand.New(rand.NewPCG(24, 5))
 	for n := range 40 {
@@ -331,7 +332,7 @@ func TestWhereTheSimulatorSays(t *testing.T) {
 		}
 		want := map[string]string{"k1": "kubernetes", "s1": "slurm"}[result.Outcomes[0].Placed.Node]
 		if got, _, _ := strings.Cut(w.where("a"), "/"); got != want {
-			t.Errorf("%d: %d cores at %.2f times the watts run in %q, the simulator says %q", n, cores, times, got, want)
+			t.Errorf("%d: %d cores with power ratio %.2f run in %q, want %q", n, cores, times, got, want)
 		}
 	}
 }
@@ -340,8 +341,8 @@ func TestBackendThatIsNamed(t *testing.T) {
 	w := newWorlds(t)
 	w.submit("large", "any", 100)
 	w.sees()
-	if w.said == nil || !strings.Contains(w.said.Error(), "large: no node can run it") || w.where("large") != "" {
-		t.Errorf("of a job that fits nowhere it is said: %v", w.said)
+	if w.said == nil || !strings.Contains(w.said.Error(), "large: no node can run the job") || w.where("large") != "" {
+		t.Errorf("unexpected error for a job that does not fit on any node: %v", w.said)
 	}
 	w.price(0.1)
 	w.submit("slurm", "slurm", 1)
@@ -350,12 +351,13 @@ func TestBackendThatIsNamed(t *testing.T) {
 	w.sees()
 	for name, want := range map[string]string{"slurm": "slurm/1", "kubernetes": "kubernetes/kubernetes", "any": "kubernetes/any"} {
 		if got := w.where(name); got != want {
-			t.Errorf("%s runs on %q, want %q", name, got, want)
+			t.Errorf("job %s runs on %q, want %q", name, got, want)
 		}
 	}
 }
 
-// A job that has not started moves once, either way, and runs once, whenever we die.
+// TestMovedOnceRunsOnce verifies that a job that has not started is moved once in either direction and runs once,
+// with a crash at any request.
 func TestMovedOnceRunsOnce(t *testing.T) {
 	for _, first := range []string{"slurm", "kubernetes"} {
 		for calls := range 25 {
@@ -376,7 +378,7 @@ func movesOnce(t *testing.T, first string, calls int, done bool) {
 	w.price(cheap)
 	w.submit("a", "any", 1)
 	if calls > 0 {
-		w.calls = calls // before the first of them
+		w.calls = calls // includes the first request
 	}
 	set := func(calls int) (previous int) {
 		w.mu.Lock()
@@ -405,7 +407,7 @@ func movesOnce(t *testing.T, first string, calls int, done bool) {
 		step()
 	}
 	if got, _, _ := strings.Cut(w.where("a"), "/"); got == first || got == "gone" {
-		t.Fatalf("runs on %q, and the other is cheaper", got)
+		t.Fatalf("runs on %q, but the other backend is cheaper", got)
 	}
 	w.price(cheap)
 	for range 4 {
@@ -419,7 +421,7 @@ func movesOnce(t *testing.T, first string, calls int, done bool) {
 		t.Fatal(err)
 	}
 	if runs += len(jobs.Items); runs != 1 {
-		t.Errorf("%d runs: Slurm %q, cluster %d", runs, w.ctld.ran, len(jobs.Items))
+		t.Errorf("%d runs, want one: Slurm %q, cluster %d", runs, w.ctld.ran, len(jobs.Items))
 	}
 	moves := 0
 	for _, action := range w.booked {
@@ -428,11 +430,11 @@ func movesOnce(t *testing.T, first string, calls int, done bool) {
 		}
 	}
 	if moves != 1 {
-		t.Errorf("%d moves are booked: %q", moves, w.booked)
+		t.Errorf("%d moves were recorded, want 1: %q", moves, w.booked)
 	}
 }
 
-// A job that starts while it is to be moved stays.
+// TestStartedStays verifies that a job is not moved if it starts in the meantime.
 func TestStartedStays(t *testing.T) {
 	w := newWorlds(t)
 	w.price(10)
@@ -451,11 +453,11 @@ func TestStartedStays(t *testing.T) {
 	w.ctld.jobs[0].State = "COMPLETED"
 	w.sees()
 	if got := w.where("a"); got != "gone" {
-		t.Errorf("it has ended, and stands at %q", got)
+		t.Errorf("the finished job is still stored with place %q", got)
 	}
 }
 
-// toWorld submits a job that is cheapest in a backend, and sees it sent there.
+// toWorld submits a job that is cheapest in the given backend, and verifies that it is sent there.
 func toWorld(t *testing.T, backend string) *twoWorlds {
 	t.Helper()
 	w := newWorlds(t)
@@ -470,7 +472,8 @@ func toWorld(t *testing.T, backend string) *twoWorlds {
 	return w
 }
 
-// A Job of the cluster that another has made is neither taken for ours nor removed.
+// TestAnotherOfItsName verifies that an unrelated Job with the same name in the cluster is neither used nor
+// deleted.
 func TestAnotherOfItsName(t *testing.T) {
 	w := newWorlds(t)
 	theirs := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "physics"}}
@@ -482,15 +485,15 @@ func TestAnotherOfItsName(t *testing.T) {
 	for range 4 {
 		w.sees()
 	}
-	if w.where("a") != "kubernetes" || w.said == nil || !strings.Contains(w.said.Error(), "another Job of this name") {
-		t.Errorf("it stands at %q, and it is said: %v", w.where("a"), w.said)
+	if w.where("a") != "kubernetes" || w.said == nil || !strings.Contains(w.said.Error(), "Job with this name") {
+		t.Errorf("place = %q, error = %v", w.where("a"), w.said)
 	}
 	if _, err := w.cluster.Tracker().Get(batchv1.SchemeGroupVersion.WithResource("jobs"), "physics", "a"); err != nil {
 		t.Error(err)
 	}
 }
 
-// Of what a job may wait, what is left counts where it is moved to.
+// TestDelayGoesOn verifies that only the remaining delay applies after a move.
 func TestDelayGoesOn(t *testing.T) {
 	w := newWorlds(t)
 	w.now = time.Now().UTC()
@@ -509,17 +512,17 @@ func TestDelayGoesOn(t *testing.T) {
 	}
 	left, err := time.ParseDuration(job.Annotations[v1alpha1.AnnotationAllowedDelay])
 	if err != nil || left > 4*time.Hour || left < 4*time.Hour-10*time.Minute {
-		t.Errorf("%v are left, %v", left, err)
+		t.Errorf("remaining delay = %v, error %v", left, err)
 	}
 }
 
-// A job that an administrator let go while we were dead, after it was written down that it is to be cancelled, runs
-// once.
+// TestRanBeforeItWasCancelled verifies that a job runs once if an administrator released it during a downtime,
+// after its cancellation was stored as the next step.
 func TestRanBeforeItWasCancelled(t *testing.T) {
 	w := toWorld(t, "slurm")
 	w.price(0.1)
 	for range 2 {
-		w.sees() // it is held, and cancelled
+		w.sees() // held, then canceled
 	}
 	w.locked(func() { w.ctld.jobs[0].State = "COMPLETED" })
 	for range 3 {
@@ -527,16 +530,17 @@ func TestRanBeforeItWasCancelled(t *testing.T) {
 	}
 	jobs, err := w.cluster.BatchV1().Jobs("physics").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(jobs.Items) > 0 || w.where("a") != "gone" {
-		t.Errorf("it has run, stands at %q, and %d Jobs are in the cluster: %v", w.where("a"), len(jobs.Items), err)
+		t.Errorf("job has run, but its place is %q and the cluster has %d Jobs: %v", w.where("a"), len(jobs.Items), err)
 	}
 }
 
-// A job that was submitted before we died is found, though it was let go since.
+// TestSubmittedAndLetGo verifies that a job submitted just before a crash is found, even if it has been released
+// since.
 func TestSubmittedAndLetGo(t *testing.T) {
 	w := newWorlds(t)
 	w.price(10)
 	w.submit("a", "any", 1)
-	w.locked(func() { w.calls, w.done = 2, true }) // ping, and submit
+	w.locked(func() { w.calls, w.done = 2, true }) // ping and submit
 	w.sees()
 	w.locked(func() {
 		w.ctld.jobs[0].Why = "None"
@@ -550,24 +554,25 @@ func TestSubmittedAndLetGo(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.ctld.jobs) != 1 || w.where("a") != "slurm/1" {
-		t.Errorf("%d jobs, and it stands at %q", len(w.ctld.jobs), w.where("a"))
+		t.Errorf("%d jobs in Slurm, place = %q", len(w.ctld.jobs), w.where("a"))
 	}
 }
 
-// Without the cluster nothing is moved, and what was about to is let go.
+// TestClusterIsNotKnown verifies that jobs are not moved without a cluster, and that a job held for a move is
+// released.
 func TestClusterIsNotKnown(t *testing.T) {
 	w := toWorld(t, "kubernetes")
 	w.backends.cluster = nil
 	w.sees()
 	if w.said == nil || !strings.Contains(w.said.Error(), "--ingest-kubeconfig is missing") {
-		t.Errorf("it is said: %v", w.said)
+		t.Errorf("unexpected error: %v", w.said)
 	}
 	w = toWorld(t, "slurm")
 	w.price(0.1)
-	w.sees() // it is held
+	w.sees() // held for the move
 	w.locked(func() {
 		if w.ctld.jobs[0].Why != "JobHeldUser" {
-			t.Fatalf("it is %+v", w.ctld.jobs[0])
+			t.Fatalf("job = %+v, want a hold", w.ctld.jobs[0])
 		}
 	})
 	w.backends.cluster = nil
@@ -577,11 +582,11 @@ func TestClusterIsNotKnown(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ctld.jobs[0].Why != "None" || w.where("a") != "slurm/1" {
-		t.Errorf("it is %+v, and stands at %q", w.ctld.jobs[0], w.where("a"))
+		t.Errorf("job = %+v, place = %q", w.ctld.jobs[0], w.where("a"))
 	}
 }
 
-// A cluster that does not answer is asked once in each look.
+// TestClusterIsAway verifies that an unavailable cluster gets only one request per pass.
 func TestClusterIsAway(t *testing.T) {
 	w := newWorlds(t)
 	w.price(0.1)
@@ -596,11 +601,11 @@ func TestClusterIsAway(t *testing.T) {
 	})
 	w.sees()
 	if asked != 1 || w.said == nil || strings.Count(w.said.Error(), "job ") != 1 {
-		t.Errorf("it was asked %d times, and it is said: %v", asked, w.said)
+		t.Errorf("got %d requests and error %v, want one request and one error", asked, w.said)
 	}
 }
 
-// A job that waits for its BeginTime starts when run-now is asked for under its name here.
+// TestRunNowByItsName verifies that run-now also starts a job that waits for its BeginTime.
 func TestRunNowByItsName(t *testing.T) {
 	w := toWorld(t, "slurm")
 	w.locked(func() { w.ctld.jobs[0].Begin = w.now.Add(5 * time.Hour).Unix() })
@@ -613,11 +618,12 @@ func TestRunNowByItsName(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if begin := w.ctld.jobs[0].Begin; begin > w.now.Unix() {
-		t.Errorf("it begins at %d, and it is %d", begin, w.now.Unix())
+		t.Errorf("BeginTime = %d, want at most %d", begin, w.now.Unix())
 	}
 }
 
-// Where its own backend has no room, a job goes where it costs less than it would here without others.
+// TestNoRoomHere verifies that a job is moved if its backend has no capacity and the other one is cheaper than an
+// empty node here.
 func TestNoRoomHere(t *testing.T) {
 	w := toWorld(t, "slurm")
 	w.price(0.1)
@@ -626,11 +632,12 @@ func TestNoRoomHere(t *testing.T) {
 		w.sees()
 	}
 	if got := w.where("a"); got != "kubernetes/a" {
-		t.Errorf("it stands at %q", got)
+		t.Errorf("place = %q, want kubernetes/a", got)
 	}
 }
 
-// A Slurm that does not answer is asked about one job in each look, and about another one in the next.
+// TestSlurmIsAway verifies that an unavailable slurmrestd gets a request for only one job per pass, and for another
+// job in the next pass.
 func TestSlurmIsAway(t *testing.T) {
 	w := newWorlds(t)
 	w.price(10)
@@ -646,7 +653,7 @@ func TestSlurmIsAway(t *testing.T) {
 		w.sees()
 		if w.said == nil || strings.Count(w.said.Error(), "job ") != 1 ||
 			!strings.Contains(w.said.Error(), fmt.Sprint("job physics/j", i%3)) {
-			t.Errorf("look %d: %v", i, w.said)
+			t.Errorf("pass %d: %v", i, w.said)
 		}
 	}
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
-// choice is what a job costs in each backend, by its strategy, on the node that is best for it there.
+// choice contains the cost of a job in each backend, on its best node there.
 type choice struct {
-	best string             // backend; "": there is no node for it
-	cost map[string]float64 // where a backend has no room, as if its nodes were empty
-	room bool               // there is room for it now
+	best string             // cheapest backend; empty if no node is suitable
+	cost map[string]float64 // assumes empty nodes if a backend has no capacity
+	room bool               // the best backend has capacity now
 }
 
-// choose chooses by the job's strategy between the nodes of both backends, at the time at which the job is to start.
+// choose ranks the nodes of both backends for the expected start of the job, with the strategy of the job.
 func (s *scan) choose(ctx context.Context, job *batchv1.Job) (c choice, err error) {
 	submitted := job.DeepCopy()
 	work, err := policy.ReadJob(submitted)
@@ -71,13 +71,14 @@ func (s *scan) choose(ctx context.Context, job *batchv1.Job) (c choice, err erro
 	return c, nil
 }
 
-// mayRun reports whether a job can run in a backend: Slurm wants a command, and is sent no images unless it is named.
+// mayRun reports whether a job can run in a backend. Slurm requires a command. Jobs with an image are only sent to
+// Slurm if it was requested explicitly.
 func mayRun(job *batchv1.Job, backend, only string) bool {
 	c := &job.Spec.Template.Spec.Containers[0]
 	return backend == server.Kubernetes || len(c.Command) > 0 && (only == server.Slurm || c.Image == server.JobImage)
 }
 
-// machines returns the nodes of both backends. Where work waits for room in Slurm, its nodes have none.
+// machines returns the nodes of both backends. If jobs are waiting for resources in Slurm, its nodes count as full.
 func (s *scan) machines(ctx context.Context) ([]machine, error) {
 	if s.known != nil || s.away != nil {
 		return s.known, s.away
@@ -115,7 +116,7 @@ func (s *scan) machines(ctx context.Context) ([]machine, error) {
 	return known, nil
 }
 
-// ofSlurm returns a node of Slurm.
+// ofSlurm converts a Slurm node. If full is set, it has no free resources.
 func ofSlurm(n *slurm.Node, full bool) machine {
 	all, free := n.Resources()
 	m := machine{backend: server.Slurm, node: asNode(n), load: kube.Load{Requested: all.Sub(free), Jobs: n.Busy()}}

@@ -1,2 +1,2 @@
-// Package app is the program kubenergy-slurm: its flags, and what builds and runs its parts.
+// Package app implements the program kubenergy-slurm: it parses the flags, and creates and runs the components.
 package app

@@ -17,17 +17,17 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// fault is what happens to writes of objects.json.
+// fault describes a failure of writes of objects.json.
 type fault struct {
 	name     string
-	torn     bool // half of the data is left in a temporary file
-	replaced bool // the new file takes effect nevertheless
-	dies     bool // the process dies during the first of them
-	count    int  // of writes in a row
+	torn     bool // a temporary file with half of the data remains
+	replaced bool // the new file takes effect despite the error
+	dies     bool // the process crashes during the first write
+	count    int  // number of consecutive failed writes
 	err      error
 }
 
-// forLong is more writes than a few looks try; an operator frees the disk afterwards.
+// forLong is more than the number of writes in a few passes. An operator frees the disk afterwards.
 const forLong = 6
 
 var (
@@ -38,18 +38,18 @@ var (
 		{name: "torn temporary file", torn: true, count: 1, err: syscall.EIO},
 		{name: "rename fails", count: 1, err: errUncertain},
 		{name: "rename fails for long", count: forLong, err: errUncertain},
-		{name: "folder is not synced", replaced: true, count: 1, err: errUncertain},
-		{name: "folder is not synced, nor after restoring", replaced: true, count: 2, err: errUncertain},
-		{name: "folder is not synced for long", replaced: true, count: forLong, err: errUncertain},
+		{name: "directory is not synced", replaced: true, count: 1, err: errUncertain},
+		{name: "directory is not synced, also after restoring", replaced: true, count: 2, err: errUncertain},
+		{name: "directory is not synced for long", replaced: true, count: forLong, err: errUncertain},
 		{name: "killed before the rename", torn: true, dies: true, count: 1},
 		{name: "killed after the rename", replaced: true, dies: true, count: 1},
 	}
 )
 
-// killed is the panic of a write during which the process dies.
+// killed is the panic value of a write that simulates a crash.
 type killed struct{}
 
-// disk is a file system on which write number first, counted from 0, and those after it meet a fault.
+// disk is a file system with a fault that starts at write number first, counted from 0.
 type disk struct {
 	fault
 	first, writes int
@@ -80,22 +80,22 @@ func (d *disk) write(file string, data []byte) error {
 	return nil
 }
 
-// outcome is what the client of a request has seen.
+// outcome is the result of a request from the client's point of view.
 type outcome string
 
 const (
 	accepted outcome = "accepted"
-	rejected outcome = "rejected" // by an error response: the request must have no effect
+	rejected outcome = "rejected" // error response; the request must have no effect
 	cut      outcome = "no response"
 )
 
-// life is the complete life of jobs on a faulty disk.
+// life simulates the life of jobs on a faulty disk.
 type life struct {
 	*twoWorlds
 	disk *disk
 }
 
-// survive runs a step, and starts a new process if the old one dies during it.
+// survive runs a step, and starts a new process if the old one crashes.
 func (l *life) survive(step func()) {
 	defer func() {
 		switch died := recover(); died {
@@ -109,7 +109,7 @@ func (l *life) survive(step func()) {
 	step()
 }
 
-// request sends a request to the objects' API.
+// request sends a request to the API of objects.
 func (l *life) request(method, path, media, body string) (got outcome) {
 	got = cut
 	l.survive(func() {
@@ -156,7 +156,7 @@ func (l *life) post(name string) outcome {
 			"command": ["sleep", "60"], "resources": {"requests": {"cpu": "1"}}}]}}}}`, name))
 }
 
-// starts returns how many runs of a job there are, and were.
+// starts returns the number of past and current runs of a job.
 func (l *life) starts(name string) (runs int) {
 	jobs, err := l.cluster.BatchV1().Jobs("physics").List(context.Background(), metav1.ListOptions{})
 	if err != nil {
@@ -175,8 +175,8 @@ func (l *life) starts(name string) (runs int) {
 	return runs
 }
 
-// TestFailingWritesRunJobsOnce fails each write of objects.json in turn, in each way, over the life of three jobs: one
-// that moves between the backends, one that is deleted at once, and one that is asked to run now.
+// TestFailingWritesRunJobsOnce applies each fault to each write of objects.json during the life of three jobs: one
+// that is moved between the backends, one that is deleted immediately, and one with run-now.
 func TestFailingWritesRunJobsOnce(t *testing.T) {
 	for _, backend := range []string{"slurm", "kubernetes"} {
 		for _, f := range faults {
@@ -190,7 +190,7 @@ func TestFailingWritesRunJobsOnce(t *testing.T) {
 	}
 }
 
-// liveOn has jobs live on a disk, whose first backend is given.
+// liveOn runs the jobs on a faulty disk, starting in the given backend.
 func liveOn(t *testing.T, backend string, d *disk) {
 	l := &life{newWorlds(t), d}
 	kit.Write(t, filepath.Join(l.config, "zone.yaml"), zoneText)
@@ -214,7 +214,7 @@ func liveOn(t *testing.T, backend string, d *disk) {
 	l.sees(4)
 	l.locked(l.ctld.start)
 	l.sees(2)
-	d.count = 0 // an operator has freed the disk
+	d.count = 0 // an operator frees the disk
 	l.sees(8)
 	l.locked(l.ctld.start)
 	l.sees(1)
@@ -243,7 +243,7 @@ func liveOn(t *testing.T, backend string, d *disk) {
 			least = 1
 		}
 		if runs < least || runs > most {
-			t.Errorf("job %s ran %d times: POST was %s, DELETE %s, runs in Slurm: %q", c.name, runs, c.posted, c.deleted,
+			t.Errorf("job %s ran %d times: POST %s, DELETE %s, runs in Slurm: %q", c.name, runs, c.posted, c.deleted,
 				l.ctld.ran)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
-// mirror shows jobs that wait as held Jobs in the namespaces of their accounts, so that kubenergy held, explain, the
-// dashboard and budgets see them, and run-now reaches them.
+// mirror publishes waiting Slurm jobs as held Jobs in the namespaces of their accounts. This makes them available
+// to kubenergy held, explain and run-now, to the dashboard and to budgets.
 type mirror struct{ store *standalone.Server }
 
 var kindJob = batchv1.SchemeGroupVersion.WithKind("Job")
@@ -33,7 +33,7 @@ func (m mirror) show(held []slurm.Held) {
 		}
 	}
 	m.store.Replace(kindJob, all, server.Ingested, func(o, previous *unstructured.Unstructured) {
-		if asked := runNow(previous); asked != "" { // perhaps since the look began
+		if asked := runNow(previous); asked != "" { // may have been set after the pass started
 			all := o.GetAnnotations()
 			all[v1alpha1.AnnotationRunNow] = asked
 			o.SetAnnotations(all)
@@ -55,7 +55,7 @@ func jobOf(h *slurm.Held) *batchv1.Job {
 	annotations[v1alpha1.AnnotationHeldUntil] = h.Begin.UTC().Format(time.RFC3339)
 	annotations[v1alpha1.AnnotationHeldReason] = h.Reason
 	if annotations[v1alpha1.AnnotationExpectedDuration] == "" {
-		annotations[v1alpha1.AnnotationExpectedDuration] = h.Duration.String() // or --time, if that is less
+		annotations[v1alpha1.AnnotationExpectedDuration] = h.Duration.String() // limited by --time
 	}
 	annotations[v1alpha1.AnnotationLatestStart] = h.Latest.UTC().Format(time.RFC3339)
 	requests := policy.ListOf(sched.Resources{MilliCPU: h.Request.MilliCPU, Memory: h.Request.Memory})

@@ -49,7 +49,7 @@ metadata: {name: month, namespace: physics}
 spec: {limits: {energyKWh: 200}, period: {type: Month}, actions: [{at: 100, do: HoldNewWork}]}
 `
 
-// queue is a slurmrestd with one job that waits.
+// queue is a fake slurmrestd with a running and a pending job.
 type queue struct {
 	mu     sync.Mutex
 	submit time.Time
@@ -93,7 +93,7 @@ func (q *queue) begins() time.Time {
 	return time.Unix(q.begin, 0)
 }
 
-// deliver sends what an agent of a compute node would.
+// deliver sends a batch like the agent of a compute node.
 func deliver(t *testing.T, address, state, token string, b *batch.Batch) {
 	t.Helper()
 	pool, err := certutil.NewPool(filepath.Join(state, "api.crt"))
@@ -119,11 +119,12 @@ func deliver(t *testing.T, address, state, token string, b *batch.Batch) {
 	}
 	defer answer.Body.Close()
 	if said, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK {
-		t.Fatalf("the batch is answered %s: %s", answer.Status, said)
+		t.Fatalf("unexpected response to the batch: %s: %s", answer.Status, said)
 	}
 }
 
-// Signals from a file, a job of Slurm, and all that commands of kubenergy say about it: without Kubernetes.
+// TestWithoutKubernetes runs the program with signals from a file and a Slurm job, and verifies the output of
+// commands of kubenergy.
 func TestWithoutKubernetes(t *testing.T) {
 	now := time.Now().UTC()
 	folder, state, socket := t.TempDir(), filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "s")
@@ -160,7 +161,7 @@ func TestWithoutKubernetes(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	metrics.Registry = prometheus.NewRegistry() // of this run alone
+	metrics.Registry = prometheus.NewRegistry() // for this run only
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, &f, f.Controller.Logger(t.Output())) }()
 	defer func() {
@@ -177,7 +178,7 @@ func TestWithoutKubernetes(t *testing.T) {
 	}
 	description := func(want string, args ...string) {
 		t.Helper()
-		kit.Eventually(t, time.Minute, fmt.Sprintf("%v says %q", args, want), func() bool {
+		kit.Eventually(t, time.Minute, fmt.Sprintf("output of %v contains %q", args, want), func() bool {
 			text, code := said(args...)
 			return code == 0 && strings.Contains(text, want)
 		})
@@ -215,13 +216,13 @@ func TestWithoutKubernetes(t *testing.T) {
 		}
 	}
 	if math.Abs(ofJob-0.0005) > 1e-9 || math.Abs(sum-0.001) > 1e-9 && math.Abs(sum-0.002) > 1e-9 {
-		t.Errorf("the job used %v kWh of %v:\n%s", ofJob, sum, text)
+		t.Errorf("energy of the job = %v kWh of %v kWh:\n%s", ofJob, sum, text)
 	}
 	description("asked", "run-now", "job", "slurm-7", "-n", "physics")
 	kit.Eventually(t, time.Minute, "started now", func() bool { return q.begins().Before(valley) })
 }
 
-// The example of the environment file holds options that exist.
+// TestUnit verifies that the example environment file of the systemd unit contains valid flags.
 func TestUnit(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("../..", "..", "deploy", "systemd", "kubenergy-slurm.default"))
 	if err != nil {
@@ -235,7 +236,7 @@ func TestUnit(t *testing.T) {
 	}
 	unit, err := os.ReadFile(filepath.Join("../..", "..", "deploy", "systemd", "kubenergy-slurm.service"))
 	if err != nil || !strings.Contains(string(unit), "--state-dir=/var/lib/kubenergy-slurm ") {
-		t.Errorf("the unit names no state folder of its own: %v", err)
+		t.Errorf("the unit does not set its own state directory: %v", err)
 	}
 }
 
@@ -253,7 +254,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// The process asks its own API by a name that a site's certificate has.
+// TestSitesCertificate verifies that the process connects to its own API with a host name in the custom
+// certificate.
 func TestSitesCertificate(t *testing.T) {
 	for name, want := range map[string]string{"slurm.example": "slurm.example:9443", "localhost": "localhost:9443"} {
 		cert, key, err := certutil.GenerateSelfSignedCertKey(name, nil, nil)
@@ -266,12 +268,13 @@ func TestSitesCertificate(t *testing.T) {
 			APIKey: kit.Write(t, filepath.Join(dir, "key"), string(key)),
 		}}
 		if got := f.apiURL().Host; got != want {
-			t.Errorf("of %s: %s", name, got)
+			t.Errorf("host of the URL for certificate %s = %s", name, got)
 		}
 	}
 }
 
-// Torn files of the state folder keep neither the ledger nor the objects of files from being served; no job is taken.
+// TestTornState verifies that the ledger and the objects in files are served even if state files are corrupt, and
+// that jobs are rejected.
 func TestTornState(t *testing.T) {
 	folder, state := t.TempDir(), filepath.Join(t.TempDir(), "state")
 	if err := os.Mkdir(state, 0o700); err != nil {
@@ -295,7 +298,7 @@ func TestTornState(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	metrics.Registry = prometheus.NewRegistry() // of this run alone
+	metrics.Registry = prometheus.NewRegistry() // for this run only
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, &f, f.Controller.Logger(t.Output())) }()
 	request := func(method, path, body string) (status int, answer string) {
@@ -324,19 +327,19 @@ func TestTornState(t *testing.T) {
 		text, _ := io.ReadAll(w.Body)
 		return w.StatusCode, string(text)
 	}
-	kit.Eventually(t, time.Minute, "the ledger answers", func() bool {
+	kit.Eventually(t, time.Minute, "the ledger responds", func() bool {
 		status, _ := request(http.MethodGet, "/api/v1/ledger/statistics", "")
 		return status == http.StatusOK
 	})
 	const job = `{"id": "fit-7", "namespace": "physics", "cpu": 1, "command": ["true"]}`
 	if status, answer := request(http.MethodPost, "/ingest", job); status != http.StatusServiceUnavailable {
-		t.Errorf("a job is answered %d: %s", status, answer)
+		t.Errorf("unexpected response to a job: %d: %s", status, answer)
 	}
 	stop()
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "objects.json") {
 		t.Errorf("ended with %v", err)
 	}
 	if text, err := os.ReadFile(filepath.Join(state, "objects.json")); string(text) != `[{"apiVersion":"batch/v1","ki` {
-		t.Errorf("objects.json is now %q, %v", text, err)
+		t.Errorf("unexpected content of objects.json: %q, %v", text, err)
 	}
 }

@@ -47,11 +47,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/slurm"
 )
 
-// parts are what runs: the objects of files and the controller on them, and what needs them until its own end, the
-// driver of Slurm with its recorder.
+// parts are the components of the program. Those in below are the API of objects and the controller. Those in above
+// are the driver and its recorder, which need the former and are stopped first.
 type parts struct{ below, above []func(context.Context) error }
 
-// Run runs all parts until ctx or one of them ends.
+// Run runs all components until ctx is done or one of them returns.
 func Run(ctx context.Context, f *Flags, log *slog.Logger) error {
 	all, err := newParts(f, log)
 	if err != nil {
@@ -116,10 +116,10 @@ func newParts(f *Flags, log *slog.Logger) (*parts, error) {
 			objectsServer.BaseContext = func(net.Listener) context.Context { return ctx } // ends watches
 			return daemon.Serve(ctx, listener, objectsServer)
 		},
-		func(ctx context.Context) error { return objects.Run(beats.Loop(ctx, "objects of the driver")) },
+		func(ctx context.Context) error { return objects.Run(beats.Loop(ctx, "watch of objects")) },
 		func(ctx context.Context) error { return controller.Run(ctx, api, options, log) },
 		func(ctx context.Context) error {
-			beats.Watch(ctx, log, func() { os.Exit(1) }) // systemd probes nothing, but starts it again
+			beats.Watch(ctx, log, func() { os.Exit(1) }) // systemd restarts the process, but does not probe it
 			return nil
 		},
 	}, above: []func(context.Context) error{
@@ -129,12 +129,13 @@ func newParts(f *Flags, log *slog.Logger) (*parts, error) {
 
 func newObjectsServer(store *standalone.Server, log *slog.Logger) *http.Server {
 	s := daemon.NewServer(store, log)
-	s.ReadTimeout, s.WriteTimeout = 0, 0 // watches last
+	s.ReadTimeout, s.WriteTimeout = 0, 0 // for long-running watches
 	return s
 }
 
-// holdLease stores the scheduler's Lease, so that the controller and the CLI see that held Jobs are released. It never
-// expires, but ends with this process, because Leases are not kept.
+// holdLease stores the Lease of the scheduler, so that the controller and the CLI assume that held Jobs are
+// released. It does not expire while this process runs. Leases are not written to disk, so it disappears with the
+// process.
 func holdLease(store *standalone.Server) error {
 	lease := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"holderIdentity": "kubenergy-slurm", "leaseDurationSeconds": int64(math.MaxInt32),
@@ -188,7 +189,8 @@ func (f *Flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.
 	return driver, recorder, objects, nil
 }
 
-// newBackends returns what places the jobs of POST /ingest; nil: it is off.
+// newBackends returns a function for [slurm.Options.Seen] that places the jobs of POST /ingest, or nil if POST
+// /ingest is disabled.
 func (f *Flags) newBackends(store *standalone.Server, objects *kube.Objects, recorder *record.Recorder,
 ) (func(context.Context, []slurm.Node, []slurm.Job) error, error) {
 	if len(f.Controller.Ingest) == 0 {
@@ -208,7 +210,7 @@ func (f *Flags) newBackends(store *standalone.Server, objects *kube.Objects, rec
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", f.ingestCluster)
 	if err == nil {
-		config.QPS, config.Timeout = -1, 10*time.Second // Slurm waits meanwhile
+		config.QPS, config.Timeout = -1, 10*time.Second // requests delay the pass over Slurm's queue
 		w.cluster, err = kubernetes.NewForConfig(config)
 	}
 	if err != nil {
@@ -217,7 +219,7 @@ func (f *Flags) newBackends(store *standalone.Server, objects *kube.Objects, rec
 	return w.look, nil
 }
 
-// asNode returns a node of Slurm with its Features as labels.
+// asNode converts a Slurm node to a Kubernetes node with its Features as labels.
 func asNode(n *slurm.Node) v1.Node {
 	labels := map[string]string{v1.LabelHostname: n.Name}
 	for _, feature := range n.FeatureNames() {
@@ -226,7 +228,7 @@ func asNode(n *slurm.Node) v1.Node {
 	return v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels}}
 }
 
-// ownToken returns the token of the state folder, which is made where there is none.
+// ownToken returns the token in the file. It generates the file if it does not exist.
 func ownToken(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -242,7 +244,7 @@ func ownToken(file string) (string, error) {
 	return string(text), nil
 }
 
-// writeKubeconfig writes what has commands of kubenergy ask us.
+// writeKubeconfig writes a kubeconfig with which commands of kubenergy connect to this process.
 func writeKubeconfig(file string, api *rest.Config) error {
 	const name = "slurm"
 	config := clientcmdapi.NewConfig()
@@ -253,12 +255,12 @@ func writeKubeconfig(file string, api *rest.Config) error {
 	return clientcmd.WriteToFile(*config, file)
 }
 
-// listen listens on an address of this machine, with a certificate that is made for this process.
+// listen listens on a loopback address with a self-signed certificate that is generated for this process.
 func listen(address string) (l net.Listener, authority []byte, err error) {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	if err != nil || !ip.IsLoopback() {
-		return nil, nil, fmt.Errorf("it is %q, which others reach too: want one as 127.0.0.1:9444", address)
+		return nil, nil, fmt.Errorf("%q is not a loopback address: want an address such as 127.0.0.1:9444", address)
 	}
 	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", []net.IP{ip}, nil)
 	if err != nil {
@@ -268,7 +270,7 @@ func listen(address string) (l net.Listener, authority []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	const connections = 1024 // all from this machine
+	const connections = 1024 // all local
 	if l, err = daemon.Listen(address, connections, connections); err != nil {
 		return nil, nil, err
 	}
@@ -277,11 +279,11 @@ func listen(address string) (l net.Listener, authority []byte, err error) {
 	}), cert, nil
 }
 
-// apiURL is where the controller of this process answers.
+// apiURL returns the URL of the controller's API in this process. Its host name matches the certificate.
 func (f *Flags) apiURL() *url.URL {
-	_, port, _ := net.SplitHostPort(f.Controller.API) // Validate has looked
+	_, port, _ := net.SplitHostPort(f.Controller.API) // checked by Validate
 	name := "localhost"
-	pair, err := tls.LoadX509KeyPair(f.Controller.APICert, f.Controller.APIKey) // of the site; ours has that name
+	pair, err := tls.LoadX509KeyPair(f.Controller.APICert, f.Controller.APIKey) // possibly without localhost
 	if err == nil && pair.Leaf.VerifyHostname(name) != nil && len(pair.Leaf.DNSNames) > 0 {
 		name = pair.Leaf.DNSNames[0]
 	}
@@ -292,16 +294,16 @@ func (f *Flags) apiCert() string {
 	return cmp.Or(f.Controller.APICert, filepath.Join(f.Controller.State, "api.crt"))
 }
 
-// ownAPI passes on what is asked of the controller through the objects' address.
+// ownAPI returns a proxy that forwards requests for the controller's API.
 func (f *Flags) ownAPI() http.Handler {
 	proxy := httputil.NewSingleHostReverseProxy(f.apiURL())
 	proxy.Transport = &http.Transport{
 		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			pool, err := certutil.NewPool(f.apiCert()) // it is made anew before it expires
+			pool, err := certutil.NewPool(f.apiCert()) // renewed before it expires
 			if err != nil {
 				return nil, err
 			}
-			d := tls.Dialer{Config: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}} // named as the address
+			d := tls.Dialer{Config: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}} // verifies the host name
 			return d.DialContext(ctx, network, address)
 		},
 	}

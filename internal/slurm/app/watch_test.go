@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// pipe is a listener with one connection, in memory, so that timeouts need no real time.
+// pipe is a listener with an in-memory connection, so that tests of timeouts can use a fake clock.
 type pipe chan net.Conn
 
 func (p pipe) Accept() (net.Conn, error) {
@@ -28,7 +28,7 @@ func (p pipe) Accept() (net.Conn, error) {
 func (p pipe) Close() error   { return nil }
 func (p pipe) Addr() net.Addr { return &net.TCPAddr{} }
 
-// A watch of the objects outlives the timeouts that servers have by default.
+// TestWatchesOutliveTheWriteTimeout verifies that watches are not limited by the default timeouts of the server.
 func TestWatchesOutliveTheWriteTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
@@ -57,7 +57,7 @@ func TestWatchesOutliveTheWriteTimeout(t *testing.T) {
 			seen = strings.Contains(lines.Text(), `"ADDED"`)
 		}
 		if took := time.Since(began); !seen || took < 10*time.Minute {
-			t.Errorf("seen %v within %v", seen, took)
+			t.Errorf("event received: %v, after %v", seen, took)
 		}
 		_ = ours.Close()
 		close(l)
