@@ -19,15 +19,15 @@ func TestHeat(t *testing.T) {
 	}{
 		{0, 80, 80, false},
 		{time.Minute, 80.5, 80, true},
-		{time.Minute, 76, 80, true}, // it is not well below
+		{time.Minute, 76, 80, true}, // not clearly below the limit
 		{time.Minute, 75, 80, false},
-		{time.Minute, 79, 80, false}, // nor was it above since
-		{time.Minute, 99, 0, false},  // the limit was taken away
+		{time.Minute, 79, 80, false}, // not above the limit since
+		{time.Minute, 99, 0, false},  // the limit was removed
 		{time.Minute, 99, 80, true},
-		{time.Minute, 99, 103, true}, // it was raised, but not by enough
+		{time.Minute, 99, 103, true}, // the limit was raised, but not sufficiently
 		{time.Minute, 99, 104, false},
 		{time.Minute, 99, 80, true},
-		{4 * time.Minute, 79, 80, false}, // what was known before is too long ago
+		{4 * time.Minute, 79, 80, false}, // the previous reading is outdated
 	} {
 		now = now.Add(step.after)
 		h = h.Next(step.celsius, step.limit, now)

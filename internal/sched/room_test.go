@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Where others have queued, what may wait starts at once unless they queue now: then it lets them pass, but for the last
-// quarter of its delay.
+// TestRoomHeedsTheQueue checks that jobs that may wait start immediately after other jobs have queued for capacity,
+// and that they are delayed while there is a queue, except for the last quarter of their delay.
 func TestRoomHeedsTheQueue(t *testing.T) {
 	noon := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	job := sched.Job{
@@ -54,7 +54,7 @@ func TestRoomHeedsTheQueue(t *testing.T) {
 	}
 }
 
-// What was waited for long ago fades, however often it is looked at.
+// TestQueuesFade checks that queues of the distant past are forgotten, regardless of how often Waits is called.
 func TestQueuesFade(t *testing.T) {
 	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	day := func(n int) time.Time { return start.Add(time.Duration(n) * 24 * time.Hour) }
@@ -81,7 +81,7 @@ func TestQueuesFade(t *testing.T) {
 	}
 }
 
-// A clock that is set back changes nothing that was seen.
+// TestQueueOfAClockThatIsSetBack checks that setting the clock back does not change the recorded history.
 func TestQueueOfAClockThatIsSetBack(t *testing.T) {
 	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	r := sched.Room{MilliCPU: 1000}

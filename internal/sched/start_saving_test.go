@@ -9,7 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// TestSavingIsTheReasons: of the start that "window" chooses it is what the reason says, and no start saves more.
+// TestSavingIsTheReasons checks that Saving of the start chosen by "window" equals the saving in its reason, and
+// that no other start saves more.
 func TestSavingIsTheReasons(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	held := 0

@@ -61,7 +61,7 @@ func TestWrittenSnapshotsPlanTheSame(t *testing.T) {
 	})
 }
 
-// What cannot be read is not written.
+// TestEncodeRefuses checks that snapshots that Decode would reject are not encoded.
 func TestEncodeRefuses(t *testing.T) {
 	for want, spoil := range map[string]func(s *sched.Snapshot){
 		`node "n00000" has no site`: func(s *sched.Snapshot) { s.Nodes[1].Site = nil },
@@ -123,7 +123,7 @@ func TestCandidatesDecideAsAllNodesDo(t *testing.T) {
 	})
 }
 
-// fill sets every exported field below v to something that is not zero.
+// fill sets every exported field below v to a non-zero value.
 func fill(t *testing.T, v reflect.Value, n *int) {
 	t.Helper()
 	*n++
@@ -153,7 +153,8 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 	}
 }
 
-// What is added to a snapshot must be written too, or decisions cannot be made again.
+// TestEveryFieldIsWritten checks that all fields of a snapshot are encoded. Otherwise decisions could not be
+// replayed.
 func TestEveryFieldIsWritten(t *testing.T) {
 	n := 0
 	site := &sched.Site{Name: "x", Zone: "DE", PUE: 1.5, Weight: 3, Carbon: schedtest.Hourly(t, 1, 2, 3), Price: schedtest.Hourly(t, 4, 5, 6)}
@@ -199,7 +200,7 @@ func TestEveryFieldIsWritten(t *testing.T) {
 	}
 }
 
-// large is a snapshot of a cluster with two sites, whose signals reach over a year.
+// large returns a snapshot of a cluster with two sites and signals that cover a year.
 func large(t testing.TB, nodes int) *sched.Snapshot {
 	t.Helper()
 	s := &sched.Snapshot{Now: schedtest.Day.Add(100 * 24 * time.Hour)}
@@ -232,7 +233,7 @@ func large(t testing.TB, nodes int) *sched.Snapshot {
 func TestSignalsAreCutToWhatMatters(t *testing.T) {
 	s := large(t, 4)
 	data := schedtest.Encode(t, s)
-	if len(data) > 4000 { // a day of two sites; the year has 17,520 values
+	if len(data) > 4000 { // one day for two sites; a year has 17,520 values
 		t.Errorf("%d bytes", len(data))
 	}
 	if strings.Count(string(data), `"name":"p"`) != 1 {
@@ -310,7 +311,7 @@ func FuzzDecode(f *testing.F) {
 		if len(s.Queue)*len(s.Nodes) > 1000 {
 			return
 		}
-		for _, name := range schedtest.Each { // none may panic, or go on for ever
+		for _, name := range schedtest.Each { // no strategy may panic or loop forever
 			if _, err := replay(s, name); err != nil {
 				t.Fatal(err)
 			}
@@ -342,7 +343,7 @@ func BenchmarkCandidates1000(b *testing.B) {
 	}
 }
 
-// The written form is read for years: what it looks like is pinned.
+// TestWrittenForm pins the encoded form, because snapshots must remain readable for years.
 func TestWrittenForm(t *testing.T) {
 	var got any
 	if err := json.Unmarshal(schedtest.Encode(t, large(t, 1)), &got); err != nil {
@@ -364,7 +365,7 @@ func TestWrittenForm(t *testing.T) {
 	}
 }
 
-// replay plans a snapshot under the strategy of a name.
+// replay plans a snapshot with the strategy of the given name.
 func replay(s *sched.Snapshot, name string) (sched.Plan, error) {
 	g, err := strategy.ByName(name)
 	if err != nil {

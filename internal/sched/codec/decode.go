@@ -14,29 +14,29 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// What a written snapshot may be at most. A cluster has 5,000 nodes, and batch strategies plan a few thousand jobs at
-// once.
+// Limits of an encoded snapshot. A cluster has up to 5,000 nodes, and batch strategies plan a few thousand jobs at
+// a time.
 const (
 	maxSnapshotBytes = 16 << 20
 	maxNodes         = 20_000
 	maxQueue         = 20_000
 	maxSites         = 1_000
 	maxOpenings      = 10_000
-	maxValues        = 100_000 // of one signal
-	maxText          = 1_024   // bytes of a name
-	maxPairs         = 256     // labels of a node
-	maxEnds          = 10_000  // of one node
+	maxValues        = 100_000 // per signal
+	maxText          = 1_024   // length of a name, in bytes
+	maxPairs         = 256     // labels per node
+	maxEnds          = 10_000  // per node
 	maxAmount        = 1 << 60
 	maxNumber        = 1e12
 )
 
-// Far from where instants in nanoseconds overflow.
+// The permitted range of times, far from an overflow of nanoseconds.
 var (
 	earliest = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
 	latest   = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Decode reads what [Encode] has written. It trusts no writer: it checks everything.
+// Decode decodes a snapshot that was encoded by [Encode]. The data is not trusted, and all fields are validated.
 func Decode(data []byte) (*sched.Snapshot, error) {
 	if len(data) > maxSnapshotBytes {
 		return nil, fmt.Errorf("reading a snapshot: it has %d bytes, at most %d are read", len(data), maxSnapshotBytes)
@@ -58,10 +58,10 @@ func Decode(data []byte) (*sched.Snapshot, error) {
 	return s, nil
 }
 
-// reader checks and converts a written snapshot. The first thing that is wrong is its error.
+// reader validates and converts an encoded snapshot. It retains the first error.
 type reader struct {
 	in    *writtenSnapshot
-	count int // nodes that others stand for
+	count int // nodes represented by others
 	err   error
 }
 
@@ -121,7 +121,7 @@ func (r *reader) read() *sched.Snapshot {
 	}
 	profiles := make([]*energy.Profile, len(in.Profiles))
 	for i := range in.Profiles {
-		profiles[i] = &in.Profiles[i] // checked when it was read
+		profiles[i] = &in.Profiles[i] // validated by its UnmarshalJSON method
 	}
 	for i := range in.Nodes {
 		s.Nodes = append(s.Nodes, r.node(&in.Nodes[i], sites, profiles))
@@ -134,7 +134,7 @@ func (r *reader) read() *sched.Snapshot {
 	return s
 }
 
-// at returns what stands at a position; nil at -1.
+// at returns the element at the given position, or nil for position -1.
 func at[T any](r *reader, what string, all []*T, i int) *T {
 	if i >= 0 && i < len(all) {
 		return all[i]
@@ -192,7 +192,7 @@ func (r *reader) node(in *writtenNode, sites []*sched.Site, profiles []*energy.P
 	r.number("the speed of a node", in.Speed)
 	r.number("the PUE of a node", in.PUE)
 	r.resources("the capacity of a node", in.Capacity)
-	// What is asked for may be more than there is.
+	// Requests may exceed the capacity, so the free amount may be negative.
 	r.resources("what is free on a node", in.Free.Max(sched.Resources{}.Sub(in.Free)))
 	r.pairs(in.Labels)
 	r.want(len(in.Ends) <= maxEnds, "%d jobs of node %q are to end", len(in.Ends), in.Name)

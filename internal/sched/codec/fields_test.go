@@ -7,8 +7,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// A snapshot is written with jobs and nodes as they are, so each of their fields says under which name, or that it is
-// not: what has no tag would be written, and read without a check.
+// TestFieldsOfRecordsAreNamed checks that all fields of jobs and nodes have a json tag, because both are embedded
+// in the encoded form. A field without a tag would be encoded by default, and decoded without validation.
 func TestFieldsOfRecordsAreNamed(t *testing.T) {
 	for _, of := range []reflect.Type{reflect.TypeFor[sched.Job](), reflect.TypeFor[sched.Node]()} {
 		for field := range of.Fields() {

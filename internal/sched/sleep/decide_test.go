@@ -18,15 +18,16 @@ import (
 
 var t0 = time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
 
-// A boot of the small machine takes 10 kJ and two minutes, and is won back by 250 s of sleep, which saves 40 W.
+// A boot of the small machine takes two minutes and 10 kJ. Sleeping saves 40 W, so 250 s of sleep recover the
+// energy of a boot.
 var small = &energy.Profile{Name: "small", Idle: 50, Max: 200, Sleep: 10, WakeUp: 10_000, BootSeconds: 120}
 
-// The big one draws less per core.
+// The big machine has a lower power per core.
 var big = &energy.Profile{Name: "big", Idle: 60, Max: 240, Sleep: 10, WakeUp: 12_500, BootSeconds: 120}
 
 func cores(n int64) sched.Resources { return sched.Resources{MilliCPU: n * 1000, Memory: n << 30} }
 
-// machine returns one of 8 cores, or of 32 if it is big, that has done nothing for an hour.
+// machine returns a machine with 8 cores, or 32 cores for the big profile, whose state has not changed for an hour.
 func machine(name string, p *energy.Profile, state sleep.State) sleep.Machine {
 	capacity := cores(8)
 	if p == big {
@@ -37,7 +38,7 @@ func machine(name string, p *energy.Profile, state sleep.State) sleep.Machine {
 	}
 }
 
-// verdicts says what is decided on each machine, as "a sleep not-needed".
+// verdicts returns the decision on each machine, as in "a sleep not-needed".
 func verdicts(s *sleep.Snapshot) (all []string) {
 	plan := sleep.Decide(s)
 	for i, v := range plan.Verdicts {
@@ -64,7 +65,7 @@ func TestDecide(t *testing.T) {
 			"a  works", "b  must-stay", "c sleep not-needed", "d  not-needed",
 		}},
 		"least awake": {func(s *sleep.Snapshot) { s.Policy.MinAwake = 2 }, []string{
-			"a  works", "b  least-awake", "c sleep not-needed", "d  not-needed", // the one that draws more per core sleeps
+			"a  works", "b  least-awake", "c sleep not-needed", "d  not-needed", // the machine with the higher power per core sleeps
 		}},
 		"no cycle is left": {func(s *sleep.Snapshot) { s.Policy.MaxCycles, s.Machines[2].Sleeps = 3, 3 }, []string{
 			"a  works", "b sleep not-needed", "c  cycles-used-up", "d  not-needed",
@@ -191,7 +192,7 @@ func TestDecideSaysWhenToAskAgain(t *testing.T) {
 	}
 }
 
-// drawn makes a snapshot.
+// drawn generates a snapshot.
 func drawn(t *rapid.T) *sleep.Snapshot {
 	s := &sleep.Snapshot{Now: t0, Policy: sleep.Policy{
 		Headroom: rapid.Float64Range(0, 1).Draw(t, "headroom"), MinAwake: rapid.IntRange(0, 3).Draw(t, "least"),
@@ -230,9 +231,10 @@ func drawn(t *rapid.T) *sleep.Snapshot {
 	return s
 }
 
-// Whatever the snapshot: nothing with work on it and nothing that must not sleep is sent to sleep, no machine beyond
-// its cycles or below the least number awake; what fits only on a machine that sleeps has one woken, within the limit
-// of wake-ups; and the written snapshot gives the same decision.
+// TestDecideProperties checks the following for arbitrary snapshots. Machines with work and machines that must not
+// sleep are never put to sleep, and neither are machines beyond their cycles or below the minimum number of awake
+// machines. Work that only fits on a sleeping machine wakes one, within the limit of wake-ups. The encoded snapshot
+// results in the same decision.
 func TestDecideProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawn(t)
@@ -283,8 +285,8 @@ func checkVerdict(t *rapid.T, s *sleep.Snapshot, m *sleep.Machine, v sleep.Verdi
 	}
 }
 
-// checkServed wants something to wake where a job waits, unless something boots that it may fit on, or no machine that
-// sleeps may be tried.
+// checkServed checks that a machine is woken if a job waits, unless a suitable machine is booting, or no sleeping
+// machine may be tried.
 func checkServed(t *rapid.T, s *sleep.Snapshot, plan *sleep.Plan) {
 	woken := slices.ContainsFunc(plan.Verdicts, func(v sleep.Verdict) bool {
 		return v.Do == sleep.Wake || v.Reason == sleep.WakeLimit

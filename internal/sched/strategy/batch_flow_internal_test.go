@@ -11,7 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// unlike returns a queue of jobs that all differ, on nodes of so many kinds, asleep and empty.
+// unlike returns a queue of jobs that all differ, and empty sleeping nodes of the given number of kinds.
 func unlike(jobs, nodes, kinds int) *sched.Snapshot {
 	random := rand.New(rand.NewPCG(7, 1))
 	s := &sched.Snapshot{Now: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)}
@@ -37,7 +37,8 @@ func unlike(jobs, nodes, kinds int) *sched.Snapshot {
 	return s
 }
 
-// carried returns how many jobs a plan places, which must fit, and the energy that it expects them to need.
+// carried returns the number of jobs placed by a plan and their expected energy. It fails the test if a job does
+// not fit on its node.
 func carried(t *testing.T, s *sched.Snapshot, plan sched.Plan) (placed int, joules float64) {
 	t.Helper()
 	nodes := map[string]sched.Node{}
@@ -59,7 +60,7 @@ func carried(t *testing.T, s *sched.Snapshot, plan sched.Plan) (placed int, joul
 	return placed, joules
 }
 
-// byPrices plans a queue by a strategy that prices so many pairs at once.
+// byPrices plans a queue with a limit on the pairs of jobs and nodes that are solved as one problem.
 func byPrices(t *testing.T, s *sched.Snapshot, pairs int) (sched.Plan, Optimality) {
 	t.Helper()
 	g, err := New("flow-energy")
@@ -72,8 +73,8 @@ func byPrices(t *testing.T, s *sched.Snapshot, pairs int) (sched.Plan, Optimalit
 	return b.plan, b.proof
 }
 
-// A queue that has too little in common for one problem is placed by prices all the same, part by part: one job more
-// must not make of it a queue that is served job by job.
+// TestPricesOfAQueueInParts checks that a queue with too many different jobs for one problem is still placed by
+// prices, in parts. A single additional job must not switch to placing jobs one by one.
 func TestPricesOfAQueueInParts(t *testing.T) {
 	const jobs, nodes = 400, 60
 	s := unlike(jobs, nodes, nodes)
@@ -101,7 +102,7 @@ func TestPricesOfAQueueInParts(t *testing.T) {
 	}
 }
 
-// Nodes that are alike make a large problem a small one.
+// TestPricesOfNodesThatAreAlike checks that equivalent nodes reduce the size of the problem.
 func TestPricesOfNodesThatAreAlike(t *testing.T) {
 	const jobs, nodes = 100, 500
 	if _, proof := byPrices(t, unlike(jobs, nodes, 2), jobs*nodes/2); !proof.Whole || !proof.HasGap {

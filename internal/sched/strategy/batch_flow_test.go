@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// flows are the strategies that match a whole queue by a flow, and the where whose cost they add up.
+// flows maps the strategies that match the whole queue by a flow to the placement that defines their cost.
 var flows = map[string]string{
 	"ecsched-carbon": "carbon", "ecsched-dp": "ecsched-dp", "ecsched-energy": "energy", "ecsched-ml": "ecsched-ml",
 	"flow-carbon": "carbon", "flow-dp": "ecsched-dp", "flow-energy": "energy", "flow-ml": "ecsched-ml",
@@ -42,7 +42,8 @@ func mustStrategy(t rapid.TB, name string) *strategy.Greedy {
 	return g
 }
 
-// carriedOut checks that a plan keeps to all capacities, and returns how many jobs it places and the nodes after that.
+// carriedOut checks that a plan does not exceed any capacity. It returns the number of placed jobs and the
+// resulting nodes.
 func carriedOut(t rapid.TB, s *sched.Snapshot, plan sched.Plan) (placed int, nodes map[string]sched.Node) {
 	t.Helper()
 	nodes = map[string]sched.Node{}
@@ -66,7 +67,8 @@ func carriedOut(t rapid.TB, s *sched.Snapshot, plan sched.Plan) (placed int, nod
 	return placed, nodes
 }
 
-// added is what a plan costs by a where if it is carried out in order of submission, each job as nodes are by then.
+// added returns the total cost of a plan according to a placement if it is applied in order of submission, given
+// the state of the nodes at each step.
 func added(t rapid.TB, where string, s *sched.Snapshot, plan sched.Plan) (sum float64) {
 	t.Helper()
 	g := mustStrategy(t, where)
@@ -97,7 +99,8 @@ func added(t rapid.TB, where string, s *sched.Snapshot, plan sched.Plan) (sum fl
 	return sum
 }
 
-// Prices place no fewer jobs than serving them one by one, and as many at no greater cost.
+// TestPricesAreNotWorseThanOneByOne checks that placement by prices never places fewer jobs than placement one by
+// one, and never costs more for the same number of jobs.
 func TestPricesAreNotWorseThanOneByOne(t *testing.T) {
 	saved := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -122,7 +125,8 @@ func TestPricesAreNotWorseThanOneByOne(t *testing.T) {
 	}
 }
 
-// Whenever time is up there is a plan that keeps to all capacities, the same each time, and nothing that fits is left.
+// TestPlanWithin checks that the plan is valid and reproducible whenever the time is up, and that no remaining job
+// would fit.
 func TestPlanWithin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawQueue(t)
@@ -152,8 +156,8 @@ func TestPlanWithin(t *testing.T) {
 	})
 }
 
-// With no time at all a queue is served job by job, as by the where that says the same of one job; and a strategy
-// that serves jobs one by one leaves the rest without an opinion.
+// TestNoTimeAtAll checks that without any time, a queue is placed job by job as by the placement with the same
+// cost, and that strategies that place jobs one by one have no opinion on the remaining jobs.
 func TestNoTimeAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawQueue(t)
@@ -177,7 +181,7 @@ func TestNoTimeAtAll(t *testing.T) {
 	})
 }
 
-// A queue of one job is planned on all nodes: it is not taken for granted that it fits.
+// TestPlanWithinAsksWhatFits checks that feasibility is also verified for a queue of one job.
 func TestPlanWithinAsksWhatFits(t *testing.T) {
 	nodes := threeNodes()
 	s := &sched.Snapshot{Now: schedtest.Day, Nodes: nodes, Queue: []sched.Job{{
@@ -185,7 +189,7 @@ func TestPlanWithinAsksWhatFits(t *testing.T) {
 	}}}
 	for name := range flows {
 		if strings.HasSuffix(name, "carbon") {
-			continue // there is no signal
+			continue // no signal is available
 		}
 		if plan, _ := mustStrategy(t, name).PlanWithin(s, func() bool { return false }); plan[0].Node != "a" {
 			t.Errorf("%s plans %q, and only a has room", name, plan[0].Node)
@@ -193,7 +197,7 @@ func TestPlanWithinAsksWhatFits(t *testing.T) {
 	}
 }
 
-// Costs that are no numbers, or beyond all measure, neither stop a plan nor overdraw a node.
+// TestCostsBeyondMeasure checks that invalid or extreme costs neither abort a plan nor overcommit a node.
 func TestCostsBeyondMeasure(t *testing.T) {
 	odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e18, -1e18, math.MaxFloat64, 5e-324, 0, 100}
 	rapid.Check(t, func(t *rapid.T) {
@@ -214,8 +218,8 @@ func TestCostsBeyondMeasure(t *testing.T) {
 	})
 }
 
-// What nobody could run is no part of the problem, however much it asks for: the others are bounded as if it were not
-// there.
+// TestAbsurdRequestsChangeNothing checks that jobs that fit on no node do not affect the plan or its bound, no
+// matter how large their requests are.
 func TestAbsurdRequestsChangeNothing(t *testing.T) {
 	s := &sched.Snapshot{Now: schedtest.Day, Nodes: threeNodes()}
 	for i := range 6 {
@@ -241,8 +245,8 @@ func TestAbsurdRequestsChangeNothing(t *testing.T) {
 	}
 }
 
-// Further nodes of a planned job have room for it once the plan is carried out, the cheapest first, or before; and
-// those with room come before those without.
+// TestOptions checks that the further nodes of a planned job have capacity for it after the plan has been applied,
+// or otherwise before, and that the former come first.
 func TestOptions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, g := drawQueue(t), mustStrategy(t, drawFlow(t))
@@ -279,7 +283,8 @@ func TestOptions(t *testing.T) {
 	})
 }
 
-// Further nodes do not depend on the order of the queue, even where run times count as the same that are not.
+// TestOptionsKnowNoOrder checks that the further nodes do not depend on the order of the queue, even if run times
+// are rounded to the same value.
 func TestOptionsKnowNoOrder(t *testing.T) {
 	thrifty, awake := energy.Profile{Max: 90, WakeUp: 850}, energy.Profile{Max: 110}
 	s := &sched.Snapshot{Now: schedtest.Day, Nodes: []*sched.Node{
@@ -318,7 +323,7 @@ func TestOptionsKnowNoOrder(t *testing.T) {
 	}
 }
 
-// Many jobs that differ in everything are planned as well.
+// TestManyKinds checks that many different jobs can be planned.
 func TestManyKinds(t *testing.T) {
 	s := &sched.Snapshot{Now: schedtest.Day, Nodes: threeNodes()}
 	for i := range 600 {
@@ -327,7 +332,7 @@ func TestManyKinds(t *testing.T) {
 			Request: sched.Resources{MilliCPU: int64(20 + i%7), Memory: int64(i%5) << 20},
 		})
 	}
-	const inRounds = 50 * 3 // ECSched's rounds, a job for each node
+	const inRounds = 50 * 3 // rounds of ECSched with one job per node
 	for name, want := range map[string]int{
 		"energy": 600, "flow-energy": 600, "flow-dp": 600, "ecsched-energy": inRounds,
 	} {
@@ -338,8 +343,8 @@ func TestManyKinds(t *testing.T) {
 	}
 }
 
-// Where jobs have so little in common that serving them one by one takes long, no more of them are served than there
-// is time for; on the rest there is no opinion.
+// TestManyKindsWithinATime checks that if the jobs differ too much to be placed one by one quickly, only as many
+// jobs are placed as time permits, and there is no opinion on the others.
 func TestManyKindsWithinATime(t *testing.T) {
 	const jobs, placed = 2100, 10
 	s := &sched.Snapshot{Now: schedtest.Day}
@@ -354,9 +359,9 @@ func TestManyKindsWithinATime(t *testing.T) {
 		})
 	}
 	for _, name := range []string{"flow-energy", "ecsched-energy"} {
-		for limit, want := range map[int]int{0: 0, jobs + placed: placed} { // each kind is asked about once before
+		for limit, want := range map[int]int{0: 0, jobs + placed: placed} { // each kind is checked once before
 			if limit > 0 && name == "ecsched-energy" {
-				continue // which places rounds before it asks again
+				continue // places complete rounds before it checks the time again
 			}
 			asked := 0
 			plan, proof := mustStrategy(t, name).PlanWithin(s, func() bool { asked++; return asked > limit })

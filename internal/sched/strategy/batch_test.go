@@ -18,14 +18,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// batches are the strategies that look at a whole queue, and some that serve one in another order.
+// batches contains the strategies that consider the whole queue, and some that serve it in a different order.
 var batches = []string{
 	"ecsched-dp", "ecsched-ml", "ecsched-energy", "ecsched-carbon", "flow-dp", "flow-ml", "flow-energy", "flow-carbon",
 	"min-min", "max-min", "balanced+now/shortest", "ecsched-k8s+now/fifo", "energy+now/smallest",
 	"random+now/least-work",
 }
 
-// drawQueue draws more jobs than there is room for, many of them alike.
+// drawQueue generates more jobs than fit on the nodes, many of them equivalent.
 func drawQueue(t *rapid.T) *sched.Snapshot {
 	s := schedtest.DrawSnapshot(t, anyIntensity)
 	s.Queue = nil
@@ -71,8 +71,9 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// Every job is placed at most once and where it fits, nothing is overcommitted, what stays fits nowhere, and no order
-// of nodes or jobs changes the plan.
+// TestBatchKeepsToCapacityAndOrder checks that every job is placed at most once and where it fits, that no node is
+// overcommitted, that remaining jobs fit on no node, and that the plan does not depend on the order of nodes or
+// jobs.
 func TestBatchKeepsToCapacityAndOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, name := drawQueue(t), rapid.SampledFrom(batches).Draw(t, "strategy")
@@ -115,7 +116,7 @@ func TestBatchKeepsToCapacityAndOrder(t *testing.T) {
 	})
 }
 
-// flowCost is ECSched's, written once more.
+// flowCost is an independent implementation of the cost of ECSched.
 func flowCost(name string, s *sched.Snapshot, j *sched.Job, n *sched.Node) (cost float64) {
 	var most sched.Resources
 	for _, n := range s.Nodes {
@@ -140,7 +141,7 @@ func flowCost(name string, s *sched.Snapshot, j *sched.Job, n *sched.Node) (cost
 	return cost
 }
 
-// bestRound tries every matching of jobs with nodes.
+// bestRound evaluates every matching of jobs with nodes.
 func bestRound(name string, s *sched.Snapshot, job int, used map[string]bool) (size int, cost float64) {
 	if job == len(s.Queue) {
 		return 0, 0
@@ -160,13 +161,14 @@ func bestRound(name string, s *sched.Snapshot, job int, used map[string]bool) (s
 	return size, cost
 }
 
-// The first round places as many jobs as can be, one on each node, at the least cost.
+// TestFirstRoundIsOptimal checks that the first round places as many jobs as possible, at most one on each node, at
+// the lowest cost.
 func TestFirstRoundIsOptimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, name := drawQueue(t), rapid.SampledFrom([]string{"ecsched-dp", "ecsched-ml"}).Draw(t, "strategy")
 		s.Queue = s.Queue[:min(len(s.Queue), 5)]
 		s.Nodes = s.Nodes[:min(len(s.Nodes), 4)]
-		for i := range s.Queue { // so that a node has room for one, and there is no second round
+		for i := range s.Queue { // so that only one job fits on a node and there is no second round
 			s.Queue[i].Request.MilliCPU += 5000
 		}
 		for _, n := range s.Nodes {
@@ -186,7 +188,8 @@ func TestFirstRoundIsOptimal(t *testing.T) {
 	})
 }
 
-// Min-min and max-min, as they stand in textbooks: all pairs are looked at again after each placement.
+// TestMinMinAndMaxMinAreTheTextbooks compares min-min and max-min with the textbook algorithms, which evaluate all
+// pairs after each placement.
 func TestMinMinAndMaxMinAreTheTextbooks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawQueue(t)
@@ -250,7 +253,7 @@ func TestMinMinAndMaxMinAreTheTextbooks(t *testing.T) {
 	})
 }
 
-// The orders serve who they say first, where there is room for one.
+// TestOrders checks which job each order serves first if only one fits.
 func TestOrders(t *testing.T) {
 	jobs := []sched.Job{
 		{ID: "first", Duration: 9 * time.Minute, Request: sched.Resources{MilliCPU: 2000, Memory: 2 << 30}},
@@ -292,7 +295,7 @@ func plan2(t *testing.T, name string, s *sched.Snapshot) sched.Plan {
 	return strategy.Plan(s)
 }
 
-// What is held takes no room, and a batch places the others.
+// TestBatchHolds checks that held jobs use no capacity and that a batch places the other jobs.
 func TestBatchHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawQueue(t)
@@ -312,7 +315,7 @@ func TestBatchHolds(t *testing.T) {
 	})
 }
 
-// A node of which nobody says where it stands has no intensity, but its energy is known.
+// TestNodesWithoutSite checks that a node without a site has no carbon intensity, but a known energy.
 func TestNodesWithoutSite(t *testing.T) {
 	room := sched.Resources{MilliCPU: 8000, Memory: 1 << 40}
 	n := &sched.Node{Name: "n", Capacity: room, Free: room, Profile: &energy.Profile{Idle: 100, Max: 300}}

@@ -7,14 +7,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// threshold returns Φᵢ, for units from 1: the price up to which that many are bought.
+// threshold returns Φᵢ for units starting at 1, the price up to which i units are bought.
 func threshold(k kSearch, i int64) float64 {
 	alpha := k.ratio()
 	return k.greatest * (1 - (1-1/alpha)*math.Exp(float64(i-1)*math.Log1p(1/(alpha*float64(k.units)))))
 }
 
-// Prices as an adversary may make them: whoever buys by the thresholds, and the rest at the end at the greatest
-// price, pays at most Ratio times what he would have paid at the least price that came.
+// TestKSearchIsCompetitive checks with adversarial prices that buying according to the thresholds, and the rest at
+// the maximum price at the end, costs at most ratio times as much as buying everything at the lowest price.
 func TestKSearchIsCompetitive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := kSearch{
@@ -40,7 +40,7 @@ func TestKSearchIsCompetitive(t *testing.T) {
 
 func TestKSearchThresholds(t *testing.T) {
 	k := kSearch{least: 100, greatest: 400, units: 12}
-	// The first unit is bought up to U/α, one beyond the last would be at L.
+	// The first unit is bought up to U/α. The threshold after the last unit would be L.
 	if got, want := threshold(k, 1), 400/k.ratio(); math.Abs(got-want) > 1e-9 {
 		t.Errorf("the first threshold is %v, want %v", got, want)
 	}
@@ -63,7 +63,7 @@ func TestKSearchThresholds(t *testing.T) {
 	if got := (kSearch{least: 300, greatest: 300, units: 5}).admitted(300); got != 5 {
 		t.Errorf("on a constant price %d units are admitted, want all", got)
 	}
-	// For many units α solves (1−x)·eˣ = 1−L/U with x = 1/α, as by Lambert's W.
+	// For many units, α is the solution of (1−x)·eˣ = 1−L/U with x = 1/α, as with Lambert's W function.
 	x := 1 / (kSearch{least: 100, greatest: 400, units: 1 << 40}).ratio()
 	if got := (1 - x) * math.Exp(x); math.Abs(got-0.75) > 1e-9 {
 		t.Errorf("for many units (1−x)·eˣ is %v, want 0.75", got)

@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// Twelve single cores want to run on a node of ten. At the dearest hour only as many may as the least is; at the
-// cheapest one, all that there is room for. Who must start, does.
+// TestCapThrottles plans twelve single-core jobs on a node with ten cores. At the highest intensity only the
+// minimum number may run, at the lowest as many as fit. Jobs without remaining delay always start.
 func TestCapThrottles(t *testing.T) {
 	inner, err := strategy.New("fcfs+now")
 	if err != nil {
@@ -40,7 +40,7 @@ func TestCapThrottles(t *testing.T) {
 				Request: sched.Resources{MilliCPU: 1000},
 			})
 		}
-		s.Queue[11].AllowedDelay = 90 * time.Minute // must start first of all, when it must
+		s.Queue[11].AllowedDelay = 90 * time.Minute // starts first when its delay is exhausted
 		for _, d := range limited.Plan(s) {
 			if d.Node != "" {
 				started++
@@ -71,10 +71,10 @@ func TestCapThrottles(t *testing.T) {
 	}
 }
 
-// What throttled strategies do themselves, they go on doing; those that match a queue as a whole would not be
-// themselves.
+// TestCapForwards checks that throttled strategies retain their properties, and that strategies that match the
+// whole queue cannot be throttled.
 func TestCapForwards(t *testing.T) {
-	for name, want := range map[string][3]bool{ // interrupts, is clairvoyant, reads live watts
+	for name, want := range map[string][3]bool{ // interrupts, is clairvoyant, reads live power
 		"cap(5-50):carbon+now": {}, "cap(5-50):exec+window": {false, false, true},
 		"cap(5-50):carbon+residual": {true, false, false}, "cap(5-50):carbon+wait-awhile": {true, true, false},
 	} {
@@ -122,7 +122,7 @@ func TestByName(t *testing.T) {
 	}
 }
 
-// A plan decides on the whole queue, as those do that match it.
+// TestCapTakesNoPlan checks that strategies that decide on the whole queue cannot be throttled.
 func TestCapTakesNoPlan(t *testing.T) {
 	for _, name := range []string{"cap(2-8):carbon+plan", "cap(2-8):flow-energy"} {
 		if _, err := strategy.ByName(name); err == nil || !strings.Contains(err.Error(), "whole queue at once") {

@@ -8,7 +8,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/placement"
 )
 
-// clusters are wheres of simulations alone: in one cluster there is nothing to choose.
+// clusters contains placements that are only used in simulations, because a single cluster leaves no choice.
 var clusters = map[string]placing{
 	"home": {
 		placement.SendTo(placement.Home), alike | relative | seeded,
@@ -28,13 +28,14 @@ var clusters = map[string]placing{
 	},
 }
 
-// Clusters returns the names of wheres that [ByName] takes besides those of [New], sorted.
+// Clusters returns the sorted names of the placements that [ByName] accepts in addition to those of [New].
 func Clusters() []string { return slices.Sorted(maps.Keys(clusters)) }
 
-// bindings are the rules that ask for no room.
+// bindings contains the cluster rules that do not depend on free capacity.
 var bindings = map[string]placement.ClusterRule{"home": placement.Home, "karmada-static": placement.StaticWeights}
 
-// Bound returns the names of the sites where g runs j at all, whatever room there is; none: every site.
+// Bound returns the names of the sites where g can run j, regardless of free capacity. If empty, j can run at every
+// site.
 func (g *Greedy) Bound(s *sched.Snapshot, j *sched.Job) []string {
 	left, _, _ := parts(g.name)
 	if rule := bindings[left]; rule != nil {

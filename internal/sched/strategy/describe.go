@@ -23,8 +23,8 @@ var whenSays = map[string]string{
 		"the residual life (suspends)",
 }
 
-// Describe returns a line for people on what a where or a when does, or on "cap", which [ByName] knows; "" for names
-// that are none of these.
+// Describe returns a one-line description of a placement, a start rule, or "cap" (see [ByName]). It returns an
+// empty string for other names.
 func Describe(name string) string {
 	if name == "cap" {
 		return "throttle what follows to so many cores, the fewer the higher intensity is in its range (CAP)"

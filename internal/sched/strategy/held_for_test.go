@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/schedtest"
 )
 
-// aDayOf is a day and a half of an imagined grid: night and noon, noise, and sometimes hardly any swing.
+// aDayOf returns a day and a half of a synthetic signal with a daily cycle, noise, and a variable amplitude.
 func aDayOf(t *testing.T, rnd *rand.Rand) *grid.Series {
 	t.Helper()
 	mean, swing, noise, phase := 50+700*rnd.Float64(), rnd.Float64(), 0.2*rnd.Float64(), 2*math.Pi*rnd.Float64()
@@ -29,8 +29,8 @@ func aDayOf(t *testing.T, rnd *rand.Rand) *grid.Series {
 	return series
 }
 
-// A job is held only where that is expected to emit less than a start at once, or else its reason names the owner's
-// annotation that asked for it: 1,000 days, each with thresholds, percentiles and delays.
+// TestHeldForSomething checks on 1,000 days with thresholds, percentiles and delays that a job is only held if this
+// is expected to reduce emissions, or if its reason refers to an annotation that requires it.
 func TestHeldForSomething(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(19, 4))
 	held, named, unmet := 0, 0, 0
@@ -90,7 +90,8 @@ func TestHeldForSomething(t *testing.T) {
 	}
 }
 
-// Of several windows, the one that saves most beyond what each hour of waiting is to save is chosen.
+// TestEachHourOfWaitingSaves checks that the window with the highest saving beyond the required saving per hour of
+// waiting is selected.
 func TestEachHourOfWaitingSaves(t *testing.T) {
 	values := []float64{100, 100, 90, 90, 90, 90, 90, 90, 90, 90, 90, 90, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85}
 	series, err := grid.NewSeries(schedtest.Day, time.Hour, values)

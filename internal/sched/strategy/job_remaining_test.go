@@ -13,10 +13,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// What has run for longer than jobs do on average is not about to end for that: the deadline of its finish counts
-// with what is to be expected of one that has run for so long.
+// TestDeadlineOfOneThatOutlivedItsMean checks that a job that has run longer than the mean is not expected to
+// finish soon, and that its completion deadline is based on the residual run time.
 func TestDeadlineOfOneThatOutlivedItsMean(t *testing.T) {
-	// Four of five end within an hour, the others run for seven to nine.
+	// Four out of five jobs finish within one hour, the others run for seven to nine hours.
 	survival := slices.Concat([]float64{1}, slices.Repeat([]float64{0.2}, 7), []float64{0.1, 0})
 	falling := make([]float64, 48)
 	for i := range falling {
@@ -54,7 +54,7 @@ func TestDeadlineOfOneThatOutlivedItsMean(t *testing.T) {
 	}
 }
 
-// What is resumed is placed and priced by what is left of it.
+// TestResumedJobsArePricedByWhatIsLeft checks that a resumed job is placed based on the cost of its remaining work.
 func TestResumedJobsArePricedByWhatIsLeft(t *testing.T) {
 	soon, later := slices.Repeat([]float64{900}, 30), slices.Repeat([]float64{300}, 30)
 	soon[0] = 100
@@ -101,7 +101,7 @@ func TestResumedJobsArePricedByWhatIsLeft(t *testing.T) {
 	}
 }
 
-// All that may suspend keep the slack that going on costs.
+// TestDeadlinesWithRestarts checks that all suspending start rules reserve slack for the restart costs.
 func TestDeadlinesWithRestarts(t *testing.T) {
 	values := make([]float64, 60)
 	for i := range values {
@@ -114,7 +114,7 @@ func TestDeadlinesWithRestarts(t *testing.T) {
 	_, suspending := strategy.Families()
 	for _, when := range suspending {
 		if when == "plan" {
-			continue // it suspends where it knows all machines: package sim
+			continue // only suspends if all machines are known, see package sim
 		}
 		suspensions := 0
 		for i := range 40 {

@@ -22,8 +22,8 @@ func costsOf(t rapid.TB, name string, s *sched.Snapshot, j *sched.Job) ([]float6
 	return strategy.Costs(s, j, nil)
 }
 
-// The node that is chosen has the greatest capacity left by corrected watts, whatever the order of the nodes: the
-// scheduler that this comes from compared corrected watts and remembered uncorrected ones.
+// TestExecChoosesByCorrectedWatts checks that the node with the most remaining corrected power is selected for
+// every order of nodes. The original scheduler compared corrected values but stored uncorrected ones.
 func TestExecChoosesByCorrectedWatts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
@@ -49,7 +49,7 @@ func TestExecChoosesByCorrectedWatts(t *testing.T) {
 	})
 }
 
-// Without live watts, whatever else is known, exec is energy; and so it is with readings that make no sense.
+// TestExecFallsBackToEnergy checks that without valid live readings, the costs of exec equal those of energy.
 func TestExecFallsBackToEnergy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
@@ -74,7 +74,8 @@ func TestExecFallsBackToEnergy(t *testing.T) {
 	})
 }
 
-// A node whose reading goes stale costs what its profile says, no more and no less than if it had never had one.
+// TestStaleWattsNeitherAttractNorRepel checks that a node with a stale reading has the cost given by its profile,
+// as if it never had a reading.
 func TestStaleWattsNeitherAttractNorRepel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
@@ -94,7 +95,7 @@ func TestStaleWattsNeitherAttractNorRepel(t *testing.T) {
 		present := stale.Power()
 		stale.HasLive, stale.Live, stale.Provisional = true, present, 0
 		if stale.Jobs == 0 {
-			return // an empty node that draws something is awake
+			return // an empty node with live power is awake
 		}
 		after, _ := costsOf(t, "exec", s, job)
 		if last := len(after) - 1; math.Abs(after[last]-before[last]) > 1e-9 {
@@ -104,7 +105,7 @@ func TestStaleWattsNeitherAttractNorRepel(t *testing.T) {
 	})
 }
 
-// There is no division in exec to go wrong: nothing to choose from, or nothing drawn.
+// TestExecOnNothing checks the edge cases without nodes and with a power of zero.
 func TestExecOnNothing(t *testing.T) {
 	if costs, ok := costsOf(t, "exec", &sched.Snapshot{Now: schedtest.Day}, &sched.Job{ID: "j"}); !ok || len(costs) != 0 {
 		t.Errorf("no nodes: %v, %v", costs, ok)
@@ -131,7 +132,7 @@ func plan1(t *testing.T, s *sched.Snapshot) sched.Decision {
 	return strategy.Plan(s)[0]
 }
 
-// A reading or an expectation that makes no sense is none.
+// TestSenselessWattsDoNotCount checks that invalid readings and invalid expected power are ignored.
 func TestSenselessWattsDoNotCount(t *testing.T) {
 	for _, w := range []float64{-1, math.NaN(), math.Inf(1)} {
 		s := &sched.Snapshot{Now: schedtest.Day, Nodes: []*sched.Node{
@@ -178,7 +179,8 @@ func TestReadsLive(t *testing.T) {
 	}
 }
 
-// The first job on a node that is awake adds what it draws itself; on one that sleeps, the idle power too.
+// TestAddedToAnEmptyNode checks that the first job on an awake node only adds its own power, and on a sleeping node
+// also the idle power.
 func TestAddedToAnEmptyNode(t *testing.T) {
 	room := sched.Resources{MilliCPU: 10_000, Memory: 1 << 40}
 	n := sched.Node{
@@ -192,7 +194,7 @@ func TestAddedToAnEmptyNode(t *testing.T) {
 	if added := n.Added(&job); added != 50 {
 		t.Errorf("awake, the node draws %v more, want 50 W", added)
 	}
-	n.Live, n.HasLive = 130, true // a meter sees more than the idle power of the profile
+	n.Live, n.HasLive = 130, true // the meter reading exceeds the idle power of the profile
 	if added := n.Added(&job); added != 50 {
 		t.Errorf("awake and metered, the node draws %v more, want 50 W", added)
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// Costs are between 0 and 1, and a node that was not measured is never cheaper than one that was.
+// TestHybridCosts checks that costs are between 0 and 1, and that a node without measurements never has a lower
+// cost than a measured one.
 func TestHybridCosts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
@@ -40,7 +41,7 @@ func TestHybridCosts(t *testing.T) {
 	})
 }
 
-// A negative reading is no reading, and a weight that is no number is none.
+// TestHybridWithSenselessNumbers checks that negative readings and invalid weights are ignored.
 func TestHybridWithSenselessNumbers(t *testing.T) {
 	measured := map[string]energy.Benchmark{"training": {Rate: 10, Power: 100, Idle: 40}}
 	slower := map[string]energy.Benchmark{"training": {Rate: 5, Power: 60, Idle: 40}}
@@ -73,8 +74,8 @@ func TestHybridWithSenselessNumbers(t *testing.T) {
 	}
 }
 
-// In the hard form a busy node costs 1 and next to nothing more, an unknown one a little more than that, and every idle
-// one less; nothing is left out.
+// TestHybridIdleCosts checks that in the hard form a busy node costs slightly more than 1, a node without
+// measurements a little more than that, and every idle node less than 1.
 func TestHybridIdleCosts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
@@ -105,7 +106,8 @@ func TestHybridIdleCosts(t *testing.T) {
 	})
 }
 
-// Without live watts, the hard form is the soft one: both are the static benchmarks.
+// TestHybridsFallBackToBenchmarks checks that without live readings both forms are equal, because they only depend
+// on the benchmarks.
 func TestHybridsFallBackToBenchmarks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)

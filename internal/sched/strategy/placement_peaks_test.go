@@ -12,7 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/schedtest"
 )
 
-// peaksNode has a profile that an exponential with the given constants goes through, as PEAKS is configured.
+// peaksNode returns a node with a profile that matches an exponential with the given constants, as in the
+// configuration of PEAKS.
 func peaksNode(name string, k0, k1, k2 float64, cores, used int64) *sched.Node {
 	at := func(x float64) energy.Watts { return energy.Watts(k0 + k1*math.Exp(k2*x)) }
 	capacity := sched.Resources{MilliCPU: 1000 * cores, Memory: 64 << 30}
@@ -37,7 +38,8 @@ func peaksCosts(t rapid.TB, cores int64, nodes ...*sched.Node) []float64 {
 	return costs
 }
 
-// The model is found again from what it says of idle, half and full load, and the cost is the formula's.
+// TestPeaksIsTheExponentialModel checks that the model is recovered from its values at idle, half and full load,
+// and that the cost matches the formula.
 func TestPeaksIsTheExponentialModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k0 := rapid.Float64Range(0, 300).Draw(t, "k0")
@@ -58,7 +60,7 @@ func TestPeaksIsTheExponentialModel(t *testing.T) {
 	})
 }
 
-// A linear profile rises by its slope.
+// TestPeaksOnALine checks that a linear profile increases by its slope.
 func TestPeaksOnALine(t *testing.T) {
 	n := peaksNode("n", 0, 0, 0, 10, 3)
 	n.Profile = &energy.Profile{Idle: 100, Max: 300, Sleep: 100}
@@ -67,9 +69,10 @@ func TestPeaksOnALine(t *testing.T) {
 	}
 }
 
-// Published defect: a node without a model has one of (0, 0, 0), costs 0 and is the best.
+// TestPeaksUnknownNodeIsNeverBest covers a published defect: a node without a model uses (0, 0, 0), costs 0 and is
+// preferred.
 func TestPeaksUnknownNodeIsNeverBest(t *testing.T) {
-	known := peaksNode("z", 50, 100, 0.02, 4, 3) // as dear as it gets
+	known := peaksNode("z", 50, 100, 0.02, 4, 3) // the highest possible cost
 	for name, profile := range map[string]*energy.Profile{
 		"none": nil, "zeros": {}, "falling": {Curve: []energy.Point{
 			{Power: 100}, {Utilisation: 0.5, Power: 90}, {Utilisation: 1, Power: 120},
@@ -95,7 +98,7 @@ func TestPeaksUnknownNodeIsNeverBest(t *testing.T) {
 	}
 }
 
-// Published defect: above 100 % the cost is 0, which is the best.
+// TestPeaksOverloadedNodeIsNeverBest covers a published defect: the cost above 100 % is 0, which is preferred.
 func TestPeaksOverloadedNodeIsNeverBest(t *testing.T) {
 	full, free := peaksNode("a", 50, 10, 0.02, 4, 4), peaksNode("z", 500, 100, 0.03, 4, 3)
 	unknown := peaksNode("b", 0, 0, 0, 4, 0)
@@ -113,8 +116,8 @@ func TestPeaksOverloadedNodeIsNeverBest(t *testing.T) {
 	}
 }
 
-// Published defect: without a reading the utilisation is 0, or the cost is. Here utilisation is what requests say,
-// and what a meter says or fails to say changes nothing.
+// TestPeaksNeedsNoReading covers a published defect: without a reading, the utilisation or the cost is 0. Here the
+// utilisation is computed from requests, and meter readings have no effect.
 func TestPeaksNeedsNoReading(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
@@ -130,7 +133,8 @@ func TestPeaksNeedsNoReading(t *testing.T) {
 	})
 }
 
-// Published defect: waking an empty node costs nothing. And the scores of the original overflow above 9 kW.
+// TestPeaksWakesNodesAtTheirPriceAndDoesNotOverflow covers published defects: waking an empty node is free, and the
+// scores overflow above 9 kW.
 func TestPeaksWakesNodesAtTheirPriceAndDoesNotOverflow(t *testing.T) {
 	awake, asleep := peaksNode("z", 50, 100, 0.01, 8, 1), peaksNode("a", 50, 100, 0.01, 8, 1)
 	asleep.Jobs, asleep.Profile.Sleep = 0, 5
@@ -144,7 +148,7 @@ func TestPeaksWakesNodesAtTheirPriceAndDoesNotOverflow(t *testing.T) {
 	}
 }
 
-// No order of nodes changes the choice, whether they are known or not.
+// TestPeaksDoesNotDependOnTheOrderOfNodes checks that the selection does not depend on the order of the nodes.
 func TestPeaksDoesNotDependOnTheOrderOfNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)

@@ -21,7 +21,8 @@ func TestEveryWhereIsDescribed(t *testing.T) {
 	}
 }
 
-// threeNodes have the same size; a is empty, b half full and c nearly full, more of CPU than of memory.
+// threeNodes returns nodes of the same size: a is empty, b is half full, and c is nearly full with more CPU than
+// memory in use.
 func threeNodes() []*sched.Node {
 	capacity := sched.Resources{MilliCPU: 16000, Memory: 64 << 30}
 	node := func(name string, cpu, memory int64) *sched.Node {
@@ -42,12 +43,12 @@ func TestWheres(t *testing.T) {
 	}{
 		{"fcfs", 1, 1, "a"},
 		{"most-allocated", 1, 4, "c"},
-		{"balanced", 1, 4, "a"},  // stays in balance; the first of two
-		{"balanced", 1, 26, "c"}, // takes there what is left over
+		{"balanced", 1, 4, "a"},  // remains balanced; the first of two equal nodes
+		{"balanced", 1, 26, "c"}, // uses the remaining memory
 		{"ecsched-dp", 1, 1, "a"},
 		{"ecsched-ml", 1, 1, "c"},
 		{"ecsched-k8s", 1, 1, "a"},
-		{"peaks", 1, 1, "a"}, // a line: the same everywhere
+		{"peaks", 1, 1, "a"}, // equal costs for a linear profile
 		{"min-min", 1, 1, "a"},
 	} {
 		s := &sched.Snapshot{
@@ -61,9 +62,9 @@ func TestWheres(t *testing.T) {
 	}
 }
 
-// The formulas of ECSched on numbers that can be checked by hand.
+// TestECSchedCosts checks the formulas of ECSched with values that can be verified manually.
 func TestECSchedCosts(t *testing.T) {
-	nodes := threeNodes()[1:2] // 8 of 16 cores and 32 of 64 GiB free
+	nodes := threeNodes()[1:2] // 8 of 16 cores and 32 of 64 GiB are free
 	job := sched.Job{ID: "j", Request: sched.Resources{MilliCPU: 4000, Memory: 8 << 30}}
 	for name, want := range map[string]float64{
 		"ecsched-dp":  -(0.5*0.25 + 0.5*0.125),
@@ -77,7 +78,8 @@ func TestECSchedCosts(t *testing.T) {
 	}
 }
 
-// A seed gives the same node again, whatever else is offered, and seeds differ; in the long run nodes are chosen alike.
+// TestRandomIsPure checks that a seed always selects the same node regardless of the other candidates, and that
+// nodes are selected equally often over many seeds.
 func TestRandomIsPure(t *testing.T) {
 	count := map[string]int{}
 	for seed := range uint64(3000) {
@@ -103,8 +105,8 @@ func TestRandomIsPure(t *testing.T) {
 	}
 }
 
-// Profile looks at benchmarks and nothing else: neither live watts nor load change a cost, and where no meter says
-// anything hybrid-idle says the same.
+// TestProfileIsStatic checks that profile only depends on benchmarks: live power and load do not change the cost,
+// and without meter readings hybrid-idle returns the same costs.
 func TestProfileIsStatic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
@@ -128,7 +130,7 @@ func TestProfileIsStatic(t *testing.T) {
 	})
 }
 
-// The watts of memory follow what is requested of it: two jobs of equal CPU differ by them alone.
+// TestMemoryDraws checks that the power of memory depends on the requested memory.
 func TestMemoryDraws(t *testing.T) {
 	capacity := sched.Resources{MilliCPU: 10_000, Memory: 100}
 	n := sched.Node{

@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// randomTimetable is of machines some of which work or are awake, and of jobs that may wait.
+// randomTimetable returns a timetable of machines, some of which are busy or awake, and bookings that may wait.
 func randomTimetable(t *testing.T, r *rand.Rand) (*timetable, []booking) {
 	t.Helper()
 	now := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
@@ -45,14 +45,14 @@ func randomTimetable(t *testing.T, r *rand.Rand) (*timetable, []booking) {
 			}
 		}
 		if r.IntN(3) == 0 {
-			n.Free.MilliCPU -= 500 // a DaemonSet's
+			n.Free.MilliCPU -= 500 // used by a DaemonSet
 		}
 		nodes[i] = n
 	}
 	bookings := make([]booking, 12)
 	for i := range bookings {
 		j := &sched.Job{
-			ID: fmt.Sprint("j", i), Submitted: now, Duration: time.Duration(1+r.IntN(15)) * 10 * time.Minute, // of whole slots, whose costs add up exactly
+			ID: fmt.Sprint("j", i), Submitted: now, Duration: time.Duration(1+r.IntN(15)) * 10 * time.Minute, // whole slots
 			Request: sched.Resources{MilliCPU: 500 * int64(1+r.IntN(12)), Memory: 1 << 28},
 		}
 		bookings[i] = booking{
@@ -67,7 +67,7 @@ func randomTimetable(t *testing.T, r *rand.Rand) (*timetable, []booking) {
 	return table, bookings
 }
 
-// Of a slot that has begun, a job pays for the rest in which it runs.
+// TestBegunSlotsCostTheirRest checks that a job is only charged for the rest of the current slot.
 func TestBegunSlotsCostTheirRest(t *testing.T) {
 	begins := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
 	carbon, err := grid.NewSeries(begins, 10*time.Minute, []float64{100, 200, 300, 400, 400, 400})
@@ -88,7 +88,8 @@ func TestBegunSlotsCostTheirRest(t *testing.T) {
 	}
 }
 
-// What runs on a machine takes room there from the first slot on, whether it is known to end or not.
+// TestWhatRunsTakesRoom checks that running jobs use capacity from the first slot on, whether or not their end is
+// known.
 func TestWhatRunsTakesRoom(t *testing.T) {
 	now := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
 	all := sched.Resources{MilliCPU: 8000}
@@ -109,8 +110,8 @@ func TestWhatRunsTakesRoom(t *testing.T) {
 	}
 }
 
-// A place of the last plan that lies between two slots of this one goes to the nearer one, and none to a later start
-// than the job allows: starts neither creep forward nor back from plan to plan.
+// TestKeptPlacesGoToTheNearestSlot checks that a previously planned start between two slots is moved to the nearer
+// one, but not beyond the latest start, so that starts do not drift from plan to plan.
 func TestKeptPlacesGoToTheNearestSlot(t *testing.T) {
 	now := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
 	n := sched.Node{
@@ -131,7 +132,8 @@ func TestKeptPlacesGoToTheNearestSlot(t *testing.T) {
 	}
 }
 
-// What a search says that a booking adds is what the whole costs more with it, and nothing is ever overcommitted.
+// TestBookingsCostWhatTheyAdd checks that the cost of a booking equals the increase in the total cost, and that no
+// machine is overcommitted.
 func TestBookingsCostWhatTheyAdd(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -169,7 +171,7 @@ func TestBookingsCostWhatTheyAdd(t *testing.T) {
 	}
 }
 
-// No other place for a booking costs less than the one that it gets.
+// TestBookingsGetTheCheapestPlace checks that no other place of a booking has a lower cost.
 func TestBookingsGetTheCheapestPlace(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 2))

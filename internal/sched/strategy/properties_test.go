@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// addPrices gives every site prices, whose steps are not those of the intensities.
+// addPrices adds prices to every site, with steps that differ from those of the intensities.
 func addPrices(t *rapid.T, s *sched.Snapshot) {
 	for _, site := range s.Sites {
 		series, err := grid.NewSeries(schedtest.Day.Add(-7*time.Minute), 20*time.Minute,
@@ -39,7 +39,8 @@ func plan(t rapid.TB, name string, s *sched.Snapshot) sched.Plan {
 	return strategy.Plan(s)
 }
 
-// The same snapshot gives the same plan, in whatever order nodes and jobs are listed, and is left as it was.
+// TestPlanIsDeterministicAndOrderIndependent checks that the same snapshot results in the same plan for every order
+// of nodes and jobs, and that the snapshot is not modified.
 func TestPlanIsDeterministicAndOrderIndependent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := slices.Concat(schedtest.Strategies, strategy.Clusters())
@@ -73,7 +74,8 @@ func cmpStrings(a, b string) int {
 	return 1
 }
 
-// No decision starts a job after its latest start, or holds one that was released.
+// TestNoJobIsHeldPastItsAllowedDelay checks that no job starts after its latest start, and that released jobs are
+// not held.
 func TestNoJobIsHeldPastItsAllowedDelay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, name := schedtest.DrawSnapshot(t, anyIntensity), rapid.SampledFrom(schedtest.Strategies).Draw(t, "strategy")
@@ -104,12 +106,12 @@ func TestNoJobIsHeldPastItsAllowedDelay(t *testing.T) {
 	})
 }
 
-// A batch never takes more of a node than is free.
+// TestPlanRespectsCapacity checks that a batch never exceeds the free resources of a node.
 func TestPlanRespectsCapacity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, name := schedtest.DrawSnapshot(t, anyIntensity), rapid.SampledFrom(schedtest.Strategies).Draw(t, "strategy")
 		if len(s.Queue) == 1 {
-			s.Queue = append(s.Queue, s.Queue[0]) // with one job, feasibility is the caller's business
+			s.Queue = append(s.Queue, s.Queue[0]) // with one job, the caller decides feasibility
 			s.Queue[1].ID = "job1"
 		}
 		free := map[string]sched.Resources{}
@@ -129,7 +131,8 @@ func TestPlanRespectsCapacity(t *testing.T) {
 	})
 }
 
-// Where the intensity never changes, waiting saves nothing, whatever the last digits of the integrals say.
+// TestConstantIntensityShiftsNothing checks that no job is delayed under a constant intensity, despite rounding
+// errors of integrals.
 func TestConstantIntensityShiftsNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		constant := func(t *rapid.T, label string) []float64 {
@@ -145,7 +148,7 @@ func TestConstantIntensityShiftsNothing(t *testing.T) {
 			schedtest.DrawLife(t, s, &s.Queue[i])
 		}
 		for _, d := range plan(t, name, s) {
-			// A plan also waits for room, and for what runs beside to end.
+			// The start rule "plan" also waits for capacity and for other jobs to finish.
 			if d.Held(s.Now) && strategy.When(name) != "plan" {
 				t.Fatalf("%s: %s is held until %v: %v", name, d.Job, d.Window.Start, d.Reason)
 			}
@@ -153,7 +156,7 @@ func TestConstantIntensityShiftsNothing(t *testing.T) {
 	})
 }
 
-// The window rule finds what trying every second would find.
+// TestWindowIsTheCheapest compares the window rule with a search over every second.
 func TestWindowIsTheCheapest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Float64Range(0, 900), 20, 40).Draw(t, "intensity")
@@ -182,7 +185,7 @@ func TestWindowIsTheCheapest(t *testing.T) {
 	})
 }
 
-// A job that must wait for nothing, on the cheapest of all nodes: no other node may cost less.
+// TestPlanAgreesWithCosts checks that no other node has a lower cost than the selected one.
 func TestPlanAgreesWithCosts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)

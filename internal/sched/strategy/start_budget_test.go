@@ -12,8 +12,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// TestADeadlineBeatsEveryBudget: whatever the rule, the signals and the budget, what may wait starts no later than
-// its latest start, not before the budget is open again unless that is later, and what may not wait starts now.
+// TestADeadlineBeatsEveryBudget checks the following for arbitrary rules, signals and budgets. A job that may wait
+// starts no later than its latest start, and not before the budget allows new work unless that is later. A job that
+// may not wait starts now.
 func TestADeadlineBeatsEveryBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawThreshold(t)

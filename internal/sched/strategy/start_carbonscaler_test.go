@@ -34,8 +34,8 @@ func drawElastic(t *rapid.T) (*grid.Series, *sched.Elastic) {
 	return c, e
 }
 
-// minCarbon tries every number of replicas in every hour, and in one of them a mixture of two. It is a linear
-// programme of one constraint, so one of these is the optimum.
+// minCarbon evaluates every number of replicas in every hour, and a mixture of two numbers in one of the hours. The
+// problem is a linear program with one constraint, so the optimum is among these combinations.
 func minCarbon(c *grid.Series, e *sched.Elastic) float64 {
 	levels := append([]float64{0}, e.Throughput...)
 	replicas := func(level int) float64 {
@@ -107,7 +107,8 @@ func TestScaleIsOptimal(t *testing.T) {
 	})
 }
 
-// More replicas never cost more, and on a constant intensity the least number is as good as any.
+// TestScaleAgainstFewerReplicas checks that additional replicas never increase the cost, and that under a constant
+// intensity the minimum number is optimal.
 func TestScaleAgainstFewerReplicas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, e := drawElastic(t)
@@ -115,7 +116,7 @@ func TestScaleAgainstFewerReplicas(t *testing.T) {
 		fixed.Throughput = e.Throughput[:1]
 		_, without, err := sched.Scale(c, &fixed)
 		if err != nil {
-			return // it needs more replicas to be done in time
+			return // more replicas are required to finish in time
 		}
 		_, with, err := sched.Scale(c, e)
 		if err != nil {
@@ -162,7 +163,8 @@ func TestScaleRefuses(t *testing.T) {
 	}
 }
 
-// What is not known of the intensity is not planned on.
+// TestScaleWantsAllOfTheIntensity checks that Scale returns an error if the intensity is not known for the whole
+// interval.
 func TestScaleWantsAllOfTheIntensity(t *testing.T) {
 	series, err := grid.NewSeries(schedtest.Day, time.Hour, []float64{300, 200, 100})
 	if err != nil {

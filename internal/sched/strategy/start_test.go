@@ -49,8 +49,9 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// A job without slack runs, and so does one that was released or runs and may not be suspended. What is asked again is
-// asked later than now, and before or when its window opens.
+// TestWhoMayBeKeptFromWorking checks that jobs without slack, released jobs and running jobs that are not
+// interruptible are never held, and that the next decision is later than now and not later than the start of the
+// window.
 func TestWhoMayBeKeptFromWorking(t *testing.T) {
 	_, suspending := strategy.Families()
 	rapid.Check(t, func(t *rapid.T) {
@@ -86,14 +87,14 @@ func TestWhoMayBeKeptFromWorking(t *testing.T) {
 	})
 }
 
-// life is what becomes of one job that is asked whenever it wants to be, on a forecast that comes true.
+// life is the result of running one job with repeated decisions and an exact forecast.
 type life struct {
 	cost        float64 // integral of the intensity
 	suspensions int
 	finish      time.Time
 }
 
-// live plays a job whose length is told.
+// live simulates a job with a known length.
 func live(t rapid.TB, when string, series *grid.Series, j sched.Job) (l life) {
 	t.Helper()
 	strategy, err := strategy.New("energy+" + when)
@@ -149,7 +150,7 @@ func drawMinutes(t *rapid.T, least, most int, label string) time.Duration {
 	return time.Duration(rapid.IntRange(least, most).Draw(t, label)) * time.Minute
 }
 
-// minInterruptible is the clairvoyant optimum: the cheapest minutes of all in which the job may run.
+// minInterruptible returns the clairvoyant optimum: the cheapest minutes among all in which the job may run.
 func minInterruptible(series *grid.Series, j *sched.Job) (sum float64) {
 	var minutes []float64
 	for t := j.Submitted; t.Before(j.Submitted.Add(j.AllowedDelay + j.Duration)); t = t.Add(time.Minute) {
@@ -177,7 +178,7 @@ func TestWaitAwhileIsTheOptimum(t *testing.T) {
 	})
 }
 
-// Whoever must not be suspended gets the best start, to the second.
+// TestRollingStartsBest checks that a job that is not interruptible gets the best start.
 func TestRollingStartsBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		series := drawDay(t)
@@ -203,8 +204,8 @@ func TestRollingStartsBest(t *testing.T) {
 	})
 }
 
-// With whole hours of work and delay, the plan of residual is that of a clairvoyant whose restarts cost three
-// minutes, so that it costs at most these more than the optimum.
+// TestResidualIsNearTheOptimum checks that with whole hours of work and delay, the plan of residual equals that of
+// a clairvoyant with restart costs of three minutes, so that it exceeds the optimum by at most these costs.
 func TestResidualIsNearTheOptimum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		series := drawDay(t)
@@ -227,7 +228,8 @@ func TestResidualIsNearTheOptimum(t *testing.T) {
 	})
 }
 
-// The more going on costs, the less often jobs are suspended; and no delay is exceeded for it.
+// TestRestartCostsAreMinded checks that higher restart costs result in fewer suspensions, and that no deadline is
+// exceeded.
 func TestRestartCostsAreMinded(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	days := make([]*grid.Series, 200)
@@ -263,24 +265,25 @@ func TestRestartCostsAreMinded(t *testing.T) {
 	}
 }
 
-// A job of which it is likely that it ends soon is not kept waiting for a night that it will hardly see.
+// TestLengthsThatAreNotKnown checks that a job that is likely to finish soon is not delayed until a cheap period
+// that it would hardly use.
 func TestLengthsThatAreNotKnown(t *testing.T) {
 	values := slices.Repeat([]float64{300, 310, 100}, 20)
 	series, err := grid.NewSeries(schedtest.Day, time.Hour, values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	brief := lives(t, time.Hour, 1, 0.9, 0)       // two hours, mostly
-	long := lives(t, time.Hour, 1, 1, 1, 1, 1, 0) // five to six
+	brief := lives(t, time.Hour, 1, 0.9, 0)       // mostly two hours
+	long := lives(t, time.Hour, 1, 1, 1, 1, 1, 0) // five to six hours
 	s := &sched.Snapshot{Now: schedtest.Day, Sites: []*sched.Site{{Name: "s", Carbon: grid.Signal{Series: series}}}}
 	for _, test := range []struct {
 		when     string
 		runtimes *sched.Runtimes
-		until    time.Duration // held so long; 0: not
+		until    time.Duration // duration of the hold; 0 means not held
 	}{
 		{"rolling", brief, 2 * time.Hour},
 		{"residual", brief, 2 * time.Hour},
-		{"residual", long, 0}, // four hours of delay: two pauses are not worth the last hours
+		{"residual", long, 0}, // two pauses are not worthwhile for the last hours
 	} {
 		s.Queue = []sched.Job{{
 			ID: "j", Submitted: schedtest.Day, Duration: test.runtimes.Mean(), Runtimes: test.runtimes,
@@ -306,7 +309,7 @@ func lives(t testing.TB, step time.Duration, survival ...float64) *sched.Runtime
 	return r
 }
 
-// GAIA's policies on a curve where they differ.
+// TestGAIAChoices checks the policies of GAIA with a signal for which they differ.
 func TestGAIAChoices(t *testing.T) {
 	//                     0    1    2   3    4    5    6
 	values := []float64{400, 300, 390, 50, 500, 180, 120, 120, 120, 400}
@@ -316,9 +319,9 @@ func TestGAIAChoices(t *testing.T) {
 		t.Fatal(err)
 	}
 	for when, want := range map[string]time.Duration{
-		"lowest-slot":   3 * time.Hour, // 50, whatever follows
+		"lowest-slot":   3 * time.Hour, // 50, regardless of the following hours
 		"lowest-window": 6 * time.Hour, // 120 + 120
-		"carbon-time":   2 * time.Hour, // (700 − 440)/(2 + 2) = 65, of the six hours' 460/8 = 57.5
+		"carbon-time":   2 * time.Hour, // (700 − 440)/(2 + 2) = 65, compared with 460/8 = 57.5 after six hours
 	} {
 		strategy, err := strategy.New("energy+" + when)
 		if err != nil {
@@ -335,7 +338,7 @@ func TestGAIAChoices(t *testing.T) {
 	}
 }
 
-// Price alone counts for the when of that name, whatever has a weight.
+// TestPriceIsCheapest checks that the start rule "price" only considers the price, regardless of weights.
 func TestPriceIsCheapest(t *testing.T) {
 	carbon := schedtest.Hourly(t, slices.Concat([]float64{1}, slices.Repeat([]float64{900}, 30))...)
 	price := schedtest.Hourly(t, slices.Concat([]float64{9, 9, 9, 1}, slices.Repeat([]float64{9}, 27))...)
@@ -352,7 +355,8 @@ func TestPriceIsCheapest(t *testing.T) {
 	}
 }
 
-// Of several sites the one counts that is cheapest over the day, and for what runs, the one where it runs.
+// TestOutlookOfSeveralSites checks that the outlook is for the site with the lowest cost over the day, or for the
+// site of a running job.
 func TestOutlookOfSeveralSites(t *testing.T) {
 	flat := func(v float64) []float64 { return slices.Repeat([]float64{v}, 48) }
 	valley := flat(900)
@@ -381,7 +385,7 @@ func TestOutlookOfSeveralSites(t *testing.T) {
 func BenchmarkWhen(b *testing.B) {
 	survival := make([]float64, 2601)
 	for i := range survival {
-		survival[i] = math.Exp(-float64(i) / 145) // a mean of about 7 h, of three minutes each
+		survival[i] = math.Exp(-float64(i) / 145) // a mean of about 7 h in steps of three minutes
 	}
 	runtimes := lives(b, 3*time.Minute, survival...)
 	values := make([]float64, 120)
@@ -417,16 +421,17 @@ func BenchmarkWhen(b *testing.B) {
 	}
 }
 
-// Slack is of time, not of work: what was done fast leaves no more of it, and what was done slowly takes none away.
+// TestSlack checks that slack is measured in time and not in work, so that it does not depend on the speed of the
+// nodes.
 func TestSlack(t *testing.T) {
 	j := sched.Job{ID: "j", Submitted: schedtest.Day, Duration: 9 * time.Hour, AllowedDelay: time.Hour}
 	for _, c := range []struct {
 		done, worked, want time.Duration
 	}{
 		{0, 0, 0},
-		{2 * time.Hour, 0, time.Hour}, // on nodes of speed 1
-		{4 * time.Hour, 2 * time.Hour, time.Hour}, // of speed 2
-		{time.Hour, 2 * time.Hour, time.Hour},     // of speed 0.5
+		{2 * time.Hour, 0, time.Hour}, // on nodes with speed 1
+		{4 * time.Hour, 2 * time.Hour, time.Hour}, // on nodes with speed 2
+		{time.Hour, 2 * time.Hour, time.Hour},     // on nodes with speed 0.5
 		{4 * time.Hour, 90 * time.Minute, 30 * time.Minute},
 	} {
 		j.Done, j.Worked = c.done, c.worked
@@ -436,7 +441,8 @@ func TestSlack(t *testing.T) {
 	}
 }
 
-// A job that is resumed on a slow node does its work once more slowly, which its slack must have room for.
+// TestResidualKeepsTimeToRestart checks that the slack reserves time for repeating work slowly when a job is
+// resumed on a slow node.
 func TestResidualKeepsTimeToRestart(t *testing.T) {
 	valley := slices.Repeat([]float64{900}, 48)
 	for h := 2; h < 6; h++ {
@@ -461,13 +467,14 @@ func TestResidualKeepsTimeToRestart(t *testing.T) {
 	}
 }
 
-// Where time has a weight, what is expected of a job says whether waiting is worth it; its reason speaks of that power.
+// TestWindowCountsExpectedPower checks that if waiting time has a weight, the expected power of a job determines
+// whether it waits, and that the reason is based on that power.
 func TestWindowCountsExpectedPower(t *testing.T) {
 	valley := slices.Repeat([]float64{500}, 48)
 	valley[3] = 100
 	s := &sched.Snapshot{
 		Now: schedtest.Day, Sites: []*sched.Site{{Name: "s", Carbon: schedtest.Hourly(t, valley...)}},
-		// An hour of the nominal 8 W three hours later saves 3.2 g, and three hours of waiting are worth 6 g.
+		// Running three hours later saves 3.2 g for one hour at the nominal 8 W. Three hours of waiting cost 6 g.
 		Queue: []sched.Job{{
 			ID: "j", Submitted: schedtest.Day, Duration: time.Hour, AllowedDelay: 6 * time.Hour,
 			Request: sched.Resources{MilliCPU: 2000},
@@ -498,7 +505,8 @@ func TestWindowCountsExpectedPower(t *testing.T) {
 	}
 }
 
-// Of the starts with room, the cheapest is chosen; a start at once needs none.
+// TestWindowHeedsOpenings checks that the cheapest start within the openings is selected. An immediate start
+// requires no opening.
 func TestWindowHeedsOpenings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawRecorded(t)

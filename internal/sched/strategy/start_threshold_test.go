@@ -16,10 +16,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// halfRate is fine enough: signals drawn here change at full minutes of even number.
+// halfRate is a sufficient sampling interval, because the generated signals only change at multiples of it.
 const halfRate = 2 * time.Minute
 
-// drawThreshold draws one job with limits, at a full even minute, under signals with steps of full even minutes.
+// drawThreshold generates a job with limits, with times and steps of signals that are multiples of halfRate.
 func drawThreshold(t *rapid.T) *sched.Snapshot {
 	minutes := func(most int, label string) time.Duration {
 		return halfRate * time.Duration(rapid.IntRange(0, most).Draw(t, label))
@@ -48,7 +48,7 @@ func drawThreshold(t *rapid.T) *sched.Snapshot {
 	return s
 }
 
-// keeps is what the threshold rule means, in the plainest way: some site keeps to all limits at t.
+// keeps is the reference implementation of the threshold rule: at least one site is within all limits at t.
 func keeps(s *sched.Snapshot, l *sched.Limits, t time.Time) bool {
 	return slices.ContainsFunc(s.Sites, func(site *sched.Site) bool {
 		carbon, price := site.Carbon.Series, site.Price.Series
@@ -66,7 +66,7 @@ func keeps(s *sched.Snapshot, l *sched.Limits, t time.Time) bool {
 	})
 }
 
-// plainQuantile samples the next day instead of weighing steps.
+// plainQuantile samples the next day instead of weighting steps by their length.
 func plainQuantile(s *grid.Series, now time.Time, p float64) float64 {
 	var values []float64
 	for t := now; t.Before(now.Add(24*time.Hour)) && s.Covers(t, t); t = t.Add(halfRate) {
@@ -76,8 +76,9 @@ func plainQuantile(s *grid.Series, now time.Time, p float64) float64 {
 	return values[int(math.Ceil(p*float64(len(values))))-1]
 }
 
-// The threshold rule starts at the first instant that trying every second minute finds. Where there is none, it starts
-// as "window" does, or, where the forecast ends before, at the latest start.
+// TestThresholdStartsAtTheFirstInstantWithinLimits compares the threshold rule with a search over every second
+// minute. If there is no start within the limits, the job starts as with "window" or, if the forecast ends before,
+// at the latest start.
 func TestThresholdStartsAtTheFirstInstantWithinLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawThreshold(t)
@@ -113,13 +114,13 @@ func TestThresholdStartsAtTheFirstInstantWithinLimits(t *testing.T) {
 	})
 }
 
-// A percentile means the same in any unit, and of any multiple.
+// TestPercentileIsInvariantToScaling checks that a percentile does not depend on the unit of the signal.
 func TestPercentileIsInvariantToScaling(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawThreshold(t)
 		s.Queue[0].Limits = sched.Limits{Percentile: rapid.Float64Range(0.01, 0.99).Draw(t, "share")}
 		want := plan(t, "energy+threshold", s)[0]
-		// exact, so that nothing becomes equal
+		// Factors are powers of two, so that distinct values remain distinct.
 		factor := rapid.SampledFrom([]float64{1.0 / 1024, 0.5, 2, 4096}).Draw(t, "factor")
 		for _, site := range s.Sites {
 			old := site.Carbon.Series
@@ -142,7 +143,8 @@ func TestPercentileIsInvariantToScaling(t *testing.T) {
 	})
 }
 
-// Where carbon does not count, no carbon signal can change a decision: not another one, not a stale one, not none.
+// TestPriceAloneIgnoresCarbon checks that with price as the only weight, decisions do not depend on the carbon
+// signal, whether it is different, stale or missing.
 func TestPriceAloneIgnoresCarbon(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
@@ -168,7 +170,7 @@ func TestPriceAloneIgnoresCarbon(t *testing.T) {
 			}
 		}
 		got := plan(t, name, s)
-		for i := range want { // the account of what is emitted is not a decision
+		for i := range want { // the resulting emissions are not part of the decision
 			want[i].Cost.Carbon, got[i].Cost.Carbon = 0, 0
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -177,8 +179,8 @@ func TestPriceAloneIgnoresCarbon(t *testing.T) {
 	})
 }
 
-// A site of which nothing is known, as every new one, decides for nobody else; and where nothing is known of any,
-// nobody is held.
+// TestUnknownSitesAreLeftOut checks that a site without signals does not affect decisions for other sites, and that
+// no job is held if no site has signals.
 func TestUnknownSitesAreLeftOut(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	series, err := grid.NewSeries(now, time.Hour, []float64{400, 400, 100, 100, 100, 100, 100, 100})

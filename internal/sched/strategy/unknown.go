@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
-// unknown says what is wrong with a name that [New] does not know, and the name that was meant where one is near. The
-// wheres of also are known too.
+// unknown returns an error for a name that [New] does not accept, including a suggestion if a similar name exists.
+// The placements in also are valid, too.
 func unknown(name string, whereIsKnown bool, also ...string) error {
 	left, right, last := parts(name)
 	wheres, whens := Names()
@@ -47,7 +47,7 @@ func orderWithoutWhen(name, left, order string) error {
 	return fmt.Errorf("unknown strategy %q: an order follows a when: want %s+now/%s", name, left, order)
 }
 
-// unordered refuses an order of what has none.
+// unordered returns an error for an order after a strategy that does not support one.
 func unordered(name, part string) error {
 	return fmt.Errorf("unknown strategy %q: %s decides on the whole queue at once, so it has no order", name, part)
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// TestUnknownStrategies: who mistypes a name is told which part is wrong, and what was meant where that is plain.
+// TestUnknownStrategies checks that the error for an invalid name identifies the invalid part and suggests a
+// similar name.
 func TestUnknownStrategies(t *testing.T) {
 	for name, want := range map[string]string{
 		"greenest":   `unknown strategy "greenest": want one of balanced, `,
@@ -15,7 +16,7 @@ func TestUnknownStrategies(t *testing.T) {
 		"x":          `unknown strategy "x": want one of balanced, `,
 		"flow-enrgy": `unknown strategy "flow-enrgy" (did you mean flow-energy?): want one of balanced, `,
 		"lowest-new": `unknown strategy "lowest-new" (did you mean lowest-now?): want one of balanced, `,
-		// as near to flow-dp as to flow-ml
+		// Equally similar to flow-dp and flow-ml.
 		"flow-ex":                 `unknown strategy "flow-ex": want one of balanced, `,
 		"Carbon":                  `unknown strategy "Carbon" (did you mean carbon?): want one of`,
 		"carbn+window/fifo":       `unknown strategy "carbn+window/fifo" (did you mean carbon+window/fifo?): want one of`,
