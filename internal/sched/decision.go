@@ -131,13 +131,13 @@ const (
 var plainReasons = [...]string{
 	NoOpinion:       "no opinion: the default scheduler decides",
 	Cheapest:        "least cost now",
-	DelayUsedUp:     "the allowed delay is used up",
+	DelayUsedUp:     "the allowed delay is exhausted",
 	AlreadyReleased: "was released before and is not held again",
 	NoFreshSignal:   "no fresh grid signal: scheduled without it",
-	BeyondForecast:  "the forecast ends before the job would",
-	NoRoom:          "no node has room",
-	NoBenchmark:     "no node was measured on this class of work: scheduled without it",
-	Planned:         "runs now, as planned together with all that waited",
+	BeyondForecast:  "the forecast ends before the expected end of the job",
+	NoRoom:          "no node has enough free capacity",
+	NoBenchmark:     "no node has a benchmark for this class of work: scheduled without it",
+	Planned:         "scheduled now by the joint plan of all waiting jobs",
 }
 
 // String returns a human-readable description of the reason. All descriptions are produced here.
@@ -153,20 +153,20 @@ func (r Reason) String() string {
 	case ThresholdUnmet:
 		return r.tooLittle() + r.unmet()
 	case PlannedLater:
-		return "held" + r.untilCheaper() + ", as planned together with all that waits" + r.crowd() +
+		return "held" + r.untilCheaper() + ", according to the joint plan of all waiting jobs" + r.crowd() +
 			r.byLatest("starts")
 	case Suspended:
-		return "suspended" + r.untilCheaper() + r.byLatest("goes on")
+		return "suspended" + r.untilCheaper() + r.byLatest("resumes")
 	case AboveThreshold:
 		return "held" + r.above() + r.byLatest("starts")
 	case SuspendedAbove:
-		return "suspended" + r.above() + r.byLatest("goes on")
+		return "suspended" + r.above() + r.byLatest("resumes")
 	case WithinThreshold:
 		return r.present() + ", within " + r.limit()
 	case BudgetUsedUp:
 		return r.usedUp()
 	case QuotaUsedUp:
-		return fmt.Sprintf("held until %s or until cores become free: at %s no more than %d may be in use%s",
+		return fmt.Sprintf("held until %s or until cores become free: at %s, at most %d cores may be in use%s",
 			r.Until.UTC().Format(time.RFC3339), r.present(), r.Cores, r.byLatest("starts"))
 	}
 	return r.Kind.String()
@@ -178,7 +178,7 @@ func (r *Reason) byLatest(does string) string {
 
 func (r *Reason) untilCheaper() string {
 	if r.Kind == PlannedLater && r.Saving == 0 {
-		return fmt.Sprintf(" until %s, when there is room", r.Until.UTC().Format(time.RFC3339))
+		return fmt.Sprintf(" until %s, when there is capacity", r.Until.UTC().Format(time.RFC3339))
 	}
 	text := fmt.Sprintf(" until %s: saves an estimated %.0f%%", r.Until.UTC().Format(time.RFC3339), 100*r.Saving)
 	if r.Carbon == 0 && r.Money == 0 {
@@ -192,7 +192,7 @@ func (r *Reason) crowd() string {
 	if r.Alone.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf(" (alone it would start at %s, when others take %.0f%% of the cores)",
+	return fmt.Sprintf(" (without other jobs it would start at %s, when they use %.0f%% of the cores)",
 		r.Alone.UTC().Format(time.RFC3339), 100*r.Taken)
 }
 
@@ -211,11 +211,11 @@ func (r *Reason) tooLittle() string {
 	switch {
 	case r.Saving > 0:
 	case r.Kind == ThresholdUnmet:
-		return "waiting saves nothing that is known"
+		return "waiting has no known saving"
 	default:
 		return "waiting saves nothing"
 	}
-	return "waiting" + r.untilCheaper() + ", less than hold.minSaving, minSavingPerHour or minSavingGrams asks"
+	return "waiting" + r.untilCheaper() + ", less than required by hold.minSaving, minSavingPerHour or minSavingGrams"
 }
 
 // unmet describes that the limits cannot be met, or returns an empty string if there are no limits.
@@ -239,7 +239,7 @@ func (r *Reason) above() string {
 	if until.IsZero() {
 		until, comment = r.Latest, ", and the forecast does not fall below it before then"
 		if r.Limit != "" {
-			comment = ", and the forecast ends before it falls below"
+			comment = ", and the forecast ends before it falls below this value"
 		}
 	}
 	return fmt.Sprintf(" until %s: %s, above %s%s", until.UTC().Format(time.RFC3339), r.present(), r.limit(), comment)

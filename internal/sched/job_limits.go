@@ -38,13 +38,13 @@ func (j *Job) Admits(n *Node, maxPower energy.Watts, minEfficiency float64) (why
 	if maxPower > 0 {
 		full := cpu + energy.Watts(pue*float64(n.Capacity.GPU))*n.Profile.GPUPower(j.GPUClass)
 		if full > maxPower {
-			return fmt.Sprintf("draws up to %.4g W, PUE of %.4g included: want at most %.4g W", float64(full), pue,
+			return fmt.Sprintf("draws up to %.4g W including a PUE of %.4g: want at most %.4g W", float64(full), pue,
 				float64(maxPower)), false
 		}
 	}
 	if minEfficiency > 0 {
 		if efficiency, known := n.efficiency(pue); known && efficiency < minEfficiency {
-			return fmt.Sprintf("has %.3g cores per watt at full load, PUE of %.4g included: want at least %.3g",
+			return fmt.Sprintf("has %.3g cores per watt at full load, including a PUE of %.4g: want at least %.3g",
 				efficiency, pue, minEfficiency), false
 		}
 	}

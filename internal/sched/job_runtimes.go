@@ -21,13 +21,13 @@ type Runtimes struct {
 func NewRuntimes(step time.Duration, survival []float64) (*Runtimes, error) {
 	if step <= 0 || len(survival) < 2 || survival[0] != 1 {
 		return nil,
-			fmt.Errorf("runtimes in %d steps of %v: want two or more of a length above 0, and the first to be 1",
+			fmt.Errorf("runtimes with %d steps of %v: want at least two steps of a positive length, starting with 1",
 				len(survival), step)
 	}
 	r := &Runtimes{Step: step, Survival: append([]float64(nil), survival...), executed: make([]float64, len(survival))}
 	for i, v := range survival {
 		if !(v >= 0) || i > 0 && v > survival[i-1] {
-			return nil, fmt.Errorf("share %d of runtimes is %v: want 0 or more, and not more than the one before", i, v)
+			return nil, fmt.Errorf("runtimes: fraction %d is %v: want a value of at least 0 that does not exceed the previous fraction", i, v)
 		}
 		if i > 0 {
 			r.executed[i] = r.executed[i-1] + step.Seconds()*(v+survival[i-1])/2

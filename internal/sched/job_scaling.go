@@ -33,14 +33,14 @@ func (s *Scaling) Rate(replicas int) float64 {
 // Validate returns an error if s is invalid.
 func (s *Scaling) Validate() error {
 	if s.Least < 1 || len(s.Throughput) == 0 || s.Throughput[0] != 1 {
-		return errors.New("elastic job: want one replica at least, and throughputs that begin with 1")
+		return errors.New("elastic job: want at least one replica, and throughputs that start with 1")
 	}
 	gain := 1 / float64(s.Least)
 	for i := 1; i < len(s.Throughput); i++ {
 		next := s.Throughput[i] - s.Throughput[i-1]
 		if !(next >= 0) || next > gain*(1+Tolerance) {
 			return fmt.Errorf(
-				"elastic job: replica %d gains %v, the one before %v: want gains that do not rise, and none below 0",
+				"elastic job: replica %d adds a throughput of %v after %v: want gains that do not increase and are not negative",
 				s.Least+i, next, gain)
 		}
 		gain = next

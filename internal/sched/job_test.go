@@ -21,7 +21,7 @@ func TestWithin(t *testing.T) {
 		{sched.Resources{MilliCPU: 1, GPU: 1}, false},
 	} {
 		if got := c.request.Within(free); got != c.want {
-			t.Errorf("%+v within %+v: %v", c.request, free, got)
+			t.Errorf("%+v.Within(%+v) = %v", c.request, free, got)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (h Heat) Refuses(now time.Time) (why string, refuses bool) {
 	if !h.Hot || !h.fresh(now) {
 		return "", false
 	}
-	return fmt.Sprintf("is too hot, %.0f °C: the limit is %.0f °C, and it takes pods again at %.0f °C",
+	return fmt.Sprintf("node overheated: %.0f °C exceeds the limit of %.0f °C, new pods are accepted again at %.0f °C",
 		float64(h.Celsius), float64(h.Limit), float64(h.Limit-cooling)), true
 }
 

@@ -33,18 +33,18 @@ func TestHeat(t *testing.T) {
 		h = h.Next(step.celsius, step.limit, now)
 		why, refuses := h.Refuses(now)
 		if refuses != step.refuses || refuses && !strings.Contains(why, "°C") {
-			t.Errorf("step %d: %v, %q", i, refuses, why)
+			t.Errorf("step %d: Refuses() = %v, %q", i, refuses, why)
 		}
 	}
 	h = h.Next(90, 80, now)
 	if why, refuses := h.Refuses(now.Add(3 * time.Minute)); !refuses ||
-		why != "is too hot, 90 °C: the limit is 80 °C, and it takes pods again at 75 °C" {
-		t.Errorf("after 3 minutes: %v, %q", refuses, why)
+		why != "node overheated: 90 °C exceeds the limit of 80 °C, new pods are accepted again at 75 °C" {
+		t.Errorf("after 3 minutes: Refuses() = %v, %q", refuses, why)
 	}
 	if why, refuses := h.Refuses(now.Add(3*time.Minute + time.Second)); refuses || why != "" {
-		t.Errorf("a reading of long ago refuses: %q", why)
+		t.Errorf("outdated reading rejects jobs: %q", why)
 	}
 	if _, refuses := (sched.Heat{}).Refuses(now); refuses {
-		t.Error("a node of unknown temperature refuses")
+		t.Error("node with unknown temperature rejects jobs")
 	}
 }

@@ -24,9 +24,9 @@ func (r *Reason) usedUp() string {
 		name += " " + r.Budget
 	}
 	if !r.Until.Before(r.Latest) {
-		return "held until " + r.Latest.UTC().Format(time.RFC3339) + ", its latest start: " + name + " is used up"
+		return "held until " + r.Latest.UTC().Format(time.RFC3339) + ", its latest start: " + name + " is exhausted"
 	}
-	return "held until " + r.Until.UTC().Format(time.RFC3339) + ": " + name + " is used up until then" +
+	return "held until " + r.Until.UTC().Format(time.RFC3339) + ": " + name + " is exhausted until then" +
 		r.byLatest("starts")
 }
 

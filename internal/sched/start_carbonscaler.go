@@ -117,7 +117,7 @@ type Elastic struct {
 // Validate returns an error if the elastic job is invalid.
 func (e *Elastic) Validate() error {
 	if e.Work <= 0 || !e.Until.After(e.From) {
-		return fmt.Errorf("elastic job with work of %v between %s and %s: want some, and time for it", e.Work,
+		return fmt.Errorf("elastic job with work of %v between %s and %s: want a positive amount of work and a non-empty interval", e.Work,
 			e.From.Format(time.RFC3339), e.Until.Format(time.RFC3339))
 	}
 	return e.Scaling.Validate()
@@ -144,14 +144,14 @@ func Scale(c *grid.Series, e *Elastic) (plan []Stretch, cost float64, err error)
 		return nil, 0, err
 	}
 	if !c.Covers(e.From, e.Until) {
-		return nil, 0, fmt.Errorf("elastic job between %s and %s: the intensity is known from %s to %s",
+		return nil, 0, fmt.Errorf("elastic job between %s and %s: the intensity is only known from %s to %s",
 			e.From.Format(time.RFC3339), e.Until.Format(time.RFC3339),
 			c.Start().Format(time.RFC3339), c.End().Format(time.RFC3339))
 	}
 	pieces := piecesOf(nil, c, e.From, e.Until)
 	a := Allotment{Scaling: &e.Scaling, Pieces: pieces}
 	if left := a.Fill(func(int) float64 { return 0 }, e.Work.Seconds()); left > 1e-9*e.Work.Seconds() {
-		return nil, 0, fmt.Errorf("elastic job: %v of %v of work are left at %s",
+		return nil, 0, fmt.Errorf("elastic job: %v of %v of work remain at %s",
 			time.Duration(left*float64(time.Second)), e.Work, e.Until.Format(time.RFC3339))
 	}
 	return a.Stretches(0), a.cost, nil

@@ -35,11 +35,11 @@ func Encode(s *sched.Snapshot) ([]byte, error) {
 		w.out.Queue = append(w.out.Queue, w.job(&s.Queue[i]))
 	}
 	if w.err != nil {
-		return nil, fmt.Errorf("writing a snapshot: %w", w.err)
+		return nil, fmt.Errorf("encoding snapshot: %w", w.err)
 	}
 	data, err := json.Marshal(&w.out)
 	if err != nil {
-		return nil, fmt.Errorf("writing a snapshot: %w", err)
+		return nil, fmt.Errorf("encoding snapshot: %w", err)
 	}
 	return data, nil
 }

@@ -13,7 +13,7 @@ func TestFieldsOfRecordsAreNamed(t *testing.T) {
 	for _, of := range []reflect.Type{reflect.TypeFor[sched.Job](), reflect.TypeFor[sched.Node]()} {
 		for field := range of.Fields() {
 			if field.Tag.Get("json") == "" {
-				t.Errorf("%s.%s has no json tag: name it, and check it where package sched reads snapshots", of, field.Name)
+				t.Errorf("field %s.%s has no json tag: add one, and validate the field in Decode", of, field.Name)
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func checkLimit(t *rapid.T, s *sleep.Snapshot, plan *sleep.Plan) {
 		}
 		if v.Reason == sleep.WakeLimit {
 			if postponed++; !v.Until.After(s.Now) || plan.Next.IsZero() || plan.Next.After(v.Until) {
-				t.Fatalf("postponed until %v, next decision at %v", v.Until, plan.Next)
+				t.Fatalf("wake-up postponed until %v, but next decision at %v", v.Until, plan.Next)
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func TestWakesAreLimitedPerMinute(t *testing.T) {
 	f = newFleet(25, 0)
 	f.wait("tenant", 25)
 	if f.run(time.Second); len(f.wakes) != 25 {
-		t.Errorf("without a limit %d machines were woken, want 25", len(f.wakes))
+		t.Errorf("woke %d machines without a limit, want 25", len(f.wakes))
 	}
 }
 
@@ -111,11 +111,11 @@ func TestReplicasWhoseClocksDifferShareTheLimit(t *testing.T) {
 		f.wait("b", 1)
 		f.Now = t0.Add(skew) // the other replica decides at the same time
 		if f.run(time.Second); len(f.wakes) != 10 {
-			t.Errorf("the second clock is %v ahead: %d machines are woken at once, want 10", skew, len(f.wakes))
+			t.Errorf("second clock is %v ahead: woke %d machines immediately, want 10", skew, len(f.wakes))
 		}
 		f.Now = t0.Add(time.Minute + time.Second)
 		if f.run(time.Second); len(f.wakes) != 20 || !slices.Contains(f.wakes, "61 b") {
-			t.Errorf("the second clock is %v ahead: wake-ups are %v, want 10 more after a minute, one of them for b", skew,
+			t.Errorf("second clock is %v ahead: wake-ups = %v, want 10 more after a minute, one of them for b", skew,
 				f.wakes)
 		}
 	}
@@ -134,7 +134,7 @@ func TestOwnersShareWakes(t *testing.T) {
 		f.wait("b", 1)
 		f.run(120 * time.Second)
 		if got := strings.Join(f.wakes, ","); got != want {
-			t.Errorf("limit %d: %s, want %s", limit, got, want)
+			t.Errorf("limit %d: wake-ups = %s, want %s", limit, got, want)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestWorkBoundByHandWakesLast(t *testing.T) {
 	f.Needs = []sleep.Need{{Job: "x", Owner: "other", Request: cores(8), Machines: []string{"m003"}}}
 	f.run(6 * time.Minute)
 	if want := "0 other,60 tenant,120 ,180 tenant,240 tenant"; strings.Join(f.wakes, ",") != want {
-		t.Errorf("%v, want %s", f.wakes, want)
+		t.Errorf("wake-ups = %v, want %s", f.wakes, want)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestPlannedWorkWakesEarlierUnderTheLimit(t *testing.T) {
 	f.run(6 * time.Minute)
 	// A boot takes two minutes.
 	if want := "120 a,180 a,180 a,240 a,240 a"; strings.Join(f.wakes, ",") != want {
-		t.Errorf("%v, want %s", f.wakes, want)
+		t.Errorf("wake-ups = %v, want %s", f.wakes, want)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestDecideIsTotal(t *testing.T) {
 			})
 		}
 		if plan := sleep.Decide(s); len(plan.Verdicts) != len(s.Machines) {
-			t.Fatalf("%d verdicts on %d machines", len(plan.Verdicts), len(s.Machines))
+			t.Fatalf("got %d verdicts for %d machines", len(plan.Verdicts), len(s.Machines))
 		}
 	})
 }

@@ -51,7 +51,7 @@ func carried(t *testing.T, s *sched.Snapshot, plan sched.Plan) (placed int, joul
 		}
 		n := nodes[d.Node]
 		if !s.Queue[i].Fits(&n) {
-			t.Fatalf("%s does not fit on %s", d.Job, d.Node)
+			t.Fatalf("job %s does not fit on node %s", d.Job, d.Node)
 		}
 		nodes[d.Node] = n.Place(s.Queue[i].Request)
 		placed++
@@ -85,18 +85,18 @@ func TestPricesOfAQueueInParts(t *testing.T) {
 	all, oneByOne := carried(t, s, greedy.Plan(s))
 	plan, proof := byPrices(t, s, jobs*nodes)
 	if !proof.Whole || !proof.HasGap {
-		t.Fatalf("as a whole: %+v", proof)
+		t.Fatalf("plan as a whole: %+v", proof)
 	}
 	_, whole := carried(t, s, plan)
 	for _, parts := range []int{2, 4, jobs} {
 		plan, proof := byPrices(t, s, jobs*nodes/parts)
 		placed, joules := carried(t, s, plan)
-		t.Logf("%d parts: %.3f of the energy of a whole; one by one %.3f", parts, joules/whole, oneByOne/whole)
+		t.Logf("%d parts: %.3f of the energy of a single problem, one by one %.3f", parts, joules/whole, oneByOne/whole)
 		if !proof.Whole || proof.HasGap {
-			t.Errorf("%d parts: %+v", parts, proof)
+			t.Errorf("%d parts: unexpected optimality %+v", parts, proof)
 		}
 		if placed < all || joules-whole > (oneByOne-whole)/2 {
-			t.Errorf("%d parts: %d placed for %.0f J; as a whole %.0f, one by one %d for %.0f", parts, placed, joules,
+			t.Errorf("%d parts: placed %d jobs with %.0f J, want about %.0f J as a whole; one by one %d jobs with %.0f J", parts, placed, joules,
 				whole, all, oneByOne)
 		}
 	}
@@ -106,6 +106,6 @@ func TestPricesOfAQueueInParts(t *testing.T) {
 func TestPricesOfNodesThatAreAlike(t *testing.T) {
 	const jobs, nodes = 100, 500
 	if _, proof := byPrices(t, unlike(jobs, nodes, 2), jobs*nodes/2); !proof.Whole || !proof.HasGap {
-		t.Errorf("jobs times two kinds of nodes: %+v", proof)
+		t.Errorf("optimality with two kinds of nodes = %+v, want a bound for the whole problem", proof)
 	}
 }

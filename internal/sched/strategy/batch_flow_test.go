@@ -52,14 +52,14 @@ func carriedOut(t rapid.TB, s *sched.Snapshot, plan sched.Plan) (placed int, nod
 	}
 	for i, d := range plan {
 		if d.Job != s.Queue[i].ID {
-			t.Fatalf("decision %d is on %q", i, d.Job)
+			t.Fatalf("decision %d is for job %q", i, d.Job)
 		}
 		if d.Node == "" {
 			continue
 		}
 		n, ok := nodes[d.Node]
 		if !ok || !s.Queue[i].Fits(&n) {
-			t.Fatalf("%s does not fit on %s", d.Job, d.Node)
+			t.Fatalf("job %s does not fit on node %s", d.Job, d.Node)
 		}
 		nodes[d.Node] = n.Place(s.Queue[i].Request)
 		placed++
@@ -91,7 +91,7 @@ func added(t rapid.TB, where string, s *sched.Snapshot, plan sched.Plan) (sum fl
 		alone.Nodes = work.Nodes[k : k+1]
 		costs, ok := g.Costs(&alone, &s.Queue[i], nil)
 		if !ok {
-			t.Fatalf("%s has no opinion on what was placed", where)
+			t.Fatalf("%s has no opinion on a placed job", where)
 		}
 		sum += costs[0]
 		*work.Nodes[k] = work.Nodes[k].Place(s.Queue[i].Request)
@@ -110,18 +110,18 @@ func TestPricesAreNotWorseThanOneByOne(t *testing.T) {
 		placed, _ := carriedOut(t, s, got)
 		byOne, _ := carriedOut(t, s, greedy)
 		if placed < byOne {
-			t.Fatalf("%d placed by prices, %d one by one", placed, byOne)
+			t.Fatalf("placed %d jobs by prices, but %d one by one", placed, byOne)
 		}
 		mine, other := added(t, where, s, got), added(t, where, s, greedy)
 		if placed == byOne && mine > other+1e-6*math.Abs(other) {
-			t.Fatalf("costs %v by prices, %v one by one", mine, other)
+			t.Fatalf("cost by prices = %v, but %v one by one", mine, other)
 		}
 		if placed > byOne || mine < other-1e-6*math.Abs(other) {
 			saved++
 		}
 	})
 	if saved == 0 {
-		t.Error("prices are never better than serving jobs one by one")
+		t.Error("placement by prices is never better than placing jobs one by one")
 	}
 }
 
@@ -136,7 +136,7 @@ func TestPlanWithin(t *testing.T) {
 			asked := 0
 			plan, proof := g.PlanWithin(s, func() bool { asked++; return asked > limit })
 			if proof.Whole != (asked <= limit) || asked > limit+1 {
-				t.Fatalf("asked %d times of %d: whole %v", asked, limit, proof.Whole)
+				t.Fatalf("stop was called %d times with a limit of %d: Whole = %v", asked, limit, proof.Whole)
 			}
 			return plan, proof
 		}
@@ -145,13 +145,13 @@ func TestPlanWithin(t *testing.T) {
 		for i, d := range plan {
 			for _, n := range nodes {
 				if d.Node == "" && d.Reason.Kind == sched.NoRoom && s.Queue[i].Fits(&n) {
-					t.Fatalf("%s would fit on %s: %v", d.Job, n.Name, d.Reason)
+					t.Fatalf("job %s would fit on node %s: %v", d.Job, n.Name, d.Reason)
 				}
 			}
 		}
 		again, proof2 := within()
 		if diff := gocmp.Diff(plan, again); diff != "" || proof != proof2 || proof.HasGap && !(proof.Gap >= 0) {
-			t.Fatalf("%v, %v: %s", proof, proof2, diff)
+			t.Fatalf("plans differ: %v, %v: %s", proof, proof2, diff)
 		}
 	})
 }
@@ -167,7 +167,7 @@ func TestNoTimeAtAll(t *testing.T) {
 			got, proof := mustStrategy(t, name).PlanWithin(s, func() bool { return true })
 			for i := range got {
 				if got[i].Node != want[i].Node {
-					t.Fatalf("%s: %s is on %q, one by one on %q (%+v)", name, got[i].Job, got[i].Node, want[i].Node,
+					t.Fatalf("%s: job %s is on node %q, but on %q one by one (%+v)", name, got[i].Job, got[i].Node, want[i].Node,
 						proof)
 				}
 			}
@@ -175,7 +175,7 @@ func TestNoTimeAtAll(t *testing.T) {
 		none, proof := mustStrategy(t, where).PlanWithin(s, func() bool { return true })
 		for _, d := range none {
 			if d.Node != "" || d.Held(s.Now) || d.Reason.Kind != sched.NoOpinion || proof.Whole {
-				t.Fatalf("%+v", d)
+				t.Fatalf("unexpected decision: %+v", d)
 			}
 		}
 	})
@@ -192,7 +192,7 @@ func TestPlanWithinAsksWhatFits(t *testing.T) {
 			continue // no signal is available
 		}
 		if plan, _ := mustStrategy(t, name).PlanWithin(s, func() bool { return false }); plan[0].Node != "a" {
-			t.Errorf("%s plans %q, and only a has room", name, plan[0].Node)
+			t.Errorf("%s selected node %q, but only a has enough capacity", name, plan[0].Node)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func TestCostsBeyondMeasure(t *testing.T) {
 		got, proof := mustStrategy(t, name).PlanWithin(s, func() bool { return false })
 		carriedOut(t, s, got)
 		if proof.HasGap && !(proof.Gap >= 0) {
-			t.Fatalf("a gap of %v", proof.Gap)
+			t.Fatalf("gap = %v, want at least 0", proof.Gap)
 		}
 	})
 }
@@ -231,7 +231,7 @@ func TestAbsurdRequestsChangeNothing(t *testing.T) {
 	g := mustStrategy(t, "flow-energy")
 	want, proof := g.PlanWithin(s, func() bool { return false })
 	if !proof.Whole || !proof.HasGap {
-		t.Fatalf("%+v", proof)
+		t.Fatalf("unexpected optimality: %+v", proof)
 	}
 	for i := range 2 {
 		s.Queue = append(s.Queue, sched.Job{
@@ -241,7 +241,7 @@ func TestAbsurdRequestsChangeNothing(t *testing.T) {
 	}
 	got, proof2 := g.PlanWithin(s, func() bool { return false })
 	if diff := gocmp.Diff(want, got[:6]); diff != "" || proof2 != proof {
-		t.Errorf("%+v, without them %+v: %s", proof2, proof, diff)
+		t.Errorf("optimality = %+v, without the large jobs %+v: %s", proof2, proof, diff)
 	}
 }
 
@@ -266,17 +266,17 @@ func TestOptions(t *testing.T) {
 			}
 			if got[i].Node == "" {
 				if names != nil {
-					t.Fatalf("%s has options %v, and is not planned", job.ID, names)
+					t.Fatalf("job %s is not planned but has options %v", job.ID, names)
 				}
 				continue
 			}
 			if len(names) != min(most, len(before)) {
-				t.Fatalf("%s: %v, of %v and before %v", job.ID, names, room, before)
+				t.Fatalf("job %s: options = %v, nodes with capacity are %v after and %v before the plan", job.ID, names, room, before)
 			}
 			for k, name := range names {
 				if hasRoom := slices.Contains(room, name); hasRoom != (k < len(room)) ||
 					!slices.Contains(before, name) || slices.Contains(names[:k], name) {
-					t.Fatalf("%s: %v, of %v and before %v", job.ID, names, room, before)
+					t.Fatalf("job %s: options = %v, nodes with capacity are %v after and %v before the plan", job.ID, names, room, before)
 				}
 			}
 		}
@@ -338,7 +338,7 @@ func TestManyKinds(t *testing.T) {
 	} {
 		got, _ := mustStrategy(t, name).PlanWithin(s, func() bool { return false })
 		if placed, _ := carriedOut(t, s, got); placed != want {
-			t.Errorf("%s places %d of 600 jobs, want %d", name, placed, want)
+			t.Errorf("%s placed %d of 600 jobs, want %d", name, placed, want)
 		}
 	}
 }
@@ -367,11 +367,11 @@ func TestManyKindsWithinATime(t *testing.T) {
 			plan, proof := mustStrategy(t, name).PlanWithin(s, func() bool { asked++; return asked > limit })
 			got, _ := carriedOut(t, s, plan)
 			if got != want || proof.Whole || asked != limit+1 {
-				t.Errorf("%s places %d, want %d, after %d questions: %+v", name, got, want, asked, proof)
+				t.Errorf("%s placed %d jobs, want %d, after %d calls of stop: %+v", name, got, want, asked, proof)
 			}
 			for _, d := range plan {
 				if d.Node == "" && d.Reason.Kind != sched.NoOpinion {
-					t.Fatalf("%s: %+v", name, d)
+					t.Fatalf("%s: unexpected decision: %+v", name, d)
 				}
 			}
 		}

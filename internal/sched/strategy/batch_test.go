@@ -56,18 +56,18 @@ func TestBatches(t *testing.T) {
 	}
 	for _, name := range []string{"energy", "carbon+window", "fcfs", "ecsched-k8s"} {
 		if strategy, err := strategy.New(name); err != nil || strategy.Batches() {
-			t.Errorf("%s: wants the whole queue, %v", name, err)
+			t.Errorf("%s: unexpected batch strategy, error = %v", name, err)
 		}
 	}
 	for _, name := range []string{
 		"energy/shortest", "energy+now/", "energy+now/tallest", "min-min+now/shortest", "energy+/shortest",
 	} {
 		if _, err := strategy.New(name); err == nil {
-			t.Errorf("%s is a strategy", name)
+			t.Errorf("New(%s) succeeded, want an error", name)
 		}
 	}
 	if when := strategy.When("carbon+window/shortest"); when != "window" {
-		t.Errorf("the when is %q", when)
+		t.Errorf("When() = %q, want window", when)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestBatchKeepsToCapacityAndOrder(t *testing.T) {
 		s, name := drawQueue(t), rapid.SampledFrom(batches).Draw(t, "strategy")
 		got := plan(t, name, s)
 		if len(got) != len(s.Queue) {
-			t.Fatalf("%d decisions on %d jobs", len(got), len(s.Queue))
+			t.Fatalf("got %d decisions for %d jobs", len(got), len(s.Queue))
 		}
 		left := map[string]sched.Node{}
 		for _, n := range s.Nodes {
@@ -87,21 +87,21 @@ func TestBatchKeepsToCapacityAndOrder(t *testing.T) {
 		}
 		for i, d := range got {
 			if d.Job != s.Queue[i].ID {
-				t.Fatalf("decision %d is on %s", i, d.Job)
+				t.Fatalf("decision %d is for job %s", i, d.Job)
 			}
 			if d.Node == "" {
 				continue
 			}
 			n, ok := left[d.Node]
 			if !ok || !s.Queue[i].Fits(&n) {
-				t.Fatalf("%s: %s does not fit on %s", name, d.Job, d.Node)
+				t.Fatalf("%s: job %s does not fit on node %s", name, d.Job, d.Node)
 			}
 			left[d.Node] = n.Place(s.Queue[i].Request)
 		}
 		for i, d := range got {
 			for _, n := range left {
 				if d.Node == "" && d.Reason.Kind != sched.NoFreshSignal && s.Queue[i].Fits(&n) {
-					t.Fatalf("%s: %s would fit on %s: %v", name, d.Job, n.Name, d.Reason)
+					t.Fatalf("%s: job %s would fit on node %s: %v", name, d.Job, n.Name, d.Reason)
 				}
 			}
 		}
@@ -111,7 +111,7 @@ func TestBatchKeepsToCapacityAndOrder(t *testing.T) {
 		turned := plan(t, name, &other)
 		slices.SortFunc(turned, func(a, b sched.Decision) int { return cmp.Compare(a.Job, b.Job) })
 		if diff := gocmp.Diff(got, turned); diff != "" {
-			t.Fatalf("%s: another order gives another plan:\n%s", name, diff)
+			t.Fatalf("%s: plan depends on the order of nodes or jobs:\n%s", name, diff)
 		}
 	})
 }
@@ -183,7 +183,7 @@ func TestFirstRoundIsOptimal(t *testing.T) {
 			}
 		}
 		if size, cost := bestRound(name, s, 0, map[string]bool{}); placed != size || math.Abs(total-cost) > 1e-6 {
-			t.Fatalf("%s places %d at %v, best are %d at %v", name, placed, total, size, cost)
+			t.Fatalf("%s placed %d jobs at a cost of %v, want %d jobs at %v", name, placed, total, size, cost)
 		}
 	})
 }
@@ -247,7 +247,7 @@ func TestMinMinAndMaxMinAreTheTextbooks(t *testing.T) {
 		}
 		for i, d := range got {
 			if d.Node != want[i] {
-				t.Fatalf("%s: %s is placed on %q, by the book on %q", name, d.Job, d.Node, want[i])
+				t.Fatalf("%s: job %s is placed on %q, want %q", name, d.Job, d.Node, want[i])
 			}
 		}
 	})
@@ -270,7 +270,7 @@ func TestOrders(t *testing.T) {
 	}
 	first := map[string]string{"fifo": "first", "shortest": "short", "smallest": "small", "least-work": "light"}
 	if orders := sched.Orders(); len(orders) != len(first) {
-		t.Fatalf("orders are %v", orders)
+		t.Fatalf("unexpected orders: %v", orders)
 	}
 	for order, want := range first {
 		s := &sched.Snapshot{Now: schedtest.Day.Add(time.Minute), Queue: jobs, Nodes: []*sched.Node{node}}
@@ -280,7 +280,7 @@ func TestOrders(t *testing.T) {
 				served = d.Job
 			}
 			if d.Job == want && d.Node == "" {
-				t.Errorf("%s: %s was not served", order, want)
+				t.Errorf("%s: job %s was not served", order, want)
 			}
 		}
 	}
@@ -309,7 +309,7 @@ func TestBatchHolds(t *testing.T) {
 			alone.Queue = s.Queue[i : i+1]
 			if one := plan(t, "energy+window", &alone)[0]; one.Held(s.Now) != d.Held(s.Now) ||
 				d.Held(s.Now) && d.Node != "" {
-				t.Fatalf("%s: %+v, alone %+v", name, d, one)
+				t.Fatalf("%s: decision = %+v, but alone %+v", name, d, one)
 			}
 		}
 	})
@@ -328,12 +328,12 @@ func TestNodesWithoutSite(t *testing.T) {
 			switch where, _, _ := strings.Cut(name, "+"); {
 			case strings.HasSuffix(where, "carbon"):
 				if d.Node != "" || d.Reason.Kind != sched.NoFreshSignal {
-					t.Errorf("%s: on %q, %v", name, d.Node, d.Reason)
+					t.Errorf("%s: placed on %q, unexpected reason: %v", name, d.Node, d.Reason)
 				}
 			case d.Cost.Carbon != 0 || d.Node != "" && (d.Cost.Energy <= 0 || d.Cost.Finish.Sub(schedtest.Day) != time.Hour):
-				t.Errorf("%s: %+v", name, d)
+				t.Errorf("%s: unexpected decision: %+v", name, d)
 			case d.Node == "" && (strings.HasSuffix(where, "energy") || where == "min-min"):
-				t.Errorf("%s: not placed, %v", name, d.Reason)
+				t.Errorf("%s: job was not placed: %v", name, d.Reason)
 			}
 		}
 	}

@@ -32,10 +32,10 @@ const capAhead = 48 * time.Hour
 func NewCap(inner *Greedy, most, least int64) (*Cap, error) {
 	switch {
 	case least < 1 || most < least:
-		return nil, fmt.Errorf("cap of %d to %d cores: want 1 or more, and not more at least than at most", least, most)
+		return nil, fmt.Errorf("cap of %d to %d cores: want at least 1 core and a maximum that is not less than the minimum", least, most)
 	case inner.match != nil || inner.startRule.Together:
 		return nil,
-			fmt.Errorf("cap of %s: it decides on the whole queue at once, and a quota lets in one job after the other",
+			fmt.Errorf("cap of %s: strategies that decide on the whole queue cannot be throttled job by job",
 				inner)
 	}
 	return &Cap{inner: inner, most: most, least: least}, nil

@@ -53,21 +53,21 @@ func TestCapThrottles(t *testing.T) {
 			}
 			if text := d.Reason.String(); d.Reason.Kind != sched.QuotaUsedUp || !d.InLine() ||
 				strings.Contains(text, "0001") || strings.Contains(text, " 0 ") {
-				t.Errorf("job %s waits in line %v: %s", d.Job, d.InLine(), text)
+				t.Errorf("job %s waits with InLine() = %v: %s", d.Job, d.InLine(), text)
 			}
 		}
 		return started, woken
 	}
 	if started, woken := at(0); started != 2 || !woken.Equal(schedtest.Day.Add(time.Hour)) {
-		t.Errorf("at the dearest hour %d start, and it looks again at %v; want 2 and an hour later", started, woken)
+		t.Errorf("at the highest intensity %d jobs started, next decision at %v; want 2 jobs and one hour later", started, woken)
 	}
 	if started, woken := at(1); started <= 2 || started >= 10 || !woken.Equal(schedtest.Day.Add(90*time.Minute)) {
 		t.Errorf(
-			"between, %d start, and it looks again at %v; want 3 to 9, and as the job with the least delay must start",
+			"at a medium intensity %d jobs started, next decision at %v; want 3 to 9 jobs and the latest start",
 			started, woken)
 	}
 	if started, _ := at(2); started != 10 {
-		t.Errorf("at the cheapest hour %d start, want the 10 that there is room for", started)
+		t.Errorf("at the lowest intensity %d jobs started, want the 10 that fit", started)
 	}
 }
 
@@ -85,12 +85,12 @@ func TestCapForwards(t *testing.T) {
 		throttled := c.(*strategy.Cap)
 		if got := [3]bool{throttled.Interrupts(), throttled.Clairvoyant(), throttled.ReadsLive()}; got != want ||
 			!throttled.Holds() {
-			t.Errorf("%s: %v, holds %v, want %v", name, got, throttled.Holds(), want)
+			t.Errorf("%s: got %v with Holds() = %v, want %v", name, got, throttled.Holds(), want)
 		}
 	}
 	for _, name := range []string{"cap(5-50):ecsched-dp", "cap(5-50):ecsched-ml+window", "cap(5-50):min-min"} {
 		if _, err := strategy.ByName(name); err == nil || !strings.Contains(err.Error(), "whole queue") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: unexpected error: %v", name, err)
 		}
 	}
 	for name, want := range map[string]bool{
@@ -98,7 +98,7 @@ func TestCapForwards(t *testing.T) {
 		"fcfs+now/shortest": false, "nothing": false,
 	} {
 		if got := strategy.Holds(name); got != want {
-			t.Errorf("%s holds: %v", name, got)
+			t.Errorf("Holds(%s) = %v", name, got)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func TestByName(t *testing.T) {
 	for _, name := range []string{"carbon+window", "cap(20-200):carbon+now", "cap(5-5):fcfs+now/shortest"} {
 		strategy, err := strategy.ByName(name)
 		if err != nil || fmt.Sprint(strategy) != name {
-			t.Errorf("%s: %v, %v", name, strategy, err)
+			t.Errorf("ByName(%s) = %v, %v", name, strategy, err)
 		}
 	}
 	for _, name := range []string{
@@ -117,7 +117,7 @@ func TestByName(t *testing.T) {
 		if strategy, err := strategy.ByName(name); err == nil {
 			t.Errorf("%s: got %v, want an error", name, strategy)
 		} else if text := err.Error(); strings.HasPrefix(text, " ") {
-			t.Errorf("%s: %q", name, text)
+			t.Errorf("%s: error starts with a space: %q", name, text)
 		}
 	}
 }
@@ -125,8 +125,8 @@ func TestByName(t *testing.T) {
 // TestCapTakesNoPlan checks that strategies that decide on the whole queue cannot be throttled.
 func TestCapTakesNoPlan(t *testing.T) {
 	for _, name := range []string{"cap(2-8):carbon+plan", "cap(2-8):flow-energy"} {
-		if _, err := strategy.ByName(name); err == nil || !strings.Contains(err.Error(), "whole queue at once") {
-			t.Errorf("%s: error %v", name, err)
+		if _, err := strategy.ByName(name); err == nil || !strings.Contains(err.Error(), "whole queue") {
+			t.Errorf("%s: unexpected error: %v", name, err)
 		}
 	}
 }

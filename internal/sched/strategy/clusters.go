@@ -12,19 +12,19 @@ import (
 var clusters = map[string]placing{
 	"home": {
 		placement.SendTo(placement.Home), alike | relative | seeded,
-		"the cluster where the job was submitted; in it as least-allocated",
+		"the cluster where the job was submitted, and least-allocated within it",
 	},
 	"karmada-dynamic": {
 		placement.SendTo(placement.AvailableReplicas), relative | seeded,
-		"the cluster by Karmada's dynamic weights, most room for such jobs; in it as least-allocated",
+		"the cluster with the highest dynamic weight in Karmada, and least-allocated within it",
 	},
 	"karmada-static": {
 		placement.SendTo(placement.StaticWeights), alike | relative | seeded,
-		"the cluster by Karmada's static weights, with room or not; in it as least-allocated",
+		"the cluster by static weights as in Karmada, regardless of capacity, and least-allocated within it",
 	},
 	"lowest-now": {
 		placement.SendTo(placement.LowestNow), alike | relative | seeded,
-		"the cluster of lowest intensity now that has room; in it as least-allocated",
+		"the cluster with capacity and the lowest current intensity, and least-allocated within it",
 	},
 }
 

@@ -74,19 +74,19 @@ func TestHeldForSomething(t *testing.T) {
 				continue
 			}
 			if !series.Covers(start, start.Add(job.Duration)) {
-				t.Fatalf("held for a window that is not known: %v", d.Reason)
+				t.Fatalf("job is held for a window beyond the forecast: %v", d.Reason)
 			}
 			previous := series.Integral(now, now.Add(job.Duration))
 			saved := previous - series.Integral(start, start.Add(job.Duration))
 			if least := previous * max(s.Policy.MinSaving, s.Policy.MinSavingPerHour*start.Sub(now).Hours()); saved <= 0 ||
 				saved < least*(1-1e-9) || d.Reason.Carbon < s.Policy.MinSavingGrams {
-				t.Fatalf("saves %v of %v, at least %v was wanted: %v", saved, previous, least, d.Reason)
+				t.Fatalf("saves %v of %v, want at least %v: %v", saved, previous, least, d.Reason)
 			}
 		}
 	}
-	if t.Logf("%d held, %d of them for an annotation; %d started now above their threshold", held, named, unmet); held <
+	if t.Logf("%d jobs held, %d of them because of an annotation; %d started above their threshold", held, named, unmet); held <
 		5000 || named < 1000 || unmet < 1000 {
-		t.Error("too few of a kind")
+		t.Error("too few jobs of one kind")
 	}
 }
 
@@ -105,10 +105,10 @@ func TestEachHourOfWaitingSaves(t *testing.T) {
 			Policy: sched.Policy{MinSavingPerHour: perHour},
 		})[0]
 		if wait := d.Window.Start.Sub(schedtest.Day); wait != want {
-			t.Errorf("%v an hour: waits %v, want %v: %v", perHour, wait, want, d.Reason)
+			t.Errorf("with %v per hour: waits %v, want %v: %v", perHour, wait, want, d.Reason)
 		}
 		if said := d.Reason.String(); want == 0 && !strings.Contains(said, "saves an estimated 15%") {
-			t.Errorf("does not say what is given up: %s", said)
+			t.Errorf("reason does not contain the saving: %s", said)
 		}
 	}
 }

@@ -27,12 +27,12 @@ func TestDeadlineOfOneThatOutlivedItsMean(t *testing.T) {
 		duration time.Duration
 		left     time.Duration
 	}{
-		"of a distribution": {
+		"run-time distribution": {
 			lives(t, time.Hour, survival...), 2 * time.Hour,
 			lives(t, time.Hour, survival...).Residual(3 * time.Hour),
 		},
-		"beyond all of it": {lives(t, time.Hour, 1, 0.5, 0), time.Hour, 3 * time.Hour},
-		"of a mean alone":  {nil, 2 * time.Hour, 3 * time.Hour},
+		"longer than the distribution": {lives(t, time.Hour, 1, 0.5, 0), time.Hour, 3 * time.Hour},
+		"mean only":                    {nil, 2 * time.Hour, 3 * time.Hour},
 	} {
 		s := &sched.Snapshot{
 			Now: schedtest.Day.Add(3 * time.Hour), Sites: []*sched.Site{{Name: "s", Carbon: schedtest.Hourly(t, falling...)}},
@@ -45,10 +45,10 @@ func TestDeadlineOfOneThatOutlivedItsMean(t *testing.T) {
 		for _, when := range []string{"ecovisor", "residual", "wait-awhile"} {
 			d := plan(t, "energy+"+when, s)[0]
 			if when == "ecovisor" && !d.Held(s.Now) {
-				t.Errorf("%s: %s does not suspend at the dearest hour", name, when)
+				t.Errorf("%s: %s does not suspend the job at the most expensive hour", name, when)
 			}
 			if d.Held(s.Now) && !d.Reason.Latest.Equal(s.Now.Add(time.Hour)) {
-				t.Errorf("%s: %s keeps it until %v: an hour may be lost", name, when, d.Reason.Latest.Sub(s.Now))
+				t.Errorf("%s: %s holds the job until %v, want at most one hour", name, when, d.Reason.Latest.Sub(s.Now))
 			}
 		}
 	}
@@ -82,11 +82,11 @@ func TestResumedJobsArePricedByWhatIsLeft(t *testing.T) {
 		}
 		d := plan(t, "carbon+"+when, s)[0]
 		if d.Node != "a" || !d.Window.End.Equal(end) || !d.Cost.Finish.Equal(end) {
-			t.Errorf("%s: on %s until %v, priced until %v: want a, for 40 minutes", when, d.Node, d.Window.End.Sub(schedtest.Day),
+			t.Errorf("%s: placed on %s until %v, estimated until %v, want a for 40 minutes", when, d.Node, d.Window.End.Sub(schedtest.Day),
 				d.Cost.Finish.Sub(schedtest.Day))
 		}
 		if want := 25.0 * 100 * (40.0 / 60) / 1000; math.Abs(float64(d.Cost.Carbon)-want) > 1e-9 {
-			t.Errorf("%s: priced at %v g, want %v", when, float64(d.Cost.Carbon), want)
+			t.Errorf("%s: estimated %v g, want %v", when, float64(d.Cost.Carbon), want)
 		}
 	}
 	short := long
@@ -96,7 +96,7 @@ func TestResumedJobsArePricedByWhatIsLeft(t *testing.T) {
 	s.Nodes[0].Free.MilliCPU = 1000
 	for _, name := range []string{"min-min", "energy+now/shortest", "energy+now/least-work"} {
 		if p := plan(t, name, s); p[1].Node != "a" {
-			t.Errorf("%s serves an hour before the 40 minutes that are left of another", name)
+			t.Errorf("%s serves a job of one hour before one with 40 minutes remaining", name)
 		}
 	}
 }
@@ -129,11 +129,11 @@ func TestDeadlinesWithRestarts(t *testing.T) {
 			l := live(t, when, series, j)
 			suspensions += l.suspensions
 			if late := l.finish.Sub(j.Submitted.Add(j.Duration + 6*time.Hour)); late > 0 {
-				t.Errorf("%s: job %d ends %v late", when, i, late)
+				t.Errorf("%s: job %d finished %v late", when, i, late)
 			}
 		}
 		if suspensions < 10 {
-			t.Errorf("%s: %d suspensions say nothing", when, suspensions)
+			t.Errorf("%s: only %d suspensions, want at least 10", when, suspensions)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func TestFoldedNodesDecideAsAllNodesDo(t *testing.T) {
 				w, g := &want[i], &got[i]
 				if siteOf(s, w.Node) != siteOf(f, g.Node) || w.Window != g.Window ||
 					math.Abs(float64(w.Cost.Carbon-g.Cost.Carbon)) > 1e-9*float64(w.Cost.Carbon) {
-					t.Fatalf("%s: %+v on all nodes, %+v on folded ones", name, *w, *g)
+					t.Fatalf("%s: got %+v with all nodes, but %+v with folded nodes", name, *w, *g)
 				}
 			}
 			again, err := codec.Decode(schedtest.Encode(t, f))
@@ -107,7 +107,7 @@ func TestFoldedNodesDecideAsAllNodesDo(t *testing.T) {
 			}
 			for i, g := range plan(t, name, again) {
 				if g.Node != got[i].Node {
-					t.Fatalf("%s: written and read, %s is on %q and not on %q", name, g.Job, g.Node, got[i].Node)
+					t.Fatalf("%s: after encoding and decoding, job %s is on node %q instead of %q", name, g.Job, g.Node, got[i].Node)
 				}
 			}
 		}
@@ -115,12 +115,12 @@ func TestFoldedNodesDecideAsAllNodesDo(t *testing.T) {
 		want, got := plan(t, "flow-carbon", s), plan(t, "flow-carbon", f)
 		for i := range want {
 			if (want[i].Node == "") != (got[i].Node == "") {
-				t.Fatalf("flow-carbon: %+v on all nodes, %+v on folded ones", want[i], got[i])
+				t.Fatalf("flow-carbon: got %+v with all nodes, but %+v with folded nodes", want[i], got[i])
 			}
 		}
 	}
 	if few*2 > all {
-		t.Errorf("%d nodes are folded into %d", all, few)
+		t.Errorf("folded %d nodes into %d, want at most half", all, few)
 	}
 }
 
@@ -170,11 +170,11 @@ func TestFoldedLoadsCostLittleMore(t *testing.T) {
 			differ++
 		}
 		if least[site] > best+2*bend+1e-9 {
-			t.Fatalf("%s costs %v, the best %v, members differ by %v", site, least[site], best, bend)
+			t.Fatalf("site %s costs %v, but the best site costs %v and members differ by %v", site, least[site], best, bend)
 		}
 	}
-	t.Logf("another cluster in %d of 2000 cases", differ)
+	t.Logf("selected a different cluster in %d of 2000 cases", differ)
 	if differ == 0 {
-		t.Error("no case differs: the bound says nothing")
+		t.Error("no case selects a different cluster, so the bound was not tested")
 	}
 }

@@ -51,13 +51,13 @@ func TestSavingsAreInTheirUnits(t *testing.T) {
 			d := plan(t, "energy+"+when, s)[0]
 			if !d.Held(schedtest.Day) || math.Abs(float64(d.Reason.Carbon)-c.carbon) > 1e-9 ||
 				math.Abs(float64(d.Reason.Money)-c.money) > 1e-9 {
-				t.Errorf("%s with weights %+v: held %v, saves %v g and %v in money, want %v and %v", when, c.weights,
+				t.Errorf("%s with weights %+v: held = %v, saves %v g and %v in money, want %v and %v", when, c.weights,
 					d.Held(schedtest.Day), float64(d.Reason.Carbon),
 					float64(d.Reason.Money), c.carbon, c.money)
 			}
 			if text := d.Reason.String(); !strings.Contains(text, share) ||
 				(c.carbon == 0 && c.money == 0) == strings.Contains(text, "(") {
-				t.Errorf("%s with weights %+v: %s", when, c.weights, text)
+				t.Errorf("%s with weights %+v: unexpected reason: %s", when, c.weights, text)
 			}
 		}
 	}
@@ -88,11 +88,11 @@ func TestRunningJobsGoByTheirOwnSite(t *testing.T) {
 		}
 		own.Carbon.AsOf = schedtest.Day.Add(-10 * time.Hour)
 		if d := plan(t, "energy+"+when, s)[0]; d.Held(schedtest.Day) || d.Reason.Kind != sched.NoFreshSignal {
-			t.Errorf("%s, its own site is not known: %v", when, d.Reason)
+			t.Errorf("%s without a signal at its own site: unexpected reason: %v", when, d.Reason)
 		}
 		own.Carbon.AsOf = schedtest.Day
 		if d := plan(t, "energy+"+when, s)[0]; !d.Held(schedtest.Day) {
-			t.Errorf("%s, its own site is known: %v", when, d.Reason)
+			t.Errorf("%s with a signal at its own site: unexpected reason: %v", when, d.Reason)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestRollingIsExactBeyondTheForecast(t *testing.T) {
 		}
 		d := plan(t, "energy+rolling", s)[0]
 		if got := repeated.Integral(d.Window.Start, d.Window.Start.Add(j.Duration)); got > least*(1+1e-6) {
-			t.Fatalf("starts after %v at a cost of %v, the least is %v", d.Window.Start.Sub(j.Submitted), got, least)
+			t.Fatalf("job starts after %v at a cost of %v, want a cost of %v", d.Window.Start.Sub(j.Submitted), got, least)
 		}
 	})
 }
@@ -142,7 +142,7 @@ func TestJobsOfNoLength(t *testing.T) {
 		for _, interruptible := range []bool{false, true} {
 			s.Queue = []sched.Job{{ID: "j", Submitted: schedtest.Day, AllowedDelay: 2 * time.Hour, Interruptible: interruptible}}
 			if d := plan(t, "fcfs+"+when, s)[0]; d.Node != "n" || d.Reason.Kind != sched.NothingToSave {
-				t.Errorf("%s: on %q, %v", when, d.Node, d.Reason)
+				t.Errorf("%s: placed on %q, unexpected reason: %v", when, d.Node, d.Reason)
 			}
 		}
 	}
@@ -166,7 +166,7 @@ func TestReasonsOfEcovisor(t *testing.T) {
 		},
 		{
 			true, 12 * time.Hour, sched.SuspendedAbove, schedtest.Day.Add(5 * time.Hour),
-			[]string{"suspended until 2", "05:00:00Z: 500 gCO2e/kWh now, above", "goes on by"},
+			[]string{"suspended until 2", "05:00:00Z: 500 gCO2e/kWh now, above", "resumes by"},
 		},
 		{
 			true, 2 * time.Hour, sched.SuspendedAbove,
@@ -180,11 +180,11 @@ func TestReasonsOfEcovisor(t *testing.T) {
 		}}
 		d := plan(t, "fcfs+ecovisor", s)[0]
 		if d.Reason.Kind != c.kind || !d.Reason.Until.Equal(c.until) || !d.Again.Equal(schedtest.Day.Add(time.Hour)) {
-			t.Errorf("%+v: %v until %v, asked again at %v", c, d.Reason.Kind, d.Reason.Until, d.Again)
+			t.Errorf("%+v: got %v until %v, next decision at %v", c, d.Reason.Kind, d.Reason.Until, d.Again)
 		}
 		for _, part := range c.text {
 			if text := d.Reason.String(); !strings.Contains(text, part) {
-				t.Errorf("%q does not say %q", text, part)
+				t.Errorf("reason %q does not contain %q", text, part)
 			}
 		}
 	}
@@ -200,7 +200,7 @@ func TestWaitAwhileSavesEnough(t *testing.T) {
 	for saving, held := range map[float64]bool{0: true, 0.04: true, 0.06: false} {
 		s.Policy.MinSaving = saving
 		if d := plan(t, "energy+wait-awhile", s)[0]; d.Held(schedtest.Day) != held {
-			t.Errorf("held %v for 5 %% where %v is wanted", d.Held(schedtest.Day), saving)
+			t.Errorf("Held() = %v for a saving of 5 %% and a minimum of %v", d.Held(schedtest.Day), saving)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 func TestThesisOrdersItsMachines(t *testing.T) {
 	text, err := os.ReadFile("../../../../shared/data/power/hybrid_thesis_knowledge_base.yaml")
 	if err != nil {
-		t.Skip("the shared data folder is not here: ", err)
+		t.Skip("shared data directory is not available: ", err)
 	}
 	byClass, warnings, err := hardware.ReadKnowledgeBase(text)
 	if err != nil || len(warnings) > 0 {
@@ -50,12 +50,12 @@ func TestThesisOrdersItsMachines(t *testing.T) {
 				}{{"profile", nil}, {"hybrid-idle", load}} {
 					costs, ok := costsOf(t, version.name, s, job)
 					if !ok {
-						t.Fatalf("%s: no opinion on %s", version.name, class)
+						t.Fatalf("%s: no opinion on class %s", version.name, class)
 					}
 					got := order(machines, func(i int) float64 { return 1 - costs[i] })
 					want := order(machines, thesisScore(byClass[class], machines, w, version.load))
 					if got != want {
-						t.Errorf("%s, %s, weight %v, load %v: %s, by the formula %s", version.name, class, w, load, got, want)
+						t.Errorf("%s, %s, weight %v, load %v: got %s, want %s", version.name, class, w, load, got, want)
 					}
 				}
 			}
@@ -64,7 +64,7 @@ func TestThesisOrdersItsMachines(t *testing.T) {
 	// Expected values read from the file: the PC is the fastest, and the thin client does the most work per joule.
 	for w, want := range map[float64]string{1: "tvpc > dgoh-wyze > rpi", 0: "dgoh-wyze > tvpc > rpi"} {
 		if got := order(machines, thesisScore(byClass["training"], machines, w, nil)); got != want {
-			t.Errorf("training, weight %v: %s, want %s", w, got, want)
+			t.Errorf("training with weight %v: got %s, want %s", w, got, want)
 		}
 	}
 }

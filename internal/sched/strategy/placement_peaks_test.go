@@ -55,7 +55,7 @@ func TestPeaksIsTheExponentialModel(t *testing.T) {
 		want := k1 * (math.Exp(k2*after) - math.Exp(k2*before))
 		if got := peaksCosts(t, request, peaksNode("n", k0, k1, k2, cores,
 			used))[0]; math.Abs(got-want) > 1e-6*math.Abs(want) {
-			t.Fatalf("costs %v W, want %v", got, want)
+			t.Fatalf("cost = %v W, want %v", got, want)
 		}
 	})
 }
@@ -65,7 +65,7 @@ func TestPeaksOnALine(t *testing.T) {
 	n := peaksNode("n", 0, 0, 0, 10, 3)
 	n.Profile = &energy.Profile{Idle: 100, Max: 300, Sleep: 100}
 	if got := peaksCosts(t, 2, n)[0]; math.Abs(got-40) > 1e-9 {
-		t.Errorf("2 of 10 cores cost %v W of 200", got)
+		t.Errorf("cost of 2 out of 10 cores = %v W, want 40 W", got)
 	}
 }
 
@@ -82,19 +82,19 @@ func TestPeaksUnknownNodeIsNeverBest(t *testing.T) {
 		unknown := *known
 		unknown.Name, unknown.Profile, unknown.Free = "a", profile, known.Capacity
 		if costs := peaksCosts(t, 1, &unknown, known); !(costs[0] > costs[1]) {
-			t.Errorf("%s: costs %v, the known node %v", name, costs[0], costs[1])
+			t.Errorf("%s: cost = %v, but the known node costs %v", name, costs[0], costs[1])
 		}
 	}
 	nobody := *known
 	nobody.Profile = nil
 	job := sched.Job{ID: "j"}
 	if costs, ok := costsOf(t, "peaks", &sched.Snapshot{Now: schedtest.Day, Nodes: []*sched.Node{&nobody}}, &job); ok {
-		t.Errorf("an opinion on nodes of which nothing is known: %v", costs)
+		t.Errorf("unexpected opinion on nodes without a profile: %v", costs)
 	}
 	noCPU := *known
 	noCPU.Name, noCPU.Capacity.MilliCPU = "b", 0
 	if costs := peaksCosts(t, 1, &noCPU, known); !(costs[0] > costs[1]) {
-		t.Errorf("a node whose size is not known costs %v, the known one %v", costs[0], costs[1])
+		t.Errorf("node of unknown size costs %v, but the known node costs %v", costs[0], costs[1])
 	}
 }
 
@@ -105,14 +105,14 @@ func TestPeaksOverloadedNodeIsNeverBest(t *testing.T) {
 	unknown.Profile = nil
 	costs := peaksCosts(t, 1, full, unknown, free)
 	if !(costs[2] < costs[1] && costs[1] < costs[0]) {
-		t.Errorf("overloaded %v, unknown %v, known %v", costs[0], costs[1], costs[2])
+		t.Errorf("cost of overloaded node = %v, unknown node = %v, known node = %v, want a descending order", costs[0], costs[1], costs[2])
 	}
 	if costs := peaksCosts(t, 1, full); len(costs) != 1 {
-		t.Error("no opinion where the only node is overloaded")
+		t.Error("no opinion although the only node is overloaded")
 	}
 	brim := peaksNode("a", 50, 10, 0.02, 4, 3)
 	if costs := peaksCosts(t, 1, brim, free); !(costs[0] < costs[1]) {
-		t.Errorf("exactly full is not overloaded: %v", costs)
+		t.Errorf("node with exactly full load is treated as overloaded: %v", costs)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestPeaksNeedsNoReading(t *testing.T) {
 		}
 		after, okAfter := costsOf(t, "peaks", s, &s.Queue[0])
 		if ok != okAfter || !slices.Equal(before, after) {
-			t.Fatalf("costs %v, %v; with other readings %v, %v", before, ok, after, okAfter)
+			t.Fatalf("costs = %v, %v, but with different readings %v, %v", before, ok, after, okAfter)
 		}
 	})
 }
@@ -140,11 +140,11 @@ func TestPeaksWakesNodesAtTheirPriceAndDoesNotOverflow(t *testing.T) {
 	asleep.Jobs, asleep.Profile.Sleep = 0, 5
 	costs := peaksCosts(t, 1, asleep, awake)
 	if rise := float64(asleep.Profile.Power(0)) - 5; math.Abs(costs[0]-costs[1]-rise) > 1e-9 {
-		t.Errorf("asleep %v, awake %v: want %v more", costs[0], costs[1], rise)
+		t.Errorf("cost = %v asleep and %v awake, want a difference of %v", costs[0], costs[1], rise)
 	}
 	small, huge := peaksNode("z", 50, 10, 0.01, 8, 1), peaksNode("a", 1000, 40000, 0.03, 8, 1)
 	if costs := peaksCosts(t, 4, huge, small); !(costs[0] > 9000 && costs[1] < costs[0]) {
-		t.Errorf("a rise of %v W, beside %v", costs[0], costs[1])
+		t.Errorf("cost of the large node = %v W, of the small node = %v W", costs[0], costs[1])
 	}
 }
 
@@ -161,7 +161,7 @@ func TestPeaksDoesNotDependOnTheOrderOfNodes(t *testing.T) {
 		want := plan(t, "peaks", s)[0].Node
 		s.Nodes = rapid.Permutation(s.Nodes).Draw(t, "order")
 		if got := plan(t, "peaks", s)[0].Node; got != want {
-			t.Fatalf("%s, in another order %s", want, got)
+			t.Fatalf("selected %s, but %s in a different order", want, got)
 		}
 	})
 }

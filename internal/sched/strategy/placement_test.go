@@ -16,7 +16,7 @@ func TestEveryWhereIsDescribed(t *testing.T) {
 	wheres, _ := strategy.Names()
 	for _, name := range wheres {
 		if strategy.Describe(name) == "" {
-			t.Errorf("%s is not described", name)
+			t.Errorf("placement %s has no description", name)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func TestWheres(t *testing.T) {
 			}},
 		}
 		if got := plan2(t, c.strategy, s)[0].Node; got != c.want {
-			t.Errorf("%s places %d cores and %d GiB on %s, want %s", c.strategy, c.cpu, c.memory, got, c.want)
+			t.Errorf("%s placed %d cores and %d GiB on %s, want %s", c.strategy, c.cpu, c.memory, got, c.want)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestECSchedCosts(t *testing.T) {
 	} {
 		costs, ok := costsOf(t, name, &sched.Snapshot{Now: schedtest.Day, Nodes: nodes, Queue: []sched.Job{job}}, &job)
 		if !ok || math.Abs(costs[0]-want) > 1e-12 {
-			t.Errorf("%s costs %v, want %v", name, costs, want)
+			t.Errorf("%s: costs = %v, want %v", name, costs, want)
 		}
 	}
 }
@@ -95,12 +95,12 @@ func TestRandomIsPure(t *testing.T) {
 			}
 		}
 		if again := plan2(t, "random", s)[0].Node; again != first {
-			t.Fatalf("seed %d: %s, without another node %s", seed, first, again)
+			t.Fatalf("seed %d: selected %s, but %s without another node", seed, first, again)
 		}
 	}
 	for name, n := range count {
 		if n < 900 || n > 1100 {
-			t.Errorf("%s was chosen %d times of 3000", name, n)
+			t.Errorf("node %s was selected %d times out of 3000", name, n)
 		}
 	}
 }
@@ -119,12 +119,12 @@ func TestProfileIsStatic(t *testing.T) {
 		after, okAfter := costsOf(t, "profile", s, job)
 		idle, okIdle := costsOf(t, "hybrid-idle", s, job)
 		if ok != okAfter || ok != okIdle {
-			t.Fatalf("opinions: %v, %v, hybrid-idle %v", ok, okAfter, okIdle)
+			t.Fatalf("ok = %v, without load %v, with hybrid-idle %v", ok, okAfter, okIdle)
 		}
 		for i := range before {
 			if _, measured := s.Nodes[i].Benchmarks["training"]; before[i] != after[i] ||
 				measured && before[i] != idle[i] || !measured && before[i] != 1 {
-				t.Fatalf("node %d costs %v, with nothing on it %v, as hybrid-idle %v", i, before[i], after[i], idle[i])
+				t.Fatalf("cost of node %d = %v, without load %v, with hybrid-idle %v", i, before[i], after[i], idle[i])
 			}
 		}
 	})
@@ -142,11 +142,11 @@ func TestMemoryDraws(t *testing.T) {
 		placed := n.Place(request)
 		if got := n.Added(&sched.Job{Request: request}); math.Abs(float64(got-want)) > 1e-9 ||
 			math.Abs(float64(placed.Power()-n.Power()-want)) > 1e-9 {
-			t.Errorf("%+v adds %v, want %v", request, got, want)
+			t.Errorf("Added() for %+v = %v, want %v", request, got, want)
 		}
 	}
 	n.Capacity.Memory = 0
 	if got := n.Added(&sched.Job{Request: sched.Resources{MilliCPU: 5000, Memory: 50}}); math.Abs(float64(got-60)) > 1e-9 {
-		t.Errorf("half of a node of unknown memory adds %v", got)
+		t.Errorf("Added() for half of a node with unknown memory = %v, want 60 W", got)
 	}
 }

@@ -84,7 +84,7 @@ func TestBegunSlotsCostTheirRest(t *testing.T) {
 	table.insert(&p, nil)
 	want := 100 * 60 * (3*100 + 10*200 + 3*300) / energy.JoulesPerKWh
 	if math.Abs(p.cost-want) > 1e-9*want || table.start(&p, p.slot) != 7*time.Minute {
-		t.Errorf("it starts after %v and costs %v, want %v", table.start(&p, p.slot), p.cost, want)
+		t.Errorf("job starts after %v and costs %v, want %v", table.start(&p, p.slot), p.cost, want)
 	}
 }
 
@@ -100,13 +100,13 @@ func TestWhatRunsTakesRoom(t *testing.T) {
 	r := &newTimetable(&sched.Snapshot{Now: now}, []sched.Node{n}, 10*time.Minute, 6).rows[0]
 	for k, want := range []int64{5500, 5500, 5500, 2500, 2500, 2500} {
 		if got := r.used[k].MilliCPU; got != want || r.jobs[k] == 0 {
-			t.Errorf("slot %d: %d in use by %d jobs, want %d", k, got, r.jobs[k], want)
+			t.Errorf("slot %d: %d millicores used by %d jobs, want %d", k, got, r.jobs[k], want)
 		}
 	}
 	n.Jobs, n.Ends, n.Free = 0, nil, sched.Resources{MilliCPU: 7500}
 	r = &newTimetable(&sched.Snapshot{Now: now}, []sched.Node{n}, 10*time.Minute, 6).rows[0]
 	if r.used[0].MilliCPU != 500 || r.jobs[0] != 0 {
-		t.Errorf("a DaemonSet's pod: %d in use by %d jobs, want 500 by none", r.used[0].MilliCPU, r.jobs[0])
+		t.Errorf("pod of a DaemonSet: %d millicores used by %d jobs, want 500 by 0 jobs", r.used[0].MilliCPU, r.jobs[0])
 	}
 }
 
@@ -126,7 +126,7 @@ func TestKeptPlacesGoToTheNearestSlot(t *testing.T) {
 		bookings := []booking{{job: job, latest: tc.latest * time.Minute, place: nowhere}}
 		table.restore(bookings)
 		if p := &bookings[0]; p.row != 0 || table.start(p, p.slot) != tc.want*time.Minute {
-			t.Errorf("planned in %d minutes, at the latest in %d: kept in row %d after %v, want %d minutes", tc.planned,
+			t.Errorf("planned in %d minutes with the latest start in %d: got row %d after %v, want %d minutes", tc.planned,
 				tc.latest, p.row, table.start(p, p.slot), tc.want)
 		}
 	}
@@ -146,7 +146,7 @@ func TestBookingsCostWhatTheyAdd(t *testing.T) {
 			without := table.total()
 			onTime := previous.row >= 0 && table.start(p, previous.slot) <= p.latest
 			if onTime && math.Abs(before-without-table.costs(p, previous)) > 1e-9*before {
-				t.Fatalf("%d, %d: taken out it saves %v, and is said to cost %v", seed, step, before-without,
+				t.Fatalf("seed %d, step %d: removing the booking saves %v, but its cost is %v", seed, step, before-without,
 					table.costs(p, previous))
 			}
 			skipped := make([]bool, len(table.rows))
@@ -157,12 +157,12 @@ func TestBookingsCostWhatTheyAdd(t *testing.T) {
 			after := table.total()
 			late := p.row >= 0 && table.start(p, p.slot) > p.latest
 			if p.row >= 0 && !late && math.Abs(after-without-p.cost) > 1e-9*max(after, 1) {
-				t.Fatalf("%d, %d: it adds %v, and is said to cost %v", seed, step, after-without, p.cost)
+				t.Fatalf("seed %d, step %d: inserting the booking adds %v, but its cost is %v", seed, step, after-without, p.cost)
 			}
 			for i := range table.rows {
 				for k, used := range table.rows[i].used {
 					if !used.Within(table.rows[i].node.Capacity) {
-						t.Fatalf("%d, %d: slot %d of row %d is overcommitted: %v", seed, step, k, i, used)
+						t.Fatalf("seed %d, step %d: slot %d of row %d is overcommitted: %v", seed, step, k, i, used)
 					}
 				}
 			}
@@ -200,7 +200,7 @@ func TestBookingsGetTheCheapestPlace(t *testing.T) {
 					}
 					table.put(&at, -1)
 					if fits && cost < got.cost-1e-9*math.Abs(got.cost) {
-						t.Fatalf("%d: %s costs %v in slot %d of row %d, and was put where it costs %v", seed, p.job.ID, cost,
+						t.Fatalf("seed %d: job %s costs %v in slot %d of row %d, but was placed at a cost of %v", seed, p.job.ID, cost,
 							slot, row, got.cost)
 					}
 				}

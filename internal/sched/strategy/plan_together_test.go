@@ -65,7 +65,7 @@ func TestKindsAreOfWhatMachinesDraw(t *testing.T) {
 		n.Profile = &own
 	}
 	if diff := cmp.Diff(want, mustStrategy(t, "carbon+plan").Plan(s)); diff != "" {
-		t.Errorf("with a profile each they plan otherwise (-shared +own):\n%s", diff)
+		t.Errorf("plan differs with separate profiles (-shared +own):\n%s", diff)
 	}
 }
 
@@ -134,9 +134,9 @@ func TestWhatTakesTheCleanHour(t *testing.T) {
 		all = append(all, d.Reason.String())
 	}
 	reported := strings.Join(all, "\n")
-	want := "(alone it would start at 2026-06-01T09:00:00Z, when others take 100% of the cores)"
-	if strings.Count(reported, "together") != 3 || strings.Count(reported, want) != 1 {
-		t.Errorf("want three that are held, and of one\n%s\ngot\n%s", want, reported)
+	want := "(without other jobs it would start at 2026-06-01T09:00:00Z, when they use 100% of the cores)"
+	if strings.Count(reported, "joint plan") != 3 || strings.Count(reported, want) != 1 {
+		t.Errorf("want three held jobs and one of them with\n%s\ngot\n%s", want, reported)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestAPlanPricesReplicas(t *testing.T) {
 	decided, _ := plan.PlanWithin(s, func() bool { return false })
 	d := decided[0]
 	if d.Replicas != 4 || !d.Window.End.Equal(now.Add(time.Hour)) || math.Abs(float64(d.Cost.Energy)-100*3600) > 1 {
-		t.Errorf("on %d replicas until %v for %v J, want 4, an hour, 360,000 J", d.Replicas, d.Window.End,
+		t.Errorf("got %d replicas until %v for %v J, want 4 replicas, one hour and 360,000 J", d.Replicas, d.Window.End,
 			float64(d.Cost.Energy))
 	}
 }

@@ -57,11 +57,11 @@ func TestPlanIsDeterministicAndOrderIndependent(t *testing.T) {
 		got := plan(t, name, &shuffled)
 		slices.SortFunc(got, func(a, b sched.Decision) int { return cmpStrings(a.Job, b.Job) })
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("%s: another order gives another plan (-listed +shuffled):\n%s", name, diff)
+			t.Fatalf("%s: plan depends on the order of nodes or jobs (-listed +shuffled):\n%s", name, diff)
 		}
 		for i, n := range s.Nodes {
 			if diff := cmp.Diff(before[i], *n, cmp.AllowUnexported(grid.Series{})); diff != "" {
-				t.Fatalf("%s changed node %s of the snapshot:\n%s", name, n.Name, diff)
+				t.Fatalf("%s modified node %s of the snapshot:\n%s", name, n.Name, diff)
 			}
 		}
 	})
@@ -88,19 +88,19 @@ func TestNoJobIsHeldPastItsAllowedDelay(t *testing.T) {
 			j := &s.Queue[i]
 			if !d.Held(s.Now) {
 				if !d.Window.Start.Equal(s.Now) {
-					t.Fatalf("%s: %s starts at %v, before now", name, j.ID, d.Window.Start)
+					t.Fatalf("%s: job %s starts at %v, before now", name, j.ID, d.Window.Start)
 				}
 				continue
 			}
 			if d.Window.Start.After(j.LatestStart()) {
-				t.Fatalf("%s: %s is held until %v, after its latest start %v", name, j.ID, d.Window.Start,
+				t.Fatalf("%s: job %s is held until %v, after its latest start %v", name, j.ID, d.Window.Start,
 					j.LatestStart())
 			}
 			if limit := j.Submitted.Add(s.Policy.MaxDelay); s.Policy.MaxDelay > 0 && d.Window.Start.After(limit) {
-				t.Fatalf("%s: %s is held until %v, after the policy's limit %v", name, j.ID, d.Window.Start, limit)
+				t.Fatalf("%s: job %s is held until %v, after the policy's limit %v", name, j.ID, d.Window.Start, limit)
 			}
 			if j.Released || d.Node != "" && d.Reason.Kind != sched.PlannedLater {
-				t.Fatalf("%s: %s is held although released, or has a node while held: %+v", name, j.ID, d)
+				t.Fatalf("%s: job %s is held although it was released, or has a node while it is held: %+v", name, j.ID, d)
 			}
 		}
 	})
@@ -125,7 +125,7 @@ func TestPlanRespectsCapacity(t *testing.T) {
 		}
 		for name, left := range free {
 			if !(sched.Resources{}).Within(left) {
-				t.Fatalf("node %s is overcommitted: %+v left", name, left)
+				t.Fatalf("node %s is overcommitted: %+v free", name, left)
 			}
 		}
 	})
@@ -150,7 +150,7 @@ func TestConstantIntensityShiftsNothing(t *testing.T) {
 		for _, d := range plan(t, name, s) {
 			// The start rule "plan" also waits for capacity and for other jobs to finish.
 			if d.Held(s.Now) && strategy.When(name) != "plan" {
-				t.Fatalf("%s: %s is held until %v: %v", name, d.Job, d.Window.Start, d.Reason)
+				t.Fatalf("%s: job %s is held until %v: %v", name, d.Job, d.Window.Start, d.Reason)
 			}
 		}
 	})
@@ -180,7 +180,7 @@ func TestWindowIsTheCheapest(t *testing.T) {
 		}
 		got := series.Integral(d.Window.Start, d.Window.Start.Add(job.Duration))
 		if got > least*(1+1e-6)+1e-6 {
-			t.Fatalf("window at %v costs %v, another one costs %v", d.Window.Start, got, least)
+			t.Fatalf("window at %v costs %v, but another window costs %v", d.Window.Start, got, least)
 		}
 	})
 }
@@ -201,14 +201,14 @@ func TestPlanAgreesWithCosts(t *testing.T) {
 			return
 		}
 		if ok != (d.Node != "") {
-			t.Fatalf("%s: plan chose %q, but costs are known: %v", name, d.Node, ok)
+			t.Fatalf("%s: plan selected %q, but Costs() returned ok = %v", name, d.Node, ok)
 		}
 		if !ok {
 			return
 		}
 		chosen := slices.IndexFunc(s.Nodes, func(n *sched.Node) bool { return n.Name == d.Node })
 		if costs[chosen] != slices.Min(costs) {
-			t.Fatalf("%s: plan chose %s at cost %v of %v", name, d.Node, costs[chosen], costs)
+			t.Fatalf("%s: plan selected %s at a cost of %v among %v", name, d.Node, costs[chosen], costs)
 		}
 	})
 }

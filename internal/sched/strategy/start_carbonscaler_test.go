@@ -81,28 +81,28 @@ func TestScaleIsOptimal(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := minCarbon(c, e); math.Abs(cost-want) > 1e-6*max(1, want) {
-			t.Fatalf("costs %v, the best of all plans %v", cost, want)
+			t.Fatalf("cost = %v, want the optimum %v", cost, want)
 		}
 		work, spent, at := 0.0, 0.0, e.From
 		for _, s := range plan {
 			if !s.Start.Equal(at) || s.End.Before(s.Start) {
-				t.Fatalf("a stretch from %v to %v follows %v", s.Start, s.End, at)
+				t.Fatalf("stretch from %v to %v follows %v", s.Start, s.End, at)
 			}
 			at = s.End
 			if s.Replicas == 0 {
 				continue
 			}
 			if s.Replicas < e.Least || s.Replicas >= e.Least+len(e.Throughput) {
-				t.Fatalf("%d replicas: want %d to %d", s.Replicas, e.Least, e.Least+len(e.Throughput)-1)
+				t.Fatalf("got %d replicas, want %d to %d", s.Replicas, e.Least, e.Least+len(e.Throughput)-1)
 			}
 			work += e.Throughput[s.Replicas-e.Least] * s.End.Sub(s.Start).Seconds()
 			spent += float64(s.Replicas) * c.Integral(s.Start, s.End)
 		}
 		if !at.Equal(e.Until) {
-			t.Fatalf("the plan ends at %v, want %v", at, e.Until)
+			t.Fatalf("plan ends at %v, want %v", at, e.Until)
 		}
 		if math.Abs(work-e.Work.Seconds()) > 1e-6*max(1, e.Work.Seconds()) || math.Abs(spent-cost) > 1e-5*max(1, cost) {
-			t.Fatalf("the plan does %v s of work for %v, want %v s for %v", work, spent, e.Work.Seconds(), cost)
+			t.Fatalf("plan does %v s of work at a cost of %v, want %v s at %v", work, spent, e.Work.Seconds(), cost)
 		}
 	})
 }
@@ -123,7 +123,7 @@ func TestScaleAgainstFewerReplicas(t *testing.T) {
 			t.Fatal(err)
 		}
 		if with > without*(1+1e-9) {
-			t.Fatalf("with more replicas %v, without %v", with, without)
+			t.Fatalf("cost with more replicas = %v, without them %v", with, without)
 		}
 		constant, err := grid.Constant(schedtest.Day, 24*time.Hour, 100)
 		if err != nil {
@@ -131,7 +131,7 @@ func TestScaleAgainstFewerReplicas(t *testing.T) {
 		}
 		_, same, err := sched.Scale(constant, e)
 		if want := 100 * float64(e.Least) * e.Work.Seconds(); err != nil || math.Abs(same-want) > 1e-6*want {
-			t.Fatalf("on a constant intensity %v, %v; want %v", same, err, want)
+			t.Fatalf("cost under a constant intensity = %v, %v, want %v", same, err, want)
 		}
 	})
 }
@@ -155,7 +155,7 @@ func TestScaleRefuses(t *testing.T) {
 		e := good
 		change(&e)
 		if plan, cost, err := sched.Scale(c, &e); err == nil {
-			t.Errorf("%s: %v for %v, want an error", name, plan, cost)
+			t.Errorf("%s: got %v at a cost of %v, want an error", name, plan, cost)
 		}
 	}
 	if _, _, err := sched.Scale(c, &good); err != nil {
@@ -184,8 +184,8 @@ func TestScaleWantsAllOfTheIntensity(t *testing.T) {
 			Scaling: sched.Scaling{Least: 1, Throughput: []float64{1}},
 		}
 		plan, _, err := sched.Scale(series, e)
-		if (err == nil) != c.ok || !c.ok && !strings.Contains(err.Error(), "intensity is known") {
-			t.Errorf("from %v until %v: %v, error %v", c.from, c.until, plan, err)
+		if (err == nil) != c.ok || !c.ok && !strings.Contains(err.Error(), "intensity is only known") {
+			t.Errorf("from %v until %v: plan = %v, error = %v", c.from, c.until, plan, err)
 		}
 	}
 }

@@ -21,15 +21,15 @@ func TestEveryStrategyIsDescribed(t *testing.T) {
 	wheres, whens := strategy.Names()
 	for _, name := range slices.Concat(wheres, whens, []string{"cap"}) {
 		if strategy.Describe(name) == "" {
-			t.Errorf("%s is not described", name)
+			t.Errorf("strategy %s has no description", name)
 		}
 	}
 	if text := strategy.Describe("best-effort"); text != "" {
-		t.Errorf("what does not exist is described as %q", text)
+		t.Errorf("Describe() of an unknown name = %q", text)
 	}
 	starting, suspending := strategy.Families()
 	if got := len(starting) + len(suspending); got != len(whens) {
-		t.Errorf("%d whens are in a family: want %d", got, len(whens))
+		t.Errorf("%d start rules belong to a family, want %d", got, len(whens))
 	}
 }
 
@@ -43,7 +43,7 @@ func TestFamilies(t *testing.T) {
 			t.Fatal(err)
 		}
 		if g.Holds() != want.holds || g.Interrupts() != want.interrupts || g.Clairvoyant() != want.clairvoyant {
-			t.Errorf("%s: holds %v, interrupts %v, is clairvoyant %v: want %v", name, g.Holds(), g.Interrupts(),
+			t.Errorf("%s: Holds() = %v, Interrupts() = %v, Clairvoyant() = %v, want %v", name, g.Holds(), g.Interrupts(),
 				g.Clairvoyant(), want)
 		}
 	}
@@ -63,25 +63,25 @@ func TestWhoMayBeKeptFromWorking(t *testing.T) {
 		for i, d := range plan(t, name, s) {
 			j := &s.Queue[i]
 			if !d.Again.IsZero() && (!d.Again.After(s.Now) || d.Held(s.Now) && d.Again.After(d.Window.Start)) {
-				t.Fatalf("%s: %s is asked again at %v: now is %v, its window opens at %v", name, j.ID, d.Again, s.Now,
+				t.Fatalf("%s: next decision on job %s at %v, but now is %v and its window starts at %v", name, j.ID, d.Again, s.Now,
 					d.Window.Start)
 			}
 			if j.Running && d.Node != "" {
-				t.Fatalf("%s: %s runs and is placed on %s", name, j.ID, d.Node)
+				t.Fatalf("%s: running job %s is placed on %s", name, j.ID, d.Node)
 			}
 			if !d.Held(s.Now) {
 				if !d.Again.IsZero() && !j.Interruptible {
-					t.Fatalf("%s: %s may not be suspended, and is to be asked at %v", name, j.ID, d.Again)
+					t.Fatalf("%s: job %s is not interruptible, but its next decision is at %v", name, j.ID, d.Again)
 				}
 				continue
 			}
 			switch {
 			case j.Slack(s.Now) == 0, j.Released:
-				t.Fatalf("%s: %s is held with %v left, released %v", name, j.ID, j.Slack(s.Now), j.Released)
+				t.Fatalf("%s: job %s is held with a slack of %v, released = %v", name, j.ID, j.Slack(s.Now), j.Released)
 			case d.Window.Start.After(s.Now.Add(j.Slack(s.Now))):
-				t.Fatalf("%s: %s is held until %v with %v left", name, j.ID, d.Window.Start, j.Slack(s.Now))
+				t.Fatalf("%s: job %s is held until %v with a slack of %v", name, j.ID, d.Window.Start, j.Slack(s.Now))
 			case j.Running && (!j.Interruptible || !slices.Contains(suspending, strategy.When(name))):
-				t.Fatalf("%s: %s is suspended", name, j.ID)
+				t.Fatalf("%s: job %s is suspended", name, j.ID)
 			}
 		}
 	})
@@ -173,7 +173,7 @@ func TestWaitAwhileIsTheOptimum(t *testing.T) {
 		}
 		want, got := minInterruptible(series, &j), live(t, "wait-awhile", series, j)
 		if math.Abs(got.cost-want) > 1e-6*want {
-			t.Fatalf("costs %v: want %v", got.cost, want)
+			t.Fatalf("cost = %v, want %v", got.cost, want)
 		}
 	})
 }
@@ -193,12 +193,12 @@ func TestRollingStartsBest(t *testing.T) {
 		}
 		for _, when := range []string{"rolling", "residual", "wait-awhile"} {
 			if got := live(t, when, series, j).cost; got > least*(1+1e-6) {
-				t.Fatalf("%s costs %v: want %v", when, got, least)
+				t.Fatalf("%s: cost = %v, want %v", when, got, least)
 			}
 		}
 		for _, when := range []string{"lowest-window", "carbon-time", "lowest-slot", "window"} {
 			if got := live(t, when, series, j).cost; got < least*(1-1e-6) {
-				t.Fatalf("%s costs %v, less than the least, %v", when, got, least)
+				t.Fatalf("%s: cost = %v is below the minimum of %v", when, got, least)
 			}
 		}
 	})
@@ -220,10 +220,10 @@ func TestResidualIsNearTheOptimum(t *testing.T) {
 		got, least := live(t, "residual", series, j), minInterruptible(series, &j)
 		resumes := min(j.Duration, j.AllowedDelay).Hours()
 		if most := least + resumes*180*900; got.cost > most*(1+1e-6) || got.cost < least*(1-1e-6) {
-			t.Fatalf("costs %v: want between %v and %v", got.cost, least, most)
+			t.Fatalf("cost = %v, want a value between %v and %v", got.cost, least, most)
 		}
 		if late := got.finish.Sub(j.Submitted.Add(j.AllowedDelay + j.Duration)); late > 0 {
-			t.Fatalf("ends %v late", late)
+			t.Fatalf("job finished %v late", late)
 		}
 	})
 }
@@ -255,11 +255,11 @@ func TestRestartCostsAreMinded(t *testing.T) {
 			l := live(t, "residual", series, j)
 			suspensions += l.suspensions
 			if deadline := j.Submitted.Add(j.AllowedDelay + j.Duration); l.finish.After(deadline) {
-				t.Errorf("with restarts of %v, job %d ends %v late", cost, i, l.finish.Sub(deadline))
+				t.Errorf("with a restart cost of %v, job %d finished %v late", cost, i, l.finish.Sub(deadline))
 			}
 		}
 		if suspensions > last || cost == 0 && suspensions == 0 {
-			t.Errorf("with restarts of %v there are %d suspensions, with cheaper ones %d", cost, suspensions, last)
+			t.Errorf("with a restart cost of %v there are %d suspensions, but %d with a lower cost", cost, suspensions, last)
 		}
 		last = suspensions
 	}
@@ -295,7 +295,7 @@ func TestLengthsThatAreNotKnown(t *testing.T) {
 		}
 		d := strategy.Plan(s)[0]
 		if got := d.Window.Start.Sub(schedtest.Day); got != test.until {
-			t.Errorf("%s: held for %v: want %v (%v)", test.when, got, test.until, d.Reason)
+			t.Errorf("%s: held for %v, want %v (%v)", test.when, got, test.until, d.Reason)
 		}
 	}
 }
@@ -332,7 +332,7 @@ func TestGAIAChoices(t *testing.T) {
 			Queue: []sched.Job{{ID: "j", Submitted: schedtest.Day, Duration: 2 * time.Hour, AllowedDelay: 6 * time.Hour}},
 		})[0]
 		if got := d.Window.Start.Sub(schedtest.Day); got != want || !d.Again.IsZero() {
-			t.Errorf("%s starts after %v, asked again at %v: want %v, and never (%v)", when, got, d.Again, want,
+			t.Errorf("%s starts after %v with the next decision at %v, want %v and no further decision (%v)", when, got, d.Again, want,
 				d.Reason)
 		}
 	}
@@ -351,7 +351,7 @@ func TestPriceIsCheapest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := strategy.Plan(s)[0]; d.Window.Start.Sub(schedtest.Day) != 3*time.Hour || d.Reason.Money == 0 || d.Reason.Carbon != 0 {
-		t.Errorf("starts after %v: want 3 h (%v)", d.Window.Start.Sub(schedtest.Day), d.Reason)
+		t.Errorf("job starts after %v, want 3 h (%v)", d.Window.Start.Sub(schedtest.Day), d.Reason)
 	}
 }
 
@@ -372,13 +372,13 @@ func TestOutlookOfSeveralSites(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := strategy.Plan(s)[0]; d.Held(schedtest.Day) {
-		t.Errorf("waits for the valley of a site that is never cheaper: %v", d.Reason)
+		t.Errorf("job waits for the minimum of a site that is never cheaper: %v", d.Reason)
 	}
 	s.Now = schedtest.Day.Add(time.Hour)
 	s.Queue[0].Running, s.Queue[0].Done = true, time.Hour
 	s.Nodes = []*sched.Node{{Name: "n", Site: changing}}
 	if d := strategy.Plan(s)[0]; !d.Held(s.Now) || d.Reason.Kind != sched.Suspended {
-		t.Errorf("goes on at 900 before a valley of 500: %v", d.Reason)
+		t.Errorf("job continues at 900 before a minimum of 500: %v", d.Reason)
 	}
 }
 
@@ -436,7 +436,7 @@ func TestSlack(t *testing.T) {
 	} {
 		j.Done, j.Worked = c.done, c.worked
 		if got := j.Slack(schedtest.Day.Add(2 * time.Hour)); got != c.want {
-			t.Errorf("%v of work in %v leaves %v after two hours, want %v", c.done, c.worked, got, c.want)
+			t.Errorf("%v of work in %v: slack after two hours = %v, want %v", c.done, c.worked, got, c.want)
 		}
 	}
 }
@@ -461,7 +461,7 @@ func TestResidualKeepsTimeToRestart(t *testing.T) {
 	for speed, latest := range map[float64]time.Duration{1: 40 * time.Minute, 0.5: 10 * time.Minute} {
 		s.Nodes = []*sched.Node{{Name: "n", Site: site, Speed: speed}}
 		if d := strategy.Plan(s)[0]; d.Held(s.Now) && d.Window.Start.After(s.Now.Add(latest)) {
-			t.Errorf("at speed %v it is suspended for %v, and has %v to spare", speed, d.Window.Start.Sub(s.Now),
+			t.Errorf("at speed %v the job is suspended for %v, but its slack is %v", speed, d.Window.Start.Sub(s.Now),
 				latest)
 		}
 	}
@@ -487,21 +487,21 @@ func TestWindowCountsExpectedPower(t *testing.T) {
 	}
 	plan := func() sched.Decision { return strategy.Plan(s)[0] }
 	if d := plan(); d.Held(schedtest.Day) {
-		t.Errorf("of 8 W: %v", d.Reason)
+		t.Errorf("with 8 W: unexpected reason: %v", d.Reason)
 	}
 	j := &s.Queue[0]
 	j.Expected, j.HasExpected = 40, true
 	if d := plan(); !d.Held(schedtest.Day) || math.Abs(float64(d.Reason.Carbon)-0.04*400) > 1e-9 {
-		t.Errorf("of 40 W: %v, saves %v", d.Reason, d.Reason.Carbon)
+		t.Errorf("with 40 W: unexpected reason %v, saves %v", d.Reason, d.Reason.Carbon)
 	}
 	s.Policy.Weights.Wait = 0
 	j.Expected = 0
 	if d := plan(); !d.Held(schedtest.Day) {
-		t.Errorf("of next to nothing, where time has no weight: %v", d.Reason)
+		t.Errorf("with almost no power and no weight on time: unexpected reason: %v", d.Reason)
 	}
 	j.Expected = energy.Watts(math.NaN())
 	if d := plan(); !d.Held(schedtest.Day) || math.Abs(float64(d.Reason.Carbon)-0.008*400) > 1e-9 {
-		t.Errorf("of what is no number: %v", d.Reason)
+		t.Errorf("with an invalid power: unexpected reason: %v", d.Reason)
 	}
 }
 
@@ -524,7 +524,7 @@ func TestWindowHeedsOpenings(t *testing.T) {
 		free := strategy.Plan(s)[0]
 		if len(open) == 0 || !free.Held(s.Now) {
 			if d.Held(s.Now) != free.Held(s.Now) {
-				t.Fatalf("openings %v make %v of %v", open, d.Window, free.Window)
+				t.Fatalf("openings %v change the window to %v from %v", open, d.Window, free.Window)
 			}
 			return
 		}
@@ -532,7 +532,7 @@ func TestWindowHeedsOpenings(t *testing.T) {
 			return slices.ContainsFunc(open, func(w sched.Window) bool { return !at.Before(w.Start) && !at.After(w.End) })
 		}
 		if d.Held(s.Now) && !within(d.Window.Start) {
-			t.Fatalf("held until %v, openings are %v", d.Window.Start, open)
+			t.Fatalf("held until %v, but the openings are %v", d.Window.Start, open)
 		}
 		var starts []time.Time
 		for at := s.Now.Add(time.Minute); !at.After(j.LatestStart()); at = at.Add(10 * time.Minute) {
@@ -545,7 +545,7 @@ func TestWindowHeedsOpenings(t *testing.T) {
 			saving, _, known := s.Saving(j, at)
 			best := d.Reason.Saving
 			if known && at.After(s.Now) && !at.After(j.LatestStart()) && within(at) && saving > best+1e-9 && saving > 1e-9 {
-				t.Fatalf("%v saves %v, %v was chosen for %v", at, saving, d.Window.Start, best)
+				t.Fatalf("start at %v saves %v, but %v was selected with a saving of %v", at, saving, d.Window.Start, best)
 			}
 		}
 	})

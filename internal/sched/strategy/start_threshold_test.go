@@ -88,13 +88,13 @@ func TestThresholdStartsAtTheFirstInstantWithinLimits(t *testing.T) {
 		if slices.Contains([]sched.ReasonKind{sched.ThresholdUnmet, sched.CheaperLater}, d.Reason.Kind) {
 			for at := s.Now; !at.After(want); at = at.Add(halfRate) {
 				if keeps(s, &job.Limits, at) {
-					t.Fatalf("the limits are kept at %v: %v", at, d.Reason)
+					t.Fatalf("limits are met at %v: %v", at, d.Reason)
 				}
 			}
 			return
 		}
 		if d.Reason.Kind != sched.AboveThreshold && d.Reason.Kind != sched.WithinThreshold {
-			t.Fatalf("%v", d.Reason)
+			t.Fatalf("unexpected reason: %v", d.Reason)
 		}
 		for at := s.Now; at.Before(want); at = at.Add(halfRate) {
 			if keeps(s, &job.Limits, at) {
@@ -102,14 +102,14 @@ func TestThresholdStartsAtTheFirstInstantWithinLimits(t *testing.T) {
 			}
 		}
 		if !d.Window.Start.Equal(want) {
-			t.Fatalf("starts at %v, want %v: %v", d.Window.Start, want, d.Reason)
+			t.Fatalf("job starts at %v, want %v: %v", d.Window.Start, want, d.Reason)
 		}
 		if named := !d.Reason.Until.IsZero(); d.Reason.Kind == sched.AboveThreshold &&
 			named != keeps(s, &job.Limits, want) {
-			t.Fatalf("names %v, but the limits are kept then: %v", d.Reason.Until, !named)
+			t.Fatalf("Until = %v, but the limits are met then: %v", d.Reason.Until, !named)
 		}
 		if d.Held(s.Now) && !(d.Reason.Present > d.Reason.Threshold) {
-			t.Fatalf("held with %v", d.Reason)
+			t.Fatalf("unexpected reason for a held job: %v", d.Reason)
 		}
 	})
 }
@@ -137,7 +137,7 @@ func TestPercentileIsInvariantToScaling(t *testing.T) {
 		got := plan(t, "energy+threshold", s)[0]
 		if !got.Window.Start.Equal(want.Window.Start) || got.Reason.Kind != want.Reason.Kind ||
 			got.Reason.Threshold != factor*want.Reason.Threshold {
-			t.Fatalf("times %v it starts at %v (%v), and at %v (%v) as it was", factor, got.Window.Start, got.Reason,
+			t.Fatalf("with a factor of %v the job starts at %v (%v), but at %v (%v) without it", factor, got.Window.Start, got.Reason,
 				want.Window.Start, want.Reason)
 		}
 	})
@@ -174,7 +174,7 @@ func TestPriceAloneIgnoresCarbon(t *testing.T) {
 			want[i].Cost.Carbon, got[i].Cost.Carbon = 0, 0
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("%s: another carbon signal gives another plan:\n%s", name, diff)
+			t.Fatalf("%s: plan depends on the carbon signal:\n%s", name, diff)
 		}
 	})
 }
@@ -205,11 +205,11 @@ func TestUnknownSitesAreLeftOut(t *testing.T) {
 		}
 		alone, beside := decide(known), decide(silent, known, stale)
 		if !alone.Window.Start.Equal(now.Add(2*time.Hour)) || !beside.Window.Start.Equal(alone.Window.Start) {
-			t.Errorf("%s: held until %v alone and until %v beside unknown sites", name, alone.Window.Start,
+			t.Errorf("%s: held until %v without and until %v with unknown sites", name, alone.Window.Start,
 				beside.Window.Start)
 		}
 		if d := decide(silent, stale); d.Held(now) || d.Reason.Kind != sched.NoFreshSignal {
-			t.Errorf("%s: of nothing known comes %v", name, d.Reason)
+			t.Errorf("%s: unexpected reason without known sites: %v", name, d.Reason)
 		}
 	}
 }

@@ -34,45 +34,45 @@ const (
 )
 
 var placements = map[string]placing{
-	"balanced": {placement.Balanced, alike, "free shares of CPU and memory nearest to each other afterwards"},
+	"balanced": {placement.Balanced, alike, "the node with the most similar free fractions of CPU and memory afterwards"},
 	"carbon": {
 		placement.Carbon, alike,
-		"least emissions over the run: energy × carbon intensity × PUE, with weighted terms for price, wait and " +
+		"the lowest emissions over the run: energy × carbon intensity × PUE, with weighted terms for price, wait and " +
 			"load",
 	},
 	"ecsched-dp": {placement.DotProduct, relative, ""},
 	"ecsched-k8s": {
 		placement.AuthorsStock, alike,
-		"the baseline of ECSched's authors: least requested of what is free, balanced",
+		"the baseline of ECSched's authors: the lowest request relative to the free resources, balanced",
 	},
 	"ecsched-ml": {placement.HighestLoad, 0, ""},
 	"energy": {
 		placement.LowestEnergy, alike,
-		"least additional energy at the meter, wake-up of an empty node included",
+		"the lowest additional energy at the meter, including the wake-up of an empty node",
 	},
-	"exec": {placement.Exec, relative | live, "most of what a node can draw left, by live watts (Escheduler)"},
-	"fcfs": {placement.FirstFit, alike, "the first node by name"},
+	"exec": {placement.Exec, relative | live, "the most remaining power according to live readings (Escheduler)"},
+	"fcfs": {placement.FirstFit, alike, "the first node by name with sufficient capacity"},
 	"hybrid": {
 		placement.Hybrid, relative | live,
-		"performance against efficiency, from benchmarks of the class of work and live watts",
+		"performance and efficiency, from benchmarks of the class of work and live power readings",
 	},
-	"hybrid-idle": {placement.HybridIdle, relative | live, "the same from benchmarks alone, busy nodes last"},
+	"hybrid-idle": {placement.HybridIdle, relative | live, "like hybrid, but from benchmarks only, with busy nodes last"},
 	"least-allocated": {
 		placement.LeastAllocated, alike | seeded,
-		"as stock kube-scheduler scores: most room, balanced",
+		"scores like the default kube-scheduler: the most free resources, balanced",
 	},
 	"max-min": {placement.Soonest, 0, ""},
 	"min-min": {placement.Soonest, 0, ""},
 	"most-allocated": {
-		placement.MostAllocated, alike | seeded, "as stock kube-scheduler scores when it is told to fill nodes up",
+		placement.MostAllocated, alike | seeded, "scores like kube-scheduler with the MostAllocated strategy, which fills nodes",
 	},
-	"peaks": {placement.Peaks, alike, "least increase of power by an exponential model of the node (PEAKS)"},
+	"peaks": {placement.Peaks, alike, "the smallest increase in power according to an exponential model of the node (PEAKS)"},
 	"profile": {
 		placement.Profile, alike | relative,
-		"performance against efficiency, from benchmarks of the class of work alone",
+		"performance and efficiency, from benchmarks of the class of work only",
 	},
-	"random":      {placement.Random, relative, "any node, by the seed"},
-	"round-robin": {placement.RoundRobin, relative, "one node after the other"},
+	"random":      {placement.Random, relative, "a random node, determined by the seed"},
+	"round-robin": {placement.RoundRobin, relative, "one node after the other, by name"},
 }
 
 // Names returns the sorted names that [New] accepts on the left and on the right of "+".

@@ -26,15 +26,15 @@ func TestUnknownStrategies(t *testing.T) {
 		"carbon+tomorrow":         `unknown strategy "carbon+tomorrow": after the + want one of`,
 		"energy+now/fif":          `unknown strategy "energy+now/fif" (did you mean energy+now/fifo?): after the / want one of fifo, `,
 		"energy+now/":             `unknown strategy "energy+now/": after the / want one of fifo, `,
-		"energy/fifo":             `unknown strategy "energy/fifo": an order follows a when: want energy+now/fifo`,
+		"energy/fifo":             `unknown strategy "energy/fifo": an order must follow a start rule: want energy+now/fifo`,
 		"energy/first":            `unknown strategy "energy/first": want one of balanced, `,
-		"flow-energy/fifo":        `unknown strategy "flow-energy/fifo": flow-energy decides on the whole queue at once, so it has no order`,
-		"flow-energy+now/fifo":    `unknown strategy "flow-energy+now/fifo": flow-energy decides on the whole queue at once, so it has no order`,
+		"flow-energy/fifo":        `unknown strategy "flow-energy/fifo": flow-energy decides on the whole queue at once and does not support an order`,
+		"flow-energy+now/fifo":    `unknown strategy "flow-energy+now/fifo": flow-energy decides on the whole queue at once and does not support an order`,
 		"cap(20-200):carbn+now":   `unknown strategy "carbn+now" (did you mean carbon+now?): want one of`,
-		"cap(20-200):energy/fifo": `unknown strategy "energy/fifo": an order follows a when: want energy+now/fifo`,
+		"cap(20-200):energy/fifo": `unknown strategy "energy/fifo": an order must follow a start rule: want energy+now/fifo`,
 	} {
 		if _, err := strategy.ByName(name); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%q: error %v, want %s…", name, err, want)
+			t.Errorf("%q: error = %v, want prefix %s", name, err, want)
 		}
 	}
 }
