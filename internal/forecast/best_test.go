@@ -18,7 +18,7 @@ import (
 
 var t0 = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 
-// data returns the path of a file of the shared data folder, or skips the test where that is not.
+// data returns the path of a file in the shared data directory, or skips the test if it does not exist.
 func data(t testing.TB, name string) string {
 	t.Helper()
 	if raced {
@@ -31,7 +31,7 @@ func data(t testing.TB, name string) string {
 	return path
 }
 
-// mix reads the intensity of the last 250 days of a file whose first column numbers the rows.
+// mix reads the intensity of the last 250 days of a file that contains row numbers in the first column.
 func mix(t testing.TB, zone string) *grid.Series {
 	t.Helper()
 	text, err := grid.ReadFile(data(t, "carbon/mix_weather/"+zone+"_lifecycle_emissions.csv.gz"))
@@ -54,7 +54,8 @@ func mix(t testing.TB, zone string) *grid.Series {
 	return s.Series
 }
 
-// The published rows of the plain models, over 96 hours: persistence, 24 hours, seven days, half and half.
+// TestBacktestGivesThePublishedErrors checks the published errors of the plain models over 96 hours: persistence,
+// 24 hours, seven days, and the blend.
 func TestBacktestGivesThePublishedErrors(t *testing.T) {
 	for zone, want := range map[string][4]float64{
 		"CISO": {25.60, 11.28, 11.67, 10.64}, "PJM": {6.13, 5.18, 5.19, 4.82}, "ERCO": {16.14, 16.14, 14.85, 14.54},
@@ -64,7 +65,7 @@ func TestBacktestGivesThePublishedErrors(t *testing.T) {
 	} {
 		s := mix(t, zone)
 		from := s.End().Add(-(48 + 4344 - 24) * time.Hour)
-		// 178 windows; a further one would fit.
+		// There are 178 windows, although one more would fit.
 		scores := backtest(t, cut(t, s, s.End().Add(-24*time.Hour)), from, 24*time.Hour, 96*time.Hour)
 		for i, model := range []string{forecast.Persistence, forecast.Yesterday, forecast.WeekMean, forecast.Blend} {
 			if got := scores[model]; math.Abs(got.MAPE-want[i]) > 0.1 || got.Windows != 178 || len(got.ByDay) != 4 {
@@ -72,14 +73,15 @@ func TestBacktestGivesThePublishedErrors(t *testing.T) {
 					got.Windows, want[i])
 			}
 		}
-		// Choosing costs little where it does not help.
+		// Choosing a model must not increase the error much if it does not help.
 		if best, blend := scores[forecast.BestModel].MAPE, scores[forecast.Blend].MAPE; best > 1.025*blend {
 			t.Errorf("%s: the chosen models have an error of %.2f %%, the blend alone %.2f %%", zone, best, blend)
 		}
 	}
 }
 
-// The interval of 80 % holds from 70 to 90 % of a year of real values, in ratios and, for prices, in differences.
+// TestCoverage checks that 80 % intervals contain 70 to 90 % of the values of a real year, both for ratios and,
+// with prices, for differences.
 func TestCoverage(t *testing.T) {
 	for _, zone := range []string{"DE", "US-CAL-CISO", "GB"} {
 		s := hourly(t, zone, "2022")
@@ -135,8 +137,8 @@ func best(t testing.TB, s *grid.Series, from time.Time, horizon time.Duration) g
 	return f
 }
 
-// valid fails the test where a forecast cannot be used: the three series must be of the same steps, with every value
-// between its percentiles.
+// valid fails the test if a forecast is unusable. The three series must have the same steps, and every value must
+// be between its percentiles.
 func valid(t testing.TB, f grid.Forecast) {
 	t.Helper()
 	if f.Series == nil || f.Model == "" || f.IssuedAt.IsZero() || (f.Low == nil) != (f.High == nil) {
@@ -157,13 +159,13 @@ func valid(t testing.TB, f grid.Forecast) {
 	}
 }
 
-// cut returns the part of a series before an instant.
+// cut returns the part of a series before the given time.
 func cut(t testing.TB, s *grid.Series, until time.Time) *grid.Series {
 	t.Helper()
 	return made(t, s.Step(), int(until.Sub(s.Start())/s.Step()), func(i int) float64 { return s.Value(i) }, s.Start())
 }
 
-// made returns a series of a function.
+// made returns a series with the values of a function.
 func made(t testing.TB, step time.Duration, n int, f func(i int) float64, start ...time.Time) *grid.Series {
 	t.Helper()
 	values := make([]float64, n)
@@ -177,7 +179,7 @@ func made(t testing.TB, step time.Duration, n int, f func(i int) float64, start 
 	return s
 }
 
-// wave is a signal with a daily rhythm and noise, the same for the same seed.
+// wave returns a deterministic signal with a daily cycle and noise for a seed.
 func wave(seed uint64, perDay int) func(int) float64 {
 	noise := rand.New(rand.NewPCG(seed, 1))
 	level := 0.0
@@ -224,7 +226,8 @@ func TestBestByHand(t *testing.T) {
 		t.Errorf("at 05:00 of the next days it is %v and %v, want the 1590 of the last", f.Series.Value(5),
 			f.Series.Value(29))
 	}
-	// On the history it was too low: by 10 a day ahead and 20 two days ahead, which are 0.3 to 1 % and 0.6 to 2 %.
+	// On the history the forecast was too low: by 10 for one day ahead and by 20 for two days ahead, which is 0.3
+	// to 1 % and 0.6 to 2 %.
 	for i, want := range map[int][2]float64{5: {1.003, 1.01}, 29: {1.006, 1.02}} {
 		if low, high := f.Low.Value(i), f.High.Value(i)/1590; low != 1590 || high < want[0] || high > want[1] {
 			t.Errorf("the interval of value %d is from %v to %v of it, want up to %v", i, low/1590, high, want)
@@ -232,7 +235,7 @@ func TestBestByHand(t *testing.T) {
 	}
 }
 
-// What is not known yet when the forecast is made changes nothing.
+// TestBestDoesNotPeek checks that values after the origin do not affect the forecast.
 func TestBestDoesNotPeek(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		perDay := rapid.SampledFrom([]int{24, 48, 96}).Draw(rt, "a day")
@@ -257,7 +260,7 @@ func TestBestDoesNotPeek(t *testing.T) {
 	})
 }
 
-// spread writes down a forecast.
+// spread returns the values of a forecast and its percentiles.
 func spread(f grid.Forecast) [][]float64 {
 	var all [][]float64
 	for _, s := range []*grid.Series{f.Series, f.Low, f.High} {
@@ -275,14 +278,14 @@ func spread(f grid.Forecast) [][]float64 {
 
 func TestBestFromWithinAStepAndAfterTheEnd(t *testing.T) {
 	s := made(t, time.Hour, 24*8, wave(3, 24))
-	// Within the last step: its value is known, and comes first.
+	// Within the last step, its value is known and is the first one of the forecast.
 	f := best(t, s, s.End().Add(-20*time.Minute), 2*time.Hour)
 	if last := s.Value(s.Len() - 1); f.Series.Value(0) != last || f.Low.Value(0) != last || f.High.Value(0) != last ||
 		f.Series.Len() != 3 {
 		t.Errorf("the present is %v from %v to %v of %d, want %v", f.Series.Value(0), f.Low.Value(0), f.High.Value(0),
 			f.Series.Len(), last)
 	}
-	// Three hours after the end of what is known: as the same hours of a forecast from that end.
+	// Three hours after the end of the history, the forecast equals the same hours of a forecast from its end.
 	early, late := best(t, s, s.End(), 12*time.Hour), best(t, s, s.End().Add(3*time.Hour+time.Minute), 8*time.Hour)
 	if late.Series.Start() != s.End().Add(3*time.Hour) || late.Series.Len() != 9 ||
 		late.Series.Value(2) != early.Series.Value(5) || late.Low.Value(2) != early.Low.Value(5) {
@@ -336,7 +339,8 @@ func TestBestRefuses(t *testing.T) {
 	}
 }
 
-// Percentiles of what is never negative are not, and those of prices may be.
+// TestBestAroundZero checks that percentiles of a non-negative signal are not negative, and that those of prices
+// may be.
 func TestBestAroundZero(t *testing.T) {
 	noise := rand.New(rand.NewPCG(9, 9))
 	touching := func(int) float64 { return max(0, 20+20*noise.NormFloat64()) }
@@ -380,8 +384,8 @@ func TestBacktestRefuses(t *testing.T) {
 	}
 }
 
-// The whole fleet of the largest installation that is budgeted for: 100 zones, two weeks of history and two days
-// ahead in steps of five minutes.
+// BenchmarkBest100Zones covers the largest supported installation: 100 zones with two weeks of history and a
+// horizon of two days in steps of five minutes.
 func BenchmarkBest100Zones(b *testing.B) {
 	zones := make([]*grid.Series, 100)
 	for z := range zones {

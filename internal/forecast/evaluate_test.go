@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// ensemble reads a grid of EnsembleCI's data with its weather.
+// ensemble reads the intensity and the weather of a grid from the data of EnsembleCI.
 func ensemble(t testing.TB, zone string) (*grid.Series, *forecast.Weather) {
 	t.Helper()
 	signal, _, err := grid.ReadCSV(data(t, "carbon/mix_weather/"+zone+"_lifecycle_emissions.csv.gz"), grid.CSVOptions{})
@@ -24,7 +24,7 @@ func ensemble(t testing.TB, zone string) (*grid.Series, *forecast.Weather) {
 	return signal.Series, w
 }
 
-// ensembleFirst is the first of the 178 origins of EnsembleCI's protocol.
+// ensembleFirst returns the first of the 178 origins in the protocol of EnsembleCI.
 func ensembleFirst(s *grid.Series) time.Time { return s.End().Add(-(48 + 4344 - 24) * time.Hour) }
 
 func long(t testing.TB) {
@@ -34,11 +34,11 @@ func long(t testing.TB) {
 	}
 }
 
-// A protocolRow is what is published for a grid: the plain models to a hundredth, and the learnt ones, of which those
-// with weather were told the generation by source as well.
+// protocolRow contains the published errors for a grid: those of the plain models with two decimals, and those of
+// the trained models. The published models with weather also use the generation by source.
 type protocolRow struct {
 	zone             string
-	plain            [4]float64 // persistence, 24 hours, seven days, half and half
+	plain            [4]float64 // persistence, 24 hours, seven days, blend
 	history, weather float64
 }
 
@@ -59,7 +59,8 @@ var (
 	}
 )
 
-// TestEnsembleProtocol holds the learnt models against the best results known, over EnsembleCI's 178 windows.
+// TestEnsembleProtocol compares the trained models with the best published results over the 178 windows of
+// EnsembleCI.
 func TestEnsembleProtocol(t *testing.T) {
 	long(t)
 	var got, want, learning [2]float64
@@ -80,7 +81,7 @@ func TestEnsembleProtocol(t *testing.T) {
 			got[i-4] += a.MAPE / n
 			want[i-4] += best / n
 			learning[i-4] += a.Learning.Seconds()
-			// Generation by source, which we are not told, is worth something on two of the grids.
+			// Generation by source, which is not available here, improves the results for two of the grids.
 			if limit := []float64{1.03, 1.07}[i-4]; a.MAPE > limit*best {
 				t.Errorf("%s, %s: %.2f %%, want at most %.0f %% more than %.2f", row.zone, a.Model, a.MAPE,
 					100*(limit-1), best)
@@ -106,7 +107,7 @@ func TestEnsembleProtocol(t *testing.T) {
 	}
 }
 
-// choices returns the regret and the kept saving in the cheapest 1, 4 and 8 hours.
+// choices returns the regret and the kept saving for the cheapest 1, 4 and 8 hours.
 func choices(a forecast.Accuracy) (v [][2]float64) {
 	for _, c := range a.Choices {
 		v = append(v, [2]float64{c.Regret, c.Kept})
@@ -126,7 +127,7 @@ func protocol(t testing.TB, zone string, models []string) []forecast.Accuracy {
 	return scores
 }
 
-// TestHistoryOfOneGrid is what of TestEnsembleProtocol takes seconds.
+// TestHistoryOfOneGrid is the part of TestEnsembleProtocol that only takes seconds.
 func TestHistoryOfOneGrid(t *testing.T) {
 	a := protocol(t, "SE", []string{forecast.Yesterday, forecast.History})
 	if a[1].MAPE > 1.03*6.21 || math.Abs(a[0].MAPE-7.80) > .01 {
@@ -134,7 +135,7 @@ func TestHistoryOfOneGrid(t *testing.T) {
 	}
 }
 
-// TestElectricityMaps2023 forecasts a year of ten zones from their history alone, learnt from the two years before.
+// TestElectricityMaps2023 forecasts a year of ten zones from their history only, trained on the two years before.
 func TestElectricityMaps2023(t *testing.T) {
 	long(t)
 	zones := []string{
@@ -181,7 +182,7 @@ func TestElectricityMaps2023(t *testing.T) {
 	}
 }
 
-// years joins the yearly files of a zone.
+// years concatenates the yearly files of a zone.
 func years(t testing.TB, zone string, names ...string) *grid.Series {
 	t.Helper()
 	var all []float64

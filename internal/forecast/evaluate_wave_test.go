@@ -14,8 +14,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// madeWave is an intensity of our own making: a daily wave, weekends that are lower, wind that lowers it, and noise
-// that every run repeats.
+// madeWave returns a synthetic intensity with a daily cycle, lower weekends, a dependence on wind, and
+// deterministic noise.
 func madeWave(t *testing.T, days int) (*grid.Series, *forecast.Weather) {
 	t.Helper()
 	var values []float64
@@ -49,7 +49,8 @@ func madeWave(t *testing.T, days int) (*grid.Series, *forecast.Weather) {
 	return series, w
 }
 
-// On a wave every model is judged: the learnt ones find it, and their intervals hold about as many values as they say.
+// TestEvaluateOnAWave checks that all models are evaluated, that trained models fit a daily wave, and that their
+// intervals have a plausible coverage.
 func TestEvaluateOnAWave(t *testing.T) {
 	history, weather := madeWave(t, 75)
 	windows, steps := 8, 0
@@ -97,7 +98,7 @@ func TestEvaluateOnAWave(t *testing.T) {
 			}
 		}
 	}
-	// Of a model without weather the weather is kept away; one with weather needs it.
+	// Models without weather must not receive it, and models with weather require it.
 	_, err = forecast.Evaluate(t.Context(), forecast.Evaluation{
 		History: history, First: t0.Add(62 * 24 * time.Hour), Windows: 1, Models: []string{forecast.WithWeather},
 	})

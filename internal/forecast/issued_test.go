@@ -84,7 +84,7 @@ func issue(t testing.TB, o forecast.Issuance) *forecast.Issued {
 	return f
 }
 
-// values returns what a signal holds.
+// values returns the values of a signal.
 func values(s grid.Signal) []float64 {
 	var v []float64
 	for i := range s.Series.Len() {
@@ -96,7 +96,7 @@ func values(s grid.Signal) []float64 {
 func TestIssuedIsWhatWouldHaveBeenLearnt(t *testing.T) {
 	o := issuance(t, forecast.WithWeather)
 	f := issue(t, o)
-	// Two hours into the second term of a day and a half: learnt from what was known at its beginning.
+	// The time is two hours into the second term of 36 hours, which uses a model trained at its start.
 	now := o.From.Add(38*time.Hour + 20*time.Minute)
 	alone := o
 	alone.From, alone.Until, alone.Since = now, now.Add(time.Hour), o.From.Add(36*time.Hour)
@@ -149,17 +149,16 @@ func TestIssuedOnAnyNumberOfProcessors(t *testing.T) {
 	}
 }
 
-// What is forecast at a moment does not depend on which other moments are asked about, and what is learnt is learnt
-// in the same hours.
+// TestIssuedInParts checks that a forecast does not depend on other requested times, and that models are trained at
+// the same hours.
 func TestIssuedInParts(t *testing.T) {
 	for _, model := range forecast.Models() {
 		if raced && model == forecast.WithWeather {
-			continue // it takes long, and does nothing that the others do not
+			continue // slow, and covered by the other models
 		}
 		o := issuance(t, model)
 		whole := issue(t, o)
-		// The first term is of 36 hours; nobody asks in the hours before the ninth, and between the fourteenth and
-		// the fortieth.
+		// The first term has 36 hours. No forecast is requested before hour 9, and between hours 14 and 40.
 		begin := o.From
 		from := func(hours int) time.Time { return begin.Add(time.Duration(hours) * time.Hour) }
 		o.Since = o.From

@@ -12,13 +12,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// A ridge regression without a penalty finds the coefficients that made the data, whatever the scale of the columns.
+// TestSolveFindsWhatMadeTheData checks that a ridge regression without a penalty recovers the coefficients of the
+// data, independent of the scale of the columns.
 func TestSolveFindsWhatMadeTheData(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.IntRange(2, 7).Draw(t, "columns")
 		want := rapid.SliceOfN(rapid.Float64Range(-3, 3), p, p).Draw(t, "coefficients")
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		const n = 83 // no multiple of the rows that are summed at once
+		const n = 83 // not a multiple of the block size
 		w := p + 1
 		rows := make([]float64, n*w)
 		for i := range n {
@@ -50,7 +51,7 @@ func TestSolveRefusesWhatIsSingular(t *testing.T) {
 	}
 }
 
-// The factor is the best one there is: no other, tried one by one, is less wrong.
+// TestMinWrong compares the factor with a grid search.
 func TestMinWrong(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seen := make([]weighted, rapid.IntRange(1, 30).Draw(t, "errors"))
@@ -74,7 +75,7 @@ func TestMinWrong(t *testing.T) {
 	})
 }
 
-// Trees learn a step that no line can follow.
+// TestTreesLearnAStep checks that trees learn a step function.
 func TestTreesLearnAStep(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const n = 4000
@@ -103,7 +104,7 @@ func TestCalendar(t *testing.T) {
 	}
 }
 
-// Hours that stick out at their time of day are odd after a week, and no others are.
+// TestOddHours checks that hours that deviate at their time of day are odd after one week, and no other hours are.
 func TestOddHours(t *testing.T) {
 	logs := make([]float64, 40*24)
 	random := rand.New(rand.NewPCG(5, 6))
@@ -140,8 +141,8 @@ func TestTrainingOriginsAreOfAllHours(t *testing.T) {
 	}
 }
 
-// Where noon is harder to foresee than the night, intervals for the next hours are wider at noon: each hour of the day
-// holds the share of values that its interval promises.
+// TestIntervalsFitTheHour checks that if noon is harder to forecast than the night, its intervals are wider, so
+// that each hour of the day has the nominal coverage.
 func TestIntervalsFitTheHour(t *testing.T) {
 	const days, asked, ahead = 120, 60, 4
 	random := rand.New(rand.NewPCG(5, 6))

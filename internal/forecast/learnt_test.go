@@ -16,11 +16,11 @@ import (
 
 const (
 	learntDays = 70
-	ahead      = 8 // hours: the arithmetic is the same for four days
+	ahead      = 8 // in hours; longer horizons use the same arithmetic
 )
 
-// windy makes a history that depends on time of day, weekend and wind, and the weather that it depends on, which goes
-// on for five days after.
+// windy returns a history that depends on time of day, weekend and wind, and the corresponding weather, which
+// continues for five more days.
 func windy(t testing.TB, days int, start time.Time) (*grid.Series, string) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(3, 4))
@@ -56,7 +56,7 @@ func weather(t testing.TB, text string) *forecast.Weather {
 	return w
 }
 
-// learnt returns what a model says that is learnt and asked at one moment.
+// learnt returns the forecast of a model that is trained and issued at the same time.
 func learnt(t testing.TB, s *grid.Series, w *forecast.Weather, at time.Time) []float64 {
 	t.Helper()
 	o := forecast.Issuance{
@@ -89,8 +89,8 @@ func TestWeatherHelpsWhereThereIsWind(t *testing.T) {
 	}
 }
 
-// A forecast depends on nothing that comes at its origin or later, except for the weather in its window and 12 hours
-// more.
+// TestLearntDoesNotPeek checks that a forecast does not depend on values at its origin or later, except for the
+// weather in its window and the following 12 hours.
 func TestLearntDoesNotPeek(t *testing.T) {
 	s, text := windy(t, learntDays+3, t0)
 	at := t0.Add(learntDays * 24 * time.Hour)
@@ -139,7 +139,7 @@ func TestLearntIsTheSameOnAnyNumberOfProcessors(t *testing.T) {
 	}
 }
 
-// Instants count, not how they are spelt.
+// TestLearntInAnotherTimeZone checks that forecasts do not depend on the time zone in which times are written.
 func TestLearntInAnotherTimeZone(t *testing.T) {
 	s, text := windy(t, learntDays, t0)
 	at := s.End()

@@ -21,7 +21,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the tables of typical days anew from the shared data folder")
 
-// shared unpacks a file of the shared data folder, or skips the test where that is not.
+// shared decompresses a file in the shared data directory, or skips the test if it does not exist.
 func shared(t testing.TB, name string) []byte {
 	t.Helper()
 	text, err := grid.ReadFile(filepath.Join(filepath.FromSlash("../../../shared/data"), filepath.FromSlash(name)))
@@ -34,7 +34,7 @@ func shared(t testing.TB, name string) []byte {
 	return text
 }
 
-// The tables are those that their sources give.
+// TestTypicalTables checks that the tables match their sources.
 func TestTypicalTables(t *testing.T) {
 	for name, want := range map[string][]byte{
 		"means.csv": meansTable(t, shared(t, "carbon/em_yearly/yearly_2024.json.gz")),

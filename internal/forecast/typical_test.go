@@ -18,8 +18,8 @@ func hourly(t testing.TB, zone string, year string) *grid.Series {
 	return s.Series
 }
 
-// Against a year that none of the tables was made from: a curve is closer to the real intensity than its own mean,
-// where there is sun, and on average over all zones that there are data of.
+// TestTypicalDayBeatsAFlatMean compares the curves with a year that was not used for the tables. In sunny zones,
+// and on average over all zones with data, a curve must be closer to the actual intensity than its mean.
 func TestTypicalDayBeatsAFlatMean(t *testing.T) {
 	sunny := map[string]bool{"US-CAL-CISO": true, "AU-NSW": true, "DE": true, "ZA": true}
 	var gain float64
@@ -31,7 +31,7 @@ func TestTypicalDayBeatsAFlatMean(t *testing.T) {
 			t.Errorf("the curve of %s is of %q", zone, c.Zone)
 			continue
 		}
-		// Of the shape alone: the level of another year is another one.
+		// Only the shape is compared, because the level changes from year to year.
 		level := actual.Mean(actual.Start(), actual.End()) / float64(c.Mean())
 		var off, flat float64
 		for i := range actual.Len() {
@@ -51,7 +51,8 @@ func TestTypicalDayBeatsAFlatMean(t *testing.T) {
 	}
 }
 
-// A curve that is scaled to the present is closer to the next two days than one that is not.
+// TestTypicalScaledToThePresent checks that scaling a curve to the current value reduces the error over the next
+// two days.
 func TestTypicalScaledToThePresent(t *testing.T) {
 	for _, zone := range []string{"AU-NSW", "DE", "GB", "US-CAL-CISO"} {
 		actual := hourly(t, zone, "2023")
@@ -129,7 +130,8 @@ func TestTypicalDayOfZonesWithoutACurve(t *testing.T) {
 	}
 }
 
-// From one season to the next there is no jump, and the sun is high in the summer of its hemisphere.
+// TestCurveOverTheYear checks that there is no step between seasons, and that the intensity is lowest in the summer
+// of the hemisphere.
 func TestCurveOverTheYear(t *testing.T) {
 	for zone, summer := range map[grid.Zone]time.Month{"ES": time.June, "AU-NSW": time.December} {
 		c, _ := forecast.TypicalDay(zone)

@@ -11,7 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/mincost"
 )
 
-// drawMatrix draws a matrix of any shape with missing edges and many equal costs.
+// drawMatrix generates a matrix of arbitrary shape with missing edges and many equal costs.
 func drawMatrix(t *rapid.T, most int) mincost.Matrix {
 	m := mincost.NewMatrix(rapid.IntRange(0, most).Draw(t, "rows"), rapid.IntRange(0, most).Draw(t, "cols"))
 	span := rapid.SampledFrom([]int64{1, 3, 1000, mincost.MaxCost}).Draw(t, "span")
@@ -24,7 +24,7 @@ func drawMatrix(t *rapid.T, most int) mincost.Matrix {
 	return m
 }
 
-// best tries every matching: greatest size first, then least cost.
+// best evaluates every matching and returns the maximum size and the minimum cost for this size.
 func best(m mincost.Matrix, row int, used []bool) (size int, cost int64) {
 	if row == m.Rows {
 		return 0, 0
@@ -68,7 +68,7 @@ func TestAssignIsOptimal(t *testing.T) {
 	})
 }
 
-// Seven by seven, full: the largest that brute force still does.
+// TestAssignSevenBySeven checks full matrices of the largest size that brute force can solve.
 func TestAssignSevenBySeven(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	for range 40 {
@@ -85,7 +85,8 @@ func TestAssignSevenBySeven(t *testing.T) {
 	}
 }
 
-// Large ones cannot be tried out, but their certificates can be checked; and what depends on no order does not.
+// TestAssignLarge checks the certificates of large assignments, and that size and cost do not depend on the order
+// of rows and columns.
 func TestAssignLarge(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, shape := range [][2]int{{100, 50}, {50, 100}, {120, 120}, {1, 300}, {300, 1}} {

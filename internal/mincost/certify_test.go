@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Certify checks that a is a matching of m whose size and cost no other can better: its dual values prove it,
-// however they were found.
+// Certify checks that a is a matching of m with maximum size and minimum cost. It only uses the dual values and
+// does not depend on the algorithm.
 func (a *Assignment) Certify(m Matrix) error {
 	alone, err := m.check()
 	if err != nil {
@@ -43,7 +43,8 @@ func (a *Assignment) Certify(m Matrix) error {
 	return a.feasible(m, used)
 }
 
-// edge returns what the edge of a row costs, if it is one, to a column that no other has, at the prices of both.
+// edge returns the cost of the edge assigned to a row. It returns an error if the edge does not exist, if its
+// column is already in use, or if its cost does not match the dual values.
 func (a *Assignment) edge(m Matrix, used []bool, row, col int) (int64, error) {
 	if col >= m.Cols {
 		return 0, fmt.Errorf("row %d has column %d, of %d", row, col, m.Cols)
@@ -60,7 +61,8 @@ func (a *Assignment) edge(m Matrix, used []bool, row, col int) (int64, error) {
 	return cost, nil
 }
 
-// feasible checks the dual side: no edge costs less than the prices of its ends, and columns without a row are free.
+// feasible checks the dual constraints: no edge costs less than the sum of its dual values, and columns without a
+// row have a dual value of 0.
 func (a *Assignment) feasible(m Matrix, used []bool) error {
 	for col, v := range a.col {
 		if v > 0 || !used[col] && v != 0 {

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawFluid draws jobs that compete for steps, and what each asks for.
+// drawFluid generates jobs that compete for steps, and returns them with their work.
 func drawFluid(t *rapid.T) (f *Fluid, works []float64) {
 	steps := rapid.IntRange(14, 30).Draw(t, "steps")
 	amounts := func(least, most float64, label string) []float64 {
@@ -30,8 +30,8 @@ func drawFluid(t *rapid.T) (f *Fluid, works []float64) {
 	return f, works
 }
 
-// The flow is possible, and its dual has the same value: so nothing is cheaper. Where it finds no room for all, the
-// jobs' demand exceeds what some set of steps offers, which no price can help.
+// TestFluidProvesItself checks that the flow is feasible and that its dual has the same value, so that it is
+// optimal. If not all work can be placed, the demand exceeds the capacity of a set of steps regardless of prices.
 func TestFluidProvesItself(t *testing.T) {
 	overfull, priced := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -80,8 +80,8 @@ func TestFluidProvesItself(t *testing.T) {
 	}
 }
 
-// dual returns the least cost with the room of each step sold at a price instead of being limited, less what it is sold
-// for. For prices of 0 or more it is never above the cost of any schedule.
+// dual returns the minimum cost if the capacity of each step is sold at a price instead of being limited, minus the
+// proceeds. For non-negative prices it never exceeds the cost of any schedule.
 func (f *Fluid) dual(works, prices []float64) (total float64) {
 	for i, left := range works {
 		arcs := slices.Clone(f.arcs[i])
@@ -100,9 +100,10 @@ func (f *Fluid) dual(works, prices []float64) (total float64) {
 	return total
 }
 
-// prices returns the dual of what Solve has found, by step: of a unit of room. A step is worth the dearest step that
-// work in it could be moved from, or its own value if that is more; the difference is the price of its room. Work can
-// be moved from step k to step l if a job uses k and could use more of l.
+// prices returns the dual values of the solution, per unit of capacity of each step. The value of a step is the
+// cost of the most expensive step from which work could be moved into it, or its own cost if that is higher. The
+// difference to its own cost is the price of its capacity. Work can be moved from step k to step l if a job uses k
+// and could use more of l.
 func (f *Fluid) prices() []float64 {
 	prices := make([]float64, len(f.values))
 	known := make([]bool, len(f.values))

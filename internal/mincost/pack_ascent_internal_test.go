@@ -2,7 +2,8 @@ package mincost
 
 import "testing"
 
-// One step over millions of pairs takes long enough to be asked after.
+// TestAscentStopsWithinAStep checks that stop is called for every step, because a step over millions of pairs takes
+// long.
 func TestAscentStopsWithinAStep(t *testing.T) {
 	p := Packing{
 		Items: []Items{{Count: 9, Demand: []int64{1}, LeftOut: 100}}, Bins: []Bins{{Count: 2, Capacity: []int64{3}}},

@@ -13,7 +13,7 @@ import (
 
 func endless() bool { return false }
 
-// drawPacking draws a few items and bins of one to three resources, so that not everything fits.
+// drawPacking generates a few items and bins with one to three resources, so that not all items fit.
 func drawPacking(t *rapid.T, classes, groups int) mincost.Packing {
 	dims := rapid.IntRange(1, 3).Draw(t, "resources")
 	amounts := func(label string, least, most int64) []int64 {
@@ -40,14 +40,14 @@ func drawPacking(t *rapid.T, classes, groups int) mincost.Packing {
 		}
 	}
 	if rapid.Bool().Draw(t, "devices") {
-		p.Room = func(group int, held []mincost.Held) bool { // two kinds at most in a bin
+		p.Room = func(group int, held []mincost.Held) bool { // at most two classes per bin
 			return len(held) <= 2
 		}
 	}
 	return p
 }
 
-// cheapest tries every placement of items from one class on, in bins that hold something already.
+// cheapest evaluates every placement of the items starting at the given class, in partially filled bins.
 func cheapest(p *mincost.Packing, class int, left int64, held []map[int]int64, group []int) float64 {
 	if class == len(p.Items) {
 		cost := 0.0
@@ -101,7 +101,8 @@ func roomy(p *mincost.Packing, group int, held map[int]int64) bool {
 	return p.Room == nil || p.Room(group, list)
 }
 
-// A packing is always a placement, and the optimum lies between its bound and its cost.
+// TestPackIsBoundedByTheOptimum checks that a packing is a valid placement and that the optimum is between its
+// bound and its cost.
 func TestPackIsBoundedByTheOptimum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPacking(t, 3, 2)
@@ -130,7 +131,7 @@ func TestPackIsBoundedByTheOptimum(t *testing.T) {
 	})
 }
 
-// Whenever time is up, what has been found keeps to all capacities; and with as much time it is the same again.
+// TestPackStops checks that the placement is valid and reproducible whenever the time is up.
 func TestPackStops(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPacking(t, 8, 5)
@@ -156,7 +157,8 @@ func TestPackStops(t *testing.T) {
 	})
 }
 
-// A bin's opening is paid once, so items that could be anywhere are put together; the bound knows.
+// TestPackOpensFewBins checks that items are concentrated in few bins because each bin has an opening cost, and
+// that the bound includes this cost.
 func TestPackOpensFewBins(t *testing.T) {
 	p := mincost.Packing{
 		Items: []mincost.Items{{Count: 40, Demand: []int64{1, 2}, LeftOut: 1000}},

@@ -35,7 +35,7 @@ func stillRunning(all ...running) iter.Seq2[*sched.Job, time.Duration] {
 	}
 }
 
-// survivalByHand is the estimate written down as it stands in the documentation, for one class.
+// survivalByHand computes the documented estimate for one class.
 func survivalByHand(ended, going []time.Duration, upTo time.Duration) float64 {
 	const step, n0 = 3 * time.Minute, 5.0
 	prior := func(d time.Duration) float64 {
@@ -102,8 +102,8 @@ func TestSurvival(t *testing.T) {
 	}
 }
 
-// Of many jobs the estimate comes to be what they ran, whether or not some are cut off; and jobs that are cut off
-// never make it shorter.
+// TestSurvivalConverges checks that the estimate converges to the true distribution with and without censored jobs,
+// and that censored jobs never decrease it.
 func TestSurvivalConverges(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s, job := predict.NewSurvival(), sched.Job{}
@@ -164,7 +164,7 @@ func TestBaselines(t *testing.T) {
 	ann, bob := sched.Job{Owner: "ann", Queue: "a"}, sched.Job{Owner: "bob", Queue: "b"}
 	for name, c := range map[string]struct {
 		learner  predict.Learner
-		ann, bob float64 // bob's have not been seen
+		ann, bob float64 // bob has no finished jobs
 	}{
 		"last-2":     {predict.NewLastTwo(), 250, (600 + 1500) / 8.0},
 		"EWMA":       {predict.NewMoving(0.5), 225, (600 + 1500) / 8.0},
@@ -186,7 +186,7 @@ func TestBaselines(t *testing.T) {
 	}
 }
 
-// Users who each do their own thing: groups know it, and say how sure they are.
+// manyUsers returns jobs of users with different run times and a known variation.
 func manyUsers(seed uint64, n int) []sched.Job {
 	random := rand.New(rand.NewPCG(seed, 0))
 	jobs := make([]sched.Job, n)
@@ -220,7 +220,8 @@ func TestGroupsBeatLastTwo(t *testing.T) {
 	}
 }
 
-// What a group has seen little of is close to the wider one, and what it has seen a lot of is its own.
+// TestGroupsShrink checks that the prediction for a group with few observations is close to the wider group, and
+// with many observations to its own run times.
 func TestGroupsShrink(t *testing.T) {
 	g := predict.NewGroups()
 	ann, bob := sched.Job{ID: "1", Owner: "ann"}, sched.Job{ID: "2", Owner: "bob"}
@@ -243,7 +244,8 @@ func TestGroupsShrink(t *testing.T) {
 	}
 }
 
-// Quantiles rise with their probability, and run times are what quantiles say.
+// TestGroupsAreDistributions checks that quantiles increase with their probability and match the run-time
+// distribution.
 func TestGroupsAreDistributions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := predict.NewGroups()
@@ -274,7 +276,7 @@ func TestGroupsAreDistributions(t *testing.T) {
 	})
 }
 
-// witness notes all that a learner says of one job, whatever its length is.
+// witness records all predictions of a learner for one job.
 type witness struct {
 	predict.Learner
 	of   string
@@ -299,11 +301,11 @@ func (w *witness) Expect(j *sched.Job) {
 	}
 }
 
-// cheat knows the trace that it is asked about: the length of the job itself, or of one that still runs.
+// cheat uses the true run time of the job itself, or of another job that is still running.
 type cheat struct {
 	predict.Learner
 	length map[string]time.Duration
-	peeks  string // instead of the job itself; "": at it
+	peeks  string // job with the run time to use; empty means the job itself
 }
 
 func (c cheat) Expect(j *sched.Job) {
@@ -315,13 +317,13 @@ func (c cheat) Expect(j *sched.Job) {
 	j.Duration = c.length[name]
 }
 
-// heedless says of a job what it is told of it.
+// heedless returns a job unchanged.
 type heedless struct{ predict.Learner }
 
 func (heedless) Expect(*sched.Job) {}
 
-// No learner can see the future: what is expected of a job does not depend on how long it runs, nor on how long those
-// run that have not ended when it comes.
+// TestLearnersKnowOnlyThePast checks that the prediction for a job does not depend on its run time, or on the run
+// times of jobs that are unfinished at its submission.
 func TestLearnersKnowOnlyThePast(t *testing.T) {
 	const asked = 200
 	jobs := manyUsers(2, asked+1)
@@ -390,7 +392,7 @@ func TestPower(t *testing.T) {
 	}
 }
 
-// The light form of the table in docs/measurements/prediction.md.
+// TestPublishedTraceIsPredicted is the short version of the table in docs/measurements/prediction.md.
 func TestPublishedTraceIsPredicted(t *testing.T) {
 	jobs := published(t, "swf/hpc2n_first3171.swf.gz")
 	groups := predict.Backtest(jobs, predict.NewGroups(), quantiles, 100)

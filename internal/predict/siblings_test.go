@@ -22,7 +22,7 @@ func shaped(id string, after time.Duration, cores int64) *sched.Job {
 	}
 }
 
-// observed is a job of which something was seen.
+// observed is a job with an observed run time.
 type observed struct {
 	job   *sched.Job
 	ran   time.Duration
@@ -39,8 +39,8 @@ func unfinished(all []observed) iter.Seq2[*sched.Job, time.Duration] {
 	}
 }
 
-// The estimate is the formula, over all pairs, whatever the order in which jobs are seen; and what a job says of its
-// own duration does not count.
+// TestSiblingsAreTheFormula compares the estimate with the formula for all pairs of jobs, independent of the order
+// of observations and of the Duration of the job.
 func TestSiblingsAreTheFormula(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const nearness, k = 2 * time.Minute, 2
@@ -61,7 +61,7 @@ func TestSiblingsAreTheFormula(t *testing.T) {
 		s.Refresh(noon, unfinished(nil))
 		s.Refresh(noon, unfinished(rapid.Permutation(all).Draw(t, "order of those that run")))
 		job := shaped("new", time.Duration(rapid.IntRange(0, 1000).Draw(t, "at"))*time.Second, 1)
-		var shape, every, near [2]float64 // seconds, and how many have ended
+		var shape, every, near [2]float64 // seconds, and number of finished jobs
 		for _, o := range all {
 			ended := 0.0
 			if o.ended {
@@ -87,7 +87,8 @@ func TestSiblingsAreTheFormula(t *testing.T) {
 	})
 }
 
-// What the group of a job does counts for it, and what others of its shape did long ago counts little.
+// TestSiblingsKnowTheGroup checks that the estimate follows the group of a job and that older jobs of the same
+// shape have little weight.
 func TestSiblingsKnowTheGroup(t *testing.T) {
 	s := predict.NewSiblings()
 	for i := range 50 {

@@ -1,4 +1,4 @@
-// Package mincosttest checks packings, and shares no code with what makes them.
+// Package mincosttest verifies packings without sharing code with the solver.
 package mincosttest
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/mincost"
 )
 
-// Certify checks that a is a placement of p that costs what it says, and no less than its bound. That the bound holds
-// is for [mincost.Pack] to know.
+// Certify checks that a is a valid placement for p, that its cost is correct, and that the cost is not below its
+// bound. It does not verify the bound itself.
 func Certify(p *mincost.Packing, a *mincost.Packed) error {
 	left := make([]int64, len(p.Items))
 	for i, class := range p.Items {
@@ -45,7 +45,7 @@ func Certify(p *mincost.Packing, a *mincost.Packed) error {
 	return nil
 }
 
-// holds takes what a bin of a group holds from what is left, and returns what that costs.
+// holds removes the contents of a bin from the remaining items, and returns their cost.
 func holds(p *mincost.Packing, group int, held []mincost.Held, left []int64) (cost int64, err error) {
 	bins := &p.Bins[group]
 	free := slices.Clone(bins.Capacity)
