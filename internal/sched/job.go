@@ -43,7 +43,7 @@ func (r Resources) Max(o Resources) Resources {
 	return Resources{max(r.MilliCPU, o.MilliCPU), max(r.Memory, o.Memory), max(r.GPU, o.GPU)}
 }
 
-// Within reports whether r fits into o. A resource of which r requests none always fits, because the free amount of
+// Within reports whether r fits into o. A resource that r does not request always fits, because the free amount of
 // a node may be negative, for example after it lost GPUs.
 func (r Resources) Within(o Resources) bool {
 	return r.MilliCPU <= max(o.MilliCPU, 0) && r.Memory <= max(o.Memory, 0) && r.GPU <= max(o.GPU, 0)

@@ -85,7 +85,7 @@ func (j *Job) Placed(replicas int) Job {
 	return sized
 }
 
-// Room returns the maximum number of replicas for which some offered node has capacity, or 0 if there is none.
+// Room returns the maximum number of replicas that fit on one of the offered nodes, or 0 if there is none.
 func (s *Snapshot) Room(j *Job) int {
 	for most := j.Scaling.Most(); most >= j.Scaling.Least; most-- {
 		sized := j.On(most)

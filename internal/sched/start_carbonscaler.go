@@ -10,7 +10,7 @@ import (
 )
 
 // scalingRule returns the window and the number of replicas of an elastic job, and the time when it must be planned
-// again. The parameter room is the number of replicas for which there is capacity now.
+// again. The parameter room is the number of replicas that fit now.
 type scalingRule func(s *Snapshot, j *Job, room int) (w Window, r Reason, again time.Time, replicas int)
 
 // carbonScaler implements the start rule "carbon-scaler" for elastic jobs (Hanafy et al., SIGMETRICS 2024). The

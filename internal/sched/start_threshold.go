@@ -11,11 +11,11 @@ import (
 )
 
 // belowThreshold implements the start rule "threshold". A job waits while every site exceeds its limits, and starts
-// at the first time for which the forecast of some site is within them. A value equal to the limit is within it. If
-// no forecast meets the limits before the latest start, the job is started as with "window", because waiting would
-// only consume the delay and often cause more emissions. If a forecast ends before the latest start, the job
-// continues to wait, because the next forecast may meet the limits. A job without limits starts immediately, and so
-// does a job if no site has the signals for its limits.
+// as soon as the forecast of some site is within them. A value equal to the limit is within it. If no forecast
+// meets the limits before the latest start, the job is started as with "window", because waiting would only consume
+// the delay and often cause more emissions. If a forecast ends before the latest start, the job continues to wait,
+// because the next forecast may meet the limits. A job without limits starts immediately, and so does a job if no
+// site has the signals for its limits.
 //
 // A limit may be absolute or a percentile. A percentile is the value that the site's own intensity does not exceed
 // for that fraction of the next 24 hours, or of the part of them covered by the forecast. If both are given, the

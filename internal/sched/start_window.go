@@ -20,7 +20,7 @@ func StartNow(s *Snapshot, j *Job) (Window, Reason) {
 // save as much as the policy requires. Only signals with a weight are considered.
 //
 // The cost of a start at one site is piecewise linear in the start time, because signals are piecewise constant.
-// Its minimum is therefore at a start for which the window starts or ends at a step of a signal of this site, or at
+// Its minimum is therefore at a start such that the window starts or ends at a step of a signal of this site, or at
 // a limit of the start. Checking only these starts is exact. Because the site is chosen together with the start,
 // the steps of other sites need not be checked.
 func cheapestWindow(s *Snapshot, j *Job) (Window, Reason) { return cheapest(s, j, s.Weights(j)) }
@@ -106,8 +106,7 @@ func (s *Snapshot) Known(j *Job, carbon, price bool) []*Site {
 	})
 }
 
-// sitesThat returns the sites for which ok returns true. If this is the case for all sites, it returns the original
-// slice.
+// sitesThat returns the sites that satisfy ok. If all sites do, it returns the original slice.
 func sitesThat(sites []*Site, ok func(*Site) bool) []*Site {
 	lacks := func(site *Site) bool { return !ok(site) }
 	if !slices.ContainsFunc(sites, lacks) {

@@ -73,7 +73,7 @@ func StaticWeights(c *Costing) (string, bool) {
 }
 
 // AvailableReplicas implements the rule "karmada-dynamic": Karmada's dynamic weights, meaning the number of
-// replicas of the job for which each cluster has capacity. Karmada uses the minimum of two estimates: its scheduler
+// replicas of the job that fit into each cluster. Karmada uses the minimum of two estimates: its scheduler
 // estimator counts node by node, and its general estimator uses the least free capacity of nodes of the same grade.
 func AvailableReplicas(c *Costing) (string, bool) {
 	exact, graded := map[string]int64{}, map[string]int64{}

@@ -7,8 +7,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Decisive returns the position of the node that the placement selects, or of the node for which the cost is
-// unknown, or -1 if there is no node.
+// Decisive returns the position of the node that the placement selects, or of a node with an unknown cost, or -1 if
+// there is no node.
 func Decisive(s *sched.Snapshot, j *sched.Job, cost NodeCost) int {
 	best, least := -1, math.Inf(1)
 	c := NewCosting(s, j)

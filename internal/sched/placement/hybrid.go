@@ -7,8 +7,8 @@ import "github.com/kubenergy/kubenergy/internal/sched"
 // relative to the best candidate:
 //
 //	delta      = loaded − idle, at least 1 W
-//	projected  = live + delta, or loaded where no meter says what the node draws now
-//	factor     = 1 / (1 + 0.5·(live − idle)/delta) where the node is busy already, else 1
+//	projected  = live + delta, or loaded without a meter reading
+//	factor     = 1 / (1 + 0.5·(live − idle)/delta) if the node is already busy, otherwise 1
 //	efficiency = rate · factor / projected
 //	score      = w·rate/best rate + (1 − w)·efficiency/best efficiency
 //	cost       = 1 − score

@@ -157,8 +157,8 @@ func (d *decision) tried(need *Need) (boot int, alone bool) {
 	return boot, alone
 }
 
-// sleeper returns the machine to wake for a need, or -1 if none has sufficient capacity. Machines that are asleep
-// are preferred to those that are shutting down, and machines with a recent boot failure come last.
+// sleeper returns the machine to wake for a need, or -1 if none has sufficient capacity. Sleeping machines are
+// preferred to machines in shutdown, and machines with a recent boot failure come last.
 func (d *decision) sleeper(need *Need) int {
 	i := d.cheapest(need, func(i int) bool { return d.sleeps(i) && !d.Now.Before(d.Machines[i].retry()) })
 	if i < 0 {

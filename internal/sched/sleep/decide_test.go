@@ -27,7 +27,7 @@ var big = &energy.Profile{Name: "big", Idle: 60, Max: 240, Sleep: 10, WakeUp: 12
 
 func cores(n int64) sched.Resources { return sched.Resources{MilliCPU: n * 1000, Memory: n << 30} }
 
-// machine returns a machine with 8 cores, or 32 cores for the big profile, whose state has not changed for an hour.
+// machine returns a machine with 8 cores, or 32 cores for the big profile, in an unchanged state for an hour.
 func machine(name string, p *energy.Profile, state sleep.State) sleep.Machine {
 	capacity := cores(8)
 	if p == big {

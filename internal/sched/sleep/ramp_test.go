@@ -57,7 +57,7 @@ func newFleet(machines, limit int) *fleet {
 	return f
 }
 
-// wait adds pods of an owner, each of which requires a separate machine.
+// wait adds pods of an owner, each requiring a separate machine.
 func (f *fleet) wait(owner string, pods int) {
 	for i := range pods {
 		f.Needs = append(f.Needs, sleep.Need{Job: fmt.Sprint(owner, i), Owner: owner, Request: cores(8)})

@@ -80,7 +80,8 @@ func (b *batch) inParts() draft {
 }
 
 // byStake returns the open jobs ordered by the effect of their placement on the cost, relative to the capacity that
-// they use, highest first. The last jobs get the remaining nodes, so they should be those that lose the least.
+// they use, highest first. The last jobs get the remaining nodes, so they should be the jobs with the smallest
+// loss.
 func (b *batch) byStake() []int {
 	var free [3]float64
 	for k := range b.nodes {

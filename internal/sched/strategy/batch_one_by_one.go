@@ -34,9 +34,9 @@ func (b *batch) hurried() bool { return b.varied() && b.stopped() }
 // varied reports whether there are too many kinds of jobs to store their costs for all nodes.
 func (b *batch) varied() bool { return len(b.kinds)*len(b.nodes) > b.maxNodePairs }
 
-// maxNodePairs limits the pairs of a kind of job and a node whose costs are stored, and the pairs of a kind and a
-// group of nodes that are solved as one problem. Above this limit, costs are not shared when jobs are placed one by
-// one, and prices are computed for one part of the queue after the other.
+// maxNodePairs limits the pairs of a kind of job and a node with stored costs, and the pairs of a kind and a group
+// of nodes that are solved as one problem. Above this limit, costs are not shared when jobs are placed one by one,
+// and prices are computed for one part of the queue after the other.
 const maxNodePairs = 1 << 22
 
 // greedy maintains the cheapest node for every kind of job while nodes fill up.

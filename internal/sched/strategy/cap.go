@@ -24,7 +24,7 @@ type Cap struct {
 	most, least int64 // in cores
 }
 
-// capAhead is the period for which the bounds of the intensity are determined, as in the original paper.
+// capAhead is the length of the period that determines the bounds of the intensity, as in the original paper.
 const capAhead = 48 * time.Hour
 
 // NewCap returns a strategy that throttles inner to between least and most cores. It applies inner to one job after

@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// randomTimetable returns a timetable of machines, some of which are busy or awake, and bookings that may wait.
+// randomTimetable returns a timetable of machines, including busy and awake ones, and bookings that may wait.
 func randomTimetable(t *testing.T, r *rand.Rand) (*timetable, []booking) {
 	t.Helper()
 	now := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)

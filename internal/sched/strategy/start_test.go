@@ -309,7 +309,7 @@ func lives(t testing.TB, step time.Duration, survival ...float64) *sched.Runtime
 	return r
 }
 
-// TestGAIAChoices checks the policies of GAIA with a signal for which they differ.
+// TestGAIAChoices checks the policies of GAIA with a signal that leads to different starts.
 func TestGAIAChoices(t *testing.T) {
 	//                     0    1    2   3    4    5    6
 	values := []float64{400, 300, 390, 50, 500, 180, 120, 120, 120, 400}

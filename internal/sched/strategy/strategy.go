@@ -291,8 +291,8 @@ func (g *Greedy) Scales() bool { return g.startRule.Scale != nil || g.startRule.
 // others.
 func (g *Greedy) Clairvoyant() bool { return g.startRule.Clairvoyant }
 
-// Families returns the names of the start rules that run jobs to completion, and of those that may suspend them.
-// Savings are compared within a family.
+// Families returns the names of the start rules that run jobs to completion, and of the rules that may suspend
+// them. Savings are compared within a family.
 func Families() (starting, suspending []string) {
 	for name, rule := range sched.StartRules {
 		if rule.Interrupts {
