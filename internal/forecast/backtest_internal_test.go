@@ -25,8 +25,8 @@ const BestModel = "best"
 // Best. All values must be positive, because percentage errors are not meaningful otherwise.
 func Backtest(series *grid.Series, from time.Time, every, horizon time.Duration) ([]Score, error) {
 	if every <= 0 || horizon <= 0 || horizon > MaxHorizon {
-		return nil, fmt.Errorf("a forecast over %v every %v: want more than 0, and at most %v ahead", horizon, every,
-			MaxHorizon)
+		return nil, fmt.Errorf("backtest over %v every %v: want positive values, and a horizon of at most %v",
+			horizon, every, MaxHorizon)
 	}
 	// The plain models are prepared once, because past.at ignores values that are not yet known.
 	p, err := newPast(series, series.End(), series.End().Sub(series.Start()))
@@ -35,11 +35,11 @@ func Backtest(series *grid.Series, from time.Time, every, horizon time.Duration)
 	}
 	for i, v := range p.values {
 		if v <= 0 {
-			return nil, fmt.Errorf("value %d is %v: want positive values for errors in percent", i, v)
+			return nil, fmt.Errorf("value %d is %v: want positive values for percentage errors", i, v)
 		}
 	}
 	if from.Before(series.Start().Add(day)) {
-		return nil, fmt.Errorf("first forecast at %s: want at least 24h of history before", from.Format(time.RFC3339))
+		return nil, fmt.Errorf("first forecast is at %s: want at least 24h of history", from.Format(time.RFC3339))
 	}
 	b := backtest{past: p, tallies: make([]tally, models+1), leads: int(horizon / p.step)}
 	for m := range b.tallies {
@@ -55,7 +55,7 @@ func Backtest(series *grid.Series, from time.Time, every, horizon time.Duration)
 		windows++
 	}
 	if windows == 0 {
-		return nil, fmt.Errorf("no window of %v from %s lies in a series that ends at %s", horizon,
+		return nil, fmt.Errorf("no window of %v from %s is within the series, which ends at %s", horizon,
 			from.Format(time.RFC3339), series.End().Format(time.RFC3339))
 	}
 	scores := make([]Score, 0, len(b.tallies))

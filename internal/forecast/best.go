@@ -49,7 +49,7 @@ func Best(history *grid.Series, from time.Time, horizon time.Duration) (grid.For
 	case history == nil:
 		return grid.Forecast{}, errors.New("no history to forecast from")
 	case horizon <= 0 || horizon > MaxHorizon:
-		return grid.Forecast{}, fmt.Errorf("horizon is %v: want more than 0 and at most %v", horizon, MaxHorizon)
+		return grid.Forecast{}, fmt.Errorf("horizon is %v: want a positive value of at most %v", horizon, MaxHorizon)
 	}
 	p, err := newPast(history, from, memory)
 	if err != nil {

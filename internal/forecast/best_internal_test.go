@@ -51,7 +51,7 @@ func TestMeanErrorsAreThoseOfARollingBacktest(t *testing.T) {
 				allowed = 0.1 * want[m].value()
 			}
 			if math.Abs(got[m]-want[m].value()) > allowed {
-				t.Errorf("%s, %d days ahead: mean error %v, want %v", names[m], d, got[m], want[m].value())
+				t.Errorf("%s, %d days ahead: mean error = %v, want %v", names[m], d, got[m], want[m].value())
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func TestMeanErrorsAreThoseOfARollingBacktest(t *testing.T) {
 func TestAPanicInParallelIsTheCallers(t *testing.T) {
 	defer func() {
 		if what := fmt.Sprint(recover()); !strings.HasPrefix(what, "planted") || !strings.Contains(what, "best_internal_test") {
-			t.Errorf("recovered %s", what)
+			t.Errorf("recovered panic = %s", what)
 		}
 	}()
 	_ = inParallel(8, func(i int) error {

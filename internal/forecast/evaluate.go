@@ -89,7 +89,7 @@ func Evaluate(ctx context.Context, e Evaluation) ([]Accuracy, error) {
 			iss.record = &without
 		}
 		if name == WithWeather && r.weather == nil {
-			return nil, fmt.Errorf("model %q needs weather", name)
+			return nil, fmt.Errorf("model %q requires weather", name)
 		}
 		iss.progress = func() {
 			if n := int(done.Add(1)); e.Progress != nil {
@@ -115,7 +115,7 @@ func (e *Evaluation) prepare() (r *record, origins []int, horizon int, err error
 	horizon, err = fullHours(e.Horizon)
 	switch {
 	case e.History == nil:
-		return nil, nil, 0, errors.New("no history to evaluate forecasts on")
+		return nil, nil, 0, errors.New("no history for evaluating forecasts")
 	case err != nil:
 		return nil, nil, 0, err
 	case e.stride() < time.Hour || e.stride()%time.Hour != 0:
@@ -123,7 +123,7 @@ func (e *Evaluation) prepare() (r *record, origins []int, horizon int, err error
 	case e.Windows <= 0:
 		return nil, nil, 0, fmt.Errorf("%d windows: want at least one", e.Windows)
 	case e.Refit < 0 || e.Refit%time.Hour != 0:
-		return nil, nil, 0, fmt.Errorf("models are to be learnt again every %v: want full hours", e.Refit)
+		return nil, nil, 0, fmt.Errorf("refit interval is %v: want full hours", e.Refit)
 	}
 	if r, err = newRecord(e.History, e.Weather, horizon); err != nil {
 		return nil, nil, 0, err
@@ -132,7 +132,7 @@ func (e *Evaluation) prepare() (r *record, origins []int, horizon int, err error
 		origins = append(origins, r.hourOf(e.First.Add(time.Duration(i)*e.stride())))
 	}
 	if last := origins[len(origins)-1]; last+horizon > len(r.values) {
-		return nil, nil, 0, fmt.Errorf("the last of %d windows ends at %s, the history at %s", e.Windows,
+		return nil, nil, 0, fmt.Errorf("last of %d windows ends at %s, but the history ends at %s", e.Windows,
 			r.timeOf(last+horizon).Format(time.RFC3339), e.History.End().Format(time.RFC3339))
 	}
 	if e.Weather != nil && slices.Contains(e.Models, WithWeather) {

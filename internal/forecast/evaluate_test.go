@@ -30,7 +30,7 @@ func ensembleFirst(s *grid.Series) time.Time { return s.End().Add(-(48 + 4344 - 
 func long(t testing.TB) {
 	t.Helper()
 	if os.Getenv("KUBENERGY_LONG") == "" {
-		t.Skip("set KUBENERGY_LONG=1 to run it")
+		t.Skip("set KUBENERGY_LONG=1 to run this test")
 	}
 }
 
@@ -69,11 +69,11 @@ func TestEnsembleProtocol(t *testing.T) {
 	for _, row := range protocolRows {
 		scores := protocol(t, row.zone, protocolModels)
 		for i, a := range scores {
-			t.Logf("%-5s %-20s %6.2f by day %.2f, regret and kept %.2f, learnt in %.1f s", row.zone, a.Model, a.MAPE,
+			t.Logf("%-5s %-20s %6.2f by day %.2f, regret and kept %.2f, trained in %.1f s", row.zone, a.Model, a.MAPE,
 				a.ByDay, choices(a), a.Learning.Seconds())
 			if i < 4 {
 				if math.Abs(a.MAPE-row.plain[i]) > .01 {
-					t.Errorf("%s, %s: %.2f %%, want %.2f", row.zone, a.Model, a.MAPE, row.plain[i])
+					t.Errorf("%s, %s: error = %.2f %%, want %.2f", row.zone, a.Model, a.MAPE, row.plain[i])
 				}
 				continue
 			}
@@ -83,7 +83,7 @@ func TestEnsembleProtocol(t *testing.T) {
 			learning[i-4] += a.Learning.Seconds()
 			// Generation by source, which is not available here, improves the results for two of the grids.
 			if limit := []float64{1.03, 1.07}[i-4]; a.MAPE > limit*best {
-				t.Errorf("%s, %s: %.2f %%, want at most %.0f %% more than %.2f", row.zone, a.Model, a.MAPE,
+				t.Errorf("%s, %s: error = %.2f %%, want at most %.0f %% above %.2f", row.zone, a.Model, a.MAPE,
 					100*(limit-1), best)
 			}
 			for j, c := range a.Coverage {
@@ -94,14 +94,14 @@ func TestEnsembleProtocol(t *testing.T) {
 		}
 	}
 	for i, model := range protocolModels[4:] {
-		t.Logf("mean of %s: %.3f %%, best known %.3f; 90 %% intervals cover %.1f; learnt in %.1f s", model, got[i],
+		t.Logf("mean of %s: %.3f %%, best known %.3f; 90 %% intervals cover %.1f; trained in %.1f s", model, got[i],
 			want[i], inside[i], learning[i])
 		if got[i] > 1.03*want[i] {
-			t.Errorf("%s: %.2f %% on average, want at most 3 %% more than %.2f", model, got[i], want[i])
+			t.Errorf("%s: mean error = %.2f %%, want at most 3 %% above %.2f", model, got[i], want[i])
 		}
 		for group, covered := range inside[i] {
 			if covered < 87 || covered > 93 {
-				t.Errorf("%s, lead group %d: 90 %% intervals cover %.1f %%, want 87 to 93", model, group, covered)
+				t.Errorf("%s, lead group %d: coverage of 90 %% intervals = %.1f %%, want 90 ± 3", model, group, covered)
 			}
 		}
 	}
@@ -131,7 +131,7 @@ func protocol(t testing.TB, zone string, models []string) []forecast.Accuracy {
 func TestHistoryOfOneGrid(t *testing.T) {
 	a := protocol(t, "SE", []string{forecast.Yesterday, forecast.History})
 	if a[1].MAPE > 1.03*6.21 || math.Abs(a[0].MAPE-7.80) > .01 {
-		t.Errorf("%.2f %% from history, %.2f %% as yesterday: want 6.21 and 7.80", a[1].MAPE, a[0].MAPE)
+		t.Errorf("error = %.2f %% with history and %.2f %% with yesterday, want 6.21 and 7.80", a[1].MAPE, a[0].MAPE)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestElectricityMaps2023(t *testing.T) {
 					name += ", calibrated"
 				}
 				got[name] += a.MAPE / float64(len(zones))
-				t.Logf("%-12s %-22s %6.2f by day %.2f, regret and kept %.2f, learnt in %.1f s", zone, name, a.MAPE,
+				t.Logf("%-12s %-22s %6.2f by day %.2f, regret and kept %.2f, trained in %.1f s", zone, name, a.MAPE,
 					a.ByDay, choices(a), a.Learning.Seconds())
 			}
 		}
@@ -177,7 +177,7 @@ func TestElectricityMaps2023(t *testing.T) {
 	for name, mape := range got {
 		t.Logf("mean of %s: %.2f %%", name, mape)
 		if best, known := want[name]; known && mape > 1.03*best {
-			t.Errorf("%s: %.2f %%, want at most 3 %% more than %.2f", name, mape, best)
+			t.Errorf("%s: error = %.2f %%, want at most 3 %% above %.2f", name, mape, best)
 		}
 	}
 }

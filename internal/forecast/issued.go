@@ -77,12 +77,12 @@ func (o *Issuance) check() error {
 	case err != nil:
 		return err
 	case !o.Until.After(o.From):
-		return fmt.Errorf("span from %s until %s is empty", o.From.Format(time.RFC3339), o.Until.Format(time.RFC3339))
+		return fmt.Errorf("period from %s to %s is empty", o.From.Format(time.RFC3339), o.Until.Format(time.RFC3339))
 	case !o.History.Covers(o.From, o.Until):
-		return fmt.Errorf("history, from %s until %s, does not cover %s to %s", o.History.Start().Format(time.RFC3339),
+		return fmt.Errorf("history from %s to %s does not cover %s to %s", o.History.Start().Format(time.RFC3339),
 			o.History.End().Format(time.RFC3339), o.From.Format(time.RFC3339), o.Until.Format(time.RFC3339))
 	case o.Model == WithWeather && o.Weather == nil:
-		return fmt.Errorf("model %q needs weather", o.Model)
+		return fmt.Errorf("model %q requires weather", o.Model)
 	}
 	return errors.Join(o.checkTimes(), o.checkWeather())
 }
@@ -101,18 +101,18 @@ func (o *Issuance) checkTimes() error {
 	for i, s := range o.Only {
 		if s.From.Before(o.From) || s.Until.After(o.Until) || !s.Until.After(s.From) ||
 			i > 0 && s.From.Before(o.Only[i-1].From) {
-			return fmt.Errorf("part from %s until %s is empty, not in order or outside of the span",
+			return fmt.Errorf("part from %s to %s is empty, out of order or outside of the period",
 				s.From.Format(time.RFC3339), s.Until.Format(time.RFC3339))
 		}
 	}
 	switch {
 	case o.Since.After(o.From):
-		return fmt.Errorf("models are learnt since %s only, and asked from %s on", o.Since.Format(time.RFC3339),
+		return fmt.Errorf("training starts at %s, after the first forecast at %s", o.Since.Format(time.RFC3339),
 			o.From.Format(time.RFC3339))
 	case o.Lag < 0 || o.Lag%time.Hour != 0 || o.Lag > day:
-		return fmt.Errorf("lag is %v: want full hours, at most a day", o.Lag)
+		return fmt.Errorf("lag is %v: want full hours, at most 24h", o.Lag)
 	case o.Refit > 0 && o.Refit < time.Hour:
-		return fmt.Errorf("models are to be learnt again every %v: want an hour or more", o.Refit)
+		return fmt.Errorf("refit interval is %v: want at least one hour", o.Refit)
 	}
 	return nil
 }

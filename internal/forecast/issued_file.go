@@ -31,7 +31,7 @@ type issuedFile struct {
 func (f *Issued) MarshalBinary() ([]byte, error) {
 	var b bytes.Buffer
 	if err := gob.NewEncoder(&b).Encode(f.issuedFile); err != nil {
-		return nil, fmt.Errorf("writing forecasts: %w", err)
+		return nil, fmt.Errorf("encoding forecasts: %w", err)
 	}
 	return b.Bytes(), nil
 }
@@ -40,10 +40,10 @@ func (f *Issued) MarshalBinary() ([]byte, error) {
 func (f *Issued) UnmarshalBinary(data []byte) error {
 	var file issuedFile
 	if err := gob.NewDecoder(bytes.NewReader(data)).Decode(&file); err != nil {
-		return fmt.Errorf("reading forecasts: %w", err)
+		return fmt.Errorf("decoding forecasts: %w", err)
 	}
 	if n := len(file.Hours); n == 0 || file.Horizon <= 0 || len(file.Known) != n || len(file.Values) != n*file.Horizon {
-		return errors.New("reading forecasts: the parts do not fit together")
+		return errors.New("decoding forecasts: inconsistent lengths")
 	}
 	f.issuedFile = file
 	return nil
@@ -64,7 +64,7 @@ func IssueCached(ctx context.Context, folder string, o Issuance) (*Issued, error
 			return f, nil
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading forecasts: %w", err)
+		return nil, fmt.Errorf("reading cached forecasts: %w", err)
 	}
 	f, err := Issue(ctx, o)
 	if err != nil {
@@ -79,10 +79,10 @@ func IssueCached(ctx context.Context, folder string, o Issuance) (*Issued, error
 // keep writes a file atomically, so that readers never see a partial file.
 func keep(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // a cache of nothing secret
-		return fmt.Errorf("keeping forecasts: %w", err)
+		return fmt.Errorf("caching forecasts: %w", err)
 	}
 	if err := renameio.WriteFile(path, data, 0o644); err != nil {
-		return fmt.Errorf("keeping forecasts: %w", err)
+		return fmt.Errorf("caching forecasts: %w", err)
 	}
 	return nil
 }

@@ -47,10 +47,10 @@ type term struct {
 // issue returns the consecutive forecasts of all origins, which must be sorted, and the terms.
 func (iss *issuing) issue(ctx context.Context, origins []int) ([]float32, []term, error) {
 	if len(origins) == 0 {
-		return nil, nil, errors.New("no moment to forecast from")
+		return nil, nil, errors.New("no origin to forecast from")
 	}
 	if first := origins[0]; first < int(MinBefore/time.Hour) {
-		return nil, nil, fmt.Errorf("first forecast at %s: want at least 24h of history before",
+		return nil, nil, fmt.Errorf("first forecast is at %s: want at least 24h of history before it",
 			iss.timeOf(first).Format(time.RFC3339))
 	}
 	values := make([]float32, len(origins)*iss.horizon)
@@ -153,7 +153,7 @@ func (iss *issuing) plain(name string, origins []int, into []float32) error {
 	}
 	m := slices.Index(names[:], name)
 	if m < 0 {
-		return fmt.Errorf("no model %q", name)
+		return fmt.Errorf("unknown model %q", name)
 	}
 	p, err := newPast(series, series.End(), series.End().Sub(series.Start()))
 	if err != nil {

@@ -39,7 +39,7 @@ func TestSolveFindsWhatMadeTheData(t *testing.T) {
 		}
 		for j, v := range std.raw(b) {
 			if math.Abs(v-want[j]) > 1e-6*(1+math.Abs(want[j]))*(1+500*indicator(j == 0)) {
-				t.Fatalf("coefficient %d is %v, want %v", j, v, want[j])
+				t.Fatalf("coefficient %d = %v, want %v", j, v, want[j])
 			}
 		}
 	})
@@ -47,7 +47,7 @@ func TestSolveFindsWhatMadeTheData(t *testing.T) {
 
 func TestSolveRefusesWhatIsSingular(t *testing.T) {
 	if _, err := newSolver(2).solve(make([]float64, 9), 0); err == nil {
-		t.Error("no error")
+		t.Error("expected an error for a singular matrix")
 	}
 }
 
@@ -69,7 +69,7 @@ func TestMinWrong(t *testing.T) {
 		best := minWrong(seen)
 		for b := -.4; b <= .4; b += .005 {
 			if wrong(b) < wrong(best)-1e-9 {
-				t.Fatalf("%v is less wrong than %v", b, best)
+				t.Fatalf("error with %v is below the error with %v", b, best)
 			}
 		}
 	})
@@ -87,7 +87,7 @@ func TestTreesLearnAStep(t *testing.T) {
 	ts := newExamples(rows, 2, targets, make([]float64, n)).boost(rand.New(rand.NewPCG(3, 4)))
 	for _, c := range []struct{ a, b, want float64 }{{.75, .75, .2}, {.25, .75, 0}, {.55, .1, .2}, {.45, .1, 0}} {
 		if got := ts.of([]float64{c.a, c.b}); math.Abs(got-c.want) > .04 {
-			t.Errorf("at %v, %v: %v, want %v", c.a, c.b, got, c.want)
+			t.Errorf("at %v, %v: got %v, want %v", c.a, c.b, got, c.want)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestCalendar(t *testing.T) {
 	} {
 		hour := at.Unix() / 3600
 		if c := calendarAt(hour); c.hour != at.Hour() || c.weekday != int(at.Weekday()) {
-			t.Errorf("%s: hour %d of weekday %d", at, c.hour, c.weekday)
+			t.Errorf("%s: got hour %d of weekday %d", at, c.hour, c.weekday)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestOddHours(t *testing.T) {
 	}
 	for i, odd := range oddHours(logs) {
 		if i%24 != 7 && odd || i < 20*24 && odd || i >= 28*24 && i%24 == 7 && !odd {
-			t.Fatalf("hour %d of day %d: odd is %v", i%24, i/24, odd)
+			t.Fatalf("hour %d of day %d: odd = %v", i%24, i/24, odd)
 		}
 	}
 }
@@ -129,13 +129,13 @@ func TestTrainingOriginsAreOfAllHours(t *testing.T) {
 		}
 		for h, n := range hours {
 			if n == 0 {
-				t.Errorf("until hour %d: no origin in hour %d of the week", until, h)
+				t.Errorf("until hour %d: no origin at hour %d of the week", until, h)
 			}
 		}
 		daily := trainingOrigins(until, true).hours
 		for t0 := until - 24; t0 >= reach; t0 -= 24 {
 			if !slices.Contains(daily, t0) {
-				t.Fatalf("until hour %d: hour %d, a number of days before, is no origin", until, t0)
+				t.Fatalf("until hour %d: hour %d is a multiple of a day earlier, but not an origin", until, t0)
 			}
 		}
 	}
@@ -181,7 +181,7 @@ func TestIntervalsFitTheHour(t *testing.T) {
 			}
 		}
 		if share := float64(inside) / (ahead * asked); share < .7 || share > .9 {
-			t.Errorf("issued at %d:00, %.0f %% of the values lie within an interval of 80 %%", hour, 100*share)
+			t.Errorf("issued at %d:00: 80 %% interval contains %.0f %% of the values", hour, 100*share)
 		}
 	}
 }

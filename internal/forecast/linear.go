@@ -34,7 +34,7 @@ func gram(g, rows []float64, w int) {
 }
 
 // errSingular means that columns are linearly dependent, which the penalty should prevent.
-var errSingular = errors.New("the matrix is not positive definite")
+var errSingular = errors.New("matrix is not positive definite")
 
 // solver solves ridge regressions of a fixed size.
 type solver struct {

@@ -48,12 +48,12 @@ type past struct {
 func newPast(history *grid.Series, from time.Time, memory time.Duration) (*past, error) {
 	step := history.Step()
 	if step > maxStep || day%step != 0 {
-		return nil, fmt.Errorf("history has a step of %v: want an hour or less, of which a day is a multiple", step)
+		return nil, fmt.Errorf("history has a step of %v: want at most one hour, and a divisor of a day", step)
 	}
 	known := min(int((from.Sub(history.Start())+step-1)/step), history.Len())
 	perDay := int(day / step)
 	if known < perDay {
-		return nil, fmt.Errorf("history knows %v before %s: want at least 24h", max(0, time.Duration(known))*step,
+		return nil, fmt.Errorf("history contains %v before %s: want at least 24h", max(0, time.Duration(known))*step,
 			from.Format(time.RFC3339))
 	}
 	skip := max(0, known-int(memory/step))

@@ -33,7 +33,7 @@ const (
 // newRecord prepares the hours of a history, and of the weather if available, up to ahead hours beyond its end.
 func newRecord(history *grid.Series, weather *Weather, ahead int) (*record, error) {
 	if history.Step() > time.Hour || time.Hour%history.Step() != 0 {
-		return nil, fmt.Errorf("history has a step of %v: want an hour or less, of which an hour is a multiple",
+		return nil, fmt.Errorf("history has a step of %v: want at most one hour, and a divisor of an hour",
 			history.Step())
 	}
 	first := history.Start().Truncate(time.Hour)
@@ -42,7 +42,7 @@ func newRecord(history *grid.Series, weather *Weather, ahead int) (*record, erro
 	}
 	n := int(history.End().Sub(first) / time.Hour)
 	if n <= 0 {
-		return nil, fmt.Errorf("history knows no whole hour: it ends at %s", history.End().Format(time.RFC3339))
+		return nil, fmt.Errorf("history contains no full hour: it ends at %s", history.End().Format(time.RFC3339))
 	}
 	r := &record{start: first.Unix() / 3600, values: make([]float64, n)}
 	perHour := int(time.Hour / history.Step())

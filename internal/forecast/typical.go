@@ -135,7 +135,7 @@ var maxOff = math.Log(4)
 // history.
 func Typical(c Curve, present float64, from time.Time, horizon time.Duration) (grid.Forecast, error) {
 	if horizon <= 0 || horizon > MaxHorizon {
-		return grid.Forecast{}, fmt.Errorf("horizon is %v: want more than 0 and at most %v", horizon, MaxHorizon)
+		return grid.Forecast{}, fmt.Errorf("horizon is %v: want a positive value of at most %v", horizon, MaxHorizon)
 	}
 	start := from.UTC().Truncate(time.Hour)
 	off := 0.0
@@ -263,7 +263,7 @@ func eachRow(text []byte, use func(zone grid.Zone, row []float64) error) error {
 
 func (t *typical) addMean(zone grid.Zone, row []float64) error {
 	if len(row) != 1 || row[0] <= 0 {
-		return fmt.Errorf("%v: want one mean of more than 0", row)
+		return fmt.Errorf("%v: want one mean above 0", row)
 	}
 	t.means[zone] = row[0]
 	return nil

@@ -28,7 +28,7 @@ func TestTypicalDayBeatsAFlatMean(t *testing.T) {
 		actual := hourly(t, zone, "2023")
 		c, ok := forecast.TypicalDay(grid.Zone(zone))
 		if !ok || string(c.Zone) != zone {
-			t.Errorf("the curve of %s is of %q", zone, c.Zone)
+			t.Errorf("curve of %s is for %q", zone, c.Zone)
 			continue
 		}
 		// Only the shape is compared, because the level changes from year to year.
@@ -39,15 +39,15 @@ func TestTypicalDayBeatsAFlatMean(t *testing.T) {
 			off += math.Abs(actual.Value(i) - level*float64(c.At(at)))
 			flat += math.Abs(actual.Value(i) - level*float64(c.Mean()))
 		}
-		t.Logf("%s: mean error %.1f %% of that of a flat mean", zone, 100*off/flat)
+		t.Logf("%s: mean error = %.1f %% of the error of a flat mean", zone, 100*off/flat)
 		gain += 1 - off/flat
 		if sunny[zone] && off >= flat {
-			t.Errorf("%s: a flat mean is better: error %.1f against %.1f g", zone, flat/float64(actual.Len()),
-				off/float64(actual.Len()))
+			t.Errorf("%s: error of a flat mean = %.1f g, below that of the curve = %.1f g",
+				zone, flat/float64(actual.Len()), off/float64(actual.Len()))
 		}
 	}
 	if gain/float64(len(zones)) < 0.1 {
-		t.Errorf("on average the curves are better than flat means by %.1f %%", 100*gain/float64(len(zones)))
+		t.Errorf("curves reduce the mean error by only %.1f %%", 100*gain/float64(len(zones)))
 	}
 }
 
@@ -74,7 +74,7 @@ func TestTypicalScaledToThePresent(t *testing.T) {
 			}
 		}
 		if scaled > plain {
-			t.Errorf("%s: scaled to the present the error is %.2f of what it is otherwise", zone, scaled/plain)
+			t.Errorf("%s: error scaled to the current value = %.2f of the error without scaling", zone, scaled/plain)
 		}
 	}
 }
@@ -92,22 +92,22 @@ func TestTypical(t *testing.T) {
 	valid(t, f)
 	if !f.Series.Covers(from, from.Add(48*time.Hour)) || f.Series.Start() != from.Truncate(time.Hour) ||
 		f.Model != forecast.TypicalModel || f.Low != nil {
-		t.Errorf("the forecast is from %v to %v, of %q", f.Series.Start(), f.Series.End(), f.Model)
+		t.Errorf("forecast is from %v to %v by model %q", f.Series.Start(), f.Series.End(), f.Model)
 	}
 	if got := f.Series.Value(0); math.Abs(got-600) > 1e-9 {
-		t.Errorf("now it is %v, want the present value", got)
+		t.Errorf("first value = %v, want the current value", got)
 	}
 	tomorrow := float64(c.At(from)) * math.Sqrt(600/float64(c.At(from)))
 	if got := f.Series.Value(24); math.Abs(got/tomorrow-1) > 0.01 {
-		t.Errorf("a day later it is %v, want half of the way back, %v", got, tomorrow)
+		t.Errorf("value after one day = %v, want half of the deviation, %v", got, tomorrow)
 	}
 	plain, err := forecast.Typical(c, 0, from, time.Hour)
 	if err != nil || plain.Series.Value(0) != float64(c.At(from)) {
-		t.Errorf("without a present value it is %v, %v; want %v", plain.Series, err, c.At(from))
+		t.Errorf("without a current value: got %v, error = %v, want %v", plain.Series, err, c.At(from))
 	}
 	for _, horizon := range []time.Duration{0, -time.Hour, forecast.MaxHorizon + 1} {
 		if _, err := forecast.Typical(c, 0, from, horizon); err == nil {
-			t.Errorf("a horizon of %v was accepted", horizon)
+			t.Errorf("horizon of %v was accepted", horizon)
 		}
 	}
 }
@@ -118,15 +118,15 @@ func TestTypicalDayOfZonesWithoutACurve(t *testing.T) {
 	} {
 		c, ok := forecast.TypicalDay(zone)
 		if c.Zone != want || ok != (want != "") {
-			t.Errorf("the curve of %q is of %q, %v; want %q", zone, c.Zone, ok, want)
+			t.Errorf("curve of %q is for %q, ok = %v, want %q", zone, c.Zone, ok, want)
 		}
 		if c.At(t0) <= 0 || c.Mean() <= 0 {
-			t.Errorf("the curve of %q has %v now and mean %v", zone, c.At(t0), c.Mean())
+			t.Errorf("curve of %q has a value of %v and a mean of %v", zone, c.At(t0), c.Mean())
 		}
 	}
 	world, _ := forecast.TypicalDay("XX")
 	if world.At(t0) != world.At(t0.Add(12*time.Hour)) || math.Abs(float64(world.Mean()-forecast.WorldMean)) > 1e-6 {
-		t.Errorf("the world's is %v with mean %v, want %v all day", world.At(t0), world.Mean(), forecast.WorldMean)
+		t.Errorf("world curve = %v with a mean of %v, want constant %v", world.At(t0), world.Mean(), forecast.WorldMean)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestCurveOverTheYear(t *testing.T) {
 			}
 		}
 		if off := (int(when.Month()) - int(summer) + 12) % 12; off > 1 {
-			t.Errorf("%s: the least is on %s, want about %v", zone, when.Format(time.DateOnly), summer)
+			t.Errorf("%s: minimum is on %s, want about %v", zone, when.Format(time.DateOnly), summer)
 		}
 	}
 }

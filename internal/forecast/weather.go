@@ -68,7 +68,7 @@ func ParseWeather(name string, text []byte) (*Weather, error) {
 		}
 	}
 	if len(w.values[wind]) == 0 {
-		return nil, &grid.RowError{File: name, Err: errors.New("the file has no values")}
+		return nil, &grid.RowError{File: name, Err: errors.New("no values")}
 	}
 	return w, nil
 }
@@ -84,19 +84,19 @@ func (w *Weather) add(row []string) error {
 		w.start = hour
 	}
 	if want := w.start + int64(n); hour != want || t.Unix()%3600 != 0 {
-		return fmt.Errorf("%s does not follow the row before: want %s", row[0],
+		return fmt.Errorf("hour %s does not follow the previous row: want %s", row[0],
 			time.Unix(want*3600, 0).UTC().Format(time.DateTime))
 	}
 	var values [variables]float64
 	for v := range values {
 		if values[v], err = strconv.ParseFloat(strings.TrimSpace(row[1+v]), 64); err != nil || math.IsNaN(values[v]) ||
 			math.IsInf(values[v], 0) {
-			return fmt.Errorf("%q is no number", row[1+v])
+			return fmt.Errorf("invalid number %q", row[1+v])
 		}
 	}
 	if values[temperature] < freezing {
 		if n < 24 {
-			return errors.New("no weather, and none of a day before to take its place")
+			return errors.New("missing weather without values of the previous day")
 		}
 		for v := range values {
 			values[v] = w.values[v][n-24]
@@ -120,8 +120,8 @@ func (w *Weather) End() time.Time {
 // are approximated by the nearest known hour.
 func (w *Weather) covers(from, until time.Time) error {
 	if from.Before(w.Start()) || until.After(w.End()) {
-		return fmt.Errorf("the weather is known from %s until %s, and does not cover %s to %s: what is learnt from "+
-			"and the hours that are forecast",
+		return fmt.Errorf("weather is known from %s to %s and does not cover %s to %s, which includes the history "+
+			"and the forecast hours",
 			w.Start().Format(time.RFC3339), w.End().Format(time.RFC3339), from.UTC().Format(time.RFC3339),
 			until.UTC().Format(time.RFC3339))
 	}

@@ -67,7 +67,7 @@ func (m *Matrix) check() (alone int64, err error) {
 	if m.Rows < 0 || m.Cols < 0 || m.Rows > maxSide || m.Cols > maxSide || len(m.Cost) != m.Rows*m.Cols {
 		return 0,
 			fmt.Errorf(
-				"assigning %d rows to %d columns with %d costs: want at most %d of each, and a cost for every pair",
+				"assigning %d rows to %d columns with %d costs: want at most %d of each, with a cost for every pair",
 				m.Rows, m.Cols, len(m.Cost), maxSide)
 	}
 	least, most := int64(math.MaxInt64), int64(math.MinInt64)
@@ -76,8 +76,8 @@ func (m *Matrix) check() (alone int64, err error) {
 			continue
 		}
 		if c < -MaxCost || c > MaxCost {
-			return 0, fmt.Errorf("assigning: row %d and column %d cost %d: want at most %d either way", i/m.Cols,
-				i%m.Cols, c, int64(MaxCost))
+			return 0, fmt.Errorf("assigning: cost of row %d and column %d is %d: want at most %d in magnitude",
+				i/m.Cols, i%m.Cols, c, int64(MaxCost))
 		}
 		least, most = min(least, c), max(most, c)
 	}

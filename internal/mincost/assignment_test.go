@@ -63,7 +63,7 @@ func TestAssignIsOptimal(t *testing.T) {
 		a := assign(t, m)
 		size, cost := best(m, 0, make([]bool, m.Cols))
 		if a.Size != size || a.Total != cost {
-			t.Fatalf("%d edges at %d, best are %d at %d: %+v", a.Size, a.Total, size, cost, m)
+			t.Fatalf("got %d edges at a cost of %d, want %d at %d: %+v", a.Size, a.Total, size, cost, m)
 		}
 	})
 }
@@ -80,7 +80,7 @@ func TestAssignSevenBySeven(t *testing.T) {
 		}
 		a := assign(t, m)
 		if size, cost := best(m, 0, make([]bool, 7)); a.Size != size || a.Total != cost {
-			t.Fatalf("%d edges at %d, best are %d at %d", a.Size, a.Total, size, cost)
+			t.Fatalf("got %d edges at a cost of %d, want %d at %d", a.Size, a.Total, size, cost)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestAssignLarge(t *testing.T) {
 			}
 		}
 		if b := assign(t, turned); a.Size != b.Size || a.Total != b.Total {
-			t.Errorf("%v: %d edges at %d, turned %d at %d", shape, a.Size, a.Total, b.Size, b.Total)
+			t.Errorf("%v: got %d edges at a cost of %d, transposed %d at %d", shape, a.Size, a.Total, b.Size, b.Total)
 		}
 	}
 }
@@ -116,24 +116,24 @@ func TestCertifyRefuses(t *testing.T) {
 	m.Set(1, 0, 1)
 	a := assign(t, m)
 	if !slices.Equal(a.Cols, []int{1, 0}) || a.Total != 3 {
-		t.Fatalf("%+v", a)
+		t.Fatalf("unexpected assignment: %+v", a)
 	}
 	for name, spoil := range map[string]func(a *mincost.Assignment, m *mincost.Matrix){
-		"an edge less":        func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0] = -1 },
-		"a column twice":      func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0] = 0 },
-		"no such column":      func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[1] = 2 },
-		"no edge":             func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0], a.Cols[1] = 0, 1 },
-		"another cost":        func(_ *mincost.Assignment, m *mincost.Matrix) { m.Set(0, 1, 1) },
-		"a cheaper edge":      func(_ *mincost.Assignment, m *mincost.Matrix) { m.Set(1, 1, -2) },
-		"another total":       func(a *mincost.Assignment, _ *mincost.Matrix) { a.Total-- },
-		"a matrix of another": func(_ *mincost.Assignment, m *mincost.Matrix) { *m = mincost.NewMatrix(3, 2) },
+		"missing edge":      func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0] = -1 },
+		"column used twice": func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0] = 0 },
+		"invalid column":    func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[1] = 2 },
+		"nonexistent edge":  func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0], a.Cols[1] = 0, 1 },
+		"different cost":    func(_ *mincost.Assignment, m *mincost.Matrix) { m.Set(0, 1, 1) },
+		"cheaper edge":      func(_ *mincost.Assignment, m *mincost.Matrix) { m.Set(1, 1, -2) },
+		"wrong total":       func(a *mincost.Assignment, _ *mincost.Matrix) { a.Total-- },
+		"different matrix":  func(_ *mincost.Assignment, m *mincost.Matrix) { *m = mincost.NewMatrix(3, 2) },
 	} {
 		other := m
 		other.Cost = slices.Clone(m.Cost)
 		spoilt := *assign(t, m)
 		spoil(&spoilt, &other)
 		if err := spoilt.Certify(other); err == nil {
-			t.Errorf("%s: certified", name)
+			t.Errorf("%s: Certify() accepted an invalid assignment", name)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestAssignRefuses(t *testing.T) {
 		over, {Rows: 1, Cols: 2, Cost: make([]int64, 3)}, {Rows: -1, Cols: -1, Cost: make([]int64, 1)},
 	} {
 		if _, err := mincost.Assign(m); err == nil {
-			t.Errorf("%+v was solved", m)
+			t.Errorf("Assign() accepted %+v", m)
 		}
 	}
 }

@@ -48,20 +48,20 @@ func TestFluidProvesItself(t *testing.T) {
 			}
 			for _, a := range f.arcs[i] {
 				if a.used < -f.Least || a.used > a.most+f.Least {
-					t.Fatalf("job %d uses %v of at most %v", i, a.used, a.most)
+					t.Fatalf("job %d uses %v, want at most %v", i, a.used, a.most)
 				}
 			}
 			if left += f.Left[i]; !near(sum, work) {
-				t.Fatalf("job %d gets %v of its work of %v", i, sum, work)
+				t.Fatalf("placed and remaining work of job %d = %v, want %v", i, sum, work)
 			}
 		}
 		prices := f.prices()
 		for k, load := range loads {
 			if load > f.rooms[k]+1e-9 || !near(load, f.Load[k]) {
-				t.Fatalf("step %d is loaded with %v (counted %v) of %v", k, load, f.Load[k], f.rooms[k])
+				t.Fatalf("load of step %d = %v (recorded %v), want at most %v", k, load, f.Load[k], f.rooms[k])
 			}
 			if prices[k] < 0 {
-				t.Fatalf("step %d has the price %v", k, prices[k])
+				t.Fatalf("step %d has a negative price of %v", k, prices[k])
 			}
 		}
 		if left > 1e-9 {
@@ -72,11 +72,11 @@ func TestFluidProvesItself(t *testing.T) {
 			priced++
 		}
 		if dual := f.dual(works, prices); !near(cost, dual) {
-			t.Fatalf("the flow costs %v, its dual is %v", cost, dual)
+			t.Fatalf("cost of the flow = %v, but cost of the dual = %v", cost, dual)
 		}
 	})
-	if t.Logf("%d of the draws were overfull, in %d room had a price", overfull, priced); overfull == 0 || priced < 20 {
-		t.Error("in too few draws jobs are in each other's way")
+	if t.Logf("%d cases exceeded the capacity, %d cases had a positive price", overfull, priced); overfull == 0 || priced < 20 {
+		t.Error("too few cases with jobs that compete for capacity")
 	}
 }
 

@@ -69,12 +69,12 @@ const (
 func (p *Packing) check() error {
 	if p.Cost.Rows != len(p.Items) || p.Cost.Cols != len(p.Bins) || len(p.Cost.Cost) != len(p.Items)*len(p.Bins) ||
 		len(p.Cost.Cost) > maxPairs {
-		return fmt.Errorf("packing %d classes in %d groups: want a cost for each of at most %d pairs", len(p.Items),
-			len(p.Bins), maxPairs)
+		return fmt.Errorf("packing %d classes in %d groups: want a cost for each of at most %d pairs",
+			len(p.Items), len(p.Bins), maxPairs)
 	}
 	for _, c := range p.Cost.Cost {
 		if c != Missing && (c < -MaxCost || c > MaxCost) {
-			return fmt.Errorf("packing: a cost of %d, want at most %d either way", c, int64(MaxCost))
+			return fmt.Errorf("packing: cost is %d: want at most %d in magnitude", c, int64(MaxCost))
 		}
 	}
 	dims := -1
@@ -84,7 +84,7 @@ func (p *Packing) check() error {
 	}
 	bins, err := p.checkBins(&dims)
 	if err == nil && items+bins >= maxTotal {
-		err = fmt.Errorf("packing at a cost of up to %.4g: want less than %.4g", items+bins, float64(maxTotal))
+		err = fmt.Errorf("packing: total cost may be %.4g: want less than %.4g", items+bins, float64(maxTotal))
 	}
 	return err
 }
@@ -107,7 +107,7 @@ func (p *Packing) checkBins(dims *int) (most float64, err error) {
 			return 0, fmt.Errorf("packing in group %d: %w", j, err)
 		}
 		if group.Opening < 0 || group.Opening > MaxCost {
-			return 0, fmt.Errorf("packing in group %d: opening costs %d, want 0 to %d", j, group.Opening,
+			return 0, fmt.Errorf("packing in group %d: opening cost is %d: want 0 to %d", j, group.Opening,
 				int64(MaxCost))
 		}
 		most += float64(group.Count) * float64(group.Opening)
@@ -123,14 +123,14 @@ func checkAmounts(dims *int, amounts []int64, count int64) error {
 		*dims = len(amounts)
 	}
 	if len(amounts) != *dims {
-		return fmt.Errorf("%d resources, others have %d", len(amounts), *dims)
+		return fmt.Errorf("%d resources: want %d like the others", len(amounts), *dims)
 	}
 	if count < 0 || count > maxAmount {
-		return fmt.Errorf("a count of %d", count)
+		return fmt.Errorf("invalid count of %d", count)
 	}
 	for _, a := range amounts {
 		if a < 0 || a > maxAmount || float64(a)*float64(count) >= maxTotal {
-			return fmt.Errorf("%d of a resource, %d times: want 0 to %d, and less than %.4g in all", a, count,
+			return fmt.Errorf("amount is %d with a count of %d: want 0 to %d, and a total of less than %.4g", a, count,
 				int64(maxAmount), float64(maxTotal))
 		}
 	}

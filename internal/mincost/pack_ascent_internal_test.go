@@ -12,9 +12,9 @@ func TestAscentStopsWithinAStep(t *testing.T) {
 	p.Cost.Set(0, 0, 7)
 	a, asked := newAscent(newDual(&p)), 0
 	if a.walk(func() bool { asked++; return asked > 5 }) || a.walked != 5 {
-		t.Errorf("%d steps were taken, and time was up after 5", a.walked)
+		t.Errorf("performed %d steps, want 5", a.walked)
 	}
 	if !a.walk(func() bool { return false }) || a.walked != 5+ascentLook {
-		t.Errorf("%d steps were taken, with all the time in the world", a.walked)
+		t.Errorf("performed %d steps without a time limit", a.walked)
 	}
 }

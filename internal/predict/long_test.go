@@ -20,7 +20,7 @@ func published(t testing.TB, name string) []sched.Job {
 	t.Helper()
 	path := filepath.Join("../..", "..", "shared", "data", "workload", filepath.FromSlash(name))
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("the folder of real data is not beside the repository: %v", err)
+		t.Skipf("directory of real data is not available next to the repository: %v", err)
 	}
 	trace, err := workload.Load(path, "", time.Date(2022, 1, 3, 0, 0, 0, 0, time.UTC))
 	if err != nil {
@@ -49,7 +49,7 @@ func learners() []namedLearner {
 // TestAccuracyTable logs the accuracy of every learner for every trace.
 func TestAccuracyTable(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") == "" {
-		t.Skip("set KUBENERGY_LONG=1: it takes a minute")
+		t.Skip("set KUBENERGY_LONG=1 to run this test, which takes one minute")
 	}
 	for _, name := range []string{
 		"swf/hpc2n_first3171.swf.gz", "swf/NASA-iPSC-1993-3.1-cln.swf.gz", "gaia/pai_1k.csv.gz", "gaia/pai-100k.csv.gz",

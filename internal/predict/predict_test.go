@@ -79,16 +79,16 @@ func TestSurvival(t *testing.T) {
 		3 * time.Minute, 12 * time.Minute, time.Hour, 5 * time.Hour, 39 * time.Hour, 60 * time.Hour,
 	} {
 		if got, want := job.Runtimes.Longer(at), survivalByHand(ended, going, at); math.Abs(got-want) > 1e-12 {
-			t.Errorf("a share of %v runs for longer than %v, want %v", got, at, want)
+			t.Errorf("fraction of jobs running longer than %[2]v = %[1]v, want %[3]v", got, at, want)
 		}
 	}
 	if job.Duration != job.Runtimes.Mean() || job.Duration < time.Hour {
-		t.Errorf("expected to run for %v", job.Duration)
+		t.Errorf("unexpected expected run time: %v", job.Duration)
 	}
 	other := sched.Job{Queue: "long"}
 	s.Expect(&other)
 	if before.Runtimes != other.Runtimes || before.Runtimes == job.Runtimes {
-		t.Error("what ended counts from the next Refresh on, and only for its own class")
+		t.Error("finished jobs must take effect at the next Refresh, and only for their own class")
 	}
 	again := sched.Job{Queue: "short"}
 	if s.Expect(&again); again.Runtimes != job.Runtimes {
@@ -98,7 +98,7 @@ func TestSurvival(t *testing.T) {
 	s.Expect(&again)
 	if got, want := again.Runtimes.Longer(5*time.Hour),
 		survivalByHand(ended, nil, 5*time.Hour); math.Abs(got-want) > 1e-12 {
-		t.Errorf("once nothing runs, a share of %v runs for longer than 5 h, want %v", got, want)
+		t.Errorf("without running jobs, the fraction running longer than 5 h = %v, want %v", got, want)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestSurvivalConverges(t *testing.T) {
 	s.Refresh(t0, stillRunning(all...))
 	s.Expect(&job)
 	if got := job.Duration.Hours(); math.Abs(got-4) > 0.25 {
-		t.Errorf("jobs of 4 h on average, a sixth of them cut off, are expected to run for %.2f h", got)
+		t.Errorf("expected run time with a mean of 4 h and one sixth of censored jobs = %.2f h", got)
 	}
 	finished := predict.NewSurvival()
 	finished.Ended(&job, time.Hour)
@@ -130,7 +130,7 @@ func TestSurvivalConverges(t *testing.T) {
 	finished.Refresh(t0, stillRunning(running{sched.Job{}, 100 * time.Hour}))
 	with := sched.Job{}
 	if finished.Expect(&with); with.Duration <= alone.Duration {
-		t.Errorf("one that still runs after 100 h makes it %v, not more than %v", with.Duration, alone.Duration)
+		t.Errorf("run time with a job running for 100 h = %v, want more than %v", with.Duration, alone.Duration)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestMean(t *testing.T) {
 	expect := func(j sched.Job, want float64) {
 		t.Helper()
 		if m.Expect(&j); math.Abs(j.Duration.Seconds()-want) > 1e-6 || j.Runtimes != nil {
-			t.Errorf("%v expected to run for %v s, want %v", j.Request, j.Duration.Seconds(), want)
+			t.Errorf("expected run time of %v = %v s, want %v s", j.Request, j.Duration.Seconds(), want)
 		}
 	}
 	expect(small, 300)
@@ -180,7 +180,7 @@ func TestBaselines(t *testing.T) {
 		}{{ann, c.ann}, {bob, c.bob}} {
 			c.learner.Expect(&j.job)
 			if got := j.job.Duration.Seconds(); math.Abs(got-j.want) > 1e-6 {
-				t.Errorf("%s expects %v s of a job of %s, want %v", name, got, j.job.Owner, j.want)
+				t.Errorf("%s: run time of a job of %[3]s = %[2]v s, want %[4]v s", name, got, j.job.Owner, j.want)
 			}
 		}
 	}
@@ -208,15 +208,15 @@ func TestGroupsBeatLastTwo(t *testing.T) {
 	groups := predict.Backtest(jobs, predict.NewGroups(), quantiles, 500)
 	last := predict.Backtest(jobs, predict.NewLastTwo(), quantiles, 500)
 	if groups.MeanPinball() > 0.8*last.MeanPinball() {
-		t.Errorf("pinball loss %.0f s, of last-2 %.0f s: want a fifth less", groups.MeanPinball(), last.MeanPinball())
+		t.Errorf("pinball loss = %.0f s, last-2 = %.0f s, want 20 %% less", groups.MeanPinball(), last.MeanPinball())
 	}
 	for k, p := range quantiles {
 		if math.Abs(groups.Coverage[k]-p) > 0.025 {
-			t.Errorf("%.1f %% end within the quantile of %.0f %%", 100*groups.Coverage[k], 100*p)
+			t.Errorf("%.1f %% of the jobs finished within the quantile of %.0f %%", 100*groups.Coverage[k], 100*p)
 		}
 	}
 	if again := predict.Backtest(jobs, predict.NewGroups(), quantiles, 500); !reflect.DeepEqual(again, groups) {
-		t.Errorf("the same jobs score differently: %+v and %+v", again, groups)
+		t.Errorf("scores differ for the same jobs: %+v and %+v", again, groups)
 	}
 }
 
@@ -229,7 +229,7 @@ func TestGroupsShrink(t *testing.T) {
 		g.Ended(&ann, time.Hour)
 	}
 	if stranger := g.Quantile(&bob, 0.5); stranger < 50*time.Minute || stranger > 70*time.Minute {
-		t.Errorf("of an owner not seen yet half are within %v, when all others ran for an hour", stranger)
+		t.Errorf("median of an unknown owner = %v, want about the hour of all other jobs", stranger)
 	}
 	for range 50 {
 		g.Ended(&bob, time.Minute)
@@ -237,10 +237,10 @@ func TestGroupsShrink(t *testing.T) {
 	g.Refresh(t0, stillRunning())
 	g.Expect(&bob)
 	if own := g.Quantile(&bob, 0.5); own > 2*time.Minute {
-		t.Errorf("half of those that ran for a minute 50 times are within %v", own)
+		t.Errorf("median after 50 jobs of one minute = %v", own)
 	}
 	if g.Expect(&ann); ann.Duration < bob.Duration {
-		t.Errorf("an hour is expected to be %v, a minute %v", ann.Duration, bob.Duration)
+		t.Errorf("expected run time of long jobs = %v, of short jobs = %v", ann.Duration, bob.Duration)
 	}
 }
 
@@ -266,11 +266,11 @@ func TestGroupsAreDistributions(t *testing.T) {
 		for _, p := range []float64{0, 0.1, 0.5, 0.9, 0.99, 1} {
 			q := g.Quantile(&j, p)
 			if q < last {
-				t.Fatalf("the quantile of %v is %v, that of less %v", p, q, last)
+				t.Fatalf("quantile of %v = %v, but a lower quantile = %v", p, q, last)
 			}
 			last = q
 			if longer := j.Runtimes.Longer(q); q > time.Hour && q < 129*time.Hour && math.Abs(1-longer-p) > 0.1 {
-				t.Fatalf("a share of %v runs for longer than the quantile of %v, %v", longer, p, q)
+				t.Fatalf("fraction %v of jobs runs longer than the quantile of %v, %v", longer, p, q)
 			}
 		}
 	})
@@ -342,7 +342,7 @@ func TestLearnersKnowOnlyThePast(t *testing.T) {
 			w := &witness{Learner: build(history), of: jobs[asked].ID}
 			predict.Backtest(history, w, quantiles, asked)
 			if said[k] = w.said; len(w.said) == 0 {
-				t.Fatal("the job in question was not asked about")
+				t.Fatal("no prediction for the job under test")
 			}
 		}
 		return !slices.Equal(said[0], said[1])
@@ -355,15 +355,15 @@ func TestLearnersKnowOnlyThePast(t *testing.T) {
 		return all
 	}
 	honest := append(learners(), namedLearner{"siblings", func() predict.Learner { return predict.NewSiblings() }},
-		namedLearner{"what it is told", func() predict.Learner { return heedless{predict.NewAverage()} }})
+		namedLearner{"unchanged", func() predict.Learner { return heedless{predict.NewAverage()} }})
 	for _, l := range honest {
 		if lookAhead(func([]sched.Job) predict.Learner { return l.new() }) {
-			t.Errorf("%s expects something else where what ends later runs for longer", l.name)
+			t.Errorf("%s: prediction depends on the future", l.name)
 		}
 	}
 	for _, at := range []string{"", running} {
 		if !lookAhead(func(of []sched.Job) predict.Learner { return cheat{predict.NewAverage(), lengths(of), at} }) {
-			t.Errorf("a learner that looks at the length of job %q goes unnoticed", at)
+			t.Errorf("learner that uses the run time of job %q was not detected", at)
 		}
 	}
 }
@@ -372,23 +372,23 @@ func TestPower(t *testing.T) {
 	p := predict.NewPower()
 	ann := sched.Job{Owner: "ann", Request: sched.Resources{MilliCPU: 2000}}
 	if p.Expect(&ann); ann.HasExpected {
-		t.Error("something is expected of what was never measured")
+		t.Error("unexpected prediction without measurements")
 	}
 	random := rand.New(rand.NewPCG(3, 3))
 	for i := range 100 {
 		p.Measured(&ann, energy.Watts(30+2*random.NormFloat64()), 5*time.Minute, t0.Add(time.Duration(i)*time.Hour/2))
 	}
 	if p.Expect(&ann); !ann.HasExpected || math.Abs(float64(ann.Expected)-30) > 1 {
-		t.Errorf("%v W, known: %v, of jobs that draw 30 W ± 2", ann.Expected, ann.HasExpected)
+		t.Errorf("expected power = %v W, known = %v, want about 30 W", ann.Expected, ann.HasExpected)
 	}
 	big := sched.Job{Owner: "bob", Request: sched.Resources{MilliCPU: 8000}}
 	if p.Expect(&big); !big.HasExpected || math.Abs(float64(big.Expected)-120) > 6 {
-		t.Errorf("%v W, known: %v, of a stranger's job of four times the size, want about 120", big.Expected,
+		t.Errorf("expected power of a larger job of another owner = %v W, known = %v, want about 120 W", big.Expected,
 			big.HasExpected)
 	}
 	p.Measured(&big, energy.Watts(math.NaN()), time.Minute, t0.Add(60*time.Hour))
 	if p.Expect(&big); math.IsNaN(float64(big.Expected)) {
-		t.Error("one absurd measurement spoils all")
+		t.Error("one invalid measurement affects the prediction")
 	}
 }
 
@@ -398,10 +398,10 @@ func TestPublishedTraceIsPredicted(t *testing.T) {
 	groups := predict.Backtest(jobs, predict.NewGroups(), quantiles, 100)
 	last := predict.Backtest(jobs, predict.NewLastTwo(), quantiles, 100)
 	if groups.MeanPinball() > 0.8*last.MeanPinball() || groups.Accuracy < last.Accuracy {
-		t.Errorf("pinball loss %.0f s and accuracy %.3f, of last-2 %.0f s and %.3f", groups.MeanPinball(),
+		t.Errorf("pinball loss = %.0f s with an accuracy of %.3f, but %.0f s and %.3f for last-2", groups.MeanPinball(),
 			groups.Accuracy, last.MeanPinball(), last.Accuracy)
 	}
 	if c := groups.Coverage[4]; c < 0.87 || c > 0.92 {
-		t.Errorf("%.1f %% end within the quantile of 90 %%", 100*c)
+		t.Errorf("%.1f %% of the jobs finished within the quantile of 90 %%", 100*c)
 	}
 }

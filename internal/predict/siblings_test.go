@@ -59,7 +59,7 @@ func TestSiblingsAreTheFormula(t *testing.T) {
 			}
 		}
 		s.Refresh(noon, unfinished(nil))
-		s.Refresh(noon, unfinished(rapid.Permutation(all).Draw(t, "order of those that run")))
+		s.Refresh(noon, unfinished(rapid.Permutation(all).Draw(t, "order of running jobs")))
 		job := shaped("new", time.Duration(rapid.IntRange(0, 1000).Draw(t, "at"))*time.Second, 1)
 		var shape, every, near [2]float64 // seconds, and number of finished jobs
 		for _, o := range all {
@@ -82,7 +82,7 @@ func TestSiblingsAreTheFormula(t *testing.T) {
 		want := (near[0] + k*mean) / (near[1] + k)
 		s.Expect(job)
 		if got := job.Duration.Seconds(); math.Abs(got-want) > 1e-6*want {
-			t.Fatalf("expected %v s, want %v", got, want)
+			t.Fatalf("expected run time = %v s, want %v s", got, want)
 		}
 	})
 }
@@ -104,9 +104,9 @@ func TestSiblingsKnowTheGroup(t *testing.T) {
 	s.Expect(in)
 	s.Expect(out)
 	if in.Duration < 2*time.Hour || out.Duration > 30*time.Minute {
-		t.Errorf("in the group %v, out of it %v", in.Duration, out.Duration)
+		t.Errorf("expected run time in the group = %v, outside of it = %v", in.Duration, out.Duration)
 	}
 	if s.Every() != 0 || in.Runtimes != nil {
-		t.Error("it learns from all that happens, and one number")
+		t.Error("Siblings must refresh on every event and predict a single number")
 	}
 }

@@ -27,7 +27,7 @@ func NewRuntimes(step time.Duration, survival []float64) (*Runtimes, error) {
 	r := &Runtimes{Step: step, Survival: append([]float64(nil), survival...), executed: make([]float64, len(survival))}
 	for i, v := range survival {
 		if !(v >= 0) || i > 0 && v > survival[i-1] {
-			return nil, fmt.Errorf("runtimes: fraction %d is %v: want a value of at least 0 that does not exceed the previous fraction", i, v)
+			return nil, fmt.Errorf("runtimes: fraction %d is %v: want at least 0 and no increase", i, v)
 		}
 		if i > 0 {
 			r.executed[i] = r.executed[i-1] + step.Seconds()*(v+survival[i-1])/2

@@ -40,7 +40,7 @@ func (s *Scaling) Validate() error {
 		next := s.Throughput[i] - s.Throughput[i-1]
 		if !(next >= 0) || next > gain*(1+Tolerance) {
 			return fmt.Errorf(
-				"elastic job: replica %d adds a throughput of %v after %v: want gains that do not increase and are not negative",
+				"elastic job: replica %d adds a throughput of %v after %v: want non-negative gains that do not rise",
 				s.Least+i, next, gain)
 		}
 		gain = next

@@ -117,8 +117,8 @@ type Elastic struct {
 // Validate returns an error if the elastic job is invalid.
 func (e *Elastic) Validate() error {
 	if e.Work <= 0 || !e.Until.After(e.From) {
-		return fmt.Errorf("elastic job with work of %v between %s and %s: want a positive amount of work and a non-empty interval", e.Work,
-			e.From.Format(time.RFC3339), e.Until.Format(time.RFC3339))
+		return fmt.Errorf("elastic job with work of %v between %s and %s: want positive work and a non-empty interval",
+			e.Work, e.From.Format(time.RFC3339), e.Until.Format(time.RFC3339))
 	}
 	return e.Scaling.Validate()
 }

@@ -39,13 +39,13 @@ func TestSavingIsTheReasons(t *testing.T) {
 		held++
 		best, carbon, ok := s.Saving(&j, w.Start)
 		if !ok || math.Abs(best-reason.Saving) > 1e-9 || math.Abs(float64(carbon-reason.Carbon)) > 1e-9 {
-			t.Fatalf("seed %d: Saving() of the chosen start = %v, %v, %v, but its reason contains %v, %v", seed, best, carbon, ok,
-				reason.Saving, reason.Carbon)
+			t.Fatalf("seed %d: Saving() of the chosen start = %v, %v, %v, want %v, %v",
+				seed, best, carbon, ok, reason.Saving, reason.Carbon)
 		}
 		for range 50 {
 			start := s.Now.Add(time.Duration(random.Int64N(int64(j.LatestStart().Sub(s.Now)))))
 			if other, _, ok := s.Saving(&j, start); !ok || other > best+1e-9 {
-				t.Fatalf("seed %d: Saving() of a start at %v = %v, %v, but the chosen start saves %v", seed, start, other, ok, best)
+				t.Fatalf("seed %d: Saving(%v) = %v, %v, but the chosen start saves %v", seed, start, other, ok, best)
 			}
 		}
 		if _, _, ok := s.Saving(&j, begin.Add(48*time.Hour)); ok {

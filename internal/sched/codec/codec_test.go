@@ -117,7 +117,7 @@ func TestCandidatesDecideAsAllNodesDo(t *testing.T) {
 			want, _ := replay(s, name)
 			got, _ := replay(&cut, name)
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Fatalf("%s makes different decisions on %d of %d nodes:\n%s", name, len(cut.Nodes), len(s.Nodes), diff)
+				t.Fatalf("%s decides differently on %d of %d nodes:\n%s", name, len(cut.Nodes), len(s.Nodes), diff)
 			}
 		}
 	})

@@ -91,8 +91,8 @@ func (r *reader) read() *sched.Snapshot {
 	in := r.in
 	r.want(in.Version == recordVersion, "unsupported version %d, want %d", in.Version, recordVersion)
 	r.want(len(in.Nodes) <= maxNodes && len(in.Queue) <= maxQueue && len(in.Sites) <= maxSites &&
-		len(in.Offered) <= maxSites &&
-		len(in.Profiles) <= maxNodes, "snapshot has %d nodes, %d jobs and %d sites, which exceeds a limit", len(in.Nodes), len(in.Queue), len(in.Sites))
+		len(in.Offered) <= maxSites && len(in.Profiles) <= maxNodes,
+		"too many objects: %d nodes, %d jobs, %d sites", len(in.Nodes), len(in.Queue), len(in.Sites))
 	if r.err != nil {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (r *reader) read() *sched.Snapshot {
 	}
 	for i := range in.Nodes {
 		s.Nodes = append(s.Nodes, r.node(&in.Nodes[i], sites, profiles))
-		r.want(i == 0 || in.Nodes[i-1].Name < in.Nodes[i].Name, "node %q is listed twice or out of order", in.Nodes[i].Name)
+		r.want(i == 0 || in.Nodes[i-1].Name < in.Nodes[i].Name, "node %q is listed twice or unsorted", in.Nodes[i].Name)
 	}
 	runtimes := r.lives()
 	for i := range in.Queue {

@@ -9,7 +9,7 @@ import (
 // Exec implements the placement "exec", the expected energy capacity of the Escheduler thesis. It selects the node
 // with the most remaining power, and among identical machines the one with the lowest power:
 //
-//	capacity = what the profile draws at full load, GPUs included
+//	capacity = power of the profile at full load, including GPUs
 //	present  = live + provisional
 //	ExEC     = capacity − present − expected
 //	cost     = −ExEC

@@ -7,7 +7,7 @@ import (
 // Peaks implements the placement "peaks", based on the plugin of this name in scheduler-plugins: the smallest
 // increase in power according to an exponential model of the node.
 //
-//	P(x) = K0 + K1·e^(K2·x),   x the CPU utilisation in per cent
+//	P(x) = K0 + K1·e^(K2·x),   x is the CPU utilisation in per cent
 //	cost = K1·(e^(K2·p) − e^(K2·x)),   p = 100·(used + requested)/capacity
 //
 // The original reads K0, K1 and K2 of every node from its configuration. Here the curve is fitted to the node's

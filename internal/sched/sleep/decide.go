@@ -97,7 +97,7 @@ func (d *decision) serve() {
 		need := &needs[k]
 		waits := !need.At.After(d.Now)
 		i := d.cheapest(need, func(i int) bool {
-			return d.up[i] && (!waits || d.Machines[i].State != Awake) // work that fits on awake machines is not waiting
+			return d.up[i] && (!waits || d.Machines[i].State != Awake) // it does not wait on awake machines
 		})
 		if i < 0 && waits {
 			i = d.cheapest(need, func(i int) bool { return d.Machines[i].State == Awake && d.Machines[i].Jobs == 0 })

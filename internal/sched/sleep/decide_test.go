@@ -65,9 +65,9 @@ func TestDecide(t *testing.T) {
 			"a  works", "b  must-stay", "c sleep not-needed", "d  not-needed",
 		}},
 		"minimum number of awake machines": {func(s *sleep.Snapshot) { s.Policy.MinAwake = 2 }, []string{
-			"a  works", "b  least-awake", "c sleep not-needed", "d  not-needed", // the machine with the higher power per core sleeps
+			"a  works", "b  least-awake", "c sleep not-needed", "d  not-needed", // c has the higher power per core
 		}},
-		"maximum number of cycles": {func(s *sleep.Snapshot) { s.Policy.MaxCycles, s.Machines[2].Sleeps = 3, 3 }, []string{
+		"maximum of cycles": {func(s *sleep.Snapshot) { s.Policy.MaxCycles, s.Machines[2].Sleeps = 3, 3 }, []string{
 			"a  works", "b sleep not-needed", "c  cycles-used-up", "d  not-needed",
 		}},
 		"headroom for half of the used resources": {func(s *sleep.Snapshot) {

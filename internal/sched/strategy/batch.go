@@ -16,21 +16,21 @@ type matcher struct {
 }
 
 const (
-	saysInRounds = "matches the whole queue in rounds of min-cost flow, "
-	saysByPrices = "matches the whole queue in one step with prices for scarce resources, "
+	saysInRounds = "whole queue in rounds of min-cost flow, "
+	saysByPrices = "whole queue in one step with prices for scarce resources, "
 )
 
 var matchers = map[string]matcher{
 	"ecsched-carbon": {matchInRounds, "carbon", saysInRounds + "at the lowest cost of carbon"},
-	"ecsched-dp":     {matchInRounds, "ecsched-dp", saysInRounds + "by the dot product of request and free capacity (ECSched)"},
+	"ecsched-dp":     {matchInRounds, "ecsched-dp", saysInRounds + "by product of request and free capacity (ECSched)"},
 	"ecsched-energy": {matchInRounds, "energy", saysInRounds + "at the lowest cost of energy"},
 	"ecsched-ml":     {matchInRounds, "ecsched-ml", saysInRounds + "filling the fullest nodes first (ECSched)"},
 	"flow-carbon":    {matchByPrices, "carbon", saysByPrices + "at the lowest cost of carbon"},
-	"flow-dp":        {matchByPrices, "ecsched-dp", saysByPrices + "by the dot product of request and free capacity"},
+	"flow-dp":        {matchByPrices, "ecsched-dp", saysByPrices + "by product of request and free capacity"},
 	"flow-energy":    {matchByPrices, "energy", saysByPrices + "at the lowest cost of energy"},
 	"flow-ml":        {matchByPrices, "ecsched-ml", saysByPrices + "filling the fullest nodes first"},
-	"max-min":        {maxMin, "max-min", "matches the whole queue: the job with the latest completion first, on the node that completes it first"},
-	"min-min":        {minMin, "min-min", "matches the whole queue: the job with the earliest completion first, on the node that completes it first"},
+	"max-min":        {maxMin, "max-min", "whole queue: latest completion first, each job on its fastest node"},
+	"min-min":        {minMin, "min-min", "whole queue: earliest completion first, each job on its fastest node"},
 }
 
 // batch is a queue that is being planned. Its nodes are copies, and placed jobs use their capacity.

@@ -96,8 +96,8 @@ func TestPricesOfAQueueInParts(t *testing.T) {
 			t.Errorf("%d parts: unexpected optimality %+v", parts, proof)
 		}
 		if placed < all || joules-whole > (oneByOne-whole)/2 {
-			t.Errorf("%d parts: placed %d jobs with %.0f J, want about %.0f J as a whole; one by one %d jobs with %.0f J", parts, placed, joules,
-				whole, all, oneByOne)
+			t.Errorf("%d parts: %d jobs with %.0f J, want about %.0f J; one by one %d jobs with %.0f J",
+				parts, placed, joules, whole, all, oneByOne)
 		}
 	}
 }

@@ -167,8 +167,8 @@ func TestNoTimeAtAll(t *testing.T) {
 			got, proof := mustStrategy(t, name).PlanWithin(s, func() bool { return true })
 			for i := range got {
 				if got[i].Node != want[i].Node {
-					t.Fatalf("%s: job %s is on node %q, but on %q one by one (%+v)", name, got[i].Job, got[i].Node, want[i].Node,
-						proof)
+					t.Fatalf("%s: job %s is on node %q, but on %q one by one (%+v)",
+						name, got[i].Job, got[i].Node, want[i].Node, proof)
 				}
 			}
 		}
@@ -271,12 +271,12 @@ func TestOptions(t *testing.T) {
 				continue
 			}
 			if len(names) != min(most, len(before)) {
-				t.Fatalf("job %s: options = %v, nodes with capacity are %v after and %v before the plan", job.ID, names, room, before)
+				t.Fatalf("job %s: options = %v, capacity on %v after and %v before", job.ID, names, room, before)
 			}
 			for k, name := range names {
 				if hasRoom := slices.Contains(room, name); hasRoom != (k < len(room)) ||
 					!slices.Contains(before, name) || slices.Contains(names[:k], name) {
-					t.Fatalf("job %s: options = %v, nodes with capacity are %v after and %v before the plan", job.ID, names, room, before)
+					t.Fatalf("job %s: options = %v, capacity on %v after and %v before", job.ID, names, room, before)
 				}
 			}
 		}

@@ -32,7 +32,7 @@ const capAhead = 48 * time.Hour
 func NewCap(inner *Greedy, most, least int64) (*Cap, error) {
 	switch {
 	case least < 1 || most < least:
-		return nil, fmt.Errorf("cap of %d to %d cores: want at least 1 core and a maximum that is not less than the minimum", least, most)
+		return nil, fmt.Errorf("cap of %d to %d cores: want at least 1 core and an ascending range", least, most)
 	case inner.match != nil || inner.startRule.Together:
 		return nil,
 			fmt.Errorf("cap of %s: strategies that decide on the whole queue cannot be throttled job by job",

@@ -59,7 +59,7 @@ func TestCapThrottles(t *testing.T) {
 		return started, woken
 	}
 	if started, woken := at(0); started != 2 || !woken.Equal(schedtest.Day.Add(time.Hour)) {
-		t.Errorf("at the highest intensity %d jobs started, next decision at %v; want 2 jobs and one hour later", started, woken)
+		t.Errorf("at the highest intensity %d jobs started until %v, want 2 jobs and one hour", started, woken)
 	}
 	if started, woken := at(1); started <= 2 || started >= 10 || !woken.Equal(schedtest.Day.Add(90*time.Minute)) {
 		t.Errorf(

@@ -12,7 +12,7 @@ var whenSays = map[string]string{
 	"lowest-slot":   "start in the slot with the lowest intensity (GAIA)",
 	"lowest-window": "start in the window with the lowest emissions over the mean run time, checked every hour (GAIA)",
 	"carbon-time":   "start with the highest saving per time until completion (GAIA)",
-	"rolling": "decide in every slot: start unless a later start has a lower expected cost over all run times " +
+	"rolling": "decide in every slot: start unless a later start has a lower expected cost over all run times that " +
 		"the job may have",
 	"ecovisor": "run while the intensity is below the 30th percentile of the next day, or if no delay remains " +
 		"(suspends)",

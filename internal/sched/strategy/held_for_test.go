@@ -84,7 +84,7 @@ func TestHeldForSomething(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("%d jobs held, %d of them because of an annotation; %d started above their threshold", held, named, unmet); held <
+	if t.Logf("%d jobs held, %d because of an annotation; %d started above their threshold", held, named, unmet); held <
 		5000 || named < 1000 || unmet < 1000 {
 		t.Error("too few jobs of one kind")
 	}

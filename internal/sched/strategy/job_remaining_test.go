@@ -82,8 +82,8 @@ func TestResumedJobsArePricedByWhatIsLeft(t *testing.T) {
 		}
 		d := plan(t, "carbon+"+when, s)[0]
 		if d.Node != "a" || !d.Window.End.Equal(end) || !d.Cost.Finish.Equal(end) {
-			t.Errorf("%s: placed on %s until %v, estimated until %v, want a for 40 minutes", when, d.Node, d.Window.End.Sub(schedtest.Day),
-				d.Cost.Finish.Sub(schedtest.Day))
+			t.Errorf("%s: placed on %s until %v, estimated until %v, want a for 40 minutes",
+				when, d.Node, d.Window.End.Sub(schedtest.Day), d.Cost.Finish.Sub(schedtest.Day))
 		}
 		if want := 25.0 * 100 * (40.0 / 60) / 1000; math.Abs(float64(d.Cost.Carbon)-want) > 1e-9 {
 			t.Errorf("%s: estimated %v g, want %v", when, float64(d.Cost.Carbon), want)

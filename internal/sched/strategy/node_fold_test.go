@@ -107,7 +107,7 @@ func TestFoldedNodesDecideAsAllNodesDo(t *testing.T) {
 			}
 			for i, g := range plan(t, name, again) {
 				if g.Node != got[i].Node {
-					t.Fatalf("%s: after encoding and decoding, job %s is on node %q instead of %q", name, g.Job, g.Node, got[i].Node)
+					t.Fatalf("%s: after decoding, job %s is on node %q instead of %q", name, g.Job, g.Node, got[i].Node)
 				}
 			}
 		}
@@ -170,7 +170,7 @@ func TestFoldedLoadsCostLittleMore(t *testing.T) {
 			differ++
 		}
 		if least[site] > best+2*bend+1e-9 {
-			t.Fatalf("site %s costs %v, but the best site costs %v and members differ by %v", site, least[site], best, bend)
+			t.Fatalf("site %s costs %v, but the best one costs %v and members differ by %v", site, least[site], best, bend)
 		}
 	}
 	t.Logf("selected a different cluster in %d of 2000 cases", differ)

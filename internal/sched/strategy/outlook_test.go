@@ -130,7 +130,7 @@ func TestRollingIsExactBeyondTheForecast(t *testing.T) {
 		}
 		d := plan(t, "energy+rolling", s)[0]
 		if got := repeated.Integral(d.Window.Start, d.Window.Start.Add(j.Duration)); got > least*(1+1e-6) {
-			t.Fatalf("job starts after %v at a cost of %v, want a cost of %v", d.Window.Start.Sub(j.Submitted), got, least)
+			t.Fatalf("job starts after %v at a cost of %v, want %v", d.Window.Start.Sub(j.Submitted), got, least)
 		}
 	})
 }

@@ -17,7 +17,7 @@ import (
 // thesis, for its own knowledge base and for every class, weight and state of the machines.
 //
 //	v1: w·rate/best rate + (1 − w)·(rate/watts)/best (rate/watts)
-//	v2: the same, and 0 for a node that draws more than it would idle
+//	v2: the same, but 0 for a node with more than its idle power
 func TestThesisOrdersItsMachines(t *testing.T) {
 	text, err := os.ReadFile("../../../../shared/data/power/hybrid_thesis_knowledge_base.yaml")
 	if err != nil {

@@ -105,7 +105,7 @@ func TestPeaksOverloadedNodeIsNeverBest(t *testing.T) {
 	unknown.Profile = nil
 	costs := peaksCosts(t, 1, full, unknown, free)
 	if !(costs[2] < costs[1] && costs[1] < costs[0]) {
-		t.Errorf("cost of overloaded node = %v, unknown node = %v, known node = %v, want a descending order", costs[0], costs[1], costs[2])
+		t.Errorf("cost when overloaded = %v, unknown = %v, known = %v, want descending order", costs[0], costs[1], costs[2])
 	}
 	if costs := peaksCosts(t, 1, full); len(costs) != 1 {
 		t.Error("no opinion although the only node is overloaded")

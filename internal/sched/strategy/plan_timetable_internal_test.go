@@ -126,8 +126,8 @@ func TestKeptPlacesGoToTheNearestSlot(t *testing.T) {
 		bookings := []booking{{job: job, latest: tc.latest * time.Minute, place: nowhere}}
 		table.restore(bookings)
 		if p := &bookings[0]; p.row != 0 || table.start(p, p.slot) != tc.want*time.Minute {
-			t.Errorf("planned in %d minutes with the latest start in %d: got row %d after %v, want %d minutes", tc.planned,
-				tc.latest, p.row, table.start(p, p.slot), tc.want)
+			t.Errorf("planned in %d minutes with the latest start in %d: got row %d after %v, want %d minutes",
+				tc.planned, tc.latest, p.row, table.start(p, p.slot), tc.want)
 		}
 	}
 }
@@ -146,8 +146,8 @@ func TestBookingsCostWhatTheyAdd(t *testing.T) {
 			without := table.total()
 			onTime := previous.row >= 0 && table.start(p, previous.slot) <= p.latest
 			if onTime && math.Abs(before-without-table.costs(p, previous)) > 1e-9*before {
-				t.Fatalf("seed %d, step %d: removing the booking saves %v, but its cost is %v", seed, step, before-without,
-					table.costs(p, previous))
+				t.Fatalf("seed %d, step %d: removing the booking saves %v, but its cost is %v",
+					seed, step, before-without, table.costs(p, previous))
 			}
 			skipped := make([]bool, len(table.rows))
 			for k := range skipped {
@@ -157,7 +157,7 @@ func TestBookingsCostWhatTheyAdd(t *testing.T) {
 			after := table.total()
 			late := p.row >= 0 && table.start(p, p.slot) > p.latest
 			if p.row >= 0 && !late && math.Abs(after-without-p.cost) > 1e-9*max(after, 1) {
-				t.Fatalf("seed %d, step %d: inserting the booking adds %v, but its cost is %v", seed, step, after-without, p.cost)
+				t.Fatalf("seed %d, step %d: the booking adds %v, but its cost is %v", seed, step, after-without, p.cost)
 			}
 			for i := range table.rows {
 				for k, used := range table.rows[i].used {
@@ -200,8 +200,8 @@ func TestBookingsGetTheCheapestPlace(t *testing.T) {
 					}
 					table.put(&at, -1)
 					if fits && cost < got.cost-1e-9*math.Abs(got.cost) {
-						t.Fatalf("seed %d: job %s costs %v in slot %d of row %d, but was placed at a cost of %v", seed, p.job.ID, cost,
-							slot, row, got.cost)
+						t.Fatalf("seed %d: job %s costs %v in slot %d of row %d, but was placed at a cost of %v",
+							seed, p.job.ID, cost, slot, row, got.cost)
 					}
 				}
 			}

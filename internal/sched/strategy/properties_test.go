@@ -100,7 +100,7 @@ func TestNoJobIsHeldPastItsAllowedDelay(t *testing.T) {
 				t.Fatalf("%s: job %s is held until %v, after the policy's limit %v", name, j.ID, d.Window.Start, limit)
 			}
 			if j.Released || d.Node != "" && d.Reason.Kind != sched.PlannedLater {
-				t.Fatalf("%s: job %s is held although it was released, or has a node while it is held: %+v", name, j.ID, d)
+				t.Fatalf("%s: job %s is held although released, or has a node while it is held: %+v", name, j.ID, d)
 			}
 		}
 	})

@@ -43,8 +43,8 @@ func TestFamilies(t *testing.T) {
 			t.Fatal(err)
 		}
 		if g.Holds() != want.holds || g.Interrupts() != want.interrupts || g.Clairvoyant() != want.clairvoyant {
-			t.Errorf("%s: Holds() = %v, Interrupts() = %v, Clairvoyant() = %v, want %v", name, g.Holds(), g.Interrupts(),
-				g.Clairvoyant(), want)
+			t.Errorf("%s: Holds() = %v, Interrupts() = %v, Clairvoyant() = %v, want %v",
+				name, g.Holds(), g.Interrupts(), g.Clairvoyant(), want)
 		}
 	}
 }
@@ -63,8 +63,8 @@ func TestWhoMayBeKeptFromWorking(t *testing.T) {
 		for i, d := range plan(t, name, s) {
 			j := &s.Queue[i]
 			if !d.Again.IsZero() && (!d.Again.After(s.Now) || d.Held(s.Now) && d.Again.After(d.Window.Start)) {
-				t.Fatalf("%s: next decision on job %s at %v, but now is %v and its window starts at %v", name, j.ID, d.Again, s.Now,
-					d.Window.Start)
+				t.Fatalf("%s: next decision on job %s at %v, but now is %v and its window starts at %v",
+					name, j.ID, d.Again, s.Now, d.Window.Start)
 			}
 			if j.Running && d.Node != "" {
 				t.Fatalf("%s: running job %s is placed on %s", name, j.ID, d.Node)
@@ -259,7 +259,7 @@ func TestRestartCostsAreMinded(t *testing.T) {
 			}
 		}
 		if suspensions > last || cost == 0 && suspensions == 0 {
-			t.Errorf("with a restart cost of %v there are %d suspensions, but %d with a lower cost", cost, suspensions, last)
+			t.Errorf("restart cost %v: %d suspensions, but %d with a lower cost", cost, suspensions, last)
 		}
 		last = suspensions
 	}
@@ -332,8 +332,8 @@ func TestGAIAChoices(t *testing.T) {
 			Queue: []sched.Job{{ID: "j", Submitted: schedtest.Day, Duration: 2 * time.Hour, AllowedDelay: 6 * time.Hour}},
 		})[0]
 		if got := d.Window.Start.Sub(schedtest.Day); got != want || !d.Again.IsZero() {
-			t.Errorf("%s starts after %v with the next decision at %v, want %v and no further decision (%v)", when, got, d.Again, want,
-				d.Reason)
+			t.Errorf("%s starts after %v with the next decision at %v, want %v and no further decision (%v)",
+				when, got, d.Again, want, d.Reason)
 		}
 	}
 }
@@ -545,7 +545,7 @@ func TestWindowHeedsOpenings(t *testing.T) {
 			saving, _, known := s.Saving(j, at)
 			best := d.Reason.Saving
 			if known && at.After(s.Now) && !at.After(j.LatestStart()) && within(at) && saving > best+1e-9 && saving > 1e-9 {
-				t.Fatalf("start at %v saves %v, but %v was selected with a saving of %v", at, saving, d.Window.Start, best)
+				t.Fatalf("start at %v saves %v, but %v with %v was selected", at, saving, d.Window.Start, best)
 			}
 		}
 	})

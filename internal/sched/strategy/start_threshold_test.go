@@ -137,8 +137,8 @@ func TestPercentileIsInvariantToScaling(t *testing.T) {
 		got := plan(t, "energy+threshold", s)[0]
 		if !got.Window.Start.Equal(want.Window.Start) || got.Reason.Kind != want.Reason.Kind ||
 			got.Reason.Threshold != factor*want.Reason.Threshold {
-			t.Fatalf("with a factor of %v the job starts at %v (%v), but at %v (%v) without it", factor, got.Window.Start, got.Reason,
-				want.Window.Start, want.Reason)
+			t.Fatalf("with a factor of %v the job starts at %v (%v), but at %v (%v) without it",
+				factor, got.Window.Start, got.Reason, want.Window.Start, want.Reason)
 		}
 	})
 }

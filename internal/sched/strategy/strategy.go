@@ -34,7 +34,7 @@ const (
 )
 
 var placements = map[string]placing{
-	"balanced": {placement.Balanced, alike, "the node with the most similar free fractions of CPU and memory afterwards"},
+	"balanced": {placement.Balanced, alike, "the most similar free fractions of CPU and memory afterwards"},
 	"carbon": {
 		placement.Carbon, alike,
 		"the lowest emissions over the run: energy × carbon intensity × PUE, with weighted terms for price, wait and " +
@@ -56,7 +56,7 @@ var placements = map[string]placing{
 		placement.Hybrid, relative | live,
 		"performance and efficiency, from benchmarks of the class of work and live power readings",
 	},
-	"hybrid-idle": {placement.HybridIdle, relative | live, "like hybrid, but from benchmarks only, with busy nodes last"},
+	"hybrid-idle": {placement.HybridIdle, relative | live, "like hybrid, but from benchmarks only, busy nodes last"},
 	"least-allocated": {
 		placement.LeastAllocated, alike | seeded,
 		"scores like the default kube-scheduler: the most free resources, balanced",
@@ -64,9 +64,9 @@ var placements = map[string]placing{
 	"max-min": {placement.Soonest, 0, ""},
 	"min-min": {placement.Soonest, 0, ""},
 	"most-allocated": {
-		placement.MostAllocated, alike | seeded, "scores like kube-scheduler with the MostAllocated strategy, which fills nodes",
+		placement.MostAllocated, alike | seeded, "scores like kube-scheduler with the MostAllocated strategy",
 	},
-	"peaks": {placement.Peaks, alike, "the smallest increase in power according to an exponential model of the node (PEAKS)"},
+	"peaks": {placement.Peaks, alike, "the smallest increase in power by an exponential model of the node (PEAKS)"},
 	"profile": {
 		placement.Profile, alike | relative,
 		"performance and efficiency, from benchmarks of the class of work only",

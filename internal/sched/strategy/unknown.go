@@ -49,5 +49,5 @@ func orderWithoutWhen(name, left, order string) error {
 
 // unordered returns an error for an order after a strategy that does not support one.
 func unordered(name, part string) error {
-	return fmt.Errorf("unknown strategy %q: %s decides on the whole queue at once and does not support an order", name, part)
+	return fmt.Errorf("unknown strategy %q: %s decides on the whole queue and does not support an order", name, part)
 }

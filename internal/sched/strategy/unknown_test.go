@@ -28,8 +28,8 @@ func TestUnknownStrategies(t *testing.T) {
 		"energy+now/":             `unknown strategy "energy+now/": after the / want one of fifo, `,
 		"energy/fifo":             `unknown strategy "energy/fifo": an order must follow a start rule: want energy+now/fifo`,
 		"energy/first":            `unknown strategy "energy/first": want one of balanced, `,
-		"flow-energy/fifo":        `unknown strategy "flow-energy/fifo": flow-energy decides on the whole queue at once and does not support an order`,
-		"flow-energy+now/fifo":    `unknown strategy "flow-energy+now/fifo": flow-energy decides on the whole queue at once and does not support an order`,
+		"flow-energy/fifo":        `unknown strategy "flow-energy/fifo": flow-energy decides on the whole queue and does not support an order`,
+		"flow-energy+now/fifo":    `unknown strategy "flow-energy+now/fifo": flow-energy decides on the whole queue and does not support an order`,
 		"cap(20-200):carbn+now":   `unknown strategy "carbn+now" (did you mean carbon+now?): want one of`,
 		"cap(20-200):energy/fifo": `unknown strategy "energy/fifo": an order must follow a start rule: want energy+now/fifo`,
 	} {
