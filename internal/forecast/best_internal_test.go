@@ -11,8 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// TestMeanErrorsAreThoseOfARollingBacktest compares the errors for choosing a model with those of all origins and
-// leads.
+// TestMeanErrorsAreThoseOfARollingBacktest compares the errors for choosing a model with the errors over all
+// origins and leads.
 func TestMeanErrorsAreThoseOfARollingBacktest(t *testing.T) {
 	noise := rand.New(rand.NewPCG(4, 2))
 	values := make([]float64, 24*20)

@@ -339,8 +339,8 @@ func TestBestRefuses(t *testing.T) {
 	}
 }
 
-// TestBestAroundZero checks that percentiles of a non-negative signal are not negative, and that those of prices
-// may be.
+// TestBestAroundZero checks that percentiles of a non-negative signal are not negative, and that percentiles of
+// prices may be.
 func TestBestAroundZero(t *testing.T) {
 	noise := rand.New(rand.NewPCG(9, 9))
 	touching := func(int) float64 { return max(0, 20+20*noise.NormFloat64()) }

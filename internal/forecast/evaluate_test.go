@@ -34,8 +34,8 @@ func long(t testing.TB) {
 	}
 }
 
-// protocolRow contains the published errors for a grid: those of the plain models with two decimals, and those of
-// the trained models. The published models with weather also use the generation by source.
+// protocolRow contains the published errors for a grid, with two decimals for the plain models, and for the trained
+// models. The published models with weather also use the generation by source.
 type protocolRow struct {
 	zone             string
 	plain            [4]float64 // persistence, 24 hours, seven days, blend

@@ -154,8 +154,8 @@ func (v *view) weatherFeatures(x []float64, t, hour, k int) {
 	x[n+2] = w.mean(temperature, hour-23, hour+1) - offsets[temperature]
 }
 
-// An hour is odd if the deviation from its neighboring hours exceeds the usual deviation, and that of the
-// neighboring times of day, by these factors.
+// An hour is odd if the deviation from its neighboring hours exceeds the usual deviation and the deviation of the
+// neighboring times of day by these factors.
 const (
 	oddness       = 4
 	oddnessBeside = 1.5

@@ -25,8 +25,7 @@ type margins struct {
 // marginSteps is the number of steps between quantiles.
 const marginSteps = 400
 
-// regression contains the coefficients of one lead, trained on all origins, and on all origins except those of one
-// fold.
+// regression contains the coefficients of one lead, trained on all origins, and on all origins outside of one fold.
 type regression struct {
 	full        []float64
 	withoutFold [folds][]float64

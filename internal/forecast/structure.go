@@ -192,7 +192,7 @@ func (s *structure) weatherRow(row []float64, w *sky, c *calendar, i int) {
 }
 
 // expect computes the expected logarithm of each hour. Hours of the training are predicted without their fold, so
-// that their errors are comparable to those of future hours.
+// that their errors are comparable to the errors of future hours.
 func (s *structure) expect(into []float64, r *record) {
 	row := make([]float64, s.columns())
 	shift := int(r.start - s.start)

@@ -89,7 +89,7 @@ func (p *Packing) check() error {
 	return err
 }
 
-// checkItems returns the maximum total cost of all items, and checkBins that of all bins.
+// checkItems returns the maximum total cost of all items. checkBins does the same for the bins.
 func (p *Packing) checkItems(dims *int) (most float64, err error) {
 	for i, class := range p.Items {
 		if err := checkAmounts(dims, class.Demand, class.Count); err != nil {

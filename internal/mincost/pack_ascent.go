@@ -332,7 +332,7 @@ func (a *ascent) restart(from *shares) {
 	a.walked = 0
 }
 
-// prices sets the prices of d to those of a point.
+// prices copies the prices of a point to d.
 func (a *ascent) prices(x *shares) {
 	d := a.d
 	for j := range d.groups {
@@ -346,7 +346,7 @@ func (a *ascent) prices(x *shares) {
 	}
 }
 
-// placement sets the fractional placement of d to that of the mean.
+// placement copies the mean fractional placement to d.
 func (a *ascent) placement() {
 	d := a.d
 	clear(d.mean)

@@ -98,7 +98,7 @@ func (m *Moving) Expect(j *sched.Job) {
 	j.Duration = m.mean()
 }
 
-// Average predicts the mean of all run times, or of those in the same queue.
+// Average predicts the mean of all run times, or of the run times in the same queue.
 type Average struct {
 	baseline
 	of map[string]*exposure

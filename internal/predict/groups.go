@@ -62,8 +62,8 @@ func keyOf(j *sched.Job, level int) groupKey {
 	return key
 }
 
-// keeps is the factor that reduces the weight of a run time for each later one in its group. The work of an owner
-// changes over time, that of all owners together changes less. With these values about 30 jobs of an owner are
+// keeps is the factor that reduces the weight of a run time for each later one in its group. The work of a single
+// owner changes more over time than the work of all owners. With these values about 30 jobs of an owner are
 // remembered; with 10 jobs, the loss is 2 % higher on HPC2N and the same on NASA iPSC. shrinkage is the number of
 // run times of a group that have the same weight as the next wider group.
 var (

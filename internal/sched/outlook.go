@@ -137,7 +137,7 @@ func (o *Outlook) nextStep(t, until time.Time) time.Time {
 }
 
 // change returns the first time after t, but at most until, when the cost may change. Beyond the end of the
-// forecast the changes repeat those of earlier days, or there are none if less than a day is known.
+// forecast the changes of the day before are repeated, or there are none if less than a day is known.
 func (o *Outlook) change(t, until time.Time) time.Time {
 	switch {
 	case t.Before(o.end):

@@ -19,10 +19,10 @@ func StartNow(s *Snapshot, j *Job) (Window, Reason) {
 // waiting costs the fraction that the policy requires it to save. The job starts immediately if waiting does not
 // save as much as the policy requires. Only signals with a weight are considered.
 //
-// The cost of a start at one site is piecewise linear in the start time, because signals are piecewise constant.
-// Its minimum is therefore at a start such that the window starts or ends at a step of a signal of this site, or at
-// a limit of the start. Checking only these starts is exact. Because the site is chosen together with the start,
-// the steps of other sites need not be checked.
+// The cost of a start at one site is piecewise linear in the start time, because signals are piecewise constant. At
+// its minimum, the window therefore starts or ends at a step of a signal of this site, or the start is at one of
+// its limits. Checking only these starts is exact. Because the site is chosen together with the start, the steps of
+// other sites need not be checked.
 func cheapestWindow(s *Snapshot, j *Job) (Window, Reason) { return cheapest(s, j, s.Weights(j)) }
 
 func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {

@@ -20,8 +20,8 @@ import (
 //
 // For a node without a fresh meter reading, the power according to its profile at the current load is used instead,
 // so that the missing reading neither favors nor penalizes the node. If no candidate has a reading, only profiles
-// could be compared. The costs are then exactly those of "energy", which compares profiles better. If a candidate
-// has no profile, its capacity is unknown and there is no opinion.
+// could be compared. The costs are then equal to the costs of "energy", which compares profiles better. If a
+// candidate has no profile, its capacity is unknown and there is no opinion.
 func Exec(c *Costing, n *sched.Node) (float64, bool) {
 	if !c.metered.known {
 		c.metered = meteredNodes{known: true, any: slices.ContainsFunc(c.Snapshot.Nodes, (*sched.Node).Metered)}

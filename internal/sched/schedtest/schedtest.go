@@ -159,7 +159,7 @@ func DrawLimits(t *rapid.T) sched.Limits {
 	return l
 }
 
-// anyDigits generates values with sums that are subject to rounding, like those of real signals.
+// anyDigits generates values with sums that are subject to rounding, like in real signals.
 func anyDigits(t *rapid.T, label string) []float64 {
 	return rapid.SliceOfN(rapid.Float64Range(0, 1000), 1, 100).Draw(t, label)
 }

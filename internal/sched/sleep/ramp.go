@@ -54,8 +54,8 @@ func (d *decision) class(i int) int {
 	return 0
 }
 
-// limitWakes postpones wake-ups beyond Policy.WakesPerMinute: first those for manually bound work, then those for
-// headroom, and within each class those of the owners with the most wake-ups in the last hour.
+// limitWakes postpones wake-ups beyond Policy.WakesPerMinute: first for manually bound work, then for headroom, and
+// within each class first for the owners with the most wake-ups in the last hour.
 func (d *decision) limitWakes() {
 	var times []time.Time
 	shares := map[string]int{} // wake-ups by owner

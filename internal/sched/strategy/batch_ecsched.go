@@ -10,9 +10,8 @@ import (
 // multi-resource constraints"), as implemented by its authors. Resources are CPU and memory, and also GPUs for jobs
 // that request them. In the formulas, d is the request of the job and a the free amount of the node.
 
-// Limits from the implementation of the authors. A flow contains at most flowJobs jobs, those with the longest
-// waiting time, whether or not they fit. At most flowRounds flows are solved before the rest of the queue has to
-// wait.
+// Limits from the implementation of the authors. A flow contains at most the flowJobs jobs with the longest waiting
+// time, whether or not they fit. At most flowRounds flows are solved before the rest of the queue has to wait.
 const (
 	flowJobs   = 100
 	flowRounds = 50

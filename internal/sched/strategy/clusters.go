@@ -28,7 +28,7 @@ var clusters = map[string]placing{
 	},
 }
 
-// Clusters returns the sorted names of the placements that [ByName] accepts in addition to those of [New].
+// Clusters returns the sorted names of the placements that [ByName] accepts but [New] does not.
 func Clusters() []string { return slices.Sorted(maps.Keys(clusters)) }
 
 // bindings contains the cluster rules that do not depend on free capacity.

@@ -49,7 +49,7 @@ func TestExecChoosesByCorrectedWatts(t *testing.T) {
 	})
 }
 
-// TestExecFallsBackToEnergy checks that without valid live readings, the costs of exec equal those of energy.
+// TestExecFallsBackToEnergy checks that without valid live readings, exec and energy have equal costs.
 func TestExecFallsBackToEnergy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)

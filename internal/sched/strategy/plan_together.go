@@ -413,7 +413,7 @@ func (r *remaker) remake(more float64) {
 	}
 }
 
-// choose selects the bookings of a round: those near a random booking on its machine, or at its time on any
+// choose selects the bookings of a round. They are near a random booking on its machine, or at its time on any
 // machine.
 func (r *remaker) choose() {
 	const most, near = 12, 24

@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// addPrices adds prices to every site, with steps that differ from those of the intensities.
+// addPrices adds prices to every site, with different steps than the intensities.
 func addPrices(t *rapid.T, s *sched.Snapshot) {
 	for _, site := range s.Sites {
 		series, err := grid.NewSeries(schedtest.Day.Add(-7*time.Minute), 20*time.Minute,

@@ -204,8 +204,8 @@ func TestRollingStartsBest(t *testing.T) {
 	})
 }
 
-// TestResidualIsNearTheOptimum checks that with whole hours of work and delay, the plan of residual equals that of
-// a clairvoyant with restart costs of three minutes, so that it exceeds the optimum by at most these costs.
+// TestResidualIsNearTheOptimum checks that with whole hours of work and delay, the plan of residual equals the plan
+// of a clairvoyant with restart costs of three minutes, so that it exceeds the optimum by at most these costs.
 func TestResidualIsNearTheOptimum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		series := drawDay(t)
