@@ -205,7 +205,7 @@ func TestCompareRefuses(t *testing.T) {
 		{`, residual, `, []string{"-f", file, "--strategies", "nothing-like"}},
 		{`unknown strategy "enrgy" (did you mean energy?)`, []string{"-f", file, "--strategies", "now,enrgy"}},
 		{`(did you mean energy+residual?)`, []string{"-f", file, "--strategies", "energy+resdual"}},
-		{`an order follows a when: want energy+now/fifo`, []string{"-f", file, "--strategies", "energy/fifo"}},
+		{`an order must follow a start rule: want energy+now/fifo`, []string{"-f", file, "--strategies", "energy/fifo"}},
 		{`want cap(LEAST-MOST)`, []string{"-f", file, "--strategies", "cap(1"}},
 		{`--shard is "3/3"`, []string{"-f", file, "--shard", "3/3", "--out", t.TempDir()}},
 		{"say --out DIR", []string{"-f", file, "--shard", "0/3"}},

@@ -166,7 +166,7 @@ func TestExplainAHotNode(t *testing.T) {
 	}}}
 	x = explained(t, a, "pod/train")
 	want := dashboard.NodeOut{
-		Node: "fr-small", Why: "is too hot, 91 °C: the limit is 85 °C, and it takes pods again at 80 °C",
+		Node: "fr-small", Why: "node overheated: 91 °C exceeds the limit of 85 °C, new pods are accepted again at 80 °C",
 	}
 	if !slices.Contains(x.Placement.Out, want) || len(x.Placement.Ranked) != 2 || len(x.Unseen) > 0 {
 		t.Errorf("%+v, unseen %q", x.Placement, x.Unseen)

@@ -110,10 +110,10 @@ func TestForecastBacktestRefuses(t *testing.T) {
 		"too short for one forecast over 96h0m0s": {"--grid", pattern, "--leave-out", "504h"},
 		"--start is 2022-12-01T00:00:00Z: the values begin at 2023-01-01T00:00:00Z, and forecasts want a day of them: " +
 			"want 2023-01-02T00:00:00Z or later": {"--grid", pattern, "--start", "2022-12-01"},
-		"horizon is 120h0m0s: want":     {"--grid", pattern, "--horizon", "120h", "--test-windows", "1"},
-		"the last of 9 windows ends at": {"--grid", pattern, "--start", "2023-01-10", "--test-windows", "9"},
-		"--start is \"soon\"":           {"--grid", pattern, "--start", "soon"},
-		"unexpected argument \"DE\"":    {"DE"},
+		"horizon is 120h0m0s: want":  {"--grid", pattern, "--horizon", "120h", "--test-windows", "1"},
+		"last of 9 windows ends at":  {"--grid", pattern, "--start", "2023-01-10", "--test-windows", "9"},
+		"--start is \"soon\"":        {"--grid", pattern, "--start", "soon"},
+		"unexpected argument \"DE\"": {"DE"},
 	} {
 		code, _, stderr := ranLocally(append([]string{"forecast", "backtest"}, args...))
 		if code != 2 || !strings.Contains(stderr, want) {

@@ -8,38 +8,38 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// Score is how a model did over all windows of a backtest.
+// Score contains the accuracy of a model over all windows of a backtest.
 type Score struct {
-	Model    string    // a model of this package, or BestModel
+	Model    string    // name of a plain model, or BestModel
 	MAPE     float64   // mean absolute percentage error over all leads
 	ByDay    []float64 // the same for each day of lead
-	Coverage float64   // share of values within the 80 % interval; NaN for a model by itself, which gives none
+	Coverage float64   // fraction of values within the 80 % interval; NaN for plain models, which have no intervals
 	Windows  int
 }
 
-// BestModel names, in a Score, what Best does.
+// BestModel is the model name of Best in a Score.
 const BestModel = "best"
 
-// Backtest forecasts the recorded series again and again, at from and every so often after that, as long as the whole
-// horizon lies in the series, each time knowing only what was before, and scores each model and the choice of Best. A
-// percentage error means something for positive values only.
+// Backtest repeatedly forecasts the recorded series, at from and then at the given interval, while the whole
+// horizon is within the series. Each forecast only uses previous values. It returns the scores of each model and of
+// Best. All values must be positive, because percentage errors are not meaningful otherwise.
 func Backtest(series *grid.Series, from time.Time, every, horizon time.Duration) ([]Score, error) {
 	if every <= 0 || horizon <= 0 || horizon > MaxHorizon {
-		return nil, fmt.Errorf("a forecast over %v every %v: want more than 0, and at most %v ahead", horizon, every,
-			MaxHorizon)
+		return nil, fmt.Errorf("backtest over %v every %v: want positive values, and a horizon of at most %v",
+			horizon, every, MaxHorizon)
 	}
-	// Of the plain models all is prepared once: at looks at nothing beyond what is known.
+	// The plain models are prepared once, because past.at ignores values that are not yet known.
 	p, err := newPast(series, series.End(), series.End().Sub(series.Start()))
 	if err != nil {
 		return nil, err
 	}
 	for i, v := range p.values {
 		if v <= 0 {
-			return nil, fmt.Errorf("value %d is %v: want positive values for errors in percent", i, v)
+			return nil, fmt.Errorf("value %d is %v: want positive values for percentage errors", i, v)
 		}
 	}
 	if from.Before(series.Start().Add(day)) {
-		return nil, fmt.Errorf("first forecast at %s: want at least 24h of history before", from.Format(time.RFC3339))
+		return nil, fmt.Errorf("first forecast is at %s: want at least 24h of history", from.Format(time.RFC3339))
 	}
 	b := backtest{past: p, tallies: make([]tally, models+1), leads: int(horizon / p.step)}
 	for m := range b.tallies {
@@ -55,7 +55,7 @@ func Backtest(series *grid.Series, from time.Time, every, horizon time.Duration)
 		windows++
 	}
 	if windows == 0 {
-		return nil, fmt.Errorf("no window of %v from %s lies in a series that ends at %s", horizon,
+		return nil, fmt.Errorf("no window of %v from %s is within the series, which ends at %s", horizon,
 			from.Format(time.RFC3339), series.End().Format(time.RFC3339))
 	}
 	scores := make([]Score, 0, len(b.tallies))
@@ -71,14 +71,14 @@ func Backtest(series *grid.Series, from time.Time, every, horizon time.Duration)
 	return scores, nil
 }
 
-// backtest is a backtest in progress. Of the tallies the last one is that of Best.
+// backtest is a backtest in progress. The last tally belongs to Best.
 type backtest struct {
 	*past
 	tallies []tally
 	leads   int
 }
 
-// window holds the forecasts of one moment against what came.
+// window compares the forecasts of one origin with the actual values.
 func (b *backtest) window(t time.Time, best grid.Forecast) {
 	known := int((t.Sub(b.start) + b.step - 1) / b.step)
 	for lead := range b.leads {
@@ -94,7 +94,7 @@ func (b *backtest) window(t time.Time, best grid.Forecast) {
 	}
 }
 
-// tally collects the errors of one model.
+// tally sums up the errors of one model.
 type tally struct {
 	all, inside mean
 	days        []mean
@@ -129,5 +129,5 @@ type mean struct {
 
 func (m *mean) add(v float64) { m.sum += v; m.n++ }
 
-// value is NaN where nothing was added.
+// value returns the mean, or NaN if no value was added.
 func (m *mean) value() float64 { return m.sum / float64(m.n) }

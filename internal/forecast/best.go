@@ -12,42 +12,44 @@ import (
 )
 
 const (
-	// MaxHorizon is how far ahead Best looks at most.
+	// MaxHorizon is the maximum horizon of Best.
 	MaxHorizon = 14 * day
 
-	// memory is how much history is looked at: the errors of a month ago say little about today's.
+	// memory is the length of the history that is used. Older errors have little relevance.
 	memory = 35 * day
 
-	// maxGap is how old the last known value may be.
+	// maxGap is the maximum age of the last known value.
 	maxGap = day
 
-	// probesPerDay is at how many leads of a day persistence is tried. The others depend on the time alone.
+	// probesPerDay is the number of evaluated leads per day for persistence. The errors of the other models do not
+	// depend on the lead within a day.
 	probesPerDay = 8
 
-	// margin is the part of the blend's error that another model must stay below to be chosen. On two weeks of
-	// history the best is often best by chance, and the blend is rarely bad: without a margin, choosing does worse
-	// than not choosing.
+	// margin is the fraction of the blend's error below which another model is chosen. With two weeks of history,
+	// the best model is often best by chance, and the blend is rarely bad. Without a margin, choosing a model is
+	// worse than always using the blend.
 	margin = 0.95
 
-	// errorsPerDay is how many errors of a day count for the percentiles.
+	// errorsPerDay is the number of errors per day that are used for the percentiles.
 	errorsPerDay = 48
 )
 
-// Lead groups, in hours, each with percentiles of its own.
+// Starts of the lead groups in hours. Each group has separate percentiles.
 var groupStarts = [...]int{0, 6, 24, 48}
 
-// Best forecasts a signal from its history alone: with the model that would have erred least on that history, over a
-// horizon as long. Nothing that begins at from or later is looked at. The step that from lies in comes first, with
-// its known value if the history has it. The percentiles are those of the model's own errors on the history, in
-// ratios for a signal that stays clear of zero and in differences otherwise; they are absent where the history, which
-// must have 24 hours, does not allow a test over 6 hours more. Days ahead that the history is too short to test get
-// those of the longest lead that it could.
+// Best forecasts a signal from its own history. It uses the model with the lowest error on that history over an
+// equally long horizon. Values that start at from or later are ignored. The first step of the forecast contains
+// from, and has the known value if the history contains it. The percentiles are computed from the errors of the
+// model on the history, as ratios if the signal stays clearly above zero, and as differences otherwise. The history
+// must cover at least 24 hours. Percentiles are omitted if it does not allow at least 6 further hours to be tested.
+// If the history is too short to test some of the days ahead, they use the percentiles of the longest lead that was
+// tested.
 func Best(history *grid.Series, from time.Time, horizon time.Duration) (grid.Forecast, error) {
 	switch {
 	case history == nil:
 		return grid.Forecast{}, errors.New("no history to forecast from")
 	case horizon <= 0 || horizon > MaxHorizon:
-		return grid.Forecast{}, fmt.Errorf("horizon is %v: want more than 0 and at most %v", horizon, MaxHorizon)
+		return grid.Forecast{}, fmt.Errorf("horizon is %v: want a positive value of at most %v", horizon, MaxHorizon)
 	}
 	p, err := newPast(history, from, memory)
 	if err != nil {
@@ -65,7 +67,7 @@ func Best(history *grid.Series, from time.Time, horizon time.Duration) (grid.For
 	return p.forecast(chosen, t.spreads(chosen, leads), from, first, leads)
 }
 
-// forecast writes down what model m expects from value number first on up to lead number leads.
+// forecast returns the forecast of model m from value number first to lead number leads.
 func (p *past) forecast(m model, spreads []spread, from time.Time, first, leads int) (grid.Forecast, error) {
 	known := len(p.values)
 	count := known + leads - first
@@ -110,16 +112,17 @@ func groupOf(hours float64) int {
 	return g
 }
 
-// test tries the models on the history itself. All but persistence expect the same for a moment whenever on a day they
-// are asked, so that trying them from every origin costs no more than trying them once for each day of lead.
+// test evaluates the models on the history. Except for persistence, the forecast for a given time does not depend
+// on the time of day of its origin. Therefore testing all origins takes no longer than testing once per day of
+// lead.
 type test struct {
 	*past
-	ratio       bool // errors are ratios
+	ratio       bool // whether errors are ratios
 	nonNegative bool
 }
 
-// clearOfZero is the least value, as a part of the mean, of a series whose errors are measured as ratios. Where prices
-// come near zero ratios explode.
+// clearOfZero is the minimum value, as a fraction of the mean, of a series with errors measured as ratios. Ratios
+// are not meaningful for prices near zero.
 const clearOfZero = 0.02
 
 func newTest(p *past) *test {
@@ -130,13 +133,13 @@ func newTest(p *past) *test {
 	return &test{past: p, ratio: least > clearOfZero*sum/float64(len(p.values)), nonNegative: least >= 0}
 }
 
-// choose returns the model with the least mean error over the leads.
+// choose returns the model with the lowest mean error over the leads.
 func (t *test) choose(leads int) model {
 	var scores [models]float64
 	for d := 0; d*t.perDay < leads; d++ {
 		first := t.firstFair(d)
 		if first >= len(t.values) {
-			break // no longer lead can be tested either
+			break // longer leads cannot be tested either
 		}
 		weight := float64(min(t.perDay, leads-d*t.perDay)) / float64(t.perDay)
 		for m, e := range t.meanErrors(d, first) {
@@ -152,8 +155,8 @@ func (t *test) choose(leads int) model {
 	return best
 }
 
-// firstFair returns the first value that the models are compared on, d days ahead: one for which the mean is over as
-// many days as it is now, if that leaves a day to compare on.
+// firstFair returns the first value on which the models are compared d days ahead. The mean for this value covers
+// the same number of days as at present, if at least one day then remains for the comparison.
 func (t *test) firstFair(d int) int {
 	days := min(week, len(t.values)/t.perDay)
 	if fair := (d + days) * t.perDay; fair+t.perDay <= len(t.values) {
@@ -194,7 +197,7 @@ func (t *test) persistenceError(d, first int) float64 {
 	return sum / float64(max(n, 1))
 }
 
-// probes yields leads spread over day d.
+// probes yields leads distributed over day d.
 func (t *test) probes(d int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for j := range probesPerDay {
@@ -212,7 +215,7 @@ func (t *test) weight(y float64) float64 {
 	return 1
 }
 
-// spread is how far from the forecast the tenth and the ninetieth percentile are.
+// spread contains the distance of the 10th and the 90th percentile from the forecast.
 type spread struct {
 	low, high   float64 // logarithms of ratios, or differences
 	ratio       bool
@@ -232,14 +235,14 @@ func (s spread) around(v float64) (low, high float64) {
 	return min(low, v), max(high, v)
 }
 
-// spreads returns the spread of the errors of model m for each lead group, or nil where there are too few.
+// spreads returns the spread of the errors of model m for each lead group, or nil if there are not enough errors.
 func (t *test) spreads(m model, leads int) []spread {
 	result := make([]spread, len(groupStarts))
 	have := 0
 	days := float64(len(t.values)-t.perDay) / float64(t.perDay)
 	for g := range groupStarts {
 		if g == 1 && m != persistence {
-			result[g], have = result[0], 2 // the same errors, as the lead within a day makes no difference
+			result[g], have = result[0], 2 // same errors, because the lead within a day makes no difference
 			continue
 		}
 		errs := t.errors(m, g, leads)
@@ -247,8 +250,8 @@ func (t *test) spreads(m model, leads int) []spread {
 			break
 		}
 		slices.Sort(errs)
-		// A new error is as likely to be the largest as any of those known, so that a percentile of few lies further
-		// out than their own. As the errors of one day go together, there are as many as there are days.
+		// A new error may exceed all known ones, so the percentiles of a small sample are extended. The errors of
+		// one day are correlated, so the sample size is the number of days.
 		high := min(1, 0.9*(1+1/days))
 		result[g] = spread{
 			low: quantile(errs, 1-high), high: quantile(errs, high), ratio: t.ratio, nonNegative: t.nonNegative,
@@ -264,7 +267,7 @@ func (t *test) spreads(m model, leads int) []spread {
 	return result
 }
 
-// errors returns errors of model m in the lead group, of all values of the history that the model can be tried on.
+// errors returns the errors of model m in the lead group, for all values of the history that can be tested.
 func (t *test) errors(m model, group, leads int) []float64 {
 	from := groupStarts[group] * t.perDay / 24
 	if from >= leads {
@@ -292,7 +295,7 @@ func (t *test) errors(m model, group, leads int) []float64 {
 	return errs
 }
 
-// err is the error of model m about value i, asked lead steps before.
+// err returns the error of model m for value i with a lead of the given number of steps.
 func (t *test) err(m model, i, lead int) float64 {
 	y, p := t.values[i], t.at(m, i-lead, lead)
 	if t.ratio {
@@ -301,7 +304,7 @@ func (t *test) err(m model, i, lead int) float64 {
 	return y - p
 }
 
-// quantile returns the q-quantile of sorted values, interpolated between neighbours.
+// quantile returns the q-quantile of sorted values, with linear interpolation.
 func quantile(sorted []float64, q float64) float64 {
 	x := q * float64(len(sorted)-1)
 	i := int(x)

@@ -11,7 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// The errors that models are chosen by are those of asking them at every moment about every lead.
+// TestMeanErrorsAreThoseOfARollingBacktest compares the errors for choosing a model with the errors over all
+// origins and leads.
 func TestMeanErrorsAreThoseOfARollingBacktest(t *testing.T) {
 	noise := rand.New(rand.NewPCG(4, 2))
 	values := make([]float64, 24*20)
@@ -46,21 +47,21 @@ func TestMeanErrorsAreThoseOfARollingBacktest(t *testing.T) {
 		}
 		for m := range models {
 			allowed := 1e-9
-			if model(m) == persistence { // it is tried at some leads only
+			if model(m) == persistence { // evaluated at some leads only
 				allowed = 0.1 * want[m].value()
 			}
 			if math.Abs(got[m]-want[m].value()) > allowed {
-				t.Errorf("%s, %d days ahead: mean error %v, want %v", names[m], d, got[m], want[m].value())
+				t.Errorf("%s, %d days ahead: mean error = %v, want %v", names[m], d, got[m], want[m].value())
 			}
 		}
 	}
 }
 
-// A panic in one of many is the caller's, who may recover it.
+// TestAPanicInParallelIsTheCallers checks that a panic in a goroutine is passed to the caller, which may recover.
 func TestAPanicInParallelIsTheCallers(t *testing.T) {
 	defer func() {
 		if what := fmt.Sprint(recover()); !strings.HasPrefix(what, "planted") || !strings.Contains(what, "best_internal_test") {
-			t.Errorf("recovered %s", what)
+			t.Errorf("recovered panic = %s", what)
 		}
 	}()
 	_ = inParallel(8, func(i int) error {

@@ -18,20 +18,20 @@ import (
 
 var t0 = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 
-// data returns the path of a file of the shared data folder, or skips the test where that is not.
+// data returns the path of a file in the shared data directory, or skips the test if it does not exist.
 func data(t testing.TB, name string) string {
 	t.Helper()
 	if raced {
-		t.Skip("arithmetic on years of data takes a minute under the race detector, which has nothing to find there")
+		t.Skip("skipped under the race detector, because arithmetic on years of data takes a minute")
 	}
 	path := filepath.Join(filepath.FromSlash("../../../shared/data"), filepath.FromSlash(name))
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("the shared data folder is not here: %v", err)
+		t.Skipf("shared data directory is not available: %v", err)
 	}
 	return path
 }
 
-// mix reads the intensity of the last 250 days of a file whose first column numbers the rows.
+// mix reads the intensity of the last 250 days of a file that contains row numbers in the first column.
 func mix(t testing.TB, zone string) *grid.Series {
 	t.Helper()
 	text, err := grid.ReadFile(data(t, "carbon/mix_weather/"+zone+"_lifecycle_emissions.csv.gz"))
@@ -54,7 +54,8 @@ func mix(t testing.TB, zone string) *grid.Series {
 	return s.Series
 }
 
-// The published rows of the plain models, over 96 hours: persistence, 24 hours, seven days, half and half.
+// TestBacktestGivesThePublishedErrors checks the published errors of the plain models over 96 hours: persistence,
+// 24 hours, seven days, and the blend.
 func TestBacktestGivesThePublishedErrors(t *testing.T) {
 	for zone, want := range map[string][4]float64{
 		"CISO": {25.60, 11.28, 11.67, 10.64}, "PJM": {6.13, 5.18, 5.19, 4.82}, "ERCO": {16.14, 16.14, 14.85, 14.54},
@@ -64,31 +65,32 @@ func TestBacktestGivesThePublishedErrors(t *testing.T) {
 	} {
 		s := mix(t, zone)
 		from := s.End().Add(-(48 + 4344 - 24) * time.Hour)
-		// 178 windows; a further one would fit.
+		// There are 178 windows, although one more would fit.
 		scores := backtest(t, cut(t, s, s.End().Add(-24*time.Hour)), from, 24*time.Hour, 96*time.Hour)
 		for i, model := range []string{forecast.Persistence, forecast.Yesterday, forecast.WeekMean, forecast.Blend} {
 			if got := scores[model]; math.Abs(got.MAPE-want[i]) > 0.1 || got.Windows != 178 || len(got.ByDay) != 4 {
-				t.Errorf("%s: %s has an error of %.2f %% over %d windows, want %.2f %% over 178", zone, model, got.MAPE,
+				t.Errorf("%s: error of %s = %.2f %% over %d windows, want %.2f %% over 178", zone, model, got.MAPE,
 					got.Windows, want[i])
 			}
 		}
-		// Choosing costs little where it does not help.
+		// Choosing a model must not increase the error much if it does not help.
 		if best, blend := scores[forecast.BestModel].MAPE, scores[forecast.Blend].MAPE; best > 1.025*blend {
-			t.Errorf("%s: the chosen models have an error of %.2f %%, the blend alone %.2f %%", zone, best, blend)
+			t.Errorf("%s: error of the chosen models = %.2f %%, of the blend only %.2f %%", zone, best, blend)
 		}
 	}
 }
 
-// The interval of 80 % holds from 70 to 90 % of a year of real values, in ratios and, for prices, in differences.
+// TestCoverage checks that 80 % intervals contain 70 to 90 % of the values of a real year, both for ratios and,
+// with prices, for differences.
 func TestCoverage(t *testing.T) {
 	for _, zone := range []string{"DE", "US-CAL-CISO", "GB"} {
 		s := hourly(t, zone, "2022")
 		scores := backtest(t, s, s.Start().Add(15*24*time.Hour), 24*time.Hour, 48*time.Hour)
 		if got := scores[forecast.BestModel].Coverage; got < 0.7 || got > 0.9 {
-			t.Errorf("%s: %.1f %% of the values lie within the interval", zone, 100*got)
+			t.Errorf("%s: interval contains %.1f %% of the values", zone, 100*got)
 		}
 		if got := scores[forecast.Blend].Coverage; !math.IsNaN(got) {
-			t.Errorf("%s: a model by itself has coverage %v", zone, got)
+			t.Errorf("%s: coverage of a plain model = %v, want NaN", zone, got)
 		}
 	}
 	prices, _, err := grid.ReadCSV(data(t, "price/day_ahead_or_spot/DE-LU_2023.csv.gz"),
@@ -108,7 +110,7 @@ func TestCoverage(t *testing.T) {
 		}
 	}
 	if got := float64(inside) / float64(all); got < 0.7 || got > 0.9 {
-		t.Errorf("%.1f %% of the prices lie within the interval", 100*got)
+		t.Errorf("interval contains %.1f %% of the prices", 100*got)
 	}
 }
 
@@ -135,19 +137,19 @@ func best(t testing.TB, s *grid.Series, from time.Time, horizon time.Duration) g
 	return f
 }
 
-// valid fails the test where a forecast cannot be used: the three series must be of the same steps, with every value
-// between its percentiles.
+// valid fails the test if a forecast is unusable. The three series must have the same steps, and every value must
+// be between its percentiles.
 func valid(t testing.TB, f grid.Forecast) {
 	t.Helper()
 	if f.Series == nil || f.Model == "" || f.IssuedAt.IsZero() || (f.Low == nil) != (f.High == nil) {
-		t.Fatalf("the forecast is incomplete: %+v", f)
+		t.Fatalf("incomplete forecast: %+v", f)
 	}
 	if f.Low == nil {
 		return
 	}
 	for _, s := range []*grid.Series{f.Low, f.High} {
 		if s.Start() != f.Series.Start() || s.Step() != f.Series.Step() || s.Len() != f.Series.Len() {
-			t.Fatalf("percentiles of %d values from %s", s.Len(), s.Start())
+			t.Fatalf("percentiles have %d values from %s", s.Len(), s.Start())
 		}
 	}
 	for i := range f.Series.Len() {
@@ -157,13 +159,13 @@ func valid(t testing.TB, f grid.Forecast) {
 	}
 }
 
-// cut returns the part of a series before an instant.
+// cut returns the part of a series before the given time.
 func cut(t testing.TB, s *grid.Series, until time.Time) *grid.Series {
 	t.Helper()
 	return made(t, s.Step(), int(until.Sub(s.Start())/s.Step()), func(i int) float64 { return s.Value(i) }, s.Start())
 }
 
-// made returns a series of a function.
+// made returns a series with the values of a function.
 func made(t testing.TB, step time.Duration, n int, f func(i int) float64, start ...time.Time) *grid.Series {
 	t.Helper()
 	values := make([]float64, n)
@@ -177,7 +179,7 @@ func made(t testing.TB, step time.Duration, n int, f func(i int) float64, start 
 	return s
 }
 
-// wave is a signal with a daily rhythm and noise, the same for the same seed.
+// wave returns a deterministic signal with a daily cycle and noise for a seed.
 func wave(seed uint64, perDay int) func(int) float64 {
 	noise := rand.New(rand.NewPCG(seed, 1))
 	level := 0.0
@@ -194,21 +196,21 @@ func TestBestChooses(t *testing.T) {
 		value func(i int) float64
 		want  string
 	}{
-		"a walk without rhythm": {
+		"random walk without a cycle": {
 			func(int) float64 { walk = max(50, walk+noise.NormFloat64()); return walk },
 			forecast.Persistence,
 		},
-		"noise around a rhythm": {func(i int) float64 {
+		"noise around a cycle": {func(i int) float64 {
 			return 300 + 100*math.Sin(2*math.Pi*float64(i)/24) + 20*noise.NormFloat64()
 		}, forecast.WeekMean},
-		"a rhythm that drifts": {func(i int) float64 {
+		"cycle with a drift": {func(i int) float64 {
 			return 200 + 2*float64(i) + 100*math.Sin(2*math.Pi*float64(i)/24)
 		}, forecast.Yesterday},
-		"a constant": {func(int) float64 { return 300 }, forecast.Blend},
+		"constant": {func(int) float64 { return 300 }, forecast.Blend},
 	} {
 		s := made(t, time.Hour, 24*35, c.value)
 		if f := best(t, s, s.End(), 48*time.Hour); f.Model != c.want {
-			t.Errorf("%s: %s was chosen, want %s", name, f.Model, c.want)
+			t.Errorf("%s: chose %s, want %s", name, f.Model, c.want)
 		}
 	}
 }
@@ -218,21 +220,22 @@ func TestBestByHand(t *testing.T) {
 	f := best(t, s, s.End(), 30*time.Hour)
 	if f.Model != forecast.Yesterday || f.Series.Len() != 30 || !f.Series.Start().Equal(s.End()) ||
 		!f.IssuedAt.Equal(s.End()) {
-		t.Fatalf("%s, %d values from %v", f.Model, f.Series.Len(), f.Series.Start())
+		t.Fatalf("got model %s with %d values from %v", f.Model, f.Series.Len(), f.Series.Start())
 	}
 	if f.Series.Value(5) != 1590 || f.Series.Value(29) != 1590 {
-		t.Errorf("at 05:00 of the next days it is %v and %v, want the 1590 of the last", f.Series.Value(5),
+		t.Errorf("values at 05:00 of the next days = %v and %v, want the last 1590", f.Series.Value(5),
 			f.Series.Value(29))
 	}
-	// On the history it was too low: by 10 a day ahead and 20 two days ahead, which are 0.3 to 1 % and 0.6 to 2 %.
+	// On the history the forecast was too low: by 10 for one day ahead and by 20 for two days ahead, which is 0.3
+	// to 1 % and 0.6 to 2 %.
 	for i, want := range map[int][2]float64{5: {1.003, 1.01}, 29: {1.006, 1.02}} {
 		if low, high := f.Low.Value(i), f.High.Value(i)/1590; low != 1590 || high < want[0] || high > want[1] {
-			t.Errorf("the interval of value %d is from %v to %v of it, want up to %v", i, low/1590, high, want)
+			t.Errorf("interval of value %d is from %v to %v relative to it, want up to %v", i, low/1590, high, want)
 		}
 	}
 }
 
-// What is not known yet when the forecast is made changes nothing.
+// TestBestDoesNotPeek checks that values after the origin do not affect the forecast.
 func TestBestDoesNotPeek(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		perDay := rapid.SampledFrom([]int{24, 48, 96}).Draw(rt, "a day")
@@ -252,12 +255,12 @@ func TestBestDoesNotPeek(t *testing.T) {
 		})
 		a, b := best(t, alone, alone.End(), 36*time.Hour), best(t, more, alone.End(), 36*time.Hour)
 		if diff := cmp.Diff(spread(a), spread(b)); a.Model != b.Model || diff != "" {
-			rt.Fatalf("%s and %s differ by what came later: %s", a.Model, b.Model, diff)
+			rt.Fatalf("%s and %s differ because of later values: %s", a.Model, b.Model, diff)
 		}
 	})
 }
 
-// spread writes down a forecast.
+// spread returns the values of a forecast and its percentiles.
 func spread(f grid.Forecast) [][]float64 {
 	var all [][]float64
 	for _, s := range []*grid.Series{f.Series, f.Low, f.High} {
@@ -275,18 +278,18 @@ func spread(f grid.Forecast) [][]float64 {
 
 func TestBestFromWithinAStepAndAfterTheEnd(t *testing.T) {
 	s := made(t, time.Hour, 24*8, wave(3, 24))
-	// Within the last step: its value is known, and comes first.
+	// Within the last step, its value is known and is the first one of the forecast.
 	f := best(t, s, s.End().Add(-20*time.Minute), 2*time.Hour)
 	if last := s.Value(s.Len() - 1); f.Series.Value(0) != last || f.Low.Value(0) != last || f.High.Value(0) != last ||
 		f.Series.Len() != 3 {
-		t.Errorf("the present is %v from %v to %v of %d, want %v", f.Series.Value(0), f.Low.Value(0), f.High.Value(0),
-			f.Series.Len(), last)
+		t.Errorf("value = %v from %v to %v with %d values, want %v",
+			f.Series.Value(0), f.Low.Value(0), f.High.Value(0), f.Series.Len(), last)
 	}
-	// Three hours after the end of what is known: as the same hours of a forecast from that end.
+	// Three hours after the end of the history, the forecast equals the same hours of a forecast from its end.
 	early, late := best(t, s, s.End(), 12*time.Hour), best(t, s, s.End().Add(3*time.Hour+time.Minute), 8*time.Hour)
 	if late.Series.Start() != s.End().Add(3*time.Hour) || late.Series.Len() != 9 ||
 		late.Series.Value(2) != early.Series.Value(5) || late.Low.Value(2) != early.Low.Value(5) {
-		t.Errorf("a late forecast has %v at %v, an early one %v", late.Series.Value(2), late.Series.Start(),
+		t.Errorf("late forecast = %v at %v, but early forecast = %v", late.Series.Value(2), late.Series.Start(),
 			early.Series.Value(5))
 	}
 }
@@ -301,7 +304,7 @@ func TestBestOfShortHistories(t *testing.T) {
 			s := made(t, step, int(c.days*float64(perDay)), wave(5, perDay))
 			f := best(t, s, s.End(), 48*time.Hour)
 			if f.Series.Len() != 2*perDay || (f.Low != nil) != c.intervals {
-				t.Errorf("with %v days of %v: %d values, interval %v", c.days, step, f.Series.Len(), f.Low != nil)
+				t.Errorf("with %v days of %v: %d values, percentiles = %v", c.days, step, f.Series.Len(), f.Low != nil)
 			}
 		}
 	}
@@ -318,25 +321,26 @@ func TestBestRefuses(t *testing.T) {
 		"no history": {nil, t0, time.Hour, "no history"},
 		"too short": {
 			made(t, time.Hour, 23, wave(3, 24)), t0.Add(23 * time.Hour), time.Hour,
-			"knows 23h0m0s before",
+			"contains 23h0m0s before",
 		},
-		"before it": {good, t0.Add(-time.Hour), time.Hour, "knows 0s before"},
+		"before it": {good, t0.Add(-time.Hour), time.Hour, "contains 0s before"},
 		"coarse":    {made(t, 2*time.Hour, 24, wave(3, 12)), t0.Add(48 * time.Hour), time.Hour, "step of 2h0m0s"},
-		"an odd step": {
+		"odd step": {
 			made(t, 7*time.Minute, 900, wave(3, 200)), t0.Add(99 * time.Hour), time.Hour,
 			"step of 7m0s",
 		},
-		"long ended":     {good, good.End().Add(25 * time.Hour), time.Hour, "25h0m0s before"},
-		"no horizon":     {good, good.End(), 0, "horizon is 0s"},
-		"a long horizon": {good, good.End(), 1000 * time.Hour, "horizon is 1000h0m0s"},
+		"long ended":   {good, good.End().Add(25 * time.Hour), time.Hour, "25h0m0s before"},
+		"no horizon":   {good, good.End(), 0, "horizon is 0s"},
+		"long horizon": {good, good.End(), 1000 * time.Hour, "horizon is 1000h0m0s"},
 	} {
 		if f, err := forecast.Best(c.history, c.from, c.horizon); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, %v; want %q", name, f.Model, err, c.want)
+			t.Errorf("%s: got model %q, error = %v, want %q", name, f.Model, err, c.want)
 		}
 	}
 }
 
-// Percentiles of what is never negative are not, and those of prices may be.
+// TestBestAroundZero checks that percentiles of a non-negative signal are not negative, and that percentiles of
+// prices may be.
 func TestBestAroundZero(t *testing.T) {
 	noise := rand.New(rand.NewPCG(9, 9))
 	touching := func(int) float64 { return max(0, 20+20*noise.NormFloat64()) }
@@ -347,14 +351,14 @@ func TestBestAroundZero(t *testing.T) {
 	below := 0
 	for i := range f.Low.Len() {
 		if f.Low.Value(i) < 0 {
-			t.Errorf("the tenth percentile of what was never negative is %v", f.Low.Value(i))
+			t.Errorf("10th percentile of a non-negative signal = %v", f.Low.Value(i))
 		}
 		if g.Low.Value(i) < 0 {
 			below++
 		}
 	}
 	if below < 12 {
-		t.Errorf("of prices of around 0 only %d of 24 tenth percentiles are negative", below)
+		t.Errorf("only %d of 24 10th percentiles of prices around 0 are negative", below)
 	}
 }
 
@@ -375,13 +379,13 @@ func TestBacktestRefuses(t *testing.T) {
 	} {
 		if scores, err := forecast.Backtest(c.s, c.from, c.every, c.horizon); err == nil ||
 			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, %v; want %q", name, scores, err, c.want)
+			t.Errorf("%s: scores = %v, error = %v, want %q", name, scores, err, c.want)
 		}
 	}
 }
 
-// The whole fleet of the largest installation that is budgeted for: 100 zones, two weeks of history and two days
-// ahead in steps of five minutes.
+// BenchmarkBest100Zones covers the largest supported installation: 100 zones with two weeks of history and a
+// horizon of two days in steps of five minutes.
 func BenchmarkBest100Zones(b *testing.B) {
 	zones := make([]*grid.Series, 100)
 	for z := range zones {

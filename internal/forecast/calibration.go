@@ -6,21 +6,21 @@ import (
 	"slices"
 )
 
-// Calibration shifts the forecasts of a day ahead by one factor, which would have made those of the last weeks, and
-// what the training got wrong, least wrong. It does not change which hours are the cleaner ones.
+// Calibration multiplies the forecasts of a day ahead by a factor that would have minimized the errors of the last
+// weeks, with the errors in the training as a prior. It does not change the order of the hours.
 const (
 	calibrationDays  = 28
-	calibrationTrust = 0.85 // of the factor
-	calibrationMost  = 0.4  // logarithm
-	priorWeight      = 7    // of the errors of the training, in days
+	calibrationTrust = 0.85 // exponent of the factor
+	calibrationMost  = 0.4  // maximum logarithm of the factor
+	priorWeight      = 7    // weight of the training errors, in days
 )
 
-// prior are quantiles of the errors of the training, one day ahead.
+// prior contains quantiles of the training errors, one day ahead.
 type prior []float64
 
 const priorQuantiles = 48
 
-// newPrior reduces the errors of a day, by lead, to quantiles.
+// newPrior converts the errors of a day, by lead, to quantiles.
 func newPrior(errs [][]timed) prior {
 	var all []float64
 	for _, e := range slices.Concat(errs...) {
@@ -37,11 +37,11 @@ func newPrior(errs [][]timed) prior {
 	return p
 }
 
-// weighted is a ratio of the intensity to its forecast.
+// weighted is a weighted ratio of an intensity to its forecast.
 type weighted struct{ ratio, weight float64 }
 
-// calibrateAll shifts forecasts, day by day ahead, by what the errors of those that were issued before at the same
-// time of day say once all their hours of that day ahead are known.
+// calibrateAll calibrates forecasts separately for each day ahead. It uses the errors of previous forecasts issued
+// at the same time of day, once all hours of that day ahead are known.
 func (iss *issuing) calibrateAll(origins []int, values []float32, terms []term) {
 	raw := slices.Clone(values)
 	place := make(map[int]int, len(origins))
@@ -83,8 +83,8 @@ func (iss *issuing) shift(raw []float32, place map[int]int, t, d int, p prior) f
 	return calibrationTrust * minWrong(seen)
 }
 
-// minWrong returns the logarithm of the factor c that minimises the sum of the percentage errors |1 - c/ratio|: the
-// logarithm of the median of the ratios, weighted with the weights over the ratios.
+// minWrong returns the logarithm of the factor c that minimizes the sum of the percentage errors |1 - c/ratio|.
+// This is the logarithm of the weighted median of the ratios, where each weight is divided by its ratio.
 func minWrong(seen []weighted) float64 {
 	slices.SortFunc(seen, func(a, b weighted) int { return cmp.Compare(a.ratio, b.ratio) })
 	total := 0.0

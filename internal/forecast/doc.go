@@ -1,8 +1,9 @@
-// Package forecast expects the future of a signal of the grid: from its own past where there is one, else from the
-// typical day of its zone.
+// Package forecast predicts a grid signal, from its own history if available, otherwise from the typical day of its
+// zone.
 //
-// The plain models are those that any better one must beat. [Best] picks among them by how they would have done on
-// the history at hand, and gives percentiles from the errors that it found there. The models History and WithWeather
-// are learnt from 60 days of history or more, and do better. [Issue] makes forecasts as they would have been issued
-// over a span of a record, and [Evaluate] says how good they were. The package fetches nothing and knows no clock.
+// The plain models are baselines that better models must improve on. [Best] selects one of them by its error on the
+// given history, and computes percentiles from these errors. The models History and WithWeather are trained on at
+// least 60 days of history and are more accurate. [Issue] produces the forecasts that would have been issued over a
+// period of a recorded history, and [Evaluate] measures their accuracy. The package does not fetch data and does
+// not use the current time.
 package forecast

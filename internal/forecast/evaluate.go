@@ -13,53 +13,54 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// Evaluation is a backtest: models forecast a recorded history again and again, each time knowing only what was before.
+// Evaluation is a backtest: models repeatedly forecast a recorded history, using only the values before each
+// origin.
 type Evaluation struct {
-	History *grid.Series // positive; hourly, or averaged to hours
-	Weather *Weather     // nil: WithWeather cannot be evaluated
+	History *grid.Series // positive values; hourly, or averaged to hours
+	Weather *Weather     // required by WithWeather; nil if unavailable
 	Models  []string
 
-	First   time.Time // first moment of a forecast, which covers the hours from then on
+	First   time.Time // time of the first forecast, which covers the hours from then on
 	Windows int
-	Stride  time.Duration // 0: 24 h
-	Horizon time.Duration // 0: 96 h
+	Stride  time.Duration // 0 means 24 h
+	Horizon time.Duration // 0 means 96 h
 
-	Refit     time.Duration // after which models are learnt again; 0: they are learnt once, before First
-	Calibrate bool          // shift the learnt models' forecasts by what their last errors say
+	Refit     time.Duration // interval between trainings; 0 means that models are trained once, before First
+	Calibrate bool          // calibrate the forecasts of trained models with their recent errors
 	Seed      uint64
 
-	Now      func() time.Time // to time learning; nil: it is not
+	Now      func() time.Time // measures the training time; nil disables the measurement
 	Progress func(done, total int)
 }
 
-// Accuracy is how well a model did.
+// Accuracy contains the accuracy of a model.
 type Accuracy struct {
 	Model   string    `json:"model"`
 	Windows int       `json:"-"`
 	MAPE    float64   `json:"mapePercent"`      // mean absolute percentage error over all hours ahead
 	ByDay   []float64 `json:"mapePercentByDay"` // the same by day ahead
 	Choices []Choice  `json:"cheapestHoursOfTheNext24,omitempty"`
-	// Coverage of the intervals, for the models that have some, by lead group and level.
+	// Coverage of the intervals by lead group and level, for models with intervals.
 	Coverage []Coverage    `json:"intervals,omitempty"`
-	Learning time.Duration `json:"-"` // all of it; 0 for plain models
+	Learning time.Duration `json:"-"` // total training time; 0 for plain models
 }
 
-// Choice is what is lost by running in the hours, of the first 24, that a forecast calls the cheapest.
+// Choice is the loss from running in the hours of the first 24 that are forecast to be the cheapest.
 type Choice struct {
 	Hours int `json:"hours"`
-	// emissions over those of the truly cheapest hours, in percent more
+	// Regret is the increase in emissions compared with the cheapest hours, in percent.
 	Regret float64 `json:"regretPercent"`
-	// of the saving over the mean of the day that the truly cheapest hours give, in percent
+	// Kept is the fraction of the maximum saving relative to the mean of the day, in percent.
 	Kept float64 `json:"savingKeptPercent"`
 }
 
-// Coverage is how many values fell into an interval, in percent.
+// Coverage is the percentage of values within an interval.
 type Coverage struct {
-	From   int     `json:"fromHour"` // ahead
+	From   int     `json:"fromHour"` // hours ahead
 	Until  int     `json:"untilHour"`
 	Level  int     `json:"levelPercent"` // nominal
 	Inside float64 `json:"coveragePercent"`
-	Width  float64 `json:"widthPercent"` // mean, of the forecast
+	Width  float64 `json:"widthPercent"` // mean, relative to the forecast
 }
 
 var (
@@ -67,7 +68,7 @@ var (
 	levels      = [...]int{50, 80, 90, 95}
 )
 
-// Evaluate returns the accuracy of each of the models, in their order.
+// Evaluate returns the accuracy of each model, in their order.
 func Evaluate(ctx context.Context, e Evaluation) ([]Accuracy, error) {
 	r, origins, horizon, err := e.prepare()
 	if err != nil {
@@ -88,7 +89,7 @@ func Evaluate(ctx context.Context, e Evaluation) ([]Accuracy, error) {
 			iss.record = &without
 		}
 		if name == WithWeather && r.weather == nil {
-			return nil, fmt.Errorf("model %q needs weather", name)
+			return nil, fmt.Errorf("model %q requires weather", name)
 		}
 		iss.progress = func() {
 			if n := int(done.Add(1)); e.Progress != nil {
@@ -114,7 +115,7 @@ func (e *Evaluation) prepare() (r *record, origins []int, horizon int, err error
 	horizon, err = fullHours(e.Horizon)
 	switch {
 	case e.History == nil:
-		return nil, nil, 0, errors.New("no history to evaluate forecasts on")
+		return nil, nil, 0, errors.New("no history for evaluating forecasts")
 	case err != nil:
 		return nil, nil, 0, err
 	case e.stride() < time.Hour || e.stride()%time.Hour != 0:
@@ -122,7 +123,7 @@ func (e *Evaluation) prepare() (r *record, origins []int, horizon int, err error
 	case e.Windows <= 0:
 		return nil, nil, 0, fmt.Errorf("%d windows: want at least one", e.Windows)
 	case e.Refit < 0 || e.Refit%time.Hour != 0:
-		return nil, nil, 0, fmt.Errorf("models are to be learnt again every %v: want full hours", e.Refit)
+		return nil, nil, 0, fmt.Errorf("refit interval is %v: want full hours", e.Refit)
 	}
 	if r, err = newRecord(e.History, e.Weather, horizon); err != nil {
 		return nil, nil, 0, err
@@ -131,7 +132,7 @@ func (e *Evaluation) prepare() (r *record, origins []int, horizon int, err error
 		origins = append(origins, r.hourOf(e.First.Add(time.Duration(i)*e.stride())))
 	}
 	if last := origins[len(origins)-1]; last+horizon > len(r.values) {
-		return nil, nil, 0, fmt.Errorf("the last of %d windows ends at %s, the history at %s", e.Windows,
+		return nil, nil, 0, fmt.Errorf("last of %d windows ends at %s, but the history ends at %s", e.Windows,
 			r.timeOf(last+horizon).Format(time.RFC3339), e.History.End().Format(time.RFC3339))
 	}
 	if e.Weather != nil && slices.Contains(e.Models, WithWeather) {
@@ -140,7 +141,8 @@ func (e *Evaluation) prepare() (r *record, origins []int, horizon int, err error
 	return r, origins, horizon, err
 }
 
-// judge compares forecasts with what came. Hours without a positive intensity have no percentage error.
+// judge compares forecasts with the actual values. Hours without a positive intensity have no percentage error and
+// are skipped.
 func (iss *issuing) judge(origins []int, values []float32, terms []term) Accuracy {
 	a := Accuracy{Model: iss.model, Windows: len(origins), ByDay: make([]float64, (iss.horizon+23)/24)}
 	sums, counts := make([]float64, len(a.ByDay)), make([]float64, len(a.ByDay))
@@ -170,7 +172,7 @@ func (iss *issuing) judge(origins []int, values []float32, terms []term) Accurac
 	return a
 }
 
-// choice judges the k hours of the first 24 that are forecast to be the cheapest; of equal ones the earliest.
+// choice evaluates the k hours of the first 24 with the lowest forecast, and the earliest of equal ones.
 func (iss *issuing) choice(k int, origins []int, values []float32) Choice {
 	var chosen, least, mean float64
 	for i, t := range origins {
@@ -191,7 +193,7 @@ func (iss *issuing) choice(k int, origins []int, values []float32) Choice {
 	return c
 }
 
-// cheapest returns what the k hours of a day that seem to cost the least cost in truth.
+// cheapest returns the actual cost of the k hours of a day with the lowest estimated cost.
 func cheapest(k int, truth []float64, cost func(h int) float64) (sum float64) {
 	order := make([]int, len(truth))
 	for h := range order {
@@ -204,7 +206,7 @@ func cheapest(k int, truth []float64, cost func(h int) float64) (sum float64) {
 	return sum
 }
 
-// coverage judges the intervals of learnt models.
+// coverage evaluates the intervals of trained models.
 func (iss *issuing) coverage(origins []int, values []float32, terms []term) []Coverage {
 	if len(terms[0].margins.groups[0]) == 0 {
 		return nil

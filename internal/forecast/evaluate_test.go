@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// ensemble reads a grid of EnsembleCI's data with its weather.
+// ensemble reads the intensity and the weather of a grid from the data of EnsembleCI.
 func ensemble(t testing.TB, zone string) (*grid.Series, *forecast.Weather) {
 	t.Helper()
 	signal, _, err := grid.ReadCSV(data(t, "carbon/mix_weather/"+zone+"_lifecycle_emissions.csv.gz"), grid.CSVOptions{})
@@ -24,21 +24,21 @@ func ensemble(t testing.TB, zone string) (*grid.Series, *forecast.Weather) {
 	return signal.Series, w
 }
 
-// ensembleFirst is the first of the 178 origins of EnsembleCI's protocol.
+// ensembleFirst returns the first of the 178 origins in the protocol of EnsembleCI.
 func ensembleFirst(s *grid.Series) time.Time { return s.End().Add(-(48 + 4344 - 24) * time.Hour) }
 
 func long(t testing.TB) {
 	t.Helper()
 	if os.Getenv("KUBENERGY_LONG") == "" {
-		t.Skip("set KUBENERGY_LONG=1 to run it")
+		t.Skip("set KUBENERGY_LONG=1 to run this test")
 	}
 }
 
-// A protocolRow is what is published for a grid: the plain models to a hundredth, and the learnt ones, of which those
-// with weather were told the generation by source as well.
+// protocolRow contains the published errors for a grid, with two decimals for the plain models, and for the trained
+// models. The published models with weather also use the generation by source.
 type protocolRow struct {
 	zone             string
-	plain            [4]float64 // persistence, 24 hours, seven days, half and half
+	plain            [4]float64 // persistence, 24 hours, seven days, blend
 	history, weather float64
 }
 
@@ -59,7 +59,8 @@ var (
 	}
 )
 
-// TestEnsembleProtocol holds the learnt models against the best results known, over EnsembleCI's 178 windows.
+// TestEnsembleProtocol compares the trained models with the best published results over the 178 windows of
+// EnsembleCI.
 func TestEnsembleProtocol(t *testing.T) {
 	long(t)
 	var got, want, learning [2]float64
@@ -68,11 +69,11 @@ func TestEnsembleProtocol(t *testing.T) {
 	for _, row := range protocolRows {
 		scores := protocol(t, row.zone, protocolModels)
 		for i, a := range scores {
-			t.Logf("%-5s %-20s %6.2f by day %.2f, regret and kept %.2f, learnt in %.1f s", row.zone, a.Model, a.MAPE,
+			t.Logf("%-5s %-20s %6.2f by day %.2f, regret and kept %.2f, trained in %.1f s", row.zone, a.Model, a.MAPE,
 				a.ByDay, choices(a), a.Learning.Seconds())
 			if i < 4 {
 				if math.Abs(a.MAPE-row.plain[i]) > .01 {
-					t.Errorf("%s, %s: %.2f %%, want %.2f", row.zone, a.Model, a.MAPE, row.plain[i])
+					t.Errorf("%s, %s: error = %.2f %%, want %.2f", row.zone, a.Model, a.MAPE, row.plain[i])
 				}
 				continue
 			}
@@ -80,9 +81,9 @@ func TestEnsembleProtocol(t *testing.T) {
 			got[i-4] += a.MAPE / n
 			want[i-4] += best / n
 			learning[i-4] += a.Learning.Seconds()
-			// Generation by source, which we are not told, is worth something on two of the grids.
+			// Generation by source, which is not available here, improves the results for two of the grids.
 			if limit := []float64{1.03, 1.07}[i-4]; a.MAPE > limit*best {
-				t.Errorf("%s, %s: %.2f %%, want at most %.0f %% more than %.2f", row.zone, a.Model, a.MAPE,
+				t.Errorf("%s, %s: error = %.2f %%, want at most %.0f %% above %.2f", row.zone, a.Model, a.MAPE,
 					100*(limit-1), best)
 			}
 			for j, c := range a.Coverage {
@@ -93,20 +94,20 @@ func TestEnsembleProtocol(t *testing.T) {
 		}
 	}
 	for i, model := range protocolModels[4:] {
-		t.Logf("mean of %s: %.3f %%, best known %.3f; 90 %% intervals cover %.1f; learnt in %.1f s", model, got[i],
+		t.Logf("mean of %s: %.3f %%, best known %.3f; 90 %% intervals cover %.1f; trained in %.1f s", model, got[i],
 			want[i], inside[i], learning[i])
 		if got[i] > 1.03*want[i] {
-			t.Errorf("%s: %.2f %% on average, want at most 3 %% more than %.2f", model, got[i], want[i])
+			t.Errorf("%s: mean error = %.2f %%, want at most 3 %% above %.2f", model, got[i], want[i])
 		}
 		for group, covered := range inside[i] {
 			if covered < 87 || covered > 93 {
-				t.Errorf("%s, lead group %d: 90 %% intervals cover %.1f %%, want 87 to 93", model, group, covered)
+				t.Errorf("%s, lead group %d: coverage of 90 %% intervals = %.1f %%, want 90 ± 3", model, group, covered)
 			}
 		}
 	}
 }
 
-// choices returns the regret and the kept saving in the cheapest 1, 4 and 8 hours.
+// choices returns the regret and the kept saving for the cheapest 1, 4 and 8 hours.
 func choices(a forecast.Accuracy) (v [][2]float64) {
 	for _, c := range a.Choices {
 		v = append(v, [2]float64{c.Regret, c.Kept})
@@ -126,15 +127,15 @@ func protocol(t testing.TB, zone string, models []string) []forecast.Accuracy {
 	return scores
 }
 
-// TestHistoryOfOneGrid is what of TestEnsembleProtocol takes seconds.
+// TestHistoryOfOneGrid is the part of TestEnsembleProtocol that only takes seconds.
 func TestHistoryOfOneGrid(t *testing.T) {
 	a := protocol(t, "SE", []string{forecast.Yesterday, forecast.History})
 	if a[1].MAPE > 1.03*6.21 || math.Abs(a[0].MAPE-7.80) > .01 {
-		t.Errorf("%.2f %% from history, %.2f %% as yesterday: want 6.21 and 7.80", a[1].MAPE, a[0].MAPE)
+		t.Errorf("error = %.2f %% with history and %.2f %% with yesterday, want 6.21 and 7.80", a[1].MAPE, a[0].MAPE)
 	}
 }
 
-// TestElectricityMaps2023 forecasts a year of ten zones from their history alone, learnt from the two years before.
+// TestElectricityMaps2023 forecasts a year of ten zones from their history only, trained on the two years before.
 func TestElectricityMaps2023(t *testing.T) {
 	long(t)
 	zones := []string{
@@ -168,7 +169,7 @@ func TestElectricityMaps2023(t *testing.T) {
 					name += ", calibrated"
 				}
 				got[name] += a.MAPE / float64(len(zones))
-				t.Logf("%-12s %-22s %6.2f by day %.2f, regret and kept %.2f, learnt in %.1f s", zone, name, a.MAPE,
+				t.Logf("%-12s %-22s %6.2f by day %.2f, regret and kept %.2f, trained in %.1f s", zone, name, a.MAPE,
 					a.ByDay, choices(a), a.Learning.Seconds())
 			}
 		}
@@ -176,12 +177,12 @@ func TestElectricityMaps2023(t *testing.T) {
 	for name, mape := range got {
 		t.Logf("mean of %s: %.2f %%", name, mape)
 		if best, known := want[name]; known && mape > 1.03*best {
-			t.Errorf("%s: %.2f %%, want at most 3 %% more than %.2f", name, mape, best)
+			t.Errorf("%s: error = %.2f %%, want at most 3 %% above %.2f", name, mape, best)
 		}
 	}
 }
 
-// years joins the yearly files of a zone.
+// years concatenates the yearly files of a zone.
 func years(t testing.TB, zone string, names ...string) *grid.Series {
 	t.Helper()
 	var all []float64

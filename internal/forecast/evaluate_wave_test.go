@@ -14,13 +14,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// madeWave is an intensity of our own making: a daily wave, weekends that are lower, wind that lowers it, and noise
-// that every run repeats.
+// madeWave returns a synthetic intensity with a daily cycle, lower weekends, a dependence on wind, and
+// deterministic noise.
 func madeWave(t *testing.T, days int) (*grid.Series, *forecast.Weather) {
 	t.Helper()
 	var values []float64
 	var weather strings.Builder
-	weather.WriteString("made by hand,wind,temperature,dew point,radiation,precipitation\n")
+	weather.WriteString("generated,wind,temperature,dew point,radiation,precipitation\n")
 	noise := uint32(1)
 	for h := range days * 24 {
 		noise = noise*1664525 + 1013904223
@@ -49,7 +49,8 @@ func madeWave(t *testing.T, days int) (*grid.Series, *forecast.Weather) {
 	return series, w
 }
 
-// On a wave every model is judged: the learnt ones find it, and their intervals hold about as many values as they say.
+// TestEvaluateOnAWave checks that all models are evaluated, that trained models fit a daily wave, and that their
+// intervals have a plausible coverage.
 func TestEvaluateOnAWave(t *testing.T) {
 	history, weather := madeWave(t, 75)
 	windows, steps := 8, 0
@@ -62,28 +63,28 @@ func TestEvaluateOnAWave(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(scores) != 4 || steps == 0 {
-		t.Fatalf("%d models, %d steps of progress", len(scores), steps)
+		t.Fatalf("got %d models and %d calls of Progress", len(scores), steps)
 	}
 	byName := map[string]forecast.Accuracy{}
 	for _, a := range scores {
 		byName[a.Model] = a
 		t.Logf("%-12s %.2f %% by day %.2f, coverage %+v", a.Model, a.MAPE, a.ByDay, a.Coverage)
 		if a.Windows != windows || len(a.ByDay) != 2 || len(a.Choices) != 3 || !(a.MAPE > 0) {
-			t.Errorf("%+v", a)
+			t.Errorf("unexpected accuracy: %+v", a)
 		}
 		for _, c := range a.Choices {
 			if c.Regret < -1e-9 || c.Kept > 100+1e-9 {
-				t.Errorf("%s: the %d hours chosen cost %.2f %% more than the cheapest, and keep %.2f %%", a.Model,
+				t.Errorf("%s: regret for %d hours = %.2f %%, kept saving = %.2f %%", a.Model,
 					c.Hours, c.Regret, c.Kept)
 			}
 		}
 	}
 	if byName[forecast.History].MAPE >= byName[forecast.Persistence].MAPE {
-		t.Error("what was learnt is worse than what was before")
+		t.Error("trained model is worse than persistence")
 	}
 	for _, model := range []string{forecast.Persistence, forecast.Yesterday} {
 		if byName[model].Coverage != nil {
-			t.Errorf("%s has intervals", model)
+			t.Errorf("%s has intervals, want none", model)
 		}
 	}
 	for _, model := range []string{forecast.History, forecast.WithWeather} {
@@ -93,15 +94,15 @@ func TestEvaluateOnAWave(t *testing.T) {
 		}
 		for _, c := range levels {
 			if c.Inside < 0 || c.Inside > 100 || c.Width <= 0 || !slices.Contains([]int{50, 80, 90, 95}, c.Level) {
-				t.Errorf("%s: %+v", model, c)
+				t.Errorf("%s: unexpected coverage: %+v", model, c)
 			}
 		}
 	}
-	// Of a model without weather the weather is kept away; one with weather needs it.
+	// Models without weather must not receive it, and models with weather require it.
 	_, err = forecast.Evaluate(t.Context(), forecast.Evaluation{
 		History: history, First: t0.Add(62 * 24 * time.Hour), Windows: 1, Models: []string{forecast.WithWeather},
 	})
-	if err == nil || !strings.Contains(err.Error(), "needs weather") {
-		t.Errorf("without weather: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "requires weather") {
+		t.Errorf("unexpected error without weather: %v", err)
 	}
 }

@@ -5,13 +5,12 @@ import (
 	"slices"
 )
 
-// view is a record seen through its structure: what the structure expects of each hour, how far the intensity was
-// from it (the residual), and running means of both. What it says of an origin depends on hours before that origin
-// only.
+// view combines a record with its structure: the expected intensity of each hour, the deviation of the intensity
+// from it (the residual), and running means of both. The features of an origin only depend on hours before it.
 type view struct {
 	*record
 	shape           *structure
-	expected        []float64 // logarithms, less their mean over the training
+	expected        []float64 // logarithms, relative to their mean over the training
 	logs, residuals track
 	levels          track // the intensity itself
 	expectedSums    []float64
@@ -19,20 +18,21 @@ type view struct {
 	weathered       bool
 }
 
-// track is a quantity by the hour with its running sums, and its means over the same time of the last 7 and 28 days.
+// track is an hourly quantity with its running sums, and its means over the same time of day of the last 7 and 28
+// days.
 type track struct {
 	values, sums, week, month []float64
-	latest                    []float64 // values, in odd hours the one before
+	latest                    []float64 // values; odd hours have the previous value
 }
 
-// The widths of the features.
+// Numbers of features.
 const (
 	plainFeatures   = 39
 	daytimeFeatures = 5 * 4
 	historyFeatures = plainFeatures + daytimeFeatures
 	weatherFeatures = historyFeatures + 23
 
-	// reach is how many hours of history the features look back.
+	// reach is the number of hours of history that the features use.
 	reach = 28*24 + 24
 )
 
@@ -52,7 +52,7 @@ func newView(r *record, s *structure) *view {
 	}
 	odd := oddHours(logs)
 	v.logs, v.residuals = newTrack(logs, odd), newTrack(residuals, odd)
-	if !s.weathered { // weather models do not read the levels
+	if !s.weathered { // weather models do not use the levels
 		v.levels = newTrack(r.values, odd)
 	}
 	v.expectedSums = sums(v.expected)
@@ -76,7 +76,7 @@ func newTrack(values []float64, odd []bool) track {
 		if odd[i] {
 			t.latest[i] = t.latest[i-1]
 		}
-		// Summed anew each time: a running sum would carry the rounding of all that it ever held.
+		// The sum is recomputed for every hour, because a running sum would accumulate rounding errors.
 		sum := 0.0
 		for d := range 28 {
 			if j := i - 24*d; j >= 0 {
@@ -94,8 +94,8 @@ func newTrack(values []float64, odd []bool) track {
 // mean returns the mean over the hours [a, b).
 func (t *track) mean(a, b int) float64 { return (t.sums[b] - t.sums[a]) / float64(b-a) }
 
-// features fills in what is known at origin t, the first hour that is not known, of the hour h hours later: first 1,
-// which is the constant of the regressions. t must be reach or more.
+// features computes the features of the hour h hours after origin t, where t is the first unknown hour. The first
+// feature is 1, for the constant of the regressions. t must be at least reach.
 func (v *view) features(x []float64, t, h int) {
 	x = x[:v.width]
 	hour := t + h
@@ -121,8 +121,8 @@ func (v *view) features(x []float64, t, h int) {
 	copy(x[32:36], c.day[:4])
 	x[36], x[37], x[38] = c.weekend(), indicator(c.weekday == 1), indicator(c.weekday == 0)
 	n := plainFeatures
-	// What the last hours were off by says more of some times of day than of others: a dull noon says little of the
-	// night.
+	// The weight of the recent residuals depends on the time of day. For example, a dull noon is hardly relevant
+	// for the night.
 	for _, off := range [...]float64{e.latest[t-1], e.mean(t-6, t), e.mean(t-24, t), e.values[k], s - v.expected[k]} {
 		for _, day := range c.day[:4] {
 			x[n] = off * day
@@ -134,11 +134,11 @@ func (v *view) features(x []float64, t, h int) {
 	}
 }
 
-// lastKnown returns the last known hour that is a multiple of a period before the one of a number, which is h hours
-// ahead.
+// lastKnown returns the last known hour that precedes the given hour by a multiple of period. The given hour is h
+// hours ahead.
 func lastKnown(h, period, hour int) int { return hour - period*(h/period+1) }
 
-// offsets bring the weather near zero, so that sums of squares keep their digits.
+// offsets shift the weather variables towards zero, so that sums of squares do not lose precision.
 var offsets = [variables]float64{temperature: 283, dewPoint: 278}
 
 func (v *view) weatherFeatures(x []float64, t, hour, k int) {
@@ -154,15 +154,16 @@ func (v *view) weatherFeatures(x []float64, t, hour, k int) {
 	x[n+2] = w.mean(temperature, hour-23, hour+1) - offsets[temperature]
 }
 
-// What sticks out, at a time of day, from the hours before and after, so many times as much as is usual and as at the
-// times beside it, is odd.
+// An hour is odd if the deviation from its neighboring hours exceeds the usual deviation and the deviation of the
+// neighboring times of day by these factors.
 const (
 	oddness       = 4
 	oddnessBeside = 1.5
 )
 
-// oddHours tells for each hour whether on the seven days before the values stuck out at its time of day, as those of
-// the first hour of a day do where a provider joins its days badly. Such an hour says little about the next ones.
+// oddHours reports for each hour whether the values of the previous seven days deviated at its time of day, for
+// example because a provider joins days incorrectly at the first hour. Such an hour is not informative for the
+// following ones.
 func oddHours(logs []float64) []bool {
 	n := len(logs)
 	bends, odd := make([]float64, n), make([]bool, n)

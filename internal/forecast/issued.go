@@ -15,33 +15,34 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Issuance says which forecasts to make over a span of a recorded history: one each hour, each knowing only what was
-// before.
+// Issuance describes the forecasts to make over a period of a recorded history: one per hour, each based only on
+// previous values.
 type Issuance struct {
 	History *grid.Series // hourly
-	// for model WithWeather, of all hours of the history up to those that the last forecast looks ahead
+	// Weather is required by the model WithWeather, for all hours of the history and of the last forecast.
 	Weather *Weather
 	Model   string // one of Models
 
-	From, Until time.Time     // span of the moments at which forecasts are asked for
-	Only        []Span        // the parts of it in which they are asked for, by start; none: all of it
-	Horizon     time.Duration // 0: 96 h
-	// Lag is how long after it begins the value of an hour becomes known, in full hours. The hour that a forecast is
-	// asked in is known if it is 0, and is forecast itself if it is an hour.
+	From, Until time.Time     // period in which forecasts are requested
+	Only        []Span        // parts of the period with requests, ordered by start; empty means all of it
+	Horizon     time.Duration // 0 means 96 h
+	// Lag is the delay between the start of an hour and the availability of its value, in full hours. With a lag of
+	// 0, the current hour is known. With a lag of one hour, it is part of the forecast.
 	Lag time.Duration
-	// Refit is after how long a learnt model is learnt again. 0: 28 days; less: never, only before Since.
+	// Refit is the interval between trainings of a model. 0 means 28 days. With a negative value, the model is only
+	// trained before Since.
 	Refit time.Duration
-	// Since is from when on models are learnt again every Refit, each from what is known then, whenever From is: what
-	// is forecast at a moment does not depend on what else is asked. Zero: From.
+	// Since is the start of the training schedule. Models are trained every Refit after it with the data available
+	// then, independent of From, so that a forecast does not depend on the requested period. Zero means From.
 	Since time.Time
 	Seed  uint64
 }
 
-// Span is a time from From until just before Until.
+// Span is the half-open time interval [From, Until).
 type Span struct{ From, Until time.Time }
 
-// Issued are forecasts as they would have been issued over a span. It is immutable, and may be asked from many
-// goroutines.
+// Issued contains the forecasts that would have been issued over a period. It is immutable and safe for concurrent
+// use.
 type Issued struct {
 	issuedFile
 
@@ -53,10 +54,10 @@ type issuedSignal struct {
 	signal grid.Signal
 }
 
-// defaultRefit is how often models are learnt again: monthly is enough.
+// defaultRefit is the default interval between trainings. Training once a month is sufficient.
 const defaultRefit = 28 * day
 
-// fullHours returns how many hours ahead to look; 0: as many as learnt models do at most.
+// fullHours returns the horizon in hours. 0 means the maximum horizon of trained models.
 func fullHours(horizon time.Duration) (int, error) {
 	if horizon < 0 || horizon > LearntHorizon || horizon%time.Hour != 0 {
 		return 0, fmt.Errorf("horizon is %v: want full hours, at most %v", horizon, LearntHorizon)
@@ -64,7 +65,7 @@ func fullHours(horizon time.Duration) (int, error) {
 	return int(cmp.Or(horizon, LearntHorizon) / time.Hour), nil
 }
 
-// check says what is wrong with the inputs.
+// check validates the inputs.
 func (o *Issuance) check() error {
 	_, err := fullHours(o.Horizon)
 	switch {
@@ -76,22 +77,22 @@ func (o *Issuance) check() error {
 	case err != nil:
 		return err
 	case !o.Until.After(o.From):
-		return fmt.Errorf("span from %s until %s is empty", o.From.Format(time.RFC3339), o.Until.Format(time.RFC3339))
+		return fmt.Errorf("period from %s to %s is empty", o.From.Format(time.RFC3339), o.Until.Format(time.RFC3339))
 	case !o.History.Covers(o.From, o.Until):
-		return fmt.Errorf("history, from %s until %s, does not cover %s to %s", o.History.Start().Format(time.RFC3339),
+		return fmt.Errorf("history from %s to %s does not cover %s to %s", o.History.Start().Format(time.RFC3339),
 			o.History.End().Format(time.RFC3339), o.From.Format(time.RFC3339), o.Until.Format(time.RFC3339))
 	case o.Model == WithWeather && o.Weather == nil:
-		return fmt.Errorf("model %q needs weather", o.Model)
+		return fmt.Errorf("model %q requires weather", o.Model)
 	}
 	return errors.Join(o.checkTimes(), o.checkWeather())
 }
 
-// checkWeather refuses weather that lacks hours of the training or of forecasts: the end of a file is no weather.
+// checkWeather returns an error if the weather does not cover all hours of the training and of the forecasts.
 func (o *Issuance) checkWeather() error {
 	if o.Model != WithWeather {
 		return nil
 	}
-	// What comes after the last hour that is known cannot be compared with anything.
+	// Forecasts beyond the end of the history cannot be compared with actual values.
 	until := timeutil.Earlier(o.Until.Add(o.length()), o.History.End())
 	return o.Weather.covers(o.History.Start(), until)
 }
@@ -100,30 +101,30 @@ func (o *Issuance) checkTimes() error {
 	for i, s := range o.Only {
 		if s.From.Before(o.From) || s.Until.After(o.Until) || !s.Until.After(s.From) ||
 			i > 0 && s.From.Before(o.Only[i-1].From) {
-			return fmt.Errorf("part from %s until %s is empty, not in order or outside of the span",
+			return fmt.Errorf("part from %s to %s is empty, out of order or outside of the period",
 				s.From.Format(time.RFC3339), s.Until.Format(time.RFC3339))
 		}
 	}
 	switch {
 	case o.Since.After(o.From):
-		return fmt.Errorf("models are learnt since %s only, and asked from %s on", o.Since.Format(time.RFC3339),
+		return fmt.Errorf("training starts at %s, after the first forecast at %s", o.Since.Format(time.RFC3339),
 			o.From.Format(time.RFC3339))
 	case o.Lag < 0 || o.Lag%time.Hour != 0 || o.Lag > day:
-		return fmt.Errorf("lag is %v: want full hours, at most a day", o.Lag)
+		return fmt.Errorf("lag is %v: want full hours, at most 24h", o.Lag)
 	case o.Refit > 0 && o.Refit < time.Hour:
-		return fmt.Errorf("models are to be learnt again every %v: want an hour or more", o.Refit)
+		return fmt.Errorf("refit interval is %v: want at least one hour", o.Refit)
 	}
 	return nil
 }
 
 func (o *Issuance) length() time.Duration { return cmp.Or(o.Horizon, LearntHorizon) }
 
-// origin is the hour, since the epoch, from which what is asked at a moment was forecast.
+// origin returns the origin of the forecast that is current at the given time, in hours since the epoch.
 func (o *Issuance) origin(at time.Time) int64 {
 	return at.Truncate(time.Hour).Unix()/3600 + 1 - int64(o.Lag/time.Hour)
 }
 
-// origins returns the origins of an issuance, as hours since the epoch.
+// origins returns the origins of an issuance, in hours since the epoch.
 func (o *Issuance) origins() (hours []int64) {
 	only := o.Only
 	if len(only) == 0 {
@@ -141,7 +142,7 @@ func (o *Issuance) origins() (hours []int64) {
 	return hours
 }
 
-// anchor is the hour, since the epoch, in which models are learnt first.
+// anchor returns the hour of the first training, in hours since the epoch.
 func (o *Issuance) anchor() int64 {
 	if o.Since.IsZero() {
 		return o.origin(o.From)
@@ -149,8 +150,9 @@ func (o *Issuance) anchor() int64 {
 	return o.origin(o.Since)
 }
 
-// Issue makes the forecasts, on all processors; the result does not depend on how many there are. A learnt model is
-// learnt again every Refit, from all that was known then; where there was less than MinHistory, Best takes its place.
+// Issue makes the forecasts, using all processors. The result does not depend on the number of processors. A
+// trained model is trained again every Refit with all data known at that time. With less data than MinHistory, Best
+// is used instead.
 func Issue(ctx context.Context, o Issuance) (*Issued, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -186,13 +188,13 @@ func Issue(ctx context.Context, o Issuance) (*Issued, error) {
 	return f, nil
 }
 
-// key is a digest of all that the forecasts depend on.
+// key returns a digest of all inputs of the forecasts.
 func (o *Issuance) key() (key [sha256.Size]byte) {
 	h := sha256.New()
 	put := func(values ...any) {
 		for _, v := range values {
 			if err := binary.Write(h, binary.LittleEndian, v); err != nil {
-				panic(err) // a type of ours that has no fixed size
+				panic(err) // a type without a fixed size is a programming error
 			}
 		}
 	}
@@ -213,21 +215,22 @@ func (o *Issuance) key() (key [sha256.Size]byte) {
 // Model returns the name of the model.
 func (f *Issued) Model() string { return f.Name }
 
-// hourAsked is when the first question is asked that an origin answers.
+// hourAsked returns the first time at which the forecast from the given origin is current.
 func (f *Issued) hourAsked(origin int64) time.Time {
 	return time.Unix((origin-1+int64(f.Lag))*3600, 0).UTC()
 }
 
-// Start returns the first hour of the span.
+// Start returns the first hour of the period.
 func (f *Issued) Start() time.Time { return f.hourAsked(f.Hours[0]) }
 
-// End returns the first hour after the span.
+// End returns the first hour after the period.
 func (f *Issued) End() time.Time { return f.hourAsked(f.Hours[len(f.Hours)-1] + 1) }
 
-// At returns what is known at now: the value of the present hour, unless it comes too late, and then what is
-// forecast. It is absent before the span; after a part of Only it is what was known at its end.
+// At returns the signal known at now: the value of the current hour, unless it is delayed by the lag, followed by
+// the forecast. It returns an empty signal before the period. After a part of Only, it returns the last forecast of
+// that part.
 func (f *Issued) At(now time.Time) grid.Signal {
-	next, _ := slices.BinarySearch(f.Hours, now.Unix()/3600+2-int64(f.Lag)) // the first that is issued later
+	next, _ := slices.BinarySearch(f.Hours, now.Unix()/3600+2-int64(f.Lag)) // first origin after now
 	i := next - 1
 	if i < 0 {
 		return grid.Signal{}
@@ -246,7 +249,7 @@ func (f *Issued) At(now time.Time) grid.Signal {
 	}
 	s, err := grid.NewSeries(time.Unix(start*3600, 0).UTC(), time.Hour, values)
 	if err != nil {
-		return grid.Signal{} // a history that is not finite was refused
+		return grid.Signal{} // histories with infinite values have been rejected
 	}
 	signal := grid.Signal{Series: s}
 	f.last.Store(&issuedSignal{origin: i, signal: signal})

@@ -37,7 +37,7 @@ func TestIssuedAtAllHours(t *testing.T) {
 			for now := from; now.Add(97*time.Hour).Before(s.End()) && now.Before(until); now = now.Add(time.Hour) {
 				known := f.At(now).Series
 				if known.Start() != now || known.Len() != 97 || known.Value(0) != s.At(now) {
-					t.Fatalf("at %s: %d values from %s", now, known.Len(), known.Start())
+					t.Fatalf("at %s: got %d values from %s", now, known.Len(), known.Start())
 				}
 				for h := range 96 {
 					y := s.At(now.Add(time.Duration(h+1) * time.Hour))
@@ -84,7 +84,7 @@ func issue(t testing.TB, o forecast.Issuance) *forecast.Issued {
 	return f
 }
 
-// values returns what a signal holds.
+// values returns the values of a signal.
 func values(s grid.Signal) []float64 {
 	var v []float64
 	for i := range s.Series.Len() {
@@ -96,7 +96,7 @@ func values(s grid.Signal) []float64 {
 func TestIssuedIsWhatWouldHaveBeenLearnt(t *testing.T) {
 	o := issuance(t, forecast.WithWeather)
 	f := issue(t, o)
-	// Two hours into the second term of a day and a half: learnt from what was known at its beginning.
+	// The time is two hours into the second term of 36 hours, which uses a model trained at its start.
 	now := o.From.Add(38*time.Hour + 20*time.Minute)
 	alone := o
 	alone.From, alone.Until, alone.Since = now, now.Add(time.Hour), o.From.Add(36*time.Hour)
@@ -104,11 +104,11 @@ func TestIssuedIsWhatWouldHaveBeenLearnt(t *testing.T) {
 	want := issue(t, alone).At(now).Series
 	got := f.At(now).Series
 	if !got.Start().Equal(o.From.Add(38*time.Hour)) || got.Len() != ahead+1 || got.Value(0) != o.History.At(now) {
-		t.Fatalf("%d values from %s, the first %v", got.Len(), got.Start(), got.Value(0))
+		t.Fatalf("got %d values from %s, the first one is %v", got.Len(), got.Start(), got.Value(0))
 	}
 	for h := range ahead {
 		if math.Abs(got.Value(h+1)/want.Value(h+1)-1) > 1e-6 {
-			t.Fatalf("hour %d: %v, want %v", h, got.Value(h+1), want.Value(h+1))
+			t.Fatalf("hour %d: got %v, want %v", h, got.Value(h+1), want.Value(h+1))
 		}
 	}
 }
@@ -126,7 +126,7 @@ func TestIssuedDoesNotPeek(t *testing.T) {
 		})
 		o.History = changed
 		if !slices.Equal(values(all.At(now)), values(issue(t, o).At(now))) {
-			t.Errorf("%s: what comes after changes the forecast", model)
+			t.Errorf("%s: forecast depends on later values", model)
 		}
 	}
 }
@@ -145,21 +145,20 @@ func TestIssuedOnAnyNumberOfProcessors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(one, four) {
-		t.Error("one processor and four give different forecasts")
+		t.Error("forecasts differ between one and four processors")
 	}
 }
 
-// What is forecast at a moment does not depend on which other moments are asked about, and what is learnt is learnt
-// in the same hours.
+// TestIssuedInParts checks that a forecast does not depend on other requested times, and that models are trained at
+// the same hours.
 func TestIssuedInParts(t *testing.T) {
 	for _, model := range forecast.Models() {
 		if raced && model == forecast.WithWeather {
-			continue // it takes long, and does nothing that the others do not
+			continue // slow, and covered by the other models
 		}
 		o := issuance(t, model)
 		whole := issue(t, o)
-		// The first term is of 36 hours; nobody asks in the hours before the ninth, and between the fourteenth and
-		// the fortieth.
+		// The first term has 36 hours. No forecast is requested before hour 9, and between hours 14 and 40.
 		begin := o.From
 		from := func(hours int) time.Time { return begin.Add(time.Duration(hours) * time.Hour) }
 		o.Since = o.From
@@ -169,17 +168,17 @@ func TestIssuedInParts(t *testing.T) {
 		last := issue(t, o)
 		for _, h := range []int{9, 11, 13, 40, 42} {
 			if !slices.Equal(values(parts.At(from(h))), values(whole.At(from(h)))) {
-				t.Errorf("%s: hour %d is forecast otherwise where fewer hours are asked about", model, h)
+				t.Errorf("%s: forecast of hour %d depends on the other requested hours", model, h)
 			}
 			if h >= 40 && !slices.Equal(values(last.At(from(h))), values(whole.At(from(h)))) {
-				t.Errorf("%s: hour %d is forecast otherwise where it is among the first", model, h)
+				t.Errorf("%s: forecast of hour %d depends on whether it is among the first", model, h)
 			}
 		}
 		if parts.At(from(8)).Series != nil {
-			t.Errorf("%s: there is a forecast before the first part", model)
+			t.Errorf("%s: unexpected forecast before the first part", model)
 		}
 		if stale := parts.At(from(30)).Series; stale == nil || !stale.Start().Equal(from(13)) {
-			t.Errorf("%s: after a part its last forecast does not stay", model)
+			t.Errorf("%s: last forecast of a part is not returned after it", model)
 		}
 		data, err := parts.MarshalBinary()
 		if err != nil {
@@ -188,7 +187,7 @@ func TestIssuedInParts(t *testing.T) {
 		again := &forecast.Issued{}
 		if err := again.UnmarshalBinary(data); err != nil ||
 			!slices.Equal(values(again.At(from(41))), values(parts.At(from(41)))) || !again.End().Equal(parts.End()) {
-			t.Errorf("%s: %v, or read again another forecast", model, err)
+			t.Errorf("%s: decoding returned error %v or a different forecast", model, err)
 		}
 	}
 }
@@ -198,21 +197,21 @@ func TestIssueNeedsAllTheWeather(t *testing.T) {
 	_, text := windy(t, learntDays, t0)
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for name, kept := range map[string][]string{
-		"the training": append([]string{lines[0]}, lines[2:]...),
-		"the forecast": lines[:1+int(o.Until.Sub(t0)/time.Hour)],
+		"training": append([]string{lines[0]}, lines[2:]...),
+		"forecast": lines[:1+int(o.Until.Sub(t0)/time.Hour)],
 	} {
 		o.Weather = weather(t, strings.Join(kept, "\n")+"\n")
 		if _, err := forecast.Issue(t.Context(), o); err == nil ||
-			!strings.Contains(err.Error(), "the weather is known from") {
-			t.Errorf("weather that lacks hours of %s: %v", name, err)
+			!strings.Contains(err.Error(), "weather is known from") {
+			t.Errorf("weather without hours of the %s: unexpected error: %v", name, err)
 		}
 		e := forecast.Evaluation{
 			History: o.History, Weather: o.Weather, Models: []string{forecast.WithWeather}, First: o.Until, Windows: 1,
 			Horizon: o.Horizon,
 		}
 		if _, err := forecast.Evaluate(t.Context(), e); err == nil ||
-			!strings.Contains(err.Error(), "the weather is known from") {
-			t.Errorf("evaluated with weather that lacks hours of %s: %v", name, err)
+			!strings.Contains(err.Error(), "weather is known from") {
+			t.Errorf("evaluation with weather without hours of the %s: unexpected error: %v", name, err)
 		}
 	}
 }
@@ -222,19 +221,19 @@ func TestIssuedLagAndEnds(t *testing.T) {
 	o.Lag = time.Hour
 	f := issue(t, o)
 	if !f.Start().Equal(o.From) || !f.End().Equal(o.Until) {
-		t.Errorf("from %s until %s, want %s until %s", f.Start(), f.End(), o.From, o.Until)
+		t.Errorf("period is from %s to %s, want %s to %s", f.Start(), f.End(), o.From, o.Until)
 	}
 	late := f.At(o.From).Series
 	if !late.Start().Equal(o.From) || late.Len() != ahead ||
 		late.Value(0) != float64(float32(o.History.At(o.From.Add(-24*time.Hour)))) {
-		t.Errorf("with a lag: %d values from %s", late.Len(), late.Start())
+		t.Errorf("with a lag: got %d values from %s", late.Len(), late.Start())
 	}
 	if before := f.At(o.From.Add(-time.Minute)); before.Series != nil {
-		t.Error("before the span there is a forecast")
+		t.Error("unexpected forecast before the period")
 	}
 	if after := f.At(o.Until.Add(90 * 24 * time.Hour)).Series; after == nil ||
 		!after.Start().Equal(o.Until.Add(-time.Hour)) {
-		t.Error("after the span the last forecast does not stay")
+		t.Error("last forecast is not returned after the period")
 	}
 }
 
@@ -245,7 +244,7 @@ func TestIssuedOfShortHistories(t *testing.T) {
 	plain := o
 	plain.Model = forecast.Chosen
 	if !slices.Equal(values(issue(t, o).At(o.From)), values(issue(t, plain).At(o.From))) {
-		t.Error("where there is too little to learn from, the best plain model does not take its place")
+		t.Error("best plain model is not used for a short history")
 	}
 }
 
@@ -258,26 +257,26 @@ func TestIssueCached(t *testing.T) {
 	}
 	files, _ := filepath.Glob(filepath.Join(folder, "*"))
 	if len(files) != 1 {
-		t.Fatalf("%d files", len(files))
+		t.Fatalf("got %d files, want 1", len(files))
 	}
 	again, err := forecast.IssueCached(t.Context(), folder, o)
 	if err != nil || again.Model() != forecast.Blend ||
 		!slices.Equal(values(first.At(o.From)), values(again.At(o.From))) {
-		t.Errorf("read again: %v, or another forecast", err)
+		t.Errorf("cached forecast: error = %v, or the forecast differs", err)
 	}
-	if err := os.WriteFile(files[0], []byte("half a file"), 0o600); err != nil {
+	if err := os.WriteFile(files[0], []byte("truncated file"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if again, err = forecast.IssueCached(t.Context(), folder, o); err != nil ||
 		!slices.Equal(values(first.At(o.From)), values(again.At(o.From))) {
-		t.Errorf("after damage: %v, or another forecast", err)
+		t.Errorf("damaged cache: error = %v, or the forecast differs", err)
 	}
 	o.Seed++
 	if _, err = forecast.IssueCached(t.Context(), folder, o); err != nil {
 		t.Fatal(err)
 	}
 	if files, _ = filepath.Glob(filepath.Join(folder, "*")); len(files) != 2 {
-		t.Errorf("another seed: %d files, want 2", len(files))
+		t.Errorf("different seed: got %d files, want 2", len(files))
 	}
 }
 
@@ -285,22 +284,22 @@ func TestIssueRefuses(t *testing.T) {
 	for name, change := range map[string]func(*forecast.Issuance){
 		"is empty":                func(o *forecast.Issuance) { o.Until = o.From },
 		"does not cover":          func(o *forecast.Issuance) { o.Until = t0.Add(100 * 24 * time.Hour) },
-		"needs weather":           func(o *forecast.Issuance) { o.Model = forecast.WithWeather },
-		"no model":                func(o *forecast.Issuance) { o.Model = "crystal ball" },
+		"requires weather":        func(o *forecast.Issuance) { o.Model = forecast.WithWeather },
+		"unknown model":           func(o *forecast.Issuance) { o.Model = "crystal ball" },
 		"want full hours":         func(o *forecast.Issuance) { o.Lag = time.Minute },
 		"at most 96h":             func(o *forecast.Issuance) { o.Horizon = 97 * time.Hour },
 		"no history":              func(o *forecast.Issuance) { o.History = nil },
 		"at least 24h of history": func(o *forecast.Issuance) { o.From = t0.Add(2 * time.Hour) },
-		"want an hour or more":    func(o *forecast.Issuance) { o.Refit = time.Minute },
-		"are learnt since":        func(o *forecast.Issuance) { o.Since = o.From.Add(time.Hour) },
-		"outside of the span": func(o *forecast.Issuance) {
+		"want at least one hour":  func(o *forecast.Issuance) { o.Refit = time.Minute },
+		"training starts at":      func(o *forecast.Issuance) { o.Since = o.From.Add(time.Hour) },
+		"outside of the period": func(o *forecast.Issuance) {
 			o.Only = []forecast.Span{{o.From, o.Until.Add(time.Hour)}}
 		},
 	} {
 		o := issuance(t, forecast.History)
 		change(&o)
 		if _, err := forecast.Issue(t.Context(), o); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%v, want %q", err, name)
+			t.Errorf("error = %v, want an error that contains %q", err, name)
 		}
 	}
 }

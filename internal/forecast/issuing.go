@@ -10,46 +10,47 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// Chosen is the model of Best, which chooses among the plain ones.
+// Chosen is the name of the model of Best, which selects one of the plain models.
 const Chosen = "best"
 
-// Models are the names of all models that can be issued and evaluated, plain ones first.
+// Models returns the names of all models that can be issued and evaluated, starting with the plain ones.
 func Models() []string {
 	return []string{Persistence, Yesterday, WeekMean, Blend, Chosen, History, WithWeather}
 }
 
-// MinBefore is how much of a history there must be before the first forecast.
+// MinBefore is the minimum length of the history before the first forecast.
 const MinBefore = day
 
-// issuing is how a model is made to forecast from many origins, knowing at each only what was before.
+// issuing makes the forecasts of one model from several origins, each based only on previous values.
 type issuing struct {
 	*record
 	training
 	model string
-	refit int // hours after which it is learnt again; 0: never
-	// hour in which it is learnt first, from when on refits are counted; nil: at the first origin of a term
+	refit int // hours between trainings; 0 means never
+	// anchor is the hour of the first training, from which refits are counted. If nil, the model is trained at the
+	// first origin of a term.
 	anchor    *int
 	calibrate bool
-	now       func() time.Time // nil: learning is not timed
+	now       func() time.Time // nil if the training time is not measured
 	progress  func()           // called after each term
 }
 
-// term is a time for which one model, once learnt, serves.
+// term is a period that uses the same trained model.
 type term struct {
-	first, end int // of the origins, by their place among them
-	learnt     int // hour at which it is learnt
+	first, end int // range of origins, by index
+	learnt     int // hour of the training
 	margins    margins
 	prior      []prior // by day ahead
 	learning   time.Duration
 }
 
-// issue returns the forecasts of all origins, which are in order, one after the other, and the terms.
+// issue returns the consecutive forecasts of all origins, which must be sorted, and the terms.
 func (iss *issuing) issue(ctx context.Context, origins []int) ([]float32, []term, error) {
 	if len(origins) == 0 {
-		return nil, nil, errors.New("no moment to forecast from")
+		return nil, nil, errors.New("no origin to forecast from")
 	}
 	if first := origins[0]; first < int(MinBefore/time.Hour) {
-		return nil, nil, fmt.Errorf("first forecast at %s: want at least 24h of history before",
+		return nil, nil, fmt.Errorf("first forecast is at %s: want at least 24h of history before it",
 			iss.timeOf(first).Format(time.RFC3339))
 	}
 	values := make([]float32, len(origins)*iss.horizon)
@@ -75,7 +76,7 @@ func (iss *issuing) learns() bool {
 	return iss.model == History || iss.model == WithWeather
 }
 
-// terms divides the origins. Terms without an origin are left out.
+// terms divides the origins into terms. Terms without origins are omitted.
 func (iss *issuing) terms(origins []int) []term {
 	anchor := origins[0]
 	if iss.anchor != nil {
@@ -152,7 +153,7 @@ func (iss *issuing) plain(name string, origins []int, into []float32) error {
 	}
 	m := slices.Index(names[:], name)
 	if m < 0 {
-		return fmt.Errorf("no model %q", name)
+		return fmt.Errorf("unknown model %q", name)
 	}
 	p, err := newPast(series, series.End(), series.End().Sub(series.Start()))
 	if err != nil {

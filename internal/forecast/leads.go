@@ -6,37 +6,36 @@ import (
 	"slices"
 )
 
-// regressions are the second tier: for each lead a ridge regression of the residual.
+// regressions are the second stage of a model: a ridge regression of the residual for each lead.
 type regressions struct {
 	leads     []regression // by hours ahead
-	penalties []float64    // by day ahead: for each origin of the training
+	penalties []float64    // by day ahead, per origin of the training
 	margins   margins
 	priors    []prior // by day ahead
 }
 
-// margins are the quantiles of the errors of the training, in logarithms: in equal steps from the least error to the
-// largest. Those of the first lead group, the next hours, are told apart by the hour of the day that is forecast, since
-// noon may be much harder to foresee than the night; further ahead, the hour of the day matters less.
+// margins are quantiles of the training errors, as logarithms, in equal steps from the smallest to the largest
+// error. For the first lead group they are separate for each forecast hour of the day, because noon may be much
+// harder to forecast than the night. For longer leads, the hour of the day matters less.
 type margins struct {
-	next   [24][]float64               // of the first lead group, by hour of the day, UTC
-	groups [len(groupStarts)][]float64 // by lead group, of all hours of the day
+	next   [24][]float64               // first lead group, by hour of the day in UTC
+	groups [len(groupStarts)][]float64 // by lead group, over all hours of the day
 }
 
-// marginSteps is into how many steps the quantiles are divided.
+// marginSteps is the number of steps between quantiles.
 const marginSteps = 400
 
-// regression are the coefficients of one lead, learnt from all origins and from all but those of one fold.
+// regression contains the coefficients of one lead, trained on all origins, and on all origins outside of one fold.
 type regression struct {
 	full        []float64
 	withoutFold [folds][]float64
 }
 
-// tried are the penalties among which cross-validation chooses, by day ahead. Long histories want little, a year
-// much: what is yearly cannot be learnt from one year.
+// tried contains the penalties that are compared by cross-validation, for each day ahead. Long histories require a
+// small penalty, a single year requires a large one, because yearly patterns cannot be learned from it.
 var tried = [...]float64{.003, .01, .03, .1, .3, 1}
 
-// origins are the moments from which the training forecasts, and to which fold each belongs: a fold is a fifth of the
-// time.
+// origins are the origins of the training forecasts. A fold is one fifth of the time.
 type origins struct {
 	hours []int
 	from  int // first hour of the first fold
@@ -45,7 +44,7 @@ type origins struct {
 
 func (o *origins) fold(t int) int { return (t - o.from) * folds / (o.until - o.from) }
 
-// before returns those whose target, h hours later, is within the training.
+// before returns the origins with a target within the training, where the target is h hours later.
 func (o *origins) before(h int) []int {
 	n := len(o.hours)
 	for n > 0 && o.hours[n-1]+h >= o.until {
@@ -54,13 +53,13 @@ func (o *origins) before(h int) []int {
 	return o.hours[:n]
 }
 
-// lesson is one lead's regression problem.
+// lesson is the regression problem of one lead.
 type lesson struct {
-	rows     []float64 // standardised features, and the target as the last column
-	width    int       // of a row
+	rows     []float64 // standardized features, with the target as the last column
+	width    int       // number of columns
 	standard standard
-	starts   [folds + 1]int // the first row of each fold
-	all      []float64      // Gram matrices
+	starts   [folds + 1]int // first row of each fold
+	all      []float64      // Gram matrix of all rows
 	parts    [folds][]float64
 }
 
@@ -92,7 +91,7 @@ func (l *lesson) fold(f int) []float64 {
 	return l.rows[l.starts[f]*l.width : l.starts[f+1]*l.width]
 }
 
-// count returns how many rows there are.
+// count returns the number of rows.
 func (l *lesson) count() int { return l.starts[folds] }
 
 // without solves the problem without one fold.
@@ -104,7 +103,7 @@ func (l *lesson) without(f int, penalty float64, s *solver, scratch []float64) (
 	return s.solve(scratch, penalty*float64(n))
 }
 
-// loss returns the sum of the percentage errors in a fold of coefficients b.
+// loss returns the sum of the percentage errors of coefficients b in a fold.
 func (l *lesson) loss(f int, b []float64) float64 {
 	sum := 0.0
 	rows := l.fold(f)
@@ -114,7 +113,7 @@ func (l *lesson) loss(f int, b []float64) float64 {
 	return sum
 }
 
-// choose returns the penalty with the least error of folds that were not looked at, over leads spread over a day.
+// choose returns the penalty with the lowest cross-validation error, for leads distributed over a day.
 func (v *view) choose(o *origins, day, horizon int) (float64, error) {
 	var losses [len(tried)]float64
 	s := newSolver(v.width)
@@ -147,7 +146,7 @@ func (v *view) choose(o *origins, day, horizon int) (float64, error) {
 	return tried[best], nil
 }
 
-// regress fits the second tier.
+// regress fits the second stage.
 func (v *view) regress(o *origins, horizon int) (*regressions, error) {
 	r := &regressions{leads: make([]regression, horizon), penalties: make([]float64, (horizon+23)/24)}
 	err := inParallel(len(r.penalties), func(day int) error {
@@ -191,13 +190,13 @@ func (v *view) regress(o *origins, horizon int) (*regressions, error) {
 	return r, nil
 }
 
-// timed is an error, and the hour of the day, UTC, whose value was forecast.
+// timed is an error and the hour of the day, in UTC, of the forecast value.
 type timed struct {
 	hour int
 	err  float64
 }
 
-// errors returns the errors, over the last year, of what was learnt without them.
+// errors returns the cross-validation errors over the last year.
 func (l *lesson) errors(parts [folds][]float64, o *origins, h int, days []calendar) []timed {
 	var errs []timed
 	hours := o.before(h)
@@ -214,7 +213,8 @@ func (l *lesson) errors(parts [folds][]float64, o *origins, h int, days []calend
 	return errs
 }
 
-// spread sets the margins from the errors by lead. Each hour of the day shares the errors of the hours beside it.
+// spread computes the margins from the errors by lead. Each hour of the day includes the errors of the neighboring
+// hours.
 func (r *regressions) spread(errs [][]timed) {
 	for h, of := range errs {
 		g := groupOf(float64(h))
@@ -242,7 +242,7 @@ func (r *regressions) spread(errs [][]timed) {
 	}
 }
 
-// at returns a quantile of the errors at a lead of h hours, of forecasts for an hour of the day, UTC.
+// at returns a quantile of the errors for a lead of h hours and an hour of the day in UTC.
 func (m *margins) at(h, hourOfDay int, q float64) float64 {
 	g := groupOf(float64(h))
 	errs := m.groups[g]

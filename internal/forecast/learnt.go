@@ -6,44 +6,44 @@ import (
 	"time"
 )
 
-// The models that are learnt, as forecasts name them.
+// Names of the trained models.
 const (
-	History     = "history" // from the intensity and the calendar alone
+	History     = "history" // from the intensity and the calendar only
 	WithWeather = "weather" // with a forecast of the weather
 )
 
 const (
-	// LearntHorizon is how far ahead learnt models look at most.
+	// LearntHorizon is the maximum horizon of trained models.
 	LearntHorizon = 96 * time.Hour
 
-	// MinHistory is how much history a model needs to learn from: with less, Best does better.
+	// MinHistory is the minimum length of the history for training. With less data, Best is more accurate.
 	MinHistory = 60 * day
 )
 
-// training says how a model is learnt.
+// training contains the parameters for training a model.
 type training struct {
-	horizon int // hours ahead
-	// daily says that forecasts will be issued once a day, at the hour at which the training ends: the training leans
-	// to it.
+	horizon int // in hours
+	// daily means that forecasts are issued once a day, at the hour at which the training ends. The training then
+	// emphasizes this hour.
 	daily bool
-	seed  uint64 // of the samples that trees are grown on
+	seed  uint64 // for sampling the training data of trees
 }
 
-// learnt is a model that was learnt from a history. It is immutable.
+// learnt is a model that has been trained on a history. It is immutable.
 //
-// It has three tiers: a ridge regression of the logarithm on calendar and weather; for each hour ahead a ridge
-// regression of what is left, on its own past; and boosted trees on what is left of that, for the percentage error.
-// Without weather, what they say is averaged with a second opinion, a regression of the intensity itself.
+// It has three stages: a ridge regression of the logarithm on calendar and weather, a ridge regression of the
+// residual on its own past for each hour ahead, and boosted trees for the remaining percentage error. Without
+// weather, the result is averaged with a second estimate, a regression of the intensity itself.
 type learnt struct {
 	shape  *structure
 	leads  *regressions
 	trees  trees
-	levels levelRegressions // nil: with weather
-	least  float64          // logarithms that are believed
+	levels levelRegressions // nil with weather
+	least  float64          // limits of plausible logarithms
 	most   float64
 }
 
-// learn learns from the hours of the record before number until.
+// learn trains a model on the hours of the record before number until.
 func learn(r *record, until int, o training) (*learnt, error) {
 	known := *r
 	known.values = r.values[:until]
@@ -70,11 +70,11 @@ func learn(r *record, until int, o training) (*learnt, error) {
 	return l, nil
 }
 
-// trainingOrigins returns the moments to learn to forecast from: some of each time of day or, for forecasts that are
-// issued daily, those of that time and some others.
+// trainingOrigins returns the origins of the training forecasts, distributed over all times of the day. For
+// forecasts that are issued daily, it returns all origins at that time and some others.
 func trainingOrigins(until int, daily bool) *origins {
 	o := &origins{from: reach, until: until}
-	// A stride that has no divisor in common with a day or a week, so that all times of both come up.
+	// The stride is coprime to the hours of a day and of a week, so that all times of both occur.
 	stride := 1
 	switch {
 	case daily:
@@ -90,7 +90,7 @@ func trainingOrigins(until int, daily bool) *origins {
 	return o
 }
 
-// boost fits the third tier on pairs of origin and lead, drawn at random.
+// boost fits the third stage on randomly sampled pairs of origin and lead.
 func (v *view) boost(leads *regressions, until int, o training) trees {
 	random := rand.New(rand.NewPCG(o.seed, 0x6b75)) //nolint:gosec // the same seed must give the same trees
 	all := &origins{from: reach, until: until}
@@ -117,7 +117,7 @@ func (v *view) boost(leads *regressions, until int, o training) trees {
 	return newExamples(rows, width, targets, scores).boost(random)
 }
 
-// expect returns the logarithm, less the mean, that is expected h hours after origin t. x is scratch.
+// expect returns the expected logarithm, relative to the mean, h hours after origin t. x is a buffer.
 func (l *learnt) expect(v *view, x []float64, t, h int) float64 {
 	v.features(x, t, h)
 	f := dot(l.leads.leads[h].full, x[:v.width])
@@ -126,10 +126,10 @@ func (l *learnt) expect(v *view, x []float64, t, h int) float64 {
 	return min(max(v.expected[t+h]+f, l.least), l.most)
 }
 
-// of turns a logarithm, less the mean, into an intensity.
+// of converts a logarithm, relative to the mean, to an intensity.
 func (l *learnt) of(y float64) float64 { return math.Exp(l.shape.mean + y) }
 
-// at returns the intensity that is forecast for h hours after origin t. x is scratch.
+// at returns the forecast intensity h hours after origin t. x is a buffer.
 func (l *learnt) at(v *view, x []float64, t, h int) float64 {
 	y := l.of(l.expect(v, x, t, h))
 	if l.levels == nil {

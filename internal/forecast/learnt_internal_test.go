@@ -12,13 +12,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// A ridge regression without a penalty finds the coefficients that made the data, whatever the scale of the columns.
+// TestSolveFindsWhatMadeTheData checks that a ridge regression without a penalty recovers the coefficients of the
+// data, independent of the scale of the columns.
 func TestSolveFindsWhatMadeTheData(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.IntRange(2, 7).Draw(t, "columns")
 		want := rapid.SliceOfN(rapid.Float64Range(-3, 3), p, p).Draw(t, "coefficients")
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		const n = 83 // no multiple of the rows that are summed at once
+		const n = 83 // not a multiple of the block size
 		w := p + 1
 		rows := make([]float64, n*w)
 		for i := range n {
@@ -38,7 +39,7 @@ func TestSolveFindsWhatMadeTheData(t *testing.T) {
 		}
 		for j, v := range std.raw(b) {
 			if math.Abs(v-want[j]) > 1e-6*(1+math.Abs(want[j]))*(1+500*indicator(j == 0)) {
-				t.Fatalf("coefficient %d is %v, want %v", j, v, want[j])
+				t.Fatalf("coefficient %d = %v, want %v", j, v, want[j])
 			}
 		}
 	})
@@ -46,11 +47,11 @@ func TestSolveFindsWhatMadeTheData(t *testing.T) {
 
 func TestSolveRefusesWhatIsSingular(t *testing.T) {
 	if _, err := newSolver(2).solve(make([]float64, 9), 0); err == nil {
-		t.Error("no error")
+		t.Error("expected an error for a singular matrix")
 	}
 }
 
-// The factor is the best one there is: no other, tried one by one, is less wrong.
+// TestMinWrong compares the factor with a grid search.
 func TestMinWrong(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seen := make([]weighted, rapid.IntRange(1, 30).Draw(t, "errors"))
@@ -68,13 +69,13 @@ func TestMinWrong(t *testing.T) {
 		best := minWrong(seen)
 		for b := -.4; b <= .4; b += .005 {
 			if wrong(b) < wrong(best)-1e-9 {
-				t.Fatalf("%v is less wrong than %v", b, best)
+				t.Fatalf("error with %v is below the error with %v", b, best)
 			}
 		}
 	})
 }
 
-// Trees learn a step that no line can follow.
+// TestTreesLearnAStep checks that trees learn a step function.
 func TestTreesLearnAStep(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const n = 4000
@@ -86,7 +87,7 @@ func TestTreesLearnAStep(t *testing.T) {
 	ts := newExamples(rows, 2, targets, make([]float64, n)).boost(rand.New(rand.NewPCG(3, 4)))
 	for _, c := range []struct{ a, b, want float64 }{{.75, .75, .2}, {.25, .75, 0}, {.55, .1, .2}, {.45, .1, 0}} {
 		if got := ts.of([]float64{c.a, c.b}); math.Abs(got-c.want) > .04 {
-			t.Errorf("at %v, %v: %v, want %v", c.a, c.b, got, c.want)
+			t.Errorf("at %v, %v: got %v, want %v", c.a, c.b, got, c.want)
 		}
 	}
 }
@@ -98,12 +99,12 @@ func TestCalendar(t *testing.T) {
 	} {
 		hour := at.Unix() / 3600
 		if c := calendarAt(hour); c.hour != at.Hour() || c.weekday != int(at.Weekday()) {
-			t.Errorf("%s: hour %d of weekday %d", at, c.hour, c.weekday)
+			t.Errorf("%s: got hour %d of weekday %d", at, c.hour, c.weekday)
 		}
 	}
 }
 
-// Hours that stick out at their time of day are odd after a week, and no others are.
+// TestOddHours checks that hours that deviate at their time of day are odd after one week, and no other hours are.
 func TestOddHours(t *testing.T) {
 	logs := make([]float64, 40*24)
 	random := rand.New(rand.NewPCG(5, 6))
@@ -115,7 +116,7 @@ func TestOddHours(t *testing.T) {
 	}
 	for i, odd := range oddHours(logs) {
 		if i%24 != 7 && odd || i < 20*24 && odd || i >= 28*24 && i%24 == 7 && !odd {
-			t.Fatalf("hour %d of day %d: odd is %v", i%24, i/24, odd)
+			t.Fatalf("hour %d of day %d: odd = %v", i%24, i/24, odd)
 		}
 	}
 }
@@ -128,20 +129,20 @@ func TestTrainingOriginsAreOfAllHours(t *testing.T) {
 		}
 		for h, n := range hours {
 			if n == 0 {
-				t.Errorf("until hour %d: no origin in hour %d of the week", until, h)
+				t.Errorf("until hour %d: no origin at hour %d of the week", until, h)
 			}
 		}
 		daily := trainingOrigins(until, true).hours
 		for t0 := until - 24; t0 >= reach; t0 -= 24 {
 			if !slices.Contains(daily, t0) {
-				t.Fatalf("until hour %d: hour %d, a number of days before, is no origin", until, t0)
+				t.Fatalf("until hour %d: hour %d is a multiple of a day earlier, but not an origin", until, t0)
 			}
 		}
 	}
 }
 
-// Where noon is harder to foresee than the night, intervals for the next hours are wider at noon: each hour of the day
-// holds the share of values that its interval promises.
+// TestIntervalsFitTheHour checks that if noon is harder to forecast than the night, its intervals are wider, so
+// that each hour of the day has the nominal coverage.
 func TestIntervalsFitTheHour(t *testing.T) {
 	const days, asked, ahead = 120, 60, 4
 	random := rand.New(rand.NewPCG(5, 6))
@@ -180,7 +181,7 @@ func TestIntervalsFitTheHour(t *testing.T) {
 			}
 		}
 		if share := float64(inside) / (ahead * asked); share < .7 || share > .9 {
-			t.Errorf("issued at %d:00, %.0f %% of the values lie within an interval of 80 %%", hour, 100*share)
+			t.Errorf("issued at %d:00: 80 %% interval contains %.0f %% of the values", hour, 100*share)
 		}
 	}
 }

@@ -16,11 +16,11 @@ import (
 
 const (
 	learntDays = 70
-	ahead      = 8 // hours: the arithmetic is the same for four days
+	ahead      = 8 // in hours; longer horizons use the same arithmetic
 )
 
-// windy makes a history that depends on time of day, weekend and wind, and the weather that it depends on, which goes
-// on for five days after.
+// windy returns a history that depends on time of day, weekend and wind, and the corresponding weather, which
+// continues for five more days.
 func windy(t testing.TB, days int, start time.Time) (*grid.Series, string) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(3, 4))
@@ -56,7 +56,7 @@ func weather(t testing.TB, text string) *forecast.Weather {
 	return w
 }
 
-// learnt returns what a model says that is learnt and asked at one moment.
+// learnt returns the forecast of a model that is trained and issued at the same time.
 func learnt(t testing.TB, s *grid.Series, w *forecast.Weather, at time.Time) []float64 {
 	t.Helper()
 	o := forecast.Issuance{
@@ -77,7 +77,7 @@ func TestWeatherHelpsWhereThereIsWind(t *testing.T) {
 	for i, w := range []*forecast.Weather{nil, w} {
 		f := learnt(t, s, w, at)
 		if len(f) != ahead {
-			t.Fatalf("%d values", len(f))
+			t.Fatalf("got %d values, want 8", len(f))
 		}
 		for h := range ahead {
 			y := s.At(at.Add(time.Duration(h) * time.Hour))
@@ -85,12 +85,12 @@ func TestWeatherHelpsWhereThereIsWind(t *testing.T) {
 		}
 	}
 	if errs[1] > 5 || errs[1] > .7*errs[0] {
-		t.Errorf("%.1f %% with weather, %.1f %% without: want at most 5 and seven tenths of that", errs[1], errs[0])
+		t.Errorf("error = %.1f %% with weather and %.1f %% without, want at most 5 %% and 30 %% less", errs[1], errs[0])
 	}
 }
 
-// A forecast depends on nothing that comes at its origin or later, except for the weather in its window and 12 hours
-// more.
+// TestLearntDoesNotPeek checks that a forecast does not depend on values at its origin or later, except for the
+// weather in its window and the following 12 hours.
 func TestLearntDoesNotPeek(t *testing.T) {
 	s, text := windy(t, learntDays+3, t0)
 	at := t0.Add(learntDays * 24 * time.Hour)
@@ -111,10 +111,10 @@ func TestLearntDoesNotPeek(t *testing.T) {
 	}
 	later := strings.Join(lines, "\n")
 	if !slices.Equal(learnt(t, s, nil, at), learnt(t, future, nil, at)) {
-		t.Error("what comes after changes a forecast from history")
+		t.Error("forecast without weather depends on later values")
 	}
 	if !slices.Equal(learnt(t, s, weather(t, text), at), learnt(t, future, weather(t, later), at)) {
-		t.Error("what comes after changes a forecast with weather")
+		t.Error("forecast with weather depends on later values")
 	}
 }
 
@@ -122,7 +122,7 @@ func TestLearntOfAConstant(t *testing.T) {
 	s := made(t, time.Hour, 62*24, func(int) float64 { return 250 })
 	for i, v := range learnt(t, s, nil, s.End()) {
 		if math.Abs(v-250) > 1e-4 {
-			t.Fatalf("value %d is %v, want 250", i, v)
+			t.Fatalf("value %d = %v, want 250", i, v)
 		}
 	}
 }
@@ -135,11 +135,11 @@ func TestLearntIsTheSameOnAnyNumberOfProcessors(t *testing.T) {
 	one := learnt(t, s, w, s.End())
 	runtime.GOMAXPROCS(4)
 	if !slices.Equal(one, learnt(t, s, w, s.End())) {
-		t.Error("one processor and four give different forecasts")
+		t.Error("forecasts differ between one and four processors")
 	}
 }
 
-// Instants count, not how they are spelt.
+// TestLearntInAnotherTimeZone checks that forecasts do not depend on the time zone in which times are written.
 func TestLearntInAnotherTimeZone(t *testing.T) {
 	s, text := windy(t, learntDays, t0)
 	at := s.End()
@@ -156,7 +156,7 @@ func TestLearntInAnotherTimeZone(t *testing.T) {
 	want := learnt(t, s, weather(t, text), at)
 	got := learnt(t, s, weather(t, strings.Join(lines, "\n")), at.In(zone))
 	if !slices.Equal(want, got) {
-		t.Error("the same instants in another time zone give another forecast")
+		t.Error("forecast depends on the time zone of the inputs")
 	}
 }
 
@@ -169,19 +169,19 @@ func TestParseWeather(t *testing.T) {
 	w := weather(t, b.String()+"2019-01-02 0:00,0,0,0,0,0\n")
 	if want := time.Date(2019, 1, 2, 1, 0, 0, 0, time.UTC); !w.End().Equal(want) ||
 		!w.Start().Equal(want.Add(-25*time.Hour)) {
-		t.Errorf("from %s until %s", w.Start(), w.End())
+		t.Errorf("weather is from %s to %s", w.Start(), w.End())
 	}
 	for name, text := range map[string]string{
-		"line 2: want a time and 5 values": "t,a,b,c,d,e\n2019-01-01 0:00,1,2\n",
-		"is no time":                       "t,a,b,c,d,e\nyesterday,1,280,1,1,1\n",
-		"is no number":                     "t,a,b,c,d,e\n2019-01-01 0:00,x,280,1,1,1\n",
-		"does not follow":                  "t,a,b,c,d,e\n2019-01-01 0:00,1,280,1,1,1\n2019-01-01 2:00,1,280,1,1,1\n",
-		"none of a day before":             "t,a,b,c,d,e\n2019-01-01 0:00,0,0,0,0,0\n",
-		"the file has no values":           "t,a,b,c,d,e\n",
+		"line 2: want a time and 5 values":   "t,a,b,c,d,e\n2019-01-01 0:00,1,2\n",
+		"is no time":                         "t,a,b,c,d,e\nyesterday,1,280,1,1,1\n",
+		"invalid number":                     "t,a,b,c,d,e\n2019-01-01 0:00,x,280,1,1,1\n",
+		"does not follow":                    "t,a,b,c,d,e\n2019-01-01 0:00,1,280,1,1,1\n2019-01-01 2:00,1,280,1,1,1\n",
+		"without values of the previous day": "t,a,b,c,d,e\n2019-01-01 0:00,0,0,0,0,0\n",
+		"no values":                          "t,a,b,c,d,e\n",
 	} {
 		_, err := forecast.ParseWeather("w.csv", []byte(text))
 		if want := strings.TrimPrefix(name, "line 2: "); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+			t.Errorf("error = %v, want an error that contains %q", err, want)
 		}
 	}
 }

@@ -2,19 +2,19 @@ package forecast
 
 import "fmt"
 
-// levelRegressions are the second opinion: for each lead a ridge regression of the intensity itself, not of its
-// logarithm, on what was before. It is right on average where the three tiers are right in percent, knows the last
-// day hour by hour, and is wrong at other times: half of each is less wrong than either. Where the weather is known,
-// that says more, and there is none.
+// levelRegressions are the second estimate: for each lead, a ridge regression of the intensity itself instead of
+// its logarithm, on previous values. It minimizes absolute errors while the three stages minimize relative errors,
+// it uses the last day hour by hour, and its errors are largely independent. The mean of both is therefore more
+// accurate than either. It is not used with weather, which is more informative.
 type levelRegressions [][]float64
 
 const (
-	levelPenalty     = 0.003 // for each origin of the training
-	levelWeight      = 0.5   // of the second opinion
+	levelPenalty     = 0.003 // per origin of the training
+	levelWeight      = 0.5   // of the second estimate
 	maxLevelFeatures = 64
 )
 
-// regressLevels fits the second opinion.
+// regressLevels fits the second estimate.
 func (v *view) regressLevels(o *origins, horizon int) (levelRegressions, error) {
 	all := make(levelRegressions, horizon)
 	err := inParallel(horizon, func(h int) error {
@@ -39,8 +39,8 @@ func (v *view) regressLevels(o *origins, horizon int) (levelRegressions, error) 
 	return all, err
 }
 
-// levelFeatures appends what is known at origin t of the hour h hours later, in the units of the intensity: first 1,
-// which is the constant.
+// levelFeatures appends the features of the hour h hours after origin t, in the units of the intensity. The first
+// feature is 1, for the constant.
 func (v *view) levelFeatures(x []float64, t, h int) []float64 {
 	hour := t + h
 	k := lastKnown(h, 24, hour)

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// gram adds the products of the columns of rows of width w to g, its upper triangle: the sums of squares that least
-// squares needs.
+// gram adds the products of the columns of rows with width w to the upper triangle of g. These are the sums
+// required for least squares.
 func gram(g, rows []float64, w int) {
 	i := 0
 	for ; i+4*w <= len(rows); i += 4 * w {
@@ -33,12 +33,12 @@ func gram(g, rows []float64, w int) {
 	}
 }
 
-// errSingular says that columns depend on each other, which the penalty should have prevented.
-var errSingular = errors.New("the matrix is not positive definite")
+// errSingular means that columns are linearly dependent, which the penalty should prevent.
+var errSingular = errors.New("matrix is not positive definite")
 
-// solver solves ridge regressions of one size.
+// solver solves ridge regressions of a fixed size.
 type solver struct {
-	p       int // columns, the first of them the constant
+	p       int // number of columns; the first one is constant
 	l, root []float64
 }
 
@@ -46,11 +46,12 @@ func newSolver(p int) *solver {
 	return &solver{p: p, l: make([]float64, p*p), root: make([]float64, p)}
 }
 
-// solve returns the coefficients that minimise the squared error plus penalty times their squares, the first one free,
-// from the Gram matrix g of the columns and, as the last one, the target.
+// solve returns the coefficients that minimize the squared error plus the penalty times their squares, except that
+// the first coefficient has no penalty. g is the Gram matrix of the columns, followed by the target as the last
+// column.
 func (s *solver) solve(g []float64, penalty float64) ([]float64, error) {
 	p, w := s.p, s.p+1
-	// The lower triangle of l, row by row: l·lᵀ = g + penalty.
+	// Compute the lower triangle of l row by row, with l·lᵀ = g + penalty.
 	for i := range p {
 		li := s.l[i*p : i*p+i+1]
 		for j := range i + 1 {
@@ -90,11 +91,10 @@ func (s *solver) solve(g []float64, penalty float64) ([]float64, error) {
 	return b, nil
 }
 
-// standard is how columns are brought to mean 0 and deviation 1. A column that does not vary becomes 0.
+// standard contains the parameters that standardize columns to mean 0 and deviation 1. Constant columns become 0.
 type standard struct{ centre, scale []float64 }
 
-// standardise brings all but the first of the columns of rows, of width w, to mean 0 and deviation 1, and leaves the
-// last columns from p on as they are.
+// standardise standardizes the columns of rows with width w, except for the first one and the columns from p on.
 func standardise(rows []float64, w, p int) standard {
 	s := standard{centre: make([]float64, p), scale: make([]float64, p)}
 	n := float64(len(rows) / w)
@@ -128,7 +128,7 @@ func standardise(rows []float64, w, p int) standard {
 	return s
 }
 
-// raw turns coefficients of standardised columns into those of the columns as they are.
+// raw converts coefficients of standardized columns to coefficients of the original columns.
 func (s standard) raw(b []float64) []float64 {
 	for j := 1; j < len(b); j++ {
 		b[j] *= s.scale[j]

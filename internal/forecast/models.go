@@ -7,18 +7,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// The models, as forecasts name them.
+// Names of the plain models.
 const (
-	Persistence = "persistence"        // as it is now
-	Yesterday   = "yesterday"          // as at the same time of the last known day
-	WeekMean    = "week-mean"          // mean of the same time of the last seven days, or of as many as are known
-	Blend       = "yesterday-and-week" // half Yesterday, half WeekMean
+	Persistence = "persistence"        // the current value
+	Yesterday   = "yesterday"          // same time of the last known day
+	WeekMean    = "week-mean"          // mean of the same time of up to seven known days
+	Blend       = "yesterday-and-week" // mean of Yesterday and WeekMean
 )
 
 type model uint8
 
-// In the order in which they are preferred where they do equally well, or where too little is known to tell: on
-// year-long series of real grids the blend is the best of them on average.
+// Models in order of preference for equal errors or insufficient data. The blend is the best on average for
+// year-long series of real grids.
 const (
 	blend model = iota
 	weekMean
@@ -35,25 +35,25 @@ const (
 	maxStep = time.Hour
 )
 
-// past is a history prepared for asking the models many times.
+// past is a history that is prepared for repeated evaluation of the models.
 type past struct {
 	start  time.Time
 	step   time.Duration
 	perDay int
 	values []float64
-	means  []float64 // means[i]: over values[i] and the same time of up to six days before
+	means  []float64 // means[i] is the mean of values[i] and the same time of up to six days before
 }
 
-// newPast prepares the values of the history that begin before from, the last memory of them.
+// newPast prepares the values of the history that start before from, limited to the last memory of them.
 func newPast(history *grid.Series, from time.Time, memory time.Duration) (*past, error) {
 	step := history.Step()
 	if step > maxStep || day%step != 0 {
-		return nil, fmt.Errorf("history has a step of %v: want an hour or less, of which a day is a multiple", step)
+		return nil, fmt.Errorf("history has a step of %v: want at most one hour, and a divisor of a day", step)
 	}
 	known := min(int((from.Sub(history.Start())+step-1)/step), history.Len())
 	perDay := int(day / step)
 	if known < perDay {
-		return nil, fmt.Errorf("history knows %v before %s: want at least 24h", max(0, time.Duration(known))*step,
+		return nil, fmt.Errorf("history contains %v before %s: want at least 24h", max(0, time.Duration(known))*step,
 			from.Format(time.RFC3339))
 	}
 	skip := max(0, known-int(memory/step))
@@ -65,7 +65,7 @@ func newPast(history *grid.Series, from time.Time, memory time.Duration) (*past,
 	return p, nil
 }
 
-// average fills in means with running sums, one for each time of day.
+// average computes the means with one running sum per time of day.
 func (p *past) average() {
 	p.means = make([]float64, len(p.values))
 	sums := make([]float64, p.perDay)
@@ -80,7 +80,8 @@ func (p *past) average() {
 	}
 }
 
-// at returns what model m expects lead steps after the first known of the values; nothing beyond those is looked at.
+// at returns the forecast of model m for a lead of the given number of steps after the known values. Later values
+// are ignored.
 func (p *past) at(m model, known, lead int) float64 {
 	i := known - p.perDay + lead%p.perDay
 	switch m {

@@ -9,18 +9,18 @@ import (
 	"sync/atomic"
 )
 
-// inParallel calls f for 0 to n-1 on all processors and returns the error of the least that failed. The calls must not
-// depend on each other: then neither does the result on how many processors there are.
+// inParallel calls f for 0 to n-1 on all processors and returns the error of the lowest index that failed. The
+// calls must be independent of each other, so that the result does not depend on the number of processors.
 func inParallel(n int, f func(i int) error) error {
 	errs := make([]error, n)
-	var panicked atomic.Pointer[any] // in a goroutine of its own, it would end the process: it is the caller's
+	var panicked atomic.Pointer[any] // passed to the caller, to not end the process
 	var next atomic.Int64
 	var done sync.WaitGroup
 	for range min(n, runtime.GOMAXPROCS(0)) {
 		done.Go(func() {
 			defer func() {
 				if what := recover(); what != nil {
-					// The caller's own stack says nothing of it.
+					// The stack of the caller does not contain the origin.
 					panicked.Store(new(any(fmt.Sprintf("%v, in\n%s", what, debug.Stack()))))
 				}
 			}()

@@ -2,5 +2,5 @@
 
 package forecast_test
 
-// raced is whether the race detector is on, under which arithmetic takes ten times as long.
+// raced reports whether the race detector is enabled. Arithmetic is ten times slower with it.
 const raced = true

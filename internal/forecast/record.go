@@ -8,32 +8,32 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// record is a history by the hour, with what is needed of the calendar and of the weather beside it. Its hours are
-// counted from its start; those of calendar and weather go on beyond the last value.
+// record is an hourly history with the corresponding calendar and weather data. Hours are counted from its start.
+// Calendar and weather continue beyond the last value.
 type record struct {
-	start   int64 // hours since the epoch
+	start   int64 // in hours since the epoch
 	values  []float64
 	days    []calendar
-	weather *sky // nil: from history alone
+	weather *sky // nil if no weather is used
 }
 
-// calendar is where an hour lies in day, week and year.
+// calendar contains the position of an hour in the day, the week and the year.
 type calendar struct {
 	hour, weekday int
-	year          [4]float64 // sine and cosine of the year, once and twice a year
-	day           [6]float64 // of the day, one to three times a day
+	year          [4]float64 // sine and cosine of the year, with one and two periods
+	day           [6]float64 // sine and cosine of the day, with one to three periods
 }
 
-// weatherMargin is how many hours of weather before the first hour and after the last one are looked at.
+// Hours of weather that are used before the first hour and after the last one.
 const (
 	weatherBefore = 168
 	weatherReach  = 12
 )
 
-// newRecord prepares the hours of a history, and of the weather if there is any, up to ahead hours beyond its end.
+// newRecord prepares the hours of a history, and of the weather if available, up to ahead hours beyond its end.
 func newRecord(history *grid.Series, weather *Weather, ahead int) (*record, error) {
 	if history.Step() > time.Hour || time.Hour%history.Step() != 0 {
-		return nil, fmt.Errorf("history has a step of %v: want an hour or less, of which an hour is a multiple",
+		return nil, fmt.Errorf("history has a step of %v: want at most one hour, and a divisor of an hour",
 			history.Step())
 	}
 	first := history.Start().Truncate(time.Hour)
@@ -42,7 +42,7 @@ func newRecord(history *grid.Series, weather *Weather, ahead int) (*record, erro
 	}
 	n := int(history.End().Sub(first) / time.Hour)
 	if n <= 0 {
-		return nil, fmt.Errorf("history knows no whole hour: it ends at %s", history.End().Format(time.RFC3339))
+		return nil, fmt.Errorf("history contains no full hour: it ends at %s", history.End().Format(time.RFC3339))
 	}
 	r := &record{start: first.Unix() / 3600, values: make([]float64, n)}
 	perHour := int(time.Hour / history.Step())
@@ -65,10 +65,10 @@ func newRecord(history *grid.Series, weather *Weather, ahead int) (*record, erro
 	return r, nil
 }
 
-// hourOf returns the number of the first hour that does not begin before t.
+// hourOf returns the number of the first hour that does not start before t.
 func (r *record) hourOf(t time.Time) int { return int(t.Add(time.Hour-1).Unix()/3600 - r.start) }
 
-// timeOf returns when hour number i begins.
+// timeOf returns the start of hour number i.
 func (r *record) timeOf(i int) time.Time {
 	return time.Unix((r.start+int64(i))*3600, 0).UTC()
 }
@@ -94,7 +94,7 @@ func indicator(yes bool) float64 {
 	return 0
 }
 
-// sky is the weather over the hours of a record, with running sums, so that any mean costs two look-ups.
+// sky is the weather during the hours of a record, with running sums for computing means in constant time.
 type sky struct {
 	values, sums [variables][]float64
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// structure is the first tier: what the logarithm of the intensity should be in an hour, given calendar and weather,
-// by one ridge regression over all hours of the training.
+// structure is the first stage of a model: the expected logarithm of the intensity of an hour, given calendar and
+// weather, from a ridge regression over all hours of the training.
 type structure struct {
 	weathered    bool
 	mean         float64 // of the logarithm
@@ -16,29 +16,28 @@ type structure struct {
 	temperatures [4]float64
 	full         []float64
 	withoutFold  [folds][]float64
-	start        int64 // of the training, in hours since the epoch
-	trained      int   // hours
+	start        int64 // start of the training, in hours since the epoch
+	trained      int   // in hours
 }
 
 const (
-	// folds is into how many parts the training is divided, so that each can be judged by what was learnt from the
-	// others.
+	// folds is the number of parts of the training data for cross-validation.
 	folds = 5
-	// structurePenalty is the ridge penalty for each hour of training.
+	// structurePenalty is the ridge penalty per hour of training.
 	structurePenalty = 0.03
-	// block is how many hours in a row belong to one fold.
+	// block is the number of consecutive hours in one fold.
 	block = 21 * 24
 
 	calendarColumns  = 64
 	structureColumns = 123 // with weather
 )
 
-// floor is the least intensity that is told apart: the logarithm of less would dwarf everything else.
+// floor is the minimum intensity. Logarithms of smaller values would dominate the regression.
 const floor = 1.0
 
 func logOf(v float64) float64 { return math.Log(max(v, floor)) }
 
-// newStructure fits the first tier on the hours before until.
+// newStructure fits the first stage on the hours before until.
 func newStructure(r *record, until int) (*structure, error) {
 	s := &structure{weathered: r.weather != nil, start: r.start, trained: until}
 	for _, v := range r.values[:until] {
@@ -108,7 +107,7 @@ func (s *structure) columns() int {
 	return calendarColumns
 }
 
-// hinges places the bends of what depends on the weather at quantiles of the training.
+// hinges sets the knots of the weather dependence to quantiles of the training data.
 func (s *structure) hinges(w *sky, until int) {
 	sorted := func(v int, above float64) []float64 {
 		var values []float64
@@ -135,7 +134,7 @@ func (s *structure) hinges(w *sky, until int) {
 	}
 }
 
-// row fills in the columns of hour i.
+// row computes the columns of hour i.
 func (s *structure) row(row []float64, r *record, i int) {
 	c := &r.days[i]
 	clear(row)
@@ -192,8 +191,8 @@ func (s *structure) weatherRow(row []float64, w *sky, c *calendar, i int) {
 	}
 }
 
-// expect fills in what the structure expects of each hour from the first on: of hours of the training by what was
-// learnt without their fold, so that its errors there are like those of hours to come.
+// expect computes the expected logarithm of each hour. Hours of the training are predicted without their fold, so
+// that their errors are comparable to the errors of future hours.
 func (s *structure) expect(into []float64, r *record) {
 	row := make([]float64, s.columns())
 	shift := int(r.start - s.start)

@@ -6,10 +6,12 @@ import (
 	"slices"
 )
 
-// trees are the third tier: gradient-boosted decision trees on what the second one leaves, for the percentage error.
+// trees are the third stage: gradient-boosted decision trees for the residuals of the second one, with the
+// percentage error as loss.
 type trees []tree
 
-// tree is a complete binary tree: node i has children 2i+1 and 2i+2. A node that does not divide sends all to its left.
+// tree is a complete binary tree: node i has the children 2i+1 and 2i+2. A node without a split sends all rows to
+// its left child.
 type tree struct {
 	feature   [1<<depth - 1]int32
 	threshold [1<<depth - 1]float64
@@ -19,18 +21,18 @@ type tree struct {
 const (
 	treeCount   = 120
 	depth       = 4
-	minRows     = 150 // in a leaf
+	minRows     = 150 // per leaf
 	learnRate   = 0.05
 	leafPenalty = 80
 	treeBins    = 48
 	treePairs   = 45_000
 	rowShare    = 0.5
 	columnShare = 0.3
-	softness    = 0.05 // of the percentage error around zero
-	treeWeight  = 0.5  // of the trees in the forecast
+	softness    = 0.05 // smoothing of the percentage error around zero
+	treeWeight  = 0.5  // weight of the trees in the forecast
 )
 
-// leafOf goes down from the root; right tells the nodes that send what is asked for to their right.
+// leafOf returns the value of a leaf. right reports whether a node sends the example to its right child.
 func (t *tree) leafOf(right func(node int) bool) float64 {
 	i := 0
 	for i < len(t.feature) {
@@ -52,23 +54,23 @@ func (ts trees) of(x []float64) float64 {
 	return sum
 }
 
-// examples are what trees learn from.
+// examples are the training data of trees.
 type examples struct {
 	features int
 	bins     [][]uint8   // by feature and row
-	edges    [][]float64 // of the bins of a feature: bin b holds what is above edge b-1 and not above edge b
+	edges    [][]float64 // bin b of a feature contains the values above edge b-1, up to edge b
 	targets  []float64
-	scores   []float64 // what is forecast for each row so far
+	scores   []float64 // current forecast for each row
 }
 
-// newExamples sorts the rows, of the given width, into bins.
+// newExamples assigns the values of the rows, which have the given width, to bins.
 func newExamples(rows []float64, width int, targets, scores []float64) *examples {
 	n := len(targets)
 	e := &examples{
 		features: width, targets: targets, scores: scores, bins: make([][]uint8, width),
 		edges: make([][]float64, width),
 	}
-	// The edges are quantiles of a part of the rows, which are in random order.
+	// The edges are quantiles of a sample of the rows, which are in random order.
 	sample := make([]float64, min(n, 6000))
 	for j := range width {
 		for i := range sample {
@@ -84,19 +86,19 @@ func newExamples(rows []float64, width int, targets, scores []float64) *examples
 		e.bins[j] = make([]uint8, n)
 		for i := range n {
 			b, _ := slices.BinarySearch(e.edges[j], rows[i*width+j])
-			e.bins[j][i] = uint8(b) //nolint:gosec // at most treeBins
+			e.bins[j][i] = uint8(b) // at most treeBins
 		}
 	}
 	return e
 }
 
-// sums of gradients and weights of the rows in a bin.
+// binSum contains the sums of gradients and weights of the rows in a bin.
 type binSum struct {
 	g, u float64
 	n    int
 }
 
-// boost learns trees from examples, whose scores it changes.
+// boost trains trees and updates the scores of the examples.
 func (e *examples) boost(random *rand.Rand) trees {
 	n := len(e.targets)
 	b := &booster{examples: e, g: make([]float64, n), u: make([]float64, n), random: random}
@@ -117,16 +119,16 @@ func (e *examples) boost(random *rand.Rand) trees {
 
 type booster struct {
 	*examples
-	g, u    []float64 // descent and curvature of the loss of each row
-	rows    []int32   // sampled
+	g, u    []float64 // gradient and curvature of the loss of each row
+	rows    []int32   // sampled rows
 	spare   []int32
 	columns []int
 	split   [1<<depth - 1]uint8
 	random  *rand.Rand
 }
 
-// gradients computes the slope and curvature of the loss: of the percentage error, smooth around zero, as a function of
-// the logarithm.
+// gradients computes the gradient and curvature of the loss, which is the percentage error as a function of the
+// logarithm, smoothed around zero.
 func (b *booster) gradients() {
 	for i, y := range b.targets {
 		r := min(max(y-b.scores[i], -1), 1.5)
@@ -137,12 +139,12 @@ func (b *booster) gradients() {
 	}
 }
 
-// grow learns one tree from a sample of rows and columns.
+// grow trains one tree on a sample of rows and columns.
 func (b *booster) grow(t *tree) {
 	b.rows = b.rows[:0]
 	for i := range b.targets {
 		if b.random.Float64() < rowShare {
-			b.rows = append(b.rows, int32(i)) //nolint:gosec // at most treePairs
+			b.rows = append(b.rows, int32(i)) // at most treePairs
 		}
 	}
 	b.columns = b.random.Perm(b.features)[:max(1, int(columnShare*float64(b.features)))]
@@ -150,7 +152,7 @@ func (b *booster) grow(t *tree) {
 	b.node(t, 0, b.rows, b.histogram(b.rows))
 }
 
-// histogram sums up rows by bin of each sampled column.
+// histogram sums up the rows by bin of each sampled column.
 func (b *booster) histogram(rows []int32) []binSum {
 	h := make([]binSum, len(b.columns)*treeBins)
 	for c, column := range b.columns {
@@ -165,7 +167,7 @@ func (b *booster) histogram(rows []int32) []binSum {
 	return h
 }
 
-// node grows the part of the tree below node i, which holds rows.
+// node grows the subtree of node i for the given rows.
 func (b *booster) node(t *tree, i int, rows []int32, h []binSum) {
 	if i >= len(t.feature) {
 		var total binSum
@@ -183,11 +185,11 @@ func (b *booster) node(t *tree, i int, rows []int32, h []binSum) {
 		return
 	}
 	feature := b.columns[column]
-	t.feature[i] = int32(feature) //nolint:gosec // there are few features
+	t.feature[i] = int32(feature) // the number of features is small
 	t.threshold[i] = b.edges[feature][bin]
-	b.split[i] = uint8(bin) //nolint:gosec // at most treeBins
+	b.split[i] = uint8(bin) // at most treeBins
 	left, right := b.divide(rows, b.bins[feature], b.split[i])
-	// The histogram of the larger child is what the smaller one leaves of the parent's.
+	// The histogram of the larger child is the difference between the parent and the smaller child.
 	small := left
 	if len(right) < len(left) {
 		small = right
@@ -205,7 +207,7 @@ func (b *booster) node(t *tree, i int, rows []int32, h []binSum) {
 	b.node(t, 2*i+2, right, h)
 }
 
-// best returns the column and the bin after which to divide, or -1.
+// best returns the column and the bin after which to split, or -1 if no split is useful.
 func (b *booster) best(h []binSum) (column, bin int) {
 	column = -1
 	most := 0.0
@@ -240,7 +242,7 @@ func (b *booster) best(h []binSum) (column, bin int) {
 	return column, bin
 }
 
-// divide puts the rows up to the bin first, in their order, and then the others.
+// divide moves the rows up to the bin to the front, in their order, followed by the other rows.
 func (b *booster) divide(rows []int32, bins []uint8, bin uint8) (left, right []int32) {
 	n := 0
 	spare := b.spare[:0]

@@ -15,15 +15,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// The tables of typical days. Each says in its header where it comes from and under which licence it is.
+// Tables of typical days. The header of each table contains its source and its license.
 //
 //go:embed typical/*.csv
 var tables embed.FS
 
-// TypicalModel names the forecast of a typical day.
+// TypicalModel is the model name of forecasts from a typical day.
 const TypicalModel = "typical-day"
 
-// WorldMean is the carbon intensity of the world's electricity in 2024, rounded.
+// WorldMean is the mean carbon intensity of electricity worldwide in 2024, rounded.
 const WorldMean grid.Intensity = 470
 
 const (
@@ -31,20 +31,21 @@ const (
 	hours   = 24
 )
 
-// Curve is the carbon intensity of a typical day, by season: what to expect where no source says more. It is always an
+// Curve is the carbon intensity of a typical day by season, used if no other source is available. It is always an
 // estimate.
 type Curve struct {
-	Zone   grid.Zone // whose curve it is; "" for the world
+	Zone   grid.Zone // zone of the curve; empty for the world
 	values [seasons][hours]float64
 }
 
-// seasonMiddles are the days of the year that the seasons of a Curve are typical of, the northern winter first.
+// seasonMiddles are the days of the year in the middle of the seasons of a Curve, starting with the northern
+// winter.
 var seasonMiddles = [seasons]float64{15, 105, 197, 288}
 
 const daysPerYear = 365.2425
 
-// TypicalDay returns the curve of a zone, or, where there is none, of the zone that its name extends: of CA for
-// CA-XX. Where there is neither it returns the world's, which is flat, and false.
+// TypicalDay returns the curve of a zone or, if there is none, of the zone that its name extends, for example CA
+// for CA-XX. If there is neither, it returns the flat curve of the world and false.
 func TypicalDay(zone grid.Zone) (Curve, bool) {
 	t := loadTypical()
 	name, mean := nearest(t.means, zone)
@@ -59,7 +60,8 @@ func TypicalDay(zone grid.Zone) (Curve, bool) {
 	return Curve{Zone: name, values: scaled(shape, mean)}, true
 }
 
-// nearest returns what is known of a zone, or of the one that its name extends, and the name of that; "": of neither.
+// nearest returns the entry of a zone, or of the zone that its name extends, and the name of that zone. The name is
+// empty if there is neither.
 func nearest[V any](known map[grid.Zone]V, zone grid.Zone) (name grid.Zone, of V) {
 	for name = zone; name != ""; name = parent(name) {
 		if of, ok := known[name]; ok {
@@ -69,7 +71,7 @@ func nearest[V any](known map[grid.Zone]V, zone grid.Zone) (name grid.Zone, of V
 	return "", of
 }
 
-// TypicalZones returns the zones that have a typical day, in order.
+// TypicalZones returns the sorted names of the zones that have a typical day.
 func TypicalZones() (names []string) {
 	for zone := range loadTypical().means {
 		names = append(names, string(zone))
@@ -78,7 +80,7 @@ func TypicalZones() (names []string) {
 	return names
 }
 
-// scaled returns values of the same shape with this mean.
+// scaled returns values of the same shape with the given mean.
 func scaled(values [seasons][hours]float64, mean float64) [seasons][hours]float64 {
 	factor := mean / float64(Curve{values: values}.Mean())
 	for season := range values {
@@ -89,12 +91,12 @@ func scaled(values [seasons][hours]float64, mean float64) [seasons][hours]float6
 	return values
 }
 
-// parent cuts the last part off a zone's name.
+// parent removes the last part of a zone's name.
 func parent(zone grid.Zone) grid.Zone {
 	return zone[:max(0, strings.LastIndexByte(string(zone), '-'))]
 }
 
-// At returns the intensity at an instant: that of its hour, between those of the two seasons that it lies between.
+// At returns the intensity at the given time: the value of its hour, interpolated between the two nearest seasons.
 func (c Curve) At(t time.Time) grid.Intensity {
 	t = t.UTC()
 	day := float64(t.YearDay())
@@ -109,7 +111,7 @@ func (c Curve) At(t time.Time) grid.Intensity {
 	return grid.Intensity((1-part)*c.values[before][t.Hour()] + part*c.values[after][t.Hour()])
 }
 
-// Mean returns the curve's mean over a year.
+// Mean returns the mean of the curve over a year.
 func (c Curve) Mean() grid.Intensity {
 	sum := 0.0
 	for _, day := range c.values {
@@ -120,19 +122,20 @@ func (c Curve) Mean() grid.Intensity {
 	return grid.Intensity(sum / (seasons * hours))
 }
 
-// halfLife is how long until half of a deviation from the typical day is expected to be gone.
+// halfLife is the time in which a deviation from the typical day is expected to decrease by half.
 const halfLife = day
 
-// maxOff is the logarithm of what the curve is scaled by at most: a present value further off is of another day than
-// any, and the hours around it are not as far off.
+// maxOff is the logarithm of the maximum factor for scaling the curve. If the current value deviates more, it is
+// exceptional, and the following hours deviate less.
 var maxOff = math.Log(4)
 
-// Typical forecasts, hour by hour from that of from on, the curve scaled so that it fits the present value, by up to
-// four times; further ahead it comes back to what is typical. A present value of 0 or less is not known, and the
-// curve is left as it is. There are no percentiles: without a history nothing says how wrong it will be.
+// Typical returns an hourly forecast, starting with the hour of from. The curve is scaled to fit the current value,
+// by a factor of at most four, and the scaling decays with time. A current value of 0 or less means unknown, and
+// the curve is not scaled. The forecast has no percentiles, because the errors cannot be estimated without a
+// history.
 func Typical(c Curve, present float64, from time.Time, horizon time.Duration) (grid.Forecast, error) {
 	if horizon <= 0 || horizon > MaxHorizon {
-		return grid.Forecast{}, fmt.Errorf("horizon is %v: want more than 0 and at most %v", horizon, MaxHorizon)
+		return grid.Forecast{}, fmt.Errorf("horizon is %v: want a positive value of at most %v", horizon, MaxHorizon)
 	}
 	start := from.UTC().Truncate(time.Hour)
 	off := 0.0
@@ -151,21 +154,22 @@ func Typical(c Curve, present float64, from time.Time, horizon time.Duration) (g
 	return grid.Forecast{Series: s, IssuedAt: from, Model: TypicalModel}, nil
 }
 
-// solar is how much of a zone's electricity the sun makes, and where.
+// solar is the fraction of solar power in a zone's electricity, and the location of the zone.
 type solar struct {
 	share, latitude, longitude float64
 }
 
 const (
-	// displaced is by how much the intensity falls for each part of the electricity that the sun makes. It is less
-	// than 1 because neighbours and pumps take some of it, and because what makes the rest in the evening is dirtier.
+	// displaced is the decrease in intensity relative to the fraction of solar power. It is less than 1 because
+	// neighboring zones and pumped storage use a part of it, and because the remaining generation in the evening
+	// has a higher intensity.
 	displaced = 0.6
-	// maxSolar is the share of an hour's electricity beyond which panels are switched off or feed others.
+	// maxSolar is the fraction of an hour's electricity above which solar power is curtailed or exported.
 	maxSolar = 0.75
 )
 
-// shape returns curves that are lower by day in proportion to the height of the sun. Those of a zone without solar
-// power are flat: whether its intensity falls or rises at night depends on what is not known of it here.
+// shape returns curves that are lower by day in proportion to the height of the sun. Without solar power they are
+// flat, because it is not known whether the intensity of the zone rises or falls at night.
 func (s solar) shape() (values [seasons][hours]float64) {
 	var height [seasons][hours]float64
 	for season := range seasons {
@@ -182,7 +186,7 @@ func (s solar) shape() (values [seasons][hours]float64) {
 	return values
 }
 
-// height is the mean sine of the sun's height over an hour UTC of a day of the year; 0 by night.
+// height returns the mean sine of the sun's elevation during an hour in UTC on a day of the year. It is 0 at night.
 func (s solar) height(dayOfYear float64, hour int) float64 {
 	const parts = 4
 	declination := radians(-23.44 * math.Cos(2*math.Pi*(dayOfYear+10)/daysPerYear))
@@ -198,14 +202,15 @@ func (s solar) height(dayOfYear float64, hour int) float64 {
 
 func radians(degrees float64) float64 { return degrees * math.Pi / 180 }
 
-// typical is the embedded tables.
+// typical contains the embedded tables.
 type typical struct {
 	means  map[grid.Zone]float64
 	curves map[grid.Zone][seasons][hours]float64
 	solar  map[grid.Zone]solar
 }
 
-// loadTypical reads the embedded tables once. A test reads them too, so that they cannot be wrong in a release.
+// loadTypical reads the embedded tables once. They are also checked by a test, so that reading them cannot fail in
+// a release.
 var loadTypical = sync.OnceValue(func() *typical {
 	t, err := readTypical()
 	if err != nil {
@@ -234,7 +239,7 @@ func readTypical() (*typical, error) {
 	return t, nil
 }
 
-// eachRow calls use for every row of a table: a zone and numbers.
+// eachRow calls use for every row of a table, which contains a zone and numbers.
 func eachRow(text []byte, use func(zone grid.Zone, row []float64) error) error {
 	r := csv.NewReader(bytes.NewReader(text))
 	r.Comment = '#'
@@ -258,7 +263,7 @@ func eachRow(text []byte, use func(zone grid.Zone, row []float64) error) error {
 
 func (t *typical) addMean(zone grid.Zone, row []float64) error {
 	if len(row) != 1 || row[0] <= 0 {
-		return fmt.Errorf("%v: want one mean of more than 0", row)
+		return fmt.Errorf("%v: want one mean above 0", row)
 	}
 	t.means[zone] = row[0]
 	return nil

@@ -19,14 +19,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the tables of typical days anew from the shared data folder")
+var rewrite = flag.Bool("rewrite", false, "regenerate the tables of typical days from the shared data directory")
 
-// shared unpacks a file of the shared data folder, or skips the test where that is not.
+// shared decompresses a file in the shared data directory, or skips the test if it does not exist.
 func shared(t testing.TB, name string) []byte {
 	t.Helper()
 	text, err := grid.ReadFile(filepath.Join(filepath.FromSlash("../../../shared/data"), filepath.FromSlash(name)))
 	if errors.Is(err, os.ErrNotExist) {
-		t.Skipf("the shared data folder is not here: %v", err)
+		t.Skipf("shared data directory is not available: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func shared(t testing.TB, name string) []byte {
 	return text
 }
 
-// The tables are those that their sources give.
+// TestTypicalTables checks that the tables match their sources.
 func TestTypicalTables(t *testing.T) {
 	for name, want := range map[string][]byte{
 		"means.csv": meansTable(t, shared(t, "carbon/em_yearly/yearly_2024.json.gz")),
@@ -54,7 +54,7 @@ func TestTypicalTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not what its source gives: go test ./internal/forecast -run TypicalTables -rewrite", path)
+			t.Errorf("%s does not match its source: run go test ./internal/forecast -run TypicalTables -rewrite", path)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func meansTable(t testing.TB, text []byte) []byte {
 	for _, zone := range slices.Sorted(maps.Keys(zones)) {
 		mean := zones[zone].CarbonIntensity
 		if mean.Unit != "gCO2eq/kWh" {
-			t.Fatalf("%s is in %s", zone, mean.Unit)
+			t.Fatalf("unit of %s is %s", zone, mean.Unit)
 		}
 		fmt.Fprintf(&b, "%s,%.0f\n", zone, twoDigits(mean.Value))
 	}
@@ -146,27 +146,27 @@ func TestTypicalTablesAreWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(tables.means) < 300 || len(tables.curves) == 0 || len(tables.solar) == 0 {
-		t.Errorf("there are %d means, %d curves and %d solar shares", len(tables.means), len(tables.curves),
+		t.Errorf("got %d means, %d curves and %d solar fractions", len(tables.means), len(tables.curves),
 			len(tables.solar))
 	}
 	for zone := range tables.curves {
 		if _, ok := tables.means[zone]; !ok {
-			t.Errorf("%s has a curve and no mean", zone)
+			t.Errorf("zone %s has a curve, but no mean", zone)
 		}
 	}
 	for zone, s := range tables.solar {
 		if s.share < 0 || s.share > 0.5 || math.Abs(s.latitude) > 70 || math.Abs(s.longitude) > 180 {
-			t.Errorf("%s: %+v", zone, s)
+			t.Errorf("zone %s: invalid solar entry: %+v", zone, s)
 		}
 	}
 	for zone, mean := range tables.means {
 		c, ok := TypicalDay(zone)
 		if !ok || c.Zone != zone || math.Abs(float64(c.Mean())-mean) > 1e-9*mean {
-			t.Errorf("%s: the curve is of %q and has mean %v, want %v", zone, c.Zone, c.Mean(), mean)
+			t.Errorf("curve of %s is for %q and has a mean of %v, want %v", zone, c.Zone, c.Mean(), mean)
 		}
 		for _, day := range c.values {
 			if least := slices.Min(day[:]); least < 0.2*mean {
-				t.Errorf("%s falls to %v, its mean is %v", zone, least, mean)
+				t.Errorf("minimum of %s = %v with a mean of %v", zone, least, mean)
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func TestEachRowRefuses(t *testing.T) {
 		"no longitude":  {"zone,percent,latitude\nDE,1,2\n", table.addSolar},
 	} {
 		if err := eachRow([]byte(c.text), c.use); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: expected an error", name)
 		}
 	}
 }

@@ -18,8 +18,8 @@ func hourly(t testing.TB, zone string, year string) *grid.Series {
 	return s.Series
 }
 
-// Against a year that none of the tables was made from: a curve is closer to the real intensity than its own mean,
-// where there is sun, and on average over all zones that there are data of.
+// TestTypicalDayBeatsAFlatMean compares the curves with a year that was not used for the tables. In sunny zones,
+// and on average over all zones with data, a curve must be closer to the actual intensity than its mean.
 func TestTypicalDayBeatsAFlatMean(t *testing.T) {
 	sunny := map[string]bool{"US-CAL-CISO": true, "AU-NSW": true, "DE": true, "ZA": true}
 	var gain float64
@@ -28,10 +28,10 @@ func TestTypicalDayBeatsAFlatMean(t *testing.T) {
 		actual := hourly(t, zone, "2023")
 		c, ok := forecast.TypicalDay(grid.Zone(zone))
 		if !ok || string(c.Zone) != zone {
-			t.Errorf("the curve of %s is of %q", zone, c.Zone)
+			t.Errorf("curve of %s is for %q", zone, c.Zone)
 			continue
 		}
-		// Of the shape alone: the level of another year is another one.
+		// Only the shape is compared, because the level changes from year to year.
 		level := actual.Mean(actual.Start(), actual.End()) / float64(c.Mean())
 		var off, flat float64
 		for i := range actual.Len() {
@@ -39,19 +39,20 @@ func TestTypicalDayBeatsAFlatMean(t *testing.T) {
 			off += math.Abs(actual.Value(i) - level*float64(c.At(at)))
 			flat += math.Abs(actual.Value(i) - level*float64(c.Mean()))
 		}
-		t.Logf("%s: mean error %.1f %% of that of a flat mean", zone, 100*off/flat)
+		t.Logf("%s: mean error = %.1f %% of the error of a flat mean", zone, 100*off/flat)
 		gain += 1 - off/flat
 		if sunny[zone] && off >= flat {
-			t.Errorf("%s: a flat mean is better: error %.1f against %.1f g", zone, flat/float64(actual.Len()),
-				off/float64(actual.Len()))
+			t.Errorf("%s: error of a flat mean = %.1f g, below that of the curve = %.1f g",
+				zone, flat/float64(actual.Len()), off/float64(actual.Len()))
 		}
 	}
 	if gain/float64(len(zones)) < 0.1 {
-		t.Errorf("on average the curves are better than flat means by %.1f %%", 100*gain/float64(len(zones)))
+		t.Errorf("curves reduce the mean error by only %.1f %%", 100*gain/float64(len(zones)))
 	}
 }
 
-// A curve that is scaled to the present is closer to the next two days than one that is not.
+// TestTypicalScaledToThePresent checks that scaling a curve to the current value reduces the error over the next
+// two days.
 func TestTypicalScaledToThePresent(t *testing.T) {
 	for _, zone := range []string{"AU-NSW", "DE", "GB", "US-CAL-CISO"} {
 		actual := hourly(t, zone, "2023")
@@ -73,7 +74,7 @@ func TestTypicalScaledToThePresent(t *testing.T) {
 			}
 		}
 		if scaled > plain {
-			t.Errorf("%s: scaled to the present the error is %.2f of what it is otherwise", zone, scaled/plain)
+			t.Errorf("%s: error scaled to the current value = %.2f of the error without scaling", zone, scaled/plain)
 		}
 	}
 }
@@ -91,22 +92,22 @@ func TestTypical(t *testing.T) {
 	valid(t, f)
 	if !f.Series.Covers(from, from.Add(48*time.Hour)) || f.Series.Start() != from.Truncate(time.Hour) ||
 		f.Model != forecast.TypicalModel || f.Low != nil {
-		t.Errorf("the forecast is from %v to %v, of %q", f.Series.Start(), f.Series.End(), f.Model)
+		t.Errorf("forecast is from %v to %v by model %q", f.Series.Start(), f.Series.End(), f.Model)
 	}
 	if got := f.Series.Value(0); math.Abs(got-600) > 1e-9 {
-		t.Errorf("now it is %v, want the present value", got)
+		t.Errorf("first value = %v, want the current value", got)
 	}
 	tomorrow := float64(c.At(from)) * math.Sqrt(600/float64(c.At(from)))
 	if got := f.Series.Value(24); math.Abs(got/tomorrow-1) > 0.01 {
-		t.Errorf("a day later it is %v, want half of the way back, %v", got, tomorrow)
+		t.Errorf("value after one day = %v, want half of the deviation, %v", got, tomorrow)
 	}
 	plain, err := forecast.Typical(c, 0, from, time.Hour)
 	if err != nil || plain.Series.Value(0) != float64(c.At(from)) {
-		t.Errorf("without a present value it is %v, %v; want %v", plain.Series, err, c.At(from))
+		t.Errorf("without a current value: got %v, error = %v, want %v", plain.Series, err, c.At(from))
 	}
 	for _, horizon := range []time.Duration{0, -time.Hour, forecast.MaxHorizon + 1} {
 		if _, err := forecast.Typical(c, 0, from, horizon); err == nil {
-			t.Errorf("a horizon of %v was accepted", horizon)
+			t.Errorf("horizon of %v was accepted", horizon)
 		}
 	}
 }
@@ -117,19 +118,20 @@ func TestTypicalDayOfZonesWithoutACurve(t *testing.T) {
 	} {
 		c, ok := forecast.TypicalDay(zone)
 		if c.Zone != want || ok != (want != "") {
-			t.Errorf("the curve of %q is of %q, %v; want %q", zone, c.Zone, ok, want)
+			t.Errorf("curve of %q is for %q, ok = %v, want %q", zone, c.Zone, ok, want)
 		}
 		if c.At(t0) <= 0 || c.Mean() <= 0 {
-			t.Errorf("the curve of %q has %v now and mean %v", zone, c.At(t0), c.Mean())
+			t.Errorf("curve of %q has a value of %v and a mean of %v", zone, c.At(t0), c.Mean())
 		}
 	}
 	world, _ := forecast.TypicalDay("XX")
 	if world.At(t0) != world.At(t0.Add(12*time.Hour)) || math.Abs(float64(world.Mean()-forecast.WorldMean)) > 1e-6 {
-		t.Errorf("the world's is %v with mean %v, want %v all day", world.At(t0), world.Mean(), forecast.WorldMean)
+		t.Errorf("world curve = %v with a mean of %v, want constant %v", world.At(t0), world.Mean(), forecast.WorldMean)
 	}
 }
 
-// From one season to the next there is no jump, and the sun is high in the summer of its hemisphere.
+// TestCurveOverTheYear checks that there is no step between seasons, and that the intensity is lowest in the summer
+// of the hemisphere.
 func TestCurveOverTheYear(t *testing.T) {
 	for zone, summer := range map[grid.Zone]time.Month{"ES": time.June, "AU-NSW": time.December} {
 		c, _ := forecast.TypicalDay(zone)
@@ -147,7 +149,7 @@ func TestCurveOverTheYear(t *testing.T) {
 			}
 		}
 		if off := (int(when.Month()) - int(summer) + 12) % 12; off > 1 {
-			t.Errorf("%s: the least is on %s, want about %v", zone, when.Format(time.DateOnly), summer)
+			t.Errorf("%s: minimum is on %s, want about %v", zone, when.Format(time.DateOnly), summer)
 		}
 	}
 }

@@ -13,7 +13,7 @@ func FuzzParseWeather(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		defer memtest.Limit(t, 100*len(text))()
 		if w, err := forecast.ParseWeather("w", text); err == nil && !w.Start().Before(w.End()) {
-			t.Fatalf("it is known from %v to %v", w.Start(), w.End())
+			t.Fatalf("weather is from %v to %v", w.Start(), w.End())
 		}
 	})
 }

@@ -9,13 +9,13 @@ import (
 // Missing is the cost of an edge that does not exist.
 const Missing = math.MaxInt64
 
-// MaxCost is the greatest absolute cost of an edge, which leaves room for sums of many.
+// MaxCost is the maximum absolute cost of an edge. It is small enough to add up many costs.
 const MaxCost = 1 << 40
 
-// Matrix holds what it costs to match a row with a column.
+// Matrix contains the costs of matching rows with columns.
 type Matrix struct {
 	Rows, Cols int
-	Cost       []int64 // of row r and column c at r·Cols + c; Missing: they cannot be matched
+	Cost       []int64 // cost of row r and column c at r·Cols + c; Missing if they cannot be matched
 }
 
 // NewMatrix returns a matrix without edges.
@@ -23,26 +23,26 @@ func NewMatrix(rows, cols int) Matrix {
 	return Matrix{Rows: rows, Cols: cols, Cost: slices.Repeat([]int64{Missing}, rows*cols)}
 }
 
-// Set makes an edge.
+// Set sets the cost of an edge.
 func (m *Matrix) Set(row, col int, cost int64) { m.Cost[row*m.Cols+col] = cost }
 
-// Assignment is a matching of greatest size and, of those, of least cost, with the dual solution that proves it.
+// Assignment is a matching of maximum size and minimum cost, with a dual solution that proves its optimality.
 type Assignment struct {
-	Cols  []int // by row: its column, -1 if it has none
+	Cols  []int // column of each row; -1 if it has none
 	Size  int
-	Total int64 // cost of all edges
+	Total int64 // total cost of all edges
 
-	alone    int64   // what a row without a column costs: more than any exchange of edges can save
-	row, col []int64 // dual values; those of columns are never above 0
+	alone    int64   // cost of a row without a column, higher than any saving by an exchange of edges
+	row, col []int64 // dual values; those of columns are never positive
 }
 
-// maxSide keeps sums of costs within int64.
+// maxSide ensures that sums of costs fit into an int64.
 const maxSide = 1 << 16
 
-// Assign solves the assignment problem by shortest augmenting paths: rows enter one by one, each on the cheapest path
-// of exchanges that ends in a free column, or leaves some row without one. It takes O(rows²·cols) steps at most. The
-// same matrix always gives the same assignment; where several are optimal, rows and columns of lower numbers come
-// first, as far as the paths go.
+// Assign solves the assignment problem with shortest augmenting paths. Rows are added one by one, each on the
+// cheapest path of exchanges to a free column, or to a row that remains without a column. It takes at most
+// O(rows²·cols) steps. The result is deterministic. If several assignments are optimal, the paths prefer rows and
+// columns with lower numbers.
 func Assign(m Matrix) (*Assignment, error) {
 	alone, err := m.check()
 	if err != nil {
@@ -62,12 +62,12 @@ func Assign(m Matrix) (*Assignment, error) {
 	return a, nil
 }
 
-// check returns what a row without a column has to cost.
+// check validates the matrix and returns the cost of a row without a column.
 func (m *Matrix) check() (alone int64, err error) {
 	if m.Rows < 0 || m.Cols < 0 || m.Rows > maxSide || m.Cols > maxSide || len(m.Cost) != m.Rows*m.Cols {
 		return 0,
 			fmt.Errorf(
-				"assigning %d rows to %d columns with %d costs: want at most %d of each, and a cost for every pair",
+				"assigning %d rows to %d columns with %d costs: want at most %d of each, with a cost for every pair",
 				m.Rows, m.Cols, len(m.Cost), maxSide)
 	}
 	least, most := int64(math.MaxInt64), int64(math.MinInt64)
@@ -76,21 +76,21 @@ func (m *Matrix) check() (alone int64, err error) {
 			continue
 		}
 		if c < -MaxCost || c > MaxCost {
-			return 0, fmt.Errorf("assigning: row %d and column %d cost %d: want at most %d either way", i/m.Cols,
-				i%m.Cols, c, int64(MaxCost))
+			return 0, fmt.Errorf("assigning: cost of row %d and column %d is %d: want at most %d in magnitude",
+				i/m.Cols, i%m.Cols, c, int64(MaxCost))
 		}
 		least, most = min(least, c), max(most, c)
 	}
 	if least > most {
-		return 1, nil // no edge at all
+		return 1, nil // no edges
 	}
-	// A matching of one edge more costs at most this much more than one without it, whatever else changes.
+	// Adding an edge to a matching increases its cost by at most this amount, including all exchanges.
 	size := int64(min(m.Rows, m.Cols))
 	return (max(most, 0)-min(least, 0))*size + most - least + 1, nil
 }
 
-// solver holds a partial assignment of rows that have entered, and dual values under which every edge has a reduced
-// cost cost − u − v ≥ 0, and 0 where it is matched.
+// solver contains a partial assignment of the rows added so far. Its dual values u and v satisfy cost − u − v ≥ 0
+// for every edge, and = 0 for matched edges.
 type solver struct {
 	m     Matrix
 	alone int64
@@ -98,11 +98,11 @@ type solver struct {
 	colOf []int
 	rowOf []int
 
-	// Of the search for one path.
-	dist []int64 // by column: the length of the shortest path to it
-	from []int   // by column: the row before it on that path
-	done []bool  // by column: its distance is final
-	tree []int   // columns whose distance is final
+	// State of the search for one path.
+	dist []int64 // by column: length of the shortest path
+	from []int   // by column: previous row on that path
+	done []bool  // by column: distance is final
+	tree []int   // columns with final distances
 }
 
 func newSolver(m Matrix, alone int64) *solver {
@@ -113,14 +113,15 @@ func newSolver(m Matrix, alone int64) *solver {
 	}
 }
 
-// enter adds a row: Dijkstra over reduced costs, from the row to a free column or to a row that does without one.
+// enter adds a row. It searches for the shortest path by reduced costs (Dijkstra) from the row to a free column, or
+// to a row that will have no column.
 func (s *solver) enter(row int) {
 	for col := range s.dist {
 		s.dist[col], s.from[col], s.done[col] = Missing, -1, false
 	}
 	s.tree = s.tree[:0]
 	s.relax(row, 0)
-	loser, length := row, s.alone // the row that stays alone at the end of the best path of that kind
+	loser, length := row, s.alone // row without a column at the end of the best path of this kind
 	for {
 		col, near := s.nearest()
 		if col < 0 || near >= length {
@@ -143,7 +144,7 @@ func (s *solver) enter(row int) {
 	}
 }
 
-// relax tries all edges of a row at a distance. A row that enters has a dual value of 0.
+// relax updates the distances over all edges of a row. A row that is being added has a dual value of 0.
 func (s *solver) relax(row int, distance int64) {
 	costs := s.m.Cost[row*s.m.Cols : (row+1)*s.m.Cols]
 	u := s.u[row]
@@ -157,7 +158,8 @@ func (s *solver) relax(row int, distance int64) {
 	}
 }
 
-// nearest returns the column of least distance that is not final, free ones first, then those of lower numbers.
+// nearest returns the column with the smallest distance that is not final. It prefers free columns, then lower
+// numbers.
 func (s *solver) nearest() (best int, least int64) {
 	best, least = -1, Missing
 	for col, d := range s.dist {
@@ -171,7 +173,7 @@ func (s *solver) nearest() (best int, least int64) {
 	return best, least
 }
 
-// settle updates the dual values after a search that ended at a distance.
+// settle updates the dual values after a search with a path of the given length.
 func (s *solver) settle(row int, length int64) {
 	s.u[row] += length
 	for _, col := range s.tree {
@@ -197,7 +199,7 @@ func (s *solver) augment(row, col int) {
 	}
 }
 
-// leave exchanges the edges of the path to the row that stays alone.
+// leave exchanges the edges of the path to the row that will have no column.
 func (s *solver) leave(row, loser int) {
 	if loser == row {
 		return

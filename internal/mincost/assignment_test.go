@@ -11,7 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/mincost"
 )
 
-// drawMatrix draws a matrix of any shape with missing edges and many equal costs.
+// drawMatrix generates a matrix of arbitrary shape with missing edges and many equal costs.
 func drawMatrix(t *rapid.T, most int) mincost.Matrix {
 	m := mincost.NewMatrix(rapid.IntRange(0, most).Draw(t, "rows"), rapid.IntRange(0, most).Draw(t, "cols"))
 	span := rapid.SampledFrom([]int64{1, 3, 1000, mincost.MaxCost}).Draw(t, "span")
@@ -24,7 +24,7 @@ func drawMatrix(t *rapid.T, most int) mincost.Matrix {
 	return m
 }
 
-// best tries every matching: greatest size first, then least cost.
+// best evaluates every matching and returns the maximum size and the minimum cost for this size.
 func best(m mincost.Matrix, row int, used []bool) (size int, cost int64) {
 	if row == m.Rows {
 		return 0, 0
@@ -63,12 +63,12 @@ func TestAssignIsOptimal(t *testing.T) {
 		a := assign(t, m)
 		size, cost := best(m, 0, make([]bool, m.Cols))
 		if a.Size != size || a.Total != cost {
-			t.Fatalf("%d edges at %d, best are %d at %d: %+v", a.Size, a.Total, size, cost, m)
+			t.Fatalf("got %d edges at a cost of %d, want %d at %d: %+v", a.Size, a.Total, size, cost, m)
 		}
 	})
 }
 
-// Seven by seven, full: the largest that brute force still does.
+// TestAssignSevenBySeven checks full matrices of the largest size that brute force can solve.
 func TestAssignSevenBySeven(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	for range 40 {
@@ -80,12 +80,13 @@ func TestAssignSevenBySeven(t *testing.T) {
 		}
 		a := assign(t, m)
 		if size, cost := best(m, 0, make([]bool, 7)); a.Size != size || a.Total != cost {
-			t.Fatalf("%d edges at %d, best are %d at %d", a.Size, a.Total, size, cost)
+			t.Fatalf("got %d edges at a cost of %d, want %d at %d", a.Size, a.Total, size, cost)
 		}
 	}
 }
 
-// Large ones cannot be tried out, but their certificates can be checked; and what depends on no order does not.
+// TestAssignLarge checks the certificates of large assignments, and that size and cost do not depend on the order
+// of rows and columns.
 func TestAssignLarge(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, shape := range [][2]int{{100, 50}, {50, 100}, {120, 120}, {1, 300}, {300, 1}} {
@@ -103,7 +104,7 @@ func TestAssignLarge(t *testing.T) {
 			}
 		}
 		if b := assign(t, turned); a.Size != b.Size || a.Total != b.Total {
-			t.Errorf("%v: %d edges at %d, turned %d at %d", shape, a.Size, a.Total, b.Size, b.Total)
+			t.Errorf("%v: got %d edges at a cost of %d, transposed %d at %d", shape, a.Size, a.Total, b.Size, b.Total)
 		}
 	}
 }
@@ -115,24 +116,24 @@ func TestCertifyRefuses(t *testing.T) {
 	m.Set(1, 0, 1)
 	a := assign(t, m)
 	if !slices.Equal(a.Cols, []int{1, 0}) || a.Total != 3 {
-		t.Fatalf("%+v", a)
+		t.Fatalf("unexpected assignment: %+v", a)
 	}
 	for name, spoil := range map[string]func(a *mincost.Assignment, m *mincost.Matrix){
-		"an edge less":        func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0] = -1 },
-		"a column twice":      func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0] = 0 },
-		"no such column":      func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[1] = 2 },
-		"no edge":             func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0], a.Cols[1] = 0, 1 },
-		"another cost":        func(_ *mincost.Assignment, m *mincost.Matrix) { m.Set(0, 1, 1) },
-		"a cheaper edge":      func(_ *mincost.Assignment, m *mincost.Matrix) { m.Set(1, 1, -2) },
-		"another total":       func(a *mincost.Assignment, _ *mincost.Matrix) { a.Total-- },
-		"a matrix of another": func(_ *mincost.Assignment, m *mincost.Matrix) { *m = mincost.NewMatrix(3, 2) },
+		"missing edge":      func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0] = -1 },
+		"column used twice": func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0] = 0 },
+		"invalid column":    func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[1] = 2 },
+		"nonexistent edge":  func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0], a.Cols[1] = 0, 1 },
+		"different cost":    func(_ *mincost.Assignment, m *mincost.Matrix) { m.Set(0, 1, 1) },
+		"cheaper edge":      func(_ *mincost.Assignment, m *mincost.Matrix) { m.Set(1, 1, -2) },
+		"wrong total":       func(a *mincost.Assignment, _ *mincost.Matrix) { a.Total-- },
+		"different matrix":  func(_ *mincost.Assignment, m *mincost.Matrix) { *m = mincost.NewMatrix(3, 2) },
 	} {
 		other := m
 		other.Cost = slices.Clone(m.Cost)
 		spoilt := *assign(t, m)
 		spoil(&spoilt, &other)
 		if err := spoilt.Certify(other); err == nil {
-			t.Errorf("%s: certified", name)
+			t.Errorf("%s: Certify() accepted an invalid assignment", name)
 		}
 	}
 }
@@ -144,7 +145,7 @@ func TestAssignRefuses(t *testing.T) {
 		over, {Rows: 1, Cols: 2, Cost: make([]int64, 3)}, {Rows: -1, Cols: -1, Cost: make([]int64, 1)},
 	} {
 		if _, err := mincost.Assign(m); err == nil {
-			t.Errorf("%+v was solved", m)
+			t.Errorf("Assign() accepted %+v", m)
 		}
 	}
 }

@@ -5,48 +5,49 @@ import (
 	"fmt"
 )
 
-// Certify checks that a is a matching of m whose size and cost no other can better: its dual values prove it,
-// however they were found.
+// Certify checks that a is a matching of m with maximum size and minimum cost. It only uses the dual values and
+// does not depend on the algorithm.
 func (a *Assignment) Certify(m Matrix) error {
 	alone, err := m.check()
 	if err != nil {
 		return err
 	}
 	if len(a.Cols) != m.Rows || len(a.row) != m.Rows || len(a.col) != m.Cols || a.alone != alone {
-		return errors.New("certifying an assignment: it is one of another matrix")
+		return errors.New("certifying assignment: it is for a different matrix")
 	}
 	used, size, total := make([]bool, m.Cols), 0, int64(0)
 	for row, col := range a.Cols {
 		u := a.row[row]
 		if u > alone {
-			return fmt.Errorf("certifying an assignment: row %d would rather be alone", row)
+			return fmt.Errorf("certifying assignment: dual value of row %d exceeds the cost of omitting it", row)
 		}
 		if col < 0 {
 			if u != alone {
-				return fmt.Errorf("certifying an assignment: row %d is alone at a price of %d, which is not %d", row, u,
+				return fmt.Errorf("certifying assignment: row %d has no column and a dual value of %d, want %d", row, u,
 					alone)
 			}
 			continue
 		}
 		cost, err := a.edge(m, used, row, col)
 		if err != nil {
-			return fmt.Errorf("certifying an assignment: %w", err)
+			return fmt.Errorf("certifying assignment: %w", err)
 		}
 		used[col] = true
 		size++
 		total += cost
 	}
 	if size != a.Size || total != a.Total {
-		return fmt.Errorf("certifying an assignment: %d edges cost %d, said to be %d at %d", size, total, a.Size,
-			a.Total)
+		return fmt.Errorf("certifying assignment: %d edges cost %d, want %d edges at %d",
+			size, total, a.Size, a.Total)
 	}
 	return a.feasible(m, used)
 }
 
-// edge returns what the edge of a row costs, if it is one, to a column that no other has, at the prices of both.
+// edge returns the cost of the edge assigned to a row. It returns an error if the edge does not exist, if its
+// column is already in use, or if its cost does not match the dual values.
 func (a *Assignment) edge(m Matrix, used []bool, row, col int) (int64, error) {
 	if col >= m.Cols {
-		return 0, fmt.Errorf("row %d has column %d, of %d", row, col, m.Cols)
+		return 0, fmt.Errorf("row %d has column %d out of %d", row, col, m.Cols)
 	}
 	cost, priced := m.Cost[row*m.Cols+col], a.row[row]+a.col[col]
 	switch {
@@ -55,23 +56,24 @@ func (a *Assignment) edge(m Matrix, used []bool, row, col int) (int64, error) {
 	case cost == Missing:
 		return 0, fmt.Errorf("row %d and column %d have no edge", row, col)
 	case cost != priced:
-		return 0, fmt.Errorf("row %d and column %d cost %d, and are priced at %d", row, col, cost, priced)
+		return 0, fmt.Errorf("cost of row %d and column %d is %d, want their dual values %d", row, col, cost, priced)
 	}
 	return cost, nil
 }
 
-// feasible checks the dual side: no edge costs less than the prices of its ends, and columns without a row are free.
+// feasible checks the dual constraints: no edge costs less than the sum of its dual values, and columns without a
+// row have a dual value of 0.
 func (a *Assignment) feasible(m Matrix, used []bool) error {
 	for col, v := range a.col {
 		if v > 0 || !used[col] && v != 0 {
-			return fmt.Errorf("certifying an assignment: column %d has a price of %d", col, v)
+			return fmt.Errorf("certifying assignment: column %d has an invalid dual value of %d", col, v)
 		}
 	}
 	for i, cost := range m.Cost {
 		row, col := i/m.Cols, i%m.Cols
 		if cost != Missing && cost < a.row[row]+a.col[col] {
-			return fmt.Errorf("certifying an assignment: row %d and column %d cost %d, less than their prices %d", row,
-				col, cost, a.row[row]+a.col[col])
+			return fmt.Errorf("certifying assignment: cost of row %d and column %d is %d, below their dual values %d",
+				row, col, cost, a.row[row]+a.col[col])
 		}
 	}
 	return nil

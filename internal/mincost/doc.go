@@ -1,9 +1,10 @@
-// Package mincost solves minimum-cost flows exactly, in integers.
+// Package mincost solves minimum-cost flow problems exactly, with integer costs.
 //
-// It has the assignment problem: rows are matched with columns, one to one, at least total cost. [Assign] solves it
-// for matrices of any shape in which edges may be missing. Tests check its answers against their dual, which shares no
-// code with it.
+// [Assign] solves the assignment problem: it matches rows with columns, one to one, at the minimum total cost.
+// Matrices may have any shape and missing edges. Tests verify the results with the dual problem, which shares no
+// code with the solver.
 //
-// Where bins have several resources no flow says what fits: [Pack] places items at little cost and proves how much
-// less it might be, by prices of the resources. It is the one part that does not claim the optimum.
+// With several resources per bin, feasibility cannot be expressed as a flow. [Pack] places items at a low cost and
+// returns a lower bound on the cost, computed from prices of the resources. Only Pack does not guarantee the
+// optimum.
 package mincost

@@ -7,47 +7,47 @@ import (
 	"slices"
 )
 
-// Fluid shares room in steps of time out among jobs: in every step a job uses up to all that it may, any part of it. No
-// schedule of the same jobs in the same steps costs less. Room and work have one unit, which is for the caller to
-// choose.
+// Fluid distributes the capacity of time steps to jobs with divisible work. In every step a job uses any amount up
+// to its limit. The result has the minimum cost among all schedules of the same jobs in the same steps. Capacity
+// and work are measured in the same unit, chosen by the caller.
 //
-// It is a transportation problem from jobs to steps, and solved exactly. Its costs are those of steps alone, whichever
-// job uses them, so the loads of steps that can be reached form a polymatroid, and greed is optimal: step by step, the
-// cheapest first, as much flow is sent through it as can be without taking any from the steps before, along augmenting
-// paths that move jobs about.
+// The problem is a transportation problem from jobs to steps, and it is solved exactly. The cost of a step does not
+// depend on the job, so the feasible loads of the steps form a polymatroid and a greedy algorithm is optimal: for
+// each step in order of increasing cost, as much flow as possible is sent through it without reducing the flow of
+// previous steps, along augmenting paths that move jobs between steps.
 type Fluid struct {
 	Load []float64 // by step
-	Left []float64 // by job, what is not placed
+	Left []float64 // by job: work that is not placed
 
-	values, rooms []float64 // by step: what a unit of work costs, and how much there is room for
-	byValue       []int     // steps, the cheapest first
+	values, rooms []float64 // by step: cost per unit of work, and capacity
+	byValue       []int     // steps, cheapest first
 	arcs          [][]arc   // by job
-	using         [][]int   // and which of them it uses, or used once
-	users         [][]user  // by step: who may use it
-	Least         float64   // what is less is rounding
+	using         [][]int   // by job: arcs in use now or previously
+	users         [][]user  // by step: jobs that may use it
+	Least         float64   // smaller amounts are considered rounding errors
 
 	round   int
-	seen    []int // by job: round in which it was reached last; settled: whatever is to come
-	reached []int // and by step
-	from    []hop // by job: how it is reached
+	seen    []int // by job: round in which it was last reached, or settled
+	reached []int // likewise by step
+	from    []hop // by job: previous hop on the path
 	queue   []int
 }
 
-// arc is how much of a step a job may use, and how much it does.
+// arc contains the maximum and the actual use of a step by a job.
 type arc struct {
 	step       int
 	most, used float64
 }
 
-// user is a job, and which of its arcs.
+// user identifies a job and one of its arcs.
 type user struct{ job, arc int }
 
-// hop says by which of its arcs a job takes more of a step, and by which of its own the job before it in the queue
-// frees that.
+// hop identifies the arc on which a job uses more of a step, the position of the previous job in the queue, and the
+// arc of that job that is freed.
 type hop struct{ takes, previous, frees int }
 
-// NewFluid returns steps that no job uses, by what a unit of work costs there and how much there is room for. It keeps
-// both.
+// NewFluid returns a problem without jobs, for steps with the given cost per unit of work and the given capacity.
+// It retains both slices.
 func NewFluid(values, rooms []float64) *Fluid {
 	f := &Fluid{
 		Load: make([]float64, len(values)), values: values, rooms: rooms, byValue: make([]int, len(values)),
@@ -61,21 +61,21 @@ func NewFluid(values, rooms []float64) *Fluid {
 	return f
 }
 
-// Add adds a job with so much work.
+// Add adds a job with the given amount of work.
 func (f *Fluid) Add(work float64) {
 	f.Left = append(f.Left, work)
 	f.arcs, f.using = append(f.arcs, nil), append(f.using, nil)
 	f.seen, f.from = append(f.seen, 0), append(f.from, hop{})
 }
 
-// Allow lets the job that was added last use up to so much of a step.
+// Allow permits the job added last to use up to the given amount of a step.
 func (f *Fluid) Allow(step int, most float64) {
 	job := len(f.arcs) - 1
 	f.users[step] = append(f.users[step], user{job, len(f.arcs[job])})
 	f.arcs[job] = append(f.arcs[job], arc{step: step, most: most})
 }
 
-// Solve finds the least cost, unless it is told to stop before.
+// Solve computes the schedule with the minimum cost, unless stop returns true before it is complete.
 func (f *Fluid) Solve(stop func() bool) {
 	for _, k := range f.byValue {
 		for f.augment(k) {
@@ -86,14 +86,14 @@ func (f *Fluid) Solve(stop func() bool) {
 	}
 }
 
-// Enlarge gives steps more room, before what is left is solved as well. Nothing that is placed moves for that to dearer
-// steps, so what comes of it may not be the least.
+// Enlarge replaces the capacities of the steps, so that remaining work can be placed by another call to Solve. Work
+// that is already placed is not moved to more expensive steps, so the result may not be optimal.
 func (f *Fluid) Enlarge(rooms []float64) {
 	f.rooms = rooms
 	clear(f.seen)
 }
 
-// Used returns the steps that a job uses, in the order in which they were allowed, and how much it does.
+// Used returns the steps used by a job and the amounts, in the order in which the steps were allowed.
 func (f *Fluid) Used(job int) iter.Seq2[int, float64] {
 	return func(yield func(int, float64) bool) {
 		for _, a := range f.arcs[job] {
@@ -104,8 +104,8 @@ func (f *Fluid) Used(job int) iter.Seq2[int, float64] {
 	}
 }
 
-// augment sends more flow through step k, and reports whether there was any. It searches back from the step: a job that
-// can use more of it either has work left, or gives up a part of another step, which a further job then takes.
+// augment sends more flow through step k, and reports whether this was possible. It searches backwards from the
+// step: a job that can use more of it either has remaining work, or frees a part of another step for a further job.
 func (f *Fluid) augment(k int) bool {
 	if f.rooms[k]-f.Load[k] <= f.Least {
 		return false
@@ -125,7 +125,7 @@ func (f *Fluid) augment(k int) bool {
 			}
 		}
 	}
-	for _, job := range f.queue { // nothing that is left can be moved here, nor will be
+	for _, job := range f.queue { // their work cannot be moved any more, now or later
 		f.seen[job] = settled
 	}
 	return false
@@ -133,8 +133,8 @@ func (f *Fluid) augment(k int) bool {
 
 const settled = math.MaxInt
 
-// reach notes all jobs that could use more of a step, which the job at the given place of the queue would free by one
-// of its arcs.
+// reach adds all jobs to the queue that could use more of a step if the job at the given position of the queue
+// frees it by one of its arcs.
 func (f *Fluid) reach(step, previous, frees int) {
 	if f.reached[step] == f.round {
 		return
@@ -151,7 +151,7 @@ func (f *Fluid) reach(step, previous, frees int) {
 	}
 }
 
-// send moves as much as possible along the path that ends with work left of a job.
+// send sends as much flow as possible along the path that ends at a job with remaining work.
 func (f *Fluid) send(k, last int) {
 	amount := min(f.Left[last], f.rooms[k]-f.Load[k])
 	f.walk(last, func(job, takes int, frees *arc) {
@@ -174,8 +174,8 @@ func (f *Fluid) send(k, last int) {
 	f.Load[k] += amount
 }
 
-// walk visits a path from the job that has work left to the step that takes more: the arc by which each job takes more,
-// and that by which the job before it frees as much of the same step.
+// walk visits the path from the job with remaining work to the step. For each job it passes the arc with increased
+// use, and the arc of the previous job that frees the same amount of this step.
 func (f *Fluid) walk(last int, visit func(job, takes int, frees *arc)) {
 	for job := last; ; {
 		h := f.from[job]

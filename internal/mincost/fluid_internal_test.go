@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawFluid draws jobs that compete for steps, and what each asks for.
+// drawFluid generates jobs that compete for steps, and returns them with their work.
 func drawFluid(t *rapid.T) (f *Fluid, works []float64) {
 	steps := rapid.IntRange(14, 30).Draw(t, "steps")
 	amounts := func(least, most float64, label string) []float64 {
@@ -30,8 +30,8 @@ func drawFluid(t *rapid.T) (f *Fluid, works []float64) {
 	return f, works
 }
 
-// The flow is possible, and its dual has the same value: so nothing is cheaper. Where it finds no room for all, the
-// jobs' demand exceeds what some set of steps offers, which no price can help.
+// TestFluidProvesItself checks that the flow is feasible and that its dual has the same value, so that it is
+// optimal. If not all work can be placed, the demand exceeds the capacity of a set of steps regardless of prices.
 func TestFluidProvesItself(t *testing.T) {
 	overfull, priced := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -48,20 +48,20 @@ func TestFluidProvesItself(t *testing.T) {
 			}
 			for _, a := range f.arcs[i] {
 				if a.used < -f.Least || a.used > a.most+f.Least {
-					t.Fatalf("job %d uses %v of at most %v", i, a.used, a.most)
+					t.Fatalf("job %d uses %v, want at most %v", i, a.used, a.most)
 				}
 			}
 			if left += f.Left[i]; !near(sum, work) {
-				t.Fatalf("job %d gets %v of its work of %v", i, sum, work)
+				t.Fatalf("placed and remaining work of job %d = %v, want %v", i, sum, work)
 			}
 		}
 		prices := f.prices()
 		for k, load := range loads {
 			if load > f.rooms[k]+1e-9 || !near(load, f.Load[k]) {
-				t.Fatalf("step %d is loaded with %v (counted %v) of %v", k, load, f.Load[k], f.rooms[k])
+				t.Fatalf("load of step %d = %v (recorded %v), want at most %v", k, load, f.Load[k], f.rooms[k])
 			}
 			if prices[k] < 0 {
-				t.Fatalf("step %d has the price %v", k, prices[k])
+				t.Fatalf("step %d has a negative price of %v", k, prices[k])
 			}
 		}
 		if left > 1e-9 {
@@ -72,16 +72,16 @@ func TestFluidProvesItself(t *testing.T) {
 			priced++
 		}
 		if dual := f.dual(works, prices); !near(cost, dual) {
-			t.Fatalf("the flow costs %v, its dual is %v", cost, dual)
+			t.Fatalf("cost of the flow = %v, but cost of the dual = %v", cost, dual)
 		}
 	})
-	if t.Logf("%d of the draws were overfull, in %d room had a price", overfull, priced); overfull == 0 || priced < 20 {
-		t.Error("in too few draws jobs are in each other's way")
+	if t.Logf("%d cases exceeded the capacity, %d cases had a positive price", overfull, priced); overfull == 0 || priced < 20 {
+		t.Error("too few cases with jobs that compete for capacity")
 	}
 }
 
-// dual returns the least cost with the room of each step sold at a price instead of being limited, less what it is sold
-// for. For prices of 0 or more it is never above the cost of any schedule.
+// dual returns the minimum cost if the capacity of each step is sold at a price instead of being limited, minus the
+// proceeds. For non-negative prices it never exceeds the cost of any schedule.
 func (f *Fluid) dual(works, prices []float64) (total float64) {
 	for i, left := range works {
 		arcs := slices.Clone(f.arcs[i])
@@ -100,9 +100,10 @@ func (f *Fluid) dual(works, prices []float64) (total float64) {
 	return total
 }
 
-// prices returns the dual of what Solve has found, by step: of a unit of room. A step is worth the dearest step that
-// work in it could be moved from, or its own value if that is more; the difference is the price of its room. Work can
-// be moved from step k to step l if a job uses k and could use more of l.
+// prices returns the dual values of the solution, per unit of capacity of each step. The value of a step is the
+// cost of the most expensive step from which work could be moved into it, or its own cost if that is higher. The
+// difference to its own cost is the price of its capacity. Work can be moved from step k to step l if a job uses k
+// and could use more of l.
 func (f *Fluid) prices() []float64 {
 	prices := make([]float64, len(f.values))
 	known := make([]bool, len(f.values))

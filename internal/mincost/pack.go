@@ -5,51 +5,52 @@ import (
 	"math"
 )
 
-// Packing is a problem of several resources: items are put into bins, none of whose resources is overdrawn, at the
-// least cost. Items that are alike count as one class, and bins that are alike as one group.
+// Packing is a packing problem with several resources. Items are placed in bins at the minimum cost without
+// exceeding any capacity. Identical items form a class, and identical bins form a group.
 type Packing struct {
 	Items []Items
 	Bins  []Bins
-	Cost  Matrix // of one item of a class (row) in a bin of a group (column); Missing: it may not be there
+	Cost  Matrix // per item of a class (row) in a bin of a group (column); Missing if not permitted
 
-	// Room reports whether a bin of a group has room for all that it is to hold, where capacities do not say it all:
-	// of devices whose parts are given away, for one, no part can come from two. Nothing that has room may lose it by
-	// holding less. Nil: capacities say it all.
+	// Room reports whether a bin of a group can hold the given items, if this does not only depend on capacities.
+	// For example, a part of a device must not be split over two devices. Removing items must not make a feasible
+	// bin infeasible. If nil, only the capacities are checked.
 	Room func(group int, held []Held) bool
 }
 
-// Items are so many items that are alike.
+// Items is a class of identical items.
 type Items struct {
 	Count  int64
 	Demand []int64 // by resource
-	// what it costs to leave one out; if that is more than any exchange can save, most items are placed first
+	// LeftOut is the cost of omitting one item. If it exceeds the saving of every exchange, as many items as
+	// possible are placed.
 	LeftOut int64
 }
 
-// Bins are so many bins that are alike.
+// Bins is a group of identical bins.
 type Bins struct {
 	Count    int64
 	Capacity []int64 // by resource
-	Opening  int64   // what a bin costs that holds anything, from 0
+	Opening  int64   // cost of using a bin, at least 0
 }
 
-// Held are items of a class in one bin.
+// Held is a number of items of one class in a bin.
 type Held struct {
 	Class int
 	Count int64
 }
 
-// Packed is a placement with a proof of how good it is.
+// Packed is a placement with a lower bound on the cost.
 type Packed struct {
-	Bins    [][]Held // by bin, those of the first group first
+	Bins    [][]Held // by bin, starting with the first group
 	LeftOut []int64  // by class
-	Placed  int64    // items
+	Placed  int64    // number of items
 	Cost    int64
-	Bound   int64 // no placement costs less
-	Whole   bool  // there was time for everything
+	Bound   int64 // no placement has a lower cost
+	Whole   bool  // whether the search completed within the available time
 }
 
-// Gap returns (cost − bound)/|bound|, 0 where both are the same and +Inf where the bound alone is 0.
+// Gap returns (cost − bound)/|bound|. It is 0 if both are equal, and +Inf if only the bound is 0.
 func (a *Packed) Gap() float64 {
 	if a.Cost == a.Bound {
 		return 0
@@ -57,7 +58,7 @@ func (a *Packed) Gap() float64 {
 	return float64(a.Cost-a.Bound) / math.Abs(float64(a.Bound))
 }
 
-// The limits of a packing keep sums of costs within int64, and amounts within what a float64 holds exactly.
+// The limits of a packing ensure that sums of costs fit into an int64, and that amounts are exact as float64.
 const (
 	maxAmount = 1 << 52
 	maxTotal  = 1 << 62
@@ -68,12 +69,12 @@ const (
 func (p *Packing) check() error {
 	if p.Cost.Rows != len(p.Items) || p.Cost.Cols != len(p.Bins) || len(p.Cost.Cost) != len(p.Items)*len(p.Bins) ||
 		len(p.Cost.Cost) > maxPairs {
-		return fmt.Errorf("packing %d classes in %d groups: want a cost for each of at most %d pairs", len(p.Items),
-			len(p.Bins), maxPairs)
+		return fmt.Errorf("packing %d classes in %d groups: want a cost for each of at most %d pairs",
+			len(p.Items), len(p.Bins), maxPairs)
 	}
 	for _, c := range p.Cost.Cost {
 		if c != Missing && (c < -MaxCost || c > MaxCost) {
-			return fmt.Errorf("packing: a cost of %d, want at most %d either way", c, int64(MaxCost))
+			return fmt.Errorf("packing: cost is %d: want at most %d in magnitude", c, int64(MaxCost))
 		}
 	}
 	dims := -1
@@ -83,12 +84,12 @@ func (p *Packing) check() error {
 	}
 	bins, err := p.checkBins(&dims)
 	if err == nil && items+bins >= maxTotal {
-		err = fmt.Errorf("packing at a cost of up to %.4g: want less than %.4g", items+bins, float64(maxTotal))
+		err = fmt.Errorf("packing: total cost may be %.4g: want less than %.4g", items+bins, float64(maxTotal))
 	}
 	return err
 }
 
-// checkItems returns what all items may cost, and checkBins what all bins may.
+// checkItems returns the maximum total cost of all items. checkBins does the same for the bins.
 func (p *Packing) checkItems(dims *int) (most float64, err error) {
 	for i, class := range p.Items {
 		if err := checkAmounts(dims, class.Demand, class.Count); err != nil {
@@ -106,7 +107,7 @@ func (p *Packing) checkBins(dims *int) (most float64, err error) {
 			return 0, fmt.Errorf("packing in group %d: %w", j, err)
 		}
 		if group.Opening < 0 || group.Opening > MaxCost {
-			return 0, fmt.Errorf("packing in group %d: opening costs %d, want 0 to %d", j, group.Opening,
+			return 0, fmt.Errorf("packing in group %d: opening cost is %d: want 0 to %d", j, group.Opening,
 				int64(MaxCost))
 		}
 		most += float64(group.Count) * float64(group.Opening)
@@ -122,14 +123,14 @@ func checkAmounts(dims *int, amounts []int64, count int64) error {
 		*dims = len(amounts)
 	}
 	if len(amounts) != *dims {
-		return fmt.Errorf("%d resources, others have %d", len(amounts), *dims)
+		return fmt.Errorf("%d resources: want %d like the others", len(amounts), *dims)
 	}
 	if count < 0 || count > maxAmount {
-		return fmt.Errorf("a count of %d", count)
+		return fmt.Errorf("invalid count of %d", count)
 	}
 	for _, a := range amounts {
 		if a < 0 || a > maxAmount || float64(a)*float64(count) >= maxTotal {
-			return fmt.Errorf("%d of a resource, %d times: want 0 to %d, and less than %.4g in all", a, count,
+			return fmt.Errorf("amount is %d with a count of %d: want 0 to %d, and a total of less than %.4g", a, count,
 				int64(maxAmount), float64(maxTotal))
 		}
 	}

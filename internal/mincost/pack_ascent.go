@@ -5,42 +5,44 @@ import (
 	"slices"
 )
 
-// ascent looks for the best prices by the primal-dual hybrid gradient method (Chambolle and Pock 2011) with diagonal
-// steps and restarts from the mean (Applegate et al. 2021). It solves the linear relaxation, in shares from 0 to 1:
-// of what a group could hold of a class, of a class that is left out, and of a group's bins that are open,
+// ascent searches for the best prices with the primal-dual hybrid gradient method (Chambolle and Pock 2011), with
+// diagonal step sizes and restarts from the mean (Applegate et al. 2021). It solves the linear relaxation. The
+// variables are fractions from 0 to 1: the fraction of the maximum number of items of a class in a group, the
+// fraction of a class that is omitted, and the fraction of a group's bins that are open.
 //
 //	Σ part·share + out = 1              for each class:    a worth
 //	Σ load·share − open ≤ 0             for each resource: a price ≥ 0
 //
-// in which no coefficient is above 1. Any prices give a bound; its own are but where the best one is looked for.
+// No coefficient exceeds 1. Any prices result in a valid bound, and the search evaluates the bound at its current
+// prices.
 type ascent struct {
 	d       *dual
-	unit    float64 // costs are divided by it
-	row     []int   // by row: its first pair; one more at the end
+	unit    float64 // divisor of costs
+	row     []int   // by row: index of its first pair; one more at the end
 	pairs   []pair
 	load    []float64 // by pair and resource
-	out     []float64 // by row: the cost of leaving all of it out
+	out     []float64 // by row: cost of omitting all items
 	opening []float64 // by group
-	count   []float64 // of bins, by group
-	weight  float64   // of steps of worths and prices against those of shares
+	count   []float64 // number of bins by group
+	weight  float64   // ratio of the step sizes of worths and prices to those of fractions
 
-	x, mean, start    shares // the last point, the mean of all since the last restart, and that of the restart
-	walked            int    // steps since then
-	bound             int64  // the best one, and its prices
+	x, mean, start    shares // last point, mean since the last restart, and point of the restart
+	walked            int    // steps since the last restart
+	bound             int64  // best bound, and the prices for it
 	best              []float64
 	worthStep         []float64
 	priceStep         []float64
-	balance, overdraw []float64 // scratch: by row, and by group and resource
+	balance, overdraw []float64 // buffers by row, and by group and resource
 }
 
 // pair is a class and a group that may hold it.
 type pair struct {
 	group      int
-	part, cost float64 // of the class that the group could hold, and what that costs
+	part, cost float64 // fraction of the class that fits into the group, and its cost
 	step       float64
 }
 
-// shares are a point of the search.
+// shares is a point of the search.
 type shares struct {
 	pair, out, open []float64
 	worth, price    []float64
@@ -98,7 +100,7 @@ func newAscent(d *dual) *ascent {
 	return a
 }
 
-// steps sets units and the lengths of steps.
+// steps sets the unit of costs and the step sizes.
 func (a *ascent) steps() {
 	d := a.d
 	a.worthStep, a.priceStep = make([]float64, d.rows), make([]float64, d.groups*d.dims)
@@ -131,9 +133,9 @@ func (a *ascent) steps() {
 	a.weight = math.Sqrt(max(squares, 1e-6) / float64(d.rows+1))
 }
 
-// Limits of an ascent: how many coefficients it goes through, how often it looks where it is, and how near the bound
-// has to come to what a placement costs, or to what the relaxation does, to be good enough; and over how many looks
-// it has to rise by how much for it to be any use to go on.
+// Limits of an ascent: the number of processed coefficients, the number of steps between two evaluations, the
+// distance of the bound from the cost of a placement or of the relaxation that is considered sufficient, and the
+// minimum increase of the bound over a number of evaluations.
 const (
 	ascentWork = 1 << 29
 	ascentLook = 40
@@ -142,14 +144,14 @@ const (
 	stalled    = 1e-5
 )
 
-// A restart comes when the error has fallen so much, or after that share of all steps.
+// A restart is made when the error has decreased by this factor, or after this fraction of all steps.
 const (
 	restartError = 0.5
 	restartShare = 0.4
 )
 
-// run raises the bound, as far as what a known placement costs, and leaves the best prices and a fractional placement
-// in d.
+// run increases the bound up to the cost of a known placement, and stores the best prices and a fractional
+// placement in d.
 func (a *ascent) run(cost int64, stop func() bool) (bound int64, whole bool) {
 	d := a.d
 	d.solve()
@@ -179,12 +181,12 @@ func (a *ascent) run(cost int64, stop func() bool) (bound int64, whole bool) {
 	return a.bound, whole
 }
 
-// nearBound reports whether a cost is as good as the bound.
+// nearBound reports whether a cost is sufficiently close to the bound.
 func nearBound(cost, bound int64) bool {
 	return float64(cost)-float64(bound) <= nearEnough*math.Abs(float64(bound))
 }
 
-// walk takes some steps, and reports whether there was time for them.
+// walk performs a number of steps, and returns false if the time is up.
 func (a *ascent) walk(stop func() bool) bool {
 	for range ascentLook {
 		if stop() {
@@ -201,7 +203,7 @@ func (a *ascent) walk(stop func() bool) bool {
 	return true
 }
 
-// look raises the bound by the prices at hand, and returns the better one of the last point and the mean of all since
+// look updates the bound with the current prices, and returns the better one of the last point and the mean since
 // the restart.
 func (a *ascent) look() (best *shares, e float64, near bool) {
 	last, _ := a.error(&a.x)
@@ -221,7 +223,7 @@ func (a *ascent) look() (best *shares, e float64, near bool) {
 	return best, e, near
 }
 
-// step is one step of the method.
+// step performs one step of the method.
 func (a *ascent) step() {
 	d, x := a.d, &a.x
 	clear(a.overdraw)
@@ -272,7 +274,7 @@ func (a *ascent) step() {
 
 func clip(v float64) float64 { return min(max(v, 0), 1) }
 
-// error measures how far a point is from the optimum, and reports whether that is near enough.
+// error returns the distance of a point from the optimum, and whether it is sufficiently small.
 func (a *ascent) error(x *shares) (e float64, near bool) {
 	d := a.d
 	cost, value, missing := 0.0, 0.0, 0.0
@@ -310,7 +312,8 @@ func (a *ascent) error(x *shares) (e float64, near bool) {
 	return math.Sqrt(a.weight*a.weight*missing + gap*gap), near
 }
 
-// restart goes on from a point. How far shares and prices went since the last one says what their steps should be.
+// restart continues from the given point. It adjusts the step sizes by the changes of fractions and prices since
+// the last restart.
 func (a *ascent) restart(from *shares) {
 	moved := [2]float64{}
 	for k, v := range from.all() {
@@ -329,7 +332,7 @@ func (a *ascent) restart(from *shares) {
 	a.walked = 0
 }
 
-// prices sets d's prices to those of a point.
+// prices copies the prices of a point to d.
 func (a *ascent) prices(x *shares) {
 	d := a.d
 	for j := range d.groups {
@@ -343,7 +346,7 @@ func (a *ascent) prices(x *shares) {
 	}
 }
 
-// placement sets d's fractional placement to that of the mean.
+// placement copies the mean fractional placement to d.
 func (a *ascent) placement() {
 	d := a.d
 	clear(d.mean)

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// bins are a placement while it is made.
+// bins is a placement under construction.
 type bins struct {
 	p     *Packing
 	dims  int
-	first []int    // by group: its first bin; one more at the end
+	first []int    // by group: index of its first bin; one more at the end
 	group []int    // by bin
 	free  []int64  // by bin and resource
 	held  [][]Held // by bin, sorted by class
-	left  []int64  // by class: how many have no bin
+	left  []int64  // by class: items without a bin
 	cost  int64
 	trial []Held
 }
@@ -38,10 +38,10 @@ func newBins(p *Packing) *bins {
 	return b
 }
 
-// price is what an item of a class costs in a group.
+// price returns the cost of an item of a class in a group.
 func (b *bins) price(class, group int) int64 { return b.p.Cost.Cost[class*b.p.Cost.Cols+group] }
 
-// fits reports whether a bin has room for one more item of a class.
+// fits reports whether a bin has capacity for one more item of a class.
 func (b *bins) fits(bin, class int) bool {
 	if b.price(class, b.group[bin]) == Missing {
 		return false
@@ -60,7 +60,7 @@ func (b *bins) fits(bin, class int) bool {
 	return b.p.Room(b.group[bin], b.trial)
 }
 
-// change adds so many items of a class to what is held.
+// change adds the given number of items of a class.
 func change(held []Held, class int, count int64) []Held {
 	at, found := slices.BinarySearchFunc(held, class, func(h Held, class int) int {
 		return cmp.Compare(h.Class, class)
@@ -74,7 +74,7 @@ func change(held []Held, class int, count int64) []Held {
 	return held
 }
 
-// added is what it costs to put an item of a class into a bin, and removed what is saved by taking one out.
+// added returns the cost of adding an item of a class to a bin, and removed the saving of removing one.
 func (b *bins) added(bin, class int) int64 {
 	cost := b.price(class, b.group[bin])
 	if len(b.held[bin]) == 0 {
@@ -91,14 +91,14 @@ func (b *bins) removed(bin, class int) int64 {
 	return cost
 }
 
-// put moves an item of those that are left into a bin that it fits in.
+// put places a remaining item in a bin with sufficient capacity.
 func (b *bins) put(bin, class int) {
 	b.cost += b.added(bin, class) - b.p.Items[class].LeftOut
 	b.left[class]--
 	b.occupy(bin, class, 1)
 }
 
-// pull moves an item out of a bin to those that are left.
+// pull removes an item from a bin and adds it to the remaining items.
 func (b *bins) pull(bin, class int) {
 	b.cost += b.p.Items[class].LeftOut - b.removed(bin, class)
 	b.left[class]++
@@ -112,7 +112,7 @@ func (b *bins) occupy(bin, class int, count int64) {
 	}
 }
 
-// save keeps the placement.
+// save returns a copy of the placement.
 func (b *bins) save() *Packed {
 	a := &Packed{Bins: make([][]Held, len(b.held)), LeftOut: slices.Clone(b.left), Cost: b.cost}
 	for k, held := range b.held {

@@ -2,25 +2,26 @@ package mincost
 
 import "math"
 
-// dual is the Lagrangian dual of a packing: every resource of a group of bins has a price ≥ 0, and may be overdrawn
-// at that price. What is left are classes that do not know of each other,
+// dual is the Lagrangian dual of a packing. Every resource of a group of bins has a price ≥ 0, and its capacity may
+// be exceeded at that price. The classes are then independent of each other:
 //
 //	L(π) = Σ classes min Σ x·(cost + π·demand) + left out
 //	     + Σ groups count·min(0, opening − π·capacity),   x ≤ count·⌊capacity/demand⌋,
-//	                                                      as many as one class alone could have there,
+//	                                                      the maximum for a single class,
 //
-// and no placement costs less, whatever the prices. The best of them are as good as the linear relaxation; [ascent]
-// looks for them.
+// L(π) is a lower bound on the cost of every placement, for any prices. The best prices are as good as the linear
+// relaxation, and [ascent] searches for them.
 type dual struct {
 	p                  *Packing
 	rows, groups, dims int
 	demand, capacity   []float64 // in units that are powers of 2, so that they are exact
 	most               []float64 // by row and group
 	price              []float64
-	mean, meanOpened   []float64 // a fractional placement, by row and group, and how many bins it opens, by group
-	reduced            []float64 // by group, of one row
+	mean, meanOpened   []float64 // fractional placement by row and group, and number of open bins by group
+	reduced            []float64 // by group, for one row
 	order              []int32
-	// of L, how many terms it has, and what their absolute values may add up to, of which the error is a part
+	// Value of L, number of its terms, and upper bound on the sum of their absolute values, which limits the
+	// rounding error.
 	value, terms, total float64
 }
 
@@ -47,7 +48,7 @@ func newDual(p *Packing) *dual {
 	return d
 }
 
-// most returns how many items of a class a group of bins could hold if it held nothing else.
+// most returns the maximum number of items of a class in an otherwise empty group of bins.
 func (p *Packing) most(class, group int) int64 {
 	bins, items := &p.Bins[group], &p.Items[class]
 	each := items.Count
@@ -65,7 +66,7 @@ func (p *Packing) most(class, group int) int64 {
 	return each * bins.Count
 }
 
-// measure sets the units of a resource.
+// measure sets the unit of a resource.
 func (d *dual) measure(k int) {
 	largest := int64(1)
 	for j := range d.p.Bins {
@@ -81,7 +82,7 @@ func (d *dual) measure(k int) {
 	}
 }
 
-// solve finds what costs least at the present prices.
+// solve computes the minimum at the current prices.
 func (d *dual) solve() {
 	d.value, d.terms, d.total = 0, 0, 0
 	for i := range d.p.Items {
@@ -106,7 +107,7 @@ func (d *dual) add(count, each float64) {
 	d.terms++
 }
 
-// row places the items of a class where they cost least.
+// row places the items of a class at the minimum cost.
 func (d *dual) row(i int) {
 	items := &d.p.Items[i]
 	out := float64(items.LeftOut)
@@ -138,11 +139,11 @@ func (d *dual) row(i int) {
 		d.add(n, d.reduced[j])
 	}
 	d.add(left, out)
-	d.total += float64(items.Count) * greatest // rounding may choose any of them
+	d.total += float64(items.Count) * greatest // rounding may select any of them
 }
 
-// cheapestFirst moves those groups to the front that hold so many of a class at the least cost, the last of them
-// perhaps in part. It looks for that last one without sorting the rest.
+// cheapestFirst moves the cheapest groups that together hold the given number of items to the front. The last one
+// may only be used in part. It finds this group by partial sorting.
 func cheapestFirst(order []int32, reduced, most []float64, count float64) []int32 {
 	less := func(a, b int32) bool { return reduced[a] < reduced[b] || reduced[a] == reduced[b] && a < b }
 	low, high := 0, len(order)
@@ -171,9 +172,9 @@ func cheapestFirst(order []int32, reduced, most []float64, count float64) []int3
 	return order[:high]
 }
 
-// bound returns the least integer that is certainly not above the optimum: costs are integers, so what is above the
-// integer below it is at least that next one. Each term of L has been rounded a few times, and each addition once, by
-// 2⁻⁵³ of the sum of absolute values at most; twice that is taken off before.
+// bound returns an integer lower bound on the optimum. Costs are integers, so the value can be rounded up. Each
+// term of L is rounded a few times and each addition once, each time by at most 2⁻⁵³ of the sum of absolute values.
+// Twice this error is subtracted first.
 func (d *dual) bound() int64 {
 	safe := math.Ceil(d.value - d.total*(d.terms+float64(2*d.dims)+8)*0x1p-52)
 	if !(math.Abs(safe) < maxTotal) {

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// Pack places items in bins at little cost, and proves how much less it might be: prices of resources give a lower
-// bound and a fractional placement, which is rounded, filled up and improved by moving, exchanging and evicting
-// items. It does not claim to find the optimum. The same packing always gives the same placement, if time is not up
-// before: once stop, which is called from time to time, returns true, Pack returns the best placement so far. All
-// placements respect all capacities.
+// Pack places items in bins at a low cost and computes a lower bound on the cost. Prices of the resources result in
+// the bound and a fractional placement. The fractional placement is rounded, completed and improved by moving,
+// exchanging and evicting items. The result is not guaranteed to be optimal. It is deterministic unless the time is
+// up: stop is called repeatedly, and once it returns true, Pack returns the best placement so far. All placements
+// respect all capacities.
 func Pack(p Packing, stop func() bool) (*Packed, error) {
 	if err := p.check(); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func Pack(p Packing, stop func() bool) (*Packed, error) {
 	return packed, nil
 }
 
-// sizes says how much of all that is scarce one item of each class takes.
+// sizes returns the size of an item of each class, relative to the scarce resources.
 func (d *dual) sizes() []float64 {
 	have, want := make([]float64, d.dims), make([]float64, d.dims)
 	for k := range d.dims {
@@ -59,8 +59,8 @@ func (d *dual) sizes() []float64 {
 	return sizes
 }
 
-// fill puts what is left where it fits: large items first, each where it costs least at the present prices, and in
-// the first bin of such a group.
+// fill places the remaining items: large items first, each in the cheapest group at the current prices, and in the
+// first bin of the group with sufficient capacity.
 func (b *bins) fill(d *dual, stop func() bool) (whole bool) {
 	sizes := d.sizes()
 	classes := ordered(len(sizes), func(x, y int) int { return cmp.Compare(sizes[y], sizes[x]) })
@@ -85,7 +85,8 @@ func (b *bins) fill(d *dual, stop func() bool) (whole bool) {
 	return true
 }
 
-// fillGroup puts as many items of a class into the bins of a group as fit, if that costs less than to leave them out.
+// fillGroup places as many items of a class as possible in the bins of a group, if this costs less than omitting
+// them.
 func (b *bins) fillGroup(class, group int) {
 	if b.price(class, group) == Missing {
 		return
@@ -97,7 +98,7 @@ func (b *bins) fillGroup(class, group int) {
 	}
 }
 
-// ordered returns 0 to n − 1 in an order, equal ones as they are.
+// ordered returns 0 to n − 1 in stable order.
 func ordered(n int, compare func(x, y int) int) []int {
 	order := make([]int, n)
 	for i := range order {
@@ -107,9 +108,9 @@ func ordered(n int, compare func(x, y int) int) []int {
 	return order
 }
 
-// round makes a placement of the mean of fractional ones. The bins of a group are filled one after the other with the
-// same mixture, so that no resource is used up by items that need little of the others: of what the group is to hold,
-// that comes next which is farthest behind its share.
+// round converts the fractional placement to a placement. The bins of a group are filled one after another with the
+// same mixture of classes, so that no resource is exhausted by items that need little of the others. The next item
+// is always of the class that is farthest behind its target.
 func (b *bins) round(d *dual) {
 	sizes := d.sizes()
 	for j := range b.p.Bins {
@@ -131,14 +132,14 @@ func (b *bins) round(d *dual) {
 	}
 }
 
-// portion is what each bin of a group is to hold of a class, and how much of that was due and is not there yet. Size
-// is how much it counts to be behind with a large item, in full for none of them.
+// portion contains the target number of items of a class per bin of a group, and the number that is due and not yet
+// placed. The weight of a class increases with size, but less than proportionally.
 type portion struct {
 	class           int
 	each, due, size float64
 }
 
-// mix fills a bin with what is due.
+// mix fills a bin with items that are due.
 func (b *bins) mix(bin int, target []portion) {
 	for {
 		next := -1

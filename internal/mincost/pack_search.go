@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// A search may ask so often whether an item fits a bin, and goes through all bins so often.
+// Limits of a search: the number of checks whether an item fits into a bin, and the number of passes over all bins.
 const (
 	searchWork   = 1 << 25
 	searchPasses = 12
 )
 
-// search improves a placement step by step until nothing helps, the cost is no more than the bound, or work is used
-// up. It reports whether it was let go on to its end.
+// search improves a placement step by step until no step reduces the cost, the cost reaches the bound, or the work
+// limit is reached. It reports whether it completed before stop returned true.
 type search struct {
 	*bins
 	bound int64
@@ -41,7 +41,7 @@ func (b *bins) search(sizes []float64, bound int64, stop func() bool) (whole boo
 	return !s.ended
 }
 
-// over reports whether it is no use to go on, or not allowed.
+// over reports whether the search must end.
 func (s *search) over(bin int) bool {
 	if bin%8 == 0 && !s.ended {
 		s.ended = s.stop()
@@ -54,13 +54,13 @@ func (s *search) tries(bin, class int) bool {
 	return s.fits(bin, class)
 }
 
-// target returns the bin where an item of a class costs least, if that is less than so much, and not some bin. Bins
-// that hold nothing are as good as each other.
+// target returns the bin with the lowest cost for an item of a class, or -1 if no cost is below the given one. One
+// bin is excluded. All empty bins of a group are equivalent.
 func (s *search) target(class int, below int64, except int) int {
 	bin := -1
 	for j := range s.p.Bins {
 		price := s.price(class, j)
-		if price >= below { // also where it is missing
+		if price >= below { // includes Missing
 			continue
 		}
 		for k := s.first[j]; k < s.first[j+1] && price < below; k++ {
@@ -73,7 +73,7 @@ func (s *search) target(class int, below int64, except int) int {
 	return bin
 }
 
-// move moves items to where they cost less.
+// move moves items to cheaper bins.
 func (s *search) move(from int) {
 	for at := 0; at < len(s.held[from]); {
 		class := s.held[from][at].Class
@@ -87,8 +87,8 @@ func (s *search) move(from int) {
 	}
 }
 
-// admit puts items that are left out into a bin, in the place of some or all that it holds if that costs less: those
-// may find another bin.
+// admit places omitted items in a bin, if necessary by replacing some or all of its contents if this reduces the
+// cost. The replaced items may be placed in other bins.
 func (s *search) admit(bin int) {
 	if !s.fills(bin) {
 		return
@@ -103,8 +103,8 @@ func (s *search) admit(bin int) {
 	s.replace(bin, slices.Clone(s.held[bin]))
 }
 
-// fills puts as many items into a bin as fit of those that are left out, the ones that save most for what they take
-// first, and reports whether any are left for which the bin would do.
+// fills adds as many omitted items to a bin as fit, starting with the highest saving relative to their size. It
+// reports whether omitted items of a suitable class exist.
 func (s *search) fills(bin int) (some bool) {
 	for _, class := range s.worthiest[s.group[bin]] {
 		if s.left[class] == 0 {
@@ -119,15 +119,15 @@ func (s *search) fills(bin int) (some bool) {
 	return some
 }
 
-// moved is an item that was put into a bin.
+// moved is an item that was placed in a bin.
 type moved struct{ bin, class int }
 
-// replace takes items out of a bin, fills it with others, and looks for room for the ones taken out; if that saves
-// nothing it takes everything back.
+// replace removes items from a bin, fills the bin with others, and places the removed items elsewhere. All changes
+// are reverted if the cost is not reduced.
 func (s *search) replace(bin int, out []Held) bool {
 	before := s.cost
 	s.done = s.done[:0]
-	aside := make([]int64, len(out)) // what was left of the same classes already
+	aside := make([]int64, len(out)) // items of these classes that were already omitted
 	for k, h := range out {
 		aside[k] = s.left[h.Class]
 		for range h.Count {
@@ -158,7 +158,7 @@ func (s *search) replace(bin int, out []Held) bool {
 	return false
 }
 
-// placeLeftOut puts items that are left out where they cost least.
+// placeLeftOut places omitted items at the lowest cost.
 func (s *search) placeLeftOut(items Held) {
 	for range items.Count {
 		to := s.target(items.Class, s.p.Items[items.Class].LeftOut, -1)
@@ -170,8 +170,7 @@ func (s *search) placeLeftOut(items Held) {
 	}
 }
 
-// rank sorts the classes that a group may hold by what it saves to have one there and not left out, for what that
-// takes.
+// rank sorts the classes that a group may hold by their saving compared with omission, relative to their size.
 func (s *search) rank(sizes []float64) {
 	for j := range s.p.Bins {
 		var classes []int
@@ -187,10 +186,10 @@ func (s *search) rank(sizes []float64) {
 	}
 }
 
-// partners are the bins of a group in which an exchange of two classes is tried.
+// partners is the number of bins per group that are considered for an exchange of two classes.
 const partners = 6
 
-// exchange exchanges an item of a bin with one of another group, where that saves anything.
+// exchange exchanges items of a bin with items of other groups if this reduces the cost.
 func (s *search) exchange(bin int) {
 	for at := 0; at < len(s.held[bin]); at++ {
 		out := s.held[bin][at].Class
@@ -234,7 +233,7 @@ func (s *search) exchangeFor(bin, out, in int) {
 	}
 }
 
-// swaps reports whether a bin has room for an item in without an item out that it holds.
+// swaps reports whether a bin has capacity for an item of class in after an item of class out is removed.
 func (s *search) swaps(bin, out, in int) bool {
 	s.work--
 	if s.price(in, s.group[bin]) == Missing {
@@ -257,7 +256,7 @@ func holds(held []Held, class int) bool {
 	return slices.ContainsFunc(held, func(h Held) bool { return h.Class == class })
 }
 
-// vacate closes a bin if what it holds costs less elsewhere than here with the opening.
+// vacate empties a bin if its contents cost less elsewhere than here including the opening cost.
 func (s *search) vacate(bin int) {
 	if len(s.held[bin]) == 0 || s.p.Bins[s.group[bin]].Opening == 0 {
 		return

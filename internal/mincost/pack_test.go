@@ -13,7 +13,7 @@ import (
 
 func endless() bool { return false }
 
-// drawPacking draws a few items and bins of one to three resources, so that not everything fits.
+// drawPacking generates a few items and bins with one to three resources, so that not all items fit.
 func drawPacking(t *rapid.T, classes, groups int) mincost.Packing {
 	dims := rapid.IntRange(1, 3).Draw(t, "resources")
 	amounts := func(label string, least, most int64) []int64 {
@@ -40,14 +40,14 @@ func drawPacking(t *rapid.T, classes, groups int) mincost.Packing {
 		}
 	}
 	if rapid.Bool().Draw(t, "devices") {
-		p.Room = func(group int, held []mincost.Held) bool { // two kinds at most in a bin
+		p.Room = func(group int, held []mincost.Held) bool { // at most two classes per bin
 			return len(held) <= 2
 		}
 	}
 	return p
 }
 
-// cheapest tries every placement of items from one class on, in bins that hold something already.
+// cheapest evaluates every placement of the items starting at the given class, in partially filled bins.
 func cheapest(p *mincost.Packing, class int, left int64, held []map[int]int64, group []int) float64 {
 	if class == len(p.Items) {
 		cost := 0.0
@@ -101,7 +101,8 @@ func roomy(p *mincost.Packing, group int, held map[int]int64) bool {
 	return p.Room == nil || p.Room(group, list)
 }
 
-// A packing is always a placement, and the optimum lies between its bound and its cost.
+// TestPackIsBoundedByTheOptimum checks that a packing is a valid placement and that the optimum is between its
+// bound and its cost.
 func TestPackIsBoundedByTheOptimum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPacking(t, 3, 2)
@@ -125,12 +126,12 @@ func TestPackIsBoundedByTheOptimum(t *testing.T) {
 			first = p.Items[0].Count
 		}
 		if best := cheapest(&p, 0, first, held, group); float64(a.Bound) > best || float64(a.Cost) < best {
-			t.Fatalf("the optimum is %v, between %d and %d it should be", best, a.Bound, a.Cost)
+			t.Fatalf("optimum = %v, want a value between %d and %d", best, a.Bound, a.Cost)
 		}
 	})
 }
 
-// Whenever time is up, what has been found keeps to all capacities; and with as much time it is the same again.
+// TestPackStops checks that the placement is valid and reproducible whenever the time is up.
 func TestPackStops(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPacking(t, 8, 5)
@@ -142,7 +143,7 @@ func TestPackStops(t *testing.T) {
 				t.Fatal(err)
 			}
 			if asked > limit+1 || a.Whole != (asked <= limit) {
-				t.Fatalf("asked %d times of %d: whole %v", asked, limit, a.Whole)
+				t.Fatalf("stop was called %d times with a limit of %d: Whole = %v", asked, limit, a.Whole)
 			}
 			return a
 		}
@@ -156,7 +157,8 @@ func TestPackStops(t *testing.T) {
 	})
 }
 
-// A bin's opening is paid once, so items that could be anywhere are put together; the bound knows.
+// TestPackOpensFewBins checks that items are concentrated in few bins because each bin has an opening cost, and
+// that the bound includes this cost.
 func TestPackOpensFewBins(t *testing.T) {
 	p := mincost.Packing{
 		Items: []mincost.Items{{Count: 40, Demand: []int64{1, 2}, LeftOut: 1000}},
@@ -169,7 +171,7 @@ func TestPackOpensFewBins(t *testing.T) {
 	p.Cost.Set(0, 1, 3)
 	a, err := mincost.Pack(p, endless)
 	if err != nil || a.Cost != 40*3+4*50 || a.Gap() > 0.01 {
-		t.Errorf("cost %d of at least %d, %v", a.Cost, a.Bound, err)
+		t.Errorf("cost = %d with a bound of %d, error = %v", a.Cost, a.Bound, err)
 	}
 }
 
@@ -188,19 +190,19 @@ func TestPackRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(p *mincost.Packing){
-		"costs of others":  func(p *mincost.Packing) { p.Cost = mincost.NewMatrix(2, 1) },
-		"costs":            func(p *mincost.Packing) { p.Cost.Set(0, 0, mincost.MaxCost+1) },
-		"resources":        func(p *mincost.Packing) { p.Items[0].Demand = nil },
-		"a demand":         func(p *mincost.Packing) { p.Items[0].Demand[0] = -1 },
-		"a count":          func(p *mincost.Packing) { p.Items[0].Count = -1 },
-		"a sum":            func(p *mincost.Packing) { p.Items[0].Count, p.Items[0].LeftOut = 1<<30, 1<<40 },
-		"a greatest cost":  func(p *mincost.Packing) { p.Items[0].LeftOut = math.MaxInt64 },
-		"an opening":       func(p *mincost.Packing) { p.Bins[0].Opening = -1 },
-		"too many bins":    func(p *mincost.Packing) { p.Bins[0].Count = 1 << 40 },
-		"too much in them": func(p *mincost.Packing) { p.Bins[0].Capacity[0] = 1 << 60 },
+		"costs of different size":    func(p *mincost.Packing) { p.Cost = mincost.NewMatrix(2, 1) },
+		"excessive cost":             func(p *mincost.Packing) { p.Cost.Set(0, 0, mincost.MaxCost+1) },
+		"missing resources":          func(p *mincost.Packing) { p.Items[0].Demand = nil },
+		"negative demand":            func(p *mincost.Packing) { p.Items[0].Demand[0] = -1 },
+		"negative count":             func(p *mincost.Packing) { p.Items[0].Count = -1 },
+		"excessive total":            func(p *mincost.Packing) { p.Items[0].Count, p.Items[0].LeftOut = 1<<30, 1<<40 },
+		"excessive cost of omission": func(p *mincost.Packing) { p.Items[0].LeftOut = math.MaxInt64 },
+		"negative opening cost":      func(p *mincost.Packing) { p.Bins[0].Opening = -1 },
+		"too many bins":              func(p *mincost.Packing) { p.Bins[0].Count = 1 << 40 },
+		"excessive capacity":         func(p *mincost.Packing) { p.Bins[0].Capacity[0] = 1 << 60 },
 	} {
 		if one(change) == nil {
-			t.Errorf("%s that make no sense are packed", name)
+			t.Errorf("%s: Pack() accepted an invalid packing", name)
 		}
 	}
 }
@@ -216,7 +218,7 @@ func TestCertifyPackedRefuses(t *testing.T) {
 		p.Cost.Set(0, 0, 7)
 		a, err := mincost.Pack(p, endless)
 		if err != nil || a.Cost != 3*7+2*5+90 {
-			t.Fatalf("%+v, %v", a, err)
+			t.Fatalf("unexpected packing: %+v, %v", a, err)
 		}
 		change(&p, a)
 		return mincosttest.Certify(&p, a)
@@ -225,24 +227,24 @@ func TestCertifyPackedRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(p *mincost.Packing, a *mincost.Packed){
-		"a cost":                func(_ *mincost.Packing, a *mincost.Packed) { a.Cost-- },
-		"a number":              func(_ *mincost.Packing, a *mincost.Packed) { a.Placed++ },
-		"a bound":               func(_ *mincost.Packing, a *mincost.Packed) { a.Bound = a.Cost + 1 },
-		"what is left":          func(_ *mincost.Packing, a *mincost.Packed) { a.LeftOut[1] = 0 },
-		"a bin less":            func(_ *mincost.Packing, a *mincost.Packed) { a.Bins = a.Bins[:1] },
-		"a bin more":            func(_ *mincost.Packing, a *mincost.Packed) { a.Bins = append(a.Bins, nil) },
-		"more than there are":   func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[1][0].Count = 2 },
-		"fewer than none":       func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[1][0].Count = -1 },
-		"a class that is none":  func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 2 },
-		"what may not be there": func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 1 },
-		"an overdrawn bin":      func(p *mincost.Packing, _ *mincost.Packed) { p.Bins[0].Capacity[0] = 3 },
-		"a bin without room": func(p *mincost.Packing, _ *mincost.Packed) {
+		"wrong cost":                    func(_ *mincost.Packing, a *mincost.Packed) { a.Cost-- },
+		"wrong number of items":         func(_ *mincost.Packing, a *mincost.Packed) { a.Placed++ },
+		"bound above the cost":          func(_ *mincost.Packing, a *mincost.Packed) { a.Bound = a.Cost + 1 },
+		"wrong number of omitted items": func(_ *mincost.Packing, a *mincost.Packed) { a.LeftOut[1] = 0 },
+		"missing bin":                   func(_ *mincost.Packing, a *mincost.Packed) { a.Bins = a.Bins[:1] },
+		"additional bin":                func(_ *mincost.Packing, a *mincost.Packed) { a.Bins = append(a.Bins, nil) },
+		"more items than exist":         func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[1][0].Count = 2 },
+		"negative number of items":      func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[1][0].Count = -1 },
+		"invalid class":                 func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 2 },
+		"class that is not permitted":   func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 1 },
+		"exceeded capacity":             func(p *mincost.Packing, _ *mincost.Packed) { p.Bins[0].Capacity[0] = 3 },
+		"bin rejected by Room": func(p *mincost.Packing, _ *mincost.Packed) {
 			p.Room = func(int, []mincost.Held) bool { return false }
 		},
-		"a packing of other size": func(p *mincost.Packing, _ *mincost.Packed) { p.Items = p.Items[:1] },
+		"packing of different size": func(p *mincost.Packing, _ *mincost.Packed) { p.Items = p.Items[:1] },
 	} {
 		if one(change) == nil {
-			t.Errorf("%s is certified", name)
+			t.Errorf("%s: Certify() accepted an invalid packing", name)
 		}
 	}
 }

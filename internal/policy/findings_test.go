@@ -94,7 +94,7 @@ func TestWrongValues(t *testing.T) {
 		{v1alpha1.AnnotationRunNow, "yes", `want "true" or "false"`},
 		{v1alpha1.AnnotationSkip, "1", ""},
 		{v1alpha1.AnnotationStrategy, "enrgy", "did you mean energy"},
-		{v1alpha1.AnnotationStrategy, "now", "now is a when: write energy+now"},
+		{v1alpha1.AnnotationStrategy, "now", "now is a start rule: use energy+now"},
 		{v1alpha1.AnnotationStrategy, "carbon+windw", "did you mean carbon+window"},
 		{v1alpha1.AnnotationGPUWorkloadType, "trainig", "want one of inference, training"},
 		{v1alpha1.AnnotationPUE, "0.5", "1"},

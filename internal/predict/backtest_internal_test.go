@@ -10,19 +10,19 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Quantiler is a learner that says within which time a job ends with a given probability.
+// Quantiler is a learner that returns quantiles of the run time.
 type Quantiler interface {
 	Learner
 	Quantile(j *sched.Job, p float64) time.Duration
 }
 
-// Score is how well run times were predicted.
+// Score contains the accuracy of run-time predictions.
 type Score struct {
 	Jobs     int
-	Pinball  []float64 // mean loss at each quantile that was asked for, in seconds
-	Coverage []float64 // share of jobs that ended within it
-	Error    float64   // mean absolute error in seconds; of the median, where there is one
-	Accuracy float64   // mean of the smaller of predicted and true run time, divided by the larger; likewise
+	Pinball  []float64 // mean loss per requested quantile, in seconds
+	Coverage []float64 // fraction of jobs that finished within the quantile
+	Error    float64   // mean absolute error in seconds, relative to the median if available
+	Accuracy float64   // mean ratio of the smaller to the larger of predicted and true run time
 }
 
 // MeanPinball returns the mean loss over all quantiles.
@@ -34,10 +34,10 @@ func (s *Score) MeanPinball() float64 {
 	return sum / float64(max(1, len(s.Pinball)))
 }
 
-// Backtest asks a learner at the submission of every job what it expects, when it has seen those that had ended by
-// then, and scores that against what the job ran. Jobs stand in order of submission, and run from then on: how long
-// they waited in the system that they come from is not known here. The first of them, warm, are not scored. What a
-// learner expects without a distribution counts as every quantile.
+// Backtest evaluates the predictions of a learner. At the submission of every job, the learner has observed the
+// jobs that have finished by then, and its prediction is compared with the true run time. Jobs must be ordered by
+// submission, and are assumed to run immediately, because their waiting times are unknown. The first warm jobs are
+// not scored. A prediction without a distribution is used for every quantile.
 func Backtest(jobs []sched.Job, l Learner, quantiles []float64, warm int) Score {
 	s := Score{Pinball: make([]float64, len(quantiles)), Coverage: make([]float64, len(quantiles))}
 	running := &endings{jobs: jobs}
@@ -68,7 +68,7 @@ func Backtest(jobs []sched.Job, l Learner, quantiles []float64, warm int) Score 
 	return s
 }
 
-// asSubmitted returns j as it was when it was submitted: without its length.
+// asSubmitted returns j as of its submission, without its run time.
 func asSubmitted(j *sched.Job) *sched.Job {
 	c := *j
 	c.Duration, c.Runtimes = 0, nil
@@ -102,7 +102,7 @@ func (s *Score) add(l Learner, j *sched.Job, quantiles []float64) {
 	}
 }
 
-// quantileOf returns the time within which a share p of jobs ends.
+// quantileOf returns the time within which a fraction p of the jobs finishes.
 func quantileOf(r *sched.Runtimes, p float64) time.Duration {
 	low, high := time.Duration(0), time.Duration(survivalBins)*survivalStep
 	for high-low > time.Second {
@@ -115,7 +115,7 @@ func quantileOf(r *sched.Runtimes, p float64) time.Duration {
 	return high
 }
 
-// endings are jobs that run, the one that ends first before all others.
+// endings is a heap of running jobs, ordered by their end.
 type endings struct {
 	jobs  []sched.Job
 	order []int

@@ -7,8 +7,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// baseline is what all that predict a single number from jobs that have ended have in common. Of an owner or queue
-// that has not been seen it says the mean of all.
+// baseline is the common part of learners that predict a single number from finished jobs. For an unknown owner or
+// queue, they predict the mean of all jobs.
 type baseline struct {
 	key func(*sched.Job) string
 	all exposure
@@ -18,7 +18,7 @@ func newBaseline(key func(*sched.Job) string) baseline { return baseline{key: ke
 
 func (*baseline) Every() time.Duration { return time.Hour }
 
-// Refresh implements [Learner]: what has not ended says nothing here.
+// Refresh implements [Learner]. Unfinished jobs are ignored.
 func (*baseline) Refresh(time.Time, iter.Seq2[*sched.Job, time.Duration]) {}
 
 func (b *baseline) ended(ran time.Duration) {
@@ -33,14 +33,15 @@ func (b *baseline) mean() time.Duration {
 func byOwner(j *sched.Job) string { return j.Owner }
 func byQueue(j *sched.Job) string { return j.Queue }
 
-// LastTwo expects of a job the mean of the last two that its owner ran (Tsafrir, Etsion and Feitelson, "Backfilling
-// using system-generated predictions rather than user runtime estimates"), which is hard to beat with one number.
+// LastTwo predicts the mean of the last two run times of the same owner (Tsafrir, Etsion and Feitelson,
+// "Backfilling using system-generated predictions rather than user runtime estimates"). It is hard to improve with
+// a single number.
 type LastTwo struct {
 	baseline
 	last map[string][2]time.Duration
 }
 
-// NewLastTwo returns a learner that has not seen any job.
+// NewLastTwo returns a learner without observations.
 func NewLastTwo() *LastTwo {
 	return &LastTwo{baseline: newBaseline(byOwner), last: map[string][2]time.Duration{}}
 }
@@ -50,7 +51,7 @@ func (l *LastTwo) Ended(j *sched.Job, ran time.Duration) {
 	l.ended(ran)
 	last, ok := l.last[l.key(j)]
 	if !ok {
-		last[0] = ran // the only one that there is counts twice
+		last[0] = ran // a single observation counts twice
 	}
 	l.last[l.key(j)] = [2]time.Duration{ran, last[0]}
 }
@@ -65,14 +66,14 @@ func (l *LastTwo) Expect(j *sched.Job) {
 	j.Duration = last[0]/2 + last[1]/2
 }
 
-// Moving expects of a job the moving average of those that its owner ran, of which the newest weighs so much.
+// Moving predicts the exponential moving average of the run times of the same owner.
 type Moving struct {
 	baseline
 	weight float64
 	means  map[string]float64
 }
 
-// NewMoving returns a learner that has not seen any job. The newest job has the given weight, between 0 and 1.
+// NewMoving returns a learner without observations. The latest job has the given weight, between 0 and 1.
 func NewMoving(weight float64) *Moving {
 	return &Moving{baseline: newBaseline(byOwner), weight: weight, means: map[string]float64{}}
 }
@@ -97,18 +98,18 @@ func (m *Moving) Expect(j *sched.Job) {
 	j.Duration = m.mean()
 }
 
-// Average expects of a job the mean of all, or of those of its queue.
+// Average predicts the mean of all run times, or of the run times in the same queue.
 type Average struct {
 	baseline
 	of map[string]*exposure
 }
 
-// NewAverage returns a learner that expects of every job the mean of all.
+// NewAverage returns a learner that predicts the mean of all jobs.
 func NewAverage() *Average {
 	return &Average{baseline: newBaseline(func(*sched.Job) string { return "" }), of: map[string]*exposure{}}
 }
 
-// NewQueueAverage returns a learner that expects of every job the mean of its queue.
+// NewQueueAverage returns a learner that predicts the mean of the job's queue.
 func NewQueueAverage() *Average {
 	return &Average{baseline: newBaseline(byQueue), of: map[string]*exposure{}}
 }

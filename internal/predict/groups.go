@@ -7,20 +7,20 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// groupKey names a group of jobs. A part that is zero is of all.
+// groupKey identifies a group of jobs. A zero field matches all jobs.
 type groupKey struct {
 	owner string
 	class requestClass
 }
 
-// requestClass is what jobs of one kind have in common when they are submitted.
+// requestClass contains the properties that similar jobs share at submission.
 type requestClass struct {
 	request sched.Resources
 	queue   string
 	kind    string
 }
 
-// The levels of groups, from the widest to the narrowest.
+// Levels of groups, from the widest to the narrowest.
 const (
 	levelAll = iota
 	levelClass
@@ -29,7 +29,7 @@ const (
 	levels
 )
 
-// groupsOf returns the groups of j by their levels; where j says nothing of its owner, not those that are about one.
+// groupsOf returns the groups of j by level. If the owner of j is unknown, it omits the levels with an owner.
 func groupsOf(j *sched.Job) iter.Seq2[int, groupKey] {
 	return func(yield func(int, groupKey) bool) {
 		for level := range levels {
@@ -40,7 +40,7 @@ func groupsOf(j *sched.Job) iter.Seq2[int, groupKey] {
 	}
 }
 
-// of returns what a map has under a key, which is made where there is nothing yet.
+// of returns the value of a key in a map, and creates it if it does not exist.
 func of[K comparable, V any](all map[K]*V, key K) *V {
 	v := all[key]
 	if v == nil {
@@ -62,52 +62,54 @@ func keyOf(j *sched.Job, level int) groupKey {
 	return key
 }
 
-// A run time keeps this share of its weight for each one that comes after it in its group: an owner's work changes,
-// that of all owners together much less. An owner is remembered for some 30 jobs; with 10, the loss is 2 % higher on
-// HPC2N and the same on NASA iPSC. shrinkage is how many run times of a group outweigh the wider ones.
+// keeps is the factor that reduces the weight of a run time for each later one in its group. The work of a single
+// owner changes more over time than the work of all owners. With these values about 30 jobs of an owner are
+// remembered; with 10 jobs, the loss is 2 % higher on HPC2N and the same on NASA iPSC. shrinkage is the number of
+// run times of a group that have the same weight as the next wider group.
 var (
 	keeps     = [levels]float64{levelAll: 0.999, levelClass: 0.998, levelOwner: 0.97, levelOwnerClass: 0.8}
 	shrinkage = [levels]float64{levelAll: 2, levelClass: 4, levelOwner: 0.97, levelOwnerClass: 0.8}
 )
 
-// Of how the shares that were predicted came out: so many outcomes, evenly spread, are taken for granted, and of what
-// follows each keeps so much of its weight for every later one.
+// Parameters for calibrating the predicted quantiles. The calibration starts with a number of evenly distributed
+// outcomes, and the weight of each outcome is reduced by a factor for every later one.
 const (
 	calibrationBins  = 50
 	calibrationPrior = 20
 	calibrationKeep  = 0.999
 )
 
-// Groups predicts how long a job runs, with quantiles, from what its likes ran before it: those of the same owner and
-// request class, the owner's, the class's and all, each one leaning on the wider ones where it has seen little. The
-// distribution of a group is a mixture of its own histogram and that of the next wider group with the weights n/(n+k)
-// and k/(n+k), of which n are the run times that it has seen, the older ones counting less.
+// Groups predicts a distribution of the run time of a job from the run times of similar jobs: jobs of the same
+// owner and request class, of the owner, of the class, and all jobs. A group with few observations relies more on
+// the wider groups. The distribution of a group is a mixture of its own histogram and the distribution of the next
+// wider group, with the weights n/(n+k) and k/(n+k), where n is the number of observed run times and older ones
+// count less.
 //
-// Predictions are compared with what came: where fewer than nine of ten run times lie below the 90 % quantile, the
-// quantiles move until nine do. Jobs that still run count for nothing, so quantiles come out short while the long
-// jobs of a new owner have not ended.
+// Predictions are calibrated with the actual run times. For example, if fewer than nine out of ten run times are
+// below the 90 % quantile, the quantiles are moved until nine are. Unfinished jobs are ignored, so quantiles are
+// too short while the long jobs of a new owner are unfinished.
 type Groups struct {
 	groups   [levels]map[groupKey]*histogram
 	prior    [binCount]float64
 	edges    []float64
-	outcomes [calibrationBins]float64     // how many run times came out at each share of what was predicted for them
-	adjusted [calibrationBins + 1]float64 // share of them at the beginning of each, and at the end of the last
+	outcomes [calibrationBins]float64     // number of run times per predicted quantile
+	adjusted [calibrationBins + 1]float64 // calibrated fraction at the edges of the bins
 
-	round    int // of Refresh
+	round    int // number of Refresh calls
 	current  map[groupKey]*expectation
-	reported map[string]*[binCount + 1]float64 // by job: what was first expected of it
+	reported map[string]*[binCount + 1]float64 // by job: the first prediction
 }
 
-// expectation is what is known of one group of jobs. It holds until another job of the group, of its owner or of its
-// class ends.
+// expectation is the prediction for a group of jobs. It is valid until another job of the group, of its owner or of
+// its class finishes.
 type expectation struct {
 	round, seen int
-	below       *[binCount + 1]float64 // share of run times below each edge, as histograms say it
-	adjusted    [binCount + 1]float64  // and as it came out of such
+	below       *[binCount + 1]float64 // predicted fraction of run times below each edge
+	adjusted    [binCount + 1]float64  // calibrated fraction
 	runtimes    *sched.Runtimes
 }
 
-// NewGroups returns a learner that has not seen any job.
+// NewGroups returns a learner without observations.
 func NewGroups() *Groups {
 	g := &Groups{edges: binEdges(), current: map[groupKey]*expectation{}, reported: map[string]*[binCount + 1]float64{}}
 	for level := range g.groups {
@@ -128,7 +130,8 @@ func fromSeconds(s float64) time.Duration { return time.Duration(s * float64(tim
 // Every implements [Learner].
 func (g *Groups) Every() time.Duration { return time.Hour }
 
-// Refresh implements [Learner]. It makes the distributions anew of groups in which no job has ended.
+// Refresh implements [Learner]. It invalidates the distributions of all groups, including those without newly
+// finished jobs.
 func (g *Groups) Refresh(time.Time, iter.Seq2[*sched.Job, time.Duration]) { g.round++ }
 
 // Ended implements [Learner].
@@ -145,7 +148,7 @@ func (g *Groups) Ended(j *sched.Job, ran time.Duration) {
 	}
 }
 
-// learn counts which share of a prediction lay below what came.
+// learn records the predicted quantile of an actual run time.
 func (g *Groups) learn(share float64) {
 	for i := range g.outcomes {
 		g.outcomes[i] *= calibrationKeep
@@ -155,7 +158,7 @@ func (g *Groups) learn(share float64) {
 	g.adjust()
 }
 
-// adjust works out which share of what comes lies below each share of what is predicted.
+// adjust updates the calibration of the predicted quantiles.
 func (g *Groups) adjust() {
 	total := 0.0
 	for _, n := range g.outcomes {
@@ -168,14 +171,14 @@ func (g *Groups) adjust() {
 	}
 }
 
-// came returns which share of what comes lies below a share of what is predicted.
+// came returns the calibrated fraction for a predicted fraction.
 func (g *Groups) came(share float64) float64 {
 	at := share * calibrationBins
 	i := min(calibrationBins-1, int(at))
 	return g.adjusted[i] + (at-float64(i))*(g.adjusted[i+1]-g.adjusted[i])
 }
 
-// below returns which share of what is expected of j lies below each edge.
+// below returns the predicted fraction of run times of j below each edge.
 func (g *Groups) below(j *sched.Job) *[binCount + 1]float64 {
 	p := g.prior
 	for level, key := range groupsOf(j) {
@@ -185,11 +188,11 @@ func (g *Groups) below(j *sched.Job) *[binCount + 1]float64 {
 	for i, share := range p {
 		below[i+1] = min(1, below[i]+share)
 	}
-	below[binCount] = 1 // sums of shares differ from it in their last digits
+	below[binCount] = 1 // compensates rounding errors of the sum
 	return &below
 }
 
-// expect returns what is known of the likes of j.
+// expect returns the prediction for the group of j.
 func (g *Groups) expect(j *sched.Job) *expectation {
 	seen := 0
 	for level, key := range groupsOf(j) {
@@ -209,7 +212,7 @@ func (g *Groups) expect(j *sched.Job) *expectation {
 	return e
 }
 
-// Expect implements [Learner]. Jobs of one group share their Runtimes until something is learnt of it.
+// Expect implements [Learner]. Jobs of one group share their Runtimes until the group is updated.
 func (g *Groups) Expect(j *sched.Job) {
 	e := g.expect(j)
 	if e.runtimes == nil {
@@ -221,7 +224,7 @@ func (g *Groups) Expect(j *sched.Job) {
 	j.Runtimes, j.Duration = e.runtimes, e.runtimes.Mean()
 }
 
-// runtimes returns shares of run times on the steps of [Survival].
+// runtimes converts a distribution to the steps of [Survival].
 func (g *Groups) runtimes(below *[binCount + 1]float64) *sched.Runtimes {
 	survival := make([]float64, survivalBins+1)
 	bin := 0
@@ -238,7 +241,7 @@ func (g *Groups) runtimes(below *[binCount + 1]float64) *sched.Runtimes {
 	}
 	runtimes, err := sched.NewRuntimes(survivalStep, survival)
 	if err != nil {
-		panic(err) // begins with 1 and does not rise
+		panic(err) // the values start with 1 and do not increase
 	}
 	return runtimes
 }

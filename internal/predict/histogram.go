@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Run times are counted in bins of equal ratio: from a second to two months, each a twentieth longer than the one
-// before. Within a bin they are taken to be spread evenly.
+// Run times are counted in bins of equal ratio from one second to two months. Each bin is 5 % longer than the
+// previous one. Within a bin, run times are assumed to be evenly distributed.
 const (
 	binRatio = 1.05
 	binCount = 320
@@ -22,7 +22,7 @@ func binOf(d time.Duration) int {
 	return min(binCount-1, 1+int(math.Log(s)/math.Log(binRatio)))
 }
 
-// binEdges returns where bins begin, in seconds, and where the last one ends.
+// binEdges returns the starts of all bins and the end of the last one, in seconds.
 func binEdges() []float64 {
 	edges := make([]float64, binCount+1)
 	for i := range edges[1:] {
@@ -31,18 +31,18 @@ func binEdges() []float64 {
 	return edges
 }
 
-// histogram counts run times, of which one weighs less the more there were after it.
+// histogram counts run times with weights that decrease with every later one.
 type histogram struct {
 	bins  [binCount]float64
 	total float64
-	unit  float64 // what the last one weighs; all weights are relative to it
-	seen  int     // how many there were
+	unit  float64 // weight of the last run time; all weights are relative to it
+	seen  int     // number of run times
 }
 
-// rescaleAt is when weights are brought back to ordinary size.
+// rescaleAt is the weight above which all weights are normalized.
 const rescaleAt = 1e12
 
-// add counts one, after which all before it weigh keep times as much as they did.
+// add counts a run time, and multiplies the weights of all previous ones by keep.
 func (h *histogram) add(bin int, keep float64) {
 	h.unit = cmp.Or(h.unit, 1)
 	h.seen++
@@ -58,12 +58,12 @@ func (h *histogram) add(bin int, keep float64) {
 	}
 }
 
-// mix replaces p by a mixture of p and h, in which h weighs as much as it has run times and p as much as k.
+// mix replaces p by a mixture of p and h. The weight of h is its number of run times, and the weight of p is k.
 func (h *histogram) mix(p *[binCount]float64, k float64) {
 	if h.unit == 0 {
 		return
 	}
-	n := h.total / h.unit // run times of full weight that h amounts to
+	n := h.total / h.unit // effective number of run times in h
 	share := n / (n + k)
 	for i := range p {
 		p[i] = (1-share)*p[i] + share*h.bins[i]/h.total

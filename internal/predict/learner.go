@@ -8,25 +8,25 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// PowerLearner says what jobs draw, idle power left out, from what was measured of others before. It is not safe for
-// use by several goroutines.
+// PowerLearner predicts the power of jobs, without idle power, from measurements of previous jobs. It is not safe
+// for concurrent use.
 type PowerLearner interface {
-	// Measured takes notice of what j drew on average over a time that ends at an instant.
+	// Measured records the mean power of j over an interval that ends at the given time.
 	Measured(j *sched.Job, drew energy.Watts, over time.Duration, end time.Time)
-	// Expect fills in what j is expected to draw, where anything is known: Expected and HasExpected.
+	// Expect sets Expected and HasExpected of j if a prediction exists.
 	Expect(j *sched.Job)
 }
 
-// Learner says how long jobs run, from what has been seen of others before. It never sees the length of a job that
-// has not ended. It is not safe for use by several goroutines: every simulation has its own.
+// Learner predicts the run time of jobs from observations of previous jobs. It has no access to the run time of
+// unfinished jobs. It is not safe for concurrent use; every simulation has its own learner.
 type Learner interface {
-	// Refresh takes notice of the jobs that have not ended: how long each has run so far, without the time in which
-	// it was suspended. Jobs that have not begun to run say nothing and may be left out.
+	// Refresh updates the elapsed run times of unfinished jobs, without the time in which they were suspended. Jobs
+	// that have not started may be omitted.
 	Refresh(now time.Time, unfinished iter.Seq2[*sched.Job, time.Duration])
-	// Every says how often Refresh is wanted; 0: whenever a job arrives or ends.
+	// Every returns the interval between calls of Refresh; 0 means on every arrival or end of a job.
 	Every() time.Duration
-	// Ended takes notice of a job that has ended, and of how long it ran.
+	// Ended records the run time of a finished job.
 	Ended(j *sched.Job, ran time.Duration)
-	// Expect fills in what is known of j: Duration, and Runtimes where a distribution is known.
+	// Expect sets the Duration of j, and its Runtimes if a distribution is known.
 	Expect(j *sched.Job)
 }

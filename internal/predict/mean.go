@@ -7,35 +7,35 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// What [Mean] takes for granted before it has seen any job: so many of this length.
+// Prior of [Mean]: the number of assumed jobs and their run time.
 const (
 	meanPriorJobs   = 5
-	meanPriorLength = 300 // seconds
+	meanPriorLength = 300 // in seconds
 )
 
-// meanShrinkage is how many jobs of its own shape outweigh the mean of all shapes.
+// meanShrinkage is the number of jobs of a shape with the same weight as the mean of all shapes.
 const meanShrinkage = 2
 
-// Mean learns one expected length for every shape of request, in which the jobs that run count for the time that they
-// have run so far:
+// Mean estimates one expected run time per shape of request, including the elapsed run times of running jobs:
 //
 //	d = (Σ ended + Σ elapsed + k·g) / (number ended + k),   g = (Σ all + 5·300 s) / (number of all + 5)
 //
-// where g is likewise of all shapes. Without a distribution it is no ground to wait on, but one to order a queue by.
+// where g is the same for all shapes. The result has no distribution, so it cannot be used to delay jobs, but to
+// order a queue.
 type Mean struct {
 	k      float64
 	shapes map[sched.Resources]*exposure
 	all    exposure
 }
 
-// exposure is how long jobs ran, and how many of them have ended.
+// exposure is the sum of run times and the number of finished jobs.
 type exposure struct {
 	ended   int64
-	seconds float64 // of those that ended
-	elapsed float64 // seconds of those that run
+	seconds float64 // run time of finished jobs
+	elapsed float64 // elapsed run time of running jobs, in seconds
 }
 
-// NewMean returns a learner that has not seen any job.
+// NewMean returns a learner without observations.
 func NewMean() *Mean { return newMean(meanShrinkage) }
 
 func newMean(shrinkage float64) *Mean {
@@ -53,7 +53,7 @@ func (m *Mean) Ended(j *sched.Job, ran time.Duration) {
 	}
 }
 
-// Refresh implements [Learner]. It takes time in proportion to the jobs that run, not to those that wait or have ended.
+// Refresh implements [Learner]. Its time is proportional to the number of running jobs.
 func (m *Mean) Refresh(_ time.Time, unfinished iter.Seq2[*sched.Job, time.Duration]) {
 	for _, e := range m.shapes {
 		e.elapsed = 0
@@ -77,7 +77,7 @@ func (m *Mean) Expect(j *sched.Job) {
 	j.Duration = time.Duration(seconds * float64(time.Second))
 }
 
-// mean returns the mean length, with a prior that weighs as much as n jobs.
+// mean returns the mean run time, with a prior that has the weight of n jobs.
 func (e *exposure) mean(n, prior float64) float64 {
 	return (e.seconds + e.elapsed + n*prior) / (float64(e.ended) + n)
 }

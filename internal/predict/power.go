@@ -7,22 +7,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// powerShrinkage is how many measurements of a group outweigh the wider ones.
+// powerShrinkage is the number of measurements of a group with the same weight as the wider groups.
 const powerShrinkage = 2
 
-// powerMemory is after how long a measurement weighs 1/e of a new one.
+// powerMemory is the time after which the weight of a measurement has decreased to 1/e.
 const powerMemory = 24 * time.Hour
 
-// Power predicts what a job draws, idle power left out, from what its likes were measured to draw: those of the same
-// owner and request class, the owner's, the class's and all, each one shrunk to the wider ones where it has seen
-// little, and all of them to the nominal power of requests. Groups are [energy.Smoothed], so that measurements may
-// come at any time and be of any length, and what is older counts less. Wide groups mix jobs of all sizes: what they
-// know is per core.
+// Power predicts the power of a job, without idle power, from measurements of similar jobs: jobs of the same owner
+// and request class, of the owner, of the class, and all jobs. A group with few measurements is shrunk towards the
+// wider ones, and all jobs towards the nominal power of requests. Groups are [energy.Smoothed], so measurements may
+// arrive at any time and have any length, and older ones count less. Wide groups contain jobs of different sizes,
+// therefore they store the power per core.
 type Power struct {
 	groups [levels]map[groupKey]*energy.Smoothed
 }
 
-// NewPower returns a predictor that has seen no measurement.
+// NewPower returns a predictor without measurements.
 func NewPower() *Power {
 	p := &Power{}
 	for level := range p.groups {
@@ -31,14 +31,14 @@ func NewPower() *Power {
 	return p
 }
 
-// Measured takes notice of what j drew on average over a time that ends at an instant.
+// Measured records the mean power of j over an interval that ends at the given time.
 func (p *Power) Measured(j *sched.Job, drew energy.Watts, over time.Duration, end time.Time) {
 	for level, key := range groupsOf(j) {
 		of(p.groups[level], key).Add(drew/perCore(j), over, end, powerMemory)
 	}
 }
 
-// perCore is what the power of j is divided by.
+// perCore returns the divisor that normalizes the power of j.
 func perCore(j *sched.Job) energy.Watts { return energy.Watts(max(1, j.Request.MilliCPU)) / 1000 }
 
 // Expect sets the expected power of j if there are measurements of similar jobs.

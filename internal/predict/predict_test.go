@@ -35,7 +35,7 @@ func stillRunning(all ...running) iter.Seq2[*sched.Job, time.Duration] {
 	}
 }
 
-// survivalByHand is the estimate written down as it stands in the documentation, for one class.
+// survivalByHand computes the documented estimate for one class.
 func survivalByHand(ended, going []time.Duration, upTo time.Duration) float64 {
 	const step, n0 = 3 * time.Minute, 5.0
 	prior := func(d time.Duration) float64 {
@@ -79,16 +79,16 @@ func TestSurvival(t *testing.T) {
 		3 * time.Minute, 12 * time.Minute, time.Hour, 5 * time.Hour, 39 * time.Hour, 60 * time.Hour,
 	} {
 		if got, want := job.Runtimes.Longer(at), survivalByHand(ended, going, at); math.Abs(got-want) > 1e-12 {
-			t.Errorf("a share of %v runs for longer than %v, want %v", got, at, want)
+			t.Errorf("fraction of jobs running longer than %[2]v = %[1]v, want %[3]v", got, at, want)
 		}
 	}
 	if job.Duration != job.Runtimes.Mean() || job.Duration < time.Hour {
-		t.Errorf("expected to run for %v", job.Duration)
+		t.Errorf("unexpected expected run time: %v", job.Duration)
 	}
 	other := sched.Job{Queue: "long"}
 	s.Expect(&other)
 	if before.Runtimes != other.Runtimes || before.Runtimes == job.Runtimes {
-		t.Error("what ended counts from the next Refresh on, and only for its own class")
+		t.Error("finished jobs must take effect at the next Refresh, and only for their own class")
 	}
 	again := sched.Job{Queue: "short"}
 	if s.Expect(&again); again.Runtimes != job.Runtimes {
@@ -98,12 +98,12 @@ func TestSurvival(t *testing.T) {
 	s.Expect(&again)
 	if got, want := again.Runtimes.Longer(5*time.Hour),
 		survivalByHand(ended, nil, 5*time.Hour); math.Abs(got-want) > 1e-12 {
-		t.Errorf("once nothing runs, a share of %v runs for longer than 5 h, want %v", got, want)
+		t.Errorf("without running jobs, the fraction running longer than 5 h = %v, want %v", got, want)
 	}
 }
 
-// Of many jobs the estimate comes to be what they ran, whether or not some are cut off; and jobs that are cut off
-// never make it shorter.
+// TestSurvivalConverges checks that the estimate converges to the true distribution with and without censored jobs,
+// and that censored jobs never decrease it.
 func TestSurvivalConverges(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s, job := predict.NewSurvival(), sched.Job{}
@@ -120,7 +120,7 @@ func TestSurvivalConverges(t *testing.T) {
 	s.Refresh(t0, stillRunning(all...))
 	s.Expect(&job)
 	if got := job.Duration.Hours(); math.Abs(got-4) > 0.25 {
-		t.Errorf("jobs of 4 h on average, a sixth of them cut off, are expected to run for %.2f h", got)
+		t.Errorf("expected run time with a mean of 4 h and one sixth of censored jobs = %.2f h", got)
 	}
 	finished := predict.NewSurvival()
 	finished.Ended(&job, time.Hour)
@@ -130,7 +130,7 @@ func TestSurvivalConverges(t *testing.T) {
 	finished.Refresh(t0, stillRunning(running{sched.Job{}, 100 * time.Hour}))
 	with := sched.Job{}
 	if finished.Expect(&with); with.Duration <= alone.Duration {
-		t.Errorf("one that still runs after 100 h makes it %v, not more than %v", with.Duration, alone.Duration)
+		t.Errorf("run time with a job running for 100 h = %v, want more than %v", with.Duration, alone.Duration)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestMean(t *testing.T) {
 	expect := func(j sched.Job, want float64) {
 		t.Helper()
 		if m.Expect(&j); math.Abs(j.Duration.Seconds()-want) > 1e-6 || j.Runtimes != nil {
-			t.Errorf("%v expected to run for %v s, want %v", j.Request, j.Duration.Seconds(), want)
+			t.Errorf("expected run time of %v = %v s, want %v s", j.Request, j.Duration.Seconds(), want)
 		}
 	}
 	expect(small, 300)
@@ -164,7 +164,7 @@ func TestBaselines(t *testing.T) {
 	ann, bob := sched.Job{Owner: "ann", Queue: "a"}, sched.Job{Owner: "bob", Queue: "b"}
 	for name, c := range map[string]struct {
 		learner  predict.Learner
-		ann, bob float64 // bob's have not been seen
+		ann, bob float64 // bob has no finished jobs
 	}{
 		"last-2":     {predict.NewLastTwo(), 250, (600 + 1500) / 8.0},
 		"EWMA":       {predict.NewMoving(0.5), 225, (600 + 1500) / 8.0},
@@ -180,13 +180,13 @@ func TestBaselines(t *testing.T) {
 		}{{ann, c.ann}, {bob, c.bob}} {
 			c.learner.Expect(&j.job)
 			if got := j.job.Duration.Seconds(); math.Abs(got-j.want) > 1e-6 {
-				t.Errorf("%s expects %v s of a job of %s, want %v", name, got, j.job.Owner, j.want)
+				t.Errorf("%s: run time of a job of %[3]s = %[2]v s, want %[4]v s", name, got, j.job.Owner, j.want)
 			}
 		}
 	}
 }
 
-// Users who each do their own thing: groups know it, and say how sure they are.
+// manyUsers returns jobs of users with different run times and a known variation.
 func manyUsers(seed uint64, n int) []sched.Job {
 	random := rand.New(rand.NewPCG(seed, 0))
 	jobs := make([]sched.Job, n)
@@ -208,19 +208,20 @@ func TestGroupsBeatLastTwo(t *testing.T) {
 	groups := predict.Backtest(jobs, predict.NewGroups(), quantiles, 500)
 	last := predict.Backtest(jobs, predict.NewLastTwo(), quantiles, 500)
 	if groups.MeanPinball() > 0.8*last.MeanPinball() {
-		t.Errorf("pinball loss %.0f s, of last-2 %.0f s: want a fifth less", groups.MeanPinball(), last.MeanPinball())
+		t.Errorf("pinball loss = %.0f s, last-2 = %.0f s, want 20 %% less", groups.MeanPinball(), last.MeanPinball())
 	}
 	for k, p := range quantiles {
 		if math.Abs(groups.Coverage[k]-p) > 0.025 {
-			t.Errorf("%.1f %% end within the quantile of %.0f %%", 100*groups.Coverage[k], 100*p)
+			t.Errorf("%.1f %% of the jobs finished within the quantile of %.0f %%", 100*groups.Coverage[k], 100*p)
 		}
 	}
 	if again := predict.Backtest(jobs, predict.NewGroups(), quantiles, 500); !reflect.DeepEqual(again, groups) {
-		t.Errorf("the same jobs score differently: %+v and %+v", again, groups)
+		t.Errorf("scores differ for the same jobs: %+v and %+v", again, groups)
 	}
 }
 
-// What a group has seen little of is close to the wider one, and what it has seen a lot of is its own.
+// TestGroupsShrink checks that the prediction for a group with few observations is close to the wider group, and
+// with many observations to its own run times.
 func TestGroupsShrink(t *testing.T) {
 	g := predict.NewGroups()
 	ann, bob := sched.Job{ID: "1", Owner: "ann"}, sched.Job{ID: "2", Owner: "bob"}
@@ -228,7 +229,7 @@ func TestGroupsShrink(t *testing.T) {
 		g.Ended(&ann, time.Hour)
 	}
 	if stranger := g.Quantile(&bob, 0.5); stranger < 50*time.Minute || stranger > 70*time.Minute {
-		t.Errorf("of an owner not seen yet half are within %v, when all others ran for an hour", stranger)
+		t.Errorf("median of an unknown owner = %v, want about the hour of all other jobs", stranger)
 	}
 	for range 50 {
 		g.Ended(&bob, time.Minute)
@@ -236,14 +237,15 @@ func TestGroupsShrink(t *testing.T) {
 	g.Refresh(t0, stillRunning())
 	g.Expect(&bob)
 	if own := g.Quantile(&bob, 0.5); own > 2*time.Minute {
-		t.Errorf("half of those that ran for a minute 50 times are within %v", own)
+		t.Errorf("median after 50 jobs of one minute = %v", own)
 	}
 	if g.Expect(&ann); ann.Duration < bob.Duration {
-		t.Errorf("an hour is expected to be %v, a minute %v", ann.Duration, bob.Duration)
+		t.Errorf("expected run time of long jobs = %v, of short jobs = %v", ann.Duration, bob.Duration)
 	}
 }
 
-// Quantiles rise with their probability, and run times are what quantiles say.
+// TestGroupsAreDistributions checks that quantiles increase with their probability and match the run-time
+// distribution.
 func TestGroupsAreDistributions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := predict.NewGroups()
@@ -264,17 +266,17 @@ func TestGroupsAreDistributions(t *testing.T) {
 		for _, p := range []float64{0, 0.1, 0.5, 0.9, 0.99, 1} {
 			q := g.Quantile(&j, p)
 			if q < last {
-				t.Fatalf("the quantile of %v is %v, that of less %v", p, q, last)
+				t.Fatalf("quantile of %v = %v, but a lower quantile = %v", p, q, last)
 			}
 			last = q
 			if longer := j.Runtimes.Longer(q); q > time.Hour && q < 129*time.Hour && math.Abs(1-longer-p) > 0.1 {
-				t.Fatalf("a share of %v runs for longer than the quantile of %v, %v", longer, p, q)
+				t.Fatalf("fraction %v of jobs runs longer than the quantile of %v, %v", longer, p, q)
 			}
 		}
 	})
 }
 
-// witness notes all that a learner says of one job, whatever its length is.
+// witness records all predictions of a learner for one job.
 type witness struct {
 	predict.Learner
 	of   string
@@ -299,11 +301,11 @@ func (w *witness) Expect(j *sched.Job) {
 	}
 }
 
-// cheat knows the trace that it is asked about: the length of the job itself, or of one that still runs.
+// cheat uses the true run time of the job itself, or of another job that is still running.
 type cheat struct {
 	predict.Learner
 	length map[string]time.Duration
-	peeks  string // instead of the job itself; "": at it
+	peeks  string // job with the run time to use; empty means the job itself
 }
 
 func (c cheat) Expect(j *sched.Job) {
@@ -315,13 +317,13 @@ func (c cheat) Expect(j *sched.Job) {
 	j.Duration = c.length[name]
 }
 
-// heedless says of a job what it is told of it.
+// heedless returns a job unchanged.
 type heedless struct{ predict.Learner }
 
 func (heedless) Expect(*sched.Job) {}
 
-// No learner can see the future: what is expected of a job does not depend on how long it runs, nor on how long those
-// run that have not ended when it comes.
+// TestLearnersKnowOnlyThePast checks that the prediction for a job does not depend on its run time, or on the run
+// times of jobs that are unfinished at its submission.
 func TestLearnersKnowOnlyThePast(t *testing.T) {
 	const asked = 200
 	jobs := manyUsers(2, asked+1)
@@ -340,7 +342,7 @@ func TestLearnersKnowOnlyThePast(t *testing.T) {
 			w := &witness{Learner: build(history), of: jobs[asked].ID}
 			predict.Backtest(history, w, quantiles, asked)
 			if said[k] = w.said; len(w.said) == 0 {
-				t.Fatal("the job in question was not asked about")
+				t.Fatal("no prediction for the job under test")
 			}
 		}
 		return !slices.Equal(said[0], said[1])
@@ -353,15 +355,15 @@ func TestLearnersKnowOnlyThePast(t *testing.T) {
 		return all
 	}
 	honest := append(learners(), namedLearner{"siblings", func() predict.Learner { return predict.NewSiblings() }},
-		namedLearner{"what it is told", func() predict.Learner { return heedless{predict.NewAverage()} }})
+		namedLearner{"unchanged", func() predict.Learner { return heedless{predict.NewAverage()} }})
 	for _, l := range honest {
 		if lookAhead(func([]sched.Job) predict.Learner { return l.new() }) {
-			t.Errorf("%s expects something else where what ends later runs for longer", l.name)
+			t.Errorf("%s: prediction depends on the future", l.name)
 		}
 	}
 	for _, at := range []string{"", running} {
 		if !lookAhead(func(of []sched.Job) predict.Learner { return cheat{predict.NewAverage(), lengths(of), at} }) {
-			t.Errorf("a learner that looks at the length of job %q goes unnoticed", at)
+			t.Errorf("learner that uses the run time of job %q was not detected", at)
 		}
 	}
 }
@@ -370,36 +372,36 @@ func TestPower(t *testing.T) {
 	p := predict.NewPower()
 	ann := sched.Job{Owner: "ann", Request: sched.Resources{MilliCPU: 2000}}
 	if p.Expect(&ann); ann.HasExpected {
-		t.Error("something is expected of what was never measured")
+		t.Error("unexpected prediction without measurements")
 	}
 	random := rand.New(rand.NewPCG(3, 3))
 	for i := range 100 {
 		p.Measured(&ann, energy.Watts(30+2*random.NormFloat64()), 5*time.Minute, t0.Add(time.Duration(i)*time.Hour/2))
 	}
 	if p.Expect(&ann); !ann.HasExpected || math.Abs(float64(ann.Expected)-30) > 1 {
-		t.Errorf("%v W, known: %v, of jobs that draw 30 W ± 2", ann.Expected, ann.HasExpected)
+		t.Errorf("expected power = %v W, known = %v, want about 30 W", ann.Expected, ann.HasExpected)
 	}
 	big := sched.Job{Owner: "bob", Request: sched.Resources{MilliCPU: 8000}}
 	if p.Expect(&big); !big.HasExpected || math.Abs(float64(big.Expected)-120) > 6 {
-		t.Errorf("%v W, known: %v, of a stranger's job of four times the size, want about 120", big.Expected,
+		t.Errorf("expected power of a larger job of another owner = %v W, known = %v, want about 120 W", big.Expected,
 			big.HasExpected)
 	}
 	p.Measured(&big, energy.Watts(math.NaN()), time.Minute, t0.Add(60*time.Hour))
 	if p.Expect(&big); math.IsNaN(float64(big.Expected)) {
-		t.Error("one absurd measurement spoils all")
+		t.Error("one invalid measurement affects the prediction")
 	}
 }
 
-// The light form of the table in docs/measurements/prediction.md.
+// TestPublishedTraceIsPredicted is the short version of the table in docs/measurements/prediction.md.
 func TestPublishedTraceIsPredicted(t *testing.T) {
 	jobs := published(t, "swf/hpc2n_first3171.swf.gz")
 	groups := predict.Backtest(jobs, predict.NewGroups(), quantiles, 100)
 	last := predict.Backtest(jobs, predict.NewLastTwo(), quantiles, 100)
 	if groups.MeanPinball() > 0.8*last.MeanPinball() || groups.Accuracy < last.Accuracy {
-		t.Errorf("pinball loss %.0f s and accuracy %.3f, of last-2 %.0f s and %.3f", groups.MeanPinball(),
+		t.Errorf("pinball loss = %.0f s with an accuracy of %.3f, but %.0f s and %.3f for last-2", groups.MeanPinball(),
 			groups.Accuracy, last.MeanPinball(), last.Accuracy)
 	}
 	if c := groups.Coverage[4]; c < 0.87 || c > 0.92 {
-		t.Errorf("%.1f %% end within the quantile of 90 %%", 100*c)
+		t.Errorf("%.1f %% of the jobs finished within the quantile of 90 %%", 100*c)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Quantile returns the time within which j ends with probability p.
+// Quantile returns the time within which j finishes with probability p.
 func (g *Groups) Quantile(j *sched.Job, p float64) time.Duration {
 	below := &g.expect(j).adjusted
 	p = min(1, max(0, p))

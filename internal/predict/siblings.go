@@ -10,47 +10,48 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// What [Siblings] takes for granted: how far apart jobs are submitted that still belong together, how many siblings
-// the mean of the shape weighs as, and how many jobs of the shape the mean of all shapes does.
+// Parameters of [Siblings]: the decay of the weight with the difference of submissions, the number of siblings with
+// the same weight as the mean of the shape, and the number of jobs of the shape with the same weight as the mean of
+// all shapes.
 const (
-	siblingNearness  = 120. // seconds
+	siblingNearness  = 120. // in seconds
 	siblingShrinkage = 2
 	shapeShrinkage   = 5
 
-	// Siblings of less weight than this are not looked at: 4.6 times the nearness away.
+	// minWeight is the minimum weight of a sibling. It corresponds to a distance of 4.6 times the nearness.
 	minWeight = 0.01
 )
 
-// Siblings learns one expected length for every job from those of the same shape of request that were submitted
-// shortly before or after it. Work comes in groups, and the tasks of a group are alike: once the first of them have
-// ended, or have run for long without ending, it is known of the others that wait. Weighted by nearness,
+// Siblings estimates the run time of a job from jobs of the same shape that were submitted shortly before or after
+// it. Work is often submitted in groups of similar tasks. Once the first tasks of a group have finished or have run
+// for a long time, this is used for the waiting ones. Siblings are weighted by the difference of submissions,
 //
 //	d = (Σ w·ran + k·m) / (Σ w·ended + k),   w = e^(−|difference of submissions| / nearness)
 //
-// over all siblings that have begun to run: ran is the time that one has run so far or ran in all, ended is 1 if it has
-// ended, and m is what [Mean] says of the shape.
+// over all siblings that have started. The elapsed or total run time of a sibling is ran, ended is 1 for finished
+// siblings, and m is the estimate of [Mean] for the shape.
 type Siblings struct {
 	shapes *Mean
 	kin    map[sched.Resources]*kin
 }
 
-// kin are the jobs of one shape that have begun to run, in order of submission.
+// kin contains the started jobs of one shape, ordered by submission.
 type kin struct {
 	ended   []sibling
 	running []sibling // as of the last Refresh
 }
 
 type sibling struct {
-	submitted int64 // seconds of Unix time
+	submitted int64 // in seconds of Unix time
 	id        string
-	ran       float64 // seconds
+	ran       float64 // in seconds
 }
 
 func (s sibling) compare(o sibling) int {
 	return cmp.Or(cmp.Compare(s.submitted, o.submitted), cmp.Compare(s.id, o.id))
 }
 
-// NewSiblings returns a learner that has not seen any job.
+// NewSiblings returns a learner without observations.
 func NewSiblings() *Siblings {
 	return &Siblings{shapes: newMean(shapeShrinkage), kin: map[sched.Resources]*kin{}}
 }
@@ -67,7 +68,7 @@ func (s *Siblings) Ended(j *sched.Job, ran time.Duration) {
 	k.ended = slices.Insert(k.ended, at, one)
 }
 
-// Refresh implements [Learner]. It takes time in proportion to the jobs that run.
+// Refresh implements [Learner]. Its time is proportional to the number of running jobs.
 func (s *Siblings) Refresh(now time.Time, unfinished iter.Seq2[*sched.Job, time.Duration]) {
 	s.shapes.Refresh(now, unfinished)
 	for _, k := range s.kin {
@@ -109,7 +110,7 @@ func weigh(all []sibling, j *sched.Job) (ran, weight float64) {
 		if one.submitted > at+reach {
 			break
 		}
-		if one.submitted != last { // many come in the same second
+		if one.submitted != last { // many siblings share one submission time
 			last = one.submitted
 			w = math.Exp(-math.Abs(float64(last-at)) / siblingNearness)
 		}

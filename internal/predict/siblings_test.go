@@ -22,7 +22,7 @@ func shaped(id string, after time.Duration, cores int64) *sched.Job {
 	}
 }
 
-// observed is a job of which something was seen.
+// observed is a job with an observed run time.
 type observed struct {
 	job   *sched.Job
 	ran   time.Duration
@@ -39,8 +39,8 @@ func unfinished(all []observed) iter.Seq2[*sched.Job, time.Duration] {
 	}
 }
 
-// The estimate is the formula, over all pairs, whatever the order in which jobs are seen; and what a job says of its
-// own duration does not count.
+// TestSiblingsAreTheFormula compares the estimate with the formula for all pairs of jobs, independent of the order
+// of observations and of the Duration of the job.
 func TestSiblingsAreTheFormula(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const nearness, k = 2 * time.Minute, 2
@@ -59,9 +59,9 @@ func TestSiblingsAreTheFormula(t *testing.T) {
 			}
 		}
 		s.Refresh(noon, unfinished(nil))
-		s.Refresh(noon, unfinished(rapid.Permutation(all).Draw(t, "order of those that run")))
+		s.Refresh(noon, unfinished(rapid.Permutation(all).Draw(t, "order of running jobs")))
 		job := shaped("new", time.Duration(rapid.IntRange(0, 1000).Draw(t, "at"))*time.Second, 1)
-		var shape, every, near [2]float64 // seconds, and how many have ended
+		var shape, every, near [2]float64 // seconds, and number of finished jobs
 		for _, o := range all {
 			ended := 0.0
 			if o.ended {
@@ -82,12 +82,13 @@ func TestSiblingsAreTheFormula(t *testing.T) {
 		want := (near[0] + k*mean) / (near[1] + k)
 		s.Expect(job)
 		if got := job.Duration.Seconds(); math.Abs(got-want) > 1e-6*want {
-			t.Fatalf("expected %v s, want %v", got, want)
+			t.Fatalf("expected run time = %v s, want %v s", got, want)
 		}
 	})
 }
 
-// What the group of a job does counts for it, and what others of its shape did long ago counts little.
+// TestSiblingsKnowTheGroup checks that the estimate follows the group of a job and that older jobs of the same
+// shape have little weight.
 func TestSiblingsKnowTheGroup(t *testing.T) {
 	s := predict.NewSiblings()
 	for i := range 50 {
@@ -103,9 +104,9 @@ func TestSiblingsKnowTheGroup(t *testing.T) {
 	s.Expect(in)
 	s.Expect(out)
 	if in.Duration < 2*time.Hour || out.Duration > 30*time.Minute {
-		t.Errorf("in the group %v, out of it %v", in.Duration, out.Duration)
+		t.Errorf("expected run time in the group = %v, outside of it = %v", in.Duration, out.Duration)
 	}
 	if s.Every() != 0 || in.Runtimes != nil {
-		t.Error("it learns from all that happens, and one number")
+		t.Error("Siblings must refresh on every event and predict a single number")
 	}
 }

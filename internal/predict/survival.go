@@ -8,7 +8,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The grid of [Survival], and what it takes for granted of kinds of jobs that it has not seen yet.
+// Grid of [Survival], and its prior for unknown classes of jobs.
 const (
 	survivalStep = 3 * time.Minute
 	survivalBins = int(130 * time.Hour / survivalStep)
@@ -18,31 +18,31 @@ const (
 	priorLongest  = 72 * time.Hour
 )
 
-// Survival learns for every wait class how long its jobs run, as a discrete Kaplan–Meier estimate: of the jobs that
-// have run for b steps, h_b end within the next one, and
+// Survival estimates the run-time distribution of every wait class as a discrete Kaplan–Meier estimate. The
+// fraction h_b of the jobs that have run for b steps finishes within the next one:
 //
 //	h_b = (e_b + n₀·(P_b − P_b+1)) / (R_b − c_b/2 + n₀·P_b),   S_b+1 = S_b·(1 − h_b)
 //
-// where e_b jobs ended in step b, c_b have not ended and run for so long so far, R_b ran for at least so long, and P
-// is the survival of n₀ = 5 jobs of the prior, whose lengths are log-uniform between a minute and three days. Jobs
-// that have not ended count for what they have run: statistics of those that ended alone are biased to the short
-// ones.
+// where e_b is the number of jobs that finished in step b, c_b the number of unfinished jobs with an elapsed run
+// time in step b, R_b the number of jobs that ran at least b steps, and P the survival function of the n₀ = 5 jobs
+// of the prior with a log-uniform distribution of run times between one minute and three days. Unfinished jobs
+// count with their elapsed run time, because statistics of finished jobs only are biased towards short ones.
 type Survival struct {
-	prior   []float64 // P, at the beginning of every step and at the end of the last one
+	prior   []float64 // P at the start of every step and at the end of the last one
 	unknown *sched.Runtimes
 	classes map[string]*class // by [sched.Job].Queue
 }
 
-// class is what is known of the jobs of one queue.
+// class contains the observations for one queue.
 type class struct {
-	ended    []int32 // in every step
+	ended    []int32 // by step
 	going    []int32
-	isGoing  int // how many of going there are
+	isGoing  int // total of going
 	changed  bool
 	runtimes *sched.Runtimes
 }
 
-// NewSurvival returns a learner that has not seen any job.
+// NewSurvival returns a learner without observations.
 func NewSurvival() *Survival {
 	s := &Survival{prior: make([]float64, survivalBins+1), classes: map[string]*class{}}
 	for b := range s.prior {
@@ -52,7 +52,7 @@ func NewSurvival() *Survival {
 	return s
 }
 
-// logUniform returns the share of the prior's jobs that run for longer than d.
+// logUniform returns the fraction of the prior's jobs that run longer than d.
 func logUniform(d time.Duration) float64 {
 	switch {
 	case d <= priorShortest:
@@ -66,7 +66,7 @@ func logUniform(d time.Duration) float64 {
 // Every implements [Learner].
 func (s *Survival) Every() time.Duration { return time.Hour }
 
-// Ended implements [Learner]. It counts from the next Refresh on.
+// Ended implements [Learner]. It takes effect at the next Refresh.
 func (s *Survival) Ended(j *sched.Job, ran time.Duration) {
 	c := s.class(j)
 	c.ended[stepOf(ran)]++
@@ -112,7 +112,8 @@ func (s *Survival) class(j *sched.Job) *class {
 	return c
 }
 
-// stepOf returns the step that ends or goes on after so much time. What runs longer than the grid is in its last step.
+// stepOf returns the step that contains the given run time. Longer run times than the grid are assigned to its last
+// step.
 func stepOf(ran time.Duration) int {
 	return min(int(max(0, ran)/survivalStep), survivalBins-1)
 }
@@ -127,8 +128,8 @@ func (s *Survival) estimate(c *class) *sched.Runtimes {
 	for b, ended := range c.ended {
 		going := c.going[b]
 		exposure := float64(atRisk) - float64(going)/2 + priorJobs*s.prior[b]
-		// Where nothing is known, neither of jobs nor from the prior, what has run for so long runs for as long again
-		// with a chance of one half.
+		// If neither jobs nor the prior provide information, a job continues for its elapsed run time again with a
+		// probability of one half.
 		hazard := 1 / float64(b+1)
 		if exposure > 0 {
 			hazard = (float64(ended) + priorJobs*(s.prior[b]-s.prior[b+1])) / exposure
@@ -138,7 +139,7 @@ func (s *Survival) estimate(c *class) *sched.Runtimes {
 	}
 	runtimes, err := sched.NewRuntimes(survivalStep, survival)
 	if err != nil {
-		panic(err) // hazards lie between 0 and 1, so survival does, and falls
+		panic(err) // hazards are between 0 and 1, so survival is valid and does not increase
 	}
 	return runtimes
 }

@@ -9,57 +9,57 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// Plan is the decisions for all jobs of a snapshot, in the order of its queue.
+// Plan contains the decisions for all jobs of a snapshot, in the order of its queue.
 type Plan []Decision
 
-// Decision is one job's outcome.
+// Decision is the result for one job.
 type Decision struct {
 	Job string
-	// Node is "" where there is no opinion or no room, and while held; but a plan says which machine is to be awake by
-	// then.
+	// Node is empty if there is no opinion or no capacity. It is usually also empty for a held job; a joint plan
+	// sets it to the machine that must be awake when the job starts.
 	Node   string
-	Window Window // a Start at the snapshot's Now means: run now
-	// Replicas are those of an elastic job from now on; 0: as many as it asks for by itself.
+	Window Window // a Start equal to the snapshot's Now means that the job runs now
+	// Replicas is the number of replicas of an elastic job from now on; 0 means the number that the job requests.
 	Replicas int
-	// not zero: the decision stands until then, and the job is to be asked about again; zero: it is final
+	// Again is the time when the job must be planned again. If zero, the decision is final.
 	Again  time.Time
 	Cost   Estimate
 	Reason Reason
 }
 
-// Held reports whether the job is to be kept until Window.Start.
+// Held reports whether the job is held until Window.Start.
 func (d *Decision) Held(now time.Time) bool { return d.Window.Start.After(now) }
 
-// InLine reports whether the job is held by what else runs or waits: the driver keeps its place in the queue and asks
-// again whenever a job ends, and at Again at the latest.
+// InLine reports whether the job is held because of other running or waiting jobs. The driver must retain its
+// position in the queue and plan it again whenever a job finishes, and at Again at the latest.
 func (d *Decision) InLine() bool {
 	return d.Reason.Kind == QuotaUsedUp || d.Reason.Kind == PlannedLater
 }
 
-// ReasonKind names why a decision fell as it did.
+// ReasonKind is the kind of reason for a decision.
 type ReasonKind uint8
 
-// The reasons of a decision. docs/reference/reasons.md has these comments.
+// The reasons of decisions. The trailing comments are copied to docs/reference/reasons.md.
 const (
-	NoOpinion       ReasonKind = iota // nothing is known to decide on: the default scheduler decides
-	Cheapest                          // the job runs now, on the node of least cost
-	NothingToSave                     // the job may wait, but no later start saves as much as the policy asks
-	CheaperLater                      // the job is held: a later window is cheaper
-	DelayUsedUp                       // the job runs now: its latest start has come
+	NoOpinion       ReasonKind = iota // no data is available for a decision: the default scheduler decides
+	Cheapest                          // the job runs now, on the node with the lowest cost
+	NothingToSave                     // the job may wait, but no later start saves as much as the policy requires
+	CheaperLater                      // the job is held: a later start is cheaper
+	DelayUsedUp                       // the job runs now: its latest start has been reached
 	AlreadyReleased                   // the job runs now: it was released before, and a release is final
-	NoFreshSignal                     // a signal is absent or too old: the job is scheduled without it
-	BeyondForecast                    // the job runs now: the forecast ends before the job would
-	NoRoom                            // no node has room
+	NoFreshSignal                     // a signal is missing or too old: the job is scheduled without it
+	BeyondForecast                    // the job runs now: the forecast ends before the expected end of the job
+	NoRoom                            // no node has enough free capacity
 	AboveThreshold                    // the job is held: every site exceeds one of its limits
-	WithinThreshold                   // the job runs now: some site keeps to its limits
-	NoBenchmark                       // no node was measured on the job's class of work: it is scheduled without that
-	BudgetUsedUp                      // the job is held: a budget is used up
-	Suspended                         // the job ran, and waits again: what is left of it costs less later
-	QuotaUsedUp                       // the job is held, and stays in line: as many cores run as may at this intensity
-	SuspendedAbove                    // the job ran, and waits again: the signal is above a limit
-	Planned                           // the job runs now, where a plan over all waiting jobs put it
-	ThresholdUnmet                    // the job runs now: no site will keep to its limits in time, so waiting is no use
-	PlannedLater                      // the job is held, and stays in line: a plan over all jobs starts it later
+	WithinThreshold                   // the job runs now: at least one site is within its limits
+	NoBenchmark                       // no node has a benchmark for the class of work: the job is scheduled without it
+	BudgetUsedUp                      // the job is held: a budget is exhausted
+	Suspended                         // the job was running and is suspended: the remaining work costs less later
+	QuotaUsedUp                       // the job waits in the queue: the maximum of cores at this intensity is in use
+	SuspendedAbove                    // the job was running and is suspended: the signal is above a limit
+	Planned                           // the job runs now, according to a joint plan of all waiting jobs
+	ThresholdUnmet                    // the job runs now: no site will be within its limits in time
+	PlannedLater                      // the job waits in the queue: a joint plan of all jobs starts it later
 )
 
 var reasonNames = [...]string{
@@ -78,7 +78,8 @@ func (k ReasonKind) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(k))
 }
 
-// InWords returns what a reason's name says to people, as far as that needs no number; else the name.
+// InWords returns a description of the reason with the given name, or the name itself if its description requires
+// numbers.
 func InWords(name string) string {
 	if i := slices.Index(reasonNames[:], name); i >= 0 && i < len(plainReasons) && plainReasons[i] != "" {
 		return plainReasons[i]
@@ -86,60 +87,60 @@ func InWords(name string) string {
 	return name
 }
 
-// Reason says why, with the numbers that the decision turned on.
+// Reason is the reason for a decision, including the numbers that the decision depends on.
 type Reason struct {
 	Kind ReasonKind
-	// of all that is held or suspended: when the window opens; where a limit is exceeded: when it is kept, zero if
-	// unknown
+	// Until is set for all held or suspended jobs. It is the start of the window or, if a limit is exceeded, the
+	// time when the signal falls to the limit, or zero if this is unknown.
 	Until  time.Time
-	Latest time.Time // of all that is held or suspended: the job's latest start, or when it goes on at the latest
-	// CheaperLater, Suspended: share of the cost of starting now that is saved; NothingToSave: that would be, if it is
-	// too little
+	Latest time.Time // for held or suspended jobs: the latest start or resume
+	// Saving is, for CheaperLater and Suspended, the saving as a fraction of the cost of an immediate start. For
+	// NothingToSave, it is the saving that was too small.
 	Saving float64
-	// CheaperLater, Suspended: emissions avoided at the expected power of the job, else the nominal one of its
-	// request, where carbon counts
+	// Carbon is, for CheaperLater and Suspended, the avoided emissions if carbon is considered. They are based on
+	// the expected power of the job, or on the nominal power of its request.
 	Carbon energy.Grams
-	// CheaperLater, Suspended: price avoided likewise, where the price counts; where both do, only "window" tells
-	// them apart
+	// Money is, for CheaperLater and Suspended, the avoided cost if the price is considered. If both carbon and
+	// price are considered, only "window" sets Carbon and Money separately.
 	Money grid.Money
 
-	// AboveThreshold, SuspendedAbove, QuotaUsedUp, WithinThreshold, ThresholdUnmet, and CheaperLater of a job whose
-	// limits no site will keep to in time: the signal now
+	// Present is the current value of the signal. It is set for AboveThreshold, SuspendedAbove, QuotaUsedUp,
+	// WithinThreshold, ThresholdUnmet, and for CheaperLater if no site will be within the job's limits in time.
 	Present   float64
-	Limit     string  // and the annotation that limits it, without its prefix; "": the strategy does
-	Threshold float64 // and the limit of it
-	Unit      string  // and the unit of both
-	Site      string  // and where that is, if there are several sites
+	Limit     string  // annotation with the limit, without prefix; empty if the strategy sets the limit
+	Threshold float64 // value of the limit
+	Unit      string  // unit of Present and Threshold
+	Site      string  // site of the signal, if there are several
 
-	// PlannedLater: when it would start if others took no room, and the share of the cores there that they take then;
-	// zero: at the same time
+	// For PlannedLater: Alone is the start of the job if other jobs used no capacity, and Taken is the fraction of
+	// the cores that they use then. Both are zero if the start would be the same.
 	Alone time.Time
 	Taken float64
 
-	Budget string // BudgetUsedUp: its name
-	Cores  int64  // QuotaUsedUp: how many may be in use
+	Budget string // name of the budget, for BudgetUsedUp
+	Cores  int64  // maximum number of cores in use, for QuotaUsedUp
 }
 
-// The units of thresholds. Prices are in the currency of their source.
+// Units of thresholds. Prices are in the currency of their source.
 const (
 	unitCarbon = "gCO2e/kWh"
 	unitPrice  = "per kWh"
 )
 
-// plainReasons are those that say all without a number.
+// plainReasons contains the descriptions that do not depend on numbers.
 var plainReasons = [...]string{
 	NoOpinion:       "no opinion: the default scheduler decides",
 	Cheapest:        "least cost now",
-	DelayUsedUp:     "the allowed delay is used up",
+	DelayUsedUp:     "the allowed delay is exhausted",
 	AlreadyReleased: "was released before and is not held again",
 	NoFreshSignal:   "no fresh grid signal: scheduled without it",
-	BeyondForecast:  "the forecast ends before the job would",
-	NoRoom:          "no node has room",
-	NoBenchmark:     "no node was measured on this class of work: scheduled without it",
-	Planned:         "runs now, as planned together with all that waited",
+	BeyondForecast:  "the forecast ends before the expected end of the job",
+	NoRoom:          "no node has enough free capacity",
+	NoBenchmark:     "no node has a benchmark for this class of work: scheduled without it",
+	Planned:         "scheduled now by the joint plan of all waiting jobs",
 }
 
-// String renders the reason for people. It is the only place that does.
+// String returns a human-readable description of the reason. All descriptions are produced here.
 func (r Reason) String() string {
 	if int(r.Kind) < len(plainReasons) && plainReasons[r.Kind] != "" {
 		return plainReasons[r.Kind]
@@ -152,20 +153,20 @@ func (r Reason) String() string {
 	case ThresholdUnmet:
 		return r.tooLittle() + r.unmet()
 	case PlannedLater:
-		return "held" + r.untilCheaper() + ", as planned together with all that waits" + r.crowd() +
+		return "held" + r.untilCheaper() + ", according to the joint plan of all waiting jobs" + r.crowd() +
 			r.byLatest("starts")
 	case Suspended:
-		return "suspended" + r.untilCheaper() + r.byLatest("goes on")
+		return "suspended" + r.untilCheaper() + r.byLatest("resumes")
 	case AboveThreshold:
 		return "held" + r.above() + r.byLatest("starts")
 	case SuspendedAbove:
-		return "suspended" + r.above() + r.byLatest("goes on")
+		return "suspended" + r.above() + r.byLatest("resumes")
 	case WithinThreshold:
 		return r.present() + ", within " + r.limit()
 	case BudgetUsedUp:
 		return r.usedUp()
 	case QuotaUsedUp:
-		return fmt.Sprintf("held until %s or until cores become free: at %s no more than %d may be in use%s",
+		return fmt.Sprintf("held until %s or until cores become free: at %s, at most %d cores may be in use%s",
 			r.Until.UTC().Format(time.RFC3339), r.present(), r.Cores, r.byLatest("starts"))
 	}
 	return r.Kind.String()
@@ -177,7 +178,7 @@ func (r *Reason) byLatest(does string) string {
 
 func (r *Reason) untilCheaper() string {
 	if r.Kind == PlannedLater && r.Saving == 0 {
-		return fmt.Sprintf(" until %s, when there is room", r.Until.UTC().Format(time.RFC3339))
+		return fmt.Sprintf(" until %s, when there is capacity", r.Until.UTC().Format(time.RFC3339))
 	}
 	text := fmt.Sprintf(" until %s: saves an estimated %.0f%%", r.Until.UTC().Format(time.RFC3339), 100*r.Saving)
 	if r.Carbon == 0 && r.Money == 0 {
@@ -186,12 +187,12 @@ func (r *Reason) untilCheaper() string {
 	return text + " (" + r.saved() + ")"
 }
 
-// crowd says what is in the way of the cheapest start.
+// crowd describes why the job cannot start at its cheapest time.
 func (r *Reason) crowd() string {
 	if r.Alone.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf(" (alone it would start at %s, when others take %.0f%% of the cores)",
+	return fmt.Sprintf(" (without other jobs it would start at %s, when they use %.0f%% of the cores)",
 		r.Alone.UTC().Format(time.RFC3339), 100*r.Taken)
 }
 
@@ -205,19 +206,19 @@ func (r *Reason) saved() string {
 	return fmt.Sprintf("%s, %.4g in money", r.Carbon, float64(r.Money))
 }
 
-// tooLittle says why a job runs that may wait.
+// tooLittle describes why a job that may wait runs now.
 func (r *Reason) tooLittle() string {
 	switch {
 	case r.Saving > 0:
 	case r.Kind == ThresholdUnmet:
-		return "waiting saves nothing that is known"
+		return "waiting has no known saving"
 	default:
 		return "waiting saves nothing"
 	}
-	return "waiting" + r.untilCheaper() + ", less than hold.minSaving, minSavingPerHour or minSavingGrams asks"
+	return "waiting" + r.untilCheaper() + ", less than required by hold.minSaving, minSavingPerHour or minSavingGrams"
 }
 
-// unmet says that limits cannot be kept; "" where there is none.
+// unmet describes that the limits cannot be met, or returns an empty string if there are no limits.
 func (r *Reason) unmet() string {
 	if r.Unit == "" {
 		return ""
@@ -225,7 +226,7 @@ func (r *Reason) unmet() string {
 	return ": " + r.present() + ", and no forecast falls to " + r.limit() + " in time"
 }
 
-// limit names a limit.
+// limit returns the name and value of the limit.
 func (r *Reason) limit() string {
 	if r.Limit == "" {
 		return "the limit of " + r.quantity(r.Threshold)
@@ -238,7 +239,7 @@ func (r *Reason) above() string {
 	if until.IsZero() {
 		until, comment = r.Latest, ", and the forecast does not fall below it before then"
 		if r.Limit != "" {
-			comment = ", and the forecast ends before it falls below"
+			comment = ", and the forecast ends before it falls below this value"
 		}
 	}
 	return fmt.Sprintf(" until %s: %s, above %s%s", until.UTC().Format(time.RFC3339), r.present(), r.limit(), comment)

@@ -7,11 +7,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// Window is the half-open interval [Start, End).
+// Window is the half-open time interval [Start, End).
 type Window struct{ Start, End time.Time }
 
-// Estimate is what running a job is predicted to add: energy at the site's meter (PUE included), emissions, cost, and
-// when it ends. It is always of quality estimated.
+// Estimate is the predicted additional energy at the site's meter (including PUE), the emissions and the cost of
+// running a job, and its finish time. Its data quality is always "estimated".
 type Estimate struct {
 	Energy energy.Joules
 	Carbon energy.Grams
@@ -19,10 +19,10 @@ type Estimate struct {
 	Finish time.Time
 }
 
-// Estimate predicts what j adds when it runs on n during w: the power that the node draws more, times the time, plus
-// the wake-up of an empty node. It is the only place that knows physics and tariffs. Emissions and cost are zero
-// where the site has no such signal or the node no site, and everything is where the node has no power profile;
-// strategies that need one ask for it first.
+// Estimate predicts the effect of running j on n during w: the increase in the node's power multiplied by the time,
+// plus the energy for waking an empty node. All power models and tariffs are applied here. Emissions and cost are
+// zero if the site is unknown or has no signal for them, and all values except Finish are zero if the node has no
+// power profile. Strategies check for missing data before they call it.
 func (s *Snapshot) Estimate(j *Job, n *Node, w Window) Estimate {
 	if n.Profile == nil {
 		return Estimate{Finish: w.End}
@@ -32,9 +32,10 @@ func (s *Snapshot) Estimate(j *Job, n *Node, w Window) Estimate {
 	return r.Estimate(power, wakeUp)
 }
 
-// Account prices power drawn at nodes of the site during w, and a burst of energy at its start, at the site's meter.
+// Account returns the energy, emissions and cost of power drawn by nodes of the site during w and of a burst of
+// energy at its start, all at the site's meter.
 func (s *Site) Account(power energy.Watts, burst energy.Joules, w Window) Estimate {
-	if burst == 0 { // as it mostly is
+	if burst == 0 { // the common case
 		r := s.steadyRates(w, s.pue())
 		return r.Estimate(power, 0)
 	}
@@ -42,18 +43,18 @@ func (s *Site) Account(power energy.Watts, burst energy.Joules, w Window) Estima
 	return r.Estimate(power, burst)
 }
 
-// Rates are what one watt over a window, and one joule at its start, add at a site's meter. Many nodes share them, if
-// their PUE is the same.
+// Rates are the energy, emissions and cost at a site's meter per watt drawn during a window, and per joule drawn at
+// its start. Nodes with the same site and PUE share them.
 type Rates struct {
 	watt, joule perUnit
 	end         time.Time
 }
 
-// perUnit is what one unit adds.
+// perUnit is the energy, emissions and cost of one unit.
 type perUnit struct{ energy, carbon, cost float64 }
 
-// Rates returns what one watt that is drawn during w, and one joule that is drawn at its start, add at the site's meter
-// at the given PUE. Emissions and cost are zero where the site has no such signal, or is nil.
+// Rates returns the rates of the site for the window w and the given PUE. Emissions and cost are zero if the site
+// is nil or has no signal for them.
 func (s *Site) Rates(w Window, pue float64) Rates {
 	r := s.steadyRates(w, pue)
 	r.joule.energy = pue
@@ -69,11 +70,11 @@ func (s *Site) Rates(w Window, pue float64) Rates {
 	return r
 }
 
-// steadyRates are the rates of a watt alone, for who wakes nothing.
+// steadyRates returns the rates per watt only, for callers that do not wake a node.
 func (s *Site) steadyRates(w Window, pue float64) (r Rates) {
 	r.end = w.End
 	r.watt.energy = pue * w.End.Sub(w.Start).Seconds()
-	if s == nil { // the site of the node is unknown
+	if s == nil { // unknown site
 		return r
 	}
 	if carbon := s.Carbon.Series; carbon != nil {
@@ -85,12 +86,13 @@ func (s *Site) steadyRates(w Window, pue float64) (r Rates) {
 	return r
 }
 
-// Energy returns the joules that power drawn during the window, and a burst at its start, add at the site's meter.
+// Energy returns the energy at the site's meter for power drawn during the window and a burst at its start, in
+// joules.
 func (r *Rates) Energy(power energy.Watts, burst energy.Joules) energy.Joules {
 	return energy.Joules(float64(power)*r.watt.energy + float64(burst)*r.joule.energy)
 }
 
-// Carbon returns the grams of CO2e that power drawn during the window, and a burst at its start, add.
+// Carbon returns the emissions for power drawn during the window and a burst at its start, in grams of CO2e.
 func (r *Rates) Carbon(power energy.Watts, burst energy.Joules) energy.Grams {
 	return energy.Grams(float64(power)*r.watt.carbon + float64(burst)*r.joule.carbon)
 }
@@ -99,8 +101,8 @@ func (r *Rates) cost(power energy.Watts, burst energy.Joules) grid.Money {
 	return grid.Money(float64(power)*r.watt.cost + float64(burst)*r.joule.cost)
 }
 
-// Estimate returns all that power drawn during the window, and a burst at its start, add. Its finish is the end of the
-// window.
+// Estimate returns the energy, emissions and cost of power drawn during the window and of a burst at its start. Its
+// Finish is the end of the window.
 func (r *Rates) Estimate(power energy.Watts, burst energy.Joules) Estimate {
 	return Estimate{
 		Energy: r.Energy(power, burst), Carbon: r.Carbon(power, burst), Cost: r.cost(power, burst), Finish: r.end,

@@ -10,11 +10,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Resources are amounts of what a node has and a job asks for, in the units of Kubernetes' scheduler.
+// Resources are the amounts that a node provides or a job requests, in the units of the Kubernetes scheduler.
 type Resources struct {
-	MilliCPU int64 // thousandths of a core
-	Memory   int64 // bytes
-	GPU      int64 // whole devices
+	MilliCPU int64 // in thousandths of a core
+	Memory   int64 // in bytes
+	GPU      int64 // in whole devices
 }
 
 // Add returns r + o.
@@ -27,7 +27,7 @@ func (r Resources) Sub(o Resources) Resources {
 	return Resources{r.MilliCPU - o.MilliCPU, r.Memory - o.Memory, r.GPU - o.GPU}
 }
 
-// CountIn returns how often r fits into what is free; of what asks for nothing, as often as anything may.
+// CountIn returns how many times r fits into the free resources. For an empty request it returns math.MaxInt32.
 func (r Resources) CountIn(free Resources) int64 {
 	n := int64(math.MaxInt32)
 	for d, asked := range r.Vector() {
@@ -38,103 +38,108 @@ func (r Resources) CountIn(free Resources) int64 {
 	return n
 }
 
-// Max returns the larger amount of each.
+// Max returns the larger amount of each resource.
 func (r Resources) Max(o Resources) Resources {
 	return Resources{max(r.MilliCPU, o.MilliCPU), max(r.Memory, o.Memory), max(r.GPU, o.GPU)}
 }
 
-// Within reports whether r is at most o in every dimension that it has something of: a node may have less than nothing
-// free, as of GPUs that it lost.
+// Within reports whether r fits into o. A resource that r does not request always fits, because the free amount of
+// a node may be negative, for example after it lost GPUs.
 func (r Resources) Within(o Resources) bool {
 	return r.MilliCPU <= max(o.MilliCPU, 0) && r.Memory <= max(o.Memory, 0) && r.GPU <= max(o.GPU, 0)
 }
 
-// Job is what is to be run: a pod, a Kubernetes Job, a batch job, a row of a trace.
+// Job is a unit of work to schedule: a pod, a Kubernetes Job, a batch job, or a record of a trace.
 type Job struct {
 	ID        string        `json:"id"`
 	Submitted time.Time     `json:"submitted"`
 	Duration  time.Duration `json:"duration"` // expected run time on a node of speed 1
-	// after which a batch system ends it; 0: none. No strategy looks at it
+	// TimeLimit is the run time after which a batch system terminates the job; 0 means none. Strategies do not use
+	// it.
 	TimeLimit time.Duration     `json:"timeLimit,omitempty"`
 	Request   Resources         `json:"request"`
-	Selector  map[string]string `json:"selector,omitempty"` // labels that a node must carry
-	// where it may run, by name, the first is its home; none: at every site
+	Selector  map[string]string `json:"selector,omitempty"` // labels that the node must have
+	// Sites lists the sites where the job may run, by name, starting with its home site. If empty, the job may run
+	// at every site.
 	Sites []string `json:"sites,omitempty"`
 
-	// Openings are the times at which a later start than now will find room, where that is known; none: any time. Only
-	// the when "window" heeds them.
+	// Openings are the times at which a delayed start will find capacity, if known. If empty, any time is possible.
+	// Only the start rule "window" uses them.
 	Openings []Window `json:"-"`
 
-	// how long the start may be put off after submission; 0: not at all
+	// AllowedDelay is the maximum delay of the start after submission; 0 means that the job must not be delayed.
 	AllowedDelay time.Duration `json:"allowedDelay,omitempty"`
-	FinishBy     time.Time     `json:"finishBy,omitzero"` // deadline of the finish; zero: none
-	// was held and let go, or was told to run now: never hold it (again)
+	FinishBy     time.Time     `json:"finishBy,omitzero"` // deadline for completion; zero means none
+	// Released means that the job was held and then released, or that it must run now. It must not be held again.
 	Released bool `json:"released,omitempty"`
 
-	Limits Limits `json:"limits,omitzero"` // what the when "threshold" waits for
-	// kind of work, as in "training": names a benchmark of nodes; "": not said
+	Limits Limits `json:"limits,omitzero"` // conditions of the start rule "threshold"
+	// Class is the kind of work, for example "training", and the key of the nodes' benchmarks. Empty means unknown.
 	Class    string `json:"class,omitempty"`
-	GPUClass string `json:"gpuClass,omitempty"` // class of GPU work, as power profiles name it; "": not said
-	// what this job's energy is accounted with, whatever node and site say; 0: what they say
+	GPUClass string `json:"gpuClass,omitempty"` // class of GPU work in power profiles; empty means unknown
+	// PUE is the PUE for the job's energy. It takes precedence over the values of the node and the site. 0 means
+	// unset.
 	PUE float64 `json:"pue,omitempty"`
 
-	// of the wheres "hybrid" and "hybrid-idle": 0 efficiency alone, 1 speed alone
+	// PerformanceWeight is used by the placements "hybrid" and "hybrid-idle": 0 only considers efficiency, 1 only
+	// considers speed.
 	PerformanceWeight    float64 `json:"-"`
-	HasPerformanceWeight bool    `json:"-"` // else it is one half
+	HasPerformanceWeight bool    `json:"-"` // if false, the weight is 0.5
 
-	// what jobs like this one were measured to draw, idle power left out
+	// Expected is the measured power of similar jobs, without idle power.
 	Expected    energy.Watts `json:"-"`
-	HasExpected bool         `json:"-"` // false: unknown, and the node's power profile estimates it
+	HasExpected bool         `json:"-"` // if false, the power is estimated from the node's power profile
 
-	Owner string `json:"owner,omitempty"` // whose work it is; jobs of one owner tend to be alike
-	Queue string `json:"queue,omitempty"` // the wait class that it was submitted to
+	Owner string `json:"owner,omitempty"` // user or namespace; jobs of one owner tend to be similar
+	Queue string `json:"queue,omitempty"` // wait class that the job was submitted to
 
-	Place Place `json:"place,omitzero"` // where and when the last plan of the when "plan" has it
+	Place Place `json:"place,omitzero"` // result of the previous plan of the start rule "plan"
 
-	// how long jobs like this one run, where that is not known; nil: Duration is
+	// Runtimes is the distribution of the run times of similar jobs, if the run time is uncertain. If nil, Duration
+	// applies.
 	Runtimes *Runtimes `json:"-"`
-	// may be suspended while it runs, and resumed later, as long as it has slack
+	// Interruptible means that the job may be suspended while it runs and resumed later, within its allowed delay.
 	Interruptible bool          `json:"interruptible,omitempty"`
-	RestartCost   time.Duration `json:"restartCost,omitempty"` // work that is done once more at each resume
-	// how many replicas it may run on; nil: as many as it asks for
+	RestartCost   time.Duration `json:"restartCost,omitempty"` // work that is repeated at each resume
+	// Scaling is the range of replicas of an elastic job. If nil, the number of replicas is fixed.
 	Scaling *Scaling `json:"scaling,omitempty"`
-	// there will be room for all replicas that Scaling allows, whenever they are wanted
+	// RoomAssured means that there is always capacity for the maximum number of replicas in Scaling.
 	RoomAssured bool `json:"roomAssured,omitempty"`
-	Running     bool `json:"running,omitempty"` // runs now, and it is asked whether it goes on
-	// work that it has done so far, as the time that it takes on a node of speed 1
+	Running     bool `json:"running,omitempty"` // the job is running and may be suspended or continued
+	// Done is the work completed so far, as run time on a node of speed 1.
 	Done   time.Duration `json:"done,omitempty"`
-	Worked time.Duration `json:"worked,omitempty"` // time that this took; 0: Done, as on nodes of speed 1
+	Worked time.Duration `json:"worked,omitempty"` // elapsed run time for Done; 0 means equal to Done
 }
 
-// Place is where and when a plan has a job that is held, and what that saves.
+// Place is the planned node and start of a held job, and the expected saving.
 type Place struct {
 	Node   string       `json:"node"`
 	Start  time.Time    `json:"start"`
-	Saving float64      `json:"saving,omitempty"` // share of what a start at once would cost
+	Saving float64      `json:"saving,omitempty"` // fraction of the cost of an immediate start
 	Carbon energy.Grams `json:"carbon,omitempty"`
 }
 
-// Place returns where and when a decision has a job that it holds.
+// Place returns the planned node and start of a decision that holds its job.
 func (d *Decision) Place() Place {
 	return Place{Node: d.Node, Start: d.Window.Start, Saving: d.Reason.Saving, Carbon: d.Reason.Carbon}
 }
 
-// Slack returns how much longer j may be kept from working: the allowed delay, less the time since submission in
-// which no work was done. It is never negative.
+// Slack returns how much longer j may be delayed: the allowed delay minus the time since submission in which the
+// job made no progress. It is never negative.
 func (j *Job) Slack(now time.Time) time.Duration { return max(0, j.AllowedDelay-j.idle(now)) }
 
-// idle returns the time since submission in which no work was done, what was done once more included.
+// idle returns the time since submission in which the job made no progress. Time for repeated work counts as idle.
 func (j *Job) idle(now time.Time) time.Duration {
 	return now.Sub(j.Submitted) - cmp.Or(j.Worked, j.Done)
 }
 
-// Nominal returns the power of the job's request on hardware of which nothing is known.
+// Nominal returns the power of the job's request on hardware without a power profile.
 func (j *Job) Nominal() energy.Watts {
 	return energy.Watts(nominalWattsPerCore * float64(j.Request.MilliCPU) / 1000)
 }
 
-// LatestStart returns the last instant to which the start may be put off: submission plus the allowed delay, earlier if
-// the job would otherwise miss the deadline of its finish. It is never before submission.
+// LatestStart returns the latest permitted start: submission plus the allowed delay, or earlier if the job would
+// otherwise miss its completion deadline. It is never before the submission.
 func (j *Job) LatestStart() time.Time {
 	latest := j.Submitted.Add(j.AllowedDelay)
 	if !j.FinishBy.IsZero() {
@@ -146,15 +151,16 @@ func (j *Job) LatestStart() time.Time {
 	return latest
 }
 
-// opensAt reports whether a start later than now will find room, as far as that is known.
+// opensAt reports whether a delayed start at t will find capacity, as far as openings are known.
 func (j *Job) opensAt(t time.Time) bool {
 	return len(j.Openings) == 0 || slices.ContainsFunc(j.Openings, func(w Window) bool {
 		return !t.Before(w.Start) && !t.After(w.End)
 	})
 }
 
-// Fits models feasibility: the node has the free CPU, memory and GPUs, and the labels that the job selects, and is at
-// a site where the job may run. It stands in for a real scheduler's filters where there is none.
+// Fits reports whether the node has the free CPU, memory and GPUs for the job and the labels that it selects, and
+// belongs to a site where the job may run. It replaces the filters of a real scheduler in simulations and batch
+// planning.
 func (j *Job) Fits(n *Node) bool {
 	return j.Request.Within(n.Free) && j.MayRunAt(n.Site) && j.Selects(n)
 }
@@ -166,7 +172,7 @@ func (j *Job) MayRunAt(site *Site) bool {
 
 // Selects reports whether the node has the labels that the job selects.
 func (j *Job) Selects(n *Node) bool {
-	if len(j.Selector) == 0 { // starting to range over an empty map costs more than all the rest
+	if len(j.Selector) == 0 { // avoids the cost of ranging over an empty map
 		return true
 	}
 	for key, want := range j.Selector {
@@ -177,12 +183,12 @@ func (j *Job) Selects(n *Node) bool {
 	return true
 }
 
-// Vector returns the amounts of CPU, memory and GPUs, in this order and in the units of r.
+// Vector returns the amounts of CPU, memory and GPUs, in this order and in the units of Resources.
 func (r Resources) Vector() [3]int64 { return [3]int64{r.MilliCPU, r.Memory, r.GPU} }
 
-// left is how much work is expected to be left of j: its duration less what is done, or the mean of what those that
-// ran for so long run further. What has outlived all that was known of it is taken to run for as long again: nothing
-// that still runs is about to end for having run too long.
+// left returns the expected remaining work of j: its duration minus the completed work or, with a run-time
+// distribution, the mean residual run time. A job that has run longer than any known run time is expected to run
+// for the same time again, because a long run time does not indicate that the job is about to finish.
 func (j *Job) left() time.Duration {
 	if j.Done <= 0 {
 		return j.Duration
@@ -193,8 +199,8 @@ func (j *Job) left() time.Duration {
 	return j.Done
 }
 
-// Remaining is how long j is expected to run from now on on a node of speed 1 unless it is suspended: what is left of
-// it, and what has to be done once more where it is resumed.
+// Remaining returns the expected remaining run time of j on a node of speed 1 if it is not suspended. If the job
+// has to be resumed first, this includes the repeated work.
 func (j *Job) Remaining() time.Duration {
 	if j.Done > 0 && !j.Running {
 		return j.left() + j.RestartCost
@@ -202,10 +208,10 @@ func (j *Job) Remaining() time.Duration {
 	return j.left()
 }
 
-// Window is that in which j is expected to run from an instant on.
+// Window returns the expected run of j if it starts or resumes at the given time.
 func (j *Job) Window(from time.Time) Window { return Window{from, from.Add(j.Remaining())} }
 
-// Share returns a part of what a job asks for.
+// Share returns the given fraction of r, rounded to whole units.
 func (r Resources) Share(of float64) Resources {
 	if of == 1 {
 		return r
@@ -214,7 +220,7 @@ func (r Resources) Share(of float64) Resources {
 	return Resources{part(r.MilliCPU), part(r.Memory), part(r.GPU)}
 }
 
-// Plus returns r + by·o, for 1 and -1.
+// Plus returns r + o, or r − o if by is negative.
 func (r Resources) Plus(by int, o Resources) Resources {
 	if by < 0 {
 		return r.Sub(o)

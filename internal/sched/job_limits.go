@@ -7,27 +7,28 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// Limits are what the grid must keep to before a job starts, as the when "threshold" understands it. Where several are
-// given, all must be kept. The zero Limits ask for nothing.
+// Limits are the conditions on grid signals for starting a job with the start rule "threshold". All limits that are
+// set must be met. The zero value imposes no limits.
 type Limits struct {
-	Carbon     grid.Intensity // at most this; 0: no such limit
-	Percentile float64        // at most this quantile of the site's own next day, above 0 and below 1; 0: no such limit
-	Price      grid.Price     // at most this, if HasPrice
+	Carbon     grid.Intensity // maximum intensity; 0 means no limit
+	Percentile float64        // quantile of the site's next 24 hours, between 0 and 1; 0 means no limit
+	Price      grid.Price     // maximum price, if HasPrice is set
 	HasPrice   bool
-	NoCarbon   bool // carbon does not count at all, neither as a limit nor as a cost; its signal need not exist
+	NoCarbon   bool // ignore carbon, both as a limit and as a cost; no carbon signal is needed
 }
 
-// limitsCarbon reports whether a start depends on carbon intensity.
+// limitsCarbon reports whether the start depends on the carbon intensity.
 func (l *Limits) limitsCarbon() bool { return !l.NoCarbon && (l.Carbon > 0 || l.Percentile > 0) }
 
-// Admits reports whether n may run j under a limit of power and one of efficiency, and if not, why, with the numbers. A
-// limit of 0 is none.
+// Admits reports whether j may run on n under a limit on power and a limit on efficiency, and if not, returns the
+// reason with the numbers. A limit of 0 means no limit.
 //
-// The power is what the facility draws for the node at full load: the CPU's, and that of all its GPUs at what j's class
-// of work makes of them, times the PUE. The efficiency is cores per watt of the CPU's full load, PUE included; GPUs are
-// left out of it, since they are no cores. Neither depends on what runs on n now.
+// The power is the facility's power for the node at full load: the power of the CPU and of all GPUs running j's
+// class of work, multiplied by the PUE. The efficiency is the number of cores per watt at full CPU load, including
+// PUE. GPUs are not considered in the efficiency, because they have no cores to count. Neither value depends on the
+// jobs that are running on n.
 //
-// A node without a power profile is admitted: what is not known must not make a job unschedulable.
+// A node without a power profile is admitted, because missing data must not make a job unschedulable.
 func (j *Job) Admits(n *Node, maxPower energy.Watts, minEfficiency float64) (why string, ok bool) {
 	if n.Profile == nil {
 		return "", true
@@ -37,21 +38,21 @@ func (j *Job) Admits(n *Node, maxPower energy.Watts, minEfficiency float64) (why
 	if maxPower > 0 {
 		full := cpu + energy.Watts(pue*float64(n.Capacity.GPU))*n.Profile.GPUPower(j.GPUClass)
 		if full > maxPower {
-			return fmt.Sprintf("draws up to %.4g W, PUE of %.4g included: want at most %.4g W", float64(full), pue,
+			return fmt.Sprintf("draws up to %.4g W including a PUE of %.4g: want at most %.4g W", float64(full), pue,
 				float64(maxPower)), false
 		}
 	}
 	if minEfficiency > 0 {
 		if efficiency, known := n.efficiency(pue); known && efficiency < minEfficiency {
-			return fmt.Sprintf("has %.3g cores per watt at full load, PUE of %.4g included: want at least %.3g",
+			return fmt.Sprintf("has %.3g cores per watt at full load, including a PUE of %.4g: want at least %.3g",
 				efficiency, pue, minEfficiency), false
 		}
 	}
 	return "", true
 }
 
-// Efficiency returns the cores per watt of n at full load, PUE included, which the limit of efficiency is compared
-// with. ok is false where it is not known: n has no power profile, or one that draws nothing, or no cores.
+// Efficiency returns the number of cores per watt of n at full load, including PUE. The minimum efficiency is
+// compared with this value. It returns false if n has no power profile, no power at full load, or no cores.
 func (n *Node) Efficiency() (coresPerWatt float64, ok bool) { return n.efficiency(n.Facility()) }
 
 func (n *Node) efficiency(pue float64) (coresPerWatt float64, ok bool) {

@@ -6,26 +6,28 @@ import (
 	"time"
 )
 
-// Runtimes is what is known of how long jobs of a kind run: the share of them that runs for longer than a time, on
-// equal steps and linear in between. It is immutable, so that the jobs of many snapshots can share it.
+// Runtimes is the distribution of the run times of similar jobs: the fraction of jobs that run longer than a given
+// time, in equal steps and with linear interpolation. It is immutable, so that the jobs of several snapshots can
+// share it.
 type Runtimes struct {
 	Step     time.Duration
-	Survival []float64 // Survival[i] is the share that runs for longer than i·Step; Survival[0] is 1
-	executed []float64 // executed[i] is the integral of Survival up to i·Step, in seconds
+	Survival []float64 // fraction of jobs that run longer than i·Step; Survival[0] is 1
+	executed []float64 // integral of Survival from 0 to i·Step, in seconds
 }
 
-// NewRuntimes copies the shares of jobs that run for longer than 0, step, 2·step and so on. They begin with 1 and do
-// not rise. What runs longer than the last one is taken to end there.
+// NewRuntimes returns the distribution for the given fractions of jobs that run longer than 0, step, 2·step and so
+// on. It copies the slice. The first fraction must be 1 and the fractions must not increase. All jobs are assumed
+// to finish by the time of the last fraction.
 func NewRuntimes(step time.Duration, survival []float64) (*Runtimes, error) {
 	if step <= 0 || len(survival) < 2 || survival[0] != 1 {
 		return nil,
-			fmt.Errorf("runtimes in %d steps of %v: want two or more of a length above 0, and the first to be 1",
+			fmt.Errorf("runtimes with %d steps of %v: want at least two steps of a positive length, starting with 1",
 				len(survival), step)
 	}
 	r := &Runtimes{Step: step, Survival: append([]float64(nil), survival...), executed: make([]float64, len(survival))}
 	for i, v := range survival {
 		if !(v >= 0) || i > 0 && v > survival[i-1] {
-			return nil, fmt.Errorf("share %d of runtimes is %v: want 0 or more, and not more than the one before", i, v)
+			return nil, fmt.Errorf("runtimes: fraction %d is %v: want at least 0 and no increase", i, v)
 		}
 		if i > 0 {
 			r.executed[i] = r.executed[i-1] + step.Seconds()*(v+survival[i-1])/2
@@ -34,7 +36,7 @@ func NewRuntimes(step time.Duration, survival []float64) (*Runtimes, error) {
 	return r, nil
 }
 
-// Longer returns the share of jobs that run for longer than d.
+// Longer returns the fraction of jobs that run longer than d.
 func (r *Runtimes) Longer(d time.Duration) float64 {
 	i, rest := r.at(d)
 	if i >= len(r.Survival)-1 {
@@ -43,7 +45,8 @@ func (r *Runtimes) Longer(d time.Duration) float64 {
 	return r.Survival[i] + rest*(r.Survival[i+1]-r.Survival[i])
 }
 
-// Executed returns how many seconds of its first d a job runs on average: the integral of [Runtimes.Longer].
+// Executed returns the mean run time within the first d of a job, in seconds. This is the integral of
+// [Runtimes.Longer].
 func (r *Runtimes) Executed(d time.Duration) float64 {
 	i, rest := r.at(d)
 	if i >= len(r.Survival)-1 {
@@ -53,10 +56,10 @@ func (r *Runtimes) Executed(d time.Duration) float64 {
 	return r.executed[i] + rest*r.Step.Seconds()*(r.Survival[i]+next)/2
 }
 
-// Mean returns how long jobs run on average.
+// Mean returns the mean run time.
 func (r *Runtimes) Mean() time.Duration { return r.Residual(0) }
 
-// Residual returns how much longer a job runs on average that has run for done already.
+// Residual returns the mean remaining run time of a job that has already run for done.
 func (r *Runtimes) Residual(done time.Duration) time.Duration {
 	longer := r.Longer(done)
 	if longer <= 0 {
@@ -66,7 +69,7 @@ func (r *Runtimes) Residual(done time.Duration) time.Duration {
 	return time.Duration(math.Round(seconds * float64(time.Second)))
 }
 
-// at returns the step that d lies in, and how far into it.
+// at returns the step that contains d, and the position of d within this step as a fraction.
 func (r *Runtimes) at(d time.Duration) (i int, rest float64) {
 	if d <= 0 {
 		return 0, 0
@@ -75,21 +78,21 @@ func (r *Runtimes) at(d time.Duration) (i int, rest float64) {
 	return i, float64(d%r.Step) / float64(r.Step)
 }
 
-// lifetime is how long a job runs: a distribution, or exactly so long.
+// lifetime is the run time of a job, either as a distribution or as an exact length.
 type lifetime struct {
-	runtimes *Runtimes // nil: length
+	runtimes *Runtimes // nil if the length is known
 	length   time.Duration
-	most     float64 // work that is planned for, in seconds since the job began
+	most     float64 // maximum planned work, in seconds since the start of the job
 }
 
-// Planning stops where hardly any of the work is left that a job is expected to have left, or after so many slots of
-// it.
+// A plan stops once only a negligible fraction of the expected remaining work is left, or after the maximum number
+// of slots.
 const (
 	negligible  = 0.004
 	maxRunSlots = 120
 )
 
-// lifetime returns how long j runs, planned in slots of a length.
+// lifetime returns the run time of j for a plan with slots of the given length.
 func (j *Job) lifetime(slot time.Duration) lifetime {
 	l := lifetime{runtimes: j.Runtimes, length: j.Duration, most: math.Inf(1)}
 	most := l.executed(j.Done + maxRunSlots*slot)
@@ -101,7 +104,7 @@ func (j *Job) lifetime(slot time.Duration) lifetime {
 	return l
 }
 
-// longer is the probability that the job runs for longer than d.
+// longer returns the probability that the job runs longer than d.
 func (l *lifetime) longer(d time.Duration) float64 {
 	switch {
 	case l.runtimes != nil:
@@ -112,7 +115,7 @@ func (l *lifetime) longer(d time.Duration) float64 {
 	return 0
 }
 
-// executed is how many seconds of its first d the job runs on average.
+// executed returns the expected run time within the first d of the job, in seconds.
 func (l *lifetime) executed(d time.Duration) float64 {
 	if l.runtimes != nil {
 		return min(l.most, l.runtimes.Executed(d))
@@ -120,7 +123,7 @@ func (l *lifetime) executed(d time.Duration) float64 {
 	return min(l.most, min(d, l.length).Seconds())
 }
 
-// work appends what is executed on average in the slots that follow so much work, until none is left.
+// work appends the expected work in each slot after the completed work, until no planned work remains.
 func (l *lifetime) work(dst []float64, done, slot time.Duration) []float64 {
 	for before := l.executed(done); len(dst) <= maxRunSlots && before < l.most; {
 		done += slot
@@ -131,8 +134,8 @@ func (l *lifetime) work(dst []float64, done, slot time.Duration) []float64 {
 	return dst
 }
 
-// costFrom is the expected cost of running on without a pause from when so much of the first slot is left, at these
-// prices of slots.
+// costFrom returns the expected cost of running without a pause, for the given prices of slots. The job starts with
+// the given completed work when rest of the first slot remains.
 func (l *lifetime) costFrom(z []float64, done, rest, slot time.Duration) float64 {
 	before, at := l.executed(done), done+rest
 	cost := 0.0

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// Scaling says that a job may run on more or fewer replicas, what that gives, and that it may be told anew as it
-// goes. All of them run on one node.
+// Scaling describes an elastic job: the range of replicas, and the throughput for each number of replicas. The
+// number may change while the job runs. All replicas run on the same node.
 type Scaling struct {
-	Least int `json:"least"` // replicas: what the job's Request and Duration are for
+	Least int `json:"least"` // minimum number of replicas, for which Request and Duration are given
 
-	// Throughput is how much is done per time on Least replicas, on one more, and so on, relative to that on Least:
-	// it begins with 1. The gain of each replica must not exceed that of the one before, nor the average of the first
-	// ones.
+	// Throughput is the work done per unit of time on Least replicas, on one more, and so on, relative to Least
+	// replicas. The first value is 1. The gain of each further replica must not exceed the gain of the previous
+	// one, nor the mean gain of the first Least replicas.
 	Throughput []float64 `json:"throughput"`
 }
 
-// Most returns the largest number of replicas.
+// Most returns the maximum number of replicas.
 func (s *Scaling) Most() int { return s.Least + len(s.Throughput) - 1 }
 
-// Rate returns the throughput on so many replicas, 0 on none.
+// Rate returns the throughput on the given number of replicas. It is 0 below the minimum.
 func (s *Scaling) Rate(replicas int) float64 {
 	if replicas < s.Least {
 		return 0
@@ -30,17 +30,17 @@ func (s *Scaling) Rate(replicas int) float64 {
 	return s.Throughput[min(replicas, s.Most())-s.Least]
 }
 
-// Validate says what is wrong with s.
+// Validate returns an error if s is invalid.
 func (s *Scaling) Validate() error {
 	if s.Least < 1 || len(s.Throughput) == 0 || s.Throughput[0] != 1 {
-		return errors.New("elastic job: want one replica at least, and throughputs that begin with 1")
+		return errors.New("elastic job: want at least one replica, and throughputs that start with 1")
 	}
 	gain := 1 / float64(s.Least)
 	for i := 1; i < len(s.Throughput); i++ {
 		next := s.Throughput[i] - s.Throughput[i-1]
 		if !(next >= 0) || next > gain*(1+Tolerance) {
 			return fmt.Errorf(
-				"elastic job: replica %d gains %v, the one before %v: want gains that do not rise, and none below 0",
+				"elastic job: replica %d adds a throughput of %v after %v: want non-negative gains that do not rise",
 				s.Least+i, next, gain)
 		}
 		gain = next
@@ -48,8 +48,8 @@ func (s *Scaling) Validate() error {
 	return nil
 }
 
-// Amdahl returns the scaling of a job from a least to a largest number of replicas, if so much of its work, 0 to 1,
-// can be shared among any number of them and the rest is done by one.
+// Amdahl returns the scaling of a job between the given numbers of replicas if the fraction parallel of its work,
+// from 0 to 1, is distributed over all replicas and the rest is sequential.
 func Amdahl(least, most int, parallel float64) *Scaling {
 	s := &Scaling{Least: least}
 	took := func(n int) float64 { return 1 - parallel + parallel/float64(n) }
@@ -59,8 +59,8 @@ func Amdahl(least, most int, parallel float64) *Scaling {
 	return s
 }
 
-// On returns j as it is on so many replicas: with their request. Its Duration stays the work that it is, in time on
-// the least number of them. 0 replicas are as many as j asks for by itself.
+// On returns j with the request of the given number of replicas. Its Duration is unchanged, because it is given for
+// the minimum number of replicas. 0 replicas, or a job that is not elastic, leave the request unchanged.
 func (j *Job) On(replicas int) Job {
 	sized := *j
 	if j.Scaling == nil || replicas == 0 {
@@ -74,8 +74,8 @@ func (j *Job) On(replicas int) Job {
 	return sized
 }
 
-// Placed returns j as it is placed and priced on so many replicas: what is left of it, for as long as that takes on
-// them.
+// Placed returns j for placement on the given number of replicas: with their request, and with the remaining run
+// time on them as its Duration.
 func (j *Job) Placed(replicas int) Job {
 	sized := j.On(replicas)
 	if j.Scaling != nil && replicas > 0 {
@@ -85,7 +85,7 @@ func (j *Job) Placed(replicas int) Job {
 	return sized
 }
 
-// Room returns on how many replicas j can run on some of the nodes that are offered, at most; 0: there are none.
+// Room returns the maximum number of replicas that fit on one of the offered nodes, or 0 if there is none.
 func (s *Snapshot) Room(j *Job) int {
 	for most := j.Scaling.Most(); most >= j.Scaling.Least; most-- {
 		sized := j.On(most)
@@ -96,10 +96,10 @@ func (s *Snapshot) Room(j *Job) int {
 	return 0
 }
 
-// Rigid is how a job scales that runs on what it asks for.
+// Rigid is the scaling of a job with a fixed number of replicas.
 var Rigid = &Scaling{Least: 1, Throughput: []float64{1}}
 
-// Even reports whether a job may be suspended at no cost, and gets as much done with each of its replicas.
+// Even reports whether j can be suspended without cost and its throughput is proportional to its replicas.
 func (j *Job) Even() bool {
 	if !j.Interruptible || j.RestartCost > 0 {
 		return false
@@ -107,13 +107,14 @@ func (j *Job) Even() bool {
 	return j.Scaling == nil || j.Fastest()*float64(j.Scaling.Least) > float64(j.Scaling.Most())*(1-Tolerance)
 }
 
-// Fastest is how many times as fast as on what it asks for a job may run.
+// Fastest returns the maximum throughput of j relative to its own request.
 func (j *Job) Fastest() float64 {
 	scaling := cmp.Or(j.Scaling, Rigid)
 	return scaling.Rate(scaling.Most())
 }
 
-// SpeedRelied is how many times as fast as on what it asks for an even job counts on running, to be done in time.
+// SpeedRelied returns the throughput, relative to its own request, that j relies on to finish in time. It is above
+// 1 only for an even job with assured capacity.
 func (j *Job) SpeedRelied() float64 {
 	if j.RoomAssured && j.Even() {
 		return j.Fastest()
@@ -121,7 +122,7 @@ func (j *Job) SpeedRelied() float64 {
 	return 1
 }
 
-// LatestInPieces returns until when a job that may be suspended may rest.
+// LatestInPieces returns the time until which an interruptible job may pause.
 func (s *Snapshot) LatestInPieces(j *Job) time.Time {
 	if j.SpeedRelied() == 1 {
 		return s.latest(j)

@@ -6,7 +6,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// A node that lost its GPUs has less than none free; a job without GPUs still fits.
+// TestWithin also checks that a job without GPUs fits on a node with a negative number of free GPUs, for example
+// after the node lost them.
 func TestWithin(t *testing.T) {
 	free := sched.Resources{MilliCPU: 4000, Memory: 1 << 30, GPU: -2}
 	for _, c := range []struct {
@@ -20,7 +21,7 @@ func TestWithin(t *testing.T) {
 		{sched.Resources{MilliCPU: 1, GPU: 1}, false},
 	} {
 		if got := c.request.Within(free); got != c.want {
-			t.Errorf("%+v within %+v: %v", c.request, free, got)
+			t.Errorf("%+v.Within(%+v) = %v", c.request, free, got)
 		}
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// Site is a place with one grid connection: a cluster, a partition, a room.
+// Site is a location with one grid connection, for example a cluster, a partition or a server room.
 type Site struct {
 	Name   string      `json:"name"`
 	Zone   grid.Zone   `json:"zone"`
-	PUE    float64     `json:"pue,omitempty"`    // facility energy ÷ node energy; 0 reads as 1
-	Weight int64       `json:"weight,omitempty"` // of the where "karmada-static"; 0 reads as 1
-	Carbon grid.Signal `json:"carbon,omitzero"`  // gCO2e per kWh
-	Price  grid.Signal `json:"price,omitzero"`   // money per kWh; absent: energy is free of charge here
+	PUE    float64     `json:"pue,omitempty"`    // ratio of facility energy to node energy; 0 means 1
+	Weight int64       `json:"weight,omitempty"` // for the placement "karmada-static"; 0 means 1
+	Carbon grid.Signal `json:"carbon,omitzero"`  // in gCO2e per kWh
+	Price  grid.Signal `json:"price,omitzero"`   // in money per kWh; if absent, energy is free at this site
 }
 
 func (s *Site) pue() float64 {
@@ -24,7 +24,7 @@ func (s *Site) pue() float64 {
 	return s.PUE
 }
 
-// pueFor returns the PUE that applies to j at the site: the job's own, or else the site's.
+// pueFor returns the PUE that applies to j at the site: the job's own PUE if set, otherwise the site's.
 func (s *Site) pueFor(j *Job) float64 {
 	if j.PUE > 0 {
 		return j.PUE
@@ -39,31 +39,32 @@ type Node struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	Capacity Resources         `json:"capacity"`
 	Free     Resources         `json:"free"`
-	Count    int               `json:"count,omitempty"` // nodes like it that it stands for, see [Fold]; 0 reads as 1
-	Jobs     int               `json:"jobs,omitempty"`  // running on it; an empty node sleeps as its profile says
-	Awake    bool              `json:"awake,omitempty"` // it does not sleep now, though it may be empty
+	Count    int               `json:"count,omitempty"` // identical nodes, see [Fold]; 0 means 1
+	Jobs     int               `json:"jobs,omitempty"`  // number of running jobs; a node without jobs may be asleep
+	Awake    bool              `json:"awake,omitempty"` // the node is not asleep, even if it is empty
 	Profile  *energy.Profile   `json:"-"`
-	Speed    float64           `json:"speed,omitempty"` // relative to the machine of the durations; 0 reads as 1
-	PUE      float64           `json:"pue,omitempty"`   // of what feeds this node; 0: that of its site
-	Ends     []End             `json:"ends,omitempty"`  // of what runs on it, as far as it is expected to end
+	Speed    float64           `json:"speed,omitempty"` // relative to the machine of the job durations; 0 means 1
+	PUE      float64           `json:"pue,omitempty"`   // PUE of the node's power supply; 0 means the site's PUE
+	Ends     []End             `json:"ends,omitempty"`  // expected ends of the running jobs, if known
 
-	// by class of work, for the wheres "hybrid" and "hybrid-idle"
+	// Benchmarks by class of work, used by the placements "hybrid" and "hybrid-idle".
 	Benchmarks map[string]energy.Benchmark `json:"-"`
 
-	Live    energy.Watts `json:"-"` // what a meter reads at the node now
-	HasLive bool         `json:"-"` // the reading exists and is fresh
-	// of jobs that were placed here and are not in Live yet; means nothing without Live
+	Live    energy.Watts `json:"-"` // current meter reading of the node
+	HasLive bool         `json:"-"` // whether a fresh reading exists
+	// Provisional is the power of jobs that were placed on the node but are not yet included in Live. It is only
+	// used together with Live.
 	Provisional energy.Watts `json:"-"`
 }
 
-// End is when a job that runs on a node is expected to leave it.
+// End is the expected end of a job that is running on a node.
 type End struct {
 	At      time.Time `json:"at"`
 	Request Resources `json:"request"`
 }
 
-// Facility returns what the power of n is multiplied with at the site's meter: its own PUE, else that of its site,
-// else 1.
+// Facility returns the factor between the power of n and the power at the site's meter: the PUE of the node if set,
+// otherwise the PUE of the site, or 1 if the site is unknown.
 func (n *Node) Facility() float64 {
 	switch {
 	case n.PUE > 0:
@@ -74,7 +75,7 @@ func (n *Node) Facility() float64 {
 	return n.Site.pue()
 }
 
-// PUEFor returns what the power that j draws on n is multiplied with at the site's meter.
+// PUEFor returns the factor between the power that j draws on n and the power at the site's meter.
 func (n *Node) PUEFor(j *Job) float64 {
 	if j.PUE > 0 {
 		return j.PUE
@@ -82,7 +83,7 @@ func (n *Node) PUEFor(j *Job) float64 {
 	return n.Facility()
 }
 
-// Runtime returns how long j runs on n from now on: of one that is resumed, what is left of it.
+// Runtime returns how long j will run on n from now on. For a job that is resumed, this is the remaining run time.
 func (n *Node) Runtime(j *Job) time.Duration {
 	if n.Speed == 0 || n.Speed == 1 {
 		return j.Remaining()
@@ -90,7 +91,7 @@ func (n *Node) Runtime(j *Job) time.Duration {
 	return time.Duration(float64(j.Remaining()) / n.Speed)
 }
 
-// Utilisation returns the share of n's CPU that is taken once extra is placed on it.
+// Utilisation returns the fraction of n's CPU in use after extra has been placed on it.
 func (n *Node) Utilisation(extra Resources) float64 {
 	if n.Capacity.MilliCPU <= 0 {
 		return 0
@@ -98,8 +99,9 @@ func (n *Node) Utilisation(extra Resources) float64 {
 	return float64(n.Capacity.MilliCPU-n.Free.MilliCPU+extra.MilliCPU) / float64(n.Capacity.MilliCPU)
 }
 
-// cpuPower returns what n draws without its GPUs once extra is placed on it. Memory draws by what is requested of it;
-// of a node of unknown memory, as its CPU is.
+// cpuPower returns the power of n without its GPUs after extra has been placed on it. The power of the memory
+// depends on the memory requested. If the memory capacity of the node is unknown, memory utilisation is assumed to
+// equal CPU utilisation.
 func (n *Node) cpuPower(extra Resources) energy.Watts {
 	u := n.Utilisation(extra)
 	if n.Capacity.Memory <= 0 {
@@ -109,7 +111,7 @@ func (n *Node) cpuPower(extra Resources) energy.Watts {
 	return n.Profile.Draw(u, float64(used)/float64(n.Capacity.Memory))
 }
 
-// Power returns what n draws at the node (without PUE) with the jobs that are on it.
+// Power returns the power of n with its current jobs, without PUE.
 func (n *Node) Power() energy.Watts {
 	if n.Jobs == 0 && !n.Awake {
 		return n.Profile.Sleep
@@ -117,7 +119,7 @@ func (n *Node) Power() energy.Watts {
 	return n.Running()
 }
 
-// Running returns what n draws while it is awake.
+// Running returns the power of n with its current jobs while the node is awake, without PUE.
 func (n *Node) Running() energy.Watts {
 	return n.cpuPower(Resources{}) + n.gpuPower(n.Capacity.GPU-n.Free.GPU)
 }
@@ -129,21 +131,21 @@ func (n *Node) gpuPower(held int64) energy.Watts {
 	return n.Profile.GPUIdle*energy.Watts(n.Capacity.GPU-held) + n.Profile.GPUMax*energy.Watts(held)
 }
 
-// Place returns n with one more job of the given request on it.
+// Place returns a copy of n with one more job of the given request on it.
 func (n Node) Place(request Resources) Node {
 	n.Free = n.Free.Sub(request)
 	n.Jobs++
 	return n
 }
 
-// spareShare is the share of an empty node's idle power that is charged to the first job on it: without the job, the
-// node might go to sleep. Among nodes that are alike, jobs therefore fill those that work already. Up to 0.2 it changes
-// what the demo needs by less than 0.01 %; from 0.5 on jobs avoid machines that are on anyway, and more is needed
-// (docs/decisions/0028).
+// spareShare is the fraction of an empty node's idle power that is charged to the first job placed on it, because
+// without the job the node might go to sleep. Among identical nodes, jobs are therefore placed on nodes that
+// already run jobs. Values up to 0.2 change the energy of the demo by less than 0.01 %; values from 0.5 on cause
+// jobs to avoid machines that are powered on anyway, and the total energy increases (docs/decisions/0028).
 const spareShare = 0.1
 
-// Marginal returns the power that n is expected to draw more once j is placed on it, and the energy spent at once for
-// waking it.
+// Marginal returns the expected increase in the power of n when j is placed on it, and the energy needed to wake
+// the node.
 func (n *Node) Marginal(j *Job) (energy.Watts, energy.Joules) {
 	with := n.with(j)
 	if n.Jobs > 0 {
@@ -156,8 +158,9 @@ func (n *Node) Marginal(j *Job) (energy.Watts, energy.Joules) {
 	return with - n.Profile.Sleep, n.Profile.WakeUp
 }
 
-// with returns what n draws once j is placed on it. What other jobs do with their GPUs is not known here: those count
-// in full, and only those of j by its class of work.
+// with returns the power of n after j has been placed on it. GPUs allocated to other jobs are assumed to run at
+// full power, because the class of work of these jobs is not known. The power of j's own GPUs depends on its class
+// of work.
 func (n *Node) with(j *Job) energy.Watts {
 	after := n.cpuPower(j.Request)
 	if n.Capacity.GPU > 0 {
@@ -169,7 +172,8 @@ func (n *Node) with(j *Job) energy.Watts {
 	return after
 }
 
-// Meets tells nodes apart by the selectors that they meet.
+// Meets returns a string with one digit per job: 1 if n has the labels that the job selects, otherwise 0. Nodes
+// with equal strings satisfy the same selectors.
 func (n *Node) Meets(jobs []*Job) string {
 	met := make([]byte, len(jobs))
 	for k, j := range jobs {

@@ -2,23 +2,26 @@ package sched
 
 import "github.com/kubenergy/kubenergy/internal/energy"
 
-// What shows above idle that a node is busy: watts, as the thesis has it, and a share of what the work adds. A board
-// that draws 2.9 W at full load never reaches the first.
+// A node is considered busy if its power exceeds idle by a number of watts, as in the thesis, or by a fraction of
+// the additional power of the work. The second criterion is needed for small boards: a board with a maximum power
+// of 2.9 W never reaches the first.
 const (
 	busyAbove = energy.Watts(5)
 	busyShare = 0.5
 )
 
-// BenchmarkReader looks up how fast a node does a class of work, and how much of it per joule.
+// BenchmarkReader returns the speed of a node for a class of work, and the work done per joule.
 type BenchmarkReader func(n *Node, class string) (rate, efficiency float64, ok bool)
 
-// BenchmarkScale is the best rate and the best efficiency among the candidates of one job; zero if none was measured.
+// BenchmarkScale is the best rate and the best efficiency among the candidate nodes of a job. Both are zero if no
+// candidate was measured.
 type BenchmarkScale struct {
 	Known            bool
 	Rate, Efficiency float64
 }
 
-// ScaleBenchmarks returns the best rate and the best efficiency that read finds for a class of work among some nodes.
+// ScaleBenchmarks returns the best rate and the best efficiency that read returns for a class of work among the
+// given nodes.
 func ScaleBenchmarks(nodes []*Node, class string, read BenchmarkReader) BenchmarkScale {
 	best := BenchmarkScale{Known: true}
 	for _, n := range nodes {
@@ -29,15 +32,17 @@ func ScaleBenchmarks(nodes []*Node, class string, read BenchmarkReader) Benchmar
 	return best
 }
 
-// Score weighs speed against efficiency: above 0, and 1 for who is best at both.
+// Score returns the weighted sum of speed and efficiency, each relative to the best candidate. It is above 0, and 1
+// for a node that is best in both.
 func (j *Job) Score(rate, efficiency float64, best *BenchmarkScale) float64 {
 	w := j.performanceWeight()
 	return w*rate/best.Rate + (1-w)*efficiency/best.Efficiency
 }
 
-const minDelta energy.Watts = 1 // what meters at a plug resolve
+const minDelta energy.Watts = 1 // resolution of plug meters
 
-// Measured returns how fast n does a class of work, and how much of it per joule in its present state.
+// Measured returns the measured speed of n for a class of work, and the work per joule in the current state of the
+// node.
 func (n *Node) Measured(class string) (rate, efficiency float64, ok bool) {
 	b, ok := n.benchmark(class)
 	if !ok {
@@ -54,7 +59,7 @@ func (n *Node) Measured(class string) (rate, efficiency float64, ok bool) {
 	return b.Rate, b.Rate * factor / float64(max(projected, minDelta)), true
 }
 
-// Rated returns the same as it was measured, with nothing else on the node.
+// Rated returns the measured speed of n for a class of work, and the work per joule on an otherwise empty node.
 func (n *Node) Rated(class string) (rate, efficiency float64, ok bool) {
 	b, ok := n.benchmark(class)
 	if !ok {
@@ -63,7 +68,7 @@ func (n *Node) Rated(class string) (rate, efficiency float64, ok bool) {
 	return b.Rate, b.Rate / float64(max(b.Power, minDelta)), true
 }
 
-// Busy reports whether a meter shows that something runs on n.
+// Busy reports whether, according to a meter, work is running on n.
 func (n *Node) Busy(class string) bool {
 	live, ok := n.Drawn()
 	b, above := n.Benchmarks[class], busyAbove

@@ -8,10 +8,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// loadParts is how finely the load of a node is told apart where many are folded into one.
+// loadParts is the number of load levels that are distinguished when nodes are folded.
 const loadParts = 8
 
-// foldKey is what nodes have in common that are folded into one.
+// foldKey contains the properties that nodes must have in common to be folded into one.
 type foldKey struct {
 	site            *Site
 	profile         *energy.Profile
@@ -24,16 +24,17 @@ type foldKey struct {
 	live, notInLive energy.Watts
 }
 
-// Fold returns few nodes that stand for many, as one cluster tells another of its room: those of the same site, power
-// profile, capacity, speed, PUE, benchmarks and meter, all empty and asleep, all empty and awake, or all at work with
-// about the same load, which is the same eighths of CPU and memory and the same GPUs. Each has the name of the first of
-// its members, their Count, no labels, and as much room as the one that has least.
+// Fold groups similar nodes and returns one representative per group. Clusters use it to report their free capacity
+// to each other. Nodes of a group have the same site, power profile, capacity, speed, PUE, benchmarks and meter
+// reading. They are either all empty and asleep, all empty and awake, or all busy with about the same load, meaning
+// the same eighth of CPU and memory and the same number of free GPUs. A representative has the name of the first
+// node of its group, the number of nodes as Count, no labels, and the least free capacity within the group.
 //
-// Strategies that decide job by job place a job on one of the members, which from then on stands for itself; those
-// that match a whole queue look at every member. A job that fits a folded node fits each member. What it costs there
-// is what it costs on the member that has the least room, so between sites a strategy errs by at most twice what the
-// job's cost differs between the members of a node: by nothing where power is linear in the load and where members are
-// alike.
+// Strategies that decide job by job place a job on one member of the group, and this member becomes a separate
+// node. Strategies that match the whole queue consider every member. A job that fits the representative fits each
+// member. Its cost is computed for the smallest free capacity in the group, so when sites are compared the error is
+// at most twice the difference in the job's cost between members of a group. There is no error if power is linear
+// in the load, or if the members are identical.
 func Fold(nodes []*Node) []*Node {
 	var folded []*Node
 	of := map[foldKey]*Node{}
@@ -62,7 +63,7 @@ func Fold(nodes []*Node) []*Node {
 	return folded
 }
 
-// written returns what makes two maps alike.
+// written returns a string that is equal for maps with equal contents.
 func written(m map[string]energy.Benchmark) string {
 	if len(m) == 0 {
 		return ""
@@ -70,11 +71,12 @@ func written(m map[string]energy.Benchmark) string {
 	return fmt.Sprint(m)
 }
 
-// Multiplicity returns how many nodes n stands for.
+// Multiplicity returns the number of nodes that n represents.
 func (n *Node) Multiplicity() int { return cmp.Or(n.Count, 1) }
 
-// PlaceOn places a job on the k-th of some nodes, or on one of those that it stands for. That one comes before the rest
-// of them, as it does by name, unless another of them is like it by now.
+// PlaceOn places a job on the k-th node, or on one of the nodes that it represents. In the latter case, this node
+// becomes a separate entry in front of its group, as in the order of names, unless another member of the group
+// already has the same state.
 func PlaceOn(nodes []Node, k int, j *Job) []Node {
 	n := nodes[k]
 	n.Provisional += n.Added(j)
@@ -94,7 +96,7 @@ func PlaceOn(nodes []Node, k int, j *Job) []Node {
 	return slices.Insert(nodes, k, n)
 }
 
-// Unfold returns copies of all nodes that some stand for, in the order of their names.
+// Unfold returns copies of all nodes that the given nodes represent, ordered by name.
 func Unfold(nodes []*Node) (all []Node) {
 	all = make([]Node, 0, len(nodes))
 	for _, n := range NodesByName(nodes) {
@@ -109,7 +111,7 @@ func Unfold(nodes []*Node) (all []Node) {
 	return all
 }
 
-// NodesByName returns the nodes in the order of their names, in a slice of its own. Nodes of one name keep their order.
+// NodesByName returns the nodes in a new slice, sorted by name. Nodes with the same name keep their relative order.
 func NodesByName(nodes []*Node) []*Node {
 	sorted := slices.Clone(nodes)
 	slices.SortStableFunc(sorted, func(a, b *Node) int { return cmp.Compare(a.Name, b.Name) })

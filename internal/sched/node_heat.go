@@ -7,33 +7,34 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Heat is how hot a node is, and whether it takes jobs. The zero Heat is not known.
+// Heat is the temperature of a node and whether it rejects new jobs because of it. The zero value means that the
+// temperature is unknown.
 type Heat struct {
 	Celsius energy.Celsius `json:"celsius"`
-	Limit   energy.Celsius `json:"limitCelsius,omitempty"` // 0: none
+	Limit   energy.Celsius `json:"limitCelsius,omitempty"` // 0 means no limit
 	AsOf    time.Time      `json:"asOf"`
-	// Hot says that it was above its limit, and has not been well below since.
+	// Hot is true if the temperature exceeded the limit and has not fallen clearly below it since.
 	Hot bool `json:"hot,omitempty"`
 }
 
 const (
-	cooling    = energy.Celsius(5) // below its limit, a node that was too hot takes jobs again
+	cooling    = energy.Celsius(5) // an overheated node accepts jobs again at this much below its limit
 	heatCounts = 3 * time.Minute
 )
 
-// Next returns the heat of a node once it is read again.
+// Next returns the heat of a node after a new temperature reading.
 func (h Heat) Next(celsius, limit energy.Celsius, at time.Time) Heat {
 	hot := celsius > limit || h.fresh(at) && h.Hot && celsius > limit-cooling
 	return Heat{Celsius: celsius, Limit: limit, AsOf: at, Hot: limit > 0 && hot}
 }
 
-// Refuses reports whether the node takes no jobs, and why. One whose temperature was read too long ago takes all: what
-// is not known must not make a job unschedulable.
+// Refuses reports whether the node rejects new jobs, and the reason. A node with an outdated reading accepts all
+// jobs, because missing data must not make a job unschedulable.
 func (h Heat) Refuses(now time.Time) (why string, refuses bool) {
 	if !h.Hot || !h.fresh(now) {
 		return "", false
 	}
-	return fmt.Sprintf("is too hot, %.0f °C: the limit is %.0f °C, and it takes pods again at %.0f °C",
+	return fmt.Sprintf("node overheated: %.0f °C exceeds the limit of %.0f °C, new pods are accepted again at %.0f °C",
 		float64(h.Celsius), float64(h.Limit), float64(h.Limit-cooling)), true
 }
 

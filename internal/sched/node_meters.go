@@ -6,7 +6,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Drawn returns what n draws now, with the jobs that no meter has seen yet. ok is false where no meter says it.
+// Drawn returns the current power of n, including jobs that are not yet part of the meter reading. It returns false
+// if no valid meter reading exists.
 func (n *Node) Drawn() (present energy.Watts, ok bool) {
 	if !n.HasLive || !ValidPower(n.Live) {
 		return 0, false
@@ -17,23 +18,23 @@ func (n *Node) Drawn() (present energy.Watts, ok bool) {
 	return n.Live, true
 }
 
-// Metered reports whether a meter says what n draws now.
+// Metered reports whether a valid meter reading of n exists.
 func (n *Node) Metered() bool {
 	_, ok := n.Drawn()
 	return ok
 }
 
-// ValidPower reports whether watts are a finite number that is not negative.
+// ValidPower reports whether w is finite and not negative.
 func ValidPower(w energy.Watts) bool { return w >= 0 && !math.IsInf(float64(w), 1) }
 
-// MaxPower returns what n can draw at most.
+// MaxPower returns the maximum power of n.
 func (n *Node) MaxPower() energy.Watts {
 	return n.Profile.Power(1) + n.Profile.GPUMax*energy.Watts(n.Capacity.GPU)
 }
 
-// Added returns the watts that n draws more once j runs on it: those that are expected of j, else those of the
-// profile, else nominal ones; and where it is the first job, those of a node that wakes up, unless a meter shows that
-// it is awake.
+// Added returns the increase in the power of n, in watts, when j runs on it. It uses the expected power of j if
+// known, otherwise the node's profile, or the nominal power if the node has no profile. For the first job on a node
+// the result includes the power of waking the node, unless a meter reading indicates that the node is awake.
 func (n *Node) Added(j *Job) energy.Watts {
 	expected := j.HasExpected && ValidPower(j.Expected)
 	if n.Profile == nil {

@@ -6,19 +6,20 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// ModelState says what an exponential model knows of a placement.
+// ModelState is the result of applying the exponential power model to a placement.
 type ModelState uint8
 
 const (
 	// WithoutModel means that the node's profile has no exponential model, or that its CPU capacity is unknown.
 	WithoutModel ModelState = iota
-	// WithinModel means that the model says what the placement draws.
+	// WithinModel means that the model covers the placement.
 	WithinModel
-	// BeyondModel means that the placement takes more than all of the node's CPU.
+	// BeyondModel means that the placement exceeds the CPU capacity of the node.
 	BeyondModel
 )
 
-// Rise returns the watts that n draws more by its exponential model once j runs on it.
+// Rise returns the increase in the power of n, in watts, when j runs on it, according to the exponential model of
+// the node. For an empty node it includes the difference between idle and sleep power.
 func (n *Node) Rise(j *Job) (energy.Watts, ModelState) {
 	model, ok := exponential(n.Profile)
 	before, after := 100*n.Utilisation(Resources{}), 100*n.Utilisation(j.Request)
@@ -35,12 +36,12 @@ func (n *Node) Rise(j *Job) (energy.Watts, ModelState) {
 	return rise, WithinModel
 }
 
-// exponentialModel is K0 + K1·e^(K2·x), or K0 + K1·x where K2 is 0.
+// exponentialModel is the power model K0 + K1·e^(K2·x), or K0 + K1·x if K2 is 0.
 type exponentialModel struct{ k0, k1, k2 float64 }
 
-// exponential fits the model to a profile at 0, 50 and 100 %. With r = (P100 − P50)/(P50 − P0) it is e^(50·K2) = r. A
-// profile that draws nothing at full load says nothing, and one whose power does not rise over both halves has no
-// exponential through it.
+// exponential fits the model to the power of a profile at 0, 50 and 100 %. With r = (P100 − P50)/(P50 − P0),
+// e^(50·K2) = r holds. It returns false if the profile draws no power at full load, or if the power does not rise
+// over both halves, because no exponential then passes through the three points.
 func exponential(p *energy.Profile) (exponentialModel, bool) {
 	if p == nil {
 		return exponentialModel{}, false
@@ -51,11 +52,11 @@ func exponential(p *energy.Profile) (exponentialModel, bool) {
 	case !(full > 0) || math.IsInf(full, 0) || !(idle >= 0):
 		return exponentialModel{}, false
 	case lower == 0 && upper == 0:
-		return exponentialModel{k0: idle}, true // it draws the same under any load
+		return exponentialModel{k0: idle}, true // constant power at any load
 	case !(lower > 0 && upper > 0):
 		return exponentialModel{}, false
 	}
-	const straight = 1e-6 // nearer to 1 than this, the exponential is a line to all digits that matter
+	const straight = 1e-6 // if r is this close to 1, the exponential is indistinguishable from a line
 	r := upper / lower
 	if math.Abs(r-1) < straight {
 		return exponentialModel{k0: idle, k1: (full - idle) / 100}, true
@@ -64,7 +65,7 @@ func exponential(p *energy.Profile) (exponentialModel, bool) {
 	return exponentialModel{k0: idle - k1, k1: k1, k2: math.Log(r) / 50}, true
 }
 
-// power returns the watts at x per cent.
+// power returns the power at x per cent of load.
 func (m exponentialModel) power(x float64) energy.Watts {
 	if m.k2 == 0 {
 		return energy.Watts(m.k0 + m.k1*x)

@@ -8,24 +8,25 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Outlook is what a unit of work costs over time at the one site that a job is planned on, from the signals that have
-// a weight. Beyond the end of their forecast they are taken to be what they are 24 hours earlier; where less than a
-// day is known, their mean, since an unknown signal is no reason to wait.
+// Outlook is the cost of a unit of work over time at one site, based on the signals that have a weight. Beyond the
+// end of the forecast the signals are assumed to repeat the values of 24 hours earlier. If less than a day is
+// known, the mean of the known values is used instead, because an unknown signal is no reason to wait.
 //
-// Where there are several sites, it is the one that is cheapest over the next day, or the one that the job runs at.
+// With several sites, the outlook is for the site of the running job, or for the site with the lowest cost over the
+// next day.
 type Outlook struct {
-	carbon, price *grid.Series // nil: of no weight
+	carbon, price *grid.Series // nil if the signal has no weight
 	weights       Weights
-	pue           float64 // of the job's energy there
+	pue           float64 // PUE of the site for the job
 	now, end      time.Time
-	short         bool    // less than a day is known
-	mean          float64 // of what is known, beyond its end
+	short         bool    // whether less than a day is known
+	mean          float64 // mean of the known values, used beyond end
 }
 
-// Day is the period with which an [Outlook] repeats its signals beyond the end of their forecast.
+// Day is the period after which an [Outlook] repeats its signals beyond the end of the forecast.
 const Day = 24 * time.Hour
 
-// Outlook returns what is known for planning j, or why there is nothing to plan.
+// Outlook returns the outlook for planning j, or the reason why there is nothing to plan.
 func (s *Snapshot) Outlook(j *Job) (o Outlook, why ReasonKind, ok bool) {
 	if why, ok = s.mayWait(j, s.latest(j)); !ok {
 		return Outlook{}, why, false
@@ -36,11 +37,11 @@ func (s *Snapshot) Outlook(j *Job) (o Outlook, why ReasonKind, ok bool) {
 	return o, NoOpinion, true
 }
 
-// Forecasts returns what is known of the time in which j runs, whether it may wait or not.
+// Forecasts returns the outlook for the run of j, regardless of whether j may wait.
 func (s *Snapshot) Forecasts(j *Job) (o Outlook, ok bool) {
 	weights := s.Weights(j)
 	sites := s.Known(j, weights.CountCarbon(), weights.CountPrice())
-	if j.Running && len(s.Nodes) == 1 && s.Nodes[0].Site != nil { // what is known of other places says nothing of it
+	if j.Running && len(s.Nodes) == 1 && s.Nodes[0].Site != nil { // ignore the signals of other sites
 		sites = sitesThat(sites, func(site *Site) bool { return site == s.Nodes[0].Site })
 	}
 	var chosen *Site
@@ -59,8 +60,8 @@ func (s *Snapshot) Forecasts(j *Job) (o Outlook, ok bool) {
 	return o, chosen != nil
 }
 
-// NewOutlook returns the outlook of a site at the given present. The site must have a series of each signal that has a
-// weight; without a weight on either, all times cost the same. The PUE is not set.
+// NewOutlook returns the outlook of a site as of now. The site must have a series for each signal with a weight. If
+// no signal has a weight, the cost is the same at all times. The PUE is not set.
 func NewOutlook(site *Site, weights Weights, now time.Time) Outlook {
 	o := Outlook{weights: weights, now: now}
 	if weights.CountCarbon() {
@@ -73,7 +74,7 @@ func NewOutlook(site *Site, weights Weights, now time.Time) Outlook {
 			o.end = end
 		}
 	}
-	if o.signal() == nil { // neither has a weight: all times are alike
+	if o.signal() == nil { // no signal has a weight: constant cost
 		o.end = now.Add(Day)
 	}
 	if o.short = o.end.Sub(now) < Day; o.short {
@@ -82,7 +83,7 @@ func NewOutlook(site *Site, weights Weights, now time.Time) Outlook {
 	return o
 }
 
-// known integrates what is forecast.
+// known returns the integral of the forecast cost. The interval must end by the end of the forecast.
 func (o *Outlook) known(from, to time.Time) (sum float64) {
 	if o.carbon != nil {
 		sum = o.weights.Carbon * o.carbon.Integral(from, to)
@@ -93,7 +94,7 @@ func (o *Outlook) known(from, to time.Time) (sum float64) {
 	return sum
 }
 
-// at is the cost of a unit of work at an instant before the end.
+// at returns the cost of a unit of work at the given time, which must be before the end of the forecast.
 func (o *Outlook) at(t time.Time) (v float64) {
 	if o.carbon != nil {
 		v = o.weights.Carbon * o.carbon.At(t)
@@ -104,7 +105,7 @@ func (o *Outlook) at(t time.Time) (v float64) {
 	return v
 }
 
-// Over integrates the cost of a unit of work from now or later.
+// Over returns the integral of the cost of a unit of work. The interval must not start before now.
 func (o *Outlook) Over(from, to time.Time) float64 {
 	switch {
 	case !to.After(o.end):
@@ -118,11 +119,10 @@ func (o *Outlook) Over(from, to time.Time) float64 {
 	return o.Over(from.Add(-back), to.Add(-back))
 }
 
-// signal is the one that policies follow that know only one; nil: none has a weight.
+// signal returns the signal for policies that follow a single signal, or nil if no signal has a weight.
 func (o *Outlook) signal() *grid.Series { return cmp.Or(o.carbon, o.price) }
 
-// nextStep returns the first instant after t, and not after until, at which something that has a weight changes; else
-// until.
+// nextStep returns the first time after t, but at most until, when a signal with a weight changes.
 func (o *Outlook) nextStep(t, until time.Time) time.Time {
 	for _, series := range [2]*grid.Series{o.carbon, o.price} {
 		if series == nil {
@@ -136,8 +136,8 @@ func (o *Outlook) nextStep(t, until time.Time) time.Time {
 	return until
 }
 
-// change is the first instant after t, and not after until, at which the cost may change, in what is forecast and
-// beyond: there it changes as it does whole days before, or not at all where less than a day is known.
+// change returns the first time after t, but at most until, when the cost may change. Beyond the end of the
+// forecast the changes of the day before are repeated, or there are none if less than a day is known.
 func (o *Outlook) change(t, until time.Time) time.Time {
 	switch {
 	case t.Before(o.end):
@@ -149,12 +149,13 @@ func (o *Outlook) change(t, until time.Time) time.Time {
 	return timeutil.Earlier(until, o.nextStep(t.Add(-back), o.end).Add(back))
 }
 
-// slotLength is how often policies that look at a job again do so, and how finely they plan: that of the signals, but
-// not more often than this, so that what they cost does not depend on the signals.
+// slotLength is the interval at which policies plan a job again, and the resolution of their plans. Slots are as
+// long as the steps of the signals, but not shorter than this, so that the cost of planning does not depend on the
+// signals.
 const slotLength = time.Hour
 
-// slots returns when the present slot ends, and how long slots are. They lie on steps of the signal and are the same
-// however much of its past a snapshot has.
+// slots returns the end of the current slot and the length of slots. Slots are aligned to the steps of the signal,
+// and do not depend on the length of the history in the snapshot.
 func (o *Outlook) slots() (next time.Time, length time.Duration) {
 	series := o.signal()
 	if series == nil {
@@ -167,7 +168,7 @@ func (o *Outlook) slots() (next time.Time, length time.Duration) {
 	return o.now.Add(length - time.Duration(past)), length
 }
 
-// slotOf returns how long slots are for signals of a step.
+// slotOf returns the length of slots for a signal with the given step.
 func slotOf(step time.Duration) time.Duration {
 	if step%slotLength == 0 {
 		return slotLength
@@ -175,7 +176,7 @@ func slotOf(step time.Duration) time.Duration {
 	return step * ((slotLength + step - 1) / step)
 }
 
-// prices appends the mean cost of a unit of work in so many slots from next on.
+// prices appends the mean cost of a unit of work in each of the n slots from next on.
 func (o *Outlook) prices(dst []float64, next time.Time, length time.Duration, n int) []float64 {
 	seconds := length.Seconds()
 	for range n {
@@ -186,7 +187,7 @@ func (o *Outlook) prices(dst []float64, next time.Time, length time.Duration, n 
 	return dst
 }
 
-// slack is how much longer j may be kept from working, by its own word, by the deadline of its finish and by the
+// slack returns how much longer j may be delayed, according to its allowed delay, its completion deadline and the
 // policy.
 func (s *Snapshot) slack(j *Job) time.Duration {
 	allowed := j.AllowedDelay
@@ -200,8 +201,8 @@ func (s *Snapshot) slack(j *Job) time.Duration {
 	return max(0, slack)
 }
 
-// latest is the last instant to which j may be put off, if it does nothing until then. Of one that has begun, as much
-// slack is kept as going on costs on the slowest node: that is done on top of what is left.
+// latest returns the latest time until which j may make no progress. If the job has already started, the cost of a
+// restart on the slowest node is subtracted, because the repeated work is added to the remaining work.
 func (s *Snapshot) latest(j *Job) time.Time {
 	slack := s.slack(j)
 	if j.Running || j.Done > 0 {

@@ -8,42 +8,42 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Room is how many cores of a pool of machines are free over time, as far as that is known: it says when a job that may
-// wait finds room, for its [Job.Openings]. Jobs that do not wait are taken to be followed by others like them for good:
-// what may wait gets the room that these leave, or they would wait for it.
+// Room tracks the free cores of a pool of machines over time, as far as they are known, and computes the
+// [Job.Openings] of jobs that may wait. Jobs that do not wait are assumed to be followed by similar jobs forever,
+// so that delayed jobs are only planned for the remaining capacity.
 //
-// Where jobs that do not wait have waited for room, a core that is left idle now will be lacking later: there what may
-// wait is put off only while there is a queue, which it lets pass.
+// If jobs that do not wait have recently queued for capacity, idle cores are used immediately, because they will be
+// missing later. Jobs that may wait are then only delayed while there is a queue, to let it drain.
 type Room struct {
-	MilliCPU int64 // of all machines
+	MilliCPU int64 // total of all machines
 	Queue    Queue
 	loads    []load
 }
 
-// load is what a job takes from one instant to another.
+// load is the number of cores that a job uses during a window.
 type load struct {
 	job      int64
 	window   Window
 	milliCPU int64
 }
 
-// Queue is how much jobs have waited for room that do not ask to wait.
+// Queue tracks how many cores were requested by waiting jobs that do not allow a delay.
 type Queue struct {
-	MilliCPU int64         `json:"milliCPU,omitempty"` // what they wait for since At
+	MilliCPU int64         `json:"milliCPU,omitempty"` // cores requested since At
 	At       time.Time     `json:"at,omitzero"`
-	Share    float64       `json:"share,omitempty"` // mean until At of what they waited for, of all cores, 1 at most
-	Over     time.Duration `json:"over,omitempty"`  // the time that it is the mean of
+	Share    float64       `json:"share,omitempty"` // mean until At of the fraction of all cores requested, at most 1
+	Over     time.Duration `json:"over,omitempty"`  // averaging period of Share
 }
 
 const (
-	rush     = 0.05               // a larger share is a queue that matters
-	rushOver = 7 * 24 * time.Hour // what was before fades
+	rush     = 0.05               // a queue with a larger Share is significant
+	rushOver = 7 * 24 * time.Hour // older values fade out
 )
 
-// Rushed reports whether the queue was one that matters.
+// Rushed reports whether the queue was significant.
 func (q *Queue) Rushed() bool { return q.Share > rush }
 
-// until returns the queue as it is at an instant.
+// until returns the queue updated to the given time.
 func (q Queue) until(now time.Time, cores int64) *Queue {
 	if passed := now.Sub(q.At); !q.At.IsZero() && passed > 0 {
 		q.Over = min(q.Over+passed, rushOver)
@@ -54,7 +54,8 @@ func (q Queue) until(now time.Time, cores int64) *Queue {
 	return &q
 }
 
-// Waits notes how many cores jobs wait for, from now on, that do not ask to wait. It reports whether none do any more.
+// Waits sets the number of cores requested, from now on, by waiting jobs that do not allow a delay. It reports
+// whether the queue has just become empty.
 func (r *Room) Waits(milliCPU int64, now time.Time) (ended bool) {
 	ended = r.Queue.MilliCPU > 0 && milliCPU == 0
 	r.Queue = *r.Queue.until(now, r.MilliCPU)
@@ -62,35 +63,37 @@ func (r *Room) Waits(milliCPU int64, now time.Time) (ended bool) {
 	return ended
 }
 
-// Forget drops all loads; what was waited for stays.
+// Forget removes all loads. The history of the queue is retained.
 func (r *Room) Forget() { r.loads = r.loads[:0] }
 
-// Take counts a job as running in some time, and in no other.
+// Take sets the window in which a job runs, replacing any previous one.
 func (r *Room) Take(job, milliCPU int64, w Window) {
 	r.Drop(job)
 	r.loads = append(r.loads, load{job, w, milliCPU})
 }
 
-// Stay counts a job that does not wait, from an instant on.
+// Stay adds a job that does not wait and occupies its cores from the given time on.
 func (r *Room) Stay(job, milliCPU int64, from time.Time) {
 	const forGood = 100 * 365 * 24 * time.Hour
 	r.Take(job, milliCPU, Window{from, from.Add(forGood)})
 }
 
-// Drop forgets a job.
+// Drop removes a job.
 func (r *Room) Drop(job int64) {
 	r.loads = slices.DeleteFunc(r.loads, func(l load) bool { return l.job == job })
 }
 
-// Openings returns when a job finds room that begins now or later and by its latest start; none: at any time. Where
-// there is no room until then, now is as good as later. A job that is larger than the pool is not ours to judge.
+// Openings returns the windows between now and the latest start in which a job can start. A nil result means that
+// it can start at any time. If there is no capacity until the latest start, the only opening is now, because
+// waiting does not help. Jobs that are larger than the pool are not restricted.
 func (r *Room) Openings(id int64, j *Job, now time.Time) []Window {
 	latest := j.LatestStart()
 	switch {
 	case r.MilliCPU < j.Request.MilliCPU:
 		return nil
 	case r.Queue.MilliCPU > 0:
-		// What may wait gets its turn by the time of its submission. The last quarter is left for what runs to end.
+		// Jobs that may wait get capacity in order of submission. The last quarter of the delay is reserved for
+		// running jobs to finish.
 		return []Window{{now, timeutil.Later(now, latest.Add(-latest.Sub(j.Submitted)/4))}}
 	case r.Queue.until(now, r.MilliCPU).Rushed():
 		return []Window{{now, now}}
@@ -105,7 +108,7 @@ func (r *Room) Openings(id int64, j *Job, now time.Time) []Window {
 	return open
 }
 
-// free returns when there is room for a job beside the loads.
+// free returns the windows in which there is capacity for a job in addition to the loads.
 func (r *Room) free(id int64, j *Job, now, latest time.Time) (open []Window) {
 	type step struct {
 		at   time.Time
@@ -117,12 +120,12 @@ func (r *Room) free(id int64, j *Job, now, latest time.Time) (open []Window) {
 			steps = append(steps, step{l.window.Start, l.milliCPU}, step{l.window.End, -l.milliCPU})
 		}
 	}
-	// At one instant, what ends makes room for what begins.
+	// At equal times, jobs that end free their capacity before other jobs start.
 	slices.SortFunc(steps, func(a, b step) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.more, b.more)) })
 	taken, from := int64(0), now
 	for i, s := range steps {
 		if taken += s.more; taken+j.Request.MilliCPU <= r.MilliCPU {
-			continue // until the next step there is room
+			continue // there is capacity until the next step
 		}
 		to := latest
 		if i+1 < len(steps) {

@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Where others have queued, what may wait starts at once unless they queue now: then it lets them pass, but for the last
-// quarter of its delay.
+// TestRoomHeedsTheQueue checks that jobs that may wait start immediately after other jobs have queued for capacity,
+// and that they are delayed while there is a queue, except for the last quarter of their delay.
 func TestRoomHeedsTheQueue(t *testing.T) {
 	noon := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	job := sched.Job{
@@ -30,14 +30,14 @@ func TestRoomHeedsTheQueue(t *testing.T) {
 		taken int64
 		want  []sched.Window
 	}{
-		"no queue was ever seen":                          {nil, 0, nil},
-		"none queues":                                     {[]queue{{time.Hour, 0}}, 0, nil},
-		"none queues, and others have taken room":         {[]queue{{time.Hour, 0}}, 5000, now},
-		"others queue":                                    {[]queue{{time.Hour, 0}, {0, 2000}}, 8000, window(0, 3*time.Hour)},
-		"others have queued for long":                     {[]queue{{2 * time.Hour, 8000}, {time.Hour, 0}}, 0, now},
-		"others have queued for a moment":                 {[]queue{{time.Hour, 2000}, {59 * time.Minute, 0}}, 0, nil},
-		"others have queued once":                         {[]queue{{48 * time.Hour, 0}, {6 * time.Hour, 8000}, {4 * time.Hour, 0}}, 0, nil},
-		"they began to queue at this instant and stopped": {[]queue{{0, 8000}, {0, 0}}, 0, nil},
+		"no queue":                                  {nil, 0, nil},
+		"queue has always been empty":               {[]queue{{time.Hour, 0}}, 0, nil},
+		"empty queue and occupied capacity":         {[]queue{{time.Hour, 0}}, 5000, now},
+		"queue is not empty":                        {[]queue{{time.Hour, 0}, {0, 2000}}, 8000, window(0, 3*time.Hour)},
+		"queue was not empty for a long time":       {[]queue{{2 * time.Hour, 8000}, {time.Hour, 0}}, 0, now},
+		"queue was not empty for a minute":          {[]queue{{time.Hour, 2000}, {59 * time.Minute, 0}}, 0, nil},
+		"queue was not empty once in the past":      {[]queue{{48 * time.Hour, 0}, {6 * time.Hour, 8000}, {4 * time.Hour, 0}}, 0, nil},
+		"queue filled and drained at the same time": {[]queue{{0, 8000}, {0, 0}}, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := sched.Room{MilliCPU: 8000}
@@ -54,7 +54,7 @@ func TestRoomHeedsTheQueue(t *testing.T) {
 	}
 }
 
-// What was waited for long ago fades, however often it is looked at.
+// TestQueuesFade checks that queues of the distant past are forgotten, regardless of how often Waits is called.
 func TestQueuesFade(t *testing.T) {
 	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	day := func(n int) time.Time { return start.Add(time.Duration(n) * 24 * time.Hour) }
@@ -76,12 +76,12 @@ func TestQueuesFade(t *testing.T) {
 			}
 		}
 		if ended != 1 || free.Before(day(14)) || free.After(day(22)) {
-			t.Errorf("every %v: it ended %d times, and is forgotten at %v", every, ended, free)
+			t.Errorf("every %v: queue became empty %d times, and was forgotten at %v", every, ended, free)
 		}
 	}
 }
 
-// A clock that is set back changes nothing that was seen.
+// TestQueueOfAClockThatIsSetBack checks that setting the clock back does not change the recorded history.
 func TestQueueOfAClockThatIsSetBack(t *testing.T) {
 	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	r := sched.Room{MilliCPU: 1000}
@@ -90,6 +90,6 @@ func TestQueueOfAClockThatIsSetBack(t *testing.T) {
 	before := r.Queue.Share
 	r.Waits(0, start)
 	if r.Queue.Share != before || before != 1 {
-		t.Errorf("%v, and %v before", r.Queue.Share, before)
+		t.Errorf("Share = %v after the clock was set back, want %v", r.Queue.Share, before)
 	}
 }

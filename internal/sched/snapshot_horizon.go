@@ -6,7 +6,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Horizon returns the latest instant that a decision may look at.
+// Horizon returns the latest time that a decision may depend on.
 func (s *Snapshot) Horizon() time.Time {
 	until := s.Now
 	slowest := s.Slowest()
@@ -17,7 +17,7 @@ func (s *Snapshot) Horizon() time.Time {
 		length := max(j.Duration, j.Remaining())
 		longest := time.Duration(min(float64(length)/slowest, float64(MaxDuration)))
 		for _, t := range [...]time.Time{
-			// what a percentile looks at, and what makes an outlook long
+			// The interval of a percentile, and the minimum length of an outlook.
 			latest.Add(length), s.latest(j).Add(length), s.Now.Add(longest), s.Now.Add(Day),
 			s.latest(j).Add(j.planned(slot)),
 		} {
@@ -27,7 +27,7 @@ func (s *Snapshot) Horizon() time.Time {
 	return until
 }
 
-// Slowest returns the speed of the slowest node, at most 1.
+// Slowest returns the speed of the slowest node, but at most 1.
 func (s *Snapshot) Slowest() float64 {
 	slowest := 1.0
 	for _, n := range s.Nodes {
@@ -38,7 +38,7 @@ func (s *Snapshot) Slowest() float64 {
 	return slowest
 }
 
-// longestSlot returns the length of the longest slots that plans use.
+// longestSlot returns the length of the longest planning slot over all sites.
 func (s *Snapshot) longestSlot() time.Duration {
 	longest := slotLength
 	for _, site := range s.Sites {
@@ -52,8 +52,8 @@ func (s *Snapshot) longestSlot() time.Duration {
 	return longest
 }
 
-// planned is how far strategies look beyond the end of the slack: as long as the job may run, rounded up to whole
-// slots at both ends, and its mean.
+// planned returns how far strategies look beyond the end of the slack: the maximum planned run time of the job,
+// rounded up to whole slots at both ends, but at least its mean run time.
 func (j *Job) planned(slot time.Duration) time.Duration {
 	const bothEnds = 4
 	life := j.lifetime(slot)
@@ -65,6 +65,6 @@ func (j *Job) planned(slot time.Duration) time.Duration {
 	return span
 }
 
-// MaxDuration is the longest duration that a written snapshot may hold, and the limit of those that planning computes:
-// 30 years of 365 days.
+// MaxDuration is the longest duration in an encoded snapshot, and the upper limit of durations computed during
+// planning: 30 years of 365 days.
 const MaxDuration = 30 * 365 * 24 * time.Hour

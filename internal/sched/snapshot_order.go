@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// QueueOrder returns what jobs of a queue are served by, the least first.
+// QueueOrder returns the sort key of the jobs of a queue. Jobs with smaller keys are served first.
 type QueueOrder func(s *Snapshot) func(j *Job) float64
 
-// QueueOrders are what may follow a strategy's when, as in "balanced+now/shortest". Durations are those that are
-// expected of what is left: an order never knows more of a job than the snapshot says.
+// QueueOrders are the orders that may follow a start rule, as in "balanced+now/shortest". Run times are the
+// expected remaining run times, so an order never depends on data that is not in the snapshot.
 var QueueOrders = map[string]QueueOrder{
 	"fifo": func(*Snapshot) func(*Job) float64 { return func(*Job) float64 { return 0 } },
 	"shortest": func(*Snapshot) func(*Job) float64 {
@@ -23,10 +23,11 @@ var QueueOrders = map[string]QueueOrder{
 	},
 }
 
-// Orders returns what strategy.New accepts after the "/" that may follow a when, sorted.
+// Orders returns the sorted names of queue orders that strategy.New accepts after the "/" of a start rule.
 func Orders() []string { return slices.Sorted(maps.Keys(QueueOrders)) }
 
-// sizeOf measures a request by the shares of all nodes together that it asks for, added up over CPU, memory and GPUs.
+// sizeOf returns a function that measures a request as the sum of its fractions of the total CPU, memory and GPUs
+// of all nodes.
 func sizeOf(s *Snapshot) func(j *Job) float64 {
 	var all Resources
 	for _, n := range s.Nodes {
@@ -45,8 +46,9 @@ func sizeOf(s *Snapshot) func(j *Job) float64 {
 	}
 }
 
-// InOrder returns the positions of the queue's jobs in the order in which they are served: by the order's key, then by
-// submission and ID, whatever their order in the queue. Shorter IDs come first, so that 9 comes before 10.
+// InOrder returns the positions of the queue's jobs in the order in which they are served: sorted by the key of the
+// order, then by submission and ID. The order of the queue does not matter. Shorter IDs sort first, so that 9 comes
+// before 10.
 func (s *Snapshot) InOrder(by QueueOrder) []int {
 	positions := make([]int, len(s.Queue))
 	keys := make([]float64, len(s.Queue))

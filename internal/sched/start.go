@@ -4,31 +4,32 @@ import (
 	"time"
 )
 
-// StartFunc returns when a job should start. A start after s.Now holds it. It is asked once.
+// StartFunc returns the window in which a job should run. A start after s.Now holds the job. It is called once per
+// job.
 type StartFunc func(s *Snapshot, j *Job) (Window, Reason)
 
-// rollingFunc returns when a job should start or go on, and when it is to be asked about again if that is later than
-// now. The answer holds until then.
+// rollingFunc returns the window in which a job should start or resume, and the time when the job must be planned
+// again if this is later than now. The result is valid until then.
 type rollingFunc func(s *Snapshot, j *Job, o Outlook) (w Window, r Reason, again time.Time)
 
-// StartRule is a when: either Start or roll is set.
+// StartRule is a rule for start times. Either Start or roll is set.
 type StartRule struct {
 	Start StartFunc
 	roll  rollingFunc
-	Scale scalingRule // of elastic jobs, instead; nil: they run on their least replicas
+	Scale scalingRule // for elastic jobs; if nil, they run on their minimum number of replicas
 
-	Holds       bool // ever puts off a start
-	Interrupts  bool // may suspend what runs, if that is interruptible
-	Clairvoyant bool // is to be told the true length of a job
-	Together    bool // plans all jobs of a queue together
+	Holds       bool // may delay a start
+	Interrupts  bool // may suspend running jobs that are interruptible
+	Clairvoyant bool // requires the true length of a job
+	Together    bool // plans all jobs of a queue jointly
 }
 
-// StartRules maps names, which follow the plus sign in the name of a strategy, to the rules that say when jobs start.
+// StartRules contains the start rules by name. The name follows the plus sign in the name of a strategy.
 var StartRules = map[string]StartRule{
-	"now":           {Start: StartNow}, // a job that asks for it does not wait, not for a budget either
+	"now":           {Start: StartNow}, // never delays a job, not even for a budget
 	"threshold":     {Start: belowThreshold, Holds: true},
 	"window":        {Start: cheapestWindow, Holds: true},
-	"plan":          {Start: cheapestWindow, Holds: true, Interrupts: true, Together: true}, // of one job alone
+	"plan":          {Start: cheapestWindow, Holds: true, Interrupts: true, Together: true}, // for a single job
 	"price":         {Start: cheapestTariff, Holds: true},
 	"lowest-slot":   {Start: lowestSlot, Holds: true},
 	"lowest-window": {Start: lowestWindow, Holds: true},
@@ -40,10 +41,11 @@ var StartRules = map[string]StartRule{
 	"carbon-scaler": {roll: residual, Scale: carbonScaler, Holds: true, Interrupts: true},
 }
 
-// Ask returns what the rule says of a job. What the rule would say of the time after a budget is asked then, on the
-// signals that are known then. What runs goes on, unless the rule may suspend it and the job allows that.
+// Ask applies the rule to a job. While a budget is exhausted, the rule is only applied after the budget allows new
+// work, with the signals known by then. A running job continues unless the rule may suspend it and the job is
+// interruptible.
 func (u *StartRule) Ask(s *Snapshot, j *Job) (w Window, r Reason, again time.Time) {
-	suspends := u.Interrupts && j.Interruptible && !u.Together // alone, a job gets a start
+	suspends := u.Interrupts && j.Interruptible && !u.Together // planned alone, a job only gets a start
 	if j.Running && !suspends {
 		w, r = StartNow(s, j)
 		return w, r, time.Time{}
@@ -67,7 +69,7 @@ func (u *StartRule) Ask(s *Snapshot, j *Job) (w Window, r Reason, again time.Tim
 	}
 	w, r, again = u.roll(s, j, o)
 	if !suspends && !w.Start.After(s.Now) {
-		again = time.Time{} // it runs to its end
+		again = time.Time{} // the job runs to completion
 	}
 	return w, r, again
 }

@@ -7,38 +7,39 @@ import (
 	"time"
 )
 
-// Allotment gives an elastic job replicas in pieces of time, in the order of what the next block of them costs for
-// what it gets done.
+// Allotment assigns replicas to an elastic job per time interval, in the order of the cost of the next block of
+// replicas relative to the work that it adds.
 type Allotment struct {
 	Scaling *Scaling
 	Pieces  []Piece
-	Room    []int // by piece: how many replicas at most; of later ones as many as scaling allows
+	Room    []int // maximum replicas per piece; later pieces are only limited by Scaling
 
-	got  []given // by piece
-	cost float64 // value·seconds per replica
+	got  []given // per piece
+	cost float64 // in value·seconds per replica
 	open increments
 }
 
-// given is what a piece got: so many replicas for all of it, and more for a share of it, from its beginning.
+// given is the assignment of one piece: replicas for the whole piece, and more replicas for a fraction of it, from
+// its start.
 type given struct {
 	replicas, more int
 	share          float64
 }
 
-// increment is one more unit of replicas in a piece.
+// increment is the next block of replicas in a piece.
 type increment struct {
 	piece, number, replicas int
 	gain, cost              float64 // per second
-	merit                   float64 // the least first
-	rest                    float64 // share of the piece that is not given yet
+	merit                   float64 // lowest first
+	rest                    float64 // fraction of the piece that is not yet assigned
 }
 
-// Fill gives replicas until so many seconds of work are done, those of due(i) by the end of piece i. It returns what
-// is left because all replicas, all the time, are not enough.
+// Fill assigns replicas until work seconds of work are done, including the work that is due(i) by the end of each
+// piece i. It returns the remaining work if all replicas at all times are not sufficient.
 //
-// Of what can be had until a piece ends the cheapest is taken that work due by then needs. That is optimal for all of
-// it: what is due early can be done by nothing later, and what was taken for it is what anything due later would take
-// first, too.
+// For the work due by the end of a piece, the cheapest increments until then are used. The result is optimal: work
+// that is due early cannot be done later, and the increments chosen for it are also the first choice for work that
+// is due later.
 func (a *Allotment) Fill(due func(i int) float64, work float64) (left float64) {
 	a.got = make([]given, len(a.Pieces))
 	done := 0.0
@@ -53,8 +54,8 @@ func (a *Allotment) Fill(due func(i int) float64, work float64) (left float64) {
 	return max(0, work-done)
 }
 
-// offer makes what a piece has to give available. Units of a piece are taken one after the other, since gains do not
-// rise.
+// offer adds the increments of a piece to the heap. Increments of a piece are used one after the other, because
+// gains do not increase.
 func (a *Allotment) offer(i int) {
 	value, most := a.Pieces[i].Rate, a.Scaling.Most()
 	if i < len(a.Room) {
@@ -66,14 +67,15 @@ func (a *Allotment) offer(i int) {
 		o := &increment{piece: i, number: n, replicas: 1, gain: gain, cost: value, rest: 1}
 		if n == least {
 			o.replicas, o.cost = least, float64(least)*value
-			gain = 1 / float64(least) // of each of them
+			gain = 1 / float64(least) // gain per replica
 		} else {
-			gain = min(gain, a.Scaling.Rate(n)-a.Scaling.Rate(n-1)) // it may rise by rounding alone
+			gain = min(gain, a.Scaling.Rate(n)-a.Scaling.Rate(n-1)) // may only increase by rounding
 			if o.gain = gain; gain <= 0 {
 				return
 			}
 		}
-		// Where energy is paid for being used, using it badly would be best; the order of units must stay as it is.
+		// If the value is negative, energy use is paid for and inefficient use would be best. The order of
+		// increments must not change.
 		if o.merit = value / gain; value < 0 {
 			o.merit = value * gain
 		}
@@ -81,7 +83,7 @@ func (a *Allotment) offer(i int) {
 	}
 }
 
-// takeUnits takes the best units until so much work is done.
+// takeUnits uses the best increments until the needed work is done.
 func (a *Allotment) takeUnits(done, need float64) float64 {
 	for done < need*(1-1e-12) && len(a.open) > 0 {
 		o := a.open[0]
@@ -102,8 +104,8 @@ func (a *Allotment) takeUnits(done, need float64) float64 {
 	return done
 }
 
-// Stretches returns what was given as times of so many replicas. Parts of pieces end later by so much, so that
-// nothing is left over from rounding.
+// Stretches returns the assignment as consecutive intervals with a number of replicas. Parts of pieces are extended
+// by spare, so that no work remains because of rounding.
 func (a *Allotment) Stretches(spare time.Duration) (plan []Stretch) {
 	for i, p := range a.Pieces {
 		got := a.got[i]
@@ -121,7 +123,7 @@ func (a *Allotment) Stretches(spare time.Duration) (plan []Stretch) {
 	return plan
 }
 
-// increments is a heap: the best first, of equally good ones the earliest.
+// increments is a heap with the best increment first. Equally good increments are ordered by time.
 type increments []*increment
 
 func (h increments) Len() int { return len(h) }

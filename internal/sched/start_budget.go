@@ -6,8 +6,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Closed holds a job that may wait while its budget is used up: until new work may start again, and no longer than
-// until its latest start, which comes before every budget. No signal is needed for that.
+// Closed holds a job that may wait while its budget is exhausted. The job is held until new work may start again,
+// but at most until its latest start, which takes precedence over every budget. No signal is required.
 func (s *Snapshot) Closed(j *Job) (w Window, r Reason, held bool) {
 	until, latest := s.Policy.Closed, s.latest(j)
 	if !until.After(s.Now) || j.Released || j.AllowedDelay <= 0 || !latest.After(s.Now) {
@@ -17,25 +17,25 @@ func (s *Snapshot) Closed(j *Job) (w Window, r Reason, held bool) {
 	return j.Window(until), Reason{Kind: BudgetUsedUp, Until: until, Latest: latest, Budget: s.Policy.Budget}, true
 }
 
-// usedUp says why a budget holds.
+// usedUp describes a hold because of a budget.
 func (r *Reason) usedUp() string {
 	name := "the energy budget"
 	if r.Budget != "" {
 		name += " " + r.Budget
 	}
 	if !r.Until.Before(r.Latest) {
-		return "held until " + r.Latest.UTC().Format(time.RFC3339) + ", its latest start: " + name + " is used up"
+		return "held until " + r.Latest.UTC().Format(time.RFC3339) + ", its latest start: " + name + " is exhausted"
 	}
-	return "held until " + r.Until.UTC().Format(time.RFC3339) + ": " + name + " is used up until then" +
+	return "held until " + r.Until.UTC().Format(time.RFC3339) + ": " + name + " is exhausted until then" +
 		r.byLatest("starts")
 }
 
-// Throttles reports whether j may be kept waiting.
+// Throttles reports whether j may be delayed further.
 func (s *Snapshot) Throttles(j *Job) bool {
 	return !j.Released && j.AllowedDelay > 0 && s.latest(j).After(s.Now)
 }
 
-// Throttled keeps a job in line until the intensity changes, or until it must start.
+// Throttled holds a job in the queue until the intensity changes, but at most until its latest start.
 func (s *Snapshot) Throttled(j *Job, quota int64) Decision {
 	latest := s.latest(j)
 	until := latest

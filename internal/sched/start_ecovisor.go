@@ -2,15 +2,15 @@ package sched
 
 import "time"
 
-// ecovisor is the when "ecovisor", as GAIA has it (after Souza et al., ASPLOS 2023): a job runs while the signal,
-// carbon intensity if that has a weight and else the price, is below its 30th percentile of the next 24 hours; else
-// it uses up its delay, and when that is gone it runs. It is asked again at every step of the signal. The percentile
-// is that of the day from then on, where GAIA keeps the one of the submission; and where nothing in that day is lower
-// than now, the job runs. It goes by a limit and reckons no saving, so there is none that [Policy].MinSaving could be
-// compared with.
+// ecovisor implements the start rule "ecovisor" as in GAIA (based on Souza et al., ASPLOS 2023). A job runs while
+// the signal is below the 30th percentile of its next 24 hours, and otherwise waits until its delay is exhausted.
+// The signal is the carbon intensity if it has a weight, otherwise the price. The job is planned again at every
+// step of the signal. The percentile is computed for the 24 hours from now on, while GAIA uses the 24 hours after
+// submission. The job also runs if the signal does not fall below its current value within that day. The rule uses
+// a limit and does not estimate a saving, so [Policy].MinSaving does not apply.
 func ecovisor(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	series := o.signal()
-	if series == nil { // all times are alike
+	if series == nil { // constant cost
 		return j.Window(s.Now), Reason{Kind: NothingToSave}, time.Time{}
 	}
 	const lowShare = 0.3

@@ -8,11 +8,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// The start-time policies of GAIA (Hanafy et al., ASPLOS 2024). They choose once, and know of a job's length only the
-// mean of its kind; starts are tried every hour from now on. Costs and lengths are exact, where GAIA counts slots of
-// five seconds.
+// This file implements the start rules of GAIA (Hanafy et al., ASPLOS 2024). They choose a start once, and only use
+// the mean length of jobs of a kind. They consider a start every hour from now on. Costs and lengths are exact,
+// while GAIA counts slots of five seconds.
 
-// lowestSlot is the when "lowest-slot": the first instant of least intensity, of all until the latest start.
+// lowestSlot implements the start rule "lowest-slot": the first time with the lowest intensity until the latest
+// start.
 func lowestSlot(s *Snapshot, j *Job) (Window, Reason) {
 	o, why, ok := s.Outlook(j)
 	if !ok {
@@ -30,22 +31,22 @@ func lowestSlot(s *Snapshot, j *Job) (Window, Reason) {
 	return o.choose(s, j, start, o.at(s.Now)*length, least*length)
 }
 
-// lowestWindow is the when "lowest-window": of the starts every hour, the first of least emissions over the mean
-// length.
+// lowestWindow implements the start rule "lowest-window": the first of the hourly starts with the lowest emissions
+// over the mean length of the job.
 func lowestWindow(s *Snapshot, j *Job) (Window, Reason) {
 	return hourly(s, j, func(now, later float64, _ time.Duration) float64 { return now - later })
 }
 
-// carbonTime is the when "carbon-time": of the starts every hour, the first that saves most for each hour until it
-// would be done.
+// carbonTime implements the start rule "carbon-time": the first of the hourly starts with the highest saving per
+// hour until completion.
 func carbonTime(s *Snapshot, j *Job) (Window, Reason) {
 	return hourly(s, j, func(now, later float64, until time.Duration) float64 {
 		return (now - later) / until.Seconds()
 	})
 }
 
-// hourly tries to start now, in an hour, and so on until the latest start. The merit of a start is that of the
-// emissions now and then, and the time until it is done.
+// hourly considers starts now, in one hour, and so on until the latest start, and chooses the one with the highest
+// merit. The arguments of merit are the cost of starting now and later, and the time until completion.
 func hourly(s *Snapshot, j *Job, merit func(now, later float64, until time.Duration) float64) (Window, Reason) {
 	o, why, ok := s.Outlook(j)
 	if !ok {
@@ -70,7 +71,7 @@ func hourly(s *Snapshot, j *Job, merit func(now, later float64, until time.Durat
 	return o.choose(s, j, chosen, now, least)
 }
 
-// less reports whether a is smaller than b by more than what the digits of integrals differ by.
+// less reports whether a is smaller than b by more than the rounding errors of integrals.
 func less(a, b float64) bool { return a < b-Tolerance*max(math.Abs(a), math.Abs(b)) }
 
 // atOnce starts a job now.
@@ -78,7 +79,7 @@ func atOnce(s *Snapshot, j *Job, why ReasonKind) (Window, Reason) {
 	return j.Window(s.Now), Reason{Kind: why}
 }
 
-// choose holds a job until a start, or runs it if that is now, by what it costs now and later.
+// choose holds a job until start if this saves enough compared with starting now, and otherwise runs it now.
 func (o *Outlook) choose(s *Snapshot, j *Job, start time.Time, costNow, costLater float64) (Window, Reason) {
 	if saved := costNow - costLater; !start.After(s.Now) || saved <= max(Tolerance,
 		s.Policy.MinSaving)*math.Abs(costNow) {
@@ -87,7 +88,7 @@ func (o *Outlook) choose(s *Snapshot, j *Job, start time.Time, costNow, costLate
 	return j.Window(start), o.later(s, j, start, costNow, costLater)
 }
 
-// later says what a hold is expected to save.
+// later returns the reason for a hold, including its expected saving.
 func (o *Outlook) later(s *Snapshot, j *Job, until time.Time, costNow, costLater float64) Reason {
 	r := Reason{
 		Kind: CheaperLater, Until: until, Latest: s.latest(j),
@@ -96,8 +97,8 @@ func (o *Outlook) later(s *Snapshot, j *Job, until time.Time, costNow, costLater
 	if j.Running {
 		r.Kind = Suspended
 	}
-	// Where both have a weight, what is planned with is their sum: which part of it is carbon and which money is not
-	// known.
+	// If both signals have a weight, only their weighted sum is known, so carbon and money cannot be reported
+	// separately.
 	amount := o.pue * float64(expectedPower(j)) * (costNow - costLater) / energy.JoulesPerKWh
 	switch {
 	case o.price == nil:

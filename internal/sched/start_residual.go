@@ -7,21 +7,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// residual is the when "residual", for jobs that may be suspended and of which only a distribution of lengths is
-// known. At the beginning of every slot it plans as if forecasts were certain, by dynamic programming over the slots
-// of work and of pause to come, and runs the job unless a pause is expected to cost less. With x of the work done,
+// residual implements the start rule "residual" for interruptible jobs with a known distribution of lengths. At the
+// start of every slot it assumes that the forecast is exact, computes a plan by dynamic programming over the future
+// slots of work and pause, and runs the job unless a pause has a lower expected cost. With completed work x,
 // running through slot k costs
 //
 //	z_k · ∫ S(y) dy   over y from x to x + 1 slot,
 //
-// that is the forecast times the work that is expected to be executed at all; going on after a pause costs z_k·β·S(x)
-// more, for the work β that is then done once more. A job that has no delay left runs. What is left of it is planned
-// on its residual life, given how long it has run.
+// which is the forecast multiplied by the expected work in the slot. Resuming after a pause costs an additional
+// z_k·β·S(x), where β is the work to be repeated. A job without remaining delay runs. The remaining work is planned
+// with the residual lifetime of the job, given its run time so far.
 //
-// The state is how many slots were paused and worked, and whether the job runs. The last pause may be a part of a slot,
-// after which the job must run. The plan is exact for a known length if pauses begin with slots.
+// The state consists of the number of slots paused and worked, and whether the job is running. The last pause may
+// be part of a slot, and the job must run after it. For a job of known length, the plan is exact if pauses start at
+// the beginning of slots.
 //
-// A job that may not be suspended is started as "rolling" does it.
+// A job that is not interruptible is started as with "rolling".
 func residual(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	if !j.Interruptible {
 		return rolling(s, j, o)
@@ -42,26 +43,26 @@ func residual(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	return j.Window(start), o.later(s, j, start, run, pause), timeutil.Earlier(next, latest)
 }
 
-// minRestart is what going on after a pause is taken to cost at least, in work. Forecasts are not as certain as the
-// plan takes them, and a pause that hardly saves anything is not worth the trouble: on GAIA's trace this leaves well
-// under half of the suspensions and costs about half a point of what is saved.
+// minRestart is the minimum cost of resuming after a pause, as work. Forecasts are less certain than the plan
+// assumes, and a pause with a very small saving is not worthwhile. On the trace of GAIA, this value removes more
+// than half of the suspensions and reduces the saving by about half a percentage point.
 const minRestart = 3 * time.Minute
 
-// pausePlan is the dynamic programme of one decision.
+// pausePlan is the dynamic program of one decision.
 type pausePlan struct {
 	life    lifetime
 	slot    time.Duration
 	restart float64   // seconds of work
-	z       []float64 // price of every slot after the present one
+	z       []float64 // price of every slot after the current one
 
-	// Scratch, here so that a decision allocates nothing.
+	// Buffers, stored here so that a decision does not allocate.
 	prices      [256]float64
-	work, again [maxRunSlots + 2]float64 // in a slot, and that of going on before it
-	on, off     [maxRunSlots + 3]float64 // least cost from here, if the job runs and if it does not
+	work, again [maxRunSlots + 2]float64 // expected work in a slot, and repeated work if the job resumes before it
+	on, off     [maxRunSlots + 3]float64 // minimum cost from here on if the job is running, and if it is not
 }
 
-// compare returns the expected cost of running and of pausing in what is left of the present slot, of this price, and
-// after how many slots more a paused job would go on.
+// compare returns the expected cost of running and of pausing for the rest of the current slot, given the price of
+// this slot, and the number of further slots after which a paused job would resume.
 func (p *pausePlan) compare(j *Job, slack, rest time.Duration, price float64) (run, pause float64, resume int) {
 	done := j.Done
 	runs := price * (p.life.executed(done+rest) - p.life.executed(done))
@@ -74,7 +75,7 @@ func (p *pausePlan) compare(j *Job, slack, rest time.Duration, price float64) (r
 	if !j.Running {
 		run += restart
 	}
-	if slack < rest { // runs before the slot ends
+	if slack < rest { // resumes before the slot ends
 		left := rest - slack
 		before := p.life.executed(done + left)
 		pause = restart + price*(before-p.life.executed(done)) + p.life.costFrom(p.z, done+left, p.slot, p.slot)
@@ -84,8 +85,8 @@ func (p *pausePlan) compare(j *Job, slack, rest time.Duration, price float64) (r
 	return run, pause, resume
 }
 
-// solve returns the least expected cost from the next slot on if the job runs until then and if it does not, and
-// after how many slots it goes on in the latter case.
+// solve returns the minimum expected cost from the next slot on if the job runs until then and if it does not, and
+// the number of slots after which it resumes in the latter case.
 func (p *pausePlan) solve(done, slack time.Duration) (on, off float64, resume int) {
 	n := len(p.life.work(p.work[:0], done, p.slot))
 	pauses := int(slack / p.slot)
@@ -101,7 +102,7 @@ func (p *pausePlan) solve(done, slack time.Duration) (on, off float64, resume in
 		for i := n - 1; i >= 0; i-- {
 			z := p.z[m+i]
 			run := z*p.work[i] + p.on[i+1]
-			p.on[i] = min(run, p.off[i]) // off: of one pause more
+			p.on[i] = min(run, p.off[i]) // off contains the cost of one more pause
 			if run += z * p.again[i]; run <= p.off[i] {
 				p.off[i] = run
 				if i == 0 {
@@ -113,14 +114,15 @@ func (p *pausePlan) solve(done, slack time.Duration) (on, off float64, resume in
 	return p.on[0], p.off[0], resume
 }
 
-// lastPause fills in the costs where all whole pauses are used up and the rest of the slack is less than a slot.
+// lastPause computes the costs after all whole pauses have been used and less than one slot of slack remains.
 func (p *pausePlan) lastPause(done, rest time.Duration, pauses, n int) (resume int) {
-	// after is the cost of running on from the end of slot pauses+i, of which the last part was worked.
+	// after is the cost of continuing from the end of slot pauses+i, if the job worked in the last part of that
+	// slot.
 	after := 0.0
 	p.on[n], p.off[n] = 0, 0
 	worked, later := p.life.most, p.life.executed(done+time.Duration(n+1)*p.slot-rest)
 	for i := n - 1; i >= 0; i-- {
-		worked -= p.work[i] // until the slot begins
+		worked -= p.work[i] // until the start of the slot
 		ended := p.life.executed(done + time.Duration(i+1)*p.slot - rest)
 		z := p.z[pauses+i]
 		after += p.z[pauses+i+1] * (later - ended)
@@ -131,7 +133,7 @@ func (p *pausePlan) lastPause(done, rest time.Duration, pauses, n int) (resume i
 		run += z * p.again[i]
 		p.off[i] = min(run, last)
 		if resume = pauses; last < run {
-			resume++ // at the end of the slack
+			resume++ // resumes at the end of the slack
 		}
 	}
 	return resume

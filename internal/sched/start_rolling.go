@@ -6,15 +6,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// rolling is the when "rolling", for jobs of which only a distribution of lengths is known and that run to their end
-// once they have started: at the beginning of every slot, a job starts unless a later start is expected to cost less,
-// over all lengths that it may have. A start at t costs
+// rolling implements the start rule "rolling" for jobs with a known distribution of lengths that run to completion
+// once started. At the start of every slot, a job starts unless a later start has a lower expected cost, over all
+// lengths that the job may have. The expected cost of a start at t is
 //
 //	∫ z(t+x)·S(x) dx
 //
-// for the forecast z and the share S(x) of jobs that run for longer than x. Starts are tried at the beginning of
-// every slot and at the end of the delay; a job whose length is known also such that it ends with a slot, which makes
-// the choice exact for the signals given.
+// for the forecast z and the fraction S(x) of jobs that run longer than x. Starts are considered at the beginning
+// of every slot and at the end of the delay. For a job of known length, starts that make the job end with a slot
+// are also considered. The choice is then exact for the given signals.
 func rolling(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	if j.Runtimes == nil {
 		return rollingKnown(s, j, o)
@@ -25,7 +25,7 @@ func rolling(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	var workBuffer [maxRunSlots + 1]float64
 	var priceBuffer [256]float64
 	work := life.work(workBuffer[:0], j.Done, slot)
-	starts := 0 // at the beginning of a slot
+	starts := 0 // number of starts at the beginning of a slot
 	if slack > first {
 		starts = int((slack-first-1)/slot) + 1
 	}
@@ -43,7 +43,7 @@ func rolling(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 			start, least = next.Add(time.Duration(k)*slot), cost
 		}
 	}
-	// The end of the delay lies in the slot after the last start.
+	// The end of the delay is in the slot after the last start.
 	rest := first - slack
 	if starts > 0 {
 		rest = next.Add(time.Duration(starts) * slot).Sub(s.latest(j))
@@ -55,8 +55,8 @@ func rolling(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	return w, r, timeutil.Earlier(next, s.latest(j))
 }
 
-// rollingKnown chooses the window of least cost for a job whose length is known, anew at every slot. As
-// [cheapestWindow] it only tries windows one end of which meets a step.
+// rollingKnown chooses the cheapest window for a job of known length, and repeats the choice in every slot. Like
+// [cheapestWindow], it only considers windows that start or end at a step.
 func rollingKnown(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	length := j.Remaining()
 	if length <= 0 {

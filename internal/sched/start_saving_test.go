@@ -9,7 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// TestSavingIsTheReasons: of the start that "window" chooses it is what the reason says, and no start saves more.
+// TestSavingIsTheReasons checks that Saving of the start chosen by "window" equals the saving in its reason, and
+// that no other start saves more.
 func TestSavingIsTheReasons(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	held := 0
@@ -38,20 +39,20 @@ func TestSavingIsTheReasons(t *testing.T) {
 		held++
 		best, carbon, ok := s.Saving(&j, w.Start)
 		if !ok || math.Abs(best-reason.Saving) > 1e-9 || math.Abs(float64(carbon-reason.Carbon)) > 1e-9 {
-			t.Fatalf("seed %d: the chosen start saves %v, %v, %v: its reason says %v, %v", seed, best, carbon, ok,
-				reason.Saving, reason.Carbon)
+			t.Fatalf("seed %d: Saving() of the chosen start = %v, %v, %v, want %v, %v",
+				seed, best, carbon, ok, reason.Saving, reason.Carbon)
 		}
 		for range 50 {
 			start := s.Now.Add(time.Duration(random.Int64N(int64(j.LatestStart().Sub(s.Now)))))
 			if other, _, ok := s.Saving(&j, start); !ok || other > best+1e-9 {
-				t.Fatalf("seed %d: a start at %v saves %v, %v: the chosen one %v", seed, start, other, ok, best)
+				t.Fatalf("seed %d: Saving(%v) = %v, %v, but the chosen start saves %v", seed, start, other, ok, best)
 			}
 		}
 		if _, _, ok := s.Saving(&j, begin.Add(48*time.Hour)); ok {
-			t.Fatalf("seed %d: a saving is known where the forecast has ended", seed)
+			t.Fatalf("seed %d: Saving() succeeded beyond the end of the forecast", seed)
 		}
 	}
 	if held < 100 {
-		t.Errorf("only %d of 200 jobs are held", held)
+		t.Errorf("only %d of 200 jobs were held", held)
 	}
 }

@@ -10,18 +10,19 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// belowThreshold is the when "threshold": the job waits while no site keeps to its limits, and starts at the first
-// instant for which the forecast has one that does. A value equal to its limit keeps to it. Where no forecast has one
-// before the latest start, limits cannot be kept, and the job starts as with "window": waiting for what will not come
-// would cost the delay, and often emissions. Where a forecast ends before the latest start, the job waits on: the next
-// forecast may know better. Without limits it starts at once, and so it does where no site has the signals that the
-// limits need.
+// belowThreshold implements the start rule "threshold". A job waits while every site exceeds its limits, and starts
+// as soon as the forecast of some site is within them. A value equal to the limit is within it. If no forecast
+// meets the limits before the latest start, the job is started as with "window", because waiting would only consume
+// the delay and often cause more emissions. If a forecast ends before the latest start, the job continues to wait,
+// because the next forecast may meet the limits. A job without limits starts immediately, and so does a job if no
+// site has the signals for its limits.
 //
-// A limit may be absolute, or a percentile: the value below which the site's own intensity stays for that share of the
-// next 24 hours, or of what the forecast has of them. Given both, the lower one counts.
+// A limit may be absolute or a percentile. A percentile is the value that the site's own intensity does not exceed
+// for that fraction of the next 24 hours, or of the part of them covered by the forecast. If both are given, the
+// lower one applies.
 //
-// Signals are piecewise constant, so whether a site keeps to its limits only changes at their steps: trying these is
-// exact.
+// Signals are piecewise constant, so limits can only be met or exceeded at the steps of a signal. Checking the
+// steps is therefore exact.
 func belowThreshold(s *Snapshot, j *Job) (Window, Reason) {
 	now := j.Window(s.Now)
 	latest := s.Policy.LatestStart(j)
@@ -52,7 +53,8 @@ func belowThreshold(s *Snapshot, j *Job) (Window, Reason) {
 	return j.Window(cmp.Or(first.at, latest)), reason
 }
 
-// unmet starts a job whose limits no site will keep to in time, by cost. Where price alone is limited, that is price.
+// unmet starts a job at the lowest cost if no site will be within its limits in time. If only the price is limited,
+// the cost is the price.
 func (s *Snapshot) unmet(j *Job, unmet Reason) (Window, Reason) {
 	weights := s.Weights(j)
 	if !j.Limits.limitsCarbon() {
@@ -67,15 +69,15 @@ func (s *Snapshot) unmet(j *Job, unmet Reason) (Window, Reason) {
 	return w, reason
 }
 
-// opening is when a site first keeps to the limits of a job.
+// opening is the first time when a site is within the limits of a job.
 type opening struct {
 	site   *Site
 	limits siteLimits
-	at     time.Time // zero if the forecast names no such instant
+	at     time.Time // zero if the forecast has no such time
 }
 
-// firstOpening returns the site that keeps to the limits first, no later than the latest start; if none does, the first
-// one that says why.
+// firstOpening returns the site that is first within the limits, at the latest start or earlier. If there is none,
+// it returns the first site, with the reason.
 func (s *Snapshot) firstOpening(sites []*Site, l *Limits, latest time.Time) (first opening) {
 	var buffer []Piece // reused from site to site
 	for _, site := range sites {
@@ -95,19 +97,19 @@ func (s *Snapshot) firstOpening(sites []*Site, l *Limits, latest time.Time) (fir
 	return first
 }
 
-// siteLimits are the limits of one job at one site; infinite where there is none.
+// siteLimits are the limits of a job at one site. A limit that is not set is infinite.
 type siteLimits struct {
 	carbon, price float64
-	percentile    bool // the one of carbon is a percentile
+	percentile    bool // whether the carbon limit is a percentile
 }
 
-// ends reports whether a signal that is limited is not known until the latest start.
+// ends reports whether the forecast of a limited signal ends before the latest start.
 func (l *siteLimits) ends(site *Site, latest time.Time) bool {
 	return !math.IsInf(l.carbon, 1) && !site.Carbon.Series.Covers(latest, latest) ||
 		!math.IsInf(l.price, 1) && !site.Price.Series.Covers(latest, latest)
 }
 
-// kept reports whether the signals of the site are known to keep to the limits at t.
+// kept reports whether the signals of the site are known and within the limits at t.
 func (l *siteLimits) kept(site *Site, t time.Time) bool {
 	return keeps(site.Carbon.Series, t, l.carbon) && keeps(site.Price.Series, t, l.price)
 }
@@ -116,7 +118,8 @@ func keeps(series *grid.Series, t time.Time, limit float64) bool {
 	return math.IsInf(limit, 1) || series.Covers(t, t) && series.At(t) <= limit
 }
 
-// opens returns the first instant from now to the latest start at which the limits are kept, zero if there is none.
+// opens returns the first time from now to the latest start when the signals are within the limits, or zero if
+// there is none.
 func (l *siteLimits) opens(site *Site, now, latest time.Time) (first time.Time) {
 	if l.kept(site, now) {
 		return now
@@ -139,7 +142,7 @@ func (l *siteLimits) opens(site *Site, now, latest time.Time) (first time.Time) 
 	return first
 }
 
-// reason says which limit is exceeded now, or else which one is kept.
+// reason returns the limit that is currently exceeded, or otherwise a limit that is met.
 func (l *siteLimits) reason(site *Site, now time.Time) Reason {
 	if carbon := site.Carbon.Series; !math.IsInf(l.carbon, 1) && (carbon.At(now) > l.carbon || math.IsInf(l.price, 1)) {
 		r := Reason{Present: carbon.At(now), Limit: "carbon-threshold", Threshold: l.carbon, Unit: unitCarbon}
@@ -154,8 +157,8 @@ func (l *siteLimits) reason(site *Site, now time.Time) Reason {
 	return Reason{}
 }
 
-// carbonLimit returns the intensity that a start must not exceed, +Inf if there is no limit, and whether it is the
-// percentile's.
+// carbonLimit returns the maximum intensity for a start, or +Inf if there is no limit, and whether it is a
+// percentile.
 func carbonLimit(l *Limits, series *grid.Series, now time.Time, buffer []Piece) (
 	limit float64, percentile bool, _ []Piece,
 ) {
@@ -174,8 +177,8 @@ func carbonLimit(l *Limits, series *grid.Series, now time.Time, buffer []Piece) 
 	return limit, percentile, buffer
 }
 
-// quantile returns the least value of the series such that what is not above it holds for at least share p of the time
-// between now and until, as far as the series goes; it must cover now. The buffer is reused.
+// quantile returns the lowest value of the series that is not exceeded for at least the fraction p of the time
+// between now and until, or the end of the series. The series must cover now. The buffer is reused.
 func quantile(series *grid.Series, now, until time.Time, p float64, buffer []Piece) (float64, []Piece) {
 	until = timeutil.Earlier(until, series.End())
 	buffer = piecesOf(buffer[:0], series, now, until)

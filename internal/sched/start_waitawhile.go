@@ -9,16 +9,16 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// waitAwhile is the when "wait-awhile" (Wiesner et al., Middleware 2021; GAIA's WaitAwhile): the work that is left of
-// a job of known length goes into the cheapest parts of the time that its delay leaves for it, of equally cheap ones
-// into the earliest. With a perfect forecast that is what a clairvoyant who may suspend at no cost does. A job that
-// may not be suspended gets its cheapest window instead.
+// waitAwhile implements the start rule "wait-awhile" (Wiesner et al., Middleware 2021; WaitAwhile in GAIA). The
+// remaining work of a job of known length is assigned to the cheapest parts of the time until its deadline, and to
+// the earliest of equally cheap parts. With a perfect forecast this is optimal for jobs that can be suspended
+// without cost. A job that is not interruptible gets its cheapest window instead.
 func waitAwhile(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	if !j.Interruptible {
 		return rollingKnown(s, j, o)
 	}
 	left := j.Remaining()
-	if left <= 0 || j.Done >= j.Duration { // its length is told, so there is nothing to expect beyond it
+	if left <= 0 || j.Done >= j.Duration { // the length is exact, so no work remains beyond it
 		return j.Window(s.Now), Reason{Kind: NothingToSave}, time.Time{}
 	}
 	deadline := s.latest(j).Add(left)
@@ -27,7 +27,7 @@ func waitAwhile(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	slices.SortFunc(pieces, func(a, b Piece) int {
 		return cmp.Or(cmp.Compare(a.Rate, b.Rate), a.Start.Compare(b.Start))
 	})
-	// The dearest piece that is needed is used from its beginning.
+	// The most expensive piece that is needed is used from its start.
 	n, cost := 0, 0.0
 	for rest := left; rest > 0 && n < len(pieces); n++ {
 		p := &pieces[n]
@@ -47,13 +47,13 @@ func waitAwhile(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	return j.Window(s.Now), Reason{Kind: NothingToSave}, o.nextStep(s.Now, pieces[0].End)
 }
 
-// Piece is a time of constant cost.
+// Piece is a time interval with constant cost.
 type Piece struct {
 	Start, End time.Time
 	Rate       float64
 }
 
-// piecesOf appends the values of a series between two instants.
+// piecesOf appends the pieces of a series between two times.
 func piecesOf(dst []Piece, series *grid.Series, from, until time.Time) []Piece {
 	for t := range series.Steps(from, until) {
 		dst = append(dst, Piece{from, t, series.At(from)})
@@ -65,7 +65,8 @@ func piecesOf(dst []Piece, series *grid.Series, from, until time.Time) []Piece {
 	return dst
 }
 
-// pieces cuts the time from now until an instant where signals change, in what is forecast and beyond.
+// pieces appends the pieces of the outlook from now to until, split where the signals change, including the time
+// beyond the forecast.
 func (o *Outlook) pieces(dst []Piece, until time.Time) []Piece {
 	for from := o.now; from.Before(until); {
 		to := o.change(from, until)

@@ -9,20 +9,20 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// StartNow is the when "now".
+// StartNow implements the start rule "now".
 func StartNow(s *Snapshot, j *Job) (Window, Reason) {
 	return j.Window(s.Now), Reason{Kind: Cheapest}
 }
 
-// cheapestWindow is the when "window": of all starts between now and the job's latest start, the one of least cost over
-// the job's whole duration, on the forecast of every site. Each hour of waiting costs the share that the policy wants
-// it to save. The job starts at once where waiting does not save as much as the policy asks. Only signals that have a
-// weight are looked at.
+// cheapestWindow implements the start rule "window". It chooses the start between now and the job's latest start
+// with the lowest cost over the whole duration of the job, based on the forecasts of all sites. Each hour of
+// waiting costs the fraction that the policy requires it to save. The job starts immediately if waiting does not
+// save as much as the policy requires. Only signals with a weight are considered.
 //
-// The cost of a start at one site is piecewise linear in the start, because signals are piecewise constant; its
-// minimum therefore lies where one end of the window meets a step of a signal of that site, or at a limit of the start.
-// Trying just these is exact, and as the best site of the best start is sought, no site need be tried at the steps of
-// another.
+// The cost of a start at one site is piecewise linear in the start time, because signals are piecewise constant. At
+// its minimum, the window therefore starts or ends at a step of a signal of this site, or the start is at one of
+// its limits. Checking only these starts is exact. Because the site is chosen together with the start, the steps of
+// other sites need not be checked.
 func cheapestWindow(s *Snapshot, j *Job) (Window, Reason) { return cheapest(s, j, s.Weights(j)) }
 
 func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {
@@ -38,7 +38,7 @@ func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {
 	enough := start.After(s.Now)
 	if !enough && search.perHour > 0 {
 		search.perHour = 0
-		start = search.start(latest, atOnce) // the owner is told what this would have saved
+		start = search.start(latest, atOnce) // computed to report the saving that was too small
 	}
 	window := j.Window(start)
 	costLater, then := search.best(window)
@@ -63,15 +63,16 @@ func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {
 	return window, reason
 }
 
-// BestStart returns the start up to the latest at which a run meets the least mean of a signal: of equal ones the
-// first. It is where "window" puts a job that only this signal concerns, so that people are told the same.
+// BestStart returns the start, at the latest given time or earlier, with the lowest mean of a signal during the
+// run, and the first of equal ones. It is the start that "window" chooses for a job that only depends on this
+// signal.
 func BestStart(signal *grid.Series, from, latest time.Time, length time.Duration) time.Time {
 	s := &Snapshot{Now: from, Sites: []*Site{{Carbon: grid.Signal{Series: signal}}}}
 	window, _ := cheapest(s, &Job{Submitted: from, Duration: length, AllowedDelay: latest.Sub(from)}, CarbonAlone)
 	return window.Start
 }
 
-// LatestStart is the job's own latest start, clamped by the policy.
+// LatestStart returns the latest start of the job, limited by the policy.
 func (p *Policy) LatestStart(j *Job) time.Time {
 	latest := j.LatestStart()
 	if limit := j.Submitted.Add(p.MaxDelay); p.MaxDelay > 0 && limit.Before(latest) {
@@ -80,7 +81,7 @@ func (p *Policy) LatestStart(j *Job) time.Time {
 	return latest
 }
 
-// mayWait reports whether j may start later than now, and if not, why it starts now.
+// mayWait reports whether j may start later than now, and if not, the reason why it starts now.
 func (s *Snapshot) mayWait(j *Job, latest time.Time) (why ReasonKind, ok bool) {
 	switch {
 	case j.Released:
@@ -95,8 +96,9 @@ func (s *Snapshot) mayWait(j *Job, latest time.Time) (why ReasonKind, ok bool) {
 	return NoOpinion, true
 }
 
-// Known returns the sites where j may run that have the signals that matter, none of them too old. One site of which
-// nothing is known must not decide for all the others: it is left out, and the job may still be placed there.
+// Known returns the sites where j may run and all required signals are available and not too old. A site without
+// signals is excluded, because it must not determine the start at the other sites. The job may still be placed
+// there.
 func (s *Snapshot) Known(j *Job, carbon, price bool) []*Site {
 	return sitesThat(s.Sites, func(site *Site) bool {
 		return j.MayRunAt(site) && (!carbon || site.Carbon.Fresh(s.Now, s.Policy.MaxSignalAge)) &&
@@ -104,7 +106,7 @@ func (s *Snapshot) Known(j *Job, carbon, price bool) []*Site {
 	})
 }
 
-// sitesThat returns the sites for which ok holds: the very slice if that is all of them, as it mostly is.
+// sitesThat returns the sites that satisfy ok. If all sites do, it returns the original slice.
 func sitesThat(sites []*Site, ok func(*Site) bool) []*Site {
 	lacks := func(site *Site) bool { return !ok(site) }
 	if !slices.ContainsFunc(sites, lacks) {
@@ -113,14 +115,14 @@ func sitesThat(sites []*Site, ok func(*Site) bool) []*Site {
 	return slices.DeleteFunc(slices.Clone(sites), lacks)
 }
 
-// Tolerance is the relative difference below which two costs are the same: integrals of a constant signal differ in
-// their last digits, and no job should wait for that.
+// Tolerance is the relative difference below which two costs are considered equal. Integrals of a constant signal
+// differ in their last digits, and this must not delay a job.
 const Tolerance = 1e-9
 
-// expectedPower stands in for the node that is not chosen yet: what is expected of jobs like this one, else the
-// nominal power of the request. Only ratios between windows depend on a signal, so any positive number gives the same
-// order, unless time has a weight of its own; then it says what waiting is worth. This one also makes the reported
-// savings plausible.
+// expectedPower is the assumed power before a node is chosen: the expected power of similar jobs if known,
+// otherwise the nominal power of the request. The order of windows only depends on cost ratios, so any positive
+// value results in the same order, unless waiting time has a weight. In that case the value determines how waiting
+// compares with emissions. It also makes the reported savings plausible.
 func expectedPower(j *Job) energy.Watts {
 	const minCores = 0.1
 	if j.HasExpected && ValidPower(j.Expected) {
@@ -129,17 +131,17 @@ func expectedPower(j *Job) energy.Watts {
 	return nominalWattsPerCore * energy.Watts(max(float64(j.Request.MilliCPU)/1000, minCores))
 }
 
-// windowSearch prices windows of one job.
+// windowSearch evaluates the windows of one job.
 type windowSearch struct {
 	s       *Snapshot
-	sites   []*Site // of which enough is known
+	sites   []*Site // sites with sufficient data
 	j       *Job
 	weights Weights
 	power   energy.Watts
-	perHour float64 // cost of an hour of waiting
+	perHour float64 // cost per hour of waiting
 }
 
-// mayHold reports whether there is anything to choose from, and if not, why the job runs now.
+// mayHold reports whether the job has a choice of starts, and if not, the reason why it runs now.
 func (c *windowSearch) mayHold(now Window, latest time.Time) (why ReasonKind, ok bool) {
 	if why, ok = c.s.mayWait(c.j, latest); !ok {
 		return why, false
@@ -153,7 +155,7 @@ func (c *windowSearch) mayHold(now Window, latest time.Time) (why ReasonKind, ok
 	return NoOpinion, true
 }
 
-// start returns the start of least cost; of equal ones the earliest.
+// start returns the start with the lowest cost, and the earliest of equal ones.
 func (c *windowSearch) start(latest time.Time, atOnce float64) time.Time {
 	start, least := c.s.Now, atOnce
 	for _, site := range c.sites {
@@ -164,8 +166,8 @@ func (c *windowSearch) start(latest time.Time, atOnce float64) time.Time {
 	return start
 }
 
-// atBest returns what no window at the site can cost less than: its signals at their lowest all the time. Of many sites
-// most need no closer look.
+// atBest returns a lower bound on the cost of all windows at the site, based on the minimum of its signals. With
+// many sites, it excludes most of them from the search.
 func (c *windowSearch) atBest(site *Site, latest time.Time) float64 {
 	w := c.weights
 	if w.Carbon < 0 || w.Price < 0 || w.Wait < 0 {
@@ -184,8 +186,8 @@ func (c *windowSearch) atBest(site *Site, latest time.Time) float64 {
 	return lowest * site.pueFor(c.j) * float64(c.power) * c.j.Remaining().Seconds() / energy.JoulesPerKWh
 }
 
-// cheaper returns the start and cost of the best window at the site, if that is cheaper than the least cost known so
-// far, or as cheap and earlier.
+// cheaper returns the start and cost of the best window at the site if it is cheaper than the given start, or
+// equally cheap and earlier. Otherwise it returns the given start and cost.
 func (c *windowSearch) cheaper(site *Site, latest, start time.Time, least float64) (time.Time, float64) {
 	length := c.j.Remaining()
 	consider := func(t time.Time) {
@@ -223,7 +225,7 @@ func (c *windowSearch) cheaper(site *Site, latest, start time.Time, least float6
 	return start, least
 }
 
-// best returns what w adds at the site where it costs least, and that cost.
+// best returns the estimate and cost of w at the site where the cost is lowest.
 func (c *windowSearch) best(w Window) (e Estimate, least float64) {
 	least = math.Inf(1)
 	for _, site := range c.sites {
@@ -234,7 +236,7 @@ func (c *windowSearch) best(w Window) (e Estimate, least float64) {
 	return e, least
 }
 
-// at returns what w adds at a site, and its cost; windows that a forecast does not cover cost infinitely much.
+// at returns the estimate and cost of w at a site. The cost is infinite if the forecast does not cover the window.
 func (c *windowSearch) at(site *Site, w Window) (Estimate, float64) {
 	if !c.covered(site, w) {
 		return Estimate{}, math.Inf(1)
@@ -244,13 +246,13 @@ func (c *windowSearch) at(site *Site, w Window) (Estimate, float64) {
 	return e, c.weights.Cost(e, c.j.Submitted, 0)
 }
 
-// covered reports whether all that w is priced with is known for all of it.
+// covered reports whether all signals with a weight cover the whole window.
 func (c *windowSearch) covered(site *Site, w Window) bool {
 	return (!c.weights.CountCarbon() || site.Carbon.Series.Covers(w.Start, w.End)) &&
 		(!c.weights.CountPrice() || site.Price.Series.Covers(w.Start, w.End))
 }
 
-// Bounds returns the least and the greatest value of a series from one instant until another.
+// Bounds returns the minimum and maximum of a series between two times.
 func Bounds(c *grid.Series, from, until time.Time) (least, greatest float64) {
 	least = c.At(from)
 	greatest = least
@@ -261,12 +263,14 @@ func Bounds(c *grid.Series, from, until time.Time) (least, greatest float64) {
 	return least, greatest
 }
 
-// cheapestTariff is the when "price": the window of least price, whatever other weights say.
+// cheapestTariff implements the start rule "price": the window with the lowest energy price, regardless of other
+// weights.
 func cheapestTariff(s *Snapshot, j *Job) (Window, Reason) { return cheapest(s, j, priceAlone) }
 
-// Saving returns what a start of j saves on the forecast: the share of the cost of starting at once, and the emissions
-// where carbon counts. Of the start that the when "window" chooses these are what its reason names. Both are negative
-// where the start costs more. ok is false where a forecast that counts does not tell of it.
+// Saving returns the forecast saving of a start of j as a fraction of the cost of an immediate start, and the
+// avoided emissions if carbon is considered. For the start chosen by the start rule "window", they equal the values
+// in its reason. Both are negative if the start costs more. It returns false if a required forecast does not cover
+// the start.
 func (s *Snapshot) Saving(j *Job, start time.Time) (share float64, carbon energy.Grams, ok bool) {
 	now := j.Window(s.Now)
 	search := windowSearch{s: s, j: j, weights: s.Weights(j), power: expectedPower(j)}

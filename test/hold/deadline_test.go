@@ -196,7 +196,7 @@ func TestP1WhenAllDie(t *testing.T) {
 	d := w.watch(t, namespace)
 	pods, jobs := w.held(t, namespace)
 	machine.Eventually(20*time.Second, "a plan holds the last of them", func() bool {
-		const planned = "as planned together"
+		const planned = "joint plan"
 		pod, err := w.Client.CoreV1().Pods(namespace).Get(t.Context(), pods[crowd-1], metav1.GetOptions{})
 		return err == nil && strings.Contains(policy.Scheduled(pod).Message, planned) &&
 			strings.Contains(w.job(t, namespace, jobs[crowd-1]).Annotations[v1alpha1.AnnotationHeldReason], planned)

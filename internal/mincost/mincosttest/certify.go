@@ -1,4 +1,4 @@
-// Package mincosttest checks packings, and shares no code with what makes them.
+// Package mincosttest verifies packings without sharing code with the solver.
 package mincosttest
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/mincost"
 )
 
-// Certify checks that a is a placement of p that costs what it says, and no less than its bound. That the bound holds
-// is for [mincost.Pack] to know.
+// Certify checks that a is a valid placement for p, that its cost is correct, and that the cost is not below its
+// bound. It does not verify the bound itself.
 func Certify(p *mincost.Packing, a *mincost.Packed) error {
 	left := make([]int64, len(p.Items))
 	for i, class := range p.Items {
@@ -20,12 +20,12 @@ func Certify(p *mincost.Packing, a *mincost.Packed) error {
 	for j, group := range p.Bins {
 		for range group.Count {
 			if bin >= len(a.Bins) {
-				return errors.New("certifying a packing: bins are missing")
+				return errors.New("certifying packing: bins are missing")
 			}
 			held := a.Bins[bin]
 			c, err := holds(p, j, held, left)
 			if err != nil {
-				return fmt.Errorf("certifying a packing: bin %d: %w", bin, err)
+				return fmt.Errorf("certifying packing: bin %d: %w", bin, err)
 			}
 			for _, h := range held {
 				placed += h.Count
@@ -39,29 +39,29 @@ func Certify(p *mincost.Packing, a *mincost.Packed) error {
 	}
 	if bin != len(a.Bins) || cost != a.Cost || placed != a.Placed || !slices.Equal(left, a.LeftOut) ||
 		a.Cost < a.Bound {
-		return fmt.Errorf("certifying a packing: %d placed at %d, said to be %d at %d, and at least %d", placed, cost,
+		return fmt.Errorf("certifying packing: %d items cost %d, want %d items at %d with a bound of %d", placed, cost,
 			a.Placed, a.Cost, a.Bound)
 	}
 	return nil
 }
 
-// holds takes what a bin of a group holds from what is left, and returns what that costs.
+// holds removes the contents of a bin from the remaining items, and returns their cost.
 func holds(p *mincost.Packing, group int, held []mincost.Held, left []int64) (cost int64, err error) {
 	bins := &p.Bins[group]
 	free := slices.Clone(bins.Capacity)
 	for _, h := range held {
 		if uint(h.Class) >= uint(len(left)) || h.Count < 1 || h.Count > left[h.Class] {
-			return 0, fmt.Errorf("%d of class %d", h.Count, h.Class)
+			return 0, fmt.Errorf("invalid number of items %d of class %d", h.Count, h.Class)
 		}
 		c := p.Cost.Cost[h.Class*p.Cost.Cols+group]
 		if c == mincost.Missing {
-			return 0, fmt.Errorf("class %d may not be there", h.Class)
+			return 0, fmt.Errorf("class %d is not permitted", h.Class)
 		}
 		left[h.Class] -= h.Count
 		cost += c * h.Count
 		for k, d := range p.Items[h.Class].Demand {
 			if free[k] -= d * h.Count; free[k] < 0 {
-				return 0, fmt.Errorf("resource %d is overdrawn", k)
+				return 0, fmt.Errorf("capacity of resource %d is exceeded", k)
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func holds(p *mincost.Packing, group int, held []mincost.Held, left []int64) (co
 		return 0, nil
 	}
 	if p.Room != nil && !p.Room(group, held) {
-		return 0, errors.New("there is no room")
+		return 0, errors.New("items do not fit according to Room")
 	}
 	return cost + bins.Opening, nil
 }

@@ -37,12 +37,12 @@ func TestWrittenSnapshotsPlanTheSame(t *testing.T) {
 			t.Fatalf("%v\n%s", err, data)
 		}
 		if again := schedtest.Encode(t, back); !bytes.Equal(data, again) {
-			t.Fatalf("written again it is\n%s\nand was\n%s", again, data)
+			t.Fatalf("encoded again it is\n%s\nand was\n%s", again, data)
 		}
 		rand.New(rand.NewPCG(1, 2)).Shuffle(len(s.Nodes),
 			func(i, k int) { s.Nodes[i], s.Nodes[k] = s.Nodes[k], s.Nodes[i] })
 		if codec.Digest(schedtest.Encode(t, s)) != codec.Digest(data) {
-			t.Fatal("the digest depends on the order of nodes")
+			t.Fatal("digest depends on the order of nodes")
 		}
 		sortNodes(s)
 		for _, name := range slices.Concat(schedtest.Each, strategy.Clusters()) {
@@ -55,13 +55,13 @@ func TestWrittenSnapshotsPlanTheSame(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Fatalf("%s plans otherwise (-snapshot +written):\n%s\n%s", name, diff, data)
+				t.Fatalf("%s makes different decisions (-snapshot +decoded):\n%s\n%s", name, diff, data)
 			}
 		}
 	})
 }
 
-// What cannot be read is not written.
+// TestEncodeRefuses checks that snapshots that Decode would reject are not encoded.
 func TestEncodeRefuses(t *testing.T) {
 	for want, spoil := range map[string]func(s *sched.Snapshot){
 		`node "n00000" has no site`: func(s *sched.Snapshot) { s.Nodes[1].Site = nil },
@@ -74,7 +74,7 @@ func TestEncodeRefuses(t *testing.T) {
 		slices.Reverse(s.Nodes)
 		spoil(s)
 		if data, err := codec.Encode(s); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want one that says %q (%d bytes)", err, want, len(data))
+			t.Errorf("error = %v, want an error that contains %q (%d bytes)", err, want, len(data))
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -85,7 +85,7 @@ func TestEncodeRefuses(t *testing.T) {
 		}
 		data, err := codec.Encode(s)
 		if lost != (err != nil) {
-			t.Fatalf("a node without a site: %v, error %v", lost, err)
+			t.Fatalf("node without a site: %v, but error = %v", lost, err)
 		}
 		if err == nil {
 			if _, err := codec.Decode(data); err != nil {
@@ -111,19 +111,19 @@ func TestCandidatesDecideAsAllNodesDo(t *testing.T) {
 		cut := *s
 		cut.Nodes = strategy.Candidates(s, keep, own, rapid.IntRange(1, 8).Draw(t, "most"))
 		if !slices.ContainsFunc(cut.Nodes, func(n *sched.Node) bool { return n.Name == keep }) {
-			t.Fatalf("%s is not kept", keep)
+			t.Fatalf("node %s is not among the candidates", keep)
 		}
 		for _, name := range schedtest.Each {
 			want, _ := replay(s, name)
 			got, _ := replay(&cut, name)
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Fatalf("%s decides otherwise on %d of %d nodes:\n%s", name, len(cut.Nodes), len(s.Nodes), diff)
+				t.Fatalf("%s decides differently on %d of %d nodes:\n%s", name, len(cut.Nodes), len(s.Nodes), diff)
 			}
 		}
 	})
 }
 
-// fill sets every exported field below v to something that is not zero.
+// fill sets every exported field below v to a non-zero value.
 func fill(t *testing.T, v reflect.Value, n *int) {
 	t.Helper()
 	*n++
@@ -149,11 +149,12 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 	case reflect.Float64:
 		v.SetFloat(1 / float64(*n+1))
 	default:
-		t.Fatalf("a new kind of field: %v", v.Type())
+		t.Fatalf("unexpected kind of field: %v", v.Type())
 	}
 }
 
-// What is added to a snapshot must be written too, or decisions cannot be made again.
+// TestEveryFieldIsWritten checks that all fields of a snapshot are encoded. Otherwise decisions could not be
+// replayed.
 func TestEveryFieldIsWritten(t *testing.T) {
 	n := 0
 	site := &sched.Site{Name: "x", Zone: "DE", PUE: 1.5, Weight: 3, Carbon: schedtest.Hourly(t, 1, 2, 3), Price: schedtest.Hourly(t, 4, 5, 6)}
@@ -163,7 +164,7 @@ func TestEveryFieldIsWritten(t *testing.T) {
 		GPUClasses: map[string]float64{"a": 0.5},
 	}
 	node := sched.Node{
-		Site: site, Profile: profile, Labels: map[string]string{"key": "value", "other": "left out"},
+		Site: site, Profile: profile, Labels: map[string]string{"key": "value", "other": "omitted"},
 		Benchmarks: map[string]energy.Benchmark{"class": {Rate: 1, Power: 2, Idle: 1}},
 	}
 	job := sched.Job{
@@ -195,11 +196,11 @@ func TestEveryFieldIsWritten(t *testing.T) {
 	delete(node.Labels, "other")
 	if diff := cmp.Diff(s, back, cmp.Comparer(func(a, b *grid.Series) bool { return reflect.DeepEqual(a, b) }),
 		cmp.AllowUnexported(sched.Runtimes{})); diff != "" {
-		t.Errorf("lost or changed (-snapshot +written):\n%s", diff)
+		t.Errorf("lost or changed fields (-snapshot +decoded):\n%s", diff)
 	}
 }
 
-// large is a snapshot of a cluster with two sites, whose signals reach over a year.
+// large returns a snapshot of a cluster with two sites and signals that cover a year.
 func large(t testing.TB, nodes int) *sched.Snapshot {
 	t.Helper()
 	s := &sched.Snapshot{Now: schedtest.Day.Add(100 * 24 * time.Hour)}
@@ -232,8 +233,8 @@ func large(t testing.TB, nodes int) *sched.Snapshot {
 func TestSignalsAreCutToWhatMatters(t *testing.T) {
 	s := large(t, 4)
 	data := schedtest.Encode(t, s)
-	if len(data) > 4000 { // a day of two sites; the year has 17,520 values
-		t.Errorf("%d bytes", len(data))
+	if len(data) > 4000 { // one day for two sites; a year has 17,520 values
+		t.Errorf("encoded snapshot has %d bytes, want at most 4000", len(data))
 	}
 	if strings.Count(string(data), `"name":"p"`) != 1 {
 		t.Error("nodes do not share their profile")
@@ -244,14 +245,14 @@ func TestSignalsAreCutToWhatMatters(t *testing.T) {
 	}
 	series := back.Sites[0].Carbon.Series
 	if !series.Covers(s.Now, s.Now.Add(24*time.Hour)) || series.Len() > 26 {
-		t.Errorf("%d values from %v", series.Len(), series.Start())
+		t.Errorf("signal has %d values from %v", series.Len(), series.Start())
 	}
 	until, whole := s.Now.Add(20*time.Hour), s.Sites[0].Carbon.Series
 	if previous, current := whole.Integral(s.Now, until), series.Integral(s.Now, until); current != previous {
-		t.Errorf("the integral is %v, of the whole series %v", current, previous)
+		t.Errorf("integral = %v, want %v as in the whole series", current, previous)
 	}
 	if back.Nodes[0].Site != back.Sites[0] && back.Nodes[0].Site != back.Sites[1] {
-		t.Error("a node has a site of its own")
+		t.Error("node does not share its site with the snapshot")
 	}
 }
 
@@ -261,7 +262,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{`"version":1`, `"version":2`, "version 2"},
 		{`"last"`, `"lost"`, "unknown field"},
 		{`"free":{"MilliCPU":1`, `"free":{"MilliCPU":1e400`, "cannot unmarshal"},
-		{`"capacity":{"MilliCPU":32000`, `"capacity":{"MilliCPU":-1`, "the capacity of a node"},
+		{`"capacity":{"MilliCPU":32000`, `"capacity":{"MilliCPU":-1`, "capacity of a node"},
 		{`"site":0`, `"site":7`, "there is no site 7"},
 		{`"site":0`, `"site":-1`, "has no site"},
 		{`"name":"n00001"`, `"name":"n00000"`, "twice"},
@@ -272,19 +273,19 @@ func TestDecodeRefuses(t *testing.T) {
 	} {
 		text := strings.Replace(strings.Replace(good, `"policy"`, `"last":"x","policy"`, 1), c.old, c.new, 1)
 		if _, err := codec.Decode([]byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v does not say %q", c.new, err, c.want)
+			t.Errorf("%s: error = %v, want an error that contains %q", c.new, err, c.want)
 		}
 	}
 	if _, err := codec.Decode([]byte(good + "{}")); err == nil {
-		t.Error("something after it goes unnoticed")
+		t.Error("Decode() accepted trailing data")
 	}
 	if _, err := codec.Decode(make([]byte, 17<<20)); err == nil || !strings.Contains(err.Error(), "bytes") {
-		t.Errorf("error %v", err)
+		t.Errorf("error = %v, want an error about the size", err)
 	}
 	bad := large(t, 1)
 	bad.Nodes[0].Profile = &energy.Profile{Idle: energy.Watts(math.NaN())}
 	if _, err := codec.Encode(bad); err == nil {
-		t.Error("a profile that is none is written")
+		t.Error("Encode() accepted an invalid profile")
 	}
 }
 
@@ -302,15 +303,15 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, err := codec.Encode(s)
 		if err != nil {
-			t.Fatalf("what was read cannot be written: %v", err)
+			t.Fatalf("cannot encode the decoded snapshot: %v", err)
 		}
 		if _, err := codec.Decode(again); err != nil {
-			t.Fatalf("what was written cannot be read: %v\n%s", err, again)
+			t.Fatalf("cannot decode the encoded snapshot: %v\n%s", err, again)
 		}
 		if len(s.Queue)*len(s.Nodes) > 1000 {
 			return
 		}
-		for _, name := range schedtest.Each { // none may panic, or go on for ever
+		for _, name := range schedtest.Each { // no strategy may panic or loop forever
 			if _, err := replay(s, name); err != nil {
 				t.Fatal(err)
 			}
@@ -342,7 +343,7 @@ func BenchmarkCandidates1000(b *testing.B) {
 	}
 }
 
-// The written form is read for years: what it looks like is pinned.
+// TestWrittenForm pins the encoded form, because snapshots must remain readable for years.
 func TestWrittenForm(t *testing.T) {
 	var got any
 	if err := json.Unmarshal(schedtest.Encode(t, large(t, 1)), &got); err != nil {
@@ -364,7 +365,7 @@ func TestWrittenForm(t *testing.T) {
 	}
 }
 
-// replay plans a snapshot under the strategy of a name.
+// replay plans a snapshot with the strategy of the given name.
 func replay(s *sched.Snapshot, name string) (sched.Plan, error) {
 	g, err := strategy.ByName(name)
 	if err != nil {

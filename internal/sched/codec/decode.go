@@ -14,54 +14,54 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// What a written snapshot may be at most. A cluster has 5,000 nodes, and batch strategies plan a few thousand jobs at
-// once.
+// Limits of an encoded snapshot. A cluster has up to 5,000 nodes, and batch strategies plan a few thousand jobs at
+// a time.
 const (
 	maxSnapshotBytes = 16 << 20
 	maxNodes         = 20_000
 	maxQueue         = 20_000
 	maxSites         = 1_000
 	maxOpenings      = 10_000
-	maxValues        = 100_000 // of one signal
-	maxText          = 1_024   // bytes of a name
-	maxPairs         = 256     // labels of a node
-	maxEnds          = 10_000  // of one node
+	maxValues        = 100_000 // per signal
+	maxText          = 1_024   // length of a name, in bytes
+	maxPairs         = 256     // labels per node
+	maxEnds          = 10_000  // per node
 	maxAmount        = 1 << 60
 	maxNumber        = 1e12
 )
 
-// Far from where instants in nanoseconds overflow.
+// The permitted range of times, far from an overflow of nanoseconds.
 var (
 	earliest = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
 	latest   = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Decode reads what [Encode] has written. It trusts no writer: it checks everything.
+// Decode decodes a snapshot that was encoded by [Encode]. The data is not trusted, and all fields are validated.
 func Decode(data []byte) (*sched.Snapshot, error) {
 	if len(data) > maxSnapshotBytes {
-		return nil, fmt.Errorf("reading a snapshot: it has %d bytes, at most %d are read", len(data), maxSnapshotBytes)
+		return nil, fmt.Errorf("decoding snapshot: %d bytes exceed the limit of %d", len(data), maxSnapshotBytes)
 	}
 	var in writtenSnapshot
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&in); err != nil {
-		return nil, fmt.Errorf("reading a snapshot: %w", err)
+		return nil, fmt.Errorf("decoding snapshot: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("reading a snapshot: something follows it")
+		return nil, errors.New("decoding snapshot: unexpected data after the snapshot")
 	}
 	r := reader{in: &in}
 	s := r.read()
 	if r.err != nil {
-		return nil, fmt.Errorf("reading a snapshot: %w", r.err)
+		return nil, fmt.Errorf("decoding snapshot: %w", r.err)
 	}
 	return s, nil
 }
 
-// reader checks and converts a written snapshot. The first thing that is wrong is its error.
+// reader validates and converts an encoded snapshot. It retains the first error.
 type reader struct {
 	in    *writtenSnapshot
-	count int // nodes that others stand for
+	count int // nodes represented by others
 	err   error
 }
 
@@ -89,10 +89,10 @@ func (r *reader) text(what, s string) { r.want(len(s) <= maxText, "%s has %d byt
 
 func (r *reader) read() *sched.Snapshot {
 	in := r.in
-	r.want(in.Version == recordVersion, "it is of version %d, this program reads %d", in.Version, recordVersion)
+	r.want(in.Version == recordVersion, "unsupported version %d, want %d", in.Version, recordVersion)
 	r.want(len(in.Nodes) <= maxNodes && len(in.Queue) <= maxQueue && len(in.Sites) <= maxSites &&
-		len(in.Offered) <= maxSites &&
-		len(in.Profiles) <= maxNodes, "it has %d nodes, %d jobs, %d sites", len(in.Nodes), len(in.Queue), len(in.Sites))
+		len(in.Offered) <= maxSites && len(in.Profiles) <= maxNodes,
+		"too many objects: %d nodes, %d jobs, %d sites", len(in.Nodes), len(in.Queue), len(in.Sites))
 	if r.err != nil {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (r *reader) read() *sched.Snapshot {
 	r.duration("maxDelay", in.Policy.MaxDelay)
 	r.duration("maxSignalAge", in.Policy.MaxSignalAge)
 	s.Policy.Closed = r.instant("closed", in.Policy.Closed)
-	r.text("a budget", in.Policy.Budget)
+	r.text("name of a budget", in.Policy.Budget)
 	r.want(!s.Now.IsZero(), "now is missing")
 	r.text("last", in.Last)
 	r.number("minSaving", in.Policy.MinSaving)
@@ -108,7 +108,7 @@ func (r *reader) read() *sched.Snapshot {
 	r.number("minSavingGrams", float64(in.Policy.MinSavingGrams))
 	w := &in.Policy.Weights
 	for _, v := range [...]float64{w.Carbon, w.Wait, w.Price, w.Utilisation} {
-		r.number("a weight", math.Abs(v))
+		r.number("weight", math.Abs(v))
 	}
 	sites := make([]*sched.Site, len(in.Sites))
 	for i := range in.Sites {
@@ -121,11 +121,11 @@ func (r *reader) read() *sched.Snapshot {
 	}
 	profiles := make([]*energy.Profile, len(in.Profiles))
 	for i := range in.Profiles {
-		profiles[i] = &in.Profiles[i] // checked when it was read
+		profiles[i] = &in.Profiles[i] // validated by its UnmarshalJSON method
 	}
 	for i := range in.Nodes {
 		s.Nodes = append(s.Nodes, r.node(&in.Nodes[i], sites, profiles))
-		r.want(i == 0 || in.Nodes[i-1].Name < in.Nodes[i].Name, "node %q is twice, or not in order", in.Nodes[i].Name)
+		r.want(i == 0 || in.Nodes[i-1].Name < in.Nodes[i].Name, "node %q is listed twice or unsorted", in.Nodes[i].Name)
 	}
 	runtimes := r.lives()
 	for i := range in.Queue {
@@ -134,7 +134,7 @@ func (r *reader) read() *sched.Snapshot {
 	return s
 }
 
-// at returns what stands at a position; nil at -1.
+// at returns the element at the given position, or nil for position -1.
 func at[T any](r *reader, what string, all []*T, i int) *T {
 	if i >= 0 && i < len(all) {
 		return all[i]
@@ -144,8 +144,8 @@ func at[T any](r *reader, what string, all []*T, i int) *T {
 }
 
 func (r *reader) site(in *writtenSite) *sched.Site {
-	r.text("the name of a site", in.Name)
-	r.text("the zone of a site", string(in.Zone))
+	r.text("name of a site", in.Name)
+	r.text("zone of a site", string(in.Zone))
 	const maxPUE = 100
 	r.want(in.PUE >= 0 && in.PUE <= maxPUE, "site %q has a PUE of %v", in.Name, in.PUE)
 	r.want(in.Weight >= 0, "site %q has a weight of %d", in.Name, in.Weight)
@@ -160,18 +160,18 @@ func (r *reader) signal(in *writtenSignal, least float64) (s grid.Signal) {
 		return s
 	}
 	r.want(in.Step > 0 && in.Step <= sched.MaxDuration && len(in.Values) > 0 && len(in.Values) <= maxValues,
-		"a signal has %d values of %v each", len(in.Values), in.Step)
+		"signal has %d values of %v each", len(in.Values), in.Step)
 	if r.err != nil {
 		return s
 	}
 	r.want(time.Duration(len(in.Values)) <= sched.MaxDuration/in.Step ||
-		len(in.Values) == 1, "a signal of %d times %v is too long", len(in.Values), in.Step)
+		len(in.Values) == 1, "signal with %d values of %v each is too long", len(in.Values), in.Step)
 	for _, v := range in.Values {
-		r.want(v >= least && v <= maxNumber, "a value of a signal is %v", v)
+		r.want(v >= least && v <= maxNumber, "value of a signal is %v", v)
 	}
-	r.want(math.Abs(in.Before) <= maxValues*maxNumber, "values of a signal add up to %v", in.Before)
-	start := r.instant("the start of a signal", in.Start)
-	r.want(!start.IsZero(), "a signal has no start")
+	r.want(math.Abs(in.Before) <= maxValues*maxNumber, "values of a signal have a sum of %v", in.Before)
+	start := r.instant("start of a signal", in.Start)
+	r.want(!start.IsZero(), "signal has no start")
 	s = grid.Signal{AsOf: r.instant("asOf", in.AsOf), Quality: in.Quality, MaxAge: r.duration("maxAge", in.MaxAge)}
 	if r.err != nil {
 		return s
@@ -183,22 +183,22 @@ func (r *reader) signal(in *writtenSignal, least float64) (s grid.Signal) {
 }
 
 func (r *reader) node(in *writtenNode, sites []*sched.Site, profiles []*energy.Profile) *sched.Node {
-	r.text("the name of a node", in.Name)
-	r.want(in.Name != "", "a node has no name")
+	r.text("name of a node", in.Name)
+	r.want(in.Name != "", "node has no name")
 	r.want(in.Site >= 0, "node %q has no site", in.Name)
 	r.want(in.Jobs >= 0, "node %q has %d jobs", in.Name, in.Jobs)
 	r.count += max(in.Count-1, 0)
-	r.want(in.Count >= 0 && r.count <= maxNodes, "node %q stands for %d nodes", in.Name, in.Count)
-	r.number("the speed of a node", in.Speed)
-	r.number("the PUE of a node", in.PUE)
-	r.resources("the capacity of a node", in.Capacity)
-	// What is asked for may be more than there is.
-	r.resources("what is free on a node", in.Free.Max(sched.Resources{}.Sub(in.Free)))
+	r.want(in.Count >= 0 && r.count <= maxNodes, "node %q represents %d nodes", in.Name, in.Count)
+	r.number("speed of a node", in.Speed)
+	r.number("PUE of a node", in.PUE)
+	r.resources("capacity of a node", in.Capacity)
+	// Requests may exceed the capacity, so the free amount may be negative.
+	r.resources("free resources of a node", in.Free.Max(sched.Resources{}.Sub(in.Free)))
 	r.pairs(in.Labels)
-	r.want(len(in.Ends) <= maxEnds, "%d jobs of node %q are to end", len(in.Ends), in.Name)
+	r.want(len(in.Ends) <= maxEnds, "%d jobs with an expected end on node %q", len(in.Ends), in.Name)
 	for k := range in.Ends {
-		in.Ends[k].At = r.instant("an end", in.Ends[k].At)
-		r.resources("what a job asks for", in.Ends[k].Request)
+		in.Ends[k].At = r.instant("expected end of a job", in.Ends[k].At)
+		r.resources("request of a job", in.Ends[k].Request)
 	}
 	r.want(len(in.Benchmarks) <= maxPairs, "node %q has %d benchmarks", in.Name, len(in.Benchmarks))
 	n := &in.Node
@@ -207,14 +207,14 @@ func (r *reader) node(in *writtenNode, sites []*sched.Site, profiles []*energy.P
 		n.Benchmarks = map[string]energy.Benchmark{}
 	}
 	for class, b := range in.Benchmarks {
-		r.text("the class of a benchmark", class)
-		r.number("the rate of a benchmark", b.Rate)
-		r.number("the power of a benchmark", math.Abs(float64(b.Power))+math.Abs(float64(b.Idle)))
+		r.text("class of a benchmark", class)
+		r.number("rate of a benchmark", b.Rate)
+		r.number("power of a benchmark", math.Abs(float64(b.Power))+math.Abs(float64(b.Idle)))
 		n.Benchmarks[class] = energy.Benchmark(b)
 	}
 	if in.Live != nil {
-		r.number("the live power of a node", float64(*in.Live))
-		r.number("the provisional power of a node", float64(in.Provisional))
+		r.number("live power of a node", float64(*in.Live))
+		r.number("provisional power of a node", float64(in.Provisional))
 		n.Live, n.HasLive, n.Provisional = *in.Live, true, in.Provisional
 	}
 	return n
@@ -227,36 +227,36 @@ func (r *reader) resources(what string, v sched.Resources) {
 }
 
 func (r *reader) pairs(m map[string]string) {
-	r.want(len(m) <= maxPairs, "there are %d labels", len(m))
+	r.want(len(m) <= maxPairs, "node or job has %d labels", len(m))
 	for key, value := range m {
-		r.text("a label", key+value)
+		r.text("label", key+value)
 	}
 }
 
 func (r *reader) job(in *writtenJob, runtimes []*sched.Runtimes) sched.Job {
-	r.text("the ID of a job", in.ID)
-	r.text("the owner and the queue of a job", in.Owner+in.Queue)
-	r.text("the class of a job", in.Class+in.GPUClass)
-	r.text("the place of a job", in.Place.Node)
-	r.number("the PUE of a job", in.PUE)
-	r.resources("what a job asks for", in.Request)
+	r.text("ID of a job", in.ID)
+	r.text("owner and queue of a job", in.Owner+in.Queue)
+	r.text("class of a job", in.Class+in.GPUClass)
+	r.text("planned node of a job", in.Place.Node)
+	r.number("PUE of a job", in.PUE)
+	r.resources("request of a job", in.Request)
 	r.pairs(in.Selector)
-	r.want(len(in.Sites) <= maxSites, "a job may run at %d sites", len(in.Sites))
+	r.want(len(in.Sites) <= maxSites, "job may run at %d sites", len(in.Sites))
 	for _, site := range in.Sites {
-		r.text("a site of a job", site)
+		r.text("site of a job", site)
 	}
 	j := in.Job
 	j.Submitted = r.instant("submitted", j.Submitted)
 	j.FinishBy = r.instant("finishBy", j.FinishBy)
-	j.Place.Start = r.instant("a planned start", j.Place.Start)
+	j.Place.Start = r.instant("planned start of a job", j.Place.Start)
 	r.duration("duration", j.Duration)
 	r.duration("timeLimit", j.TimeLimit)
 	r.duration("allowedDelay", j.AllowedDelay)
 	r.duration("restartCost", j.RestartCost)
 	r.duration("done", j.Done)
 	r.duration("worked", j.Worked)
-	r.number("what a plan saves", math.Abs(in.Place.Saving)+math.Abs(float64(in.Place.Carbon)))
-	r.want(len(in.Openings) <= maxOpenings, "a job has %d openings", len(in.Openings))
+	r.number("planned saving of a job", math.Abs(in.Place.Saving)+math.Abs(float64(in.Place.Carbon)))
+	r.want(len(in.Openings) <= maxOpenings, "job has %d openings", len(in.Openings))
 	for _, o := range in.Openings {
 		j.Openings = append(j.Openings, sched.Window{
 			Start: r.instant("openings", o[0]), End: r.instant("openings", o[1]),
@@ -269,14 +269,14 @@ func (r *reader) job(in *writtenJob, runtimes []*sched.Runtimes) sched.Job {
 	if in.Runtimes != nil {
 		j.Runtimes = at(r, "distribution of run times", runtimes, *in.Runtimes)
 	}
-	r.number("a limit of carbon", float64(in.Limits.Carbon))
-	r.want(in.Limits.Percentile >= 0 && in.Limits.Percentile < 1, "a percentile is %v", in.Limits.Percentile)
-	r.number("a limit of the price", math.Abs(float64(in.Limits.Price)))
+	r.number("carbon limit", float64(in.Limits.Carbon))
+	r.want(in.Limits.Percentile >= 0 && in.Limits.Percentile < 1, "percentile is %v", in.Limits.Percentile)
+	r.number("price limit", math.Abs(float64(in.Limits.Price)))
 	if in.Performance != nil {
 		j.PerformanceWeight, j.HasPerformanceWeight = *in.Performance, true
 	}
 	if in.Expected != nil {
-		r.number("the expected power of a job", float64(*in.Expected))
+		r.number("expected power of a job", float64(*in.Expected))
 		j.Expected, j.HasExpected = *in.Expected, true
 	}
 	return j

@@ -1,3 +1,3 @@
-// Package codec encodes a snapshot so that each strategy decides the same on the decoded snapshot. Records of decisions
-// contain it.
+// Package codec encodes snapshots such that each strategy makes the same decisions on the decoded snapshot.
+// Decision records contain encoded snapshots.
 package codec

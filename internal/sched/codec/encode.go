@@ -14,11 +14,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Encode writes a snapshot so that its reader plans the same under every strategy. What no decision can depend
-// on is left out: labels that no job selects by, benchmarks of other classes, what signals say of the time before Now
-// and after the latest finish. Snapshots that differ only in the order of their nodes have the same written form.
-// What [Decode] would refuse for its own sake is an error: a node without a site, a time below zero; but a delay
-// below zero allows none.
+// Encode returns the encoded form of a snapshot. Every strategy plans the same on the decoded snapshot. Data that
+// no decision can depend on is omitted: labels that no job selects, benchmarks of other classes, and values of
+// signals before Now or after the latest possible finish. Snapshots that only differ in the order of their nodes
+// have the same encoded form. Encode returns an error for values that [Decode] would reject, for example a node
+// without a site or a negative time, except that a negative delay is encoded as 0.
 func Encode(s *sched.Snapshot) ([]byte, error) {
 	w := writer{
 		snapshot: s, until: s.Horizon(), known: map[any]int{}, same: map[string]int{},
@@ -35,28 +35,28 @@ func Encode(s *sched.Snapshot) ([]byte, error) {
 		w.out.Queue = append(w.out.Queue, w.job(&s.Queue[i]))
 	}
 	if w.err != nil {
-		return nil, fmt.Errorf("writing a snapshot: %w", w.err)
+		return nil, fmt.Errorf("encoding snapshot: %w", w.err)
 	}
 	data, err := json.Marshal(&w.out)
 	if err != nil {
-		return nil, fmt.Errorf("writing a snapshot: %w", err)
+		return nil, fmt.Errorf("encoding snapshot: %w", err)
 	}
 	return data, nil
 }
 
-// Digest returns the SHA-256 of a written snapshot, in hex.
+// Digest returns the SHA-256 digest of an encoded snapshot in hexadecimal.
 func Digest(encoded []byte) string {
 	sum := sha256.Sum256(encoded)
 	return hex.EncodeToString(sum[:])
 }
 
-// writer collects the written form.
+// writer collects the encoded form.
 type writer struct {
 	snapshot *sched.Snapshot
 	until    time.Time
 	out      writtenSnapshot
 	known    map[any]int    // positions of sites, profiles and run times
-	same     map[string]int // by their written form, for those that are alike and not the same
+	same     map[string]int // positions by encoded form, to merge equal objects
 	err      error
 }
 
@@ -79,13 +79,13 @@ func (w *writer) profile(p *energy.Profile) int {
 	return once(w, p, "profile", &w.out.Profiles, func() energy.Profile {
 		w.err = errors.Join(w.err, p.Validate())
 		profile := *p
-		profile.Source = "" // a text for people
+		profile.Source = "" // only for users
 		return profile
 	})
 }
 
-// ShareProfiles has nodes share power profiles that are written alike: what counts as one kind of machine must not
-// depend on whether a snapshot was written and read.
+// ShareProfiles makes nodes with equal power profiles share one profile. The kinds of machines must be the same
+// before and after a snapshot is encoded and decoded.
 func ShareProfiles(nodes []sched.Node) {
 	w := writer{known: map[any]int{}, same: map[string]int{}}
 	var all []*energy.Profile
@@ -100,7 +100,8 @@ func ShareProfiles(nodes []sched.Node) {
 	}
 }
 
-// once returns the position of something in a list, in which it stands once, as does all that is written alike.
+// once returns the position of an object in a list. The object is appended if no object with the same encoded form
+// exists.
 func once[V any](w *writer, of any, kind string, list *[]V, write func() V) int {
 	if i, ok := w.known[of]; ok {
 		return i
@@ -119,7 +120,7 @@ func once[V any](w *writer, of any, kind string, list *[]V, write func() V) int 
 	return i
 }
 
-// signal cuts what is known to what a decision may look at. The steps stay where they are.
+// signal restricts a signal to the time that a decision may depend on. The positions of the steps do not change.
 func (w *writer) signal(s *grid.Signal) *writtenSignal {
 	series := s.Series
 	if series == nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// A snapshot is written with jobs and nodes as they are, so each of their fields says under which name, or that it is
-// not: what has no tag would be written, and read without a check.
+// TestFieldsOfRecordsAreNamed checks that all fields of jobs and nodes have a json tag, because both are embedded
+// in the encoded form. A field without a tag would be encoded by default, and decoded without validation.
 func TestFieldsOfRecordsAreNamed(t *testing.T) {
 	for _, of := range []reflect.Type{reflect.TypeFor[sched.Job](), reflect.TypeFor[sched.Node]()} {
 		for field := range of.Fields() {
 			if field.Tag.Get("json") == "" {
-				t.Errorf("%s.%s has no json tag: name it, and check it where package sched reads snapshots", of, field.Name)
+				t.Errorf("field %s.%s has no json tag: add one, and validate the field in Decode", of, field.Name)
 			}
 		}
 	}

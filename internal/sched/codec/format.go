@@ -8,11 +8,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// recordVersion is that of the written form. A decision stays replayable for as long as its version can be read.
+// recordVersion is the version of the encoded form. Decisions can be replayed as long as their version can be
+// decoded.
 const recordVersion = 1
 
-// The written form of a Snapshot. Nodes are in the order of their names; sites and profiles stand once and are
-// referred to by their position.
+// The encoded form of a Snapshot. Nodes are sorted by name. Sites and profiles are stored once and referenced by
+// position.
 type (
 	writtenSnapshot struct {
 		Version  int               `json:"version"`
@@ -20,7 +21,7 @@ type (
 		Last     string            `json:"last,omitempty"`
 		Policy   sched.Policy      `json:"policy"`
 		Sites    []writtenSite     `json:"sites,omitempty"`
-		Offered  []int             `json:"offered,omitempty"` // Snapshot.Sites, in their order
+		Offered  []int             `json:"offered,omitempty"` // positions of Snapshot.Sites, in their order
 		Profiles []energy.Profile  `json:"profiles,omitempty"`
 		Runtimes []writtenRuntimes `json:"runtimes,omitempty"`
 		Nodes    []writtenNode     `json:"nodes,omitempty"`
@@ -40,7 +41,7 @@ type (
 		Start   time.Time      `json:"start"`
 		Step    time.Duration  `json:"step"`
 		Values  []float64      `json:"values"`
-		Before  float64        `json:"before,omitempty"` // the sum of values that are left out, see [grid.Resume]
+		Before  float64        `json:"before,omitempty"` // sum of the omitted earlier values, see [grid.Resume]
 		AsOf    time.Time      `json:"asOf,omitzero"`
 		Quality energy.Quality `json:"quality"`
 		MaxAge  time.Duration  `json:"maxAge,omitempty"`
@@ -48,25 +49,25 @@ type (
 
 	writtenNode struct {
 		Name       string `json:"name"`
-		Site       int    `json:"site"`    // -1: none
-		Profile    int    `json:"profile"` // -1: none
-		sched.Node        // fields written unchanged
-		// fields in another form
+		Site       int    `json:"site"`    // -1 if the node has no site
+		Profile    int    `json:"profile"` // -1 if the node has no profile
+		sched.Node        // fields with the same encoding
+		// Fields with a different encoding.
 		Benchmarks  map[string]writtenBenchmark `json:"benchmarks,omitempty"`
 		Live        *energy.Watts               `json:"live,omitempty"`
 		Provisional energy.Watts                `json:"provisional,omitempty"`
 	}
 
-	writtenBenchmark struct { // energy.Benchmark, whose own form is for files and stricter than strategies are
+	writtenBenchmark struct { // energy.Benchmark without its own, stricter file format
 		Rate  float64      `json:"rate"`
 		Power energy.Watts `json:"watts"`
 		Idle  energy.Watts `json:"idleWatts"`
 	}
 
 	writtenJob struct {
-		sched.Job // fields written unchanged
-		// fields in another form
-		Openings    [][2]time.Time `json:"openings,omitempty"` // from, to
+		sched.Job // fields with the same encoding
+		// Fields with a different encoding.
+		Openings    [][2]time.Time `json:"openings,omitempty"` // pairs of start and end
 		Performance *float64       `json:"performanceWeight,omitempty"`
 		Expected    *energy.Watts  `json:"expected,omitempty"`
 		Runtimes    *int           `json:"runtimes,omitempty"`
@@ -74,6 +75,6 @@ type (
 
 	writtenRuntimes struct {
 		Step     time.Duration `json:"step"`
-		Survival []byte        `json:"survival"` // little-endian float64, since no digit may be lost and they are many
+		Survival []byte        `json:"survival"` // little-endian float64, which is lossless and compact
 	}
 )

@@ -8,11 +8,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// runtimes writes a distribution once, however many jobs share it.
+// runtimes encodes a distribution. Jobs with the same distribution share the encoded form.
 func (w *writer) runtimes(r *sched.Runtimes) int {
 	return once(w, r, "runtimes", &w.out.Runtimes, func() writtenRuntimes {
 		n := len(r.Survival)
-		for n > 2 && r.Survival[n-2] == 0 { // the zero after the last one that is none ends it
+		for n > 2 && r.Survival[n-2] == 0 { // a single zero marks the end
 			n--
 		}
 		out := writtenRuntimes{Step: r.Step, Survival: make([]byte, 0, 8*n)}
@@ -23,9 +23,9 @@ func (w *writer) runtimes(r *sched.Runtimes) int {
 	})
 }
 
-// lives reads the distributions that jobs refer to.
+// lives decodes the distributions of run times.
 func (r *reader) lives() []*sched.Runtimes {
-	r.want(len(r.in.Runtimes) <= maxQueue, "it has %d distributions of run times", len(r.in.Runtimes))
+	r.want(len(r.in.Runtimes) <= maxQueue, "snapshot has %d distributions of run times", len(r.in.Runtimes))
 	if r.err != nil {
 		return nil
 	}
@@ -38,9 +38,9 @@ func (r *reader) lives() []*sched.Runtimes {
 
 func (r *reader) runtimes(in *writtenRuntimes) *sched.Runtimes {
 	n := len(in.Survival) / 8
-	r.want(len(in.Survival)%8 == 0 && n <= maxValues, "run times have %d bytes", len(in.Survival))
+	r.want(len(in.Survival)%8 == 0 && n <= maxValues, "distribution of run times has %d bytes", len(in.Survival))
 	r.want(in.Step > 0 && in.Step <= sched.MaxDuration/time.Duration(max(n, 1)),
-		"run times have %d steps of %v", n, in.Step)
+		"distribution of run times has %d steps of %v", n, in.Step)
 	if r.err != nil {
 		return nil
 	}

@@ -6,13 +6,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Balanced is the where "balanced": the node on which the free shares of CPU and memory are closest to each other
-// once the job runs there.
+// Balanced implements the placement "balanced". It selects the node on which the free fractions of CPU and memory
+// are closest to each other after the job has been placed:
 //
 //	cost = |(free CPU − requested)/CPU − (free memory − requested)/memory|
 //
-// What is left of a node can then be used: neither resource strands the other. It needs neither profile nor signal. A
-// node that has none of one of the two costs 1, as one that is used up in one and empty in the other.
+// The remaining capacity of the node then stays usable, because neither resource is exhausted before the other. No
+// profile or signal is required. A node without CPU or without memory costs 1, like a node on which one resource is
+// exhausted and the other is unused.
 func Balanced(c *Costing, n *sched.Node) (float64, bool) {
 	if n.Capacity.MilliCPU <= 0 || n.Capacity.Memory <= 0 {
 		return 1, true

@@ -8,12 +8,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// ClusterRule returns the name of the site that a job is sent to. ok is false where the snapshot lacks what the rule
-// goes by.
+// ClusterRule returns the name of the site to which a job is sent. It returns false if the snapshot lacks the data
+// that the rule requires.
 type ClusterRule func(c *Costing) (site string, ok bool)
 
-// SendTo makes a where of a rule. The job waits for room at the site that the rule names, and the node there is the
-// one that stock would take. Such wheres are what others do with several clusters, for ours to be compared with.
+// SendTo returns a placement that sends a job to the site selected by the rule. The job waits for capacity at this
+// site, and the default scheduler's scoring selects the node there. These placements model other multi-cluster
+// schedulers, for comparison.
 func SendTo(rule ClusterRule) NodeCost {
 	return func(c *Costing, n *sched.Node) (float64, bool) {
 		if !c.sent {
@@ -28,7 +29,8 @@ func SendTo(rule ClusterRule) NodeCost {
 	}
 }
 
-// Home is the rule of "home": where the job was submitted, which is the first of its sites, or the first of all.
+// Home implements the rule "home": the site where the job was submitted, meaning the first of its sites, or the
+// first site of the snapshot.
 func Home(c *Costing) (string, bool) {
 	switch {
 	case len(c.Job.Sites) > 0:
@@ -39,7 +41,7 @@ func Home(c *Costing) (string, bool) {
 	return "", false
 }
 
-// LowestNow is the rule of "lowest-now": of the sites that have room, the one with the lowest intensity at present.
+// LowestNow implements the rule "lowest-now": the site with the lowest current intensity among those with capacity.
 func LowestNow(c *Costing) (best string, ok bool) {
 	least := math.Inf(1)
 	for _, n := range c.Snapshot.Nodes {
@@ -58,7 +60,8 @@ func LowestNow(c *Costing) (best string, ok bool) {
 	return best, ok
 }
 
-// StaticWeights is the rule of "karmada-static": Karmada's division by static weights, which asks for no room.
+// StaticWeights implements the rule "karmada-static": Karmada's division by static weights, which does not consider
+// capacity.
 func StaticWeights(c *Costing) (string, bool) {
 	votes := map[string]int64{}
 	for _, site := range c.Snapshot.Sites {
@@ -69,9 +72,9 @@ func StaticWeights(c *Costing) (string, bool) {
 	return winner(c.Job.ID, votes)
 }
 
-// AvailableReplicas is the rule of "karmada-dynamic": Karmada's dynamic weights, which are how many replicas of the job
-// each cluster has room for. Karmada takes the lesser of what its scheduler estimator counts, node by node, and of what
-// its general estimator counts by the least that nodes of a grade have free.
+// AvailableReplicas implements the rule "karmada-dynamic": Karmada's dynamic weights, meaning the number of
+// replicas of the job that fit into each cluster. Karmada uses the minimum of two estimates: its scheduler
+// estimator counts node by node, and its general estimator uses the least free capacity of nodes of the same grade.
 func AvailableReplicas(c *Costing) (string, bool) {
 	exact, graded := map[string]int64{}, map[string]int64{}
 	for _, n := range c.Snapshot.Nodes {
@@ -87,11 +90,11 @@ func AvailableReplicas(c *Costing) (string, bool) {
 	return winner(c.Job.ID, exact)
 }
 
-// maxPods is how many pods a kubelet runs at most unless it is told otherwise.
+// maxPods is the kubelet's default limit of pods per node.
 const maxPods = 110
 
-// grades are Karmada's default models of nodes, by the least that one of each grade has free (ResourceModels in
-// cluster.karmada.io/v1alpha1). They know no GPUs.
+// grades are Karmada's default models of nodes, by the minimum free capacity of each grade (ResourceModels in
+// cluster.karmada.io/v1alpha1). They do not include GPUs.
 var grades = func() (all []sched.Resources) {
 	cpus, gibs := []int64{0, 1, 2, 4, 8, 16, 32, 64, 128}, []int64{0, 4, 16, 32, 64, 128, 256, 512, 1024}
 	for i := range cpus {
@@ -100,7 +103,7 @@ var grades = func() (all []sched.Resources) {
 	return all
 }()
 
-// gradeOf returns what the general estimator takes for free on a node.
+// gradeOf returns the free capacity that the general estimator assumes for a node.
 func gradeOf(free sched.Resources) (least sched.Resources) {
 	for _, g := range grades {
 		if free.MilliCPU >= g.MilliCPU && free.Memory >= g.Memory {
@@ -111,9 +114,9 @@ func gradeOf(free sched.Resources) (least sched.Resources) {
 	return least
 }
 
-// winner gives one replica to one of several clusters as Karmada does, by Webster's method: to the one of most
-// votes. Of equals it is the first by name, or the last where the hash of the object's UID is odd; a job's ID stands in
-// for that. ok is false where there is no cluster.
+// winner assigns one replica to one of several clusters like Karmada, by Webster's method: the cluster with the
+// most votes wins. Among equals it is the first by name, or the last if the hash of the object's UID is odd. The ID
+// of the job is used instead of the UID. It returns false if there is no cluster.
 func winner(job string, votes map[string]int64) (best string, ok bool) {
 	h := fnv.New32a()
 	h.Write([]byte(job))

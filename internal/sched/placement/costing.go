@@ -6,45 +6,47 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Costing is one job priced on one node after the other.
+// Costing evaluates the cost of one job on one node after another.
 type Costing struct {
 	Snapshot *sched.Snapshot
 	Job      *sched.Job
 	weights  sched.Weights
-	Why      sched.ReasonKind // why there is no opinion, once there is none
+	Why      sched.ReasonKind // reason for having no opinion
 
-	priced          // what the node that was visited last is priced with
-	others []priced // and those before it, where they differ
+	priced          // rates for the node visited last
+	others []priced // rates for the nodes visited before, if different
 
 	best    sched.BenchmarkScale
 	metered meteredNodes
 	peak    peakScale
 
-	cluster          string // what a [ClusterRule] has said, once it was asked
+	cluster          string // result of the [ClusterRule], valid if sent is true
 	hasCluster, sent bool
 
-	largest    sched.Resources // capacity of any candidate
+	largest    sched.Resources // maximum capacity of all candidates
 	hasLargest bool
 }
 
-// NewCosting returns the costing of j in s, by the weights that hold for j, before any node is visited.
+// NewCosting returns the costing of j in s with the weights that apply to j. No node has been visited yet.
 func NewCosting(s *sched.Snapshot, j *sched.Job) Costing {
 	return Costing{Snapshot: s, Job: j, weights: s.Weights(j)}
 }
 
-// priced is what nodes have in common that cost the same per watt. Those of a site mostly do.
+// priced contains the properties that nodes with the same cost per watt have in common. Most nodes of a site share
+// them.
 type priced struct {
 	site    *sched.Site
 	runtime time.Duration
 	pue     float64
 	rates   sched.Rates
-	fresh   bool // the signals of site that have a weight
+	fresh   bool // whether the weighted signals of the site are fresh
 }
 
-// maxPriced is how many of them are remembered: more sites than a cluster lies in, and few enough to look through.
+// maxPriced limits the number of cached rates. It exceeds the number of sites of most clusters, and is small enough
+// for a linear search.
 const maxPriced = 8
 
-// visit makes c ready for n.
+// visit prepares c for computing the cost on n.
 func (c *Costing) visit(n *sched.Node) {
 	runtime, pue := n.Runtime(c.Job), n.PUEFor(c.Job)
 	if n.Site == c.site && runtime == c.runtime && pue == c.pue {
@@ -56,7 +58,7 @@ func (c *Costing) visit(n *sched.Node) {
 			return
 		}
 	}
-	if c.pue != 0 && len(c.others) < maxPriced { // there was a node before
+	if c.pue != 0 && len(c.others) < maxPriced { // another node was visited before
 		c.others = append(c.others, c.priced)
 	}
 	c.site, c.runtime, c.pue = n.Site, runtime, pue
@@ -66,7 +68,7 @@ func (c *Costing) visit(n *sched.Node) {
 		(!c.weights.CountPrice() || n.Site.Price.Fresh(now, age))
 }
 
-// NodeCost returns the cost of running c.Job on n now; the node of least cost is chosen, ties go by name, and none
-// whose cost is infinite: the job waits rather than run there. ok is false where the snapshot lacks what the cost
-// depends on: then the strategy has no opinion, and c.Why may say what is missing.
+// NodeCost returns the cost of running c.Job on n now. The node with the lowest cost is selected, and ties are
+// resolved by name. A node with an infinite cost is never selected; the job waits instead. It returns false if the
+// snapshot lacks data that the cost depends on. The strategy then has no opinion, and c.Why may contain the reason.
 type NodeCost func(c *Costing, n *sched.Node) (cost float64, ok bool)

@@ -7,8 +7,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Decisive returns the position of the node that a where chooses, or because of which it has no opinion; -1 if there is
-// none.
+// Decisive returns the position of the node that the placement selects, or of a node with an unknown cost, or -1 if
+// there is no node.
 func Decisive(s *sched.Snapshot, j *sched.Job, cost NodeCost) int {
 	best, least := -1, math.Inf(1)
 	c := NewCosting(s, j)
@@ -24,8 +24,8 @@ func Decisive(s *sched.Snapshot, j *sched.Job, cost NodeCost) int {
 	return best
 }
 
-// Benchmarks returns the nodes that costs of others are relative to: the fastest and the most efficient ones, the
-// largest, one that has a meter and one that has a power model.
+// Benchmarks returns the positions of the nodes that the costs of other nodes are relative to: the fastest, the
+// most efficient and the largest nodes, one node with a meter and one node with a power model.
 func Benchmarks(nodes []*sched.Node, class string) (selected []int) {
 	for _, read := range [...]sched.BenchmarkReader{(*sched.Node).Measured, (*sched.Node).Rated} {
 		fastest, thriftiest := -1, -1

@@ -1,6 +1,6 @@
-// Package placement has the where of every strategy: what a job costs on a node.
+// Package placement implements the placements of all strategies, meaning the cost of a job on a node.
 //
-// A [NodeCost] returns the cost of one job on one node, and whether it has an opinion. [Costing] holds what the costs
-// of one job on all nodes have in common, such as the largest capacity and the fastest benchmark. The strategies that
-// choose the cheapest node are in package strategy.
+// A [NodeCost] returns the cost of one job on one node, and whether it has an opinion. [Costing] contains the data
+// shared by the costs of one job on all nodes, such as the largest capacity and the fastest benchmark. The
+// strategies that select the cheapest node are implemented in package strategy.
 package placement

@@ -6,7 +6,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// DotProduct is the where "ecsched-dp": cost = −Σ a·d/R², with R the largest capacity of any candidate.
+// DotProduct implements the placement "ecsched-dp": cost = −Σ a·d/R², where R is the maximum capacity of all
+// candidates, a the free amount and d the request.
 func DotProduct(c *Costing, n *sched.Node) (float64, bool) {
 	if !c.hasLargest {
 		c.largest, c.hasLargest = largest(c.Snapshot.Nodes), true
@@ -20,7 +21,7 @@ func DotProduct(c *Costing, n *sched.Node) (float64, bool) {
 	return cost, true
 }
 
-// HighestLoad is the where "ecsched-ml": cost = −Σ d/a, so that nodes fill up.
+// HighestLoad implements the placement "ecsched-ml": cost = −Σ d/a, which fills up nodes.
 func HighestLoad(c *Costing, n *sched.Node) (float64, bool) {
 	cost := 0.0
 	for k, requested := range c.Job.Request.Vector() {
@@ -33,11 +34,13 @@ func HighestLoad(c *Costing, n *sched.Node) (float64, bool) {
 	return cost, true
 }
 
-// AuthorsStock is the where "ecsched-k8s": the baseline of the same authors, which they call Kubernetes. With f = d/a,
+// AuthorsStock implements the placement "ecsched-k8s", the baseline that the authors of ECSched call Kubernetes.
+// With f = d/a,
 //
 //	cost = −Σ (1 − f) − 2·Σ over pairs of resources (1 − |f − f'|)
 //
-// Stock's own scores are those of "least-allocated": they relate to what a node has, and not to what it has left.
+// The scores of the default scheduler are available as "least-allocated". They are relative to the capacity of the
+// node instead of its free resources.
 func AuthorsStock(c *Costing, n *sched.Node) (float64, bool) {
 	var shares [3]float64
 	kinds := 2
@@ -59,10 +62,10 @@ func AuthorsStock(c *Costing, n *sched.Node) (float64, bool) {
 	return cost, true
 }
 
-// noFit is above the cost of any node that has room: the formulas mean nothing where there is none.
+// noFit exceeds the cost of every node with sufficient capacity. The formulas are not defined for other nodes.
 const noFit = 1
 
-// shareOf returns d/a.
+// shareOf returns d/a, and whether the request fits.
 func shareOf(requested, free int64) (share float64, fits bool) {
 	switch {
 	case requested <= 0:
@@ -73,7 +76,7 @@ func shareOf(requested, free int64) (share float64, fits bool) {
 	return float64(requested) / float64(free), true
 }
 
-// largest returns the greatest capacity of each resource.
+// largest returns the maximum capacity of each resource.
 func largest(nodes []*sched.Node) (r sched.Resources) {
 	for _, n := range nodes {
 		r = r.Max(n.Capacity)

@@ -6,22 +6,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Exec is the where "exec": the expected energy capacity of the Escheduler thesis. The node that would have the most
-// watts to spare is chosen, of equal machines the one that draws least:
+// Exec implements the placement "exec", the expected energy capacity of the Escheduler thesis. It selects the node
+// with the most remaining power, and among identical machines the one with the lowest power:
 //
-//	capacity = what the profile draws at full load, GPUs included
+//	capacity = power of the profile at full load, including GPUs
 //	present  = live + provisional
 //	ExEC     = capacity − present − expected
 //	cost     = −ExEC
 //
-// Provisional are the watts of jobs that were placed on the node and are not in the live value yet; without them all
-// jobs of a burst would go to the node that was least loaded before it. Expected are the job's own, as they were
-// measured of others like it; else what the profile says that it adds.
+// Provisional is the power of jobs that were placed on the node and are not yet included in the live power. Without
+// it, all jobs of a burst would be placed on the node with the lowest load before the burst. Expected is the
+// measured power of similar jobs, or the increase according to the node's profile if it is not known.
 //
-// A node without fresh live watts is neither attractive nor repellent for that: what its profile says that it draws
-// under its present load stands in for the reading. If no candidate has any, all that could be compared are profiles,
-// and "energy" is the better way to do that: costs are then those of "energy", exactly. A candidate without a profile
-// has no capacity: there is no opinion.
+// For a node without a fresh meter reading, the power according to its profile at the current load is used instead,
+// so that the missing reading neither favors nor penalizes the node. If no candidate has a reading, only profiles
+// could be compared. The costs are then equal to the costs of "energy", which compares profiles better. If a
+// candidate has no profile, its capacity is unknown and there is no opinion.
 func Exec(c *Costing, n *sched.Node) (float64, bool) {
 	if !c.metered.known {
 		c.metered = meteredNodes{known: true, any: slices.ContainsFunc(c.Snapshot.Nodes, (*sched.Node).Metered)}
@@ -39,5 +39,5 @@ func Exec(c *Costing, n *sched.Node) (float64, bool) {
 	return float64(present + n.Added(c.Job) - n.MaxPower()), true
 }
 
-// meteredNodes says whether any candidate has live watts.
+// meteredNodes records whether any candidate has a meter reading.
 type meteredNodes struct{ known, any bool }

@@ -2,31 +2,32 @@ package placement
 
 import "github.com/kubenergy/kubenergy/internal/sched"
 
-// Hybrid is the where "hybrid": the score of a thesis on clusters of unlike machines, in its soft form. It weighs how
-// fast a node does this class of work against how much of it the node does per watt, both measured beforehand and
-// relative to the best of the candidates:
+// Hybrid implements the placement "hybrid", the soft form of the score from a thesis on heterogeneous clusters. It
+// combines the speed of a node for this class of work and the work done per watt, both measured beforehand and
+// relative to the best candidate:
 //
 //	delta      = loaded − idle, at least 1 W
-//	projected  = live + delta, or loaded where no meter says what the node draws now
-//	factor     = 1 / (1 + 0.5·(live − idle)/delta) where the node is busy already, else 1
+//	projected  = live + delta, or loaded without a meter reading
+//	factor     = 1 / (1 + 0.5·(live − idle)/delta) if the node is already busy, otherwise 1
 //	efficiency = rate · factor / projected
 //	score      = w·rate/best rate + (1 − w)·efficiency/best efficiency
 //	cost       = 1 − score
 //
-// Live includes the watts of jobs that were placed on the node and that no meter has seen yet.
+// Live includes the power of jobs that were placed on the node and are not yet part of the meter reading.
 //
-// There is no opinion where the job has no class or no candidate was measured on it. A node that was not measured costs
-// 1: no more than a measured one can cost, so it is never preferred for being unknown. Rates are above 0, hence so are
-// the scores of measured nodes, and a score of 0 says "unknown" and nothing else.
+// There is no opinion if the job has no class, or if no candidate was measured for it. A node that was not measured
+// costs 1, the maximum for measured nodes, so it is never preferred. Rates are positive and so are the scores of
+// measured nodes. Therefore a score of 0 always means that the node was not measured.
 func Hybrid(c *Costing, n *sched.Node) (float64, bool) {
 	return c.benchmarked(n, (*sched.Node).Measured)
 }
 
-// HybridIdle is the where "hybrid-idle": the hard form of the same score. It takes benchmarks as they are, and what a
-// meter reads only says whether a node is busy: above its measured idle power by more than 5 W, or by more than half of
-// what this class of work adds to it, jobs that no meter has seen yet included. Such a node costs 1 and next to nothing
-// more: it scores 0 beside any node that is idle, is preferred to one that was never measured, and is taken if there is
-// nothing else; among several, the soft form decides. Where no meter says anything, no node is busy.
+// HybridIdle implements the placement "hybrid-idle", the hard form of the same score. Benchmarks are used
+// unchanged, and the meter reading only determines whether a node is busy: its power exceeds the measured idle
+// power by more than 5 W, or by more than half of the power that this class of work adds, including jobs that are
+// not yet part of the reading. A busy node costs slightly more than 1. Any idle node is preferred to it, and it is
+// preferred to a node that was never measured. Among several busy nodes the soft form decides. Without meter
+// readings, no node is considered busy.
 func HybridIdle(c *Costing, n *sched.Node) (float64, bool) {
 	cost, ok := c.benchmarked(n, (*sched.Node).Rated)
 	if !ok {
@@ -42,9 +43,9 @@ func HybridIdle(c *Costing, n *sched.Node) (float64, bool) {
 	return cost, true
 }
 
-const lastResort = 1e-6 // too little to be seen beside any node that is idle
+const lastResort = 1e-6 // too small to affect the order of idle nodes
 
-// benchmarked returns the cost of n by benchmarks.
+// benchmarked returns the cost of n according to its benchmarks.
 func (c *Costing) benchmarked(n *sched.Node, read sched.BenchmarkReader) (float64, bool) {
 	if !c.best.Known {
 		c.best = sched.ScaleBenchmarks(c.Snapshot.Nodes, c.Job.Class, read)

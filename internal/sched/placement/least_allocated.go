@@ -6,10 +6,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// LeastAllocated is the where "least-allocated": a model of how stock kube-scheduler 1.36 scores, its plugins
-// NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation at their default weights over CPU and memory,
-// in its own integer arithmetic. Stock's other scorers are left out; they say the same of all nodes unless pods ask
-// for affinity, spreading or images. Stock breaks ties at random, and so does this with a seed.
+// LeastAllocated implements the placement "least-allocated", a model of the scoring of kube-scheduler 1.36: the
+// plugins NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation with their default weights for CPU
+// and memory, in the same integer arithmetic. Other score plugins are not modeled, because they return the same
+// score for all nodes unless pods use affinity, topology spread constraints or images. Ties are broken at random
+// like in kube-scheduler if a seed is set.
 func LeastAllocated(c *Costing, n *sched.Node) (float64, bool) {
 	used := n.Capacity.Sub(n.Free)
 	then := used.Add(stockRequest(c.Job.Request))
@@ -17,7 +18,7 @@ func LeastAllocated(c *Costing, n *sched.Node) (float64, bool) {
 		leastRequestedScore(then.Memory, n.Capacity.Memory)), true
 }
 
-// stockCost takes the scores of CPU and memory together.
+// stockCost combines the scores of CPU and memory.
 func stockCost(c *Costing, n *sched.Node, used sched.Resources, scores int64) float64 {
 	cost := float64(-(scores/2 + balancedScore(used, c.Job.Request, n.Capacity)))
 	if seed := c.Snapshot.Policy.Seed; seed != 0 {
@@ -26,7 +27,8 @@ func stockCost(c *Costing, n *sched.Node, used sched.Resources, scores int64) fl
 	return cost
 }
 
-// Stock counts a container without a request as this much when it scores, so that such pods do not pile up.
+// Requests that kube-scheduler assumes for containers without requests when it computes scores, so that such pods
+// are distributed.
 const (
 	defaultMilliCPU = 100
 	defaultMemory   = 200 << 20
@@ -50,10 +52,11 @@ func leastRequestedScore(requested, capacity int64) int64 {
 	return (capacity - requested) * maxNodeScore / capacity
 }
 
-// balancedScore rewards a placement that brings the CPU and memory shares of the node closer together.
+// balancedScore returns a higher score for a placement that brings the CPU and memory utilisation of the node
+// closer together.
 func balancedScore(used, request, capacity sched.Resources) int64 {
 	if request.MilliCPU == 0 && request.Memory == 0 {
-		return 0 // stock skips pods without requests
+		return 0 // kube-scheduler skips pods without requests
 	}
 	with := balance(used.Add(request), capacity)
 	without := balance(used, capacity)
@@ -69,8 +72,8 @@ func balance(used, capacity sched.Resources) int64 {
 	return int64((1 - math.Abs(cpu-memory)/2) * maxNodeScore)
 }
 
-// tieBreak returns a number in [0, 1), less than the distance of two scores, from FNV-1a over what identifies the
-// choice.
+// tieBreak returns a number in [0, 1), which is less than the difference between two scores. It is a variant of
+// FNV-1a over the seed and the names of job and node.
 func tieBreak(seed uint64, job, node string) float64 {
 	const prime = 1099511628211
 	h := seed ^ 14695981039346656037
@@ -80,7 +83,7 @@ func tieBreak(seed uint64, job, node string) float64 {
 		}
 		h *= prime
 	}
-	h ^= h >> 32 // FNV's high bits are its weak ones for short texts
+	h ^= h >> 32 // the high bits of FNV are weak for short inputs
 	h *= 0x9e3779b97f4a7c15
 	return float64(h>>11) / (1 << 53)
 }

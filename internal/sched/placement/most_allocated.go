@@ -2,9 +2,10 @@ package placement
 
 import "github.com/kubenergy/kubenergy/internal/sched"
 
-// MostAllocated is the where "most-allocated": stock kube-scheduler 1.36 with the scoring strategy MostAllocated in
-// its plugin NodeResourcesFit, which fills nodes up, beside NodeResourcesBalancedAllocation at its default weight.
-// Arithmetic and ties are those of "least-allocated".
+// MostAllocated implements the placement "most-allocated": kube-scheduler 1.36 with the scoring strategy
+// MostAllocated in the plugin NodeResourcesFit, which fills up nodes, in addition to
+// NodeResourcesBalancedAllocation with its default weight. Arithmetic and tie-breaking are the same as for
+// "least-allocated".
 func MostAllocated(c *Costing, n *sched.Node) (float64, bool) {
 	used := n.Capacity.Sub(n.Free)
 	then := used.Add(stockRequest(c.Job.Request))
@@ -12,8 +13,8 @@ func MostAllocated(c *Costing, n *sched.Node) (float64, bool) {
 		mostRequestedScore(then.Memory, n.Capacity.Memory)), true
 }
 
-// mostRequestedScore takes more than everything as everything: what is assumed of containers without a request may
-// exceed a small node.
+// mostRequestedScore limits the requested amount to the capacity, because the default request of containers without
+// requests may exceed the capacity of a small node.
 func mostRequestedScore(requested, capacity int64) int64 {
 	if capacity == 0 {
 		return 0

@@ -4,20 +4,20 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Peaks is the where "peaks", after the plugin of that name of scheduler-plugins: the least increase of power under an
-// exponential model of the node.
+// Peaks implements the placement "peaks", based on the plugin of this name in scheduler-plugins: the smallest
+// increase in power according to an exponential model of the node.
 //
-//	P(x) = K0 + K1·e^(K2·x),   x the CPU utilisation in per cent
+//	P(x) = K0 + K1·e^(K2·x),   x is the CPU utilisation in per cent
 //	cost = K1·(e^(K2·p) − e^(K2·x)),   p = 100·(used + requested)/capacity
 //
-// The original reads K0, K1 and K2 of every node from its configuration. Here the curve goes through what the node's
-// power profile says of idle, half and full load; a profile that is linear has a straight line for it.
+// The original reads K0, K1 and K2 of every node from its configuration. Here the curve is fitted to the node's
+// power profile at idle, half and full load. For a linear profile it is a straight line.
 //
-// In the original whatever it does not know costs 0, which is the best score: a node without a model, one without a
-// reading, one that the job would overload. Here such a node costs more than any that is known, and is only taken if
-// there is no other: first one that is not known, then one that would be overloaded. Waking a node is free of charge
-// in the original; here it costs the rise from sleep to idle, which is 0 where profiles say that nodes never sleep.
-// Where no candidate has a model there is no opinion.
+// In the original, unknown values result in a cost of 0, which is the best score: for nodes without a model or
+// without a reading, and for nodes that the job would overload. Here these nodes cost more than all others and are
+// only selected if there is no alternative; nodes without a model are preferred to overloaded nodes. In the
+// original, waking a node is free. Here it costs the difference between sleep and idle power, which is 0 for
+// profiles of nodes that never sleep. If no candidate has a model, there is no opinion.
 func Peaks(c *Costing, n *sched.Node) (float64, bool) {
 	if !c.peak.known {
 		c.peak = scalePeaks(c.Snapshot.Nodes, c.Job)
@@ -35,10 +35,10 @@ func Peaks(c *Costing, n *sched.Node) (float64, bool) {
 	}
 }
 
-// peakScale is the greatest cost among the candidates whose cost is known.
+// peakScale is the maximum known cost among the candidates.
 type peakScale struct {
 	known    bool
-	modelled bool // some candidate has a model
+	modelled bool // whether some candidate has a model
 	dearest  float64
 }
 

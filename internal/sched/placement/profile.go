@@ -2,12 +2,13 @@ package placement
 
 import "github.com/kubenergy/kubenergy/internal/sched"
 
-// Profile is the where "profile": the score of the hybrid thesis in its first version, from benchmarks alone.
+// Profile implements the placement "profile", the first version of the hybrid score, which is based on benchmarks
+// only.
 //
 //	score = w·rate/best rate + (1 − w)·(rate/loaded)/best (rate/loaded)
 //	cost  = 1 − score
 //
-// Rate and watts are those of the job's class of work, each relative to the best of the candidates; w is the job's
-// weight of performance against efficiency. What runs on a node, and what it draws now, does not count: for that
-// there are "hybrid" and "hybrid-idle", which share all the rest.
+// Rate and power are measured for the job's class of work, each relative to the best candidate. The weight w of the
+// job balances performance and efficiency. The current load and power of a node are ignored; the placements
+// "hybrid" and "hybrid-idle" consider them and are otherwise identical.
 func Profile(c *Costing, n *sched.Node) (float64, bool) { return c.benchmarked(n, (*sched.Node).Rated) }

@@ -2,8 +2,8 @@ package placement
 
 import "github.com/kubenergy/kubenergy/internal/sched"
 
-// RoundRobin is the where "round-robin": the next node by name after the last one used. Ties go by name, so two cost
-// levels are enough.
+// RoundRobin implements the placement "round-robin": the next node by name after the node used last. Ties are
+// resolved by name, so two cost levels are sufficient.
 func RoundRobin(c *Costing, n *sched.Node) (float64, bool) {
 	if n.Name > c.Snapshot.Last {
 		return 0, true

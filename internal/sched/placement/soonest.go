@@ -2,5 +2,5 @@ package placement
 
 import "github.com/kubenergy/kubenergy/internal/sched"
 
-// Soonest is the where behind both, for one job alone: its run time, in seconds.
+// Soonest is the cost used by "min-min" and "max-min" for a single job: its run time on the node, in seconds.
 func Soonest(c *Costing, n *sched.Node) (float64, bool) { return n.Runtime(c.Job).Seconds(), true }

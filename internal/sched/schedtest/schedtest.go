@@ -1,4 +1,4 @@
-// Package schedtest draws snapshots for tests of strategies and of the codec.
+// Package schedtest generates snapshots for tests of strategies and of the codec.
 package schedtest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// Strategies are all combinations of a placement and a start rule.
+// Strategies contains the names of all combinations of a placement and a start rule.
 var Strategies = func() (names []string) {
 	wheres, whens := strategy.Names()
 	for _, where := range wheres {
@@ -26,7 +26,8 @@ var Strategies = func() (names []string) {
 	return names
 }()
 
-// Each has every where and every when once: neither looks at the other.
+// Each contains every placement and every start rule once, which is sufficient because they are independent of each
+// other.
 var Each = func() (names []string) {
 	wheres, whens := strategy.Names()
 	names = append(names, wheres...)
@@ -36,7 +37,8 @@ var Each = func() (names []string) {
 	return names
 }()
 
-// DrawSnapshot draws a cluster of a few sites, heterogeneous nodes under load, and a queue with and without delays.
+// DrawSnapshot generates a cluster of a few sites and heterogeneous nodes under load, and a queue of jobs with and
+// without an allowed delay.
 func DrawSnapshot(t *rapid.T, intensity func(t *rapid.T, label string) []float64) *sched.Snapshot {
 	s := &sched.Snapshot{Now: Day.Add(time.Duration(rapid.IntRange(0, 12*3600).Draw(t, "now")) * time.Second)}
 	for i := range rapid.IntRange(1, 3).Draw(t, "sites") {
@@ -116,7 +118,7 @@ func drawBenchmarks(t *rapid.T) map[string]energy.Benchmark {
 	}}
 }
 
-// DrawLife draws what is known of how long a job runs, and how far it is.
+// DrawLife generates the run-time distribution and the progress of a job.
 func DrawLife(t *rapid.T, s *sched.Snapshot, j *sched.Job) {
 	j.Interruptible = rapid.Bool().Draw(t, "interruptible")
 	j.RestartCost = time.Duration(rapid.IntRange(0, 3).Draw(t, "restartMinutes")) * 5 * time.Minute
@@ -142,7 +144,7 @@ func DrawLife(t *rapid.T, s *sched.Snapshot, j *sched.Job) {
 	j.Duration = j.Runtimes.Mean()
 }
 
-// DrawLimits draws limits of every kind, in the range of what drawn signals do.
+// DrawLimits generates limits of every kind, in the range of the generated signals.
 func DrawLimits(t *rapid.T) sched.Limits {
 	l := sched.Limits{NoCarbon: rapid.Bool().Draw(t, "noCarbon")}
 	if rapid.Bool().Draw(t, "limitCarbon") {
@@ -157,13 +159,13 @@ func DrawLimits(t *rapid.T) sched.Limits {
 	return l
 }
 
-// anyDigits draws values whose sums are rounded, as those of real signals are.
+// anyDigits generates values with sums that are subject to rounding, like in real signals.
 func anyDigits(t *rapid.T, label string) []float64 {
 	return rapid.SliceOfN(rapid.Float64Range(0, 1000), 1, 100).Draw(t, label)
 }
 
-// DrawRecorded draws a snapshot as [DrawSnapshot] does, and what else a written snapshot can hold: limits and progress
-// of jobs, times in which there is room for them, a budget, prices, and ages of signals.
+// DrawRecorded generates a snapshot like [DrawSnapshot], with all further fields that an encoded snapshot can
+// contain: limits, progress and openings of jobs, a budget, prices, and the age of signals.
 func DrawRecorded(t *rapid.T) *sched.Snapshot {
 	s := DrawSnapshot(t, anyDigits)
 	for i := range s.Queue {
@@ -171,7 +173,7 @@ func DrawRecorded(t *rapid.T) *sched.Snapshot {
 		DrawLife(t, s, &s.Queue[i])
 	}
 	for _, n := range s.Nodes {
-		if rapid.Bool().Draw(t, "alike") { // nodes of one kind may each have a profile of their own
+		if rapid.Bool().Draw(t, "alike") { // nodes of one kind may have separate profiles
 			p := *rapid.SampledFrom(s.Nodes).Draw(t, "of").Profile
 			p.Source = n.Name
 			n.Profile = &p
@@ -197,7 +199,7 @@ func DrawRecorded(t *rapid.T) *sched.Snapshot {
 	}
 	for i := range s.Queue {
 		if rapid.IntRange(0, 5).Draw(t, "delayGiven") == 0 {
-			s.Queue[i].AllowedDelay = -1 // as traces have it that say nothing of it
+			s.Queue[i].AllowedDelay = -1 // as in traces without this field
 		}
 	}
 	for _, site := range s.Sites {
@@ -216,7 +218,7 @@ func DrawRecorded(t *rapid.T) *sched.Snapshot {
 	return s
 }
 
-// Encode returns the written form of a snapshot. It fails the test if there is none.
+// Encode returns the encoded form of a snapshot, or fails the test.
 func Encode(t rapid.TB, s *sched.Snapshot) []byte {
 	t.Helper()
 	data, err := codec.Encode(s)
@@ -226,7 +228,8 @@ func Encode(t rapid.TB, s *sched.Snapshot) []byte {
 	return data
 }
 
-// Hourly returns a signal of the given values, one for each hour from [Day] on. It fails the test if they are invalid.
+// Hourly returns a signal with the given values, one per hour from [Day] on. It fails the test if the values are
+// invalid.
 func Hourly(t *testing.T, values ...float64) grid.Signal {
 	t.Helper()
 	series, err := grid.NewSeries(Day, time.Hour, values)
@@ -236,5 +239,5 @@ func Hourly(t *testing.T, values ...float64) grid.Signal {
 	return grid.Signal{Series: series}
 }
 
-// Day is the instant at which the signals of tests begin: midnight UTC on 1 June 2022.
+// Day is the start of the signals in tests: midnight UTC on 1 June 2022.
 var Day = time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC)

@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Decide says which machines are to sleep and which to wake.
+// Decide returns the plan for putting machines to sleep and waking them.
 func Decide(s *Snapshot) Plan {
 	d := newDecision(s)
 	d.serve()
@@ -21,21 +21,21 @@ func Decide(s *Snapshot) Plan {
 	return d.plan
 }
 
-// decision is a Plan in the making.
+// decision is a Plan under construction.
 type decision struct {
 	*Snapshot
 	plan  Plan
-	nodes []sched.Node // machines with what is planned on them
-	up    []bool       // awake and going to stay so, booting, or woken by the plan
-	taken []bool       // planned or waiting work has it
+	nodes []sched.Node // machines including the work planned on them
+	up    []bool       // awake and remaining awake, booting, or woken by the plan
+	taken []bool       // whether planned or waiting work is assigned to the machine
 	awake map[string]int
-	best  []int // all machines, those first that draw least per core
-	woken []int // by the plan, in the order of its steps
-	ahead int   // machines asleep that needs were given to: so many wake-ups precede the next one
+	best  []int // all machines, ordered by power per core
+	woken []int // machines woken by the plan, in the order of its steps
+	ahead int   // sleeping machines assigned to needs so far, which must be woken before the next one
 
-	free, used sched.Resources // of the machines that are up
-	largest    sched.Resources // Snapshot.Largest, if any machine is so large
-	roomy      int             // how many machines that are up have room for it
+	free, used sched.Resources // totals over all machines that are up
+	largest    sched.Resources // Snapshot.Largest, if any machine is large enough
+	roomy      int             // number of machines that are up and have capacity for it
 }
 
 func newDecision(s *Snapshot) *decision {
@@ -69,7 +69,7 @@ func newDecision(s *Snapshot) *decision {
 	return d
 }
 
-// first is the reason that stands unless a better one is found.
+// first returns the initial reason of a machine, which may be replaced later.
 func first(m *Machine) Reason {
 	switch {
 	case m.State == Asleep:
@@ -82,14 +82,14 @@ func first(m *Machine) Reason {
 	return JustEmptied
 }
 
-// askAgain notes when a decision may change by itself.
+// askAgain records a time when the decision may change without an event.
 func (d *decision) askAgain(at time.Time) {
 	if at.After(d.Now) && (d.plan.Next.IsZero() || at.Before(d.plan.Next)) {
 		d.plan.Next = at
 	}
 }
 
-// serve finds a machine for each need, in the order in which they come: those that wait first, then what is planned.
+// serve assigns a machine to each need in order of time. Waiting work comes before planned work.
 func (d *decision) serve() {
 	needs := slices.Clone(d.Needs)
 	slices.SortStableFunc(needs, func(a, b Need) int { return a.At.Compare(b.At) })
@@ -97,7 +97,7 @@ func (d *decision) serve() {
 		need := &needs[k]
 		waits := !need.At.After(d.Now)
 		i := d.cheapest(need, func(i int) bool {
-			return d.up[i] && (!waits || d.Machines[i].State != Awake) // where it fits on those, it does not wait long
+			return d.up[i] && (!waits || d.Machines[i].State != Awake) // it does not wait on awake machines
 		})
 		if i < 0 && waits {
 			i = d.cheapest(need, func(i int) bool { return d.Machines[i].State == Awake && d.Machines[i].Jobs == 0 })
@@ -111,15 +111,15 @@ func (d *decision) serve() {
 }
 
 const (
-	// tries is how many machines boot at most for one need, beside one that failed just now.
+	// tries limits the number of machines that boot for one need, not counting one that has just failed.
 	tries = 4
-	// lately is for how long after a failed boot the next one is not relied on alone.
+	// lately is the time after a failed boot during which a single further boot is not relied on.
 	lately = time.Minute
 )
 
-// rouse wakes the machine for a need on which it adds the least energy. Where that one's last boot failed another is
-// woken beside it, and right after a boot has failed that the need waits for, several are: the next failure would come
-// too late. It reports whether any machine would have room.
+// rouse wakes the machine on which a need adds the least energy. If the last boot of that machine failed, another
+// machine is woken as well. If a boot for waiting work has just failed, several machines are woken, because a
+// further failure would delay the work too much. It reports whether any machine would have sufficient capacity.
 func (d *decision) rouse(need *Need, waits bool) (met bool) {
 	woken, alone := d.tried(need)
 	for met = woken > 0; woken < tries; {
@@ -138,8 +138,8 @@ func (d *decision) rouse(need *Need, waits bool) (met bool) {
 	return met
 }
 
-// tried returns how many machines boot for a need that are not relied on, and whether one more may be: none has failed
-// just now.
+// tried returns the number of booting machines for a need that have failed before, and whether a single further
+// machine is sufficient because no boot has just failed.
 func (d *decision) tried(need *Need) (boot int, alone bool) {
 	alone = true
 	for i := range d.nodes {
@@ -157,8 +157,8 @@ func (d *decision) tried(need *Need) (boot int, alone bool) {
 	return boot, alone
 }
 
-// sleeper returns the machine to wake for a need, -1 if none would have room. One that is still going down comes after
-// those that are asleep, and one whose boot failed shortly before after all others.
+// sleeper returns the machine to wake for a need, or -1 if none has sufficient capacity. Sleeping machines are
+// preferred to machines in shutdown, and machines with a recent boot failure come last.
 func (d *decision) sleeper(need *Need) int {
 	i := d.cheapest(need, func(i int) bool { return d.sleeps(i) && !d.Now.Before(d.Machines[i].retry()) })
 	if i < 0 {
@@ -170,12 +170,12 @@ func (d *decision) sleeper(need *Need) int {
 	return i
 }
 
-// sleeps reports whether a machine is asleep and not to be woken yet.
+// sleeps reports whether a machine is asleep and not yet selected to be woken.
 func (d *decision) sleeps(i int) bool {
 	return d.Machines[i].State == Asleep && d.plan.Verdicts[i].Do != Wake
 }
 
-// suits reports whether a machine is one of those that a need may have.
+// suits reports whether a need may use a machine and fits on it.
 func (d *decision) suits(i int, need *Need) bool {
 	if len(need.Machines) > 0 {
 		if _, ok := slices.BinarySearch(need.Machines, d.Machines[i].Name); !ok {
@@ -186,8 +186,8 @@ func (d *decision) suits(i int, need *Need) bool {
 	return job.Fits(&d.nodes[i])
 }
 
-// retry returns when a machine whose boots failed is to be tried again while there are others: after twice its boot
-// time, four times, and so on.
+// retry returns the time when a machine with failed boots is tried again if there are alternatives: after two times
+// its boot time, four times, and so on.
 func (m *Machine) retry() time.Time {
 	if m.Failed <= 0 {
 		return time.Time{}
@@ -196,8 +196,8 @@ func (m *Machine) retry() time.Time {
 	return m.Since.Add(m.BootTime() << min(m.Failed, doublings))
 }
 
-// cheapest returns the machine on which a need adds the least energy, of those that may be taken and have room for it;
-// -1 if there is none.
+// cheapest returns the allowed machine with sufficient capacity on which a need adds the least energy, or -1 if
+// there is none.
 func (d *decision) cheapest(need *Need, allowed func(i int) bool) int {
 	job := sched.Job{Request: need.Request, Duration: max(need.Duration, time.Minute)}
 	var s sched.Snapshot
@@ -215,11 +215,11 @@ func (d *decision) cheapest(need *Need, allowed func(i int) bool) int {
 	return best
 }
 
-// give puts a need on a machine, which wakes in time for it.
+// give assigns a need to a machine, which is woken in time for it.
 func (d *decision) give(i int, need *Need, waits bool) {
 	m, v := &d.Machines[i], &d.plan.Verdicts[i]
 	if !waits && need.At.After(d.Now.Add(m.Horizon(&d.Policy))) {
-		return // so far ahead that it may sleep before
+		return // the machine may still sleep before the start
 	}
 	d.nodes[i] = d.nodes[i].Place(need.Request)
 	reason := ForPlanned
@@ -250,7 +250,7 @@ func (d *decision) give(i int, need *Need, waits bool) {
 	}
 }
 
-// wake wakes a machine. One whose last boot failed is not relied on.
+// wake marks a machine to be woken. A machine with a failed last boot is not counted as up.
 func (d *decision) wake(i int) {
 	if d.plan.Verdicts[i].Do != Wake {
 		d.woken = append(d.woken, i)
@@ -260,7 +260,7 @@ func (d *decision) wake(i int) {
 	d.nodes[i].Awake = true
 }
 
-// wakeForBound wakes machines that work was bound to while they went to sleep.
+// wakeForBound wakes sleeping machines that jobs are bound to.
 func (d *decision) wakeForBound() {
 	for i := range d.Machines {
 		m := &d.Machines[i]
@@ -276,7 +276,7 @@ func (d *decision) wakeForBound() {
 	}
 }
 
-// count sums up what is free and in use.
+// count sums up the free and used resources.
 func (d *decision) count() {
 	for i := range d.nodes {
 		if d.up[i] {
@@ -286,7 +286,7 @@ func (d *decision) count() {
 	}
 }
 
-// rises counts the free room of a machine that comes up, or with by = -1 of one that goes down.
+// rises adds the free resources of a machine that is up, or subtracts them if by is -1.
 func (d *decision) rises(i, by int) {
 	if d.Machines[i].Closed {
 		return
@@ -301,7 +301,7 @@ func (d *decision) rises(i, by int) {
 	}
 }
 
-// wakeForHeadroom wakes the machines that draw least per core until there is room for what may come next.
+// wakeForHeadroom wakes the machines with the lowest power per core until there is enough headroom.
 func (d *decision) wakeForHeadroom() {
 	for _, i := range d.best {
 		m := &d.Machines[i]
@@ -320,14 +320,14 @@ func (d *decision) wakeForHeadroom() {
 	}
 }
 
-// helps reports whether a machine has something of what headroom lacks.
+// helps reports whether a machine provides any of the resources that are missing from the headroom.
 func (d *decision) helps(i int, lacks sched.Resources) bool {
 	has := d.Machines[i].Capacity
 	return lacks.MilliCPU > 0 && has.MilliCPU > 0 || lacks.Memory > 0 && has.Memory > 0 || lacks.GPU > 0 && has.GPU > 0
 }
 
-// missingHeadroom returns how much headroom is missing on the machines that are up, and whether none has room for the
-// largest job.
+// missingHeadroom returns the resources missing from the headroom, and whether no machine that is up has capacity
+// for the largest job.
 func (d *decision) missingHeadroom() (lack sched.Resources, cramped bool) {
 	if d.Policy.Headroom <= 0 {
 		return sched.Resources{}, false
@@ -337,8 +337,8 @@ func (d *decision) missingHeadroom() (lack sched.Resources, cramped bool) {
 	return want.Sub(d.free).Max(sched.Resources{}), d.roomy == 0 && d.largest != (sched.Resources{})
 }
 
-// rest sends machines to sleep that nothing needs, those first that draw most per core. What is yet to come up does not
-// stand in for them.
+// rest puts machines to sleep that are not needed, starting with the highest power per core. Machines that are
+// still booting do not replace them.
 func (d *decision) rest() {
 	for i := range d.up {
 		if d.up[i] && d.Machines[i].State != Awake {
@@ -365,7 +365,7 @@ func (d *decision) rest() {
 	}
 }
 
-// keeps returns why an empty machine is kept awake, [Spare] if nothing keeps it.
+// keeps returns the reason why an empty machine must remain awake, or [Spare] if it may sleep.
 func (d *decision) keeps(i int) (why Reason, until time.Time) {
 	m := &d.Machines[i]
 	breakEven, saves := m.BreakEven()

@@ -18,15 +18,16 @@ import (
 
 var t0 = time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
 
-// A boot of the small machine takes 10 kJ and two minutes, and is won back by 250 s of sleep, which saves 40 W.
+// A boot of the small machine takes two minutes and 10 kJ. Sleeping saves 40 W, so 250 s of sleep recover the
+// energy of a boot.
 var small = &energy.Profile{Name: "small", Idle: 50, Max: 200, Sleep: 10, WakeUp: 10_000, BootSeconds: 120}
 
-// The big one draws less per core.
+// The big machine has a lower power per core.
 var big = &energy.Profile{Name: "big", Idle: 60, Max: 240, Sleep: 10, WakeUp: 12_500, BootSeconds: 120}
 
 func cores(n int64) sched.Resources { return sched.Resources{MilliCPU: n * 1000, Memory: n << 30} }
 
-// machine returns one of 8 cores, or of 32 if it is big, that has done nothing for an hour.
+// machine returns a machine with 8 cores, or 32 cores for the big profile, in an unchanged state for an hour.
 func machine(name string, p *energy.Profile, state sleep.State) sleep.Machine {
 	capacity := cores(8)
 	if p == big {
@@ -37,7 +38,7 @@ func machine(name string, p *energy.Profile, state sleep.State) sleep.Machine {
 	}
 }
 
-// verdicts says what is decided on each machine, as "a sleep not-needed".
+// verdicts returns the decision on each machine, as in "a sleep not-needed".
 func verdicts(s *sleep.Snapshot) (all []string) {
 	plan := sleep.Decide(s)
 	for i, v := range plan.Verdicts {
@@ -54,57 +55,57 @@ func TestDecide(t *testing.T) {
 		"nothing to do": {func(*sleep.Snapshot) {}, []string{
 			"a  works", "b sleep not-needed", "c sleep not-needed", "d  not-needed",
 		}},
-		"a boot is not won back yet": {func(s *sleep.Snapshot) {
+		"sleep does not recover the boot yet": {func(s *sleep.Snapshot) {
 			s.Machines[1].Since, s.Machines[2].Since = t0.Add(-249*time.Second), t0.Add(-250*time.Second)
 		}, []string{"a  works", "b  just-emptied", "c sleep not-needed", "d  not-needed"}},
-		"it is to be empty for longer": {func(s *sleep.Snapshot) { s.Policy.After = 2 * time.Hour }, []string{
+		"minimum empty time is longer": {func(s *sleep.Snapshot) { s.Policy.After = 2 * time.Hour }, []string{
 			"a  works", "b  just-emptied", "c  just-emptied", "d  not-needed",
 		}},
-		"one must not": {func(s *sleep.Snapshot) { s.Machines[1].Keep = "control plane" }, []string{
+		"one must not": {func(s *sleep.Snapshot) { s.Machines[1].Keep = "one machine must stay awake" }, []string{
 			"a  works", "b  must-stay", "c sleep not-needed", "d  not-needed",
 		}},
-		"least awake": {func(s *sleep.Snapshot) { s.Policy.MinAwake = 2 }, []string{
-			"a  works", "b  least-awake", "c sleep not-needed", "d  not-needed", // the one that draws more per core sleeps
+		"minimum number of awake machines": {func(s *sleep.Snapshot) { s.Policy.MinAwake = 2 }, []string{
+			"a  works", "b  least-awake", "c sleep not-needed", "d  not-needed", // c has the higher power per core
 		}},
-		"no cycle is left": {func(s *sleep.Snapshot) { s.Policy.MaxCycles, s.Machines[2].Sleeps = 3, 3 }, []string{
+		"maximum of cycles": {func(s *sleep.Snapshot) { s.Policy.MaxCycles, s.Machines[2].Sleeps = 3, 3 }, []string{
 			"a  works", "b sleep not-needed", "c  cycles-used-up", "d  not-needed",
 		}},
-		"headroom for half of what is in use": {func(s *sleep.Snapshot) {
+		"headroom for half of the used resources": {func(s *sleep.Snapshot) {
 			s.Policy.Headroom, s.Machines[0].Free = 0.5, sched.Resources{}
 		}, []string{"a  works", "b  headroom", "c sleep not-needed", "d  not-needed"}},
 		"headroom for the largest job": {func(s *sleep.Snapshot) {
 			s.Policy.Headroom, s.Largest = 0.01, cores(16)
 		}, []string{"a  works", "b  headroom", "c sleep not-needed", "d  not-needed"}},
-		"headroom is lacking": {func(s *sleep.Snapshot) {
+		"insufficient headroom": {func(s *sleep.Snapshot) {
 			s.Policy.Headroom, s.Machines[0].Free = 6, sched.Resources{}
 		}, []string{"a  works", "b  headroom", "c  headroom", "d wake headroom"}},
-		"a job waits": {func(s *sleep.Snapshot) {
+		"one job is waiting": {func(s *sleep.Snapshot) {
 			s.Machines = s.Machines[:1]
 			s.Machines = append(s.Machines, machine("d", small, sleep.Asleep), machine("e", big, sleep.Asleep))
 			s.Needs = []sleep.Need{{Job: "x", Request: cores(4), Duration: time.Hour}}
 		}, []string{"a  works", "d  not-needed", "e wake waiting-work"}},
-		"many jobs wait": {func(s *sleep.Snapshot) {
+		"several jobs are waiting": {func(s *sleep.Snapshot) {
 			s.Machines = append(s.Machines[:1], machine("d", small, sleep.Asleep), machine("e", big, sleep.Asleep),
 				machine("f", big, sleep.Asleep))
 			for i := range 6 {
 				s.Needs = append(s.Needs, sleep.Need{Job: strconv.Itoa(i), Request: cores(6), Duration: time.Hour})
 			}
 		}, []string{"a  works", "d  not-needed", "e wake waiting-work", "f wake waiting-work"}},
-		"a job waits for one that boots": {func(s *sleep.Snapshot) {
+		"job waits for a booting machine": {func(s *sleep.Snapshot) {
 			s.Machines[3].State, s.Machines[3].Since = sleep.Booting, t0
 			s.Needs = []sleep.Need{{Job: "x", Request: cores(4)}}
 		}, []string{"a  works", "b sleep not-needed", "c sleep not-needed", "d  waiting-work"}},
-		"a job waits that only one has the label for": {func(s *sleep.Snapshot) {
+		"job waits and only one machine has the label": {func(s *sleep.Snapshot) {
 			s.Machines[3].Labels = map[string]string{"disk": "ssd"}
 			s.Needs = []sleep.Need{{Job: "x", Request: cores(4), Selector: map[string]string{"disk": "ssd"}}}
 		}, []string{"a  works", "b sleep not-needed", "c sleep not-needed", "d wake waiting-work"}},
-		"planned work keeps one awake": {func(s *sleep.Snapshot) {
+		"planned work keeps a machine awake": {func(s *sleep.Snapshot) {
 			s.Needs = []sleep.Need{{Job: "x", At: t0.Add(5 * time.Minute), Request: cores(30), Duration: time.Hour}}
 		}, []string{"a  works", "b  planned-work", "c sleep not-needed", "d  not-needed"}},
-		"planned work is so far off that it sleeps before": {func(s *sleep.Snapshot) {
+		"planned work is late enough to sleep before it": {func(s *sleep.Snapshot) {
 			s.Needs = []sleep.Need{{Job: "x", At: t0.Add(7 * time.Minute), Request: cores(30), Duration: time.Hour}}
 		}, []string{"a  works", "b sleep not-needed", "c sleep not-needed", "d  not-needed"}},
-		"planned work wakes one in time": {func(s *sleep.Snapshot) {
+		"planned work wakes a machine in time": {func(s *sleep.Snapshot) {
 			s.Policy.Lead = 30 * time.Second
 			s.Machines = append(s.Machines[:1], machine("d", small, sleep.Asleep), machine("e", small, sleep.Asleep))
 			s.Needs = []sleep.Need{
@@ -112,29 +113,29 @@ func TestDecide(t *testing.T) {
 				{Job: "later", At: t0.Add(151 * time.Second), Request: cores(8), Duration: time.Hour},
 			}
 		}, []string{"a  works", "d wake planned-work", "e  planned-work"}},
-		"one whose boot failed comes last": {func(s *sleep.Snapshot) {
+		"machine with a failed boot comes last": {func(s *sleep.Snapshot) {
 			s.Machines = append(s.Machines[:1], machine("d", small, sleep.Asleep), machine("e", big, sleep.Asleep))
 			s.Machines[1].Failed, s.Machines[1].Since = 1, t0.Add(-time.Minute)
 			s.Needs = []sleep.Need{{Job: "x", Request: cores(4), Duration: time.Hour}}
 		}, []string{"a  works", "d  not-needed", "e wake waiting-work"}},
-		"where no other is left it is tried after a while": {func(s *sleep.Snapshot) {
+		"machine with a failed boot is retried later without alternatives": {func(s *sleep.Snapshot) {
 			s.Machines = append(s.Machines[:1], machine("d", small, sleep.Asleep))
 			s.Machines[1].Failed, s.Machines[1].Since = 1, t0.Add(-239*time.Second)
 			s.Needs = []sleep.Need{{Job: "x", Request: cores(4), Duration: time.Hour}}
 		}, []string{"a  works", "d  boot-failed"}},
-		"beside one whose last boot failed another is woken": {func(s *sleep.Snapshot) {
+		"second machine is woken if the last boot of the first one failed": {func(s *sleep.Snapshot) {
 			s.Machines = append(s.Machines[:1], machine("d", big, sleep.Asleep), machine("e", small, sleep.Asleep),
 				machine("f", small, sleep.Asleep))
 			s.Machines[1].Failed = 1
 			s.Needs = []sleep.Need{{Job: "x", Request: cores(4), Duration: 10 * time.Hour}}
 		}, []string{"a  works", "d wake waiting-work", "e wake waiting-work", "f  not-needed"}},
-		"it boots already": {func(s *sleep.Snapshot) {
+		"machine is already booting": {func(s *sleep.Snapshot) {
 			s.Machines = append(s.Machines[:1], machine("d", big, sleep.Booting), machine("e", small, sleep.Booting),
 				machine("f", small, sleep.Asleep))
 			s.Machines[1].Failed = 1
 			s.Needs = []sleep.Need{{Job: "x", Request: cores(4), Duration: 10 * time.Hour}}
 		}, []string{"a  works", "d  changing", "e  waiting-work", "f  not-needed"}},
-		"right after a failure several are woken": {func(s *sleep.Snapshot) {
+		"several machines are woken right after a failed boot": {func(s *sleep.Snapshot) {
 			s.Machines = s.Machines[:1]
 			for _, name := range []string{"d", "e", "f", "g", "h", "i"} {
 				s.Machines = append(s.Machines, machine(name, small, sleep.Asleep))
@@ -145,18 +146,18 @@ func TestDecide(t *testing.T) {
 			"a  works", "d  not-needed", "e wake waiting-work", "f wake waiting-work", "g wake waiting-work",
 			"h wake waiting-work", "i  not-needed",
 		}},
-		"and where one is late": {func(s *sleep.Snapshot) {
+		"several machines are woken if a boot is late": {func(s *sleep.Snapshot) {
 			s.Machines = append(s.Machines[:1], machine("d", small, sleep.Booting), machine("e", small, sleep.Asleep),
 				machine("f", small, sleep.Asleep))
 			s.Machines[1].Failed, s.Machines[1].Since = 1, t0.Add(-130*time.Second)
 			s.Needs = []sleep.Need{{Job: "x", Request: cores(4), Duration: time.Hour}}
 		}, []string{"a  works", "d  changing", "e wake waiting-work", "f wake waiting-work"}},
-		"only some suit it, and one that sleeps comes before one that goes down": {func(s *sleep.Snapshot) {
+		"only some machines are suitable and a sleeping one is preferred": {func(s *sleep.Snapshot) {
 			s.Machines = append(s.Machines[:1], machine("d", big, sleep.Asleep), machine("e", big, sleep.Stopping),
 				machine("f", small, sleep.Asleep))
 			s.Needs = []sleep.Need{{Job: "x", Request: cores(4), Machines: []string{"e", "f"}, Duration: time.Hour}}
 		}, []string{"a  works", "d  not-needed", "e  changing", "f wake waiting-work"}},
-		"it draws as much asleep": {func(s *sleep.Snapshot) {
+		"sleep saves no power": {func(s *sleep.Snapshot) {
 			s.Machines[2].Profile = &energy.Profile{Idle: 50, Max: 200, Sleep: 50, BootSeconds: 60}
 		}, []string{"a  works", "b sleep not-needed", "c  saves-nothing", "d  not-needed"}},
 	} {
@@ -178,20 +179,20 @@ func TestDecideSaysWhenToAskAgain(t *testing.T) {
 	}}
 	s.Machines[0].Since = t0.Add(-100 * time.Second)
 	if got := sleep.Decide(s).Next; !got.Equal(t0.Add(150 * time.Second)) {
-		t.Errorf("a boot is won back at %v", got)
+		t.Errorf("Next = %v, want the time when a boot is recovered", got)
 	}
 	s.Machines[0].Jobs, s.Machines[0].Free = 1, sched.Resources{}
 	s.Needs = []sleep.Need{{Job: "x", At: t0.Add(6 * time.Minute), Request: cores(1)}}
 	if got := sleep.Decide(s).Next; !got.Equal(t0.Add(6*time.Minute - 150*time.Second)) {
-		t.Errorf("a machine is to wake at %v", got)
+		t.Errorf("Next = %v, want the time to wake the machine", got)
 	}
 	s.Needs[0].Request = cores(9)
 	if plan := sleep.Decide(s); !cmp.Equal(plan.Unmet, []string{"x"}) || !plan.Next.IsZero() {
-		t.Errorf("a job that fits nowhere: %+v", plan)
+		t.Errorf("plan for a job that fits on no machine = %+v", plan)
 	}
 }
 
-// drawn makes a snapshot.
+// drawn generates a snapshot.
 func drawn(t *rapid.T) *sleep.Snapshot {
 	s := &sleep.Snapshot{Now: t0, Policy: sleep.Policy{
 		Headroom: rapid.Float64Range(0, 1).Draw(t, "headroom"), MinAwake: rapid.IntRange(0, 3).Draw(t, "least"),
@@ -230,9 +231,10 @@ func drawn(t *rapid.T) *sleep.Snapshot {
 	return s
 }
 
-// Whatever the snapshot: nothing with work on it and nothing that must not sleep is sent to sleep, no machine beyond
-// its cycles or below the least number awake; what fits only on a machine that sleeps has one woken, within the limit
-// of wake-ups; and the written snapshot gives the same decision.
+// TestDecideProperties checks the following for arbitrary snapshots. Machines with work and machines that must not
+// sleep are never put to sleep, and neither are machines beyond their cycles or below the minimum number of awake
+// machines. Work that only fits on a sleeping machine wakes one, within the limit of wake-ups. The encoded snapshot
+// results in the same decision.
 func TestDecideProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawn(t)
@@ -247,7 +249,7 @@ func TestDecideProperties(t *testing.T) {
 		}
 		for i := range s.Machines {
 			if m := &s.Machines[i]; plan.Verdicts[i].Do == sleep.Sleep && awake[m.Zone] < s.Policy.MinAwake {
-				t.Fatalf("%d awake in %s", awake[m.Zone], m.Zone)
+				t.Fatalf("only %d machines are awake in zone %s", awake[m.Zone], m.Zone)
 			}
 		}
 		checkServed(t, s, &plan)
@@ -261,7 +263,7 @@ func TestDecideProperties(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(plan, sleep.Decide(&again)); diff != "" {
-			t.Fatalf("as it was written down, it is decided on otherwise:\n%s", diff)
+			t.Fatalf("decoded snapshot results in a different decision:\n%s", diff)
 		}
 	})
 }
@@ -271,20 +273,20 @@ func checkVerdict(t *rapid.T, s *sleep.Snapshot, m *sleep.Machine, v sleep.Verdi
 	case sleep.Sleep:
 		if m.State != sleep.Awake || m.Jobs > 0 || m.Keep != "" || v.Reason != sleep.Spare ||
 			s.Policy.MaxCycles > 0 && m.Sleeps >= s.Policy.MaxCycles || s.Now.Sub(m.Since) < s.Policy.After {
-			t.Fatalf("%+v is sent to sleep: %+v", m, v)
+			t.Fatalf("machine %+v must not be put to sleep: %+v", m, v)
 		}
 	case sleep.Wake:
 		if m.State != sleep.Asleep {
-			t.Fatalf("%+v is woken: %+v", m, v)
+			t.Fatalf("machine %+v must not be woken: %+v", m, v)
 		}
 	}
 	if v.Reason == "" {
-		t.Fatalf("no reason for %+v", m)
+		t.Fatalf("verdict for %+v has no reason", m)
 	}
 }
 
-// checkServed wants something to wake where a job waits, unless something boots that it may fit on, or no machine that
-// sleeps may be tried.
+// checkServed checks that a machine is woken if a job waits, unless a suitable machine is booting, or no sleeping
+// machine may be tried.
 func checkServed(t *rapid.T, s *sleep.Snapshot, plan *sleep.Plan) {
 	woken := slices.ContainsFunc(plan.Verdicts, func(v sleep.Verdict) bool {
 		return v.Do == sleep.Wake || v.Reason == sleep.WakeLimit
@@ -304,7 +306,7 @@ func checkServed(t *rapid.T, s *sleep.Snapshot, plan *sleep.Plan) {
 			sleeps = sleeps || m.State == sleep.Asleep && m.Failed == 0
 		}
 		if sleeps && !comes && !woken {
-			t.Fatalf("%+v waits, and nothing wakes: %+v", need, plan)
+			t.Fatalf("need %+v is waiting and no machine is woken: %+v", need, plan)
 		}
 	}
 }

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	rampWindow = time.Minute // that Policy.WakesPerMinute refers to
+	rampWindow = time.Minute // period of Policy.WakesPerMinute
 	// shareWindow is the period over which the limit is shared. It is longer than rampWindow, so that an owner that
-	// used up a minute's wake-ups comes after the others in the next one.
+	// used all wake-ups of one minute comes after the other owners in the next one.
 	shareWindow = time.Hour
 )
 
-// MaxWakes returns the maximum number of machines that are ordered to wake within a minute.
+// MaxWakes returns the maximum number of machines that are woken within a minute.
 func (p *Policy) MaxWakes() int {
 	if p.WakesPerMinute <= 0 {
 		return math.MaxInt
@@ -22,8 +22,8 @@ func (p *Policy) MaxWakes() int {
 	return p.WakesPerMinute
 }
 
-// Ramp returns how many machines may be ordered to wake now, given when machines were last ordered to wake, and when
-// further ones may be.
+// Ramp returns the number of machines that may be woken now, given the times of previous wake orders, and the time
+// when more machines may be woken.
 func (p *Policy) Ramp(now time.Time, woken []time.Time) (free int, next time.Time) {
 	free, next = p.MaxWakes(), now.Add(rampWindow)
 	for _, at := range woken {
@@ -38,12 +38,12 @@ func (p *Policy) Ramp(now time.Time, woken []time.Time) (free int, next time.Tim
 	return max(free, 0), next
 }
 
-// within reports whether at is less than period away from now. A later instant counts as well: it was recorded by a
-// replica whose clock is ahead.
+// within reports whether at is less than period away from now. Times in the future are included, because they may
+// have been recorded by a replica with a clock that is ahead.
 func within(period time.Duration, at, now time.Time) bool { return now.Sub(at).Abs() < period }
 
-// class returns the rank of a machine's reason to wake, the lowest first: work, then headroom, then work that was bound
-// by hand.
+// class returns the rank of a machine's reason to wake, lowest first: work, then headroom, then work that was bound
+// manually.
 func (d *decision) class(i int) int {
 	switch v := &d.plan.Verdicts[i]; {
 	case v.Reason == ForHeadroom:
@@ -54,11 +54,11 @@ func (d *decision) class(i int) int {
 	return 0
 }
 
-// limitWakes postpones wake-ups beyond Policy.WakesPerMinute: first those for work that was bound by hand, then those
-// for headroom, and within each class those of the owners that machines were woken for most often in the last hour.
+// limitWakes postpones wake-ups beyond Policy.WakesPerMinute: first for manually bound work, then for headroom, and
+// within each class first for the owners with the most wake-ups in the last hour.
 func (d *decision) limitWakes() {
 	var times []time.Time
-	shares := map[string]int{} // machines by owner
+	shares := map[string]int{} // wake-ups by owner
 	for i := range d.Machines {
 		m := &d.Machines[i]
 		if times = append(times, m.Woken); within(shareWindow, m.Woken, d.Now) {
@@ -69,7 +69,7 @@ func (d *decision) limitWakes() {
 	if len(d.woken) <= free {
 		return
 	}
-	rank := map[int]int{} // by machine: how many others were and are to be woken for its owner before
+	rank := map[int]int{} // by machine: number of earlier wake-ups for the same owner
 	for _, i := range d.woken {
 		owner := d.plan.Verdicts[i].Owner
 		rank[i] = shares[owner]

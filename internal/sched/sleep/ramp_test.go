@@ -17,8 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// checkLimit verifies that a plan wakes exactly as many machines as the limit permits: no more, and no fewer if others
-// are postponed.
+// checkLimit checks that a plan wakes as many machines as the limit permits, and not fewer if wake-ups are
+// postponed.
 func checkLimit(t *rapid.T, s *sleep.Snapshot, plan *sleep.Plan) {
 	if s.Policy.WakesPerMinute == 0 {
 		return
@@ -33,7 +33,7 @@ func checkLimit(t *rapid.T, s *sleep.Snapshot, plan *sleep.Plan) {
 		}
 		if v.Reason == sleep.WakeLimit {
 			if postponed++; !v.Until.After(s.Now) || plan.Next.IsZero() || plan.Next.After(v.Until) {
-				t.Fatalf("postponed until %v, next decision at %v", v.Until, plan.Next)
+				t.Fatalf("wake-up postponed until %v, but next decision at %v", v.Until, plan.Next)
 			}
 		}
 	}
@@ -43,7 +43,7 @@ func checkLimit(t *rapid.T, s *sleep.Snapshot, plan *sleep.Plan) {
 	}
 }
 
-// fleet is a fleet of sleeping machines that boot as soon as they are ordered to.
+// fleet is a group of sleeping machines that boot immediately when they are woken.
 type fleet struct {
 	sleep.Snapshot
 	wakes []string // "seconds owner" of each wake-up
@@ -57,14 +57,14 @@ func newFleet(machines, limit int) *fleet {
 	return f
 }
 
-// wait adds pods of an owner, each of which needs a machine of its own.
+// wait adds pods of an owner, each requiring a separate machine.
 func (f *fleet) wait(owner string, pods int) {
 	for i := range pods {
 		f.Needs = append(f.Needs, sleep.Need{Job: fmt.Sprint(owner, i), Owner: owner, Request: cores(8)})
 	}
 }
 
-// run makes a decision every five seconds and carries it out.
+// run makes a decision every five seconds and applies it.
 func (f *fleet) run(d time.Duration) {
 	for end := f.Now.Add(d); f.Now.Before(end); f.Now = f.Now.Add(5 * time.Second) {
 		plan := sleep.Decide(&f.Snapshot)
@@ -97,12 +97,12 @@ func TestWakesAreLimitedPerMinute(t *testing.T) {
 	f = newFleet(25, 0)
 	f.wait("tenant", 25)
 	if f.run(time.Second); len(f.wakes) != 25 {
-		t.Errorf("without a limit %d machines were woken, want 25", len(f.wakes))
+		t.Errorf("woke %d machines without a limit, want 25", len(f.wakes))
 	}
 }
 
-// A replica whose clock is behind counts the orders of the other one, though they are later than its own time, and so
-// does the one that is ahead.
+// TestReplicasWhoseClocksDifferShareTheLimit checks that a replica with a clock that is behind counts the wake
+// orders of the other replica although their times are in its future, and the same for a clock that is ahead.
 func TestReplicasWhoseClocksDifferShareTheLimit(t *testing.T) {
 	for _, skew := range []time.Duration{-500 * time.Millisecond, 500 * time.Millisecond} {
 		f := newFleet(25, 10)
@@ -111,18 +111,18 @@ func TestReplicasWhoseClocksDifferShareTheLimit(t *testing.T) {
 		f.wait("b", 1)
 		f.Now = t0.Add(skew) // the other replica decides at the same time
 		if f.run(time.Second); len(f.wakes) != 10 {
-			t.Errorf("the second clock is %v ahead: %d machines are woken at once, want 10", skew, len(f.wakes))
+			t.Errorf("second clock is %v ahead: woke %d machines immediately, want 10", skew, len(f.wakes))
 		}
 		f.Now = t0.Add(time.Minute + time.Second)
 		if f.run(time.Second); len(f.wakes) != 20 || !slices.Contains(f.wakes, "61 b") {
-			t.Errorf("the second clock is %v ahead: wake-ups are %v, want 10 more after a minute, one of them for b", skew,
+			t.Errorf("second clock is %v ahead: wake-ups = %v, want 10 more after a minute, one of them for b", skew,
 				f.wakes)
 		}
 	}
 }
 
-// An owner with one pod does not wait for the hundreds of pods of another one, even if they came first and one machine
-// a minute is all that may be woken.
+// TestOwnersShareWakes checks that an owner with one pod does not wait for hundreds of earlier pods of another
+// owner, even if only one machine may be woken per minute.
 func TestOwnersShareWakes(t *testing.T) {
 	for limit, want := range map[int]string{
 		1: "0 a,60 a,120 b,180 a",
@@ -134,27 +134,28 @@ func TestOwnersShareWakes(t *testing.T) {
 		f.wait("b", 1)
 		f.run(120 * time.Second)
 		if got := strings.Join(f.wakes, ","); got != want {
-			t.Errorf("limit %d: %s, want %s", limit, got, want)
+			t.Errorf("limit %d: wake-ups = %s, want %s", limit, got, want)
 		}
 	}
 }
 
-// Work that was bound by hand is woken for after everything else.
+// TestWorkBoundByHandWakesLast checks that manually bound work has the lowest priority for waking machines.
 func TestWorkBoundByHandWakesLast(t *testing.T) {
 	f := newFleet(6, 1)
 	f.Policy.Headroom, f.Largest = 0.1, cores(1)
 	for i := range 3 {
 		f.Machines[i].Jobs, f.Machines[i].Owner, f.Machines[i].ByHand = 1, "tenant", i > 0
 	}
-	f.Machines[1].Closed, f.Machines[2].Closed = true, true // so that nothing else wakes them
+	f.Machines[1].Closed, f.Machines[2].Closed = true, true // so that they are not woken for other reasons
 	f.Needs = []sleep.Need{{Job: "x", Owner: "other", Request: cores(8), Machines: []string{"m003"}}}
 	f.run(6 * time.Minute)
 	if want := "0 other,60 tenant,120 ,180 tenant,240 tenant"; strings.Join(f.wakes, ",") != want {
-		t.Errorf("%v, want %s", f.wakes, want)
+		t.Errorf("wake-ups = %v, want %s", f.wakes, want)
 	}
 }
 
-// Machines for planned work wake as many minutes earlier as the limit needs to wake them all.
+// TestPlannedWorkWakesEarlierUnderTheLimit checks that machines for planned work are woken early enough that the
+// limit permits all wake-ups in time.
 func TestPlannedWorkWakesEarlierUnderTheLimit(t *testing.T) {
 	f := newFleet(5, 2)
 	for i := range 5 {
@@ -163,11 +164,11 @@ func TestPlannedWorkWakesEarlierUnderTheLimit(t *testing.T) {
 	f.run(6 * time.Minute)
 	// A boot takes two minutes.
 	if want := "120 a,180 a,180 a,240 a,240 a"; strings.Join(f.wakes, ",") != want {
-		t.Errorf("%v, want %s", f.wakes, want)
+		t.Errorf("wake-ups = %v, want %s", f.wakes, want)
 	}
 }
 
-// extreme draws numbers that a broken or forged object may hold.
+// extreme generates numbers that a corrupt or forged object may contain.
 func extreme(t *rapid.T, name string) int {
 	return rapid.OneOf(rapid.Int(), rapid.SampledFrom([]int{math.MinInt, -1, 0, 1, 63, 64, math.MaxInt})).Draw(t, name)
 }
@@ -192,7 +193,7 @@ func extremeRoom(t *rapid.T, name string) sched.Resources {
 	}
 }
 
-// Decide returns a plan whatever the snapshot holds.
+// TestDecideIsTotal checks that Decide returns a plan for every snapshot, including invalid ones.
 func TestDecideIsTotal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &sleep.Snapshot{Now: extremeTime(t, "now"), Largest: extremeRoom(t, "largest"), Policy: sleep.Policy{
@@ -227,12 +228,12 @@ func TestDecideIsTotal(t *testing.T) {
 			})
 		}
 		if plan := sleep.Decide(s); len(plan.Verdicts) != len(s.Machines) {
-			t.Fatalf("%d verdicts on %d machines", len(plan.Verdicts), len(s.Machines))
+			t.Fatalf("got %d verdicts for %d machines", len(plan.Verdicts), len(s.Machines))
 		}
 	})
 }
 
-// FuzzDecide feeds [sleep.Decide] with whatever decodes as a snapshot.
+// FuzzDecide calls [sleep.Decide] with every input that can be decoded as a snapshot.
 func FuzzDecide(f *testing.F) {
 	f.Add([]byte(`{"now":"2026-06-01T06:00:00Z","machines":[{"name":"a","capacity":{"milliCPU":8000},"state":"asleep",
 		"failed":-1}],"needs":[{"job":"x","request":{"milliCPU":1}}]}`))

@@ -8,64 +8,65 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/placement"
 )
 
-// matcher is a where that looks at a whole queue.
+// matcher is a placement that considers the whole queue.
 type matcher struct {
-	match       func(b *batch) // places the jobs of a batch that may run now, all at once
-	alone       string         // the where whose cost is the matcher's for one job alone
+	match       func(b *batch) // places all jobs of a batch that may run now
+	alone       string         // placement with the same cost for a single job
 	description string
 }
 
 const (
-	saysInRounds = "the whole queue in rounds of min-cost flow, "
-	saysByPrices = "the whole queue at once by prices of what is scarce, "
+	saysInRounds = "whole queue in rounds of min-cost flow, "
+	saysByPrices = "whole queue in one step with prices for scarce resources, "
 )
 
 var matchers = map[string]matcher{
-	"ecsched-carbon": {matchInRounds, "carbon", saysInRounds + "by the cost of carbon"},
-	"ecsched-dp":     {matchInRounds, "ecsched-dp", saysInRounds + "by dot product of request and room (ECSched)"},
-	"ecsched-energy": {matchInRounds, "energy", saysInRounds + "by the cost of energy"},
-	"ecsched-ml":     {matchInRounds, "ecsched-ml", saysInRounds + "fullest nodes first (ECSched)"},
-	"flow-carbon":    {matchByPrices, "carbon", saysByPrices + "at the cost of carbon"},
-	"flow-dp":        {matchByPrices, "ecsched-dp", saysByPrices + "by dot product of request and room"},
-	"flow-energy":    {matchByPrices, "energy", saysByPrices + "at the cost of energy"},
-	"flow-ml":        {matchByPrices, "ecsched-ml", saysByPrices + "fullest nodes first"},
-	"max-min":        {maxMin, "max-min", "the whole queue, the job that ends last first, each where it ends soonest"},
-	"min-min":        {minMin, "min-min", "the whole queue, the job that ends first first, each where it ends soonest"},
+	"ecsched-carbon": {matchInRounds, "carbon", saysInRounds + "at the lowest cost of carbon"},
+	"ecsched-dp":     {matchInRounds, "ecsched-dp", saysInRounds + "by product of request and free capacity (ECSched)"},
+	"ecsched-energy": {matchInRounds, "energy", saysInRounds + "at the lowest cost of energy"},
+	"ecsched-ml":     {matchInRounds, "ecsched-ml", saysInRounds + "filling the fullest nodes first (ECSched)"},
+	"flow-carbon":    {matchByPrices, "carbon", saysByPrices + "at the lowest cost of carbon"},
+	"flow-dp":        {matchByPrices, "ecsched-dp", saysByPrices + "by product of request and free capacity"},
+	"flow-energy":    {matchByPrices, "energy", saysByPrices + "at the lowest cost of energy"},
+	"flow-ml":        {matchByPrices, "ecsched-ml", saysByPrices + "filling the fullest nodes first"},
+	"max-min":        {maxMin, "max-min", "whole queue: latest completion first, each job on its fastest node"},
+	"min-min":        {minMin, "min-min", "whole queue: earliest completion first, each job on its fastest node"},
 }
 
-// batch is a queue that is being planned: what it places takes room on its nodes, which are copies.
+// batch is a queue that is being planned. Its nodes are copies, and placed jobs use their capacity.
 type batch struct {
-	snapshot sched.Snapshot // of the nodes as they are by now
-	nodes    []sched.Node   // by name
+	snapshot sched.Snapshot // with the current nodes
+	nodes    []sched.Node   // sorted by name
 	cost     placement.NodeCost
 	plan     sched.Plan
-	open     []int       // positions in the queue that may run now and have no node yet, in order of submission
-	stop     func() bool // says that there is no time left
+	open     []int       // positions in the queue of jobs that may run now and have no node yet, by submission
+	stop     func() bool // reports whether the time is up
 	proof    Optimality
 
-	kinds        []sched.Job // jobs that are alike count as one, see [batch.group]
-	kindOf       []int       // by position in the queue, of those that were open
-	maxNodePairs int         // [maxNodePairs], fewer in tests
+	kinds        []sched.Job // groups of equivalent jobs, see [batch.group]
+	kindOf       []int       // index into kinds by position in the queue, for open jobs
+	maxNodePairs int         // [maxNodePairs], smaller in tests
 }
 
-// Optimality is what is known of a plan of a whole queue.
+// Optimality describes the quality of a plan for a whole queue.
 type Optimality struct {
-	Whole  bool    // there was time for all that the strategy does
-	Gap    float64 // (cost − bound)/|bound|, with costs as they were before the first job was placed
-	HasGap bool    // the strategy knows a bound, and it is not 0
+	Whole  bool    // whether the strategy completed within the available time
+	Gap    float64 // (cost − bound)/|bound|, with costs before the first job was placed
+	HasGap bool    // whether a bound is known and not 0
 }
 
-// Batches reports whether g is to be given the whole queue with all nodes at once: its decision on one job depends on
-// the others.
+// Batches reports whether g requires the whole queue and all nodes, because its decision on one job depends on the
+// other jobs.
 func (g *Greedy) Batches() bool { return g.match != nil || g.order != nil || g.startRule.Together }
 
-// CountsAll reports whether g is to be given nodes without room as well: it plans what runs there later.
+// CountsAll reports whether g also requires nodes without free capacity, because it plans later runs on them.
 func (g *Greedy) CountsAll() bool { return g.startRule.Together }
 
-// Replans reports whether g decides anew, with the queue, on what runs and may be suspended.
+// Replans reports whether g includes running interruptible jobs when it plans the queue.
 func (g *Greedy) Replans() bool { return g.startRule.Together }
 
-// Alone returns the strategy that decides on a job by itself as g does, at the same cost, and matches no queue.
+// Alone returns the strategy that decides on each job individually, at the same cost as g, without matching the
+// whole queue.
 func (g *Greedy) Alone() *Greedy {
 	if g.match == nil {
 		return g
@@ -77,10 +78,10 @@ func (g *Greedy) Alone() *Greedy {
 	return &alone
 }
 
-// PlanWithin is [Greedy.Plan] for who has all nodes and little time. Whether a job fits is asked of [sched.Job.Fits]
-// even if it is the only one. Stop is asked from time to time whether time is up; then what is left of the queue is
-// placed job by job at the same cost, on what is left of the nodes, by strategies that match a whole queue, unless its
-// jobs have too little in common for that to be fast; others leave it without an opinion.
+// PlanWithin is like [Greedy.Plan], for callers that provide all nodes and limit the time. The feasibility of nodes
+// is checked with [sched.Job.Fits] even for a single job. PlanWithin repeatedly calls stop, which reports whether
+// the time is up. Strategies that match the whole queue then place the remaining jobs one by one at the same cost,
+// unless the jobs differ too much for this to be fast. Other strategies have no opinion on the remaining jobs.
 func (g *Greedy) PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, Optimality) {
 	if g.match == nil && !g.together(s) {
 		return g.planInOrder(s, stop)
@@ -90,16 +91,16 @@ func (g *Greedy) PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, Op
 	return b.plan, b.proof
 }
 
-// planBatch asks every job when it may start, and matches those that may start now.
+// planBatch applies the start rule to every job, and matches the jobs that may start now.
 func (g *Greedy) planBatch(s *sched.Snapshot, b *batch) {
 	when := g.startRule
 	if g.together(s) {
-		when = sched.StartRule{Start: sched.StartNow, Holds: true} // unless a budget is used up
+		when = sched.StartRule{Start: sched.StartNow, Holds: true} // only holds jobs while a budget is exhausted
 	}
 	for _, i := range s.InOrder(nil) {
 		job := &s.Queue[i]
 		window, reason, again := when.Ask(s, job)
-		if g.chooses(job) { // which it does when the job runs, on its least number
+		if g.chooses(job) { // the rule selects the replicas at each decision while the job runs
 			window, reason, again, _ = g.scaled(s, job)
 		}
 		b.plan[i] = sched.Decision{Job: job.ID, Window: window, Again: again, Reason: reason}
@@ -122,7 +123,7 @@ func (g *Greedy) planBatch(s *sched.Snapshot, b *batch) {
 	}
 }
 
-// placeOpen places what is open job by job.
+// placeOpen places the open jobs one by one.
 func (g *Greedy) placeOpen(b *batch) {
 	s, open := &b.snapshot, make(map[*sched.Job]int, len(b.open))
 	for _, i := range b.open {
@@ -160,7 +161,7 @@ func newBatch(s *sched.Snapshot, cost placement.NodeCost, stop func() bool) *bat
 
 func (b *batch) job(i int) *sched.Job { return &b.snapshot.Queue[i] }
 
-// stopped reports whether time is up.
+// stopped reports whether the time is up.
 func (b *batch) stopped() bool {
 	if b.proof.Whole && b.stop() {
 		b.proof.Whole = false
@@ -168,7 +169,7 @@ func (b *batch) stopped() bool {
 	return !b.proof.Whole
 }
 
-// fitting returns those of some jobs that fit on some node.
+// fitting returns the given jobs that fit on at least one node.
 func (b *batch) fitting(some []int) (jobs []int) {
 	var most sched.Resources
 	for k := range b.nodes {
@@ -185,7 +186,7 @@ func (b *batch) fitting(some []int) (jobs []int) {
 
 func (b *batch) placed(i int) bool { return b.plan[i].Node != "" }
 
-// place puts a job on a node.
+// place assigns a job to a node.
 func (b *batch) place(i, node int) {
 	n, job, d := &b.nodes[node], b.job(i), &b.plan[i]
 	d.Node = n.Name
@@ -195,5 +196,5 @@ func (b *batch) place(i, node int) {
 	*n = n.Place(job.Request)
 }
 
-// close takes the jobs that have a node by now off those that are open.
+// close removes the placed jobs from the open jobs.
 func (b *batch) close() { b.open = slices.DeleteFunc(b.open, b.placed) }

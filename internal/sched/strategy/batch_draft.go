@@ -7,14 +7,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/placement"
 )
 
-// draft is a placement of the open jobs that is not carried out yet.
+// draft is a tentative placement of the open jobs.
 type draft struct {
-	node   []int // by position among the open jobs; -1: none
+	node   []int // by position among the open jobs; -1 if not placed
 	placed int
-	cost   float64 // of all that are placed, one after the other, each as the nodes are by then
+	cost   float64 // sum over all placed jobs in order, given the state of the nodes at that point
 }
 
-// better reports whether d places more jobs, or as many at less cost.
+// better reports whether d places more jobs, or the same number at a lower cost.
 func (d *draft) better(than *draft) bool {
 	if d.placed != than.placed {
 		return d.placed > than.placed
@@ -22,8 +22,8 @@ func (d *draft) better(than *draft) bool {
 	return d.cost < than.cost
 }
 
-// try places the open jobs in order, each where choose says for its position among them (-1: nowhere) as far as it
-// fits there, and takes everything back. It reports each chosen node to chosen, where that is not nil.
+// try places the open jobs in order, each on the node returned by choose for its position (-1 for none) if it fits
+// there, and then restores the nodes. It calls chosen with each selected node unless chosen is nil.
 func (b *batch) try(choose func(k int) int, chosen func(node int)) draft {
 	before := append([]sched.Node(nil), b.nodes...)
 	defer copy(b.nodes, before)
@@ -55,7 +55,7 @@ func (b *batch) try(choose func(k int) int, chosen func(node int)) draft {
 	return d
 }
 
-// carryOut places the open jobs as a draft says.
+// carryOut applies a draft to the open jobs.
 func (b *batch) carryOut(d draft) {
 	for k, i := range b.open {
 		if d.node[k] >= 0 {

@@ -6,20 +6,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/mincost"
 )
 
-// The wheres of ECSched (Hu et al., "Concurrent container scheduling on heterogeneous clusters with multi-resource
-// constraints"), as its authors coded them. Resources are CPU and memory, and GPUs for jobs that ask for some; d is
-// what the job asks for, a what the node has free.
+// The placements of ECSched (Hu et al., "Concurrent container scheduling on heterogeneous clusters with
+// multi-resource constraints"), as implemented by its authors. Resources are CPU and memory, and also GPUs for jobs
+// that request them. In the formulas, d is the request of the job and a the free amount of the node.
 
-// The authors' limits: so many jobs are in a flow, those that have waited longest whether they fit or not, and so many
-// flows are solved before the rest of the queue has to wait.
+// Limits from the implementation of the authors. A flow contains at most the flowJobs jobs with the longest waiting
+// time, whether or not they fit. At most flowRounds flows are solved before the rest of the queue has to wait.
 const (
 	flowJobs   = 100
 	flowRounds = 50
 )
 
-// matchInRounds places a queue as ECSched does: source → job → node → sink, an edge where the job fits, and room for
-// one job of a round on each node; most jobs, and then the least cost. Rounds are solved until one places nothing. A
-// node's resources are no part of the flow, which is why a round gives it one job: the next round sees what is left.
+// matchInRounds places a queue like ECSched, by a min-cost flow from source to job, node and sink with an edge for
+// each node that a job fits on. Each node has a capacity of one job per round. The flow places as many jobs as
+// possible at the lowest cost. Rounds are repeated until one places no job. The resources of a node are not part of
+// the flow, therefore a round assigns it only one job and the next round uses the updated resources.
 func matchInRounds(b *batch) {
 	b.group()
 	for range flowRounds {
@@ -33,7 +34,7 @@ func matchInRounds(b *batch) {
 		}
 		round, err := mincost.Assign(b.flow(jobs))
 		if err != nil {
-			panic(err) // costs are clamped, and no cluster has so many nodes
+			panic(err) // costs are clamped, and the number of nodes is limited
 		}
 		for row, col := range round.Cols {
 			if col >= 0 {
@@ -44,7 +45,7 @@ func matchInRounds(b *batch) {
 	}
 }
 
-// flow returns the costs of a round.
+// flow returns the cost matrix of a round.
 func (b *batch) flow(jobs []int) mincost.Matrix {
 	rows := map[int][]float64{}
 	var all []float64

@@ -11,11 +11,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/placement"
 )
 
-// matchByPrices places a whole queue at once: jobs that are alike as one class, nodes that cost the same as one
-// group, and a price on every resource of a group (package mincost). In that problem a job costs on a node what it
-// does before any is placed, once the node is awake; what waking an empty node costs is paid once. Its placement is
-// one draft, and that of serving job by job is another: of the two the one that places more jobs is taken, or as many
-// at less cost, when they are carried out one after the other and each costs what it does by then.
+// matchByPrices places the whole queue in one step. Equivalent jobs form a class, nodes with equal costs form a
+// group, and every resource of a group has a price (see package mincost). In this problem, the cost of a job on a
+// node is its cost before any job is placed, on an awake node; the cost of waking an empty node is paid once. The
+// resulting placement is one draft, and placing the jobs one by one is another. The draft that places more jobs is
+// applied, or the one with the lower cost if both place the same number. The cost is computed while the placements
+// are applied one after the other.
 func matchByPrices(b *batch) {
 	b.group()
 	if len(b.open) == 0 {
@@ -24,10 +25,10 @@ func matchByPrices(b *batch) {
 	best := b.inOrder()
 	b.byPrices(&best)
 	b.carryOut(best)
-	b.placeInOrder() // what the packing left out for another job, and found room for when it was carried out
+	b.placeInOrder() // jobs omitted from the packing may fit after all
 }
 
-// byPrices replaces a draft by one of prices, if that is better.
+// byPrices replaces a draft by one computed with prices if that is better.
 func (b *batch) byPrices(best *draft) {
 	if b.stopped() {
 		return
@@ -41,7 +42,7 @@ func (b *batch) byPrices(best *draft) {
 	}
 	f.state()
 	packed, err := mincost.Pack(f.packing, b.stopped)
-	if err != nil { // the queue is too large to add its costs up, or asks for more than any machine has
+	if err != nil { // the queue is too large to sum its costs, or its requests exceed any machine
 		b.proof.Whole = false
 		return
 	}
@@ -52,8 +53,9 @@ func (b *batch) byPrices(best *draft) {
 	b.proof.Gap, b.proof.HasGap = f.gap(best, packed.Bound)
 }
 
-// inParts is a draft for jobs and nodes that have too little in common for one problem: some jobs are placed by
-// prices, then the next ones, on what is left. It has no bound on the distance from the optimum.
+// inParts returns a draft for jobs and nodes that differ too much to be solved as one problem. It places a part of
+// the jobs by prices, then the next part with the remaining capacity, and so on. There is no bound on the distance
+// to the optimum.
 func (b *batch) inParts() draft {
 	work := newBatch(&b.snapshot, b.cost, b.stop)
 	work.maxNodePairs = b.maxNodePairs
@@ -77,8 +79,9 @@ func (b *batch) inParts() draft {
 	}, nil)
 }
 
-// byStake returns the open jobs, first those for which most depends on where they go, for the room that they take.
-// The job that chooses last gets what is left, so it should be the one that loses least.
+// byStake returns the open jobs ordered by the effect of their placement on the cost, relative to the capacity that
+// they use, highest first. The last jobs get the remaining nodes, so they should be the jobs with the smallest
+// loss.
 func (b *batch) byStake() []int {
 	var free [3]float64
 	for k := range b.nodes {
@@ -106,7 +109,7 @@ func (b *batch) byStake() []int {
 	return jobs
 }
 
-// flowProblem is a queue as a packing.
+// flowProblem is a queue represented as a packing problem.
 type flowProblem struct {
 	b       *batch
 	packing mincost.Packing
@@ -114,17 +117,17 @@ type flowProblem struct {
 	groupOf []int   // by node
 }
 
-// nodeKind is all of a node that the costs of a flow and feasibility depend on.
+// nodeKind contains all properties of a node that the costs of a flow and feasibility depend on.
 type nodeKind struct {
 	site           *sched.Site
 	profile        *energy.Profile
 	capacity, free sched.Resources
 	asleep         bool
 	speed, pue     float64
-	labels         string // which of the jobs' selectors it meets
+	labels         string // selectors of the jobs that the node matches
 }
 
-// newFlowProblem finds out which nodes are alike. Nothing is priced before [flowProblem.state].
+// newFlowProblem groups equivalent nodes. Costs are computed later, in [flowProblem.state].
 func newFlowProblem(b *batch) *flowProblem {
 	f := &flowProblem{b: b, groupOf: make([]int, len(b.nodes))}
 	groups := map[nodeKind]int{}
@@ -144,7 +147,7 @@ func newFlowProblem(b *batch) *flowProblem {
 	return f
 }
 
-// selecting returns one kind of jobs for each selector.
+// selecting returns one kind of job per distinct selector.
 func (b *batch) selecting() (jobs []*sched.Job) {
 	known := map[string]bool{}
 	for k := range b.kinds {
@@ -156,7 +159,7 @@ func (b *batch) selecting() (jobs []*sched.Job) {
 	return jobs
 }
 
-// state writes the packing down.
+// state fills in the packing problem.
 func (f *flowProblem) state() {
 	b, p := f.b, &f.packing
 	p.Items = make([]mincost.Items, len(b.kinds))
@@ -174,15 +177,15 @@ func (f *flowProblem) state() {
 	for g, nodes := range f.members {
 		bins := mincost.Bins{Count: int64(len(nodes)), Opening: scale.integer(openings[g])}
 		for d, free := range b.nodes[nodes[0]].Free.Vector() {
-			bins.Capacity = append(bins.Capacity, min(max(free, 0), all[d])) // more than all jobs ask for is no more
+			bins.Capacity = append(bins.Capacity, min(max(free, 0), all[d])) // more has no effect
 		}
 		p.Bins = append(p.Bins, bins)
 	}
 	f.leaveOut(costs, scale)
 }
 
-// ask fills in what jobs ask for, and returns what they do all together. Jobs that fit nowhere are no part of the
-// problem: they might ask for more than can be added up.
+// ask fills in the requests of the jobs and returns their sum. Jobs that fit on no node are excluded, because their
+// requests might overflow the sum.
 func (f *flowProblem) ask(costs [][]float64) (all [3]int64) {
 	for k, row := range costs {
 		items := &f.packing.Items[k]
@@ -201,7 +204,7 @@ func (f *flowProblem) ask(costs [][]float64) (all [3]int64) {
 
 func isNumber(v float64) bool { return !math.IsNaN(v) }
 
-// plusTimes returns sum + amount·count, and what an int64 can hold where that is more.
+// plusTimes returns sum + amount·count, saturated at math.MaxInt64.
 func plusTimes(sum, amount, count int64) int64 {
 	if amount > 0 && count > (math.MaxInt64-sum)/amount {
 		return math.MaxInt64
@@ -209,12 +212,11 @@ func plusTimes(sum, amount, count int64) int64 {
 	return sum + amount*count
 }
 
-// flowShare is how much smaller integers of a flow are than they may be, so that sums over many jobs are integers as
-// well.
+// flowShare reduces the integer costs of a flow, so that sums over many jobs fit into an integer.
 const flowShare = 1 << 10
 
-// costs returns, by kind of job and group of nodes, what a job costs on a node that is awake, and by group what it
-// costs on average to wake one. NaN where it does not fit.
+// costs returns the cost of each kind of job on an awake node of each group, and the mean cost of waking a node of
+// each group. A cost is NaN if the job does not fit.
 func (f *flowProblem) costs() (costs [][]float64, openings []float64) {
 	b := f.b
 	openings = make([]float64, len(f.members))
@@ -246,7 +248,8 @@ func (f *flowProblem) costs() (costs [][]float64, openings []float64) {
 	return costs, openings
 }
 
-// leaveOut fills in the costs, and makes it dearer to leave a job out than any exchange of two could save.
+// leaveOut fills in the costs, and sets the cost of omitting a job higher than the maximum saving of exchanging two
+// jobs.
 func (f *flowProblem) leaveOut(costs [][]float64, scale costScale) {
 	p := &f.packing
 	least, most, opening := int64(0), int64(0), int64(0)
@@ -268,7 +271,8 @@ func (f *flowProblem) leaveOut(costs [][]float64, scale costScale) {
 	}
 }
 
-// assign gives every open job one of the nodes that its kind has been given, in order; -1 where they are used up.
+// assign assigns to every open job one of the nodes that the packing contains for its kind, in order, or -1 if none
+// is left.
 func (f *flowProblem) assign(packed *mincost.Packed) []int {
 	given := make([][]int, len(f.b.kinds))
 	bin := 0
@@ -292,7 +296,7 @@ func (f *flowProblem) assign(packed *mincost.Packed) []int {
 	return nodes
 }
 
-// gap returns how far a draft may be from the optimum of the packing.
+// gap returns the maximum distance of a draft from the optimum of the packing.
 func (f *flowProblem) gap(d *draft, bound int64) (gap float64, ok bool) {
 	cost := int64(0)
 	opened := map[int]bool{}

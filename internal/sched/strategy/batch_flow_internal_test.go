@@ -11,7 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// unlike returns a queue of jobs that all differ, on nodes of so many kinds, asleep and empty.
+// unlike returns a queue of jobs that all differ, and empty sleeping nodes of the given number of kinds.
 func unlike(jobs, nodes, kinds int) *sched.Snapshot {
 	random := rand.New(rand.NewPCG(7, 1))
 	s := &sched.Snapshot{Now: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)}
@@ -37,7 +37,8 @@ func unlike(jobs, nodes, kinds int) *sched.Snapshot {
 	return s
 }
 
-// carried returns how many jobs a plan places, which must fit, and the energy that it expects them to need.
+// carried returns the number of jobs placed by a plan and their expected energy. It fails the test if a job does
+// not fit on its node.
 func carried(t *testing.T, s *sched.Snapshot, plan sched.Plan) (placed int, joules float64) {
 	t.Helper()
 	nodes := map[string]sched.Node{}
@@ -50,7 +51,7 @@ func carried(t *testing.T, s *sched.Snapshot, plan sched.Plan) (placed int, joul
 		}
 		n := nodes[d.Node]
 		if !s.Queue[i].Fits(&n) {
-			t.Fatalf("%s does not fit on %s", d.Job, d.Node)
+			t.Fatalf("job %s does not fit on node %s", d.Job, d.Node)
 		}
 		nodes[d.Node] = n.Place(s.Queue[i].Request)
 		placed++
@@ -59,7 +60,7 @@ func carried(t *testing.T, s *sched.Snapshot, plan sched.Plan) (placed int, joul
 	return placed, joules
 }
 
-// byPrices plans a queue by a strategy that prices so many pairs at once.
+// byPrices plans a queue with a limit on the pairs of jobs and nodes that are solved as one problem.
 func byPrices(t *testing.T, s *sched.Snapshot, pairs int) (sched.Plan, Optimality) {
 	t.Helper()
 	g, err := New("flow-energy")
@@ -72,8 +73,8 @@ func byPrices(t *testing.T, s *sched.Snapshot, pairs int) (sched.Plan, Optimalit
 	return b.plan, b.proof
 }
 
-// A queue that has too little in common for one problem is placed by prices all the same, part by part: one job more
-// must not make of it a queue that is served job by job.
+// TestPricesOfAQueueInParts checks that a queue with too many different jobs for one problem is still placed by
+// prices, in parts. A single additional job must not switch to placing jobs one by one.
 func TestPricesOfAQueueInParts(t *testing.T) {
 	const jobs, nodes = 400, 60
 	s := unlike(jobs, nodes, nodes)
@@ -84,27 +85,27 @@ func TestPricesOfAQueueInParts(t *testing.T) {
 	all, oneByOne := carried(t, s, greedy.Plan(s))
 	plan, proof := byPrices(t, s, jobs*nodes)
 	if !proof.Whole || !proof.HasGap {
-		t.Fatalf("as a whole: %+v", proof)
+		t.Fatalf("plan as a whole: %+v", proof)
 	}
 	_, whole := carried(t, s, plan)
 	for _, parts := range []int{2, 4, jobs} {
 		plan, proof := byPrices(t, s, jobs*nodes/parts)
 		placed, joules := carried(t, s, plan)
-		t.Logf("%d parts: %.3f of the energy of a whole; one by one %.3f", parts, joules/whole, oneByOne/whole)
+		t.Logf("%d parts: %.3f of the energy of a single problem, one by one %.3f", parts, joules/whole, oneByOne/whole)
 		if !proof.Whole || proof.HasGap {
-			t.Errorf("%d parts: %+v", parts, proof)
+			t.Errorf("%d parts: unexpected optimality %+v", parts, proof)
 		}
 		if placed < all || joules-whole > (oneByOne-whole)/2 {
-			t.Errorf("%d parts: %d placed for %.0f J; as a whole %.0f, one by one %d for %.0f", parts, placed, joules,
-				whole, all, oneByOne)
+			t.Errorf("%d parts: %d jobs with %.0f J, want about %.0f J; one by one %d jobs with %.0f J",
+				parts, placed, joules, whole, all, oneByOne)
 		}
 	}
 }
 
-// Nodes that are alike make a large problem a small one.
+// TestPricesOfNodesThatAreAlike checks that equivalent nodes reduce the size of the problem.
 func TestPricesOfNodesThatAreAlike(t *testing.T) {
 	const jobs, nodes = 100, 500
 	if _, proof := byPrices(t, unlike(jobs, nodes, 2), jobs*nodes/2); !proof.Whole || !proof.HasGap {
-		t.Errorf("jobs times two kinds of nodes: %+v", proof)
+		t.Errorf("optimality with two kinds of nodes = %+v, want a bound for the whole problem", proof)
 	}
 }

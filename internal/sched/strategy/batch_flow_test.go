@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// flows are the strategies that match a whole queue by a flow, and the where whose cost they add up.
+// flows maps the strategies that match the whole queue by a flow to the placement that defines their cost.
 var flows = map[string]string{
 	"ecsched-carbon": "carbon", "ecsched-dp": "ecsched-dp", "ecsched-energy": "energy", "ecsched-ml": "ecsched-ml",
 	"flow-carbon": "carbon", "flow-dp": "ecsched-dp", "flow-energy": "energy", "flow-ml": "ecsched-ml",
@@ -42,7 +42,8 @@ func mustStrategy(t rapid.TB, name string) *strategy.Greedy {
 	return g
 }
 
-// carriedOut checks that a plan keeps to all capacities, and returns how many jobs it places and the nodes after that.
+// carriedOut checks that a plan does not exceed any capacity. It returns the number of placed jobs and the
+// resulting nodes.
 func carriedOut(t rapid.TB, s *sched.Snapshot, plan sched.Plan) (placed int, nodes map[string]sched.Node) {
 	t.Helper()
 	nodes = map[string]sched.Node{}
@@ -51,14 +52,14 @@ func carriedOut(t rapid.TB, s *sched.Snapshot, plan sched.Plan) (placed int, nod
 	}
 	for i, d := range plan {
 		if d.Job != s.Queue[i].ID {
-			t.Fatalf("decision %d is on %q", i, d.Job)
+			t.Fatalf("decision %d is for job %q", i, d.Job)
 		}
 		if d.Node == "" {
 			continue
 		}
 		n, ok := nodes[d.Node]
 		if !ok || !s.Queue[i].Fits(&n) {
-			t.Fatalf("%s does not fit on %s", d.Job, d.Node)
+			t.Fatalf("job %s does not fit on node %s", d.Job, d.Node)
 		}
 		nodes[d.Node] = n.Place(s.Queue[i].Request)
 		placed++
@@ -66,7 +67,8 @@ func carriedOut(t rapid.TB, s *sched.Snapshot, plan sched.Plan) (placed int, nod
 	return placed, nodes
 }
 
-// added is what a plan costs by a where if it is carried out in order of submission, each job as nodes are by then.
+// added returns the total cost of a plan according to a placement if it is applied in order of submission, given
+// the state of the nodes at each step.
 func added(t rapid.TB, where string, s *sched.Snapshot, plan sched.Plan) (sum float64) {
 	t.Helper()
 	g := mustStrategy(t, where)
@@ -89,7 +91,7 @@ func added(t rapid.TB, where string, s *sched.Snapshot, plan sched.Plan) (sum fl
 		alone.Nodes = work.Nodes[k : k+1]
 		costs, ok := g.Costs(&alone, &s.Queue[i], nil)
 		if !ok {
-			t.Fatalf("%s has no opinion on what was placed", where)
+			t.Fatalf("%s has no opinion on a placed job", where)
 		}
 		sum += costs[0]
 		*work.Nodes[k] = work.Nodes[k].Place(s.Queue[i].Request)
@@ -97,7 +99,8 @@ func added(t rapid.TB, where string, s *sched.Snapshot, plan sched.Plan) (sum fl
 	return sum
 }
 
-// Prices place no fewer jobs than serving them one by one, and as many at no greater cost.
+// TestPricesAreNotWorseThanOneByOne checks that placement by prices never places fewer jobs than placement one by
+// one, and never costs more for the same number of jobs.
 func TestPricesAreNotWorseThanOneByOne(t *testing.T) {
 	saved := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -107,22 +110,23 @@ func TestPricesAreNotWorseThanOneByOne(t *testing.T) {
 		placed, _ := carriedOut(t, s, got)
 		byOne, _ := carriedOut(t, s, greedy)
 		if placed < byOne {
-			t.Fatalf("%d placed by prices, %d one by one", placed, byOne)
+			t.Fatalf("placed %d jobs by prices, but %d one by one", placed, byOne)
 		}
 		mine, other := added(t, where, s, got), added(t, where, s, greedy)
 		if placed == byOne && mine > other+1e-6*math.Abs(other) {
-			t.Fatalf("costs %v by prices, %v one by one", mine, other)
+			t.Fatalf("cost by prices = %v, but %v one by one", mine, other)
 		}
 		if placed > byOne || mine < other-1e-6*math.Abs(other) {
 			saved++
 		}
 	})
 	if saved == 0 {
-		t.Error("prices are never better than serving jobs one by one")
+		t.Error("placement by prices is never better than placing jobs one by one")
 	}
 }
 
-// Whenever time is up there is a plan that keeps to all capacities, the same each time, and nothing that fits is left.
+// TestPlanWithin checks that the plan is valid and reproducible whenever the time is up, and that no remaining job
+// would fit.
 func TestPlanWithin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawQueue(t)
@@ -132,7 +136,7 @@ func TestPlanWithin(t *testing.T) {
 			asked := 0
 			plan, proof := g.PlanWithin(s, func() bool { asked++; return asked > limit })
 			if proof.Whole != (asked <= limit) || asked > limit+1 {
-				t.Fatalf("asked %d times of %d: whole %v", asked, limit, proof.Whole)
+				t.Fatalf("stop was called %d times with a limit of %d: Whole = %v", asked, limit, proof.Whole)
 			}
 			return plan, proof
 		}
@@ -141,19 +145,19 @@ func TestPlanWithin(t *testing.T) {
 		for i, d := range plan {
 			for _, n := range nodes {
 				if d.Node == "" && d.Reason.Kind == sched.NoRoom && s.Queue[i].Fits(&n) {
-					t.Fatalf("%s would fit on %s: %v", d.Job, n.Name, d.Reason)
+					t.Fatalf("job %s would fit on node %s: %v", d.Job, n.Name, d.Reason)
 				}
 			}
 		}
 		again, proof2 := within()
 		if diff := gocmp.Diff(plan, again); diff != "" || proof != proof2 || proof.HasGap && !(proof.Gap >= 0) {
-			t.Fatalf("%v, %v: %s", proof, proof2, diff)
+			t.Fatalf("plans differ: %v, %v: %s", proof, proof2, diff)
 		}
 	})
 }
 
-// With no time at all a queue is served job by job, as by the where that says the same of one job; and a strategy
-// that serves jobs one by one leaves the rest without an opinion.
+// TestNoTimeAtAll checks that without any time, a queue is placed job by job as by the placement with the same
+// cost, and that strategies that place jobs one by one have no opinion on the remaining jobs.
 func TestNoTimeAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawQueue(t)
@@ -163,21 +167,21 @@ func TestNoTimeAtAll(t *testing.T) {
 			got, proof := mustStrategy(t, name).PlanWithin(s, func() bool { return true })
 			for i := range got {
 				if got[i].Node != want[i].Node {
-					t.Fatalf("%s: %s is on %q, one by one on %q (%+v)", name, got[i].Job, got[i].Node, want[i].Node,
-						proof)
+					t.Fatalf("%s: job %s is on node %q, but on %q one by one (%+v)",
+						name, got[i].Job, got[i].Node, want[i].Node, proof)
 				}
 			}
 		}
 		none, proof := mustStrategy(t, where).PlanWithin(s, func() bool { return true })
 		for _, d := range none {
 			if d.Node != "" || d.Held(s.Now) || d.Reason.Kind != sched.NoOpinion || proof.Whole {
-				t.Fatalf("%+v", d)
+				t.Fatalf("unexpected decision: %+v", d)
 			}
 		}
 	})
 }
 
-// A queue of one job is planned on all nodes: it is not taken for granted that it fits.
+// TestPlanWithinAsksWhatFits checks that feasibility is also verified for a queue of one job.
 func TestPlanWithinAsksWhatFits(t *testing.T) {
 	nodes := threeNodes()
 	s := &sched.Snapshot{Now: schedtest.Day, Nodes: nodes, Queue: []sched.Job{{
@@ -185,15 +189,15 @@ func TestPlanWithinAsksWhatFits(t *testing.T) {
 	}}}
 	for name := range flows {
 		if strings.HasSuffix(name, "carbon") {
-			continue // there is no signal
+			continue // no signal is available
 		}
 		if plan, _ := mustStrategy(t, name).PlanWithin(s, func() bool { return false }); plan[0].Node != "a" {
-			t.Errorf("%s plans %q, and only a has room", name, plan[0].Node)
+			t.Errorf("%s selected node %q, but only a has enough capacity", name, plan[0].Node)
 		}
 	}
 }
 
-// Costs that are no numbers, or beyond all measure, neither stop a plan nor overdraw a node.
+// TestCostsBeyondMeasure checks that invalid or extreme costs neither abort a plan nor overcommit a node.
 func TestCostsBeyondMeasure(t *testing.T) {
 	odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e18, -1e18, math.MaxFloat64, 5e-324, 0, 100}
 	rapid.Check(t, func(t *rapid.T) {
@@ -209,13 +213,13 @@ func TestCostsBeyondMeasure(t *testing.T) {
 		got, proof := mustStrategy(t, name).PlanWithin(s, func() bool { return false })
 		carriedOut(t, s, got)
 		if proof.HasGap && !(proof.Gap >= 0) {
-			t.Fatalf("a gap of %v", proof.Gap)
+			t.Fatalf("gap = %v, want at least 0", proof.Gap)
 		}
 	})
 }
 
-// What nobody could run is no part of the problem, however much it asks for: the others are bounded as if it were not
-// there.
+// TestAbsurdRequestsChangeNothing checks that jobs that fit on no node do not affect the plan or its bound, no
+// matter how large their requests are.
 func TestAbsurdRequestsChangeNothing(t *testing.T) {
 	s := &sched.Snapshot{Now: schedtest.Day, Nodes: threeNodes()}
 	for i := range 6 {
@@ -227,7 +231,7 @@ func TestAbsurdRequestsChangeNothing(t *testing.T) {
 	g := mustStrategy(t, "flow-energy")
 	want, proof := g.PlanWithin(s, func() bool { return false })
 	if !proof.Whole || !proof.HasGap {
-		t.Fatalf("%+v", proof)
+		t.Fatalf("unexpected optimality: %+v", proof)
 	}
 	for i := range 2 {
 		s.Queue = append(s.Queue, sched.Job{
@@ -237,12 +241,12 @@ func TestAbsurdRequestsChangeNothing(t *testing.T) {
 	}
 	got, proof2 := g.PlanWithin(s, func() bool { return false })
 	if diff := gocmp.Diff(want, got[:6]); diff != "" || proof2 != proof {
-		t.Errorf("%+v, without them %+v: %s", proof2, proof, diff)
+		t.Errorf("optimality = %+v, without the large jobs %+v: %s", proof2, proof, diff)
 	}
 }
 
-// Further nodes of a planned job have room for it once the plan is carried out, the cheapest first, or before; and
-// those with room come before those without.
+// TestOptions checks that the further nodes of a planned job have capacity for it after the plan has been applied,
+// or otherwise before, and that the former come first.
 func TestOptions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, g := drawQueue(t), mustStrategy(t, drawFlow(t))
@@ -262,24 +266,25 @@ func TestOptions(t *testing.T) {
 			}
 			if got[i].Node == "" {
 				if names != nil {
-					t.Fatalf("%s has options %v, and is not planned", job.ID, names)
+					t.Fatalf("job %s is not planned but has options %v", job.ID, names)
 				}
 				continue
 			}
 			if len(names) != min(most, len(before)) {
-				t.Fatalf("%s: %v, of %v and before %v", job.ID, names, room, before)
+				t.Fatalf("job %s: options = %v, capacity on %v after and %v before", job.ID, names, room, before)
 			}
 			for k, name := range names {
 				if hasRoom := slices.Contains(room, name); hasRoom != (k < len(room)) ||
 					!slices.Contains(before, name) || slices.Contains(names[:k], name) {
-					t.Fatalf("%s: %v, of %v and before %v", job.ID, names, room, before)
+					t.Fatalf("job %s: options = %v, capacity on %v after and %v before", job.ID, names, room, before)
 				}
 			}
 		}
 	})
 }
 
-// Further nodes do not depend on the order of the queue, even where run times count as the same that are not.
+// TestOptionsKnowNoOrder checks that the further nodes do not depend on the order of the queue, even if run times
+// are rounded to the same value.
 func TestOptionsKnowNoOrder(t *testing.T) {
 	thrifty, awake := energy.Profile{Max: 90, WakeUp: 850}, energy.Profile{Max: 110}
 	s := &sched.Snapshot{Now: schedtest.Day, Nodes: []*sched.Node{
@@ -318,7 +323,7 @@ func TestOptionsKnowNoOrder(t *testing.T) {
 	}
 }
 
-// Many jobs that differ in everything are planned as well.
+// TestManyKinds checks that many different jobs can be planned.
 func TestManyKinds(t *testing.T) {
 	s := &sched.Snapshot{Now: schedtest.Day, Nodes: threeNodes()}
 	for i := range 600 {
@@ -327,19 +332,19 @@ func TestManyKinds(t *testing.T) {
 			Request: sched.Resources{MilliCPU: int64(20 + i%7), Memory: int64(i%5) << 20},
 		})
 	}
-	const inRounds = 50 * 3 // ECSched's rounds, a job for each node
+	const inRounds = 50 * 3 // rounds of ECSched with one job per node
 	for name, want := range map[string]int{
 		"energy": 600, "flow-energy": 600, "flow-dp": 600, "ecsched-energy": inRounds,
 	} {
 		got, _ := mustStrategy(t, name).PlanWithin(s, func() bool { return false })
 		if placed, _ := carriedOut(t, s, got); placed != want {
-			t.Errorf("%s places %d of 600 jobs, want %d", name, placed, want)
+			t.Errorf("%s placed %d of 600 jobs, want %d", name, placed, want)
 		}
 	}
 }
 
-// Where jobs have so little in common that serving them one by one takes long, no more of them are served than there
-// is time for; on the rest there is no opinion.
+// TestManyKindsWithinATime checks that if the jobs differ too much to be placed one by one quickly, only as many
+// jobs are placed as time permits, and there is no opinion on the others.
 func TestManyKindsWithinATime(t *testing.T) {
 	const jobs, placed = 2100, 10
 	s := &sched.Snapshot{Now: schedtest.Day}
@@ -354,19 +359,19 @@ func TestManyKindsWithinATime(t *testing.T) {
 		})
 	}
 	for _, name := range []string{"flow-energy", "ecsched-energy"} {
-		for limit, want := range map[int]int{0: 0, jobs + placed: placed} { // each kind is asked about once before
+		for limit, want := range map[int]int{0: 0, jobs + placed: placed} { // each kind is checked once before
 			if limit > 0 && name == "ecsched-energy" {
-				continue // which places rounds before it asks again
+				continue // places complete rounds before it checks the time again
 			}
 			asked := 0
 			plan, proof := mustStrategy(t, name).PlanWithin(s, func() bool { asked++; return asked > limit })
 			got, _ := carriedOut(t, s, plan)
 			if got != want || proof.Whole || asked != limit+1 {
-				t.Errorf("%s places %d, want %d, after %d questions: %+v", name, got, want, asked, proof)
+				t.Errorf("%s placed %d jobs, want %d, after %d calls of stop: %+v", name, got, want, asked, proof)
 			}
 			for _, d := range plan {
 				if d.Node == "" && d.Reason.Kind != sched.NoOpinion {
-					t.Fatalf("%s: %+v", name, d)
+					t.Fatalf("%s: unexpected decision: %+v", name, d)
 				}
 			}
 		}

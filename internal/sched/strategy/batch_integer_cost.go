@@ -7,24 +7,25 @@ import (
 	"github.com/kubenergy/kubenergy/internal/mincost"
 )
 
-// costScale makes integers of costs.
+// costScale is a factor for converting costs to integers.
 type costScale float64
 
-// finest is the scale of costs that are at most 16 either way, as those of ECSched are: they lie between −3 and 0
-// where nodes have no more free than they have. A unit is far below what could tell two of them apart.
+// finest is the scale for costs with an absolute value of at most 16. This includes the costs of ECSched, which are
+// between −3 and 0 if the free resources do not exceed the capacity. One unit is much smaller than any relevant
+// difference between two costs.
 const finest costScale = 1 << 36
 
-// outlying is how many times the median a cost may be until it counts as no greater than that. It leaves 2²⁶ units
-// for the median.
+// outlying is the maximum cost relative to the median. Higher costs are clamped. It leaves 2²⁶ units for the
+// median.
 const outlying = 1 << 14
 
-// scaleOf returns a scale for costs, of which those that are no number do not count. A few that are beyond all
-// measure are clamped; the others remain as distinct as they were.
+// scaleOf returns a scale for the given costs, ignoring NaN. Extreme outliers are clamped, and all other costs
+// remain distinct.
 func scaleOf(costs []float64) costScale {
 	sizes := make([]float64, 0, len(costs))
 	greatest := 0.0
 	for _, c := range costs {
-		if c = math.Abs(c); c > 0 { // neither 0 nor NaN
+		if c = math.Abs(c); c > 0 { // excludes 0 and NaN
 			sizes = append(sizes, c)
 			greatest = max(greatest, c)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/placement"
 )
 
-// jobKind is all of a job that batch costs and feasibility depend on. How long a job has waited already is none of
-// it: that is the same on every node.
+// jobKind contains all properties of a job that batch costs and feasibility depend on. The waiting time of a job is
+// not included, because its cost is the same on every node.
 type jobKind struct {
 	request  sched.Resources
 	selector string
@@ -40,17 +40,17 @@ func kindOf(j *sched.Job) jobKind {
 	return k
 }
 
-// maxKinds is from how many kinds on run times are rounded, so that they become fewer.
+// maxKinds is the number of kinds above which run times are rounded to reduce it.
 const maxKinds = 256
 
-// rounded is a run time as a multiple of an eighth to a quarter of itself.
+// rounded returns a run time rounded down to a multiple of one eighth to one quarter of it.
 func rounded(d time.Duration) time.Duration {
 	unit := max(bits.Len64(uint64(max(d, 0)))-3, 0)
 	return d >> unit << unit
 }
 
-// group finds out which of the open jobs are alike. On those for which some node that fits cannot be priced there is
-// no opinion, nor on those that there is no time to ask that of: they are not open any more.
+// group groups equivalent open jobs. Jobs are no longer open if some node that they fit on has an unknown cost, or
+// if there is no time to check this. The strategy has no opinion on them.
 func (b *batch) group() {
 	if b.sort(func(d time.Duration) time.Duration { return d }); len(b.kinds) > maxKinds {
 		b.sort(rounded)
@@ -70,7 +70,8 @@ func (b *batch) group() {
 	})
 }
 
-// sort finds the kinds of the open jobs, with run times as they are made. The first job of a kind stands for all.
+// sort determines the kinds of the open jobs, with run times transformed by the given function. The first job of a
+// kind represents all of them.
 func (b *batch) sort(runtime func(time.Duration) time.Duration) {
 	known := map[jobKind]int{}
 	b.kinds, b.kindOf = b.kinds[:0], make([]int, len(b.snapshot.Queue))
@@ -89,7 +90,7 @@ func (b *batch) sort(runtime func(time.Duration) time.Duration) {
 	}
 }
 
-// unknown returns why there is no opinion on a job, [sched.Cheapest] if there is one.
+// unknown returns the reason for having no opinion on a job, or [sched.Cheapest] if there is an opinion.
 func (b *batch) unknown(j *sched.Job) sched.ReasonKind {
 	costing := placement.NewCosting(&b.snapshot, j)
 	for k := range b.nodes {
@@ -103,7 +104,7 @@ func (b *batch) unknown(j *sched.Job) sched.ReasonKind {
 	return sched.Cheapest
 }
 
-// costs returns what each node costs jobs of a kind, NaN where they do not fit.
+// costs returns the cost of a kind of job on each node, or NaN if it does not fit.
 func (b *batch) costs(kind int) []float64 {
 	costs := make([]float64, len(b.nodes))
 	costing := placement.NewCosting(&b.snapshot, &b.kinds[kind])
@@ -113,7 +114,7 @@ func (b *batch) costs(kind int) []float64 {
 	return costs
 }
 
-// price returns what a node costs a job, NaN where it does not fit.
+// price returns the cost of a job on a node, or NaN if it does not fit.
 func (b *batch) price(c *placement.Costing, node int) float64 {
 	if n := &b.nodes[node]; c.Job.Fits(n) {
 		if cost, known := b.cost(c, n); known {

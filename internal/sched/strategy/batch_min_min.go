@@ -7,18 +7,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/placement"
 )
 
-// The batch wheres "min-min" and "max-min" are the classic heuristics for independent jobs on unlike machines: of
-// every job that fits somewhere, the least time to completion over the nodes is found; min-min places the job of
-// which that is least, max-min the one of which it is greatest, and then all is looked at again. Of nodes on which a
-// job ends as soon, the one that needs the least energy for it is taken, where power profiles are known; then the
-// first by name.
+// The batch placements "min-min" and "max-min" are the classic heuristics for independent jobs on heterogeneous
+// machines. For every job, they determine the minimum completion time over all nodes with sufficient capacity.
+// min-min places the job with the smallest of these times first, max-min the job with the largest, and the
+// procedure is repeated for the remaining jobs. Among nodes with equal completion times, the one with the lowest
+// energy for the job is selected if power profiles are known, and then the first by name.
 func minMin(b *batch) { matchByFinish(b, func(a, b time.Duration) bool { return a < b }) }
 
 func maxMin(b *batch) { matchByFinish(b, func(a, b time.Duration) bool { return a > b }) }
 
-// offer is the best node of a job.
+// offer is the best node for a job.
 type offer struct {
-	node    int // -1: it fits nowhere
+	node    int // -1 if the job fits on no node
 	runtime time.Duration
 	energy  float64
 }
@@ -35,13 +35,13 @@ func (o *offer) worse(than *offer) bool {
 	return o.energy > than.energy
 }
 
-// replaces reports whether o is better than another node's offer, or as good and of the first of the two.
+// replaces reports whether o is better than the offer of another node, or equally good with the lower position.
 func (o *offer) replaces(than *offer) bool {
 	return than.worse(o) || o.node >= 0 && !o.worse(than) && o.node < than.node
 }
 
-// matchByFinish places jobs one by one. After a placement only the node that was taken is another one: the offers of
-// other nodes stand, and a job is compared with that node alone unless its own offer came from there.
+// matchByFinish places jobs one by one. After a placement only the selected node has changed, so the offers of
+// other nodes remain valid. A job is compared with that node only, unless its own offer was for it.
 func matchByFinish(b *batch, before func(a, b time.Duration) bool) {
 	jobs := b.fitting(b.open)
 	offers := make([]offer, len(jobs))
@@ -92,7 +92,7 @@ func (b *batch) bestOffer(c *placement.Costing) offer {
 	return best
 }
 
-// offer returns what a node offers a job.
+// offer returns the offer of a node for a job.
 func (b *batch) offer(c *placement.Costing, node int) offer {
 	n := &b.nodes[node]
 	if !c.Job.Fits(n) {

@@ -7,12 +7,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/placement"
 )
 
-// placeInOrder places what is open job by job, each on the node of least cost, as strategies do that do not look at a
-// whole queue.
+// placeInOrder places the open jobs one by one on the node with the lowest cost, like strategies that do not match
+// the whole queue.
 func (b *batch) placeInOrder() { b.carryOut(b.inOrder()) }
 
-// inOrder is the same as a draft. Jobs that are alike share what their nodes cost, so that a long queue takes little
-// time. Where they have too little in common for that, there is no opinion on those that time does not suffice for.
+// inOrder returns this placement as a draft. Equivalent jobs share the costs of their nodes, so that long queues
+// are processed quickly. If the jobs differ too much for this, there is no opinion on the jobs that remain when the
+// time is up.
 func (b *batch) inOrder() draft {
 	g := greedy{batch: b, of: make([]*ranking, len(b.kinds))}
 	return b.try(
@@ -27,33 +28,34 @@ func (b *batch) inOrder() draft {
 		func(node int) { g.changed = append(g.changed, node) })
 }
 
-// hurried reports whether time is up and even serving the queue job by job would take long.
+// hurried reports whether the time is up and placing the queue job by job would also take long.
 func (b *batch) hurried() bool { return b.varied() && b.stopped() }
 
-// varied reports whether there are too many kinds of jobs to remember what each of them costs on each node.
+// varied reports whether there are too many kinds of jobs to store their costs for all nodes.
 func (b *batch) varied() bool { return len(b.kinds)*len(b.nodes) > b.maxNodePairs }
 
-// maxNodePairs is how many pairs of a kind of job and a node are remembered at most, and of a kind and a group of nodes
-// priced at once. Beyond that nothing is shared where jobs are served one by one, and prices are found for one part
-// of the queue after the other.
+// maxNodePairs limits the pairs of a kind of job and a node with stored costs, and the pairs of a kind and a group
+// of nodes that are solved as one problem. Above this limit, costs are not shared when jobs are placed one by one,
+// and prices are computed for one part of the queue after the other.
 const maxNodePairs = 1 << 22
 
-// greedy keeps the node of least cost for every kind of job, while nodes fill up.
+// greedy maintains the cheapest node for every kind of job while nodes fill up.
 type greedy struct {
 	batch   *batch
 	of      []*ranking // by kind
-	changed []int      // nodes, one for each placement
+	changed []int      // node of each placement, in order
 }
 
-// ranking is a tournament of nodes: the winner of a pair costs less, or comes first by name.
+// ranking is a tournament tree of nodes. The winner of a pair has the lower cost, or the lower position if costs
+// are equal.
 type ranking struct {
 	costing placement.Costing
 	costs   []float64
-	winners []int32 // of the pair 2k and 2k + 1 at k; the nodes themselves are at len(costs) and above
-	seen    int     // how many changes it knows
+	winners []int32 // element k is the winner of elements 2k and 2k+1; leaves start at len(costs)
+	seen    int     // number of changes that have been processed
 }
 
-// cheapest returns the node of least cost of a kind of job, -1 where it fits nowhere.
+// cheapest returns the cheapest node for a kind of job, or -1 if it fits on no node.
 func (g *greedy) cheapest(kind int) int {
 	if g.batch.varied() {
 		return newRanking(g.batch, kind).cheapest()

@@ -18,14 +18,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// batches are the strategies that look at a whole queue, and some that serve one in another order.
+// batches contains the strategies that consider the whole queue, and some that serve it in a different order.
 var batches = []string{
 	"ecsched-dp", "ecsched-ml", "ecsched-energy", "ecsched-carbon", "flow-dp", "flow-ml", "flow-energy", "flow-carbon",
 	"min-min", "max-min", "balanced+now/shortest", "ecsched-k8s+now/fifo", "energy+now/smallest",
 	"random+now/least-work",
 }
 
-// drawQueue draws more jobs than there is room for, many of them alike.
+// drawQueue generates more jobs than fit on the nodes, many of them equivalent.
 func drawQueue(t *rapid.T) *sched.Snapshot {
 	s := schedtest.DrawSnapshot(t, anyIntensity)
 	s.Queue = nil
@@ -56,29 +56,30 @@ func TestBatches(t *testing.T) {
 	}
 	for _, name := range []string{"energy", "carbon+window", "fcfs", "ecsched-k8s"} {
 		if strategy, err := strategy.New(name); err != nil || strategy.Batches() {
-			t.Errorf("%s: wants the whole queue, %v", name, err)
+			t.Errorf("%s: unexpected batch strategy, error = %v", name, err)
 		}
 	}
 	for _, name := range []string{
 		"energy/shortest", "energy+now/", "energy+now/tallest", "min-min+now/shortest", "energy+/shortest",
 	} {
 		if _, err := strategy.New(name); err == nil {
-			t.Errorf("%s is a strategy", name)
+			t.Errorf("New(%s) succeeded, want an error", name)
 		}
 	}
 	if when := strategy.When("carbon+window/shortest"); when != "window" {
-		t.Errorf("the when is %q", when)
+		t.Errorf("When() = %q, want window", when)
 	}
 }
 
-// Every job is placed at most once and where it fits, nothing is overcommitted, what stays fits nowhere, and no order
-// of nodes or jobs changes the plan.
+// TestBatchKeepsToCapacityAndOrder checks that every job is placed at most once and where it fits, that no node is
+// overcommitted, that remaining jobs fit on no node, and that the plan does not depend on the order of nodes or
+// jobs.
 func TestBatchKeepsToCapacityAndOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, name := drawQueue(t), rapid.SampledFrom(batches).Draw(t, "strategy")
 		got := plan(t, name, s)
 		if len(got) != len(s.Queue) {
-			t.Fatalf("%d decisions on %d jobs", len(got), len(s.Queue))
+			t.Fatalf("got %d decisions for %d jobs", len(got), len(s.Queue))
 		}
 		left := map[string]sched.Node{}
 		for _, n := range s.Nodes {
@@ -86,21 +87,21 @@ func TestBatchKeepsToCapacityAndOrder(t *testing.T) {
 		}
 		for i, d := range got {
 			if d.Job != s.Queue[i].ID {
-				t.Fatalf("decision %d is on %s", i, d.Job)
+				t.Fatalf("decision %d is for job %s", i, d.Job)
 			}
 			if d.Node == "" {
 				continue
 			}
 			n, ok := left[d.Node]
 			if !ok || !s.Queue[i].Fits(&n) {
-				t.Fatalf("%s: %s does not fit on %s", name, d.Job, d.Node)
+				t.Fatalf("%s: job %s does not fit on node %s", name, d.Job, d.Node)
 			}
 			left[d.Node] = n.Place(s.Queue[i].Request)
 		}
 		for i, d := range got {
 			for _, n := range left {
 				if d.Node == "" && d.Reason.Kind != sched.NoFreshSignal && s.Queue[i].Fits(&n) {
-					t.Fatalf("%s: %s would fit on %s: %v", name, d.Job, n.Name, d.Reason)
+					t.Fatalf("%s: job %s would fit on node %s: %v", name, d.Job, n.Name, d.Reason)
 				}
 			}
 		}
@@ -110,12 +111,12 @@ func TestBatchKeepsToCapacityAndOrder(t *testing.T) {
 		turned := plan(t, name, &other)
 		slices.SortFunc(turned, func(a, b sched.Decision) int { return cmp.Compare(a.Job, b.Job) })
 		if diff := gocmp.Diff(got, turned); diff != "" {
-			t.Fatalf("%s: another order gives another plan:\n%s", name, diff)
+			t.Fatalf("%s: plan depends on the order of nodes or jobs:\n%s", name, diff)
 		}
 	})
 }
 
-// flowCost is ECSched's, written once more.
+// flowCost is an independent implementation of the cost of ECSched.
 func flowCost(name string, s *sched.Snapshot, j *sched.Job, n *sched.Node) (cost float64) {
 	var most sched.Resources
 	for _, n := range s.Nodes {
@@ -140,7 +141,7 @@ func flowCost(name string, s *sched.Snapshot, j *sched.Job, n *sched.Node) (cost
 	return cost
 }
 
-// bestRound tries every matching of jobs with nodes.
+// bestRound evaluates every matching of jobs with nodes.
 func bestRound(name string, s *sched.Snapshot, job int, used map[string]bool) (size int, cost float64) {
 	if job == len(s.Queue) {
 		return 0, 0
@@ -160,13 +161,14 @@ func bestRound(name string, s *sched.Snapshot, job int, used map[string]bool) (s
 	return size, cost
 }
 
-// The first round places as many jobs as can be, one on each node, at the least cost.
+// TestFirstRoundIsOptimal checks that the first round places as many jobs as possible, at most one on each node, at
+// the lowest cost.
 func TestFirstRoundIsOptimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, name := drawQueue(t), rapid.SampledFrom([]string{"ecsched-dp", "ecsched-ml"}).Draw(t, "strategy")
 		s.Queue = s.Queue[:min(len(s.Queue), 5)]
 		s.Nodes = s.Nodes[:min(len(s.Nodes), 4)]
-		for i := range s.Queue { // so that a node has room for one, and there is no second round
+		for i := range s.Queue { // so that only one job fits on a node and there is no second round
 			s.Queue[i].Request.MilliCPU += 5000
 		}
 		for _, n := range s.Nodes {
@@ -181,12 +183,13 @@ func TestFirstRoundIsOptimal(t *testing.T) {
 			}
 		}
 		if size, cost := bestRound(name, s, 0, map[string]bool{}); placed != size || math.Abs(total-cost) > 1e-6 {
-			t.Fatalf("%s places %d at %v, best are %d at %v", name, placed, total, size, cost)
+			t.Fatalf("%s placed %d jobs at a cost of %v, want %d jobs at %v", name, placed, total, size, cost)
 		}
 	})
 }
 
-// Min-min and max-min, as they stand in textbooks: all pairs are looked at again after each placement.
+// TestMinMinAndMaxMinAreTheTextbooks compares min-min and max-min with the textbook algorithms, which evaluate all
+// pairs after each placement.
 func TestMinMinAndMaxMinAreTheTextbooks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawQueue(t)
@@ -244,13 +247,13 @@ func TestMinMinAndMaxMinAreTheTextbooks(t *testing.T) {
 		}
 		for i, d := range got {
 			if d.Node != want[i] {
-				t.Fatalf("%s: %s is placed on %q, by the book on %q", name, d.Job, d.Node, want[i])
+				t.Fatalf("%s: job %s is placed on %q, want %q", name, d.Job, d.Node, want[i])
 			}
 		}
 	})
 }
 
-// The orders serve who they say first, where there is room for one.
+// TestOrders checks which job each order serves first if only one fits.
 func TestOrders(t *testing.T) {
 	jobs := []sched.Job{
 		{ID: "first", Duration: 9 * time.Minute, Request: sched.Resources{MilliCPU: 2000, Memory: 2 << 30}},
@@ -267,7 +270,7 @@ func TestOrders(t *testing.T) {
 	}
 	first := map[string]string{"fifo": "first", "shortest": "short", "smallest": "small", "least-work": "light"}
 	if orders := sched.Orders(); len(orders) != len(first) {
-		t.Fatalf("orders are %v", orders)
+		t.Fatalf("unexpected orders: %v", orders)
 	}
 	for order, want := range first {
 		s := &sched.Snapshot{Now: schedtest.Day.Add(time.Minute), Queue: jobs, Nodes: []*sched.Node{node}}
@@ -277,7 +280,7 @@ func TestOrders(t *testing.T) {
 				served = d.Job
 			}
 			if d.Job == want && d.Node == "" {
-				t.Errorf("%s: %s was not served", order, want)
+				t.Errorf("%s: job %s was not served", order, want)
 			}
 		}
 	}
@@ -292,7 +295,7 @@ func plan2(t *testing.T, name string, s *sched.Snapshot) sched.Plan {
 	return strategy.Plan(s)
 }
 
-// What is held takes no room, and a batch places the others.
+// TestBatchHolds checks that held jobs use no capacity and that a batch places the other jobs.
 func TestBatchHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawQueue(t)
@@ -306,13 +309,13 @@ func TestBatchHolds(t *testing.T) {
 			alone.Queue = s.Queue[i : i+1]
 			if one := plan(t, "energy+window", &alone)[0]; one.Held(s.Now) != d.Held(s.Now) ||
 				d.Held(s.Now) && d.Node != "" {
-				t.Fatalf("%s: %+v, alone %+v", name, d, one)
+				t.Fatalf("%s: decision = %+v, but alone %+v", name, d, one)
 			}
 		}
 	})
 }
 
-// A node of which nobody says where it stands has no intensity, but its energy is known.
+// TestNodesWithoutSite checks that a node without a site has no carbon intensity, but a known energy.
 func TestNodesWithoutSite(t *testing.T) {
 	room := sched.Resources{MilliCPU: 8000, Memory: 1 << 40}
 	n := &sched.Node{Name: "n", Capacity: room, Free: room, Profile: &energy.Profile{Idle: 100, Max: 300}}
@@ -325,12 +328,12 @@ func TestNodesWithoutSite(t *testing.T) {
 			switch where, _, _ := strings.Cut(name, "+"); {
 			case strings.HasSuffix(where, "carbon"):
 				if d.Node != "" || d.Reason.Kind != sched.NoFreshSignal {
-					t.Errorf("%s: on %q, %v", name, d.Node, d.Reason)
+					t.Errorf("%s: placed on %q, unexpected reason: %v", name, d.Node, d.Reason)
 				}
 			case d.Cost.Carbon != 0 || d.Node != "" && (d.Cost.Energy <= 0 || d.Cost.Finish.Sub(schedtest.Day) != time.Hour):
-				t.Errorf("%s: %+v", name, d)
+				t.Errorf("%s: unexpected decision: %+v", name, d)
 			case d.Node == "" && (strings.HasSuffix(where, "energy") || where == "min-min"):
-				t.Errorf("%s: not placed, %v", name, d.Reason)
+				t.Errorf("%s: job was not placed: %v", name, d.Reason)
 			}
 		}
 	}

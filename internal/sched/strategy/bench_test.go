@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// twoDays returns 48 hours in steps of five minutes, with a valley whose time and depth depend on the zone.
+// twoDays returns 48 hours in steps of five minutes, with a minimum that depends on the zone in time and depth.
 func twoDays(b *testing.B, zone int) *grid.Series {
 	b.Helper()
 	values := make([]float64, 576)
@@ -42,7 +42,7 @@ func zones(b *testing.B, n int) *sched.Snapshot {
 	s.Queue = []sched.Job{{
 		ID: "j", Submitted: s.Now, Duration: 3 * time.Hour, AllowedDelay: 40 * time.Hour,
 		Request: sched.Resources{MilliCPU: 4000},
-		// never kept: the whole forecast is searched
+		// The limits are never met, so that the whole forecast is searched.
 		Limits: sched.Limits{Carbon: 10, Percentile: 0.2, Price: 10, HasPrice: true},
 	}}
 	return s
@@ -68,10 +68,10 @@ func benchmarkPlan(b *testing.B, n int) {
 
 func BenchmarkPlan1Zone(b *testing.B) { benchmarkPlan(b, 1) }
 
-// BenchmarkPlan100Zones is held to 100 ms.
+// BenchmarkPlan100Zones must not take longer than 100 ms.
 func BenchmarkPlan100Zones(b *testing.B) { benchmarkPlan(b, 100) }
 
-// BenchmarkCosts prices one job on 1,000 nodes of 3 sites.
+// BenchmarkCosts computes the costs of one job on 1,000 nodes at 3 sites.
 func BenchmarkCosts(b *testing.B) {
 	s := zones(b, 3)
 	s.Queue[0].Class = "training"
@@ -101,7 +101,7 @@ func BenchmarkCosts(b *testing.B) {
 	}
 }
 
-// BenchmarkBatch plans a queue of jobs of 24 shapes on nodes that all differ in what they have left.
+// BenchmarkBatch plans a queue of jobs with 24 different requests on nodes that all differ in their free resources.
 func BenchmarkBatch(b *testing.B) {
 	for _, size := range []struct{ jobs, nodes int }{{5000, 1000}, {5000, 5000}} {
 		s := zones(b, 3)
@@ -147,8 +147,9 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// federation is so many clusters of so many nodes of four kinds each, at work and asleep, on grids that differ in level
-// and shape, each known for two days by the hour; and a queue of which two thirds may wait, some for one site or two.
+// federation returns the given number of clusters with nodes of four kinds, both busy and asleep, on grids with
+// different levels and shapes and hourly forecasts for two days. Two thirds of the jobs in the queue may wait, and
+// some are restricted to one or two sites.
 func federation(b *testing.B, clusters, nodes, jobs int) *sched.Snapshot {
 	b.Helper()
 	rnd := rand.New(rand.NewPCG(22, 1))
@@ -199,8 +200,8 @@ func federation(b *testing.B, clusters, nodes, jobs int) *sched.Snapshot {
 	return s
 }
 
-// BenchmarkClusters decides on a queue over 100 clusters and ranks them for one job, all of their nodes and folded. The
-// queue is held to a second, the ranking to 5 ms.
+// BenchmarkClusters plans a queue for 100 clusters, and ranks them for one job, both with all nodes and with folded
+// nodes. The queue must not take longer than one second, the ranking not longer than 5 ms.
 func BenchmarkClusters(b *testing.B) {
 	strategy, err := strategy.New("carbon+window")
 	if err != nil {
@@ -212,7 +213,7 @@ func BenchmarkClusters(b *testing.B) {
 	}{{50, 1, false}, {50, 1, true}, {50, 5000, false}, {50, 5000, true}, {1000, 5000, true}} {
 		s := federation(b, 100, size.nodes, size.jobs)
 		if size.jobs == 1 {
-			s.Queue[0].AllowedDelay = 0 // it is placed, so that nodes are ranked
+			s.Queue[0].AllowedDelay = 0 // the job is placed, so that nodes are ranked
 		}
 		if size.fold {
 			s.Nodes = sched.Fold(s.Nodes)

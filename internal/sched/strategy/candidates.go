@@ -5,10 +5,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/placement"
 )
 
-// Candidates returns at most about the given number of a snapshot's nodes such that a job which is decided on them is
-// decided as on all of them, under every strategy: the nodes that any of them would choose, or has no opinion because
-// of, and the one that is named. The rest is filled up with the nodes of least cost under the strategy given. They
-// are in the order of their names. The snapshot has one job.
+// Candidates returns a subset of the nodes of a snapshot, with approximately the given maximum size, such that
+// every strategy makes the same decision on it as on all nodes. It contains the nodes that any strategy would
+// select or that cause it to have no opinion, and the node with the given name. The rest consists of the cheapest
+// nodes according to the given strategy. The result is sorted by name. If the snapshot does not contain exactly one
+// job, all nodes are returned.
 func Candidates(s *sched.Snapshot, keep string, strategy *Greedy, most int) []*sched.Node {
 	nodes := sched.NodesByName(s.Nodes)
 	if len(nodes) <= most || len(s.Queue) != 1 {
@@ -41,7 +42,7 @@ func Candidates(s *sched.Snapshot, keep string, strategy *Greedy, most int) []*s
 	return some
 }
 
-// keepCheapest keeps the nodes of least cost, until so many are kept.
+// keepCheapest marks the cheapest nodes until the given number of nodes is marked.
 func keepCheapest(kept []bool, costs []float64, most int) {
 	left := most
 	cheapest := make([]int, 0, len(kept))

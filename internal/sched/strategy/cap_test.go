@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// Twelve single cores want to run on a node of ten. At the dearest hour only as many may as the least is; at the
-// cheapest one, all that there is room for. Who must start, does.
+// TestCapThrottles plans twelve single-core jobs on a node with ten cores. At the highest intensity only the
+// minimum number may run, at the lowest as many as fit. Jobs without remaining delay always start.
 func TestCapThrottles(t *testing.T) {
 	inner, err := strategy.New("fcfs+now")
 	if err != nil {
@@ -40,7 +40,7 @@ func TestCapThrottles(t *testing.T) {
 				Request: sched.Resources{MilliCPU: 1000},
 			})
 		}
-		s.Queue[11].AllowedDelay = 90 * time.Minute // must start first of all, when it must
+		s.Queue[11].AllowedDelay = 90 * time.Minute // starts first when its delay is exhausted
 		for _, d := range limited.Plan(s) {
 			if d.Node != "" {
 				started++
@@ -53,28 +53,28 @@ func TestCapThrottles(t *testing.T) {
 			}
 			if text := d.Reason.String(); d.Reason.Kind != sched.QuotaUsedUp || !d.InLine() ||
 				strings.Contains(text, "0001") || strings.Contains(text, " 0 ") {
-				t.Errorf("job %s waits in line %v: %s", d.Job, d.InLine(), text)
+				t.Errorf("job %s waits with InLine() = %v: %s", d.Job, d.InLine(), text)
 			}
 		}
 		return started, woken
 	}
 	if started, woken := at(0); started != 2 || !woken.Equal(schedtest.Day.Add(time.Hour)) {
-		t.Errorf("at the dearest hour %d start, and it looks again at %v; want 2 and an hour later", started, woken)
+		t.Errorf("at the highest intensity %d jobs started until %v, want 2 jobs and one hour", started, woken)
 	}
 	if started, woken := at(1); started <= 2 || started >= 10 || !woken.Equal(schedtest.Day.Add(90*time.Minute)) {
 		t.Errorf(
-			"between, %d start, and it looks again at %v; want 3 to 9, and as the job with the least delay must start",
+			"at a medium intensity %d jobs started, next decision at %v; want 3 to 9 jobs and the latest start",
 			started, woken)
 	}
 	if started, _ := at(2); started != 10 {
-		t.Errorf("at the cheapest hour %d start, want the 10 that there is room for", started)
+		t.Errorf("at the lowest intensity %d jobs started, want the 10 that fit", started)
 	}
 }
 
-// What throttled strategies do themselves, they go on doing; those that match a queue as a whole would not be
-// themselves.
+// TestCapForwards checks that throttled strategies retain their properties, and that strategies that match the
+// whole queue cannot be throttled.
 func TestCapForwards(t *testing.T) {
-	for name, want := range map[string][3]bool{ // interrupts, is clairvoyant, reads live watts
+	for name, want := range map[string][3]bool{ // interrupts, is clairvoyant, reads live power
 		"cap(5-50):carbon+now": {}, "cap(5-50):exec+window": {false, false, true},
 		"cap(5-50):carbon+residual": {true, false, false}, "cap(5-50):carbon+wait-awhile": {true, true, false},
 	} {
@@ -85,12 +85,12 @@ func TestCapForwards(t *testing.T) {
 		throttled := c.(*strategy.Cap)
 		if got := [3]bool{throttled.Interrupts(), throttled.Clairvoyant(), throttled.ReadsLive()}; got != want ||
 			!throttled.Holds() {
-			t.Errorf("%s: %v, holds %v, want %v", name, got, throttled.Holds(), want)
+			t.Errorf("%s: got %v with Holds() = %v, want %v", name, got, throttled.Holds(), want)
 		}
 	}
 	for _, name := range []string{"cap(5-50):ecsched-dp", "cap(5-50):ecsched-ml+window", "cap(5-50):min-min"} {
 		if _, err := strategy.ByName(name); err == nil || !strings.Contains(err.Error(), "whole queue") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: unexpected error: %v", name, err)
 		}
 	}
 	for name, want := range map[string]bool{
@@ -98,7 +98,7 @@ func TestCapForwards(t *testing.T) {
 		"fcfs+now/shortest": false, "nothing": false,
 	} {
 		if got := strategy.Holds(name); got != want {
-			t.Errorf("%s holds: %v", name, got)
+			t.Errorf("Holds(%s) = %v", name, got)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func TestByName(t *testing.T) {
 	for _, name := range []string{"carbon+window", "cap(20-200):carbon+now", "cap(5-5):fcfs+now/shortest"} {
 		strategy, err := strategy.ByName(name)
 		if err != nil || fmt.Sprint(strategy) != name {
-			t.Errorf("%s: %v, %v", name, strategy, err)
+			t.Errorf("ByName(%s) = %v, %v", name, strategy, err)
 		}
 	}
 	for _, name := range []string{
@@ -117,16 +117,16 @@ func TestByName(t *testing.T) {
 		if strategy, err := strategy.ByName(name); err == nil {
 			t.Errorf("%s: got %v, want an error", name, strategy)
 		} else if text := err.Error(); strings.HasPrefix(text, " ") {
-			t.Errorf("%s: %q", name, text)
+			t.Errorf("%s: error starts with a space: %q", name, text)
 		}
 	}
 }
 
-// A plan decides on the whole queue, as those do that match it.
+// TestCapTakesNoPlan checks that strategies that decide on the whole queue cannot be throttled.
 func TestCapTakesNoPlan(t *testing.T) {
 	for _, name := range []string{"cap(2-8):carbon+plan", "cap(2-8):flow-energy"} {
-		if _, err := strategy.ByName(name); err == nil || !strings.Contains(err.Error(), "whole queue at once") {
-			t.Errorf("%s: error %v", name, err)
+		if _, err := strategy.ByName(name); err == nil || !strings.Contains(err.Error(), "whole queue") {
+			t.Errorf("%s: unexpected error: %v", name, err)
 		}
 	}
 }

@@ -3,31 +3,31 @@ package strategy
 import "cmp"
 
 var whenSays = map[string]string{
-	"now":       "at once",
-	"threshold": "when intensity or price keeps to a limit, absolute or a percentile of the next day",
-	"window":    "the cheapest window of the expected length, weights as for the where",
-	"plan": "all jobs together, on machines that are worth being awake for them, so that they share the " +
+	"now":       "start immediately",
+	"threshold": "start when the intensity or price is within a limit, either absolute or a percentile of the next day",
+	"window":    "start in the cheapest window of the expected run time, with the weights of the placement",
+	"plan": "plan all jobs jointly on the machines that are worth keeping awake, so that they share the " +
 		"cleaner hours",
-	"price":         "the cheapest window by price alone",
-	"lowest-slot":   "the slot of lowest intensity (GAIA)",
-	"lowest-window": "the window of lowest emissions over the mean length, tried every hour (GAIA)",
-	"carbon-time":   "the start that saves most per time until completion (GAIA)",
-	"rolling": "every slot anew: start unless a later start is expected to cost less over all lengths that " +
+	"price":         "start in the window with the lowest price",
+	"lowest-slot":   "start in the slot with the lowest intensity (GAIA)",
+	"lowest-window": "start in the window with the lowest emissions over the mean run time, checked every hour (GAIA)",
+	"carbon-time":   "start with the highest saving per time until completion (GAIA)",
+	"rolling": "decide in every slot: start unless a later start has a lower expected cost over all run times that " +
 		"the job may have",
-	"ecovisor": "run while intensity is below the 30th percentile of the next day, or no delay is left " +
+	"ecovisor": "run while the intensity is below the 30th percentile of the next day, or if no delay remains " +
 		"(suspends)",
-	"wait-awhile": "the cheapest slots, for a length that is told (suspends)",
-	"carbon-scaler": "elastic jobs: replicas and times by work done per emission; all others as residual " +
+	"wait-awhile": "run in the cheapest slots, for a known run time (suspends)",
+	"carbon-scaler": "elastic jobs: choose replicas and times by work done per emission; other jobs: as residual " +
 		"(suspends)",
-	"residual": "every slot anew: run unless a pause is expected to save more than a restart costs, over " +
-		"the residual life (suspends)",
+	"residual": "decide in every slot: run unless a pause is expected to save more than a restart costs, over " +
+		"the residual run time (suspends)",
 }
 
-// Describe returns a line for people on what a where or a when does, or on "cap", which [ByName] knows; "" for names
-// that are none of these.
+// Describe returns a one-line description of a placement, a start rule, or "cap" (see [ByName]). It returns an
+// empty string for other names.
 func Describe(name string) string {
 	if name == "cap" {
-		return "throttle what follows to so many cores, the fewer the higher intensity is in its range (CAP)"
+		return "throttle the following strategy to a number of cores, fewer at a higher intensity in its range (CAP)"
 	}
 	return cmp.Or(matchers[name].description, placements[name].description, clusters[name].description, whenSays[name])
 }

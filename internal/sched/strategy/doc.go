@@ -1,6 +1,7 @@
-// Package strategy has the strategies: a placement and a start rule, combined by name, as in "carbon+window".
+// Package strategy implements the scheduling strategies. A strategy is a combination of a placement and a start
+// rule with a name such as "carbon+window".
 //
-// [New] builds a strategy from its name, [Greedy.Plan] decides on the jobs of a snapshot. Files that begin with batch
-// place a whole queue at once, files that begin with plan also choose starts for all of it. [Cap] throttles another
-// strategy.
+// [New] returns a strategy by name, and [Greedy.Plan] decides on the jobs of a snapshot. Files with the prefix
+// "batch" implement placements of a whole queue, and files with the prefix "plan" also choose the starts for the
+// whole queue. [Cap] throttles another strategy.
 package strategy

@@ -34,7 +34,7 @@ func Example() {
 	}
 	fmt.Println(strategy.Plan(snapshot)[0].Reason)
 
-	snapshot.Now = midnight.Add(2 * time.Hour) // the window opens
+	snapshot.Now = midnight.Add(2 * time.Hour) // the window starts
 	snapshot.Queue[0].Released = true
 	d := strategy.Plan(snapshot)[0]
 	fmt.Printf("%s on %s: %v, %v\n", d.Job, d.Node, d.Cost.Energy, d.Cost.Carbon)

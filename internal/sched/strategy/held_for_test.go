@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/schedtest"
 )
 
-// aDayOf is a day and a half of an imagined grid: night and noon, noise, and sometimes hardly any swing.
+// aDayOf returns a day and a half of a synthetic signal with a daily cycle, noise, and a variable amplitude.
 func aDayOf(t *testing.T, rnd *rand.Rand) *grid.Series {
 	t.Helper()
 	mean, swing, noise, phase := 50+700*rnd.Float64(), rnd.Float64(), 0.2*rnd.Float64(), 2*math.Pi*rnd.Float64()
@@ -29,8 +29,8 @@ func aDayOf(t *testing.T, rnd *rand.Rand) *grid.Series {
 	return series
 }
 
-// A job is held only where that is expected to emit less than a start at once, or else its reason names the owner's
-// annotation that asked for it: 1,000 days, each with thresholds, percentiles and delays.
+// TestHeldForSomething checks on 1,000 days with thresholds, percentiles and delays that a job is only held if this
+// is expected to reduce emissions, or if its reason refers to an annotation that requires it.
 func TestHeldForSomething(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(19, 4))
 	held, named, unmet := 0, 0, 0
@@ -74,23 +74,24 @@ func TestHeldForSomething(t *testing.T) {
 				continue
 			}
 			if !series.Covers(start, start.Add(job.Duration)) {
-				t.Fatalf("held for a window that is not known: %v", d.Reason)
+				t.Fatalf("job is held for a window beyond the forecast: %v", d.Reason)
 			}
 			previous := series.Integral(now, now.Add(job.Duration))
 			saved := previous - series.Integral(start, start.Add(job.Duration))
 			if least := previous * max(s.Policy.MinSaving, s.Policy.MinSavingPerHour*start.Sub(now).Hours()); saved <= 0 ||
 				saved < least*(1-1e-9) || d.Reason.Carbon < s.Policy.MinSavingGrams {
-				t.Fatalf("saves %v of %v, at least %v was wanted: %v", saved, previous, least, d.Reason)
+				t.Fatalf("saves %v of %v, want at least %v: %v", saved, previous, least, d.Reason)
 			}
 		}
 	}
-	if t.Logf("%d held, %d of them for an annotation; %d started now above their threshold", held, named, unmet); held <
+	if t.Logf("%d jobs held, %d because of an annotation; %d started above their threshold", held, named, unmet); held <
 		5000 || named < 1000 || unmet < 1000 {
-		t.Error("too few of a kind")
+		t.Error("too few jobs of one kind")
 	}
 }
 
-// Of several windows, the one that saves most beyond what each hour of waiting is to save is chosen.
+// TestEachHourOfWaitingSaves checks that the window with the highest saving beyond the required saving per hour of
+// waiting is selected.
 func TestEachHourOfWaitingSaves(t *testing.T) {
 	values := []float64{100, 100, 90, 90, 90, 90, 90, 90, 90, 90, 90, 90, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85}
 	series, err := grid.NewSeries(schedtest.Day, time.Hour, values)
@@ -104,10 +105,10 @@ func TestEachHourOfWaitingSaves(t *testing.T) {
 			Policy: sched.Policy{MinSavingPerHour: perHour},
 		})[0]
 		if wait := d.Window.Start.Sub(schedtest.Day); wait != want {
-			t.Errorf("%v an hour: waits %v, want %v: %v", perHour, wait, want, d.Reason)
+			t.Errorf("with %v per hour: waits %v, want %v: %v", perHour, wait, want, d.Reason)
 		}
 		if said := d.Reason.String(); want == 0 && !strings.Contains(said, "saves an estimated 15%") {
-			t.Errorf("does not say what is given up: %s", said)
+			t.Errorf("reason does not contain the saving: %s", said)
 		}
 	}
 }

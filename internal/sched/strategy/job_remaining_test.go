@@ -13,10 +13,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// What has run for longer than jobs do on average is not about to end for that: the deadline of its finish counts
-// with what is to be expected of one that has run for so long.
+// TestDeadlineOfOneThatOutlivedItsMean checks that a job that has run longer than the mean is not expected to
+// finish soon, and that its completion deadline is based on the residual run time.
 func TestDeadlineOfOneThatOutlivedItsMean(t *testing.T) {
-	// Four of five end within an hour, the others run for seven to nine.
+	// Four out of five jobs finish within one hour, the others run for seven to nine hours.
 	survival := slices.Concat([]float64{1}, slices.Repeat([]float64{0.2}, 7), []float64{0.1, 0})
 	falling := make([]float64, 48)
 	for i := range falling {
@@ -27,12 +27,12 @@ func TestDeadlineOfOneThatOutlivedItsMean(t *testing.T) {
 		duration time.Duration
 		left     time.Duration
 	}{
-		"of a distribution": {
+		"run-time distribution": {
 			lives(t, time.Hour, survival...), 2 * time.Hour,
 			lives(t, time.Hour, survival...).Residual(3 * time.Hour),
 		},
-		"beyond all of it": {lives(t, time.Hour, 1, 0.5, 0), time.Hour, 3 * time.Hour},
-		"of a mean alone":  {nil, 2 * time.Hour, 3 * time.Hour},
+		"longer than the distribution": {lives(t, time.Hour, 1, 0.5, 0), time.Hour, 3 * time.Hour},
+		"mean only":                    {nil, 2 * time.Hour, 3 * time.Hour},
 	} {
 		s := &sched.Snapshot{
 			Now: schedtest.Day.Add(3 * time.Hour), Sites: []*sched.Site{{Name: "s", Carbon: schedtest.Hourly(t, falling...)}},
@@ -45,16 +45,16 @@ func TestDeadlineOfOneThatOutlivedItsMean(t *testing.T) {
 		for _, when := range []string{"ecovisor", "residual", "wait-awhile"} {
 			d := plan(t, "energy+"+when, s)[0]
 			if when == "ecovisor" && !d.Held(s.Now) {
-				t.Errorf("%s: %s does not suspend at the dearest hour", name, when)
+				t.Errorf("%s: %s does not suspend the job at the most expensive hour", name, when)
 			}
 			if d.Held(s.Now) && !d.Reason.Latest.Equal(s.Now.Add(time.Hour)) {
-				t.Errorf("%s: %s keeps it until %v: an hour may be lost", name, when, d.Reason.Latest.Sub(s.Now))
+				t.Errorf("%s: %s holds the job until %v, want at most one hour", name, when, d.Reason.Latest.Sub(s.Now))
 			}
 		}
 	}
 }
 
-// What is resumed is placed and priced by what is left of it.
+// TestResumedJobsArePricedByWhatIsLeft checks that a resumed job is placed based on the cost of its remaining work.
 func TestResumedJobsArePricedByWhatIsLeft(t *testing.T) {
 	soon, later := slices.Repeat([]float64{900}, 30), slices.Repeat([]float64{300}, 30)
 	soon[0] = 100
@@ -82,11 +82,11 @@ func TestResumedJobsArePricedByWhatIsLeft(t *testing.T) {
 		}
 		d := plan(t, "carbon+"+when, s)[0]
 		if d.Node != "a" || !d.Window.End.Equal(end) || !d.Cost.Finish.Equal(end) {
-			t.Errorf("%s: on %s until %v, priced until %v: want a, for 40 minutes", when, d.Node, d.Window.End.Sub(schedtest.Day),
-				d.Cost.Finish.Sub(schedtest.Day))
+			t.Errorf("%s: placed on %s until %v, estimated until %v, want a for 40 minutes",
+				when, d.Node, d.Window.End.Sub(schedtest.Day), d.Cost.Finish.Sub(schedtest.Day))
 		}
 		if want := 25.0 * 100 * (40.0 / 60) / 1000; math.Abs(float64(d.Cost.Carbon)-want) > 1e-9 {
-			t.Errorf("%s: priced at %v g, want %v", when, float64(d.Cost.Carbon), want)
+			t.Errorf("%s: estimated %v g, want %v", when, float64(d.Cost.Carbon), want)
 		}
 	}
 	short := long
@@ -96,12 +96,12 @@ func TestResumedJobsArePricedByWhatIsLeft(t *testing.T) {
 	s.Nodes[0].Free.MilliCPU = 1000
 	for _, name := range []string{"min-min", "energy+now/shortest", "energy+now/least-work"} {
 		if p := plan(t, name, s); p[1].Node != "a" {
-			t.Errorf("%s serves an hour before the 40 minutes that are left of another", name)
+			t.Errorf("%s serves a job of one hour before one with 40 minutes remaining", name)
 		}
 	}
 }
 
-// All that may suspend keep the slack that going on costs.
+// TestDeadlinesWithRestarts checks that all suspending start rules reserve slack for the restart costs.
 func TestDeadlinesWithRestarts(t *testing.T) {
 	values := make([]float64, 60)
 	for i := range values {
@@ -114,7 +114,7 @@ func TestDeadlinesWithRestarts(t *testing.T) {
 	_, suspending := strategy.Families()
 	for _, when := range suspending {
 		if when == "plan" {
-			continue // it suspends where it knows all machines: package sim
+			continue // only suspends if all machines are known, see package sim
 		}
 		suspensions := 0
 		for i := range 40 {
@@ -129,11 +129,11 @@ func TestDeadlinesWithRestarts(t *testing.T) {
 			l := live(t, when, series, j)
 			suspensions += l.suspensions
 			if late := l.finish.Sub(j.Submitted.Add(j.Duration + 6*time.Hour)); late > 0 {
-				t.Errorf("%s: job %d ends %v late", when, i, late)
+				t.Errorf("%s: job %d finished %v late", when, i, late)
 			}
 		}
 		if suspensions < 10 {
-			t.Errorf("%s: %d suspensions say nothing", when, suspensions)
+			t.Errorf("%s: only %d suspensions, want at least 10", when, suspensions)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// clustersOf draws clusters whose nodes are of few kinds; alike says that nodes of a kind have the same load.
+// clustersOf generates clusters with a few kinds of nodes. If alike is true, nodes of a kind have the same load.
 func clustersOf(t *testing.T, rnd *rand.Rand, alike bool) *sched.Snapshot {
 	t.Helper()
 	s := &sched.Snapshot{Now: schedtest.Day.Add(time.Duration(rnd.IntN(600)) * time.Minute)}
@@ -82,8 +82,9 @@ func siteOf(s *sched.Snapshot, node string) string {
 	return ""
 }
 
-// Where the nodes of a kind are alike, each job of a queue gets the cluster, the time and the cost on folded nodes that
-// it gets on all of them, and a written snapshot of folded nodes gives the same again.
+// TestFoldedNodesDecideAsAllNodesDo checks that if the nodes of a kind are identical, folded nodes result in the
+// same cluster, time and cost for each job as all nodes, and that encoding and decoding the folded nodes does not
+// change this.
 func TestFoldedNodesDecideAsAllNodesDo(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(22, 2))
 	all, few := 0, 0
@@ -97,7 +98,7 @@ func TestFoldedNodesDecideAsAllNodesDo(t *testing.T) {
 				w, g := &want[i], &got[i]
 				if siteOf(s, w.Node) != siteOf(f, g.Node) || w.Window != g.Window ||
 					math.Abs(float64(w.Cost.Carbon-g.Cost.Carbon)) > 1e-9*float64(w.Cost.Carbon) {
-					t.Fatalf("%s: %+v on all nodes, %+v on folded ones", name, *w, *g)
+					t.Fatalf("%s: got %+v with all nodes, but %+v with folded nodes", name, *w, *g)
 				}
 			}
 			again, err := codec.Decode(schedtest.Encode(t, f))
@@ -106,25 +107,26 @@ func TestFoldedNodesDecideAsAllNodesDo(t *testing.T) {
 			}
 			for i, g := range plan(t, name, again) {
 				if g.Node != got[i].Node {
-					t.Fatalf("%s: written and read, %s is on %q and not on %q", name, g.Job, g.Node, got[i].Node)
+					t.Fatalf("%s: after decoding, job %s is on node %q instead of %q", name, g.Job, g.Node, got[i].Node)
 				}
 			}
 		}
-		// Those that match a whole queue look at every member.
+		// Strategies that match the whole queue consider every member.
 		want, got := plan(t, "flow-carbon", s), plan(t, "flow-carbon", f)
 		for i := range want {
 			if (want[i].Node == "") != (got[i].Node == "") {
-				t.Fatalf("flow-carbon: %+v on all nodes, %+v on folded ones", want[i], got[i])
+				t.Fatalf("flow-carbon: got %+v with all nodes, but %+v with folded nodes", want[i], got[i])
 			}
 		}
 	}
 	if few*2 > all {
-		t.Errorf("%d nodes are folded into %d", all, few)
+		t.Errorf("folded %d nodes into %d, want at most half", all, few)
 	}
 }
 
-// Where loads differ, the cluster that is chosen costs at most twice the bend more than the best of the folded nodes'
-// clusters, and what fits a folded node fits each member.
+// TestFoldedLoadsCostLittleMore checks that with different loads, the cost in the selected cluster exceeds the
+// lowest cost by at most twice the error of the folded nodes, and that a job that fits a folded node fits each
+// member.
 func TestFoldedLoadsCostLittleMore(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(22, 3))
 	differ := 0
@@ -140,7 +142,7 @@ func TestFoldedLoadsCostLittleMore(t *testing.T) {
 		}
 		truth, _ := strategy.Costs(s, job, nil)
 		reported, _ := strategy.Costs(f, job, nil)
-		// what members of one node cost apart at most, and the least at each site
+		// The maximum cost difference between members of a folded node, and the minimum cost at each site.
 		bend, least := 0.0, map[string]float64{}
 		for i, n := range s.Nodes {
 			if v, ok := least[n.Site.Name]; !ok || truth[i] < v {
@@ -168,11 +170,11 @@ func TestFoldedLoadsCostLittleMore(t *testing.T) {
 			differ++
 		}
 		if least[site] > best+2*bend+1e-9 {
-			t.Fatalf("%s costs %v, the best %v, members differ by %v", site, least[site], best, bend)
+			t.Fatalf("site %s costs %v, but the best one costs %v and members differ by %v", site, least[site], best, bend)
 		}
 	}
-	t.Logf("another cluster in %d of 2000 cases", differ)
+	t.Logf("selected a different cluster in %d of 2000 cases", differ)
 	if differ == 0 {
-		t.Error("no case differs: the bound says nothing")
+		t.Error("no case selects a different cluster, so the bound was not tested")
 	}
 }

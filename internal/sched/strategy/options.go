@@ -9,10 +9,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Options returns, for every job that a plan of g for s places, further nodes that have room for it once the plan is
-// carried out: at most so many, those of least cost by then first. Where that leaves some over, nodes follow that
-// only have room before anything is placed: they may be taken. Jobs that are alike share theirs, so the planned node
-// may be among them, and no one may change them.
+// Options returns, for every job placed by plan, further nodes with sufficient capacity after the plan has been
+// applied. It returns at most the given number of nodes per job, starting with the lowest cost. Remaining entries
+// are filled with nodes that only have sufficient capacity before the plan is applied, and may therefore be
+// occupied. Equivalent jobs share a slice, which may contain the planned node and must not be modified.
 func (g *Greedy) Options(s *sched.Snapshot, plan sched.Plan, most int) [][]string {
 	options := make([][]string, len(plan))
 	before, after := newBatch(s, g.cost, mincost.NeverStop), newBatch(s, g.cost, mincost.NeverStop)
@@ -20,7 +20,7 @@ func (g *Greedy) Options(s *sched.Snapshot, plan sched.Plan, most int) [][]strin
 	for k := range after.nodes {
 		position[after.nodes[k].Name] = k
 	}
-	for _, i := range s.InOrder(nil) { // of jobs that count as alike the first in line stands for all
+	for _, i := range s.InOrder(nil) { // the first of equivalent jobs represents all of them
 		if k, ok := position[plan[i].Node]; ok {
 			after.nodes[k] = after.nodes[k].Place(s.Queue[i].Request)
 			before.open = append(before.open, i)
@@ -40,7 +40,7 @@ func (g *Greedy) Options(s *sched.Snapshot, plan sched.Plan, most int) [][]strin
 	return options
 }
 
-// cheapest adds nodes of least cost that are not there yet, until there are so many.
+// cheapest appends the cheapest nodes that are not yet in names, up to the given total number.
 func (b *batch) cheapest(kind, most int, names []string) []string {
 	costs := b.costs(kind)
 	order := make([]int, 0, len(costs))
@@ -55,7 +55,8 @@ func (b *batch) cheapest(kind, most int, names []string) []string {
 	return names
 }
 
-// cheapestOf returns those of some nodes that cost least, at most so many; of equal ones the first.
+// cheapestOf returns the cheapest of the given nodes, up to the given number. Among nodes with equal costs, those
+// with lower positions come first.
 func cheapestOf(nodes []int, costs []float64, most int) []int {
 	slices.SortFunc(nodes, func(x, y int) int { return cmp.Or(cmp.Compare(costs[x], costs[y]), cmp.Compare(x, y)) })
 	return nodes[:min(len(nodes), max(most, 0))]

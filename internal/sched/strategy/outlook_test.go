@@ -15,8 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// What a hold is said to save is what the job would not have caused, at the site's meter; where two signals make one
-// cost, nobody knows what of it is carbon and what is money.
+// TestSavingsAreInTheirUnits checks that the reported savings equal the avoided emissions or costs at the site's
+// meter, and that they are not reported separately if both signals have a weight.
 func TestSavingsAreInTheirUnits(t *testing.T) {
 	values := slices.Concat(slices.Repeat([]float64{500}, 4), slices.Repeat([]float64{100}, 30))
 	site := &sched.Site{Name: "s", PUE: 1.5, Carbon: schedtest.Hourly(t, values...), Price: schedtest.Hourly(t, values...)}
@@ -24,7 +24,7 @@ func TestSavingsAreInTheirUnits(t *testing.T) {
 		ID: "j", Submitted: schedtest.Day, Duration: 2 * time.Hour, AllowedDelay: 10 * time.Hour,
 		Request: sched.Resources{MilliCPU: 1000},
 	}
-	const want = 1.5 * 4 * 2 * (500 - 100) / 1000 // PUE, watts of a core, hours, difference
+	const want = 1.5 * 4 * 2 * (500 - 100) / 1000 // PUE, watts per core, hours, difference
 	for _, when := range []string{"window", "rolling", "lowest-window", "carbon-time", "wait-awhile", "residual"} {
 		for _, c := range []struct {
 			weights       sched.Weights
@@ -40,30 +40,30 @@ func TestSavingsAreInTheirUnits(t *testing.T) {
 				Now: schedtest.Day, Queue: []sched.Job{j}, Sites: []*sched.Site{site}, Policy: sched.Policy{Weights: c.weights},
 			}
 			share := "80%"
-			if when == "residual" { // its yardstick may pause later as well
+			if when == "residual" { // it is compared with a run that may also pause later
 				share = "67%"
 				c.carbon *= 0.50625
 				c.money *= 0.50625
 			}
 			if when == "window" && c.weights.Carbon*c.weights.Price != 0 {
-				c.carbon, c.money = want, want // it prices windows, each in its own unit
+				c.carbon, c.money = want, want // it computes each signal separately
 			}
 			d := plan(t, "energy+"+when, s)[0]
 			if !d.Held(schedtest.Day) || math.Abs(float64(d.Reason.Carbon)-c.carbon) > 1e-9 ||
 				math.Abs(float64(d.Reason.Money)-c.money) > 1e-9 {
-				t.Errorf("%s with weights %+v: held %v, saves %v g and %v in money, want %v and %v", when, c.weights,
+				t.Errorf("%s with weights %+v: held = %v, saves %v g and %v in money, want %v and %v", when, c.weights,
 					d.Held(schedtest.Day), float64(d.Reason.Carbon),
 					float64(d.Reason.Money), c.carbon, c.money)
 			}
 			if text := d.Reason.String(); !strings.Contains(text, share) ||
 				(c.carbon == 0 && c.money == 0) == strings.Contains(text, "(") {
-				t.Errorf("%s with weights %+v: %s", when, c.weights, text)
+				t.Errorf("%s with weights %+v: unexpected reason: %s", when, c.weights, text)
 			}
 		}
 	}
 }
 
-// What runs at one site is not suspended for what is known of another.
+// TestRunningJobsGoByTheirOwnSite checks that a running job is not suspended because of the signal of another site.
 func TestRunningJobsGoByTheirOwnSite(t *testing.T) {
 	falling := make([]float64, 48)
 	for i := range falling {
@@ -84,20 +84,21 @@ func TestRunningJobsGoByTheirOwnSite(t *testing.T) {
 	_, suspending := strategy.Families()
 	for _, when := range suspending {
 		if when == "plan" {
-			continue // it suspends where it knows all machines: package sim
+			continue // only suspends if all machines are known, see package sim
 		}
 		own.Carbon.AsOf = schedtest.Day.Add(-10 * time.Hour)
 		if d := plan(t, "energy+"+when, s)[0]; d.Held(schedtest.Day) || d.Reason.Kind != sched.NoFreshSignal {
-			t.Errorf("%s, its own site is not known: %v", when, d.Reason)
+			t.Errorf("%s without a signal at its own site: unexpected reason: %v", when, d.Reason)
 		}
 		own.Carbon.AsOf = schedtest.Day
 		if d := plan(t, "energy+"+when, s)[0]; !d.Held(schedtest.Day) {
-			t.Errorf("%s, its own site is known: %v", when, d.Reason)
+			t.Errorf("%s with a signal at its own site: unexpected reason: %v", when, d.Reason)
 		}
 	}
 }
 
-// Beyond the end of a forecast, a day is as the one before: that too is tried at all steps of the signal.
+// TestRollingIsExactBeyondTheForecast checks that steps beyond the end of the forecast, where the previous day is
+// repeated, are considered as starts.
 func TestRollingIsExactBeyondTheForecast(t *testing.T) {
 	const step, dayOfSteps = 15 * time.Minute, 96
 	rapid.Check(t, func(t *rapid.T) {
@@ -129,7 +130,7 @@ func TestRollingIsExactBeyondTheForecast(t *testing.T) {
 		}
 		d := plan(t, "energy+rolling", s)[0]
 		if got := repeated.Integral(d.Window.Start, d.Window.Start.Add(j.Duration)); got > least*(1+1e-6) {
-			t.Fatalf("starts after %v at a cost of %v, the least is %v", d.Window.Start.Sub(j.Submitted), got, least)
+			t.Fatalf("job starts after %v at a cost of %v, want %v", d.Window.Start.Sub(j.Submitted), got, least)
 		}
 	})
 }
@@ -141,13 +142,13 @@ func TestJobsOfNoLength(t *testing.T) {
 		for _, interruptible := range []bool{false, true} {
 			s.Queue = []sched.Job{{ID: "j", Submitted: schedtest.Day, AllowedDelay: 2 * time.Hour, Interruptible: interruptible}}
 			if d := plan(t, "fcfs+"+when, s)[0]; d.Node != "n" || d.Reason.Kind != sched.NothingToSave {
-				t.Errorf("%s: on %q, %v", when, d.Node, d.Reason)
+				t.Errorf("%s: placed on %q, unexpected reason: %v", when, d.Node, d.Reason)
 			}
 		}
 	}
 }
 
-// What is said of a job that ecovisor keeps from running: whether it ran, and from when on the forecast is low.
+// TestReasonsOfEcovisor checks the reasons for jobs that ecovisor holds or suspends, including the end of the hold.
 func TestReasonsOfEcovisor(t *testing.T) {
 	values := slices.Concat([]float64{500, 500, 500, 90, 80, 70, 60, 50}, slices.Repeat([]float64{500}, 12),
 		[]float64{20, 20, 20, 20})
@@ -165,7 +166,7 @@ func TestReasonsOfEcovisor(t *testing.T) {
 		},
 		{
 			true, 12 * time.Hour, sched.SuspendedAbove, schedtest.Day.Add(5 * time.Hour),
-			[]string{"suspended until 2", "05:00:00Z: 500 gCO2e/kWh now, above", "goes on by"},
+			[]string{"suspended until 2", "05:00:00Z: 500 gCO2e/kWh now, above", "resumes by"},
 		},
 		{
 			true, 2 * time.Hour, sched.SuspendedAbove,
@@ -179,17 +180,17 @@ func TestReasonsOfEcovisor(t *testing.T) {
 		}}
 		d := plan(t, "fcfs+ecovisor", s)[0]
 		if d.Reason.Kind != c.kind || !d.Reason.Until.Equal(c.until) || !d.Again.Equal(schedtest.Day.Add(time.Hour)) {
-			t.Errorf("%+v: %v until %v, asked again at %v", c, d.Reason.Kind, d.Reason.Until, d.Again)
+			t.Errorf("%+v: got %v until %v, next decision at %v", c, d.Reason.Kind, d.Reason.Until, d.Again)
 		}
 		for _, part := range c.text {
 			if text := d.Reason.String(); !strings.Contains(text, part) {
-				t.Errorf("%q does not say %q", text, part)
+				t.Errorf("reason %q does not contain %q", text, part)
 			}
 		}
 	}
 }
 
-// A pause that saves next to nothing is not made where the policy wants more.
+// TestWaitAwhileSavesEnough checks that a pause with a small saving is omitted if the policy requires more.
 func TestWaitAwhileSavesEnough(t *testing.T) {
 	values := slices.Concat([]float64{100}, slices.Repeat([]float64{95}, 30))
 	s := &sched.Snapshot{Now: schedtest.Day, Sites: []*sched.Site{{Name: "s", Carbon: schedtest.Hourly(t, values...)}}}
@@ -199,7 +200,7 @@ func TestWaitAwhileSavesEnough(t *testing.T) {
 	for saving, held := range map[float64]bool{0: true, 0.04: true, 0.06: false} {
 		s.Policy.MinSaving = saving
 		if d := plan(t, "energy+wait-awhile", s)[0]; d.Held(schedtest.Day) != held {
-			t.Errorf("held %v for 5 %% where %v is wanted", d.Held(schedtest.Day), saving)
+			t.Errorf("Held() = %v for a saving of 5 %% and a minimum of %v", d.Held(schedtest.Day), saving)
 		}
 	}
 }

@@ -22,8 +22,8 @@ func costsOf(t rapid.TB, name string, s *sched.Snapshot, j *sched.Job) ([]float6
 	return strategy.Costs(s, j, nil)
 }
 
-// The node that is chosen has the greatest capacity left by corrected watts, whatever the order of the nodes: the
-// scheduler that this comes from compared corrected watts and remembered uncorrected ones.
+// TestExecChoosesByCorrectedWatts checks that the node with the most remaining corrected power is selected for
+// every order of nodes. The original scheduler compared corrected values but stored uncorrected ones.
 func TestExecChoosesByCorrectedWatts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
@@ -43,13 +43,13 @@ func TestExecChoosesByCorrectedWatts(t *testing.T) {
 		for range 3 {
 			s.Nodes = rapid.Permutation(s.Nodes).Draw(t, "order")
 			if got := plan(t, "exec", s)[0].Node; got != best {
-				t.Fatalf("chose %s, want %s with %v W to spare", got, best, spare)
+				t.Fatalf("selected node %s, want %s with %v W remaining", got, best, spare)
 			}
 		}
 	})
 }
 
-// Without live watts, whatever else is known, exec is energy; and so it is with readings that make no sense.
+// TestExecFallsBackToEnergy checks that without valid live readings, exec and energy have equal costs.
 func TestExecFallsBackToEnergy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
@@ -69,17 +69,18 @@ func TestExecFallsBackToEnergy(t *testing.T) {
 		got, ok := costsOf(t, "exec", s, job)
 		want, wantOK := costsOf(t, "energy", s, job)
 		if ok != wantOK || !slices.Equal(got, want) {
-			t.Fatalf("exec costs %v, %v; energy %v, %v", got, ok, want, wantOK)
+			t.Fatalf("costs of exec = %v, %v, but costs of energy = %v, %v", got, ok, want, wantOK)
 		}
 	})
 }
 
-// A node whose reading goes stale costs what its profile says, no more and no less than if it had never had one.
+// TestStaleWattsNeitherAttractNorRepel checks that a node with a stale reading has the cost given by its profile,
+// as if it never had a reading.
 func TestStaleWattsNeitherAttractNorRepel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
 		s.Nodes = append(s.Nodes, new(*s.Nodes[0]))
-		s.Nodes[0].Name, s.Nodes[0].HasLive = "a metered one", true
+		s.Nodes[0].Name, s.Nodes[0].HasLive = "a metered node", true
 		stale := s.Nodes[len(s.Nodes)-1]
 		stale.HasLive = false
 		job := &s.Queue[0]
@@ -89,25 +90,25 @@ func TestStaleWattsNeitherAttractNorRepel(t *testing.T) {
 		}
 		stale.Live, stale.Provisional = energy.Watts(rapid.Float64Range(0, 1e5).Draw(t, "old reading")), 77
 		if after, _ := costsOf(t, "exec", s, job); !slices.Equal(before, after) {
-			t.Fatalf("costs %v, without the old reading %v", after, before)
+			t.Fatalf("costs = %v with a stale reading, want %v", after, before)
 		}
 		present := stale.Power()
 		stale.HasLive, stale.Live, stale.Provisional = true, present, 0
 		if stale.Jobs == 0 {
-			return // an empty node that draws something is awake
+			return // an empty node with live power is awake
 		}
 		after, _ := costsOf(t, "exec", s, job)
 		if last := len(after) - 1; math.Abs(after[last]-before[last]) > 1e-9 {
-			t.Fatalf("costs %v without a reading, %v with one that says the same as its profile", before[last],
+			t.Fatalf("cost = %v without a reading, but %v with a reading equal to the profile", before[last],
 				after[last])
 		}
 	})
 }
 
-// There is no division in exec to go wrong: nothing to choose from, or nothing drawn.
+// TestExecOnNothing checks the edge cases without nodes and with a power of zero.
 func TestExecOnNothing(t *testing.T) {
 	if costs, ok := costsOf(t, "exec", &sched.Snapshot{Now: schedtest.Day}, &sched.Job{ID: "j"}); !ok || len(costs) != 0 {
-		t.Errorf("no nodes: %v, %v", costs, ok)
+		t.Errorf("Costs() without nodes = %v, %v", costs, ok)
 	}
 	s := &sched.Snapshot{
 		Now: schedtest.Day, Nodes: []*sched.Node{{Name: "a", Profile: &energy.Profile{}, HasLive: true}},
@@ -115,10 +116,10 @@ func TestExecOnNothing(t *testing.T) {
 	}
 	s.Nodes[0].Site = &sched.Site{}
 	if costs, ok := costsOf(t, "exec", s, &s.Queue[0]); !ok || costs[0] != 0 {
-		t.Errorf("a node that draws nothing: %v, %v", costs, ok)
+		t.Errorf("Costs() of a node without power = %v, %v", costs, ok)
 	}
 	if d := plan1(t, s); d.Node != "a" {
-		t.Errorf("not placed: %+v", d)
+		t.Errorf("job was not placed: %+v", d)
 	}
 }
 
@@ -131,7 +132,7 @@ func plan1(t *testing.T, s *sched.Snapshot) sched.Decision {
 	return strategy.Plan(s)[0]
 }
 
-// A reading or an expectation that makes no sense is none.
+// TestSenselessWattsDoNotCount checks that invalid readings and invalid expected power are ignored.
 func TestSenselessWattsDoNotCount(t *testing.T) {
 	for _, w := range []float64{-1, math.NaN(), math.Inf(1)} {
 		s := &sched.Snapshot{Now: schedtest.Day, Nodes: []*sched.Node{
@@ -145,7 +146,7 @@ func TestSenselessWattsDoNotCount(t *testing.T) {
 		s.Nodes[0].Provisional = energy.Watts(w)
 		job.Expected, job.HasExpected = energy.Watts(w), true
 		if got, ok := costsOf(t, "exec", s, &job); !ok || got[0] != want[0] {
-			t.Errorf("%v W: cost %v, want %v", w, got, want)
+			t.Errorf("with %v W: cost = %v, want %v", w, got, want)
 		}
 	}
 }
@@ -172,13 +173,14 @@ func TestReadsLive(t *testing.T) {
 			t.Fatal(err)
 		}
 		if changed := !slices.Equal(before, after); strategy.ReadsLive() != changed {
-			t.Errorf("%s says that it reads live watts: %v, but they change its costs: %v", name, strategy.ReadsLive(),
+			t.Errorf("%s: ReadsLive() = %v, but changed costs = %v", name, strategy.ReadsLive(),
 				changed)
 		}
 	}
 }
 
-// The first job on a node that is awake adds what it draws itself; on one that sleeps, the idle power too.
+// TestAddedToAnEmptyNode checks that the first job on an awake node only adds its own power, and on a sleeping node
+// also the idle power.
 func TestAddedToAnEmptyNode(t *testing.T) {
 	room := sched.Resources{MilliCPU: 10_000, Memory: 1 << 40}
 	n := sched.Node{
@@ -186,14 +188,14 @@ func TestAddedToAnEmptyNode(t *testing.T) {
 	}
 	job := sched.Job{ID: "j", Request: sched.Resources{MilliCPU: 5000}}
 	if added := n.Added(&job); added != 140 {
-		t.Errorf("asleep, the node draws %v more, want 140 W", added)
+		t.Errorf("Added() on a sleeping node = %v, want 140 W", added)
 	}
 	n.Awake = true
 	if added := n.Added(&job); added != 50 {
-		t.Errorf("awake, the node draws %v more, want 50 W", added)
+		t.Errorf("Added() on an awake node = %v, want 50 W", added)
 	}
-	n.Live, n.HasLive = 130, true // a meter sees more than the idle power of the profile
+	n.Live, n.HasLive = 130, true // the meter reading exceeds the idle power of the profile
 	if added := n.Added(&job); added != 50 {
-		t.Errorf("awake and metered, the node draws %v more, want 50 W", added)
+		t.Errorf("Added() on an awake node with a meter = %v, want 50 W", added)
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// Costs are between 0 and 1, and a node that was not measured is never cheaper than one that was.
+// TestHybridCosts checks that costs are between 0 and 1, and that a node without measurements never has a lower
+// cost than a measured one.
 func TestHybridCosts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
@@ -25,22 +26,22 @@ func TestHybridCosts(t *testing.T) {
 		costs, ok := strategy.Costs(s, job, nil)
 		measured := func(n *sched.Node) bool { return job.Class != "" && n.Benchmarks[job.Class].Rate > 0 }
 		if ok != slices.ContainsFunc(s.Nodes, measured) {
-			t.Fatalf("an opinion: %v, but the benchmarks say otherwise", ok)
+			t.Fatalf("ok = %v does not match the available benchmarks", ok)
 		}
 		for i, cost := range costs {
 			switch {
 			case !(cost >= 0 && cost <= 1):
-				t.Fatalf("%s costs %v: want 0 to 1", s.Nodes[i].Name, cost)
+				t.Fatalf("node %s costs %v, want a value from 0 to 1", s.Nodes[i].Name, cost)
 			case !measured(s.Nodes[i]) && cost != 1:
-				t.Fatalf("%s was not measured and costs %v: want 1", s.Nodes[i].Name, cost)
+				t.Fatalf("node %s without measurements costs %v, want 1", s.Nodes[i].Name, cost)
 			case measured(s.Nodes[i]) && cost == 1:
-				t.Fatalf("%s was measured and costs as much as an unknown node", s.Nodes[i].Name)
+				t.Fatalf("node %s with measurements costs as much as an unknown node", s.Nodes[i].Name)
 			}
 		}
 	})
 }
 
-// A negative reading is no reading, and a weight that is no number is none.
+// TestHybridWithSenselessNumbers checks that negative readings and invalid weights are ignored.
 func TestHybridWithSenselessNumbers(t *testing.T) {
 	measured := map[string]energy.Benchmark{"training": {Rate: 10, Power: 100, Idle: 40}}
 	slower := map[string]energy.Benchmark{"training": {Rate: 5, Power: 60, Idle: 40}}
@@ -65,16 +66,16 @@ func TestHybridWithSenselessNumbers(t *testing.T) {
 		costs(0, false, math.NaN(), true), costs(0, false, 30, true),
 	} {
 		if !slices.Equal(got, want) {
-			t.Errorf("costs %v, want %v", got, want)
+			t.Errorf("costs = %v, want %v", got, want)
 		}
 	}
 	if same := costs(90, true, 0, false); slices.Equal(same, want) {
-		t.Errorf("a reading that makes sense changes nothing: %v", same)
+		t.Errorf("valid reading does not change the costs: %v", same)
 	}
 }
 
-// In the hard form a busy node costs 1 and next to nothing more, an unknown one a little more than that, and every idle
-// one less; nothing is left out.
+// TestHybridIdleCosts checks that in the hard form a busy node costs slightly more than 1, a node without
+// measurements a little more than that, and every idle node less than 1.
 func TestHybridIdleCosts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
@@ -82,7 +83,7 @@ func TestHybridIdleCosts(t *testing.T) {
 		costs, ok := costsOf(t, "hybrid-idle", s, job)
 		measured := func(n *sched.Node) bool { return job.Class != "" && n.Benchmarks[job.Class].Rate > 0 }
 		if ok != slices.ContainsFunc(s.Nodes, measured) {
-			t.Fatalf("an opinion: %v, but the benchmarks say otherwise", ok)
+			t.Fatalf("ok = %v does not match the available benchmarks", ok)
 		}
 		const lastResort = 1.000001
 		for i, cost := range costs {
@@ -95,17 +96,18 @@ func TestHybridIdleCosts(t *testing.T) {
 			busy := n.HasLive && n.Live+n.Provisional > b.Idle+above
 			switch {
 			case !measured(n) && cost != lastResort:
-				t.Fatalf("%s was not measured and costs %v", n.Name, cost)
+				t.Fatalf("node %s without measurements costs %v", n.Name, cost)
 			case measured(n) && busy && !(cost >= 1 && cost <= lastResort):
-				t.Fatalf("%s is busy and costs %v", n.Name, cost)
+				t.Fatalf("busy node %s costs %v", n.Name, cost)
 			case measured(n) && !busy && !(cost >= 0 && cost < 1):
-				t.Fatalf("%s is idle and costs %v", n.Name, cost)
+				t.Fatalf("idle node %s costs %v", n.Name, cost)
 			}
 		}
 	})
 }
 
-// Without live watts, the hard form is the soft one: both are the static benchmarks.
+// TestHybridsFallBackToBenchmarks checks that without live readings both forms are equal, because they only depend
+// on the benchmarks.
 func TestHybridsFallBackToBenchmarks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
@@ -116,11 +118,11 @@ func TestHybridsFallBackToBenchmarks(t *testing.T) {
 		hard, ok := costsOf(t, "hybrid-idle", s, job)
 		soft, okSoft := costsOf(t, "hybrid", s, job)
 		if ok != okSoft {
-			t.Fatalf("opinions %v and %v", ok, okSoft)
+			t.Fatalf("ok = %v for hybrid-idle and %v for hybrid", ok, okSoft)
 		}
 		for i := range hard {
 			if math.Abs(hard[i]-soft[i]) > 1e-5 {
-				t.Fatalf("%s costs %v and %v", s.Nodes[i].Name, hard[i], soft[i])
+				t.Fatalf("node %s costs %v with hybrid-idle and %v with hybrid", s.Nodes[i].Name, hard[i], soft[i])
 			}
 		}
 	})

@@ -13,22 +13,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// TestThesisOrdersItsMachines has both versions of the hybrid thesis' scheduler order the machines of its own knowledge
-// base: as its formulas do, written out here once more, by every class, weight, and state of the machines.
+// TestThesisOrdersItsMachines compares the order of machines with both versions of the scheduler of the hybrid
+// thesis, for its own knowledge base and for every class, weight and state of the machines.
 //
 //	v1: w·rate/best rate + (1 − w)·(rate/watts)/best (rate/watts)
-//	v2: the same, and 0 for a node that draws more than it would idle
+//	v2: the same, but 0 for a node with more than its idle power
 func TestThesisOrdersItsMachines(t *testing.T) {
 	text, err := os.ReadFile("../../../../shared/data/power/hybrid_thesis_knowledge_base.yaml")
 	if err != nil {
-		t.Skip("the shared data folder is not here: ", err)
+		t.Skip("shared data directory is not available: ", err)
 	}
 	byClass, warnings, err := hardware.ReadKnowledgeBase(text)
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(warnings, err)
 	}
 	machines := []string{"tvpc", "dgoh-wyze", "rpi"}
-	// What a meter at the plug shows of each: idle, or doing a part of what it was measured to draw.
+	// Simulated meter readings: idle, or a fraction of the measured additional power.
 	for _, load := range [][]float64{nil, {0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {1, 1, 1}, {0.04, 0.4, 0.4}} {
 		for _, class := range []string{"training", "inference", "sequential", hardware.OnGPU("training")} {
 			s := &sched.Snapshot{}
@@ -50,27 +50,27 @@ func TestThesisOrdersItsMachines(t *testing.T) {
 				}{{"profile", nil}, {"hybrid-idle", load}} {
 					costs, ok := costsOf(t, version.name, s, job)
 					if !ok {
-						t.Fatalf("%s: no opinion on %s", version.name, class)
+						t.Fatalf("%s: no opinion on class %s", version.name, class)
 					}
 					got := order(machines, func(i int) float64 { return 1 - costs[i] })
 					want := order(machines, thesisScore(byClass[class], machines, w, version.load))
 					if got != want {
-						t.Errorf("%s, %s, weight %v, load %v: %s, by the formula %s", version.name, class, w, load, got, want)
+						t.Errorf("%s, %s, weight %v, load %v: got %s, want %s", version.name, class, w, load, got, want)
 					}
 				}
 			}
 		}
 	}
-	// Read off the file by hand: the PC is fastest, the thin client does most for each joule.
+	// Expected values read from the file: the PC is the fastest, and the thin client does the most work per joule.
 	for w, want := range map[float64]string{1: "tvpc > dgoh-wyze > rpi", 0: "dgoh-wyze > tvpc > rpi"} {
 		if got := order(machines, thesisScore(byClass["training"], machines, w, nil)); got != want {
-			t.Errorf("training, weight %v: %s, want %s", w, got, want)
+			t.Errorf("training with weight %v: got %s, want %s", w, got, want)
 		}
 	}
 }
 
-// order names machines from the best score to the least. Those whose scores differ by less than a hundredth of a
-// permille stand side by side: of busy machines, the thesis says no more than that they score 0.
+// order returns the machines from the best score to the worst. Scores that differ by less than 1e-5 are considered
+// equal, because the score of a busy machine is 0 in the thesis.
 func order(names []string, score func(i int) float64) string {
 	var at []int
 	for i := range names {

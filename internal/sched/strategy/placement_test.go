@@ -16,12 +16,13 @@ func TestEveryWhereIsDescribed(t *testing.T) {
 	wheres, _ := strategy.Names()
 	for _, name := range wheres {
 		if strategy.Describe(name) == "" {
-			t.Errorf("%s is not described", name)
+			t.Errorf("placement %s has no description", name)
 		}
 	}
 }
 
-// threeNodes have the same size; a is empty, b half full and c nearly full, more of CPU than of memory.
+// threeNodes returns nodes of the same size: a is empty, b is half full, and c is nearly full with more CPU than
+// memory in use.
 func threeNodes() []*sched.Node {
 	capacity := sched.Resources{MilliCPU: 16000, Memory: 64 << 30}
 	node := func(name string, cpu, memory int64) *sched.Node {
@@ -42,12 +43,12 @@ func TestWheres(t *testing.T) {
 	}{
 		{"fcfs", 1, 1, "a"},
 		{"most-allocated", 1, 4, "c"},
-		{"balanced", 1, 4, "a"},  // stays in balance; the first of two
-		{"balanced", 1, 26, "c"}, // takes there what is left over
+		{"balanced", 1, 4, "a"},  // remains balanced; the first of two equal nodes
+		{"balanced", 1, 26, "c"}, // uses the remaining memory
 		{"ecsched-dp", 1, 1, "a"},
 		{"ecsched-ml", 1, 1, "c"},
 		{"ecsched-k8s", 1, 1, "a"},
-		{"peaks", 1, 1, "a"}, // a line: the same everywhere
+		{"peaks", 1, 1, "a"}, // equal costs for a linear profile
 		{"min-min", 1, 1, "a"},
 	} {
 		s := &sched.Snapshot{
@@ -56,14 +57,14 @@ func TestWheres(t *testing.T) {
 			}},
 		}
 		if got := plan2(t, c.strategy, s)[0].Node; got != c.want {
-			t.Errorf("%s places %d cores and %d GiB on %s, want %s", c.strategy, c.cpu, c.memory, got, c.want)
+			t.Errorf("%s placed %d cores and %d GiB on %s, want %s", c.strategy, c.cpu, c.memory, got, c.want)
 		}
 	}
 }
 
-// The formulas of ECSched on numbers that can be checked by hand.
+// TestECSchedCosts checks the formulas of ECSched with values that can be verified manually.
 func TestECSchedCosts(t *testing.T) {
-	nodes := threeNodes()[1:2] // 8 of 16 cores and 32 of 64 GiB free
+	nodes := threeNodes()[1:2] // 8 of 16 cores and 32 of 64 GiB are free
 	job := sched.Job{ID: "j", Request: sched.Resources{MilliCPU: 4000, Memory: 8 << 30}}
 	for name, want := range map[string]float64{
 		"ecsched-dp":  -(0.5*0.25 + 0.5*0.125),
@@ -72,12 +73,13 @@ func TestECSchedCosts(t *testing.T) {
 	} {
 		costs, ok := costsOf(t, name, &sched.Snapshot{Now: schedtest.Day, Nodes: nodes, Queue: []sched.Job{job}}, &job)
 		if !ok || math.Abs(costs[0]-want) > 1e-12 {
-			t.Errorf("%s costs %v, want %v", name, costs, want)
+			t.Errorf("%s: costs = %v, want %v", name, costs, want)
 		}
 	}
 }
 
-// A seed gives the same node again, whatever else is offered, and seeds differ; in the long run nodes are chosen alike.
+// TestRandomIsPure checks that a seed always selects the same node regardless of the other candidates, and that
+// nodes are selected equally often over many seeds.
 func TestRandomIsPure(t *testing.T) {
 	count := map[string]int{}
 	for seed := range uint64(3000) {
@@ -93,18 +95,18 @@ func TestRandomIsPure(t *testing.T) {
 			}
 		}
 		if again := plan2(t, "random", s)[0].Node; again != first {
-			t.Fatalf("seed %d: %s, without another node %s", seed, first, again)
+			t.Fatalf("seed %d: selected %s, but %s without another node", seed, first, again)
 		}
 	}
 	for name, n := range count {
 		if n < 900 || n > 1100 {
-			t.Errorf("%s was chosen %d times of 3000", name, n)
+			t.Errorf("node %s was selected %d times out of 3000", name, n)
 		}
 	}
 }
 
-// Profile looks at benchmarks and nothing else: neither live watts nor load change a cost, and where no meter says
-// anything hybrid-idle says the same.
+// TestProfileIsStatic checks that profile only depends on benchmarks: live power and load do not change the cost,
+// and without meter readings hybrid-idle returns the same costs.
 func TestProfileIsStatic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
@@ -117,18 +119,18 @@ func TestProfileIsStatic(t *testing.T) {
 		after, okAfter := costsOf(t, "profile", s, job)
 		idle, okIdle := costsOf(t, "hybrid-idle", s, job)
 		if ok != okAfter || ok != okIdle {
-			t.Fatalf("opinions: %v, %v, hybrid-idle %v", ok, okAfter, okIdle)
+			t.Fatalf("ok = %v, without load %v, with hybrid-idle %v", ok, okAfter, okIdle)
 		}
 		for i := range before {
 			if _, measured := s.Nodes[i].Benchmarks["training"]; before[i] != after[i] ||
 				measured && before[i] != idle[i] || !measured && before[i] != 1 {
-				t.Fatalf("node %d costs %v, with nothing on it %v, as hybrid-idle %v", i, before[i], after[i], idle[i])
+				t.Fatalf("cost of node %d = %v, without load %v, with hybrid-idle %v", i, before[i], after[i], idle[i])
 			}
 		}
 	})
 }
 
-// The watts of memory follow what is requested of it: two jobs of equal CPU differ by them alone.
+// TestMemoryDraws checks that the power of memory depends on the requested memory.
 func TestMemoryDraws(t *testing.T) {
 	capacity := sched.Resources{MilliCPU: 10_000, Memory: 100}
 	n := sched.Node{
@@ -140,11 +142,11 @@ func TestMemoryDraws(t *testing.T) {
 		placed := n.Place(request)
 		if got := n.Added(&sched.Job{Request: request}); math.Abs(float64(got-want)) > 1e-9 ||
 			math.Abs(float64(placed.Power()-n.Power()-want)) > 1e-9 {
-			t.Errorf("%+v adds %v, want %v", request, got, want)
+			t.Errorf("Added() for %+v = %v, want %v", request, got, want)
 		}
 	}
 	n.Capacity.Memory = 0
 	if got := n.Added(&sched.Job{Request: sched.Resources{MilliCPU: 5000, Memory: 50}}); math.Abs(float64(got-60)) > 1e-9 {
-		t.Errorf("half of a node of unknown memory adds %v", got)
+		t.Errorf("Added() for half of a node with unknown memory = %v, want 60 W", got)
 	}
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// pieces returns where a booking that may be suspended costs least on one row: in the cheapest slots with room, on as
-// many replicas as pay, by the greedy rule of [sched.Scale]. As other jobs may take the room of later, it never falls
-// back behind what it would have done if it had started as late as it may, on its least replicas.
+// pieces returns the cheapest way to run an interruptible job in pieces on one row: in the cheapest slots with
+// capacity, on as many replicas as worthwhile, by the greedy rule of [sched.Scale]. Other jobs may use the capacity
+// of later slots, so the progress of the job never falls behind a start on the minimum number of replicas at the
+// latest start.
 func (t *timetable) pieces(p *booking, at int) place {
 	r, scaling := &t.rows[at], cmp.Or(p.job.Scaling, sched.Rigid)
 	one := p.job.On(1).Request
@@ -28,7 +29,7 @@ func (t *timetable) pieces(p *booking, at int) place {
 		rate := cost / (t.slot.Seconds() * float64(scaling.Least))
 		if last := len(a.Pieces) - 1; last >= 0 &&
 			math.Abs(rate-a.Pieces[last].Rate) <= sched.Tolerance*math.Abs(rate) {
-			rate = a.Pieces[last].Rate // the last digits are to put nothing off
+			rate = a.Pieces[last].Rate // rounding differences must not cause a delay
 		}
 		a.Pieces = append(a.Pieces, sched.Piece{
 			Start: t.origin.Add(t.start(p, k)), End: t.origin.Add(min(time.Duration(k+1)*t.slot, until)), Rate: rate,
@@ -58,7 +59,7 @@ func (t *timetable) pieces(p *booking, at int) place {
 	return found
 }
 
-// joined returns the stretches in which a job runs, those as one that follow each other on as many replicas.
+// joined returns the stretches in which a job runs. Adjacent stretches with the same number of replicas are merged.
 func joined(all []sched.Stretch) (runs []sched.Stretch) {
 	for _, s := range all {
 		last := len(runs) - 1
@@ -73,8 +74,8 @@ func joined(all []sched.Stretch) (runs []sched.Stretch) {
 	return runs
 }
 
-// added returns what stretches of a booking cost on a row: machines that wake for them, and work that is done once more
-// after each break.
+// added returns the additional cost of running a booking in the given stretches on a row, including machine
+// wake-ups and the work repeated after each break.
 func (t *timetable) added(p *booking, r *row, runs []sched.Stretch) (cost float64) {
 	for i, run := range runs {
 		request := p.job.On(run.Replicas).Request
@@ -102,7 +103,7 @@ func (t *timetable) added(p *booking, r *row, runs []sched.Stretch) (cost float6
 	return cost
 }
 
-// present returns on how many replicas a booking runs now, and when that may change.
+// present returns the current number of replicas of a booking, and the time when it may change.
 func (t *timetable) present(p *booking) (replicas int, again time.Time) {
 	if len(p.runs) == 0 {
 		return 0, again
@@ -117,21 +118,22 @@ func (t *timetable) present(p *booking) (replicas int, again time.Time) {
 	return replicas, again
 }
 
-// behind reports whether a booking has no time left to run on what it asks for.
+// behind reports whether a booking no longer has enough time to run on its own request.
 func (t *timetable) behind(p *booking) bool {
 	length := t.runtime(p, &t.rows[p.row])
 	return p.earliest+length > p.latest+time.Duration(float64(length)/p.job.SpeedRelied())
 }
 
-// tick returns when a plan is made anew that is to be so at an instant after now: at most twelve times in a slot.
+// tick returns the planning time for a change at the given time: the next multiple of one twelfth of a slot, and
+// later than now.
 func (t *timetable) tick(at time.Time) time.Time {
 	step := t.slot / 12
 	at = timeutil.Later(at, t.s.Now.Add(1))
 	return at.Add(step - 1).Truncate(step)
 }
 
-// goOn keeps jobs that run where they are: on their least replicas, for which there is room, and on as many as are
-// planned as far as there is room for more.
+// goOn continues running jobs on their nodes: first on their minimum number of replicas, which have capacity there,
+// and then on more replicas up to the planned number while there is capacity.
 func (b *batch) goOn(running []*booking) {
 	at := make(map[string]*sched.Node, len(b.nodes))
 	for k := range b.nodes {

@@ -14,7 +14,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// newTimetable returns the machines of a snapshot with what runs on them, for so many slots.
+// newTimetable returns a timetable with the machines of a snapshot and their running jobs, for the given number of
+// slots.
 func newTimetable(s *sched.Snapshot, nodes []sched.Node, slot time.Duration, slots int) *timetable {
 	t := &timetable{
 		s: s, origin: s.Now.Truncate(slot), slot: slot, slots: slots, longest: sched.MaxDuration,
@@ -35,7 +36,7 @@ func newTimetable(s *sched.Snapshot, nodes []sched.Node, slot time.Duration, slo
 		free     int
 		up       bool
 	}
-	keys := map[string]bool{} // of the labels that tell machines apart
+	keys := map[string]bool{} // label keys that distinguish machines
 	for i := range s.Queue {
 		for key := range s.Queue[i].Selector {
 			keys[key] = true
@@ -45,7 +46,7 @@ func newTimetable(s *sched.Snapshot, nodes []sched.Node, slot time.Duration, slo
 	prices, kinds := map[priced][]float64{}, map[alike]int{}
 	for i := range nodes {
 		n := &nodes[i]
-		if n.Profile == nil { // it cannot be priced
+		if n.Profile == nil { // cannot be priced
 			continue
 		}
 		key := priced{n.Site, n.Facility()}
@@ -72,7 +73,7 @@ func newTimetable(s *sched.Snapshot, nodes []sched.Node, slot time.Duration, slo
 			labels[k] = strconv.Quote(n.Labels[key])
 		}
 		kind := alike{key, n.Profile, n.Capacity, n.Speed, strings.Join(labels, ","), sched.Resources{}, r.free, r.up}
-		if n.Jobs == 0 { // what is not free came with the machine
+		if n.Jobs == 0 { // capacity in use on an empty machine belongs to the machine
 			kind.rest = n.Free
 		}
 		like, known := kinds[kind]
@@ -87,10 +88,11 @@ func newTimetable(s *sched.Snapshot, nodes []sched.Node, slot time.Duration, slo
 	return t
 }
 
-// fill takes in what runs on a machine: until it is expected to end, or for good where that is not known.
+// fill adds the jobs running on a machine, until their expected end or, if this is unknown, for the whole
+// timetable.
 func (t *timetable) fill(r *row, n *sched.Node) {
 	rest, jobs := n.Capacity.Sub(n.Free), n.Jobs
-	if r.free > 0 && n.Free == (sched.Resources{}) { // asleep, as a simulator tells it: with nothing on it
+	if r.free > 0 && n.Free == (sched.Resources{}) { // asleep, as reported by a simulator: no jobs are running
 		return
 	}
 	from := t.offset()
@@ -104,14 +106,15 @@ func (t *timetable) fill(r *row, n *sched.Node) {
 		t.occupy(r, rest, from, whole, 1, false)
 		return
 	}
-	for k := range r.used { // what comes with the machine, as DaemonSets' pods, keeps it not awake
+	for k := range r.used { // overhead such as pods of DaemonSets does not keep the machine awake
 		r.used[k] = r.used[k].Add(rest)
 	}
 }
 
-// prices returns what a watt costs at a site in each slot, in grams of the policy's weights. Where a signal with a
-// weight is not known, it is what it costs at the dearest site of which it is; where none is, energy alone counts. A
-// PUE of a job's own is left out: it would be another on each machine.
+// prices returns the cost per watt at a site for each slot, in grams according to the policy's weights. If a
+// weighted signal of the site is unknown, the highest cost among the sites with known signals is used. If no site
+// has known signals, only energy is counted. The PUE of individual jobs is ignored, because it would require
+// separate prices.
 func (t *timetable) prices(site *sched.Site, pue float64) []float64 {
 	prices := make([]float64, t.slots)
 	w := cmp.Or(t.s.Policy.Weights, sched.CarbonAlone)
@@ -130,14 +133,14 @@ func (t *timetable) prices(site *sched.Site, pue float64) []float64 {
 		switch {
 		case len(known) == 0:
 			prices[k] = pue
-		case k > 0 && to.After(horizon): // nothing is to depend on what is known of later, see [codec.Encode]
+		case k > 0 && to.After(horizon): // the plan must not depend on signals beyond the horizon, see [codec.Encode]
 			prices[k] = prices[k-1]
 		default:
 			dearest := math.Inf(-1)
 			for i := range outlooks {
 				dearest = max(dearest, outlooks[i].Over(from, to))
 			}
-			whole := float64(t.slot) / float64(to.Sub(from)) // of the first one, what is over costs as much as the rest
+			whole := float64(t.slot) / float64(to.Sub(from)) // extrapolates the first slot
 			prices[k] = pue * dearest * whole / energy.JoulesPerKWh
 		}
 	}

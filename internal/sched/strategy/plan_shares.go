@@ -10,12 +10,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// maxShared is how many jobs get their pieces all at once. With more, each gets its own: that takes less time.
+// maxShared is the maximum number of jobs that are planned jointly in pieces. Larger queues are planned job by job,
+// which is faster.
 const maxShared = 2000
 
-// shares reports whether the open jobs share out what room there is: where some of them rely on that, it is the cores
-// of one machine, as of a cloud, and all of them are even. Memory or GPUs, gaps between machines, and what cannot be
-// moved would make shares of cores a promise that is not kept.
+// shares reports whether the open jobs share the available capacity. This requires that some of them rely on
+// additional replicas, that there is one machine with cores as the scarcest resource, like a cloud, and that all
+// jobs are even. Memory, GPUs, fragmentation between machines and jobs that cannot be suspended could prevent a
+// fraction of the cores from being available as planned.
 func (b *batch) shares() bool {
 	relies := func(i int) bool { return b.job(i).SpeedRelied() > 1 }
 	if len(b.nodes) != 1 || b.nodes[0].Profile == nil || len(b.open) > maxShared ||
@@ -32,40 +34,40 @@ func (b *batch) shares() bool {
 	})
 }
 
-// sharing is even jobs on one machine. A unit of work is what a thousandth of a core does in a slot.
+// sharing plans even jobs on one machine. A unit of work is the work of one millicore in one slot.
 type sharing struct {
 	t *timetable
 	r *row
 }
 
-// share is what a booking gets.
+// share is the work assigned to a booking.
 type share struct {
 	p      *booking
 	parts  []part
-	urgent float64 // share of what it could do in the present slot
+	urgent float64 // assigned work relative to the maximum in the current slot
 }
 
-// part is work in a slot.
+// part is the work in one slot.
 type part struct {
 	slot int
 	work float64
 }
 
-// shareOut plans bookings all at once, at the least cost that is possible on the room that there is, see
-// [mincost.Fluid]. Which of them run now is decided by how much of the present slot each needs.
+// shareOut plans all bookings jointly at the lowest possible cost within the available capacity, see
+// [mincost.Fluid]. The jobs that need the largest fraction of the current slot run now.
 func (t *timetable) shareOut(bookings []booking, stop func() bool) {
 	s := sharing{t, &t.rows[0]}
-	// Of shares that cost the same, those in which jobs work now that could wait longest, mostly the longest ones,
-	// saved most once others came.
+	// Among plans with the same cost, the plans that first run the jobs with the latest starts, which are mostly
+	// the longest jobs, saved the most when further jobs arrived.
 	slices.SortStableFunc(bookings, func(x, y booking) int { return cmp.Compare(y.latest, x.latest) })
-	// Where one is alone, no others are expected.
+	// A single job does not reserve capacity for others.
 	values, rooms, whole := s.steps(reserved * (1 - 1/float64(len(bookings))))
 	f := mincost.NewFluid(values, rooms)
 	for i := range bookings {
 		s.add(f, &bookings[i])
 	}
 	f.Solve(stop)
-	f.Enlarge(whole) // for what there is no time for else
+	f.Enlarge(whole) // for work that does not fit otherwise
 	f.Solve(stop)
 	shares := make([]share, len(bookings))
 	for i := range bookings {
@@ -75,7 +77,7 @@ func (t *timetable) shareOut(bookings []booking, stop func() bool) {
 		switch {
 		case math.Abs(x.urgent-y.urgent) > sched.Tolerance:
 			return cmp.Compare(y.urgent, x.urgent)
-		case x.p.job.Running && !y.p.job.Running: // rather than suspend one for another
+		case x.p.job.Running && !y.p.job.Running: // avoid suspending one job for another
 			return -1
 		case y.p.job.Running && !x.p.job.Running:
 			return 1
@@ -87,15 +89,15 @@ func (t *timetable) shareOut(bookings []booking, stop func() bool) {
 	}
 }
 
-// Jobs are to come that will want the same clean hours: this share of the room that is reservedFrom ahead or farther is
-// left free. docs/decisions/0040-plans.md has what other shares gave.
+// reserved is the fraction of the capacity at least reservedFrom ahead that is kept free, because future jobs will
+// compete for the same clean hours. The results for other values are in docs/decisions/0040-plans.md.
 const (
 	reserved     = 0.4
 	reservedFrom = 12 * time.Hour
 )
 
-// steps returns what the free cores cost, slot by slot: the mean of what they draw more if all are used. Rooms are
-// those that are not reserved, whole is all there is.
+// steps returns, per slot, the mean cost of the free cores if all of them are used, the capacity excluding the
+// reserved fraction, and the whole capacity.
 func (s *sharing) steps(reserve float64) (values, rooms, whole []float64) {
 	t := s.t
 	values, rooms, whole = make([]float64, t.slots), make([]float64, t.slots), make([]float64, t.slots)
@@ -115,9 +117,9 @@ func (s *sharing) steps(reserve float64) (values, rooms, whole []float64) {
 	return values, rooms, whole
 }
 
-// add adds a booking, which may run until it has to be done, on as many replicas as it can. It is to be done by the end
-// of a slot, since what others do in the slot of its deadline may be done first; and what relies on more replicas than
-// it asks for by the end of the slot before that, as far as there is time.
+// add adds a booking, which may run on the maximum number of replicas until its deadline. It must finish by the end
+// of the last whole slot before the deadline, because other jobs may run first in the slot of the deadline. A job
+// that relies on additional replicas must finish one slot earlier if time permits.
 func (s *sharing) add(f *mincost.Fluid, p *booking) {
 	t := s.t
 	length := t.runtime(p, s.r)
@@ -137,14 +139,14 @@ func (s *sharing) add(f *mincost.Fluid, p *booking) {
 	}
 }
 
-// most is how much work of a booking can be done in a slot, or in the part of it before some time.
+// most returns the maximum work of a booking in a slot, or in the part of the slot before until.
 func (s *sharing) most(p *booking, slot int, until time.Duration) float64 {
 	length := min(until, time.Duration(slot+1)*s.t.slot) - s.t.start(p, slot)
 	return float64(p.job.Request.MilliCPU) * p.job.Fastest() * float64(length) / float64(s.t.slot)
 }
 
-// share returns what a booking got. What there is no time for, what may rest no longer, and what is to run now wants
-// all of the present slot.
+// share returns the assignment of a booking. Jobs that are late, that must not pause any longer or that are
+// released use the whole current slot.
 func (s *sharing) share(f *mincost.Fluid, job int, p *booking) share {
 	current, present := share{p: p}, int(p.earliest/s.t.slot)
 	for slot, work := range f.Used(job) {
@@ -161,13 +163,13 @@ func (s *sharing) share(f *mincost.Fluid, job int, p *booking) share {
 	return current
 }
 
-// mayRest reports whether a booking may do nothing until plans are made anew.
+// mayRest reports whether a booking may pause until the next planning time.
 func (s *sharing) mayRest(p *booking) bool {
 	return p.spread && s.t.tick(s.t.s.Now).Sub(s.t.origin) < p.latest
 }
 
-// schedule puts a booking on the machine. In the present slot those run that need most of it, as far as there is room,
-// and others after them.
+// schedule adds a booking to the timetable of the machine. In the current slot, the most urgent jobs run first
+// while there is capacity, and the others follow.
 func (s *sharing) schedule(current *share) {
 	t, r, p := s.t, s.r, current.p
 	p.place = nowhere
@@ -180,13 +182,13 @@ func (s *sharing) schedule(current *share) {
 	if first >= r.free {
 		room = int(one.CountIn(r.node.Capacity.Sub(r.used[first])))
 	}
-	rate := float64(one.MilliCPU) / float64(t.slot) // of one replica
+	rate := float64(one.MilliCPU) / float64(t.slot) // per replica
 	for i, got := range current.parts {
 		from, to := t.start(p, got.slot), time.Duration(got.slot+1)*t.slot
 		n := int(math.Ceil(got.work/(rate*float64(to-from)) - sched.Tolerance))
 		n = min(max(n, scaling.Least), scaling.Most())
 		if i == 0 && current.urgent > 0 {
-			if room < scaling.Least && s.mayRest(p) { // others run first
+			if room < scaling.Least && s.mayRest(p) { // other jobs run first
 				from = min(t.tick(t.s.Now).Sub(t.origin), to-1)
 			}
 			n = min(n, max(room, scaling.Least))

@@ -8,80 +8,82 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// timetable is what runs on each machine, slot by slot: what runs there already, and what is planned. Cores and memory
-// are those of whole slots, also where a job runs in a part of one, unless it may be suspended. Power is that of the
-// part.
+// timetable contains the running and planned jobs of each machine per slot. Cores and memory are reserved for whole
+// slots even if a job only runs in part of a slot, unless it is interruptible. Power is computed for the actual
+// part of the slot.
 type timetable struct {
 	s      *sched.Snapshot
-	origin time.Time // when the first slot begins: at a round time, as values of signals do
+	origin time.Time // start of the first slot, aligned like the values of signals
 	slot   time.Duration
 	slots  int
-	// longer jobs are planned as if they took so long: what comes after is about the same wherever they start
+	// longest limits the planned run time. Longer jobs are planned with this run time, because the cost beyond it
+	// hardly depends on the start.
 	longest time.Duration
 	rows    []row
-	// by slot, of the search for one job on one row: what the slots before it add, and how many have no room
+	// The following fields are used by the search for one job on one row. Element k of sums is the cost of the
+	// slots before k, and element k of noRoom is the number of these slots without capacity.
 	sums         []float64
-	lastSlotCost []float64 // what the share of its last slot costs, were it this one
+	lastSlotCost []float64 // cost of the last, partial slot of the job if it is slot k
 	noRoom       []int32
-	bootCost     []float64           // what machines cost that wake in the slots before it
-	tried        []int32             // by row that others are like
-	offer        sched.Allotment     // of the search for the pieces of a job that may be suspended
-	cores        map[*float64]*cores // by prices that rows share: see taken
-	never        float64             // far more than a place costs that is in time
+	bootCost     []float64           // cost of the machine wake-ups in the slots before k
+	tried        []int32             // number of tried rows per kind
+	offer        sched.Allotment     // for the search for pieces of an interruptible job
+	cores        map[*float64]*cores // by shared prices, see taken
+	never        float64             // much higher than the cost of any place that is in time
 }
 
-// row is a machine, or rather its slots.
+// row contains the slots of one machine.
 type row struct {
-	node    sched.Node        // with nothing on it
-	used    []sched.Resources // what is taken of its room
-	load    []sched.Resources // the mean of what runs, by which it draws power
-	jobs    []int32           // that touch the slot: it is awake for all of it
-	price   []float64         // of a watt in the whole slot, by the policy's weights; shared
-	free    int               // slot from which it may work: it boots until then
-	up      bool              // before its first slot it works, or is awake
-	like    int               // the first row that this one does not differ from while nothing is on either
-	idle    energy.Watts      // awake, with nothing on it
-	draws   []energy.Watts    // by slot, what it draws beyond sleep; NaN: to be found out
-	wake    float64           // of one boot, as watts in one slot
-	touched int               // jobs that run on it or are planned there
-	alone   float64           // how sure the machine is awake for the jobs of the timetable alone, 0 to 1
+	node    sched.Node        // without jobs
+	used    []sched.Resources // used capacity
+	load    []sched.Resources // mean load, which determines the power
+	jobs    []int32           // number of jobs in the slot; the machine is awake for the whole slot if positive
+	price   []float64         // cost per watt for the whole slot, according to the policy's weights; shared
+	free    int               // first slot after the boot
+	up      bool              // whether the machine is awake before its first slot
+	like    int               // first row that is identical while neither row has jobs
+	idle    energy.Watts      // awake and without jobs
+	draws   []energy.Watts    // power above sleep per slot; NaN if not yet computed
+	wake    float64           // energy of one boot, as power over one slot
+	touched int               // number of running and planned jobs
+	alone   float64           // probability that only these jobs keep the machine awake, 0 to 1
 }
 
-// booking is a job in a timetable. Times are since its first slot begins.
+// booking is a job in a timetable. Times are relative to the start of the first slot.
 type booking struct {
 	job              *sched.Job
-	index            int // in the queue
+	index            int // position in the queue
 	earliest, latest time.Duration
-	kept             bool // it is where the last plan had it
-	spread           bool // it may be suspended, and run in pieces
+	kept             bool // unchanged from the last plan
+	spread           bool // may be suspended and run in pieces
 	place
 }
 
-// place is where and when a job runs.
+// place is the machine and time of a planned run.
 type place struct {
-	row  int // -1: nowhere
-	slot int // in which it starts
+	row  int // -1 if not placed
+	slot int // slot of the start
 	cost float64
-	runs []sched.Stretch // of a job that is spread; none: it runs in one piece
+	runs []sched.Stretch // pieces of an interruptible job; empty if it runs without interruption
 }
 
 var nowhere = place{row: -1, cost: math.Inf(1)}
 
-// offset is how much of the first slot is over.
+// offset returns the elapsed part of the first slot.
 func (t *timetable) offset() time.Duration { return t.s.Now.Sub(t.origin) }
 
-// start returns when a booking starts that is put into a slot: at its beginning, or as soon as it may.
+// start returns the start of a booking in the given slot: the start of the slot, or the earliest start of the job.
 func (t *timetable) start(p *booking, slot int) time.Duration {
 	return max(p.earliest, time.Duration(slot)*t.slot)
 }
 
-// runtime returns how long a booking takes on a row.
+// runtime returns the planned run time of a booking on a row.
 func (t *timetable) runtime(p *booking, r *row) time.Duration {
 	return min(max(r.node.Runtime(p.job), 1), t.longest)
 }
 
-// ends returns the slot after the last one that a booking takes, and which shares of its first and its last slot it
-// runs: the same share where there is but one.
+// ends returns the slot after the last slot of a run, and the fractions of its first and last slot in which it
+// runs. They are equal if the run is within one slot.
 func (t *timetable) ends(start, length time.Duration) (end int, first, last float64) {
 	until := start + length
 	end = int((until + t.slot - 1) / t.slot)
@@ -94,8 +96,9 @@ func (t *timetable) ends(start, length time.Duration) (end int, first, last floa
 	return end, first, 1 - float64(time.Duration(end)*t.slot-until)/float64(t.slot)
 }
 
-// watts returns what a machine draws beyond sleep with some load of so many jobs. What it draws for being awake counts
-// as far as others do not keep it awake: for the rest each job pays for its share of the machine.
+// watts returns the power of a machine above sleep for the given load and number of jobs. Idle power is counted in
+// full only to the extent that other jobs do not keep the machine awake. For the rest, each job is charged for its
+// fraction of the machine.
 func (r *row) watts(load sched.Resources, jobs int32) energy.Watts {
 	if jobs == 0 {
 		return 0
@@ -108,10 +111,10 @@ func (r *row) watts(load sched.Resources, jobs int32) energy.Watts {
 	return busy + (r.idle-n.Profile.Sleep)*energy.Watts(r.alone+(1-r.alone)*share)
 }
 
-// unknownWatts is a draw that is yet to be found out.
+// unknownWatts marks a power that has not been computed yet.
 var unknownWatts = energy.Watts(math.NaN())
 
-// more returns how much more a machine draws in a slot with one more load.
+// more returns the increase in the power of a machine in a slot for one additional job.
 func (r *row) more(k int, load sched.Resources) energy.Watts {
 	if math.IsNaN(float64(r.draws[k])) {
 		r.draws[k] = r.watts(r.load[k], r.jobs[k])
@@ -119,13 +122,13 @@ func (r *row) more(k int, load sched.Resources) energy.Watts {
 	return r.watts(r.load[k].Add(load), r.jobs[k]+1) - r.draws[k]
 }
 
-// part returns what a share of a job costs in a slot.
+// part returns the cost of running a job for a fraction of a slot.
 func (r *row) part(k int, request *sched.Resources, share float64) float64 {
 	return float64(r.more(k, *request)) * share * r.price[k]
 }
 
-// best returns where a booking costs least on one row, of equal places the earliest. Where it does not fit by its
-// latest start, late says that any later place will do, the earliest one.
+// best returns the cheapest place of a booking on one row, and the earliest among equal ones. If late is true,
+// starts after the latest start are also permitted and the earliest possible place is returned.
 func (t *timetable) best(p *booking, at int, late bool) place {
 	r := &t.rows[at]
 	length := t.runtime(p, r)
@@ -150,7 +153,7 @@ func (t *timetable) best(p *booking, at int, late bool) place {
 			c = t.cost(p, r, k, length)
 		case end > t.slots || t.noRoom[end] != t.noRoom[k]:
 			continue
-		default: // it starts with the slot
+		default: // the job starts with the slot
 			c = t.sums[end-1] - t.sums[k] + t.lastSlotCost[end-1] + t.woken(r, k, end)
 		}
 		if c < best.cost-sched.Tolerance*math.Abs(c) {
@@ -162,13 +165,14 @@ func (t *timetable) best(p *booking, at int, late bool) place {
 	return best
 }
 
-// sum fills sums, lastSlotCost, noRoom and bootCost for a request of a length from one slot to another, unless there is
-// room for it nowhere. It returns how many slots it takes, if it starts with one.
+// sum fills sums, lastSlotCost, noRoom and bootCost for a job of the given length between two slots, unless there
+// is not sufficient capacity at any time. It returns the number of slots that the job needs if it starts with a
+// slot.
 func (t *timetable) sum(r *row, p *booking, length time.Duration, from, to int) (whole int, room bool) {
 	request := &p.job.Request
 	whole, _, last := t.ends(0, length)
 	t.sums[from], t.noRoom[from], t.bootCost[from] = 0, 0, 0
-	free := 0 // slots on end
+	free := 0 // consecutive slots
 	for k := from; k < to; k++ {
 		t.noRoom[k+1] = t.noRoom[k]
 		if free++; !request.Within(r.node.Capacity.Sub(r.used[k])) {
@@ -194,13 +198,14 @@ func (t *timetable) sum(r *row, p *booking, length time.Duration, from, to int) 
 	return whole, true
 }
 
-// rests reports whether nothing runs on the machine just before a slot, so that it is asleep.
+// rests reports whether no job runs on the machine just before a slot, so that it is asleep.
 func (r *row) rests(k int) bool { return k > 0 && r.jobs[k-1] == 0 || k == 0 && !r.up }
 
 // wakes reports whether the machine has to wake for a slot.
 func (r *row) wakes(k int) bool { return r.jobs[k] > 0 && r.rests(k) }
 
-// cost returns what a booking adds that starts in a slot, after sum; infinite where there is no room.
+// cost returns the additional cost of a booking that starts in the given slot, or infinity if there is no capacity.
+// It requires a preceding call of sum.
 func (t *timetable) cost(p *booking, r *row, k int, length time.Duration) (c float64) {
 	start := t.start(p, k)
 	end, first, last := t.ends(start, length)
@@ -221,8 +226,8 @@ func (t *timetable) cost(p *booking, r *row, k int, length time.Duration) (c flo
 	return c + t.woken(r, k, end)
 }
 
-// woken returns what a machine costs more to wake if it works from one slot to another: what would wake within that
-// time or right after it need not, and it wakes for that itself where it rests.
+// woken returns the additional cost of waking the machine if it runs from slot k to end. Wake-ups within this time
+// and right after it are no longer required, and a wake-up is added if the machine is asleep before.
 func (t *timetable) woken(r *row, k, end int) (c float64) {
 	if r.wake == 0 {
 		return 0
@@ -237,7 +242,7 @@ func (t *timetable) woken(r *row, k, end int) (c float64) {
 	return c
 }
 
-// put takes a booking into the timetable, or with by = -1 out of it.
+// put adds a booking to the timetable, or removes it if by is -1.
 func (t *timetable) put(p *booking, by int) {
 	r := &t.rows[p.row]
 	if p.runs == nil {
@@ -248,8 +253,8 @@ func (t *timetable) put(p *booking, by int) {
 	}
 }
 
-// occupy takes room on a row, or gives it back. What may be suspended takes turns within a slot: of later slots it
-// takes but its share of the room. What runs in the first slot all runs now.
+// occupy reserves capacity on a row, or frees it if by is negative. Interruptible jobs take turns within a slot and
+// only use their fraction of the capacity in later slots. In the first slot all jobs run now.
 func (t *timetable) occupy(r *row, request sched.Resources, start, length time.Duration, by int, turns bool) {
 	end, first, last := t.ends(start, length)
 	from := int(start / t.slot)
@@ -272,8 +277,8 @@ func (t *timetable) occupy(r *row, request sched.Resources, start, length time.D
 	}
 }
 
-// insert puts a booking where it costs least: by its latest start if there is room, else as soon as there is. Some rows
-// may be skipped.
+// insert adds a booking at its cheapest place: no later than its latest start if there is capacity, otherwise as
+// early as possible. Some rows may be skipped.
 func (t *timetable) insert(p *booking, skipped []bool) {
 	for _, late := range [2]bool{false, true} {
 		if t.find(p, skipped, late); p.row >= 0 {
@@ -284,7 +289,7 @@ func (t *timetable) insert(p *booking, skipped []bool) {
 	p.cost = t.never
 }
 
-// find finds where a booking costs least. Of each kind of machine so many that have room are looked at.
+// find sets the cheapest place of a booking. It considers up to maxAlike machines with capacity of each kind.
 func (t *timetable) find(p *booking, skipped []bool, late bool) {
 	p.place = nowhere
 	clear(t.tried)
@@ -305,17 +310,18 @@ func (t *timetable) find(p *booking, skipped []bool, late bool) {
 		}
 		t.tried[kind]++
 		digits := sched.Tolerance * math.Abs(found.cost)
-		sooner := found.slot < p.slot // which decides between equal ones
+		sooner := found.slot < p.slot // decides between equal costs
 		if found.cost < p.cost-digits || sooner && found.cost <= p.cost+digits {
 			p.place = found
 		}
 	}
 }
 
-// maxAlike is how many machines of a kind are looked at for a job: more of them make little difference.
+// maxAlike is the number of machines of a kind that are considered for a job. More machines hardly improve the
+// result.
 const maxAlike = 8
 
-// repeats reports whether a row before this one is the same.
+// repeats reports whether an identical row precedes this one.
 func (t *timetable) repeats(at int) bool {
 	r := &t.rows[at]
 	return r.touched == 0 && r.like != at && t.rows[r.like].touched == 0
@@ -323,13 +329,13 @@ func (t *timetable) repeats(at int) bool {
 
 // offers reports whether a job may run on a row.
 func (r *row) offers(j *sched.Job) bool {
-	if j.Running { // it goes on where it is
+	if j.Running { // continues on its node
 		return j.Place.Node == r.node.Name
 	}
 	return j.Request.Within(r.node.Capacity) && j.MayRunAt(r.node.Site) && j.Selects(&r.node)
 }
 
-// costs returns what a booking adds in a place that it was taken from.
+// costs returns the additional cost of a booking at a place from which it has been removed.
 func (t *timetable) costs(p *booking, at place) float64 {
 	if at.row < 0 {
 		return t.never
@@ -346,7 +352,7 @@ func (t *timetable) costs(p *booking, at place) float64 {
 	return t.cost(p, r, at.slot, length)
 }
 
-// remove takes a booking out.
+// remove removes a booking from the timetable.
 func (t *timetable) remove(p *booking) {
 	if p.row >= 0 {
 		t.put(p, -1)
@@ -354,12 +360,12 @@ func (t *timetable) remove(p *booking) {
 	p.row = -1
 }
 
-// alone returns the slot in which a booking would start on its row if nothing else counted than when power is cheapest:
-// the one that it has if no other is cheaper by a hundredth.
+// alone returns the slot in which a booking would start on its row if only the price of power mattered. It returns
+// the planned slot if no other slot is at least 1 % cheaper.
 func (t *timetable) alone(p *booking) (slot int) {
 	r := &t.rows[p.row]
 	length := t.runtime(p, r)
-	whole := t.sums // of the price, from the first slot on
+	whole := t.sums // integral of the price from the first slot on
 	for k, price := range r.price {
 		whole[k+1] = whole[k] + price
 	}
@@ -380,10 +386,10 @@ func (t *timetable) alone(p *booking) (slot int) {
 	return slot
 }
 
-// taken returns which share of the cores at the place of a booking others take in a slot.
+// taken returns the fraction of the cores at the location of a booking that other jobs use in a slot.
 func (t *timetable) taken(p *booking, slot int) float64 {
 	r := &t.rows[p.row]
-	price := &r.price[0] // machines of one place share them
+	price := &r.price[0] // shared by the machines of a location
 	c := t.cores[price]
 	if c == nil {
 		c = &cores{used: make([]int64, t.slots)}
@@ -404,13 +410,13 @@ func (t *timetable) taken(p *booking, slot int) float64 {
 	return float64(used) / float64(c.all)
 }
 
-// cores are those of machines at one place, in thousandths.
+// cores contains the cores of the machines at one location, in millicores.
 type cores struct {
 	used []int64 // by slot
 	all  int64
 }
 
-// total is what all that is in a timetable costs, slot by slot.
+// total returns the total cost of a timetable.
 func (t *timetable) total() (cost float64) {
 	for i := range t.rows {
 		r := &t.rows[i]

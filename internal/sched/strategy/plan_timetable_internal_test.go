@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// randomTimetable is of machines some of which work or are awake, and of jobs that may wait.
+// randomTimetable returns a timetable of machines, including busy and awake ones, and bookings that may wait.
 func randomTimetable(t *testing.T, r *rand.Rand) (*timetable, []booking) {
 	t.Helper()
 	now := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
@@ -45,14 +45,14 @@ func randomTimetable(t *testing.T, r *rand.Rand) (*timetable, []booking) {
 			}
 		}
 		if r.IntN(3) == 0 {
-			n.Free.MilliCPU -= 500 // a DaemonSet's
+			n.Free.MilliCPU -= 500 // used by a DaemonSet
 		}
 		nodes[i] = n
 	}
 	bookings := make([]booking, 12)
 	for i := range bookings {
 		j := &sched.Job{
-			ID: fmt.Sprint("j", i), Submitted: now, Duration: time.Duration(1+r.IntN(15)) * 10 * time.Minute, // of whole slots, whose costs add up exactly
+			ID: fmt.Sprint("j", i), Submitted: now, Duration: time.Duration(1+r.IntN(15)) * 10 * time.Minute, // whole slots
 			Request: sched.Resources{MilliCPU: 500 * int64(1+r.IntN(12)), Memory: 1 << 28},
 		}
 		bookings[i] = booking{
@@ -67,7 +67,7 @@ func randomTimetable(t *testing.T, r *rand.Rand) (*timetable, []booking) {
 	return table, bookings
 }
 
-// Of a slot that has begun, a job pays for the rest in which it runs.
+// TestBegunSlotsCostTheirRest checks that a job is only charged for the rest of the current slot.
 func TestBegunSlotsCostTheirRest(t *testing.T) {
 	begins := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
 	carbon, err := grid.NewSeries(begins, 10*time.Minute, []float64{100, 200, 300, 400, 400, 400})
@@ -84,11 +84,12 @@ func TestBegunSlotsCostTheirRest(t *testing.T) {
 	table.insert(&p, nil)
 	want := 100 * 60 * (3*100 + 10*200 + 3*300) / energy.JoulesPerKWh
 	if math.Abs(p.cost-want) > 1e-9*want || table.start(&p, p.slot) != 7*time.Minute {
-		t.Errorf("it starts after %v and costs %v, want %v", table.start(&p, p.slot), p.cost, want)
+		t.Errorf("job starts after %v and costs %v, want %v", table.start(&p, p.slot), p.cost, want)
 	}
 }
 
-// What runs on a machine takes room there from the first slot on, whether it is known to end or not.
+// TestWhatRunsTakesRoom checks that running jobs use capacity from the first slot on, whether or not their end is
+// known.
 func TestWhatRunsTakesRoom(t *testing.T) {
 	now := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
 	all := sched.Resources{MilliCPU: 8000}
@@ -99,18 +100,18 @@ func TestWhatRunsTakesRoom(t *testing.T) {
 	r := &newTimetable(&sched.Snapshot{Now: now}, []sched.Node{n}, 10*time.Minute, 6).rows[0]
 	for k, want := range []int64{5500, 5500, 5500, 2500, 2500, 2500} {
 		if got := r.used[k].MilliCPU; got != want || r.jobs[k] == 0 {
-			t.Errorf("slot %d: %d in use by %d jobs, want %d", k, got, r.jobs[k], want)
+			t.Errorf("slot %d: %d millicores used by %d jobs, want %d", k, got, r.jobs[k], want)
 		}
 	}
 	n.Jobs, n.Ends, n.Free = 0, nil, sched.Resources{MilliCPU: 7500}
 	r = &newTimetable(&sched.Snapshot{Now: now}, []sched.Node{n}, 10*time.Minute, 6).rows[0]
 	if r.used[0].MilliCPU != 500 || r.jobs[0] != 0 {
-		t.Errorf("a DaemonSet's pod: %d in use by %d jobs, want 500 by none", r.used[0].MilliCPU, r.jobs[0])
+		t.Errorf("pod of a DaemonSet: %d millicores used by %d jobs, want 500 by 0 jobs", r.used[0].MilliCPU, r.jobs[0])
 	}
 }
 
-// A place of the last plan that lies between two slots of this one goes to the nearer one, and none to a later start
-// than the job allows: starts neither creep forward nor back from plan to plan.
+// TestKeptPlacesGoToTheNearestSlot checks that a previously planned start between two slots is moved to the nearer
+// one, but not beyond the latest start, so that starts do not drift from plan to plan.
 func TestKeptPlacesGoToTheNearestSlot(t *testing.T) {
 	now := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
 	n := sched.Node{
@@ -125,13 +126,14 @@ func TestKeptPlacesGoToTheNearestSlot(t *testing.T) {
 		bookings := []booking{{job: job, latest: tc.latest * time.Minute, place: nowhere}}
 		table.restore(bookings)
 		if p := &bookings[0]; p.row != 0 || table.start(p, p.slot) != tc.want*time.Minute {
-			t.Errorf("planned in %d minutes, at the latest in %d: kept in row %d after %v, want %d minutes", tc.planned,
-				tc.latest, p.row, table.start(p, p.slot), tc.want)
+			t.Errorf("planned in %d minutes with the latest start in %d: got row %d after %v, want %d minutes",
+				tc.planned, tc.latest, p.row, table.start(p, p.slot), tc.want)
 		}
 	}
 }
 
-// What a search says that a booking adds is what the whole costs more with it, and nothing is ever overcommitted.
+// TestBookingsCostWhatTheyAdd checks that the cost of a booking equals the increase in the total cost, and that no
+// machine is overcommitted.
 func TestBookingsCostWhatTheyAdd(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -144,8 +146,8 @@ func TestBookingsCostWhatTheyAdd(t *testing.T) {
 			without := table.total()
 			onTime := previous.row >= 0 && table.start(p, previous.slot) <= p.latest
 			if onTime && math.Abs(before-without-table.costs(p, previous)) > 1e-9*before {
-				t.Fatalf("%d, %d: taken out it saves %v, and is said to cost %v", seed, step, before-without,
-					table.costs(p, previous))
+				t.Fatalf("seed %d, step %d: removing the booking saves %v, but its cost is %v",
+					seed, step, before-without, table.costs(p, previous))
 			}
 			skipped := make([]bool, len(table.rows))
 			for k := range skipped {
@@ -155,12 +157,12 @@ func TestBookingsCostWhatTheyAdd(t *testing.T) {
 			after := table.total()
 			late := p.row >= 0 && table.start(p, p.slot) > p.latest
 			if p.row >= 0 && !late && math.Abs(after-without-p.cost) > 1e-9*max(after, 1) {
-				t.Fatalf("%d, %d: it adds %v, and is said to cost %v", seed, step, after-without, p.cost)
+				t.Fatalf("seed %d, step %d: the booking adds %v, but its cost is %v", seed, step, after-without, p.cost)
 			}
 			for i := range table.rows {
 				for k, used := range table.rows[i].used {
 					if !used.Within(table.rows[i].node.Capacity) {
-						t.Fatalf("%d, %d: slot %d of row %d is overcommitted: %v", seed, step, k, i, used)
+						t.Fatalf("seed %d, step %d: slot %d of row %d is overcommitted: %v", seed, step, k, i, used)
 					}
 				}
 			}
@@ -169,7 +171,7 @@ func TestBookingsCostWhatTheyAdd(t *testing.T) {
 	}
 }
 
-// No other place for a booking costs less than the one that it gets.
+// TestBookingsGetTheCheapestPlace checks that no other place of a booking has a lower cost.
 func TestBookingsGetTheCheapestPlace(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -198,8 +200,8 @@ func TestBookingsGetTheCheapestPlace(t *testing.T) {
 					}
 					table.put(&at, -1)
 					if fits && cost < got.cost-1e-9*math.Abs(got.cost) {
-						t.Fatalf("%d: %s costs %v in slot %d of row %d, and was put where it costs %v", seed, p.job.ID, cost,
-							slot, row, got.cost)
+						t.Fatalf("seed %d: job %s costs %v in slot %d of row %d, but was placed at a cost of %v",
+							seed, p.job.ID, cost, slot, row, got.cost)
 					}
 				}
 			}

@@ -12,14 +12,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// together reports whether g plans all jobs of a snapshot together. Without nodes there is nothing to share.
+// together reports whether g plans all jobs of a snapshot jointly. Without nodes there is no capacity to plan.
 func (g *Greedy) together(s *sched.Snapshot) bool { return g.startRule.Together && len(s.Nodes) > 0 }
 
-// planTogether is the when "plan": all jobs of the queue get a start and a machine together, so that they share the
-// cleaner hours as far as there is room on machines that are worth it. Jobs are put one by one where they add least;
-// then some that lie near each other are taken out and put back in another order, over and over (ruin and recreate,
-// Schrimpf et al. 2000), which empties machines that are hardly used. It holds what is to start later. What starts now
-// is left to the where, so that it runs on the machine on which the same where puts its pods in a cluster.
+// planTogether implements the start rule "plan". It chooses starts and machines for all jobs of the queue jointly,
+// so that they share the cleaner hours while there is capacity on worthwhile machines. Jobs are inserted one by one
+// where they add the least cost. Then groups of neighboring jobs are repeatedly removed and inserted in a different
+// order (ruin and recreate, Schrimpf et al. 2000), which empties machines with a low utilisation. Jobs that start
+// later are held. Jobs that start now are placed by the placement of the strategy, so that they run on the machine
+// that the same placement selects in a cluster.
 func (b *batch) planTogether() {
 	bookings := b.bookings(farthest, true)
 	if len(bookings) == 0 {
@@ -34,7 +35,7 @@ func (b *batch) planTogether() {
 		b.bookAll(t, bookings)
 	}
 	b.open = b.open[:0]
-	b.snapshot.Queue = slices.Clone(b.snapshot.Queue) // of elastic jobs, those that start on more replicas change
+	b.snapshot.Queue = slices.Clone(b.snapshot.Queue) // elastic jobs that start on more replicas are modified
 	savings := make([]sched.Reason, len(bookings))
 	for k := range bookings {
 		savings[k] = b.worth(t, &bookings[k])
@@ -54,13 +55,13 @@ func (b *batch) planTogether() {
 	b.goOn(running)
 }
 
-// bookAll puts bookings in one by one, and remakes what comes of it for a while.
+// bookAll inserts the bookings one by one, and then improves the plan for a limited number of rounds.
 func (b *batch) bookAll(t *timetable, bookings []booking) {
 	t.insertAll(bookings, b.stopped)
 	r := newRemaker(t, bookings, b.snapshot.Policy.Seed)
 	rounds := min(planRounds, maxRemade/len(bookings))
 	if slices.ContainsFunc(bookings, func(p booking) bool { return p.spread }) {
-		rounds /= 10 // as a round of jobs in pieces takes so many times as long
+		rounds /= 10 // a round takes longer for jobs in pieces
 	}
 	for range rounds {
 		if b.stopped() {
@@ -70,9 +71,9 @@ func (b *batch) bookAll(t *timetable, bookings []booking) {
 	}
 }
 
-// PlanAhead plans as the when "plan" does, also jobs that are to be submitted later, and goes on to look for a better
-// plan until stop says that all time (1) is spent. It is for offline comparisons: a plan of a scenario that is known
-// in advance.
+// PlanAhead plans like the start rule "plan", including jobs that are submitted in the future, and improves the
+// plan until stop returns 1, the fraction of the time that has elapsed. It is used for offline comparisons with a
+// scenario that is fully known in advance.
 func PlanAhead(s *sched.Snapshot, seed uint64, stop func() float64) sched.Plan {
 	b := newBatch(s, nil, mincost.NeverStop)
 	for i := range s.Queue {
@@ -87,17 +88,17 @@ func PlanAhead(s *sched.Snapshot, seed uint64, stop func() float64) sched.Plan {
 	t.countAlone(0)
 	t.insertAll(bookings, mincost.NeverStop)
 	r := newRemaker(t, bookings, seed)
-	const warm = 0.5 // of the mean cost of a job is what a round may cost more at first
+	const warm = 0.5 // initially accepted cost increase of a round, relative to the mean cost of a job
 	t.countAlone(1)
 	best, least := slices.Clone(bookings), t.total()
 	hot := warm * least / float64(len(bookings))
 	keep := func() {
-		if all := t.total(); all < least { // to which rounds do not add up, as parts of slots count for their share
+		if all := t.total(); all < least { // rounds do not add up to the total because of partial slots
 			least = all
 			copy(best, bookings)
 		}
 	}
-	const seldom = 10 // rounds: a total takes longer than one of them
+	const seldom = 10 // in rounds, because computing the total takes longer than a round
 	round := 1
 	for spent := stop(); spent < 1; spent = stop() {
 		if r.remake(hot * (1 - spent) * (1 - spent)); round%seldom == 0 {
@@ -119,11 +120,11 @@ func PlanAhead(s *sched.Snapshot, seed uint64, stop func() float64) sched.Plan {
 	return b.plan
 }
 
-// farthest is how far ahead a plan looks for starts: few forecasts reach farther.
+// farthest is the maximum time until a planned start. Few forecasts cover more.
 const farthest = 4 * sched.Day
 
-// bookings returns the open jobs as bookings, none of which starts later than so far ahead. What may be suspended runs
-// in pieces if it may.
+// bookings returns the open jobs as bookings that start within the given time. Interruptible jobs may run in pieces
+// if inPieces is true.
 func (b *batch) bookings(ahead time.Duration, inPieces bool) (bookings []booking) {
 	now := b.snapshot.Now
 	for _, i := range b.open {
@@ -132,7 +133,7 @@ func (b *batch) bookings(ahead time.Duration, inPieces bool) (bookings []booking
 		latest := earliest
 		_, why, known := b.snapshot.Outlook(j)
 		spread := j.Interruptible && inPieces
-		if spread && j.SpeedRelied() > 1 { // whether or not, on those replicas that it asks for, it is late by now
+		if spread && j.SpeedRelied() > 1 { // regardless of whether it is late on its own request
 			_, known = b.snapshot.Forecasts(j)
 		}
 		switch {
@@ -152,8 +153,8 @@ func (b *batch) bookings(ahead time.Duration, inPieces bool) (bookings []booking
 	return bookings
 }
 
-// timetable returns that of the batch's machines, of so many slots or more until the last job has ended or run for the
-// longest time that is planned.
+// timetable returns the timetable of the batch's machines. It covers the given number of slots, extended until the
+// last job has finished or reached the longest planned run time.
 func (b *batch) timetable(bookings []booking, slots int, longest time.Duration) *timetable {
 	span, slowest := time.Duration(0), b.snapshot.Slowest()
 	for k := range bookings {
@@ -162,7 +163,7 @@ func (b *batch) timetable(bookings []booking, slots int, longest time.Duration) 
 	}
 	slot := slotFor(span, slots)
 	slots = int(span/slot) + 3
-	t := newTimetable(&b.snapshot, b.nodes, slot, slots+slots/2) // a third is for what finds no room in time
+	t := newTimetable(&b.snapshot, b.nodes, slot, slots+slots/2) // additional slots for jobs that do not fit in time
 	t.longest = longest
 	for k := range bookings {
 		bookings[k].earliest += t.offset()
@@ -171,8 +172,8 @@ func (b *batch) timetable(bookings []booking, slots int, longest time.Duration) 
 	return t
 }
 
-// insertAll puts all bookings in: those first that cannot wait, as they come, then those that take most. Those for
-// which there is no time stay nowhere.
+// insertAll inserts all bookings that have no place yet: first the jobs that cannot wait in order of time, then the
+// largest jobs. When the time is up, the remaining bookings are not inserted.
 func (t *timetable) insertAll(bookings []booking, stopped func() bool) {
 	order := make([]int, len(bookings))
 	for k := range order {
@@ -186,7 +187,7 @@ func (t *timetable) insertAll(bookings []booking, stopped func() bool) {
 	}
 }
 
-// restore puts bookings where the last plan had them, as far as there is still room.
+// restore places bookings as in the last plan if there is still capacity.
 func (t *timetable) restore(bookings []booking) {
 	rows := make(map[string]int, len(t.rows))
 	for i := range t.rows {
@@ -198,7 +199,7 @@ func (t *timetable) restore(bookings []booking) {
 		if !known || p.spread || !t.rows[row].offers(p.job) {
 			continue
 		}
-		// To the nearest slot: were it always the one before, starts would creep forward from plan to plan.
+		// Round to the nearest slot. If starts were always rounded down, they would move forward with every plan.
 		start := max(p.job.Place.Start.Sub(t.origin), p.earliest)
 		at := place{row: row, slot: int(min(start+t.slot/2, p.latest) / t.slot)}
 		if at.slot >= t.slots || t.start(p, at.slot) > p.latest {
@@ -211,20 +212,20 @@ func (t *timetable) restore(bookings []booking) {
 	}
 }
 
-// planRounds is how often a plan is remade in parts: where jobs are many, less often, since each round takes longer and
-// changes less.
+// planRounds is the number of rounds in which parts of a plan are replanned. It is lower for many jobs, because
+// each round takes longer and changes less.
 const (
 	planRounds = 100
 	maxRemade  = 100_000
 )
 
-// Slots are as long as makes so many of them.
+// The minimum number of slots in a plan determines their length.
 const (
 	minSlots   = 72
 	finerSlots = 1000
 )
 
-// slotFor returns the length of slots, so that so many or more make a span.
+// slotFor returns the maximum length of slots so that at least the given number of slots fit into the span.
 func slotFor(span time.Duration, slots int) time.Duration {
 	length := time.Second
 	for _, unit := range [...]time.Duration{time.Second, time.Minute} {
@@ -237,7 +238,7 @@ func slotFor(span time.Duration, slots int) time.Duration {
 	return length
 }
 
-// urgent orders bookings.
+// urgent compares two bookings by the order in which they are inserted.
 func urgent(x, y *booking) int {
 	waits := func(p *booking) int {
 		if p.latest > p.earliest {
@@ -254,22 +255,22 @@ func urgent(x, y *booking) int {
 	return cmp.Or(cmp.Compare(y.work(), x.work()), x.job.Submitted.Compare(y.job.Submitted))
 }
 
-// worth has a booking start at once after all where a later start does not save as much as the policy asks, and returns
-// what it saves. What finds no room now has nothing to choose.
+// worth moves a booking to an immediate start if its later start does not save as much as the policy requires, and
+// returns the saving. A job that cannot run now has no choice.
 func (b *batch) worth(t *timetable, p *booking) (saving sched.Reason) {
 	switch {
-	case p.row < 0 || t.start(p, p.slot) == p.earliest || p.job.Done > 0 && !p.job.Running: // it was suspended
+	case p.row < 0 || t.start(p, p.slot) == p.earliest || p.job.Done > 0 && !p.job.Running: // the job is suspended
 		return sched.Reason{}
-	case p.spread && t.behind(p): // at once, on what it asks for, is no choice any more
+	case p.spread && t.behind(p): // an immediate start on its own request is no longer possible
 		return sched.Reason{}
-	case p.kept: // it was looked at before
+	case p.kept: // checked in an earlier plan
 		return sched.Reason{Saving: p.job.Place.Saving, Carbon: p.job.Place.Carbon}
 	}
 	later := *p
 	t.remove(p)
 	atOnce := later
 	atOnce.latest, atOnce.place, atOnce.spread = p.earliest, nowhere, false
-	if t.find(&atOnce, nil, false); atOnce.row < 0 { // no machine is awake that has room
+	if t.find(&atOnce, nil, false); atOnce.row < 0 { // no awake machine has capacity
 		if t.find(&atOnce, nil, true); atOnce.row >= 0 && atOnce.slot < later.slot {
 			atOnce.latest = t.start(&atOnce, atOnce.slot)
 			atOnce.cost = t.costs(&atOnce, atOnce.place)
@@ -287,7 +288,8 @@ func (b *batch) worth(t *timetable, p *booking) (saving sched.Reason) {
 	return saving
 }
 
-// saving returns what a later place of a booking saves; nothing where that is less than the policy asks.
+// saving returns the saving of a later place of a booking, or the zero value if it is less than the policy
+// requires.
 func (b *batch) saving(t *timetable, atOnce, later *booking) (saving sched.Reason) {
 	policy, w := &b.snapshot.Policy, b.snapshot.Weights(later.job)
 	saved := atOnce.cost - later.cost
@@ -303,8 +305,8 @@ func (b *batch) saving(t *timetable, atOnce, later *booking) (saving sched.Reaso
 	return saving
 }
 
-// adopt holds a job that the timetable has later, and reports whether it does. What has no slack left starts as soon as
-// it finds room, and what no machine is large enough for there is no opinion on.
+// adopt holds a job with a later start in the timetable, and reports whether it does so. Jobs without slack start
+// as soon as there is capacity. There is no opinion on jobs that exceed the capacity of all machines.
 func (b *batch) adopt(t *timetable, p *booking, saving sched.Reason) (held bool) {
 	d := &b.plan[p.index]
 	if p.row < 0 {
@@ -336,19 +338,19 @@ func (b *batch) adopt(t *timetable, p *booking, saving sched.Reason) (held bool)
 	return true
 }
 
-// work is core-seconds.
+// work returns the expected remaining work in millicore-seconds.
 func (p *booking) work() float64 {
 	return float64(p.job.Request.MilliCPU) * p.job.Remaining().Seconds()
 }
 
-// remaker takes bookings out of a timetable and puts them back.
+// remaker removes bookings from a timetable and inserts them again.
 type remaker struct {
 	t        *timetable
 	bookings []booking
 	draws    draws
 	out      []int
-	was      []place // by booking
-	skipped  []bool  // rows, of one round
+	was      []place // previous places by booking
+	skipped  []bool  // rows skipped in a round
 }
 
 func newRemaker(t *timetable, bookings []booking, seed uint64) *remaker {
@@ -358,7 +360,7 @@ func newRemaker(t *timetable, bookings []booking, seed uint64) *remaker {
 	}
 }
 
-// draws are numbers that follow from a seed alone and look random (SplitMix64, Steele et al. 2014).
+// draws is a pseudorandom number generator that only depends on its seed (SplitMix64, Steele et al. 2014).
 type draws uint64
 
 func (d *draws) next() uint64 {
@@ -373,8 +375,8 @@ func (d *draws) below(n int) int { return int(d.next() % uint64(n)) }
 
 func (d *draws) share() float64 { return float64(d.next()>>11) / (1 << 53) }
 
-// remake takes some bookings out, puts them back in another order, and keeps that if it costs less, or by chance up to
-// about so much more.
+// remake removes some bookings, inserts them in a different order, and keeps the result if it costs less, or
+// randomly if it costs up to about more than before.
 func (r *remaker) remake(more float64) {
 	r.choose()
 	before, after := 0.0, 0.0
@@ -385,7 +387,7 @@ func (r *remaker) remake(more float64) {
 		before += r.t.costs(p, r.was[k])
 	}
 	r.shuffle()
-	const blinks = 16 // one row in so many is not looked at
+	const blinks = 16 // one of this many rows is skipped
 	for k := range r.skipped {
 		r.skipped[k] = r.draws.below(blinks) == 0
 	}
@@ -411,7 +413,8 @@ func (r *remaker) remake(more float64) {
 	}
 }
 
-// choose chooses the bookings of a round: those near one of them on its machine, or anywhere at its time.
+// choose selects the bookings of a round. They are near a random booking on its machine, or at its time on any
+// machine.
 func (r *remaker) choose() {
 	const most, near = 12, 24
 	r.out = append(r.out[:0], r.draws.below(len(r.bookings)))
@@ -434,7 +437,7 @@ func (r *remaker) choose() {
 	}
 }
 
-// shuffle brings the bookings of a round into an order: of their work, of their latest starts, or any.
+// shuffle orders the bookings of a round by work, by latest start, or at random.
 func (r *remaker) shuffle() {
 	for a := len(r.out) - 1; a > 0; a-- {
 		b := r.draws.below(a + 1)
@@ -452,12 +455,12 @@ func (r *remaker) shuffle() {
 	}
 }
 
-// maxAlone is how sure a plan is at most that a machine is awake for its jobs alone: others are to come
-// (docs/decisions/0040-plans.md).
+// maxAlone is the maximum probability that only planned jobs keep a machine awake, because further jobs are
+// expected (docs/decisions/0040-plans.md).
 const maxAlone = 0.5
 
-// expectOthers lets the first machine of each kind by name count as one that others keep awake anyway, the next ones
-// ever less: plans that follow each other then gather jobs on the same machines.
+// expectOthers assumes that the first machine of each kind by name is kept awake by other jobs, and the following
+// ones with decreasing probability. Consecutive plans then concentrate jobs on the same machines.
 func (t *timetable) expectOthers() {
 	of := map[*energy.Profile][]int{}
 	for i := range t.rows {
@@ -470,7 +473,7 @@ func (t *timetable) expectOthers() {
 	}
 }
 
-// countAlone sets how sure all machines are awake for the jobs of the timetable alone.
+// countAlone sets the probability that only the jobs of the timetable keep the machines awake.
 func (t *timetable) countAlone(sure float64) {
 	for i := range t.rows {
 		t.rows[i].setAlone(sure)

@@ -17,7 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// dayOf is a snapshot of so many jobs that may wait, on so many machines of each of twelve kinds.
+// dayOf returns a snapshot with the given number of jobs that may wait, and the given number of machines of each of
+// twelve kinds.
 func dayOf(tb testing.TB, jobs, machines int) *sched.Snapshot {
 	tb.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -54,7 +55,8 @@ func dayOf(tb testing.TB, jobs, machines int) *sched.Snapshot {
 	return s
 }
 
-// Machines are of one kind that have power profiles of their own and draw the same.
+// TestKindsAreOfWhatMachinesDraw checks that machines with separate but equal power profiles belong to the same
+// kind.
 func TestKindsAreOfWhatMachinesDraw(t *testing.T) {
 	s := dayOf(t, 100, 5)
 	want := mustStrategy(t, "carbon+plan").Plan(s)
@@ -63,11 +65,11 @@ func TestKindsAreOfWhatMachinesDraw(t *testing.T) {
 		n.Profile = &own
 	}
 	if diff := cmp.Diff(want, mustStrategy(t, "carbon+plan").Plan(s)); diff != "" {
-		t.Errorf("with a profile each they plan otherwise (-shared +own):\n%s", diff)
+		t.Errorf("plan differs with separate profiles (-shared +own):\n%s", diff)
 	}
 }
 
-// A plan of 10,000 jobs on 12 kinds of machines, in 96 slots and more.
+// BenchmarkPlanTogether plans up to 100,000 jobs on 12 kinds of machines.
 func BenchmarkPlanTogether(b *testing.B) {
 	plan, err := strategy.New("carbon+plan")
 	if err != nil {
@@ -83,7 +85,7 @@ func BenchmarkPlanTogether(b *testing.B) {
 	}
 }
 
-// The same again after one job in a hundred has come, and one in a hundred has gone.
+// BenchmarkPlanAgain repeats a plan after one percent of the jobs has been added and one percent removed.
 func BenchmarkPlanAgain(b *testing.B) {
 	plan, err := strategy.New("carbon+plan")
 	if err != nil {
@@ -103,7 +105,8 @@ func BenchmarkPlanAgain(b *testing.B) {
 	}
 }
 
-// What finds no room in the clean hour is told when that is, and how much others take of it.
+// TestWhatTakesTheCleanHour checks that the reason for a job that does not fit into the cleanest hour contains that
+// hour and the fraction of the cores in use then.
 func TestWhatTakesTheCleanHour(t *testing.T) {
 	now := time.Date(2026, 6, 1, 8, 0, 0, 0, time.UTC)
 	carbon, err := grid.NewSeries(now, time.Hour, []float64{500, 100, 450, 500, 500, 500, 500})
@@ -131,13 +134,14 @@ func TestWhatTakesTheCleanHour(t *testing.T) {
 		all = append(all, d.Reason.String())
 	}
 	reported := strings.Join(all, "\n")
-	want := "(alone it would start at 2026-06-01T09:00:00Z, when others take 100% of the cores)"
-	if strings.Count(reported, "together") != 3 || strings.Count(reported, want) != 1 {
-		t.Errorf("want three that are held, and of one\n%s\ngot\n%s", want, reported)
+	want := "(without other jobs it would start at 2026-06-01T09:00:00Z, when they use 100% of the cores)"
+	if strings.Count(reported, "joint plan") != 3 || strings.Count(reported, want) != 1 {
+		t.Errorf("want three held jobs and one of them with\n%s\ngot\n%s", want, reported)
 	}
 }
 
-// What an elastic job costs on four replicas is what it costs in a quarter of the time.
+// TestAPlanPricesReplicas checks that the cost of an elastic job on four replicas is based on a quarter of its run
+// time.
 func TestAPlanPricesReplicas(t *testing.T) {
 	now := time.Date(2026, 6, 1, 8, 0, 0, 0, time.UTC)
 	carbon, err := grid.NewSeries(now, time.Hour, []float64{100, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500})
@@ -161,7 +165,7 @@ func TestAPlanPricesReplicas(t *testing.T) {
 	decided, _ := plan.PlanWithin(s, func() bool { return false })
 	d := decided[0]
 	if d.Replicas != 4 || !d.Window.End.Equal(now.Add(time.Hour)) || math.Abs(float64(d.Cost.Energy)-100*3600) > 1 {
-		t.Errorf("on %d replicas until %v for %v J, want 4, an hour, 360,000 J", d.Replicas, d.Window.End,
+		t.Errorf("got %d replicas until %v for %v J, want 4 replicas, one hour and 360,000 J", d.Replicas, d.Window.End,
 			float64(d.Cost.Energy))
 	}
 }

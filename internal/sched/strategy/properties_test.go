@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// addPrices gives every site prices, whose steps are not those of the intensities.
+// addPrices adds prices to every site, with different steps than the intensities.
 func addPrices(t *rapid.T, s *sched.Snapshot) {
 	for _, site := range s.Sites {
 		series, err := grid.NewSeries(schedtest.Day.Add(-7*time.Minute), 20*time.Minute,
@@ -39,7 +39,8 @@ func plan(t rapid.TB, name string, s *sched.Snapshot) sched.Plan {
 	return strategy.Plan(s)
 }
 
-// The same snapshot gives the same plan, in whatever order nodes and jobs are listed, and is left as it was.
+// TestPlanIsDeterministicAndOrderIndependent checks that the same snapshot results in the same plan for every order
+// of nodes and jobs, and that the snapshot is not modified.
 func TestPlanIsDeterministicAndOrderIndependent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := slices.Concat(schedtest.Strategies, strategy.Clusters())
@@ -56,11 +57,11 @@ func TestPlanIsDeterministicAndOrderIndependent(t *testing.T) {
 		got := plan(t, name, &shuffled)
 		slices.SortFunc(got, func(a, b sched.Decision) int { return cmpStrings(a.Job, b.Job) })
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("%s: another order gives another plan (-listed +shuffled):\n%s", name, diff)
+			t.Fatalf("%s: plan depends on the order of nodes or jobs (-listed +shuffled):\n%s", name, diff)
 		}
 		for i, n := range s.Nodes {
 			if diff := cmp.Diff(before[i], *n, cmp.AllowUnexported(grid.Series{})); diff != "" {
-				t.Fatalf("%s changed node %s of the snapshot:\n%s", name, n.Name, diff)
+				t.Fatalf("%s modified node %s of the snapshot:\n%s", name, n.Name, diff)
 			}
 		}
 	})
@@ -73,7 +74,8 @@ func cmpStrings(a, b string) int {
 	return 1
 }
 
-// No decision starts a job after its latest start, or holds one that was released.
+// TestNoJobIsHeldPastItsAllowedDelay checks that no job starts after its latest start, and that released jobs are
+// not held.
 func TestNoJobIsHeldPastItsAllowedDelay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, name := schedtest.DrawSnapshot(t, anyIntensity), rapid.SampledFrom(schedtest.Strategies).Draw(t, "strategy")
@@ -86,30 +88,30 @@ func TestNoJobIsHeldPastItsAllowedDelay(t *testing.T) {
 			j := &s.Queue[i]
 			if !d.Held(s.Now) {
 				if !d.Window.Start.Equal(s.Now) {
-					t.Fatalf("%s: %s starts at %v, before now", name, j.ID, d.Window.Start)
+					t.Fatalf("%s: job %s starts at %v, before now", name, j.ID, d.Window.Start)
 				}
 				continue
 			}
 			if d.Window.Start.After(j.LatestStart()) {
-				t.Fatalf("%s: %s is held until %v, after its latest start %v", name, j.ID, d.Window.Start,
+				t.Fatalf("%s: job %s is held until %v, after its latest start %v", name, j.ID, d.Window.Start,
 					j.LatestStart())
 			}
 			if limit := j.Submitted.Add(s.Policy.MaxDelay); s.Policy.MaxDelay > 0 && d.Window.Start.After(limit) {
-				t.Fatalf("%s: %s is held until %v, after the policy's limit %v", name, j.ID, d.Window.Start, limit)
+				t.Fatalf("%s: job %s is held until %v, after the policy's limit %v", name, j.ID, d.Window.Start, limit)
 			}
 			if j.Released || d.Node != "" && d.Reason.Kind != sched.PlannedLater {
-				t.Fatalf("%s: %s is held although released, or has a node while held: %+v", name, j.ID, d)
+				t.Fatalf("%s: job %s is held although released, or has a node while it is held: %+v", name, j.ID, d)
 			}
 		}
 	})
 }
 
-// A batch never takes more of a node than is free.
+// TestPlanRespectsCapacity checks that a batch never exceeds the free resources of a node.
 func TestPlanRespectsCapacity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, name := schedtest.DrawSnapshot(t, anyIntensity), rapid.SampledFrom(schedtest.Strategies).Draw(t, "strategy")
 		if len(s.Queue) == 1 {
-			s.Queue = append(s.Queue, s.Queue[0]) // with one job, feasibility is the caller's business
+			s.Queue = append(s.Queue, s.Queue[0]) // with one job, the caller decides feasibility
 			s.Queue[1].ID = "job1"
 		}
 		free := map[string]sched.Resources{}
@@ -123,13 +125,14 @@ func TestPlanRespectsCapacity(t *testing.T) {
 		}
 		for name, left := range free {
 			if !(sched.Resources{}).Within(left) {
-				t.Fatalf("node %s is overcommitted: %+v left", name, left)
+				t.Fatalf("node %s is overcommitted: %+v free", name, left)
 			}
 		}
 	})
 }
 
-// Where the intensity never changes, waiting saves nothing, whatever the last digits of the integrals say.
+// TestConstantIntensityShiftsNothing checks that no job is delayed under a constant intensity, despite rounding
+// errors of integrals.
 func TestConstantIntensityShiftsNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		constant := func(t *rapid.T, label string) []float64 {
@@ -145,15 +148,15 @@ func TestConstantIntensityShiftsNothing(t *testing.T) {
 			schedtest.DrawLife(t, s, &s.Queue[i])
 		}
 		for _, d := range plan(t, name, s) {
-			// A plan also waits for room, and for what runs beside to end.
+			// The start rule "plan" also waits for capacity and for other jobs to finish.
 			if d.Held(s.Now) && strategy.When(name) != "plan" {
-				t.Fatalf("%s: %s is held until %v: %v", name, d.Job, d.Window.Start, d.Reason)
+				t.Fatalf("%s: job %s is held until %v: %v", name, d.Job, d.Window.Start, d.Reason)
 			}
 		}
 	})
 }
 
-// The window rule finds what trying every second would find.
+// TestWindowIsTheCheapest compares the window rule with a search over every second.
 func TestWindowIsTheCheapest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Float64Range(0, 900), 20, 40).Draw(t, "intensity")
@@ -177,12 +180,12 @@ func TestWindowIsTheCheapest(t *testing.T) {
 		}
 		got := series.Integral(d.Window.Start, d.Window.Start.Add(job.Duration))
 		if got > least*(1+1e-6)+1e-6 {
-			t.Fatalf("window at %v costs %v, another one costs %v", d.Window.Start, got, least)
+			t.Fatalf("window at %v costs %v, but another window costs %v", d.Window.Start, got, least)
 		}
 	})
 }
 
-// A job that must wait for nothing, on the cheapest of all nodes: no other node may cost less.
+// TestPlanAgreesWithCosts checks that no other node has a lower cost than the selected one.
 func TestPlanAgreesWithCosts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
@@ -198,14 +201,14 @@ func TestPlanAgreesWithCosts(t *testing.T) {
 			return
 		}
 		if ok != (d.Node != "") {
-			t.Fatalf("%s: plan chose %q, but costs are known: %v", name, d.Node, ok)
+			t.Fatalf("%s: plan selected %q, but Costs() returned ok = %v", name, d.Node, ok)
 		}
 		if !ok {
 			return
 		}
 		chosen := slices.IndexFunc(s.Nodes, func(n *sched.Node) bool { return n.Name == d.Node })
 		if costs[chosen] != slices.Min(costs) {
-			t.Fatalf("%s: plan chose %s at cost %v of %v", name, d.Node, costs[chosen], costs)
+			t.Fatalf("%s: plan selected %s at a cost of %v among %v", name, d.Node, costs[chosen], costs)
 		}
 	})
 }

@@ -7,12 +7,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// chooses reports whether it is g that says on how many replicas j runs, anew as it goes.
+// chooses reports whether g selects the number of replicas of j while it runs.
 func (g *Greedy) chooses(j *sched.Job) bool {
 	return g.startRule.Scale != nil && j.Scaling != nil && j.Interruptible
 }
 
-// scaled asks g's rule about an elastic job: from when on it runs, when to ask again, and on how many replicas.
+// scaled applies g's rule to an elastic job. It returns the window, the reason, the time of the next decision and
+// the number of replicas.
 func (g *Greedy) scaled(s *sched.Snapshot, j *sched.Job) (
 	w sched.Window, r sched.Reason, again time.Time, replicas int,
 ) {
@@ -24,7 +25,7 @@ func (g *Greedy) scaled(s *sched.Snapshot, j *sched.Job) (
 	return g.startRule.Scale(s, j, max(s.Room(j), j.Scaling.Least))
 }
 
-// decideScaled decides on how many replicas a job runs from now on, and where.
+// decideScaled decides on the number of replicas of a job from now on, and on its node.
 func (g *Greedy) decideScaled(s *sched.Snapshot, j *sched.Job) (sched.Decision, *sched.Node) {
 	window, reason, again, replicas := g.scaled(s, j)
 	d := sched.Decision{Job: j.ID, Window: window, Again: again, Reason: reason}
@@ -33,7 +34,7 @@ func (g *Greedy) decideScaled(s *sched.Snapshot, j *sched.Job) (sched.Decision, 
 	}
 	d.Replicas = replicas
 	sized := j.Placed(replicas)
-	if j.Running { // what runs stays where it is
+	if j.Running { // a running job stays on its node
 		return d, nil
 	}
 	able := *s

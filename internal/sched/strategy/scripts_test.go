@@ -15,24 +15,25 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// TestScripts plays the scenario scripts in testdata: cluster, signals and jobs in, decisions with reasons out.
+// TestScripts runs the scenario scripts in testdata. The input is a cluster with signals and jobs, the output are
+// the decisions with their reasons.
 //
-//	reset                                               forget everything
+//	reset                                               discard all state
 //	site NAME zone=DE pue=1.2 step=1h as-of=T price=P weight=N
-//	                                                    hourly intensities follow on the next lines
+//	                                                    followed by lines of hourly intensities
 //	profile NAME idle=W max=W exponent=E sleep=W wake-up=J gpu-idle=W gpu-max=W; a line CLASS SHARE for each class of GPU work
 //	node NAME site=S profile=P cpu=CORES memory=GIB gpu=N used-cpu=CORES used-memory=GIB jobs=N speed=X pue=R live=W
 //	    provisional=W;
-//	                                                    a line CLASS RATE LOADED IDLE for each benchmark
+//	                                                    followed by a line CLASS RATE LOADED IDLE for each benchmark
 //	job ID submitted=T cpu=CORES memory=GIB gpu=N duration=D delay=D finish-by=T released=true class=C gpu-class=C pue=R weight=W expected=W
 //	    sites=S/S max-carbon=G percentile=P max-price=P no-carbon=true
 //	policy wait=G price=G utilisation=G carbon=G max-delay=D max-age=D min-saving=R
-//	plan STRATEGY now=T last=NODE                       decides on all jobs and prints the decisions
-//	costs STRATEGY now=T                                prints what each node costs the first job
-//	admits max-power=W min-efficiency=E                 says which nodes may run the first job
+//	plan STRATEGY now=T last=NODE                       plan all jobs and print the decisions
+//	costs STRATEGY now=T                                print the cost of the first job on each node
+//	admits max-power=W min-efficiency=E                 print the nodes that may run the first job
 //
-// Times are hours and minutes of 2022-06-01, UTC. Run with -rewrite to regenerate; only commit a change whose cause you
-// understand.
+// Times are hours and minutes of 2022-06-01 in UTC. Run with -rewrite to regenerate the output, and only commit
+// changes with a known cause.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		w := newWorld()
@@ -248,7 +249,7 @@ func numbers(t *testing.T, text string) (values []float64) {
 	return values
 }
 
-// args reads the key=value arguments of a command.
+// args parses the key=value arguments of a command.
 type args struct {
 	t *testing.T
 	d *datadriven.TestData
@@ -283,7 +284,7 @@ func (a args) duration(key string, otherwise time.Duration) time.Duration {
 	return v
 }
 
-// clock reads hh:mm of the scripts' day, or d+hh:mm of a later one.
+// clock parses hh:mm on the day of the scripts, or d+hh:mm on a later day.
 func (a args) clock(key string) time.Time {
 	text, days := a.text(key, "00:00"), 0
 	if before, after, ok := strings.Cut(text, "+"); ok {

@@ -12,8 +12,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// TestADeadlineBeatsEveryBudget: whatever the rule, the signals and the budget, what may wait starts no later than
-// its latest start, not before the budget is open again unless that is later, and what may not wait starts now.
+// TestADeadlineBeatsEveryBudget checks the following for arbitrary rules, signals and budgets. A job that may wait
+// starts no later than its latest start, and not before the budget allows new work unless that is later. A job that
+// may not wait starts now.
 func TestADeadlineBeatsEveryBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawThreshold(t)
@@ -39,17 +40,17 @@ func TestADeadlineBeatsEveryBudget(t *testing.T) {
 		d, without := planOf(t, name, s), planOf(t, name, &open)
 		switch waits := j.AllowedDelay > 0 && !j.Released && latest.After(s.Now); {
 		case !waits && d.Held(s.Now):
-			t.Fatalf("held until %v: %v", d.Window.Start, d.Reason)
+			t.Fatalf("job without delay is held until %v: %v", d.Window.Start, d.Reason)
 		case !waits:
 		case d.Window.Start.After(latest):
-			t.Fatalf("held until %v, its latest start is %v", d.Window.Start, latest)
+			t.Fatalf("job is held until %v, but its latest start is %v", d.Window.Start, latest)
 		case closed <= 0:
 			if d.Window != without.Window || d.Reason.Kind != without.Reason.Kind {
-				t.Fatalf("%v, without a budget %v", d, without)
+				t.Fatalf("decision = %v, want %v as without a budget", d, without)
 			}
 		case d.Reason.Kind != sched.BudgetUsedUp || !d.Window.Start.Equal(earliest(latest, s.Policy.Closed)):
-			t.Fatalf("%v: want a start at %v", d, earliest(latest, s.Policy.Closed))
-		case !strings.Contains(d.Reason.String(), "the energy budget month is used up"):
+			t.Fatalf("decision = %v, want a start at %v", d, earliest(latest, s.Policy.Closed))
+		case !strings.Contains(d.Reason.String(), "the energy budget month is exhausted"):
 			t.Fatal(d.Reason.String())
 		}
 	})

@@ -34,8 +34,8 @@ func drawElastic(t *rapid.T) (*grid.Series, *sched.Elastic) {
 	return c, e
 }
 
-// minCarbon tries every number of replicas in every hour, and in one of them a mixture of two. It is a linear
-// programme of one constraint, so one of these is the optimum.
+// minCarbon evaluates every number of replicas in every hour, and a mixture of two numbers in one of the hours. The
+// problem is a linear program with one constraint, so the optimum is among these combinations.
 func minCarbon(c *grid.Series, e *sched.Elastic) float64 {
 	levels := append([]float64{0}, e.Throughput...)
 	replicas := func(level int) float64 {
@@ -81,33 +81,34 @@ func TestScaleIsOptimal(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := minCarbon(c, e); math.Abs(cost-want) > 1e-6*max(1, want) {
-			t.Fatalf("costs %v, the best of all plans %v", cost, want)
+			t.Fatalf("cost = %v, want the optimum %v", cost, want)
 		}
 		work, spent, at := 0.0, 0.0, e.From
 		for _, s := range plan {
 			if !s.Start.Equal(at) || s.End.Before(s.Start) {
-				t.Fatalf("a stretch from %v to %v follows %v", s.Start, s.End, at)
+				t.Fatalf("stretch from %v to %v follows %v", s.Start, s.End, at)
 			}
 			at = s.End
 			if s.Replicas == 0 {
 				continue
 			}
 			if s.Replicas < e.Least || s.Replicas >= e.Least+len(e.Throughput) {
-				t.Fatalf("%d replicas: want %d to %d", s.Replicas, e.Least, e.Least+len(e.Throughput)-1)
+				t.Fatalf("got %d replicas, want %d to %d", s.Replicas, e.Least, e.Least+len(e.Throughput)-1)
 			}
 			work += e.Throughput[s.Replicas-e.Least] * s.End.Sub(s.Start).Seconds()
 			spent += float64(s.Replicas) * c.Integral(s.Start, s.End)
 		}
 		if !at.Equal(e.Until) {
-			t.Fatalf("the plan ends at %v, want %v", at, e.Until)
+			t.Fatalf("plan ends at %v, want %v", at, e.Until)
 		}
 		if math.Abs(work-e.Work.Seconds()) > 1e-6*max(1, e.Work.Seconds()) || math.Abs(spent-cost) > 1e-5*max(1, cost) {
-			t.Fatalf("the plan does %v s of work for %v, want %v s for %v", work, spent, e.Work.Seconds(), cost)
+			t.Fatalf("plan does %v s of work at a cost of %v, want %v s at %v", work, spent, e.Work.Seconds(), cost)
 		}
 	})
 }
 
-// More replicas never cost more, and on a constant intensity the least number is as good as any.
+// TestScaleAgainstFewerReplicas checks that additional replicas never increase the cost, and that under a constant
+// intensity the minimum number is optimal.
 func TestScaleAgainstFewerReplicas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, e := drawElastic(t)
@@ -115,14 +116,14 @@ func TestScaleAgainstFewerReplicas(t *testing.T) {
 		fixed.Throughput = e.Throughput[:1]
 		_, without, err := sched.Scale(c, &fixed)
 		if err != nil {
-			return // it needs more replicas to be done in time
+			return // more replicas are required to finish in time
 		}
 		_, with, err := sched.Scale(c, e)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if with > without*(1+1e-9) {
-			t.Fatalf("with more replicas %v, without %v", with, without)
+			t.Fatalf("cost with more replicas = %v, without them %v", with, without)
 		}
 		constant, err := grid.Constant(schedtest.Day, 24*time.Hour, 100)
 		if err != nil {
@@ -130,7 +131,7 @@ func TestScaleAgainstFewerReplicas(t *testing.T) {
 		}
 		_, same, err := sched.Scale(constant, e)
 		if want := 100 * float64(e.Least) * e.Work.Seconds(); err != nil || math.Abs(same-want) > 1e-6*want {
-			t.Fatalf("on a constant intensity %v, %v; want %v", same, err, want)
+			t.Fatalf("cost under a constant intensity = %v, %v, want %v", same, err, want)
 		}
 	})
 }
@@ -154,7 +155,7 @@ func TestScaleRefuses(t *testing.T) {
 		e := good
 		change(&e)
 		if plan, cost, err := sched.Scale(c, &e); err == nil {
-			t.Errorf("%s: %v for %v, want an error", name, plan, cost)
+			t.Errorf("%s: got %v at a cost of %v, want an error", name, plan, cost)
 		}
 	}
 	if _, _, err := sched.Scale(c, &good); err != nil {
@@ -162,7 +163,8 @@ func TestScaleRefuses(t *testing.T) {
 	}
 }
 
-// What is not known of the intensity is not planned on.
+// TestScaleWantsAllOfTheIntensity checks that Scale returns an error if the intensity is not known for the whole
+// interval.
 func TestScaleWantsAllOfTheIntensity(t *testing.T) {
 	series, err := grid.NewSeries(schedtest.Day, time.Hour, []float64{300, 200, 100})
 	if err != nil {
@@ -182,8 +184,8 @@ func TestScaleWantsAllOfTheIntensity(t *testing.T) {
 			Scaling: sched.Scaling{Least: 1, Throughput: []float64{1}},
 		}
 		plan, _, err := sched.Scale(series, e)
-		if (err == nil) != c.ok || !c.ok && !strings.Contains(err.Error(), "intensity is known") {
-			t.Errorf("from %v until %v: %v, error %v", c.from, c.until, plan, err)
+		if (err == nil) != c.ok || !c.ok && !strings.Contains(err.Error(), "intensity is only known") {
+			t.Errorf("from %v until %v: plan = %v, error = %v", c.from, c.until, plan, err)
 		}
 	}
 }

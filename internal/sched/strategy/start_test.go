@@ -21,15 +21,15 @@ func TestEveryStrategyIsDescribed(t *testing.T) {
 	wheres, whens := strategy.Names()
 	for _, name := range slices.Concat(wheres, whens, []string{"cap"}) {
 		if strategy.Describe(name) == "" {
-			t.Errorf("%s is not described", name)
+			t.Errorf("strategy %s has no description", name)
 		}
 	}
 	if text := strategy.Describe("best-effort"); text != "" {
-		t.Errorf("what does not exist is described as %q", text)
+		t.Errorf("Describe() of an unknown name = %q", text)
 	}
 	starting, suspending := strategy.Families()
 	if got := len(starting) + len(suspending); got != len(whens) {
-		t.Errorf("%d whens are in a family: want %d", got, len(whens))
+		t.Errorf("%d start rules belong to a family, want %d", got, len(whens))
 	}
 }
 
@@ -43,14 +43,15 @@ func TestFamilies(t *testing.T) {
 			t.Fatal(err)
 		}
 		if g.Holds() != want.holds || g.Interrupts() != want.interrupts || g.Clairvoyant() != want.clairvoyant {
-			t.Errorf("%s: holds %v, interrupts %v, is clairvoyant %v: want %v", name, g.Holds(), g.Interrupts(),
-				g.Clairvoyant(), want)
+			t.Errorf("%s: Holds() = %v, Interrupts() = %v, Clairvoyant() = %v, want %v",
+				name, g.Holds(), g.Interrupts(), g.Clairvoyant(), want)
 		}
 	}
 }
 
-// A job without slack runs, and so does one that was released or runs and may not be suspended. What is asked again is
-// asked later than now, and before or when its window opens.
+// TestWhoMayBeKeptFromWorking checks that jobs without slack, released jobs and running jobs that are not
+// interruptible are never held, and that the next decision is later than now and not later than the start of the
+// window.
 func TestWhoMayBeKeptFromWorking(t *testing.T) {
 	_, suspending := strategy.Families()
 	rapid.Check(t, func(t *rapid.T) {
@@ -62,38 +63,38 @@ func TestWhoMayBeKeptFromWorking(t *testing.T) {
 		for i, d := range plan(t, name, s) {
 			j := &s.Queue[i]
 			if !d.Again.IsZero() && (!d.Again.After(s.Now) || d.Held(s.Now) && d.Again.After(d.Window.Start)) {
-				t.Fatalf("%s: %s is asked again at %v: now is %v, its window opens at %v", name, j.ID, d.Again, s.Now,
-					d.Window.Start)
+				t.Fatalf("%s: next decision on job %s at %v, but now is %v and its window starts at %v",
+					name, j.ID, d.Again, s.Now, d.Window.Start)
 			}
 			if j.Running && d.Node != "" {
-				t.Fatalf("%s: %s runs and is placed on %s", name, j.ID, d.Node)
+				t.Fatalf("%s: running job %s is placed on %s", name, j.ID, d.Node)
 			}
 			if !d.Held(s.Now) {
 				if !d.Again.IsZero() && !j.Interruptible {
-					t.Fatalf("%s: %s may not be suspended, and is to be asked at %v", name, j.ID, d.Again)
+					t.Fatalf("%s: job %s is not interruptible, but its next decision is at %v", name, j.ID, d.Again)
 				}
 				continue
 			}
 			switch {
 			case j.Slack(s.Now) == 0, j.Released:
-				t.Fatalf("%s: %s is held with %v left, released %v", name, j.ID, j.Slack(s.Now), j.Released)
+				t.Fatalf("%s: job %s is held with a slack of %v, released = %v", name, j.ID, j.Slack(s.Now), j.Released)
 			case d.Window.Start.After(s.Now.Add(j.Slack(s.Now))):
-				t.Fatalf("%s: %s is held until %v with %v left", name, j.ID, d.Window.Start, j.Slack(s.Now))
+				t.Fatalf("%s: job %s is held until %v with a slack of %v", name, j.ID, d.Window.Start, j.Slack(s.Now))
 			case j.Running && (!j.Interruptible || !slices.Contains(suspending, strategy.When(name))):
-				t.Fatalf("%s: %s is suspended", name, j.ID)
+				t.Fatalf("%s: job %s is suspended", name, j.ID)
 			}
 		}
 	})
 }
 
-// life is what becomes of one job that is asked whenever it wants to be, on a forecast that comes true.
+// life is the result of running one job with repeated decisions and an exact forecast.
 type life struct {
 	cost        float64 // integral of the intensity
 	suspensions int
 	finish      time.Time
 }
 
-// live plays a job whose length is told.
+// live simulates a job with a known length.
 func live(t rapid.TB, when string, series *grid.Series, j sched.Job) (l life) {
 	t.Helper()
 	strategy, err := strategy.New("energy+" + when)
@@ -149,7 +150,7 @@ func drawMinutes(t *rapid.T, least, most int, label string) time.Duration {
 	return time.Duration(rapid.IntRange(least, most).Draw(t, label)) * time.Minute
 }
 
-// minInterruptible is the clairvoyant optimum: the cheapest minutes of all in which the job may run.
+// minInterruptible returns the clairvoyant optimum: the cheapest minutes among all in which the job may run.
 func minInterruptible(series *grid.Series, j *sched.Job) (sum float64) {
 	var minutes []float64
 	for t := j.Submitted; t.Before(j.Submitted.Add(j.AllowedDelay + j.Duration)); t = t.Add(time.Minute) {
@@ -172,12 +173,12 @@ func TestWaitAwhileIsTheOptimum(t *testing.T) {
 		}
 		want, got := minInterruptible(series, &j), live(t, "wait-awhile", series, j)
 		if math.Abs(got.cost-want) > 1e-6*want {
-			t.Fatalf("costs %v: want %v", got.cost, want)
+			t.Fatalf("cost = %v, want %v", got.cost, want)
 		}
 	})
 }
 
-// Whoever must not be suspended gets the best start, to the second.
+// TestRollingStartsBest checks that a job that is not interruptible gets the best start.
 func TestRollingStartsBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		series := drawDay(t)
@@ -192,19 +193,19 @@ func TestRollingStartsBest(t *testing.T) {
 		}
 		for _, when := range []string{"rolling", "residual", "wait-awhile"} {
 			if got := live(t, when, series, j).cost; got > least*(1+1e-6) {
-				t.Fatalf("%s costs %v: want %v", when, got, least)
+				t.Fatalf("%s: cost = %v, want %v", when, got, least)
 			}
 		}
 		for _, when := range []string{"lowest-window", "carbon-time", "lowest-slot", "window"} {
 			if got := live(t, when, series, j).cost; got < least*(1-1e-6) {
-				t.Fatalf("%s costs %v, less than the least, %v", when, got, least)
+				t.Fatalf("%s: cost = %v is below the minimum of %v", when, got, least)
 			}
 		}
 	})
 }
 
-// With whole hours of work and delay, the plan of residual is that of a clairvoyant whose restarts cost three
-// minutes, so that it costs at most these more than the optimum.
+// TestResidualIsNearTheOptimum checks that with whole hours of work and delay, the plan of residual equals the plan
+// of a clairvoyant with restart costs of three minutes, so that it exceeds the optimum by at most these costs.
 func TestResidualIsNearTheOptimum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		series := drawDay(t)
@@ -219,15 +220,16 @@ func TestResidualIsNearTheOptimum(t *testing.T) {
 		got, least := live(t, "residual", series, j), minInterruptible(series, &j)
 		resumes := min(j.Duration, j.AllowedDelay).Hours()
 		if most := least + resumes*180*900; got.cost > most*(1+1e-6) || got.cost < least*(1-1e-6) {
-			t.Fatalf("costs %v: want between %v and %v", got.cost, least, most)
+			t.Fatalf("cost = %v, want a value between %v and %v", got.cost, least, most)
 		}
 		if late := got.finish.Sub(j.Submitted.Add(j.AllowedDelay + j.Duration)); late > 0 {
-			t.Fatalf("ends %v late", late)
+			t.Fatalf("job finished %v late", late)
 		}
 	})
 }
 
-// The more going on costs, the less often jobs are suspended; and no delay is exceeded for it.
+// TestRestartCostsAreMinded checks that higher restart costs result in fewer suspensions, and that no deadline is
+// exceeded.
 func TestRestartCostsAreMinded(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	days := make([]*grid.Series, 200)
@@ -253,34 +255,35 @@ func TestRestartCostsAreMinded(t *testing.T) {
 			l := live(t, "residual", series, j)
 			suspensions += l.suspensions
 			if deadline := j.Submitted.Add(j.AllowedDelay + j.Duration); l.finish.After(deadline) {
-				t.Errorf("with restarts of %v, job %d ends %v late", cost, i, l.finish.Sub(deadline))
+				t.Errorf("with a restart cost of %v, job %d finished %v late", cost, i, l.finish.Sub(deadline))
 			}
 		}
 		if suspensions > last || cost == 0 && suspensions == 0 {
-			t.Errorf("with restarts of %v there are %d suspensions, with cheaper ones %d", cost, suspensions, last)
+			t.Errorf("restart cost %v: %d suspensions, but %d with a lower cost", cost, suspensions, last)
 		}
 		last = suspensions
 	}
 }
 
-// A job of which it is likely that it ends soon is not kept waiting for a night that it will hardly see.
+// TestLengthsThatAreNotKnown checks that a job that is likely to finish soon is not delayed until a cheap period
+// that it would hardly use.
 func TestLengthsThatAreNotKnown(t *testing.T) {
 	values := slices.Repeat([]float64{300, 310, 100}, 20)
 	series, err := grid.NewSeries(schedtest.Day, time.Hour, values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	brief := lives(t, time.Hour, 1, 0.9, 0)       // two hours, mostly
-	long := lives(t, time.Hour, 1, 1, 1, 1, 1, 0) // five to six
+	brief := lives(t, time.Hour, 1, 0.9, 0)       // mostly two hours
+	long := lives(t, time.Hour, 1, 1, 1, 1, 1, 0) // five to six hours
 	s := &sched.Snapshot{Now: schedtest.Day, Sites: []*sched.Site{{Name: "s", Carbon: grid.Signal{Series: series}}}}
 	for _, test := range []struct {
 		when     string
 		runtimes *sched.Runtimes
-		until    time.Duration // held so long; 0: not
+		until    time.Duration // duration of the hold; 0 means not held
 	}{
 		{"rolling", brief, 2 * time.Hour},
 		{"residual", brief, 2 * time.Hour},
-		{"residual", long, 0}, // four hours of delay: two pauses are not worth the last hours
+		{"residual", long, 0}, // two pauses are not worthwhile for the last hours
 	} {
 		s.Queue = []sched.Job{{
 			ID: "j", Submitted: schedtest.Day, Duration: test.runtimes.Mean(), Runtimes: test.runtimes,
@@ -292,7 +295,7 @@ func TestLengthsThatAreNotKnown(t *testing.T) {
 		}
 		d := strategy.Plan(s)[0]
 		if got := d.Window.Start.Sub(schedtest.Day); got != test.until {
-			t.Errorf("%s: held for %v: want %v (%v)", test.when, got, test.until, d.Reason)
+			t.Errorf("%s: held for %v, want %v (%v)", test.when, got, test.until, d.Reason)
 		}
 	}
 }
@@ -306,7 +309,7 @@ func lives(t testing.TB, step time.Duration, survival ...float64) *sched.Runtime
 	return r
 }
 
-// GAIA's policies on a curve where they differ.
+// TestGAIAChoices checks the policies of GAIA with a signal that leads to different starts.
 func TestGAIAChoices(t *testing.T) {
 	//                     0    1    2   3    4    5    6
 	values := []float64{400, 300, 390, 50, 500, 180, 120, 120, 120, 400}
@@ -316,9 +319,9 @@ func TestGAIAChoices(t *testing.T) {
 		t.Fatal(err)
 	}
 	for when, want := range map[string]time.Duration{
-		"lowest-slot":   3 * time.Hour, // 50, whatever follows
+		"lowest-slot":   3 * time.Hour, // 50, regardless of the following hours
 		"lowest-window": 6 * time.Hour, // 120 + 120
-		"carbon-time":   2 * time.Hour, // (700 − 440)/(2 + 2) = 65, of the six hours' 460/8 = 57.5
+		"carbon-time":   2 * time.Hour, // (700 − 440)/(2 + 2) = 65, compared with 460/8 = 57.5 after six hours
 	} {
 		strategy, err := strategy.New("energy+" + when)
 		if err != nil {
@@ -329,13 +332,13 @@ func TestGAIAChoices(t *testing.T) {
 			Queue: []sched.Job{{ID: "j", Submitted: schedtest.Day, Duration: 2 * time.Hour, AllowedDelay: 6 * time.Hour}},
 		})[0]
 		if got := d.Window.Start.Sub(schedtest.Day); got != want || !d.Again.IsZero() {
-			t.Errorf("%s starts after %v, asked again at %v: want %v, and never (%v)", when, got, d.Again, want,
-				d.Reason)
+			t.Errorf("%s starts after %v with the next decision at %v, want %v and no further decision (%v)",
+				when, got, d.Again, want, d.Reason)
 		}
 	}
 }
 
-// Price alone counts for the when of that name, whatever has a weight.
+// TestPriceIsCheapest checks that the start rule "price" only considers the price, regardless of weights.
 func TestPriceIsCheapest(t *testing.T) {
 	carbon := schedtest.Hourly(t, slices.Concat([]float64{1}, slices.Repeat([]float64{900}, 30))...)
 	price := schedtest.Hourly(t, slices.Concat([]float64{9, 9, 9, 1}, slices.Repeat([]float64{9}, 27))...)
@@ -348,11 +351,12 @@ func TestPriceIsCheapest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := strategy.Plan(s)[0]; d.Window.Start.Sub(schedtest.Day) != 3*time.Hour || d.Reason.Money == 0 || d.Reason.Carbon != 0 {
-		t.Errorf("starts after %v: want 3 h (%v)", d.Window.Start.Sub(schedtest.Day), d.Reason)
+		t.Errorf("job starts after %v, want 3 h (%v)", d.Window.Start.Sub(schedtest.Day), d.Reason)
 	}
 }
 
-// Of several sites the one counts that is cheapest over the day, and for what runs, the one where it runs.
+// TestOutlookOfSeveralSites checks that the outlook is for the site with the lowest cost over the day, or for the
+// site of a running job.
 func TestOutlookOfSeveralSites(t *testing.T) {
 	flat := func(v float64) []float64 { return slices.Repeat([]float64{v}, 48) }
 	valley := flat(900)
@@ -368,20 +372,20 @@ func TestOutlookOfSeveralSites(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := strategy.Plan(s)[0]; d.Held(schedtest.Day) {
-		t.Errorf("waits for the valley of a site that is never cheaper: %v", d.Reason)
+		t.Errorf("job waits for the minimum of a site that is never cheaper: %v", d.Reason)
 	}
 	s.Now = schedtest.Day.Add(time.Hour)
 	s.Queue[0].Running, s.Queue[0].Done = true, time.Hour
 	s.Nodes = []*sched.Node{{Name: "n", Site: changing}}
 	if d := strategy.Plan(s)[0]; !d.Held(s.Now) || d.Reason.Kind != sched.Suspended {
-		t.Errorf("goes on at 900 before a valley of 500: %v", d.Reason)
+		t.Errorf("job continues at 900 before a minimum of 500: %v", d.Reason)
 	}
 }
 
 func BenchmarkWhen(b *testing.B) {
 	survival := make([]float64, 2601)
 	for i := range survival {
-		survival[i] = math.Exp(-float64(i) / 145) // a mean of about 7 h, of three minutes each
+		survival[i] = math.Exp(-float64(i) / 145) // a mean of about 7 h in steps of three minutes
 	}
 	runtimes := lives(b, 3*time.Minute, survival...)
 	values := make([]float64, 120)
@@ -417,26 +421,28 @@ func BenchmarkWhen(b *testing.B) {
 	}
 }
 
-// Slack is of time, not of work: what was done fast leaves no more of it, and what was done slowly takes none away.
+// TestSlack checks that slack is measured in time and not in work, so that it does not depend on the speed of the
+// nodes.
 func TestSlack(t *testing.T) {
 	j := sched.Job{ID: "j", Submitted: schedtest.Day, Duration: 9 * time.Hour, AllowedDelay: time.Hour}
 	for _, c := range []struct {
 		done, worked, want time.Duration
 	}{
 		{0, 0, 0},
-		{2 * time.Hour, 0, time.Hour}, // on nodes of speed 1
-		{4 * time.Hour, 2 * time.Hour, time.Hour}, // of speed 2
-		{time.Hour, 2 * time.Hour, time.Hour},     // of speed 0.5
+		{2 * time.Hour, 0, time.Hour}, // on nodes with speed 1
+		{4 * time.Hour, 2 * time.Hour, time.Hour}, // on nodes with speed 2
+		{time.Hour, 2 * time.Hour, time.Hour},     // on nodes with speed 0.5
 		{4 * time.Hour, 90 * time.Minute, 30 * time.Minute},
 	} {
 		j.Done, j.Worked = c.done, c.worked
 		if got := j.Slack(schedtest.Day.Add(2 * time.Hour)); got != c.want {
-			t.Errorf("%v of work in %v leaves %v after two hours, want %v", c.done, c.worked, got, c.want)
+			t.Errorf("%v of work in %v: slack after two hours = %v, want %v", c.done, c.worked, got, c.want)
 		}
 	}
 }
 
-// A job that is resumed on a slow node does its work once more slowly, which its slack must have room for.
+// TestResidualKeepsTimeToRestart checks that the slack reserves time for repeating work slowly when a job is
+// resumed on a slow node.
 func TestResidualKeepsTimeToRestart(t *testing.T) {
 	valley := slices.Repeat([]float64{900}, 48)
 	for h := 2; h < 6; h++ {
@@ -455,19 +461,20 @@ func TestResidualKeepsTimeToRestart(t *testing.T) {
 	for speed, latest := range map[float64]time.Duration{1: 40 * time.Minute, 0.5: 10 * time.Minute} {
 		s.Nodes = []*sched.Node{{Name: "n", Site: site, Speed: speed}}
 		if d := strategy.Plan(s)[0]; d.Held(s.Now) && d.Window.Start.After(s.Now.Add(latest)) {
-			t.Errorf("at speed %v it is suspended for %v, and has %v to spare", speed, d.Window.Start.Sub(s.Now),
+			t.Errorf("at speed %v the job is suspended for %v, but its slack is %v", speed, d.Window.Start.Sub(s.Now),
 				latest)
 		}
 	}
 }
 
-// Where time has a weight, what is expected of a job says whether waiting is worth it; its reason speaks of that power.
+// TestWindowCountsExpectedPower checks that if waiting time has a weight, the expected power of a job determines
+// whether it waits, and that the reason is based on that power.
 func TestWindowCountsExpectedPower(t *testing.T) {
 	valley := slices.Repeat([]float64{500}, 48)
 	valley[3] = 100
 	s := &sched.Snapshot{
 		Now: schedtest.Day, Sites: []*sched.Site{{Name: "s", Carbon: schedtest.Hourly(t, valley...)}},
-		// An hour of the nominal 8 W three hours later saves 3.2 g, and three hours of waiting are worth 6 g.
+		// Running three hours later saves 3.2 g for one hour at the nominal 8 W. Three hours of waiting cost 6 g.
 		Queue: []sched.Job{{
 			ID: "j", Submitted: schedtest.Day, Duration: time.Hour, AllowedDelay: 6 * time.Hour,
 			Request: sched.Resources{MilliCPU: 2000},
@@ -480,25 +487,26 @@ func TestWindowCountsExpectedPower(t *testing.T) {
 	}
 	plan := func() sched.Decision { return strategy.Plan(s)[0] }
 	if d := plan(); d.Held(schedtest.Day) {
-		t.Errorf("of 8 W: %v", d.Reason)
+		t.Errorf("with 8 W: unexpected reason: %v", d.Reason)
 	}
 	j := &s.Queue[0]
 	j.Expected, j.HasExpected = 40, true
 	if d := plan(); !d.Held(schedtest.Day) || math.Abs(float64(d.Reason.Carbon)-0.04*400) > 1e-9 {
-		t.Errorf("of 40 W: %v, saves %v", d.Reason, d.Reason.Carbon)
+		t.Errorf("with 40 W: unexpected reason %v, saves %v", d.Reason, d.Reason.Carbon)
 	}
 	s.Policy.Weights.Wait = 0
 	j.Expected = 0
 	if d := plan(); !d.Held(schedtest.Day) {
-		t.Errorf("of next to nothing, where time has no weight: %v", d.Reason)
+		t.Errorf("with almost no power and no weight on time: unexpected reason: %v", d.Reason)
 	}
 	j.Expected = energy.Watts(math.NaN())
 	if d := plan(); !d.Held(schedtest.Day) || math.Abs(float64(d.Reason.Carbon)-0.008*400) > 1e-9 {
-		t.Errorf("of what is no number: %v", d.Reason)
+		t.Errorf("with an invalid power: unexpected reason: %v", d.Reason)
 	}
 }
 
-// Of the starts with room, the cheapest is chosen; a start at once needs none.
+// TestWindowHeedsOpenings checks that the cheapest start within the openings is selected. An immediate start
+// requires no opening.
 func TestWindowHeedsOpenings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawRecorded(t)
@@ -516,7 +524,7 @@ func TestWindowHeedsOpenings(t *testing.T) {
 		free := strategy.Plan(s)[0]
 		if len(open) == 0 || !free.Held(s.Now) {
 			if d.Held(s.Now) != free.Held(s.Now) {
-				t.Fatalf("openings %v make %v of %v", open, d.Window, free.Window)
+				t.Fatalf("openings %v change the window to %v from %v", open, d.Window, free.Window)
 			}
 			return
 		}
@@ -524,7 +532,7 @@ func TestWindowHeedsOpenings(t *testing.T) {
 			return slices.ContainsFunc(open, func(w sched.Window) bool { return !at.Before(w.Start) && !at.After(w.End) })
 		}
 		if d.Held(s.Now) && !within(d.Window.Start) {
-			t.Fatalf("held until %v, openings are %v", d.Window.Start, open)
+			t.Fatalf("held until %v, but the openings are %v", d.Window.Start, open)
 		}
 		var starts []time.Time
 		for at := s.Now.Add(time.Minute); !at.After(j.LatestStart()); at = at.Add(10 * time.Minute) {
@@ -537,7 +545,7 @@ func TestWindowHeedsOpenings(t *testing.T) {
 			saving, _, known := s.Saving(j, at)
 			best := d.Reason.Saving
 			if known && at.After(s.Now) && !at.After(j.LatestStart()) && within(at) && saving > best+1e-9 && saving > 1e-9 {
-				t.Fatalf("%v saves %v, %v was chosen for %v", at, saving, d.Window.Start, best)
+				t.Fatalf("start at %v saves %v, but %v with %v was selected", at, saving, d.Window.Start, best)
 			}
 		}
 	})

@@ -16,10 +16,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// halfRate is fine enough: signals drawn here change at full minutes of even number.
+// halfRate is a sufficient sampling interval, because the generated signals only change at multiples of it.
 const halfRate = 2 * time.Minute
 
-// drawThreshold draws one job with limits, at a full even minute, under signals with steps of full even minutes.
+// drawThreshold generates a job with limits, with times and steps of signals that are multiples of halfRate.
 func drawThreshold(t *rapid.T) *sched.Snapshot {
 	minutes := func(most int, label string) time.Duration {
 		return halfRate * time.Duration(rapid.IntRange(0, most).Draw(t, label))
@@ -48,7 +48,7 @@ func drawThreshold(t *rapid.T) *sched.Snapshot {
 	return s
 }
 
-// keeps is what the threshold rule means, in the plainest way: some site keeps to all limits at t.
+// keeps is the reference implementation of the threshold rule: at least one site is within all limits at t.
 func keeps(s *sched.Snapshot, l *sched.Limits, t time.Time) bool {
 	return slices.ContainsFunc(s.Sites, func(site *sched.Site) bool {
 		carbon, price := site.Carbon.Series, site.Price.Series
@@ -66,7 +66,7 @@ func keeps(s *sched.Snapshot, l *sched.Limits, t time.Time) bool {
 	})
 }
 
-// plainQuantile samples the next day instead of weighing steps.
+// plainQuantile samples the next day instead of weighting steps by their length.
 func plainQuantile(s *grid.Series, now time.Time, p float64) float64 {
 	var values []float64
 	for t := now; t.Before(now.Add(24*time.Hour)) && s.Covers(t, t); t = t.Add(halfRate) {
@@ -76,8 +76,9 @@ func plainQuantile(s *grid.Series, now time.Time, p float64) float64 {
 	return values[int(math.Ceil(p*float64(len(values))))-1]
 }
 
-// The threshold rule starts at the first instant that trying every second minute finds. Where there is none, it starts
-// as "window" does, or, where the forecast ends before, at the latest start.
+// TestThresholdStartsAtTheFirstInstantWithinLimits compares the threshold rule with a search over every second
+// minute. If there is no start within the limits, the job starts as with "window" or, if the forecast ends before,
+// at the latest start.
 func TestThresholdStartsAtTheFirstInstantWithinLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawThreshold(t)
@@ -87,13 +88,13 @@ func TestThresholdStartsAtTheFirstInstantWithinLimits(t *testing.T) {
 		if slices.Contains([]sched.ReasonKind{sched.ThresholdUnmet, sched.CheaperLater}, d.Reason.Kind) {
 			for at := s.Now; !at.After(want); at = at.Add(halfRate) {
 				if keeps(s, &job.Limits, at) {
-					t.Fatalf("the limits are kept at %v: %v", at, d.Reason)
+					t.Fatalf("limits are met at %v: %v", at, d.Reason)
 				}
 			}
 			return
 		}
 		if d.Reason.Kind != sched.AboveThreshold && d.Reason.Kind != sched.WithinThreshold {
-			t.Fatalf("%v", d.Reason)
+			t.Fatalf("unexpected reason: %v", d.Reason)
 		}
 		for at := s.Now; at.Before(want); at = at.Add(halfRate) {
 			if keeps(s, &job.Limits, at) {
@@ -101,25 +102,25 @@ func TestThresholdStartsAtTheFirstInstantWithinLimits(t *testing.T) {
 			}
 		}
 		if !d.Window.Start.Equal(want) {
-			t.Fatalf("starts at %v, want %v: %v", d.Window.Start, want, d.Reason)
+			t.Fatalf("job starts at %v, want %v: %v", d.Window.Start, want, d.Reason)
 		}
 		if named := !d.Reason.Until.IsZero(); d.Reason.Kind == sched.AboveThreshold &&
 			named != keeps(s, &job.Limits, want) {
-			t.Fatalf("names %v, but the limits are kept then: %v", d.Reason.Until, !named)
+			t.Fatalf("Until = %v, but the limits are met then: %v", d.Reason.Until, !named)
 		}
 		if d.Held(s.Now) && !(d.Reason.Present > d.Reason.Threshold) {
-			t.Fatalf("held with %v", d.Reason)
+			t.Fatalf("unexpected reason for a held job: %v", d.Reason)
 		}
 	})
 }
 
-// A percentile means the same in any unit, and of any multiple.
+// TestPercentileIsInvariantToScaling checks that a percentile does not depend on the unit of the signal.
 func TestPercentileIsInvariantToScaling(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawThreshold(t)
 		s.Queue[0].Limits = sched.Limits{Percentile: rapid.Float64Range(0.01, 0.99).Draw(t, "share")}
 		want := plan(t, "energy+threshold", s)[0]
-		// exact, so that nothing becomes equal
+		// Factors are powers of two, so that distinct values remain distinct.
 		factor := rapid.SampledFrom([]float64{1.0 / 1024, 0.5, 2, 4096}).Draw(t, "factor")
 		for _, site := range s.Sites {
 			old := site.Carbon.Series
@@ -136,13 +137,14 @@ func TestPercentileIsInvariantToScaling(t *testing.T) {
 		got := plan(t, "energy+threshold", s)[0]
 		if !got.Window.Start.Equal(want.Window.Start) || got.Reason.Kind != want.Reason.Kind ||
 			got.Reason.Threshold != factor*want.Reason.Threshold {
-			t.Fatalf("times %v it starts at %v (%v), and at %v (%v) as it was", factor, got.Window.Start, got.Reason,
-				want.Window.Start, want.Reason)
+			t.Fatalf("with a factor of %v the job starts at %v (%v), but at %v (%v) without it",
+				factor, got.Window.Start, got.Reason, want.Window.Start, want.Reason)
 		}
 	})
 }
 
-// Where carbon does not count, no carbon signal can change a decision: not another one, not a stale one, not none.
+// TestPriceAloneIgnoresCarbon checks that with price as the only weight, decisions do not depend on the carbon
+// signal, whether it is different, stale or missing.
 func TestPriceAloneIgnoresCarbon(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schedtest.DrawSnapshot(t, anyIntensity)
@@ -168,17 +170,17 @@ func TestPriceAloneIgnoresCarbon(t *testing.T) {
 			}
 		}
 		got := plan(t, name, s)
-		for i := range want { // the account of what is emitted is not a decision
+		for i := range want { // the resulting emissions are not part of the decision
 			want[i].Cost.Carbon, got[i].Cost.Carbon = 0, 0
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("%s: another carbon signal gives another plan:\n%s", name, diff)
+			t.Fatalf("%s: plan depends on the carbon signal:\n%s", name, diff)
 		}
 	})
 }
 
-// A site of which nothing is known, as every new one, decides for nobody else; and where nothing is known of any,
-// nobody is held.
+// TestUnknownSitesAreLeftOut checks that a site without signals does not affect decisions for other sites, and that
+// no job is held if no site has signals.
 func TestUnknownSitesAreLeftOut(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	series, err := grid.NewSeries(now, time.Hour, []float64{400, 400, 100, 100, 100, 100, 100, 100})
@@ -203,11 +205,11 @@ func TestUnknownSitesAreLeftOut(t *testing.T) {
 		}
 		alone, beside := decide(known), decide(silent, known, stale)
 		if !alone.Window.Start.Equal(now.Add(2*time.Hour)) || !beside.Window.Start.Equal(alone.Window.Start) {
-			t.Errorf("%s: held until %v alone and until %v beside unknown sites", name, alone.Window.Start,
+			t.Errorf("%s: held until %v without and until %v with unknown sites", name, alone.Window.Start,
 				beside.Window.Start)
 		}
 		if d := decide(silent, stale); d.Held(now) || d.Reason.Kind != sched.NoFreshSignal {
-			t.Errorf("%s: of nothing known comes %v", name, d.Reason)
+			t.Errorf("%s: unexpected reason without known sites: %v", name, d.Reason)
 		}
 	}
 }

@@ -11,85 +11,85 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/placement"
 )
 
-// Strategy decides. It must be deterministic: the same snapshot gives the same plan.
+// Strategy makes scheduling decisions. It must be deterministic: the same snapshot results in the same plan.
 type Strategy interface {
 	Plan(*sched.Snapshot) sched.Plan
 }
 
-// placing is a where.
+// placing is a placement with its properties.
 type placing struct {
 	cost        placement.NodeCost
 	traits      traits
-	description string // to people
+	description string // shown to users
 }
 
-// traits say what the cost of a where depends on.
+// traits describe the inputs of the cost of a placement.
 type traits uint8
 
 const (
-	alike    traits = 1 << iota // on nothing else of a node than what [Interchangeable] names
-	relative                    // on more than the job's request and the node: see [Greedy.NodeLocal]
-	live                        // on live watts, so that it changes from one job to the next
-	seeded                      // on the policy's seed, which breaks ties by names
+	alike    traits = 1 << iota // depends only on the node properties listed at [Interchangeable]
+	relative                    // depends on more than the job's request and the node, see [Greedy.NodeLocal]
+	live                        // depends on live power, which changes from one job to the next
+	seeded                      // depends on the policy's seed, which breaks ties by name
 )
 
 var placements = map[string]placing{
-	"balanced": {placement.Balanced, alike, "free shares of CPU and memory nearest to each other afterwards"},
+	"balanced": {placement.Balanced, alike, "the most similar free fractions of CPU and memory afterwards"},
 	"carbon": {
 		placement.Carbon, alike,
-		"least emissions over the run: energy × carbon intensity × PUE, with weighted terms for price, wait and " +
+		"the lowest emissions over the run: energy × carbon intensity × PUE, with weighted terms for price, wait and " +
 			"load",
 	},
 	"ecsched-dp": {placement.DotProduct, relative, ""},
 	"ecsched-k8s": {
 		placement.AuthorsStock, alike,
-		"the baseline of ECSched's authors: least requested of what is free, balanced",
+		"the baseline of ECSched's authors: the lowest request relative to the free resources, balanced",
 	},
 	"ecsched-ml": {placement.HighestLoad, 0, ""},
 	"energy": {
 		placement.LowestEnergy, alike,
-		"least additional energy at the meter, wake-up of an empty node included",
+		"the lowest additional energy at the meter, including the wake-up of an empty node",
 	},
-	"exec": {placement.Exec, relative | live, "most of what a node can draw left, by live watts (Escheduler)"},
-	"fcfs": {placement.FirstFit, alike, "the first node by name"},
+	"exec": {placement.Exec, relative | live, "the most remaining power according to live readings (Escheduler)"},
+	"fcfs": {placement.FirstFit, alike, "the first node by name with sufficient capacity"},
 	"hybrid": {
 		placement.Hybrid, relative | live,
-		"performance against efficiency, from benchmarks of the class of work and live watts",
+		"performance and efficiency, from benchmarks of the class of work and live power readings",
 	},
-	"hybrid-idle": {placement.HybridIdle, relative | live, "the same from benchmarks alone, busy nodes last"},
+	"hybrid-idle": {placement.HybridIdle, relative | live, "like hybrid, but from benchmarks only, busy nodes last"},
 	"least-allocated": {
 		placement.LeastAllocated, alike | seeded,
-		"as stock kube-scheduler scores: most room, balanced",
+		"scores like the default kube-scheduler: the most free resources, balanced",
 	},
 	"max-min": {placement.Soonest, 0, ""},
 	"min-min": {placement.Soonest, 0, ""},
 	"most-allocated": {
-		placement.MostAllocated, alike | seeded, "as stock kube-scheduler scores when it is told to fill nodes up",
+		placement.MostAllocated, alike | seeded, "scores like kube-scheduler with the MostAllocated strategy",
 	},
-	"peaks": {placement.Peaks, alike, "least increase of power by an exponential model of the node (PEAKS)"},
+	"peaks": {placement.Peaks, alike, "the smallest increase in power by an exponential model of the node (PEAKS)"},
 	"profile": {
 		placement.Profile, alike | relative,
-		"performance against efficiency, from benchmarks of the class of work alone",
+		"performance and efficiency, from benchmarks of the class of work only",
 	},
-	"random":      {placement.Random, relative, "any node, by the seed"},
-	"round-robin": {placement.RoundRobin, relative, "one node after the other"},
+	"random":      {placement.Random, relative, "a random node, determined by the seed"},
+	"round-robin": {placement.RoundRobin, relative, "one node after the other, by name"},
 }
 
-// Names returns what [New] accepts on the left and on the right of its "+", sorted.
+// Names returns the sorted names that [New] accepts on the left and on the right of "+".
 func Names() (wheres, whens []string) {
 	wheres = slices.AppendSeq(slices.Collect(maps.Keys(placements)), maps.Keys(matchers))
 	slices.Sort(wheres)
 	return slices.Compact(wheres), slices.Sorted(maps.Keys(sched.StartRules))
 }
 
-// When returns the when of a strategy's name, "now" where it names none. Whether a strategy ever puts off a start is
-// what [Holds] says: one that is throttled does under every when.
+// When returns the start rule in the name of a strategy, or "now" if there is none. Use [Holds] to determine
+// whether a strategy may delay starts, because a throttled strategy may do so with every start rule.
 func When(name string) string {
 	_, when, _ := parts(name)
 	return when
 }
 
-// parts takes a strategy's name apart: where+when/order.
+// parts splits the name of a strategy into placement, start rule and order: where+when/order.
 func parts(name string) (where, when, order string) {
 	where, when, both := strings.Cut(name, "+")
 	if !both {
@@ -97,17 +97,17 @@ func parts(name string) (where, when, order string) {
 	}
 	when, order, ordered := strings.Cut(when, "/")
 	if ordered && order == "" {
-		order = "/" // nothing is called that
+		order = "/" // not a valid name
 	}
 	return where, when, order
 }
 
-// New returns the strategy of a name: a where, or where+when as in "carbon+window". Without a when, jobs start now.
-// After a when there may be the order in which a queue is served, as in "balanced+now/shortest"; without one, jobs
-// are served as they come.
+// New returns the strategy with the given name: a placement, or a placement and a start rule as in "carbon+window".
+// Without a start rule, jobs start immediately. A start rule may be followed by the order in which the queue is
+// served, as in "balanced+now/shortest". By default, jobs are served in order of submission.
 func New(name string) (*Greedy, error) { return newGreedy(name, placements) }
 
-// newGreedy is New for some wheres.
+// newGreedy is like New, with the given placements.
 func newGreedy(name string, where map[string]placing) (*Greedy, error) {
 	left, right, last := parts(name)
 	whole, matches := matchers[left]
@@ -131,25 +131,25 @@ func newGreedy(name string, where map[string]placing) (*Greedy, error) {
 	}, nil
 }
 
-// Greedy serves a queue job by job: a start rule says when, a cost over nodes says where. A few wheres match a queue
-// with the nodes as a whole instead.
+// Greedy serves a queue job by job. The start rule selects the start and the cost function selects the node. Some
+// placements match the whole queue with the nodes instead.
 type Greedy struct {
 	name      string
 	cost      placement.NodeCost
 	startRule sched.StartRule
 	traits    traits
-	match     func(b *batch)   // nil: job by job
-	order     sched.QueueOrder // nil: as they come
+	match     func(b *batch)   // nil if jobs are placed one by one
+	order     sched.QueueOrder // nil for the order of submission
 }
 
-// String returns the name that g was made from.
+// String returns the name of g.
 func (g *Greedy) String() string { return g.name }
 
-// ReadsLive reports whether g looks at what nodes draw just now.
+// ReadsLive reports whether g uses live power readings.
 func (g *Greedy) ReadsLive() bool { return g.traits&live != 0 }
 
-// Plan implements [Strategy]. Jobs are served by submission time and then ID, or as g's order says, whatever their
-// order in the queue.
+// Plan implements [Strategy]. Jobs are served by submission time and then ID, or in the order of g, independent of
+// their order in the queue.
 func (g *Greedy) Plan(s *sched.Snapshot) sched.Plan {
 	if len(s.Queue) == 1 {
 		d, _ := g.decide(s, &s.Queue[0])
@@ -159,7 +159,7 @@ func (g *Greedy) Plan(s *sched.Snapshot) sched.Plan {
 	return plan
 }
 
-// planInOrder decides on one job after the other.
+// planInOrder decides on one job after another.
 func (g *Greedy) planInOrder(s *sched.Snapshot, stop func() bool) (sched.Plan, Optimality) {
 	proof := Optimality{Whole: true}
 	plan := g.inTurn(s, func(j *sched.Job) (sched.Decision, bool) {
@@ -169,14 +169,14 @@ func (g *Greedy) planInOrder(s *sched.Snapshot, stop func() bool) (sched.Plan, O
 	return plan, proof
 }
 
-// inTurn decides on one job after the other, unless gate has done so. Each that is placed takes room from later ones,
-// and placed is told of it.
+// inTurn decides on one job after another, unless gate has already decided on it. Each placed job reduces the
+// capacity for later ones, and placed is called with its request.
 func (g *Greedy) inTurn(
 	s *sched.Snapshot, gate func(j *sched.Job) (d sched.Decision, decided bool), placed func(sched.Resources),
 ) sched.Plan {
 	plan := make(sched.Plan, len(s.Queue))
 	work := *s
-	nodes := make([]sched.Node, len(s.Nodes)) // copied before they change
+	nodes := make([]sched.Node, len(s.Nodes)) // copied before they are modified
 	for i, n := range s.Nodes {
 		nodes[i] = *n
 	}
@@ -210,25 +210,25 @@ func (g *Greedy) inTurn(
 	return plan
 }
 
-// decide places one job on s.Nodes, all of which are taken as feasible, or holds it. It also returns the node.
+// decide places one job on s.Nodes, which must all be feasible, or holds it. It also returns the node.
 func (g *Greedy) decide(s *sched.Snapshot, j *sched.Job) (sched.Decision, *sched.Node) {
 	if g.chooses(j) {
 		return g.decideScaled(s, j)
 	}
 	window, reason, again := g.startRule.Ask(s, j)
 	d := sched.Decision{Job: j.ID, Window: window, Again: again, Reason: reason}
-	if d.Held(s.Now) || j.Running { // what runs stays where it is
+	if d.Held(s.Now) || j.Running { // a running job stays on its node
 		return d, nil
 	}
 	best, ok := g.place(s, j, &d)
 	if ok && best == nil && reason.Kind == sched.Cheapest {
-		d.Reason.Kind = sched.NoRoom // otherwise the start rule's reason says more
+		d.Reason.Kind = sched.NoRoom // otherwise the start rule's reason is more specific
 	}
 	return d, best
 }
 
-// place completes d, a decision to start j now, with the node of least cost. best is nil if j fits on no node. ok is
-// false if the strategy has no opinion; d.Reason is the reason.
+// place completes d, a decision to start j now, with the cheapest node. best is nil if j fits on no node. ok is
+// false if the strategy has no opinion; d.Reason then contains the reason.
 func (g *Greedy) place(s *sched.Snapshot, j *sched.Job, d *sched.Decision) (best *sched.Node, ok bool) {
 	best, why, ok := g.cheapest(s, j)
 	switch {
@@ -242,8 +242,8 @@ func (g *Greedy) place(s *sched.Snapshot, j *sched.Job, d *sched.Decision) (best
 	return best, ok
 }
 
-// cheapest returns the node of least cost, nil if there is none to choose from. ok is false where there is no opinion,
-// and why says what is missing.
+// cheapest returns the cheapest node, or nil if no node can be selected. ok is false if there is no opinion; why is
+// then the reason.
 func (g *Greedy) cheapest(s *sched.Snapshot, j *sched.Job) (best *sched.Node, why sched.ReasonKind, ok bool) {
 	least := math.Inf(1)
 	costing := placement.NewCosting(s, j)
@@ -262,8 +262,8 @@ func (g *Greedy) cheapest(s *sched.Snapshot, j *sched.Job) (best *sched.Node, wh
 	return best, sched.NoOpinion, true
 }
 
-// Costs returns what each of s.Nodes costs the job, for scorers and explanations; dst is reused if it is long enough.
-// ok is false if there is no opinion.
+// Costs returns the cost of the job on each of s.Nodes, for scoring and explanations. dst is reused if it is large
+// enough. ok is false if there is no opinion.
 func (g *Greedy) Costs(s *sched.Snapshot, j *sched.Job, dst []float64) (costs []float64, ok bool) {
 	costs = dst[:0]
 	costing := placement.NewCosting(s, j)
@@ -277,21 +277,22 @@ func (g *Greedy) Costs(s *sched.Snapshot, j *sched.Job, dst []float64) (costs []
 	return costs, true
 }
 
-// Holds reports whether g ever puts off a start.
+// Holds reports whether g may delay starts.
 func (g *Greedy) Holds() bool { return g.startRule.Holds }
 
-// Interrupts reports whether g may suspend jobs that run and are interruptible. The others start when it says and run
-// to their end.
+// Interrupts reports whether g may suspend running jobs that are interruptible. With other strategies, started jobs
+// run to completion.
 func (g *Greedy) Interrupts() bool { return g.startRule.Interrupts }
 
-// Scales reports whether g chooses, anew as they go, on how many replicas elastic jobs run.
+// Scales reports whether g selects the number of replicas of elastic jobs while they run.
 func (g *Greedy) Scales() bool { return g.startRule.Scale != nil || g.startRule.Together }
 
-// Clairvoyant reports whether g is meant to be told how long jobs really run, as a yardstick for those that are not.
+// Clairvoyant reports whether g requires the true run times of jobs. Such strategies serve as a reference for the
+// others.
 func (g *Greedy) Clairvoyant() bool { return g.startRule.Clairvoyant }
 
-// Families returns the names of the whens that start a job and let it run to its end, and of those that may suspend it.
-// Savings are compared within a family.
+// Families returns the names of the start rules that run jobs to completion, and of the rules that may suspend
+// them. Savings are compared within a family.
 func Families() (starting, suspending []string) {
 	for name, rule := range sched.StartRules {
 		if rule.Interrupts {

@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
-// unknown says what is wrong with a name that [New] does not know, and the name that was meant where one is near. The
-// wheres of also are known too.
+// unknown returns an error for a name that [New] does not accept, including a suggestion if a similar name exists.
+// The placements in also are valid, too.
 func unknown(name string, whereIsKnown bool, also ...string) error {
 	left, right, last := parts(name)
 	wheres, whens := Names()
@@ -18,13 +18,13 @@ func unknown(name string, whereIsKnown bool, also ...string) error {
 	rest := name[len(left):]
 	switch {
 	case slices.Contains(whens, left) && rest == "":
-		return fmt.Errorf("unknown strategy %q: %s is a when: write energy+%s", name, left, left)
+		return fmt.Errorf("unknown strategy %q: %s is a start rule: use energy+%s", name, left, left)
 	case !whereIsKnown:
 		if plain, order, ordered := strings.Cut(left, "/"); ordered && slices.Contains(wheres, plain) &&
 			slices.Contains(sched.Orders(), order) {
 			return orderWithoutWhen(name, plain, order)
 		}
-		return fmt.Errorf("unknown strategy %q%s: want one of %s, which may be followed by + and when",
+		return fmt.Errorf("unknown strategy %q%s: want one of %s, optionally followed by + and a start rule",
 			name, spelling.Suggest("", spelling.Nearest(left, wheres), rest), strings.Join(wheres, ", "))
 	case !slices.Contains(whens, right):
 		_, order, ordered := strings.Cut(rest, "/")
@@ -44,10 +44,10 @@ func orderWithoutWhen(name, left, order string) error {
 	if _, matches := matchers[left]; matches {
 		return unordered(name, left)
 	}
-	return fmt.Errorf("unknown strategy %q: an order follows a when: want %s+now/%s", name, left, order)
+	return fmt.Errorf("unknown strategy %q: an order must follow a start rule: want %s+now/%s", name, left, order)
 }
 
-// unordered refuses an order of what has none.
+// unordered returns an error for an order after a strategy that does not support one.
 func unordered(name, part string) error {
-	return fmt.Errorf("unknown strategy %q: %s decides on the whole queue at once, so it has no order", name, part)
+	return fmt.Errorf("unknown strategy %q: %s decides on the whole queue and does not support an order", name, part)
 }

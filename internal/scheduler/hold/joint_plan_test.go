@@ -102,7 +102,7 @@ func TestTheCleanHourIsShared(t *testing.T) {
 		w.planned("b", 4*time.Hour)
 		w.loop.Nodes(w.oneMachine("a", "b"))
 		bubble.Advance(time.Minute)
-		if why := w.read("b").Annotations[v1alpha1.AnnotationHeldReason]; !strings.Contains(why, "together") {
+		if why := w.read("b").Annotations[v1alpha1.AnnotationHeldReason]; !strings.Contains(why, "joint plan") {
 			t.Errorf("b is held because %q", why)
 		}
 		got := w.starts(3*time.Hour, "a", "b")
