@@ -42,21 +42,13 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, heat *energ
 	now := h.c.Now()
 	h.correct(b, now)
 	h.parent(n, b, now)
-	if !agentless { // what the controller measures itself takes as long as it takes
-		if err := n.envelope.recall(ctx, h.c.Ledger, b.Stream.Node, now); err != nil {
-			return ledger.Receipt{}, nil, err
-		}
+	claim, err := h.check(ctx, n, b, h.c.Envelope, agentless, now)
+	if err != nil {
+		return ledger.Receipt{}, nil, err
 	}
-	limits, seen := n.envelope.limits(h.c.Envelope, b.Stream.Node)
-	done, since, broken := n.envelope.reserve(b, limits, now)
-	if broken != nil {
-		h.metrics.breaches.WithLabelValues(broken.limit).Inc()
-		return ledger.Receipt{}, nil, broken
-	}
-	h.compare(n, b, &limits)
-	r := h.c.PodIndex.resolve(b, &limits, &h.news, now)
+	r := h.c.PodIndex.resolve(b, &claim.limits, &h.news, now)
 	booking := &ledger.Booking{
-		Batch: b, Received: now, NodeSince: since, Consumers: r.consumers,
+		Batch: b, Received: now, NodeSince: claim.since, Consumers: r.consumers,
 		Rates:     h.c.Rates(b.Stream.Node, b.Start, b.End),
 		Agentless: agentless, Temperature: heat,
 	}
@@ -64,16 +56,15 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, heat *energ
 		booking.Power = idleKinds[h.c.Power(b.Stream.Node)]
 	}
 	if !agentless {
-		booking.NodeSeen = seen
+		booking.NodeSeen = claim.seen
 	}
 	if h.c.Forward {
-		var err error
 		if booking.Forward, err = booking.Pack(); err != nil {
-			done(false, true)
+			claim.done(false, true)
 			return ledger.Receipt{}, nil, err
 		}
 	}
-	receipt, err := h.commit(ctx, n, booking, done)
+	receipt, err := h.commit(ctx, n, booking, claim.done)
 	if err != nil {
 		return receipt, nil, err
 	}
@@ -146,23 +137,6 @@ func (h *Handler) orphan(b *batch.Batch, why string) {
 		"vm",
 		b.Parent.VM, "why", why)
 	b.Parent = nil
-}
-
-// compare notes whether the node's power is far from what its model says.
-func (h *Handler) compare(n *node, b *batch.Batch, l *Limits) {
-	far, known := compare(b, *l)
-	if !known {
-		return
-	}
-	before := n.strange.Swap(far)
-	if far {
-		h.metrics.implausible.Inc()
-	}
-	if far && !before {
-		h.logThrottled("a node's power is far from what is known of its hardware", "node", b.Stream.Node,
-			"watts", float64(b.Measured.Joules())/(b.EndSinceBoot-b.StartSinceBoot).Seconds(), "idleWatts",
-			float64(l.Idle), "maxWatts", float64(l.MaxPower))
-	}
 }
 
 // joules of an amount, for counters.

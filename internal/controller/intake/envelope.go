@@ -140,6 +140,34 @@ func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (done func(b
 	}, since, nil
 }
 
+// A claim is the part of a node's envelope that a batch takes while it is booked.
+type claim struct {
+	limits Limits
+	since  time.Time    // before which the node did not exist
+	seen   *ledger.Seen // hardware of the node that the ledger has not recorded yet; nil: none
+	done   func(booked, known bool)
+}
+
+// check rejects a batch that its node cannot have produced, within the limits that limitsOf returns for the node. The
+// caller must call done of the claim once, as [envelope.reserve] requires.
+func (h *Handler) check(ctx context.Context, n *node, b *batch.Batch, limitsOf func(string, ledger.Seen) Limits,
+	agentless bool, now time.Time,
+) (c claim, err error) {
+	if !agentless { // the time of estimates is not limited
+		if err := n.envelope.recall(ctx, h.c.Ledger, b.Stream.Node, now); err != nil {
+			return c, err
+		}
+	}
+	c.limits, c.seen = n.envelope.limits(limitsOf, b.Stream.Node)
+	var broken *breach
+	if c.done, c.since, broken = n.envelope.reserve(b, c.limits, now); broken != nil {
+		h.metrics.breaches.WithLabelValues(broken.limit).Inc()
+		return c, broken
+	}
+	h.compare(n, b, c.limits)
+	return c, nil
+}
+
 // cameToBe returns the instant before which a node can have used nothing. A Node may be made anew under its name.
 func (e *envelope) cameToBe(l Limits, now time.Time) time.Time {
 	since := l.Since
@@ -227,13 +255,21 @@ func (h *Handler) reportedRatio() float64 {
 	return max(most.reported, most.last).Hours()
 }
 
-// compare reports whether the mean power of a batch is far from what a model of the node says; known is false where
-// that cannot be said.
-func compare(b *batch.Batch, l Limits) (far, known bool) {
-	measured := b.EndSinceBoot - b.StartSinceBoot - b.Unmeasured
+// compare records whether the mean power of a batch deviates too far from the model of the node's hardware. Estimates
+// and short measurements are not compared, nor are nodes without a model.
+func (h *Handler) compare(n *node, b *batch.Batch, l Limits) {
+	length := b.EndSinceBoot - b.StartSinceBoot
+	measured := length - b.Unmeasured
 	if !l.Modelled || b.Quality == energy.Estimated || measured < minCompare {
-		return false, false
+		return
 	}
-	mean := energy.Watts(float64(b.Measured.Joules()) / measured.Seconds())
-	return mean > farAbove*l.MaxPower || b.Parent == nil && mean < farBelow*l.Idle, true
+	mean := energy.Watts(joules(b.Measured) / measured.Seconds())
+	far := mean > farAbove*l.MaxPower || b.Parent == nil && mean < farBelow*l.Idle
+	if before := n.strange.Swap(far); far && !before {
+		h.logThrottled("a node's power is far from what is known of its hardware", "node", b.Stream.Node,
+			"watts", joules(b.Measured)/length.Seconds(), "idleWatts", float64(l.Idle), "maxWatts", float64(l.MaxPower))
+	}
+	if far {
+		h.metrics.implausible.Inc()
+	}
 }

@@ -172,21 +172,19 @@ func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Bookin
 	h.correct(bt, now)
 	if b.Agentless {
 		n.envelope.count(now)
-	} else if err := n.envelope.recall(ctx, h.c.Ledger, name, now); err != nil {
-		return err
 	}
-	done, since, broken := n.envelope.reserve(bt, Limits{MaxPower: m.MaxPower, Cores: DefaultCores}, now)
-	if broken != nil {
-		h.metrics.breaches.WithLabelValues(broken.limit).Inc()
-		return broken
+	limits := func(string, ledger.Seen) Limits { return Limits{MaxPower: m.MaxPower} }
+	claim, err := h.check(ctx, n, bt, limits, b.Agentless, now)
+	if err != nil {
+		return err
 	}
 	for i, c := range b.Consumers { // each name is a row in the ledger
 		if !m.news.admit(name, fmt.Sprint(*c), now) {
 			b.Consumers[i] = overflow()
 		}
 	}
-	b.Received, b.NodeSince, b.Rates = now, since, h.c.Rates(name, bt.Start, bt.End)
-	receipt, err = h.commit(ctx, n, b, done)
+	b.Received, b.NodeSince, b.Rates = now, claim.since, h.c.Rates(name, bt.Start, bt.End)
+	receipt, err = h.commit(ctx, n, b, claim.done)
 	if err == nil && receipt.Booked {
 		h.metrics.energy.Add(joules(bt.Measured))
 	}

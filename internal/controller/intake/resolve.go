@@ -1,7 +1,6 @@
 package intake
 
 import (
-	"cmp"
 	"strings"
 	"time"
 
@@ -39,9 +38,6 @@ type resolution struct {
 func (d *PodIndex) resolve(b *batch.Batch, l *Limits, news *nameQuota, now time.Time) resolution {
 	node, shares := b.Stream.Node, b.Shares
 	r := resolution{consumers: make([]*ledger.Consumer, len(shares)), late: now.Sub(b.Start) > lateAfter}
-	groups := d.groups(node, shares)
-	d.mu.RLock()
-	defer d.mu.RUnlock()
 	var last *ledger.Consumer // the pod of the share before: shares are sorted
 	var lastUID string
 	var lastEntry *entry
@@ -50,15 +46,15 @@ func (d *PodIndex) resolve(b *batch.Batch, l *Limits, news *nameQuota, now time.
 		s, c := &shares[i], last
 		podUID, containerID, isPod := energy.PodOf(s.ID)
 		if !isPod {
-			r.consumers[i] = d.apart(s.ID, groups[s.ID], news, node, now)
+			r.consumers[i] = d.apart(s.ID, node, news, now)
 			if c := r.consumers[i]; r.late && c.Account.Kind == ledger.Workload {
 				c.Account.Kind = ledger.Late
 			}
 			continue
 		}
 		if c == nil || podUID != lastUID {
-			e := d.pods.get(podUID)
-			c = d.pod(e, strings.TrimSuffix(strings.TrimSuffix(s.ID, containerID), "/"), node, news, now)
+			var e *entry
+			e, c = d.pod(podUID, strings.TrimSuffix(strings.TrimSuffix(s.ID, containerID), "/"), node, news, now)
 			young = e.allowance(b, l)
 			if young.none() {
 				c.Pod, c.Account = "", ledger.Account{Kind: ledger.Foreign}
@@ -82,46 +78,36 @@ func (d *PodIndex) resolve(b *batch.Batch, l *Limits, news *nameQuota, now time.
 	return r
 }
 
-// pod returns who a pod is, as its node may call it.
-func (d *PodIndex) pod(e *entry, key, node string, news *nameQuota, now time.Time) *ledger.Consumer {
-	c := &ledger.Consumer{Key: key}
-	c.Account.Kind = ledger.Workload
+// pod returns the entry of a pod, nil if it is not in the index, and its consumer, as its node may name it.
+func (d *PodIndex) pod(uid, key, node string, news *nameQuota, now time.Time) (*entry, *ledger.Consumer) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	e, c := d.pods.get(uid), &ledger.Consumer{Key: key, Account: ledger.Account{Kind: ledger.Workload}}
 	switch {
 	case e != nil && e.node.Value() == node:
 		c.Pod, c.Account = e.name, d.account(e)
 	case !news.admit(node, key, now):
-		return overflow()
+		return e, overflow()
 	case e != nil && e.node.Value() != "":
 		c.Account.Kind = ledger.Foreign
 	}
-	return c
+	return e, c
 }
 
-// groups asks who control groups are. It may take time, so no lock is held.
-func (d *PodIndex) groups(node string, shares []energy.Share) map[string]*ledger.Consumer {
-	known := map[string]*ledger.Consumer{}
-	for i := range shares {
-		id := shares[i].ID
-		if path, ok := energy.CgroupOf(id); ok && d.o.Group != nil {
-			if name, a, ok := d.o.Group(node, path); ok {
-				known[id] = &ledger.Consumer{Key: id, Pod: name, Account: a}
-			}
-		}
-	}
-	return known
-}
-
-// apart returns who a consumer is that is no pod; group is who it is as a control group, nil where that is not known.
-func (d *PodIndex) apart(id string, group *ledger.Consumer, news *nameQuota, node string, now time.Time,
-) *ledger.Consumer {
-	c := cmp.Or(group, &ledger.Consumer{Key: id})
+// apart returns the consumer of a share that is not a pod's. Identifying a control group may take time, so the caller
+// must not hold mu.
+func (d *PodIndex) apart(id, node string, news *nameQuota, now time.Time) *ledger.Consumer {
+	c := &ledger.Consumer{Key: id}
+	path, isGroup := energy.CgroupOf(id)
 	if vm, ok := energy.VMOf(id); ok {
 		c.Account.Kind, c.Account.Owner = ledger.VM, vm
-	} else if path, ok := energy.CgroupOf(id); ok && group == nil {
-		c.Account.Kind, c.Account.Owner = ledger.Cgroup, path
-	} else if group == nil { // system and others
+	} else if !isGroup { // system and others
 		c.Account.Kind = ledger.System
 		return c
+	} else if name, a, ok := d.o.Group(node, path); ok {
+		c.Pod, c.Account = name, a
+	} else {
+		c.Account.Kind, c.Account.Owner = ledger.Cgroup, path
 	}
 	if !news.admit(node, id, now) {
 		return overflow()
