@@ -2,18 +2,10 @@ package intake
 
 import (
 	"context"
-	"time"
 
-	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 	"github.com/kubenergy/kubenergy/internal/ledger"
-)
-
-const (
-	maxAhead   = 2 * time.Minute      // that a node's clock may be ahead of ours
-	maxBehind  = 400 * 24 * time.Hour // that a batch may have been kept; a clock that says more has not been set
-	skewIsTold = 2 * time.Second
 )
 
 // acked returns the highest number of a batch's stream that is booked, or 0.
@@ -29,11 +21,6 @@ func (h *Handler) acked(ctx context.Context, n *node, b *batch.Batch) (uint64, e
 		n.remember(&b.Stream, acked)
 	}
 	return acked, nil
-}
-
-// idleKinds are what energy that no consumer used is charged to, by the state of a machine that does no work.
-var idleKinds = map[string]ledger.Kind{
-	v1alpha1.PowerAsleep: ledger.Asleep, v1alpha1.PowerBooting: ledger.Booting,
 }
 
 // book corrects, checks, names, prices and books a batch, which becomes the handler's.
@@ -93,50 +80,6 @@ func (h *Handler) commit(ctx context.Context, n *node, booking *ledger.Booking, 
 		h.surge(n, b.Stream.Node, booking.Received)
 	}
 	return receipt, nil
-}
-
-// correct moves an interval that ends in the future, as what has been used has been used by now, or so long ago that no
-// agent can have kept it: a clock that was never set says 1970, and each year that a node invents is rows
-// in the ledger. Any other time is the node's word; it may have kept the batch for long.
-func (h *Handler) correct(b *batch.Batch, now time.Time) {
-	ahead := b.End.Sub(now)
-	if ahead > skewIsTold {
-		h.metrics.skewed.Inc()
-	}
-	if ahead > maxAhead || ahead < -maxBehind {
-		h.metrics.moved.Inc()
-		b.SetWall(now)
-	}
-}
-
-// parent takes away the host that a node names if there is none of that name, or if it speaks of its virtual machines
-// and not of this one: what a guest tells is taken from its host's sums, and no node may do that to a machine that is
-// not its host. It takes some time to know.
-func (h *Handler) parent(n *node, b *batch.Batch, now time.Time) {
-	if b.Parent == nil {
-		return
-	}
-	if host := h.known(b.Parent.Host); host != nil {
-		confirmed := host.names(b.Parent.VM, now)
-		if since := n.claims(confirmed, now); !confirmed && host.denies(since, now) {
-			h.orphan(b, "the host does not speak of it")
-			return
-		}
-	} else if _, outside := h.c.Agents.Host(b.Parent.Host); !outside && !h.c.Known(b.Parent.Host) {
-		h.orphan(b, "there is no such host")
-		return
-	}
-	if !n.mayName(b.Parent, now) {
-		h.orphan(b, "it has named too many")
-	}
-}
-
-func (h *Handler) orphan(b *batch.Batch, why string) {
-	h.metrics.orphans.Inc()
-	h.logThrottled("a node names a host that it is not booked under", "node", b.Stream.Node, "host", b.Parent.Host,
-		"vm",
-		b.Parent.VM, "why", why)
-	b.Parent = nil
 }
 
 // joules of an amount, for counters.

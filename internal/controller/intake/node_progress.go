@@ -130,30 +130,3 @@ func (n *node) guest(vm string, now time.Time) {
 	}
 	n.guests[vm] = now
 }
-
-// denies reports whether a host that has not named a virtual machine lately sends, and names all of its own.
-func (n *node) denies(since, now time.Time) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return now.Sub(n.folded) > confirmedFor && n.heard.Sub(since) > confirmWithin
-}
-
-// claims notes that a node names a host, which confirms it or not, and returns since when it has not.
-func (n *node) claims(confirmed bool, now time.Time) time.Time {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	switch {
-	case confirmed:
-		n.alone = time.Time{}
-	case n.alone.IsZero():
-		n.alone = now
-	}
-	return n.alone
-}
-
-func (n *node) names(vm string, now time.Time) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	named, ok := n.guests[vm]
-	return ok && now.Sub(named) < confirmedFor
-}

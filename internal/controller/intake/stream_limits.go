@@ -1,7 +1,6 @@
 package intake
 
 import (
-	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -34,17 +33,4 @@ func (n *node) begins(b *batch.Batch, agentless bool, now time.Time) (undo func(
 		return nil, wait, false
 	}
 	return func() { r.CancelAt(now) }, 0, true
-}
-
-// mayName reports whether a node may be booked as this virtual machine of this host: what it is booked under is an
-// account each.
-func (n *node) mayName(p *batch.Parent, now time.Time) bool {
-	if _, known := n.parents.Get(*p); known {
-		return true
-	}
-	allowed := n.moved.AllowN(now, 1)
-	if allowed {
-		n.parents.Add(batch.Parent{Host: strings.Clone(p.Host), VM: strings.Clone(p.VM)}, nil, forgetNode)
-	}
-	return allowed
 }
