@@ -5,7 +5,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
 // named is what a pod of a batch and some of its containers are called.
@@ -15,6 +17,26 @@ type named struct {
 }
 
 type namedContainer struct{ id, name string }
+
+// namesOf returns the names of the node's own pods and of their containers, in the order of the shares.
+func namesOf(b *ledger.Booking, owners []*owner) (names []named) {
+	for i, c := range b.Consumers {
+		e := owners[i].pod
+		if e == nil || c.Pod == "" {
+			continue
+		}
+		uid, containerID, _ := energy.PodOf(b.Batch.Shares[i].ID)
+		last := len(names) - 1
+		if last < 0 || names[last].uid != uid {
+			names = append(names, named{uid: uid, namespace: c.Account.Namespace, pod: c.Pod})
+			last++
+		}
+		if name := e.container(containerID); name != "" {
+			names[last].containers = append(names[last].containers, namedContainer{containerID, name})
+		}
+	}
+	return names
+}
 
 // appendAck writes an acknowledgement, with as many names as it may hold. It is what encoding/json writes of a
 // [batch.Ack], without the maps that it would have to be told in: acknowledgements were a third of what a batch costs.

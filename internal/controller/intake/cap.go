@@ -1,60 +1,50 @@
 package intake
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-const (
-	// An interval that began longer than this before its batch came makes no budget act.
-	lateAfter = time.Hour
-	// A pod is taken to be this much older than the API server says: the node's clock may be behind.
-	youngSlack = 15 * time.Minute
-)
+// youngSlack is added to the age of a pod, because the node's clock may be behind that of the API server.
+const youngSlack = 15 * time.Minute
 
-// An allowance is what a pod that is younger than an interval can have used in it. nil allows everything.
-type allowance struct {
-	absent bool // it was made after the interval
-	energy energy.Microjoules
-	cpu    time.Duration
+// capShares returns a batch in which the shares of each pod that was created during the interval are limited to the
+// maximum that the node can have spent on it since. The excess becomes unknown energy. Shares of pods created after the
+// batch remain as they are, because those pods are not charged.
+func capShares(b batch.Batch, owners []*owner, l *Limits) batch.Batch {
+	shares := slices.Clone(b.Shares)
+	var spare energy.Microjoules // what the pod can have used beyond the shares that were capped
+	var cpu time.Duration        // likewise
+	for i, o := range owners {
+		lived := o.pod.lived(&b)
+		if lived <= 0 || lived >= b.End.Sub(b.Start) {
+			continue
+		}
+		if i == 0 || o != owners[i-1] {
+			spare = energy.Microjoules(overPower * float64(l.MaxPower) * lived.Seconds() * 1e6) //nolint:mnd // µJ
+			cpu = time.Duration(overCores * l.Cores * float64(lived))
+		}
+		s, claimed := &shares[i], b.Shares[i]
+		s.Dynamic = min(s.Dynamic, spare)
+		s.Idle = min(s.Idle, spare-s.Dynamic)
+		s.GPU, s.CPU = min(s.GPU, s.Dynamic+s.Idle), min(s.CPU, cpu)
+		spare, cpu = spare-s.Dynamic-s.Idle, cpu-s.CPU
+		b.Unknown += claimed.Dynamic + claimed.Idle - s.Dynamic - s.Idle
+		b.GPUUnknown += claimed.GPU - s.GPU
+	}
+	b.Shares = shares
+	return b
 }
 
-// allowance returns what a pod can have used of a batch; nil for a pod that was there all the time, or is not known.
-func (e *entry) allowance(b *batch.Batch, l *Limits) *allowance {
+// lived returns for how long a pod can have existed at the end of a batch. It is unlimited if the time of its creation
+// is not known.
+func (e *entry) lived(b *batch.Batch) time.Duration {
 	if e == nil || e.made == 0 {
-		return nil
+		return math.MaxInt64
 	}
-	lived := b.End.Add(youngSlack).Sub(time.Unix(e.made, 0))
-	switch {
-	case lived >= b.End.Sub(b.Start):
-		return nil
-	case lived <= 0:
-		return &allowance{absent: true}
-	}
-	return &allowance{
-		energy: energy.Microjoules(overPower * float64(l.MaxPower) * lived.Seconds() * 1e6), //nolint:mnd // µJ
-		cpu:    time.Duration(overCores * l.Cores * float64(lived)),
-	}
-}
-
-// none reports whether the pod was not there at all.
-func (a *allowance) none() bool { return a != nil && a.absent }
-
-// cap leaves in a share what the pod can have used, and returns the energy that is too much. A pod that was not there
-// keeps its share: it is not charged to it.
-func (a *allowance) cap(s *energy.Share) (over energy.Microjoules) {
-	if a == nil || a.none() {
-		return 0
-	}
-	for _, part := range []*energy.Microjoules{&s.Dynamic, &s.Idle} {
-		fits := min(*part, a.energy)
-		over += *part - fits
-		a.energy -= fits
-		*part = fits
-	}
-	s.CPU = min(s.CPU, a.cpu)
-	a.cpu -= s.CPU
-	return over
+	return b.End.Add(youngSlack).Sub(time.Unix(e.made, 0))
 }

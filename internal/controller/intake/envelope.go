@@ -87,11 +87,40 @@ func (h *hour) at(now time.Time) *hour {
 	return h
 }
 
-// reserve checks a batch and takes what it needs. The caller calls done once: a batch that was not booked gives back
-// what it took. If the caller does not know, the next batch makes recall ask the ledger again.
-func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (done func(booked, known bool), since time.Time,
-	broken *breach,
-) {
+// A claim is the part of a node's envelope that a batch takes while it is booked.
+type claim struct {
+	limits Limits
+	since  time.Time    // before which the node did not exist
+	seen   *ledger.Seen // hardware of the node that the ledger has not recorded yet; nil: none
+	// done ends the claim; it must be called once. A batch that was not booked returns its part. If the caller does not
+	// know whether it was booked, the next batch queries the ledger again.
+	done func(booked, known bool)
+}
+
+// check rejects a batch that its node cannot have produced, within the limits that limitsOf returns for the node.
+func (h *Handler) check(ctx context.Context, n *node, b *batch.Batch, limitsOf func(string, ledger.Seen) Limits,
+	agentless bool, now time.Time,
+) (claim, error) {
+	if !agentless { // the time of estimates is not limited
+		if err := n.envelope.recall(ctx, h.c.Ledger, b.Stream.Node, now); err != nil {
+			return claim{}, err
+		}
+	}
+	limits, seen := n.envelope.limits(limitsOf, b.Stream.Node)
+	c, broken := n.envelope.reserve(b, limits, now)
+	if broken != nil {
+		h.metrics.breaches.WithLabelValues(broken.limit).Inc()
+		return claim{}, broken
+	}
+	if !agentless {
+		c.seen = seen
+	}
+	h.compare(n, b, limits)
+	return c, nil
+}
+
+// reserve claims what a batch needs of the envelope, or returns the limit that the batch exceeds.
+func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (c claim, broken *breach) {
 	length := b.EndSinceBoot - b.StartSinceBoot
 	var cpu float64
 	for i := range b.Shares {
@@ -103,28 +132,28 @@ func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (done func(b
 	overCPU := cpu - overCores*l.Cores*float64(length)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	since = e.cameToBe(l, now)
-	elapsed := now.Sub(since)
+	c.limits, c.since = l, e.cameToBe(l, now)
+	elapsed := now.Sub(c.since)
 	reported, power, cpuNow := e.time+length, max(0, e.power+overEnergy), max(0, e.cpu+overCPU)
 	switch {
 	case !ledger.Splittable(length, len(b.Shares)):
-		return nil, since, &breach{limitTime, fmt.Sprintf("%v of %d consumers are too much to be booked day by day",
+		return c, &breach{limitTime, fmt.Sprintf("%v of %d consumers are too much to be booked day by day",
 			length, len(b.Shares))}
 	case !e.asked.IsZero() && reported > elapsed+elapsed/drift+timeSlack:
-		return nil, since, &breach{limitTime, fmt.Sprintf("%v, and %v before: the node came to be %v ago", length,
+		return c, &breach{limitTime, fmt.Sprintf("%v, and %v before: the node came to be %v ago", length,
 			e.time, elapsed.Round(time.Second))}
 	case power > most*slack.Seconds():
-		return nil, since, &breach{limitPower, fmt.Sprintf("%v in %v: the node draws at most %v", b.Measured, length,
+		return c, &breach{limitPower, fmt.Sprintf("%v in %v: the node draws at most %v", b.Measured, length,
 			l.MaxPower)}
 	case cpuNow > l.Cores*float64(slack):
-		return nil, since, &breach{limitCPU, fmt.Sprintf("CPU time of %v in %v: the node has %v cores",
+		return c, &breach{limitCPU, fmt.Sprintf("CPU time of %v in %v: the node has %v cores",
 			time.Duration(cpu), length, l.Cores)}
 	}
 	deltaPower, deltaCPU := power-e.power, cpuNow-e.cpu
 	e.time, e.power, e.cpu = reported, power, cpuNow
 	e.hour.at(now).reported += length
 	e.going += length
-	return func(booked, known bool) {
+	c.done = func(booked, known bool) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.going -= length
@@ -137,34 +166,7 @@ func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (done func(b
 		e.time -= length
 		e.hour.reported = max(0, e.hour.reported-length)
 		e.power, e.cpu = max(0, e.power-deltaPower), max(0, e.cpu-deltaCPU)
-	}, since, nil
-}
-
-// A claim is the part of a node's envelope that a batch takes while it is booked.
-type claim struct {
-	limits Limits
-	since  time.Time    // before which the node did not exist
-	seen   *ledger.Seen // hardware of the node that the ledger has not recorded yet; nil: none
-	done   func(booked, known bool)
-}
-
-// check rejects a batch that its node cannot have produced, within the limits that limitsOf returns for the node. The
-// caller must call done of the claim once, as [envelope.reserve] requires.
-func (h *Handler) check(ctx context.Context, n *node, b *batch.Batch, limitsOf func(string, ledger.Seen) Limits,
-	agentless bool, now time.Time,
-) (c claim, err error) {
-	if !agentless { // the time of estimates is not limited
-		if err := n.envelope.recall(ctx, h.c.Ledger, b.Stream.Node, now); err != nil {
-			return c, err
-		}
 	}
-	c.limits, c.seen = n.envelope.limits(limitsOf, b.Stream.Node)
-	var broken *breach
-	if c.done, c.since, broken = n.envelope.reserve(b, c.limits, now); broken != nil {
-		h.metrics.breaches.WithLabelValues(broken.limit).Inc()
-		return c, broken
-	}
-	h.compare(n, b, c.limits)
 	return c, nil
 }
 

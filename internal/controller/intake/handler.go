@@ -216,9 +216,8 @@ func (h *Handler) hardware(from *sender, reported string) {
 // bookBatch books a batch of a node whose sender is known, and says what to answer.
 func (h *Handler) bookBatch(ctx context.Context, from *sender, n *node, b *batch.Batch, heat *energy.Celsius) *reply {
 	if b.Stream.Node != from.node {
-		h.logThrottled("a node has sent a batch of another node", "node", from.node, "user", from.user, "of",
-			b.Stream.Node,
-			"from", from.address)
+		h.logThrottled("a node has sent a batch of another node", "node", from.node, "user", from.user,
+			"of", b.Stream.Node, "from", from.address)
 		return refused("forbidden", http.StatusForbidden, "this token is not that of node "+b.Stream.Node)
 	}
 	acked, err := h.acked(ctx, n, b)
@@ -269,8 +268,7 @@ func (h *Handler) failed(b *batch.Batch, err error) *reply {
 	switch {
 	case errors.Is(err, ledger.ErrOverlap), errors.Is(err, ledger.ErrPartly):
 		h.logThrottled("a batch contradicts what is booked", "node", b.Stream.Node, "first", b.First, "last", b.Last,
-			"error",
-			err)
+			"error", err)
 		return refused("conflict", http.StatusConflict, err.Error())
 	case errors.As(err, &broken):
 		h.logThrottled("a batch cannot be true", "node", b.Stream.Node, "first", b.First, "last", b.Last, "error", err)
@@ -298,8 +296,7 @@ func (h *Handler) Local(ctx context.Context, b *batch.Batch, agentless bool) err
 	if err := b.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	own := *b // what is corrected is not the caller's
-	_, _, err := h.book(ctx, h.node(keyOf(own.Stream.Node, agentless)), &own, nil, agentless)
+	_, _, err := h.book(ctx, h.node(keyOf(b.Stream.Node, agentless)), b, nil, agentless)
 	result := "local"
 	if err != nil {
 		result = "local_failed"

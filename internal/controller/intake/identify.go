@@ -13,10 +13,25 @@ const (
 	skewIsTold = 2 * time.Second
 )
 
-// correct moves an interval that ends in the future, as what has been used has been used by now, or so long ago that no
-// agent can have kept it: a clock that was never set says 1970, and each year that a node invents is rows
-// in the ledger. Any other time is the node's word; it may have kept the batch for long.
-func (h *Handler) correct(b *batch.Batch, now time.Time) {
+// identify returns a batch with the times and the host that it is booked under.
+func (h *Handler) identify(n *node, b batch.Batch, now time.Time) batch.Batch {
+	b = h.correct(b, now)
+	if b.Parent == nil {
+		return b
+	}
+	if why := h.rejectHost(n, b.Parent, now); why != "" {
+		h.metrics.orphans.Inc()
+		h.logThrottled("a node names a host that it is not booked under", "node", b.Stream.Node, "host", b.Parent.Host,
+			"vm", b.Parent.VM, "why", why)
+		b.Parent = nil
+	}
+	return b
+}
+
+// correct returns a batch that ends now if it ends in the future, because energy that was used was used by now, or so
+// long ago that no agent can have kept it: a clock that was never set shows 1970, and each year that a node invents
+// adds rows to the ledger. All other times are accepted, because an agent may have kept its batches for long.
+func (h *Handler) correct(b batch.Batch, now time.Time) batch.Batch {
 	ahead := b.End.Sub(now)
 	if ahead > skewIsTold {
 		h.metrics.skewed.Inc()
@@ -25,36 +40,25 @@ func (h *Handler) correct(b *batch.Batch, now time.Time) {
 		h.metrics.moved.Inc()
 		b.SetWall(now)
 	}
+	return b
 }
 
-// parent takes away the host that a node names if there is none of that name, or if it speaks of its virtual machines
-// and not of this one: what a guest tells is taken from its host's sums, and no node may do that to a machine that is
-// not its host. It takes some time to know.
-func (h *Handler) parent(n *node, b *batch.Batch, now time.Time) {
-	if b.Parent == nil {
-		return
-	}
-	if host := h.known(b.Parent.Host); host != nil {
-		confirmed := host.names(b.Parent.VM, now)
+// rejectHost returns the reason why a node is not booked as a guest of a host, or "". The energy of a guest is deducted
+// from sums over its host, so a node must not claim a host that does not exist, or one that reports its virtual
+// machines without this one. It takes some time until a host denies a guest.
+func (h *Handler) rejectHost(n *node, p *batch.Parent, now time.Time) string {
+	if host := h.known(p.Host); host != nil {
+		confirmed := host.names(p.VM, now)
 		if since := n.claims(confirmed, now); !confirmed && host.denies(since, now) {
-			h.orphan(b, "the host does not speak of it")
-			return
+			return "the host does not speak of it"
 		}
-	} else if _, outside := h.c.Agents.Host(b.Parent.Host); !outside && !h.c.Known(b.Parent.Host) {
-		h.orphan(b, "there is no such host")
-		return
+	} else if _, outside := h.c.Agents.Host(p.Host); !outside && !h.c.Known(p.Host) {
+		return "there is no such host"
 	}
-	if !n.mayName(b.Parent, now) {
-		h.orphan(b, "it has named too many")
+	if !n.mayName(p, now) {
+		return "it has named too many"
 	}
-}
-
-func (h *Handler) orphan(b *batch.Batch, why string) {
-	h.metrics.orphans.Inc()
-	h.logThrottled("a node names a host that it is not booked under", "node", b.Stream.Node, "host", b.Parent.Host,
-		"vm",
-		b.Parent.VM, "why", why)
-	b.Parent = nil
+	return ""
 }
 
 // denies reports whether a host that has not named a virtual machine lately sends, and names all of its own.

@@ -169,21 +169,22 @@ func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Bookin
 			undo()
 		}
 	}()
-	h.correct(bt, now)
+	corrected := h.correct(*bt, now)
 	if b.Agentless {
 		n.envelope.count(now)
 	}
 	limits := func(string, ledger.Seen) Limits { return Limits{MaxPower: m.MaxPower} }
-	claim, err := h.check(ctx, n, bt, limits, b.Agentless, now)
+	claim, err := h.check(ctx, n, &corrected, limits, b.Agentless, now)
 	if err != nil {
 		return err
 	}
 	for i, c := range b.Consumers { // each name is a row in the ledger
 		if !m.news.admit(name, fmt.Sprint(*c), now) {
-			b.Consumers[i] = overflow()
+			b.Consumers[i] = &overflow
 		}
 	}
-	b.Received, b.NodeSince, b.Rates = now, claim.since, h.c.Rates(name, bt.Start, bt.End)
+	b.Batch, b.Received, b.NodeSince = &corrected, now, claim.since
+	b.Rates = h.c.Rates(name, corrected.Start, corrected.End)
 	receipt, err = h.commit(ctx, n, b, claim.done)
 	if err == nil && receipt.Booked {
 		h.metrics.energy.Add(joules(bt.Measured))

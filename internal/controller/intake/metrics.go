@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubenergy/kubenergy/internal/controller/instrument"
-	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
@@ -59,14 +59,28 @@ func newMetrics(registry prometheus.Registerer, d *PodIndex) *metrics {
 	}
 }
 
-func (m *metrics) count(b *batch.Batch, r *resolution, receipt *ledger.Receipt) {
-	m.energy.Add(joules(b.Measured))
-	m.foreign.Add(joules(r.foreign))
-	m.nameless.Add(float64(r.nameless))
-	if r.late {
+// count counts a batch that was booked now.
+func (m *metrics) count(b *ledger.Booking, receipt *ledger.Receipt) {
+	m.energy.Add(joules(b.Batch.Measured))
+	if isLate(b.Batch, b.Received) {
 		m.late.Inc()
 	}
 	if receipt.Gap {
 		m.gaps.Inc()
 	}
+	var foreign energy.Microjoules
+	for i, c := range b.Consumers {
+		switch c.Account.Kind {
+		case ledger.Foreign:
+			foreign += b.Batch.Shares[i].Dynamic + b.Batch.Shares[i].Idle
+		case ledger.Workload, ledger.Late:
+			if c.Pod == "" && c.UID() != "" {
+				m.nameless.Inc()
+			}
+		}
+	}
+	m.foreign.Add(joules(foreign))
 }
+
+// joules converts energy for counters.
+func joules(u energy.Microjoules) float64 { return float64(u.Joules()) }

@@ -68,9 +68,6 @@ var containerSeed = maphash.MakeSeed()
 // NewPodIndex returns a PodIndex that knows no pod.
 func NewPodIndex(o PodIndexOptions) *PodIndex {
 	o.MaxDeleted = cmp.Or(o.MaxDeleted, maxGone)
-	if o.Group == nil {
-		o.Group = func(string, string) (string, ledger.Account, bool) { return "", ledger.Account{}, false }
-	}
 	return &PodIndex{o: o, pods: newRegister[string, *entry](o), parents: newRegister[types.NamespacedName, string](o)}
 }
 
