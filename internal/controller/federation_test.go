@@ -15,8 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// TestFederation has one controller forward to another what it books: there it is the member's, in the zone and with the
-// PUE that the federation says, and shown live.
+// TestFederation runs a controller that forwards its bookings to another one. The other controller must record them
+// for the member, with the zone and the PUE of the federation, and include them in live data.
 func TestFederation(t *testing.T) {
 	s := newAPIServer(t)
 	s.put(ours+"gridzones/home", typical("home", "DE"))

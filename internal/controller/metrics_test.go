@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestMetricsAreDocumented runs the controller with everything on, and holds docs/reference/metrics.md to what it
-// shows.
+// TestMetricsAreDocumented runs the controller with all features and compares its metrics with
+// docs/reference/metrics.md.
 func TestMetricsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference/metrics.md")
 	if err != nil {

@@ -25,58 +25,61 @@ import (
 
 const day = 24 * time.Hour
 
-// Options are what the command line says.
+// Options are the settings of the command line.
 type Options struct {
-	Namespace      string // of the Lease and of the count of calls
-	AgentNamespace string // "": that one
-	MetricsAddress string // HTTPS, for clients that the API server lets get /metrics; "0": nowhere
-	ProbeAddress   string // HTTP: /healthz and /readyz; "0": nowhere
+	Namespace      string // namespace of the Lease and of the ConfigMap with calls to providers
+	AgentNamespace string // namespace of the agents; defaults to Namespace
+	MetricsAddress string // HTTPS, for clients that may get /metrics; "0" disables it
+	ProbeAddress   string // HTTP, for /healthz and /readyz; "0" disables it
 	LeaderElect    bool
-	Keys           string // folder of key files of signals
-	MeterKeys      string // the same of meters
-	Data           string // folder of files that GridZones name
+	Keys           string // directory of the key files of signals
+	MeterKeys      string // directory of the key files of meters
+	Data           string // directory of the files that GridZones refer to
 
-	// folder of the ledger and of the API's certificate; "": neither is kept, and no batches are taken
+	// State is the directory of the ledger and of the certificate of the API. If it is empty, neither is stored.
+	// Without LedgerDSN no batches are accepted then.
 	State string
-	// of a PostgreSQL; "": SQLite in State. From the environment only: command lines are read by others
+	// LedgerDSN is the data source name of a PostgreSQL ledger. If it is empty, an SQLite ledger in State is used.
+	// It is read from the environment, because other users can read command lines.
 	LedgerDSN    string
-	API          string // HTTPS, for agents, schedulers and people; "0": nowhere
-	APICert      string // files; "": a certificate of our own
-	APICA        string // what other replicas' certificates are verified by, where they were given
+	API          string // HTTPS address of the API; "0" disables it
+	APICert      string // certificate file; if empty, the controller creates a certificate
+	APICA        string // CA file for the certificates of other replicas if they were provided
 	APIKey       string
-	APINames     []string // of our own certificate, besides those of the Service
-	CSV          string   // folder for raw metrics and decisions as CSV; "": none
-	HostTokens   string   // file with the tokens of agents outside the cluster; "": there are none
-	Cluster      string   // this cluster's name in a federation
-	Members      string   // file with the clusters that forward what they book; "": there are none
+	APINames     []string // further names in the certificate of the controller
+	CSV          string   // directory for raw metrics and decisions as CSV; disabled if empty
+	HostTokens   string   // file with the tokens of agents outside the cluster; optional
+	Cluster      string   // name of this cluster in a federation
+	Members      string   // file with the clusters that forward their bookings; optional
 	Forward      forward.Options
-	Meters       string          // file with the meters on the network; "": there are none
-	Agentless    bool            // estimate what nodes without an agent use
+	Meters       string          // file with the meters on the network; optional
+	Agentless    bool            // estimate the usage of nodes without an agent
 	Ingest       []string        // namespaces in which POST /ingest may create Jobs
-	Webhook      string          // that budgets notify where they name none
-	WebhookDir   string          // folder of URLs that budgets name
-	WebhookKey   string          // file with the key that signs what webhooks are told; "": it is not signed
+	Webhook      string          // default webhook of budgets
+	WebhookDir   string          // directory of the webhook URLs that budgets refer to
+	WebhookKey   string          // file with the key that signs webhook requests; unsigned if empty
 	Webhooks     []string        // hosts that budgets may notify
-	LabelNodes   bool            // with the hardware that their agents tell
-	AnyPower     *energy.Profile // of nodes of which nothing is known, in books; nil: what they use is not known
-	NodeMaxPower float64         // watts that a node of which nothing is known may draw
+	LabelNodes   bool            // with the hardware that their agents report
+	AnyPower     *energy.Profile // of nodes with unknown hardware, in the ledger; nil if their usage is unknown
+	NodeMaxPower float64         // maximum power in watts of nodes with unknown hardware
 	Keep         ledger.Retention
-	// Worlds says that another program sees to it where jobs of POST /ingest run; no flag sets it.
+	// Worlds is set if another program decides in which world the jobs of POST /ingest run. No flag sets it.
 	Worlds bool
-	// Group is that of [intake.PodIndexOptions]; no flag sets it.
+	// Group is passed to [intake.PodIndexOptions]. No flag sets it.
 	Group func(node, path string) (name string, a ledger.Account, ok bool)
-	// Beats are the heartbeats that /healthz checks; nil: of the controller's own loops only. No flag sets it.
+	// Beats are the heartbeats that /healthz checks. Nil means only those of the controller's own loops. No flag
+	// sets it.
 	Beats     *daemon.Heartbeats
-	LogFormat string // json or text
+	LogFormat string // "json" or "text"
 	LogLevel  slog.Level
 }
 
-// keepsLedger reports whether there is somewhere to keep a ledger.
+// keepsLedger reports whether a ledger is configured.
 func (o *Options) keepsLedger() bool { return o.State != "" || o.LedgerDSN != "" }
 
 func (o *Options) agentNamespace() string { return cmp.Or(o.AgentNamespace, o.Namespace) }
 
-// Parse reads the flags of a program. Help lists them all on out; an error is one line.
+// Parse parses the flags of a program. It prints usage to out if help is requested. Errors fit on one line.
 func Parse(program string, flags *flag.FlagSet, args []string, out io.Writer) error {
 	flags.Init(program, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -91,7 +94,7 @@ func Parse(program string, flags *flag.FlagSet, args []string, out io.Writer) er
 	return err
 }
 
-// NewOptions returns what holds where the command line says nothing, and adds a flag for each option.
+// NewOptions returns the default options and registers a flag for each of them.
 func NewOptions(fs *flag.FlagSet) *Options {
 	o := &Options{LedgerDSN: os.Getenv("KUBENERGY_LEDGER_DSN")}
 	fs.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), v1alpha1.SystemNamespace),
@@ -171,7 +174,7 @@ func NewOptions(fs *flag.FlagSet) *Options {
 	return o
 }
 
-// Validate reports everything that is wrong.
+// Validate returns an error with all invalid options.
 func (o *Options) Validate() error {
 	var errs []error
 	for name, namespace := range map[string]string{"namespace": o.Namespace, "agent-namespace": o.agentNamespace()} {
@@ -219,7 +222,7 @@ func (o *Options) checkFederation() (errs []error) {
 	return errs
 }
 
-// Logger returns a logger that writes to w as the options say.
+// Logger returns a logger that writes to w in the configured format and level.
 func (o *Options) Logger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: o.LogLevel}
 	if o.LogFormat == "text" {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestFlagsAreDocumented checks that docs/reference/controller.md tells of every flag.
+// TestFlagsAreDocumented checks that docs/reference/controller.md describes every flag.
 func TestFlagsAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/reference/controller.md")
 	if err != nil {
@@ -62,7 +62,7 @@ func TestOptionsAreRead(t *testing.T) {
 	}
 }
 
-// A flag that there is not is told in one line; help lists all flags.
+// An unknown flag causes an error of one line. Help lists all flags.
 func TestParse(t *testing.T) {
 	for args, want := range map[string]string{
 		"--bogus":             "flag provided but not defined: -bogus (see --help)",

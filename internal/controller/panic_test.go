@@ -11,7 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 )
 
-// A loop that panics begins again, and ends with its context; what the framework of reconcilers recovers is counted.
+// A loop that panics is restarted until its context is done. Panics that controller-runtime recovers are counted.
 func TestPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	synctest.Test(t, func(t *testing.T) {

@@ -83,8 +83,8 @@ func typical(name, zone string) *v1alpha1.GridZone {
 
 const ours = "/apis/kubenergy.io/v1alpha1/"
 
-// TestReleasesRunsOfCronJobs runs the whole controller without a scheduler: a held run of a CronJob whose runs may not
-// overlap is released in time for the next one, and one whose runs may overlap keeps its delay.
+// TestReleasesRunsOfCronJobs runs the whole controller without a scheduler. If the runs of a CronJob must not
+// overlap, a held run must be released in time for the next one. If they may overlap, the delay must not change.
 func TestReleasesRunsOfCronJobs(t *testing.T) {
 	s := newAPIServer(t)
 	p := kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 24*time.Hour)
@@ -114,8 +114,8 @@ func TestReleasesRunsOfCronJobs(t *testing.T) {
 	}
 }
 
-// The wiring: zones get a status, policies follow namespaces within a second, and all of it is seen by the parts that
-// decide.
+// Zones get a status, the status of policies follows namespaces within a second, and the components that decide
+// receive all of it.
 func TestController(t *testing.T) {
 	s := newAPIServer(t)
 	clusters := kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeShadow, time.Hour)
@@ -159,7 +159,8 @@ func TestController(t *testing.T) {
 	}
 }
 
-// TestBudgetsOfWorkloadsAreIndexed asks the cache for Jobs and pods that may have a budget, as package budget does.
+// TestBudgetsOfWorkloadsAreIndexed lists Jobs and pods that may have a budget from the cache, as package budget
+// does.
 func TestBudgetsOfWorkloadsAreIndexed(t *testing.T) {
 	s := newAPIServer(t)
 	own := kit.Job("team", "own", time.Now())
@@ -193,7 +194,7 @@ func count(t *testing.T, registry *prometheus.Registry) map[string]int {
 	return all
 }
 
-// Before our kinds are installed the controller waits; it does not end, and it begins once they are there.
+// The controller does not exit if its CRDs are missing. It waits for them and starts once they are installed.
 func TestControllerWaitsForItsKinds(t *testing.T) {
 	s := newAPIServer(t)
 	s.noCRDs = true
@@ -246,7 +247,7 @@ func TestZonesRead(t *testing.T) {
 	}
 }
 
-// While the API server is away, the controller is built and goes on trying.
+// The controller starts without the API server and retries.
 func TestControllerWaitsForTheServer(t *testing.T) {
 	api := &rest.Config{
 		Host: "http://" + testkit.Address(t), QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
@@ -274,10 +275,11 @@ func TestControllerWaitsForTheServer(t *testing.T) {
 	}
 }
 
-// At its start, the controller tells of variables that are wrong whatever zones and policies say, and of no others.
+// At its start, the controller warns about invalid environment variables, and not about variables that depend on
+// zones and policies.
 func TestVariablesAtTheStart(t *testing.T) {
-	t.Setenv("ELECTRICITY_MAP_API_KEY", "s") // which a GridZone may name
-	t.Setenv("MAX_SCHEDULING_DELAY", "48h")  // which an EnergyPolicy may allow
+	t.Setenv("ELECTRICITY_MAP_API_KEY", "s") // a GridZone may refer to it
+	t.Setenv("MAX_SCHEDULING_DELAY", "48h")  // an EnergyPolicy may allow it
 	t.Setenv("CACHE_TTL", "5m")
 	var reported strings.Builder
 	log := slog.New(slog.NewTextHandler(&reported, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -290,7 +292,8 @@ func TestVariablesAtTheStart(t *testing.T) {
 	}
 }
 
-// Of two replicas one writes. When it ends, the other one goes on, with what the first one has learned.
+// One of two replicas writes. When it stops, the other one takes over with the values that the first one has
+// written.
 func TestOneReplicaLeads(t *testing.T) {
 	s := newAPIServer(t)
 	s.put(ours+"gridzones/home", typical("home", "DE"))
@@ -337,8 +340,7 @@ func TestOneReplicaLeads(t *testing.T) {
 	}
 }
 
-// An SQLite file has one writer: who holds it needs no Lease, and does not end when the API server keeps it from
-// renewing one.
+// An SQLite file has a single writer. Its process needs no Lease and does not exit if a Lease cannot be renewed.
 func TestOnlyReplicasElectALeader(t *testing.T) {
 	for name, c := range map[string]struct {
 		options Options
@@ -355,7 +357,8 @@ func TestOnlyReplicasElectALeader(t *testing.T) {
 	}
 }
 
-// heavy is a zone whose status holds two days in steps of five minutes, with percentiles, and whose source is away.
+// heavy returns a zone with two days of five-minute values and percentiles in its status, and an unavailable
+// source.
 func heavy(name string, now time.Time) *v1alpha1.GridZone {
 	z := typical(name, "DE")
 	z.Spec.Carbon.Sources = []v1alpha1.CarbonSource{{HTTP: &v1alpha1.HTTPSource{
@@ -378,7 +381,7 @@ const heavyValues = int(48 * time.Hour / (5 * time.Minute))
 
 const apiServerVariable = "KUBENERGY_TEST_API_SERVER"
 
-// TestAPIServerProcess is no test: it is the process beside the one whose memory is measured.
+// TestAPIServerProcess is not a test. It is the process of the API server for the test that measures memory.
 func TestAPIServerProcess(t *testing.T) {
 	if os.Getenv(apiServerVariable) == "" {
 		t.Skip("this is the API server of another test")
@@ -395,7 +398,7 @@ func TestAPIServerProcess(t *testing.T) {
 	}
 }
 
-// apiServerBeside starts an API server with a hundred heavy zones in a process of its own.
+// apiServerBeside starts an API server with a hundred heavy zones in another process.
 func apiServerBeside(t *testing.T) *rest.Config {
 	t.Helper()
 	command := exec.Command(os.Args[0], "-test.run=^TestAPIServerProcess$")
@@ -426,7 +429,7 @@ func apiServerBeside(t *testing.T) *rest.Config {
 	}
 }
 
-// The budget for memory: 100 MB with 100 zones of all that a status may hold for two days, the whole process included.
+// The process must not use more than 100 MB of memory with 100 zones that have a full status of two days.
 func TestMemoryWith100Zones(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("measures memory, of which the race detector takes ten times as much")

@@ -29,7 +29,7 @@ func quantities(cpu string) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse("1Gi")}
 }
 
-// Whatever is shortened, what we read of an object stays.
+// Trimming does not change how other packages read an object.
 func TestTrim(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
@@ -66,7 +66,7 @@ func TestTrim(t *testing.T) {
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://1"}}
 	seen := 0
 	pods := newPodTrimmer(func(p *v1.Pod) { seen += len(p.Status.ContainerStatuses) })
-	for range 2 { // what is trimmed may be trimmed again
+	for range 2 { // trimming is idempotent
 		if _, err := transform(silent, pods.trim)(p); err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// A hundred thousand pods of a thousand owners must fit into memory: what is alike is there once.
+// The memory for 100,000 pods of 1,000 owners is limited, because equal values are stored once.
 func TestTrimmedPodsShare(t *testing.T) {
 	pods := newPodTrimmer(func(*v1.Pod) {})
 	trimmed := func(name, app, cpu string) *v1.Pod {
@@ -136,7 +136,8 @@ func podTemplate() v1.PodTemplateSpec {
 	}
 }
 
-// The budget of a Job is the Job's: its pods, which bear the annotations of its template, are no candidates.
+// The budget of a Job applies to the Job. Its pods are not listed, although they have the annotations of its
+// template.
 func TestPodsOfJobsAreNotInTheIndexOfAllowances(t *testing.T) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationBudgetKWh: "1"}}}
 	if got := ByAllowance(p); len(got) != 1 {
@@ -151,7 +152,7 @@ func TestPodsOfJobsAreNotInTheIndexOfAllowances(t *testing.T) {
 	}
 }
 
-// An object that makes its reader panic stays whole, and those after it are read.
+// An object that causes a panic remains untrimmed, and the following objects are trimmed.
 func TestAnObjectThatPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	pods := newPodTrimmer(func(p *v1.Pod) {

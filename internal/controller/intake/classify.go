@@ -7,7 +7,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// lateAfter is the age of the start of an interval beyond which a batch is late: budgets do not act on it.
+// lateAfter is the age of the start of an interval beyond which a batch is late. Budgets do not act on late batches.
 const lateAfter = time.Hour
 
 func isLate(b *batch.Batch, received time.Time) bool { return received.Sub(b.Start) > lateAfter }

@@ -30,7 +30,7 @@ func cpu(d time.Duration) func(*batch.Batch) {
 	return func(b *batch.Batch) { b.Shares = []energy.Share{{ID: "system", CPU: d}} }
 }
 
-// A node of 200 W and 4 cores: what it can say of 15 s, and of all time.
+// TestEnvelope checks the limits of a node of 200 W and 4 cores, for batches of 15 s and for its lifetime.
 func TestEnvelope(t *testing.T) {
 	w := newWorld(t)
 	w.limits["a"] = intake.Limits{MaxPower: 200, Cores: 4}
@@ -46,7 +46,7 @@ func TestEnvelope(t *testing.T) {
 	refused("all the slack and more", of("a", n+1, joules(1.2*200*15+200*60+1)))
 	w.booked("token-a", of("a", next(), joules(1.2*200*15+200*60-2000)))
 	refused("the slack is used up", of("a", n+1, joules(1.2*200*15+2000+1)))
-	w.booked("token-a", of("a", next(), joules(0))) // 15 s of nothing: 3,600 J more
+	w.booked("token-a", of("a", next(), joules(0))) // 15 s without energy permit another 3,600 J
 	w.booked("token-a", of("a", next(), joules(1.2*200*15+3600+1000)))
 	refused("CPU time", of("a", n+1, joules(0), cpu(4*time.Minute+66*time.Second+1)))
 	w.booked("token-a", of("a", next(), joules(0), cpu(4*time.Minute+65*time.Second)))
@@ -56,7 +56,7 @@ func TestEnvelope(t *testing.T) {
 	w.booked("token-a", of("a", next(), joules(3000)))
 }
 
-// Many short batches have the slack of one together.
+// Many short batches share the slack of a single one.
 func TestEnvelopeOfManyShortBatches(t *testing.T) {
 	w := newWorld(t)
 	w.limits["a"] = intake.Limits{MaxPower: 200}
@@ -75,8 +75,8 @@ func TestEnvelopeOfManyShortBatches(t *testing.T) {
 	}
 }
 
-// A node tells of no more time than has passed since it came to be, whatever boots it invents and however often the
-// controller begins anew.
+// A node cannot report more time than has passed since it was created, even if it invents boots or the controller
+// restarts.
 func TestEnvelopeOfManyBoots(t *testing.T) {
 	w := newWorld(t)
 	const day = 24 * time.Hour
@@ -98,16 +98,16 @@ func TestEnvelopeOfManyBoots(t *testing.T) {
 	}
 	w.restart()
 	forge()
-	w.limits["a"] = intake.Limits{MaxPower: 100, Since: noon} // the Node was made anew
+	w.limits["a"] = intake.Limits{MaxPower: 100, Since: noon} // the Node was recreated
 	forge()
 	if booked != 10 {
 		t.Errorf("%d times ten days are booked after the controller began anew", booked)
 	}
-	w.add(day) // real time goes on
+	w.add(day) // time passes
 	w.booked("token-a", of("a", 1, joules(1), lasting(day-time.Hour), func(b *batch.Batch) { b.Stream.Boot = "real" }))
 }
 
-// A machine that is no node of the cluster may have measured for a week before it was let in.
+// A machine outside the cluster may have measured for a week before its first batch.
 func TestEnvelopeOfStrangers(t *testing.T) {
 	w := newWorld(t)
 	const day = 24 * time.Hour
@@ -117,8 +117,8 @@ func TestEnvelopeOfStrangers(t *testing.T) {
 		http.StatusUnprocessableEntity)
 }
 
-// The forged batch of a compromised agent: 399 days at full power, of so many consumers that it would not be cut, and
-// charged to a namespace in the last hour.
+// A compromised agent forges a batch of 399 days at full power, with so many consumers that it would not be split
+// and would be charged to a namespace in the last hour.
 func TestForgedBatch(t *testing.T) {
 	w := newWorld(t)
 	const day = 24 * time.Hour
@@ -143,7 +143,7 @@ func TestForgedBatch(t *testing.T) {
 	w.booked("token-a", forged(time.Hour))
 }
 
-// What is not booked takes nothing.
+// Rejected batches do not use up the envelope.
 func TestEnvelopeOfFailures(t *testing.T) {
 	w := newWorld(t)
 	w.limits["a"] = intake.Limits{MaxPower: 200}
@@ -215,7 +215,7 @@ func guest(host, vm string) func(*batch.Batch) {
 	return func(b *batch.Batch) { b.Parent = &batch.Parent{Host: host, VM: vm} }
 }
 
-// A node is a guest of a host that speaks of it.
+// A node is a guest of a host only if the host reports it.
 func TestParents(t *testing.T) {
 	w := newWorld(t)
 	var n, m uint64
@@ -238,7 +238,7 @@ func TestParents(t *testing.T) {
 		t.Error("a node that sends nothing")
 	}
 	hears("vm/x")
-	for range 5 { // the host may be about to say it
+	for range 5 { // the host may still report it
 		if !parent("b", "y") || !parent("b", "x") {
 			t.Error("not taken at first")
 		}
@@ -256,7 +256,7 @@ func TestParents(t *testing.T) {
 	if !parent("b", "x") {
 		t.Error("the host speaks of it")
 	}
-	hears("others") // not all are named
+	hears("others") // the list of guests is incomplete
 	if !parent("b", "y") {
 		t.Error("the host may have folded it")
 	}
@@ -292,7 +292,7 @@ func TestNodesAsProfilesSay(t *testing.T) {
 	}
 }
 
-// Agents meter GPUs: a node that has some draws more than one without, also where its hardware is not known.
+// The limit of a node with GPUs is higher, even if its hardware is unknown.
 func TestGPUsOfUnknownPower(t *testing.T) {
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.NewTime(noon)}}
 	node.Status.Capacity = v1.ResourceList{
@@ -311,8 +311,8 @@ func TestGPUsOfUnknownPower(t *testing.T) {
 	}
 }
 
-// A kubelet writes how many GPUs and cores its node has: what it says first holds, also after the controller was
-// started anew, until the Node is deleted and made anew, which a kubelet may not.
+// The kubelet reports the number of GPUs and cores of its node. The first report remains valid, also after a
+// restart of the controller, until the Node is deleted and created again, which a kubelet may not do.
 func TestMoreHardwareThanAtFirst(t *testing.T) {
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}}
 	description := func(cores, gpus string) {
@@ -346,9 +346,9 @@ func TestMoreHardwareThanAtFirst(t *testing.T) {
 		number--
 	}
 	description("8", "0")
-	forged("draws at most 100", 4000, 8) // what is not booked is not kept, and is told again with the next batch
+	forged("draws at most 100", 4000, 8) // hardware of a rejected batch is not stored and is added to the next booking
 	w.booked("token-a", notify(100, 8))
-	description("8", "2") // the plugin of the devices starts later
+	description("8", "2") // the device plugin starts later
 	w.booked("token-a", notify(900, 8))
 	description("64", "16")
 	forged("draws at most 900", 4000, 8)
@@ -361,7 +361,7 @@ func TestMoreHardwareThanAtFirst(t *testing.T) {
 	w.booked("token-a", notify(4000, 64))
 }
 
-// What recognises hardware reads memory, GPUs and cores: none of them makes more of a node than it said at first.
+// Hardware recognition reads memory, GPUs and cores. None of them may exceed the first report of the node.
 func TestHardwareIsThatOfTheBeginning(t *testing.T) {
 	view, err := kube.NewView(nil, nil, "")
 	if err != nil {
@@ -399,7 +399,7 @@ func TestHardwareIsThatOfTheBeginning(t *testing.T) {
 	}
 }
 
-// A pod is charged with no more than it can have used since it was made, and one that was not there with nothing.
+// A pod is charged at most for the maximum since its creation, and a pod created after the batch is not charged.
 func TestPodsAreChargedFromTheirStart(t *testing.T) {
 	w := newWorld(t)
 	const hours = 10
@@ -420,7 +420,7 @@ func TestPodsAreChargedFromTheirStart(t *testing.T) {
 	if err := booked.Validate(); err != nil {
 		t.Error(err)
 	}
-	const most = 1.2 * 100 * 75 * 60 * 1e6 // an hour, and a quarter that clocks may differ by
+	const most = 1.2 * 100 * 75 * 60 * 1e6 // one hour plus 15 min of tolerance for clocks
 	s := booked.Batch.Shares
 	if s[0].Dynamic != most || booked.Batch.Unknown != each-most || s[0].CPU > 6*time.Hour ||
 		booked.Consumers[0].Pod != "young" {
@@ -435,7 +435,7 @@ func TestPodsAreChargedFromTheirStart(t *testing.T) {
 	}
 }
 
-// A second container of a pod that has used up what it can have used gets nothing more.
+// If the first container of a pod has used the maximum of the pod, the second container is charged nothing.
 func TestContainersShareTheirPodsAllowance(t *testing.T) {
 	w := newWorld(t)
 	w.limits["a"] = intake.Limits{MaxPower: 100, Cores: 4, Since: noon.Add(-10 * time.Hour)}
@@ -457,7 +457,8 @@ func TestContainersShareTheirPodsAllowance(t *testing.T) {
 	}
 }
 
-// Batches that could not be booked take no time, however often they come again, and whatever kept them back.
+// Failed bookings do not count towards the time of a node, however often they are retried and for whatever reason
+// they fail.
 func TestTimeOfFailures(t *testing.T) {
 	for _, fail := range []error{errBroken, fmt.Errorf("%w: %w", ledger.ErrReadOnly, context.DeadlineExceeded)} {
 		w := newWorld(t)
@@ -473,7 +474,7 @@ func TestTimeOfFailures(t *testing.T) {
 	}
 }
 
-// What comes more than an hour late is the pod's, but of a kind on which no budget acts.
+// Usage that is reported more than an hour late is charged to the pod with a kind that budgets ignore.
 func TestLate(t *testing.T) {
 	w, registry := newWorld(t), prometheus.NewRegistry()
 	w.restart(func(c *intake.Config) { c.Registerer = registry })
@@ -485,7 +486,7 @@ func TestLate(t *testing.T) {
 		{0, 15 * time.Second, ledger.Workload},
 		{time.Hour - 15*time.Second, 15 * time.Second, ledger.Workload},
 		{time.Hour, 15 * time.Second, ledger.Late},
-		{0, 61 * time.Minute, ledger.Late}, // what began so long ago is as late
+		{0, 61 * time.Minute, ledger.Late}, // an interval that started long ago is late, too
 	} {
 		b := of("a", uint64(i+1), with("pod/"+uidNumber(1)), func(b *batch.Batch) {
 			b.Stream.Boot = strconv.Itoa(i)
@@ -506,8 +507,8 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// What an agent tells of its node's hardware makes none of its batches credible, and a default for all nodes none
-// incredible.
+// Hardware reported by an agent does not raise the limit of its node, and the default profile of all nodes does not
+// lower it.
 func TestHardwareThatIsToldBoundsNothing(t *testing.T) {
 	any400 := &energy.Profile{Name: "default", Idle: 100, Max: 400, Sleep: 100}
 	view, err := (&kube.Contents{
@@ -542,7 +543,7 @@ func TestHardwareThatIsToldBoundsNothing(t *testing.T) {
 	}
 }
 
-// The agent of a node of the cluster is heard; its batch is booked whatever it tells.
+// Hardware is accepted from agents of nodes of the cluster only, and invalid hardware does not affect the batch.
 func TestHardwareOfAnAgent(t *testing.T) {
 	reported := map[string]*batch.Hardware{}
 	w := newWorld(t, func(c *intake.Config) { c.Hardware = func(node string, h *batch.Hardware) { reported[node] = h } })
@@ -566,7 +567,7 @@ func TestHardwareOfAnAgent(t *testing.T) {
 	}
 }
 
-// How hot a node is is booked with its batch, and a batch is booked whatever is told.
+// The temperature of a node is recorded with its batch, and an invalid temperature does not affect the batch.
 func TestTemperatureOfAnAgent(t *testing.T) {
 	w := newWorld(t)
 	send := func(number uint64, value string) *energy.Celsius {

@@ -68,7 +68,7 @@ func TestABatchIsBooked(t *testing.T) {
 	}
 }
 
-// 10,000 batches that somebody has no right to send: nothing is booked, and everybody is told 401 or 403.
+// 10,000 batches of senders without permission are rejected with 401 or 403, and none is recorded.
 func TestForgedBatches(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hosts")
 	sum := func(s string) string { h := sha256.Sum256([]byte(s)); return hex.EncodeToString(h[:]) }
@@ -110,7 +110,7 @@ func TestForgedBatches(t *testing.T) {
 		b := of("b", uint64(i+1))
 		switch {
 		case token == "token-b ":
-			token, b.Stream.Node = "token-b", "B" // other capitals are another node
+			token, b.Stream.Node = "token-b", "B" // names are case-sensitive
 		case i%3 == 1:
 			b.Stream.Node = "h3"
 		case i%3 == 2 && token == "token-of-h1":
@@ -140,7 +140,7 @@ func TestForgedBatches(t *testing.T) {
 	t.Logf("10,000 forged batches: %v, 0 booked", codes)
 }
 
-// 10,000 batches sent again: nothing changes, and all are acknowledged.
+// 10,000 batches that are sent again are acknowledged and change nothing.
 func TestReplays(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*intake.Config)
@@ -178,7 +178,7 @@ func TestReplays(t *testing.T) {
 	}
 }
 
-// What was booked is acknowledged, even if it would be refused now.
+// A recorded batch is acknowledged even if it would be rejected now.
 func TestReplaysComeFirst(t *testing.T) {
 	w := newWorld(t)
 	w.booked("token-a", of("a", 1))
@@ -188,17 +188,17 @@ func TestReplaysComeFirst(t *testing.T) {
 	if answer := w.send("token-a", of("a", 1)); answer.Code != http.StatusOK {
 		t.Errorf("%d %s", answer.Code, answer.Body)
 	}
-	w.refused("token-b", of("a", 1), http.StatusForbidden) // but not to others
+	w.refused("token-b", of("a", 1), http.StatusForbidden) // but not for other senders
 }
 
 func TestStatuses(t *testing.T) {
 	w := newWorld(t)
 	w.booked("token-a", of("a", 1))
 	w.booked("token-a", of("a", 2))
-	// partly booked
+	// partly recorded
 	w.refused("token-a", of("a", 2, func(b *batch.Batch) { b.Last = 5 }), http.StatusConflict)
 	w.refused("token-a", of("a", 1, func(b *batch.Batch) { b.Stream.Epoch = "other" }), http.StatusConflict) // overlaps
-	// impossible
+	// impossible energy
 	w.refused("token-a", of("a", 3, joules(1e6)), http.StatusUnprocessableEntity)
 	w.booked("token-a", of("a", 4)) // a gap
 	fails := map[int]error{503: fmt.Errorf("booking: %w", ledger.ErrReadOnly), 500: errBroken, 422: ledger.ErrInvalid}
@@ -264,7 +264,7 @@ func TestNotReady(t *testing.T) {
 	w.booked("token-a", of("a", 1))
 }
 
-// zeros are bytes without end.
+// zeros is a reader of a number of zero bytes.
 type zeros struct{ left int64 }
 
 func (z *zeros) Read(p []byte) (int, error) {
@@ -281,7 +281,7 @@ func TestBombs(t *testing.T) {
 	w := newWorld(t)
 	var big bytes.Buffer
 	zipInto(&big, &zeros{1 << 26})
-	empty := bytes.Repeat(zip(nil), maxCompressed/len(zip(nil))+1) // members without end
+	empty := bytes.Repeat(zip(nil), maxCompressed/len(zip(nil))+1) // a long series of empty gzip members
 	shares := []byte(`{"shares":[` + strings.Repeat("{},", 1<<20) + `{}]}`)
 	deep := []byte(strings.Repeat("[", 2<<20))
 	long := []byte(`{"version":"` + strings.Repeat("x", 4<<20))
@@ -310,7 +310,7 @@ func TestBombs(t *testing.T) {
 	if grew := int64(heap()) - int64(before); grew > 64<<20 {
 		t.Errorf("%d MiB are kept", grew>>20)
 	}
-	// Many at once have no more memory than one thinks.
+	// Concurrent requests stay within the memory limit together.
 	var wg sync.WaitGroup
 	many := 24
 	if raceEnabled {
@@ -351,7 +351,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// A client that is slow loses its place; others do not wait for it.
+// A slow client loses its slot and does not delay others.
 func TestSlowBodies(t *testing.T) {
 	w := newWorld(t, func(c *intake.Config) { c.ReadTimeout = 200 * time.Millisecond })
 	s := httptest.NewServer(w.handler)
@@ -378,7 +378,8 @@ func TestSlowBodies(t *testing.T) {
 	w.booked("token-a", of("a", 1))
 }
 
-// The same batch from many connections at once is booked once; who is not told so is told to come again.
+// A batch that is sent over many connections at the same time is recorded once. All other requests are acknowledged
+// or must be retried.
 func TestTheSameBatchAtOnce(t *testing.T) {
 	w := newWorld(t)
 	for n := range uint64(20) {
@@ -406,7 +407,7 @@ func TestTheSameBatchAtOnce(t *testing.T) {
 	}
 }
 
-// An acknowledgement is never too large, however many names there are.
+// The size of an acknowledgement is limited, however many names there are.
 func TestNamesOfManyPods(t *testing.T) {
 	w := newWorld(t)
 	var ids []string
@@ -498,7 +499,7 @@ func FuzzHandler(f *testing.F) {
 	})
 }
 
-// A node that sends bombs soon has to wait, and the others do not.
+// A node that sends decompression bombs is throttled soon, and other nodes are not.
 func TestBombsAreCharged(t *testing.T) {
 	w := newWorld(t)
 	gate := access.NewGate(access.Options{Tokens: w, Now: w.clock})
@@ -511,12 +512,12 @@ func TestBombsAreCharged(t *testing.T) {
 	if codes[413] > 3 || codes[429] < 97 {
 		t.Errorf("100 bombs: %v", codes)
 	}
-	for n := range 300 { // as after an hour without the controller
+	for n := range 300 { // as after the controller was unavailable for an hour
 		w.booked("token-b", of("b", uint64(n+1)))
 	}
 }
 
-// What no pod used of a machine that sleeps or wakes is told apart from what idle machines draw.
+// Energy that no pod of a sleeping or booting machine used is recorded separately from the energy of idle machines.
 func TestEnergyOfSleep(t *testing.T) {
 	states := map[string]string{"a": "asleep", "b": "booting", "c": "stopping"}
 	w := newWorld(t, func(c *intake.Config) { c.Power = func(node string) string { return states[node] } })

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	maxAhead   = 2 * time.Minute      // that a node's clock may be ahead of ours
-	maxBehind  = 400 * 24 * time.Hour // that a batch may have been kept; a clock that says more has not been set
+	maxAhead   = 2 * time.Minute      // tolerated lead of a node's clock
+	maxBehind  = 400 * 24 * time.Hour // maximum age of a batch; older ones come from clocks that were never set
 	skewIsTold = 2 * time.Second
 )
 
-// identify returns a batch with the times and the host that it is booked under.
+// identify returns a batch with corrected times, and without a parent that is not confirmed.
 func (h *Handler) identify(n *node, b batch.Batch, now time.Time) batch.Batch {
 	b = h.correct(b, now)
 	if b.Parent == nil {
@@ -28,9 +28,10 @@ func (h *Handler) identify(n *node, b batch.Batch, now time.Time) batch.Batch {
 	return b
 }
 
-// correct returns a batch that ends now if it ends in the future, because energy that was used was used by now, or so
-// long ago that no agent can have kept it: a clock that was never set shows 1970, and each year that a node invents
-// adds rows to the ledger. All other times are accepted, because an agent may have kept its batches for long.
+// correct returns a batch that ends now if its end is too far in the future or in the past. Energy cannot have been
+// used in the future. No agent keeps batches for longer than maxBehind, but a clock that was never set shows 1970,
+// and each invented year adds rows to the ledger. All other times are accepted, because an agent may have kept its
+// batches for a long time.
 func (h *Handler) correct(b batch.Batch, now time.Time) batch.Batch {
 	ahead := b.End.Sub(now)
 	if ahead > skewIsTold {
@@ -43,9 +44,9 @@ func (h *Handler) correct(b batch.Batch, now time.Time) batch.Batch {
 	return b
 }
 
-// rejectHost returns the reason why a node is not booked as a guest of a host, or "". The energy of a guest is deducted
-// from sums over its host, so a node must not claim a host that does not exist, or one that reports its virtual
-// machines without this one. It takes some time until a host denies a guest.
+// rejectHost returns the reason why a node is not recorded as a guest of a host, or "". The energy of a guest is
+// subtracted from sums over its host. A node therefore must not claim a host that does not exist, or a host that
+// reports its virtual machines without this one. A host needs some time to confirm or deny a guest.
 func (h *Handler) rejectHost(n *node, p *batch.Parent, now time.Time) string {
 	if host := h.known(p.Host); host != nil {
 		confirmed := host.names(p.VM, now)
@@ -61,14 +62,16 @@ func (h *Handler) rejectHost(n *node, p *batch.Parent, now time.Time) string {
 	return ""
 }
 
-// denies reports whether a host that has not named a virtual machine lately sends, and names all of its own.
+// denies reports whether a host has sent batches since the given time and lists all of its virtual machines. The
+// caller must have checked that the virtual machine is not among them.
 func (n *node) denies(since, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return now.Sub(n.folded) > confirmedFor && n.heard.Sub(since) > confirmWithin
 }
 
-// claims notes that a node names a host, which confirms it or not, and returns since when it has not.
+// claims records that a node claims a host. It returns the start of the claim without confirmation, or zero if the
+// host confirms it.
 func (n *node) claims(confirmed bool, now time.Time) time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -88,8 +91,8 @@ func (n *node) names(vm string, now time.Time) bool {
 	return ok && now.Sub(named) < confirmedFor
 }
 
-// mayName reports whether a node may be booked as this virtual machine of this host: what it is booked under is an
-// account each.
+// mayName reports whether a node may be recorded as the given virtual machine. Each virtual machine is an account,
+// so their number is limited.
 func (n *node) mayName(p *batch.Parent, now time.Time) bool {
 	if _, known := n.parents.Get(*p); known {
 		return true

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// TestStoreThatComesLater checks that a database which is away when we begin is only that: away.
+// TestStoreThatComesLater checks that the controller works while the database is unavailable at its start.
 func TestStoreThatComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var there atomic.Bool

@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// LedgerMetrics show at each scrape how the ledger does, and which nodes are metered.
+// LedgerMetrics collects metrics of the ledger and of metered nodes at each scrape.
 type LedgerMetrics struct {
 	Ledger interface {
 		Writable() (bool, error)
@@ -25,19 +25,19 @@ type LedgerMetrics struct {
 	mu     sync.Mutex
 	looked time.Time
 	store  ledger.Statistics
-	failed bool // they could not be had then
+	failed bool // the last query of store failed
 }
 
-// Asking how full a database is is work for it.
+// gaugesEvery is the interval between queries of the database, which are expensive.
 const gaugesEvery = time.Minute
 
-// staleAfter is when watts are no longer decided by.
+// staleAfter is the maximum age of a reading that decisions may use.
 const staleAfter = 45 * time.Second
 
-// Describe implements prometheus.Collector. It says nothing: what is shown is described as it is.
+// Describe implements [prometheus.Collector]. It sends no descriptions, which makes the collector unchecked.
 func (*LedgerMetrics) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector.
+// Collect implements [prometheus.Collector].
 func (m *LedgerMetrics) Collect(ch chan<- prometheus.Metric) {
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
 	show := func(kind prometheus.ValueType, v float64, name, help string, label ...string) {

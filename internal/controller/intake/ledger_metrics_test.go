@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/ledgertest"
 )
 
-// TestLedgerMetrics checks what is shown of a ledger and of the nodes.
+// TestLedgerMetrics checks the metrics of a ledger and of the nodes.
 func TestLedgerMetrics(t *testing.T) {
 	now := time.Now()
 	l := ledger.New(&ledgertest.Store{}, ledger.Options{})

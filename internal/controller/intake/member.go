@@ -18,28 +18,28 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// What a request of a member may hold.
+// Limits of a request of a member.
 const (
 	maxForwardedBytes = 32 << 20
-	maxPacked         = 4 << 20 // bytes of it, compressed
+	maxPacked         = 4 << 20 // compressed, in bytes
 	maxConsumers      = 10 * batch.MaxShares
-	maxObjects        = 3*maxConsumers + 4*api.MaxForwarded // in JSON: a consumer and its share are three
+	maxObjects        = 3*maxConsumers + 4*api.MaxForwarded // in JSON; a consumer and its share are three objects
 
-	maxBooking = 64 // streams of a request that are booked at once
+	maxBooking = 64 // streams of a request that are recorded concurrently
 )
 
-// member is what is remembered of a cluster that forwards what it books. A lie of a member reaches no further than its
-// own nodes: their names begin with its own, and they draw no more than the configuration says.
+// member is the state of a cluster that forwards its bookings. A compromised member can only forge data of its own
+// nodes. Their names start with its name, and their power is limited by the configuration.
 type member struct {
 	access.Member
-	place chan struct{} // of its request: one at a time, so that bookings stay in order
-	rate  *rate.Limiter // of bookings
-	nodes nameQuota     // that it names
-	news  nameQuota     // that its nodes name
+	place chan struct{} // limits requests to one at a time, so that bookings stay in order
+	rate  *rate.Limiter // limits bookings
+	nodes nameQuota     // limits the names of nodes
+	news  nameQuota     // limits the names of consumers
 }
 
-// ServeMember takes what a cluster has booked: POST /api/v1/clusters/{cluster}/bookings. Its caller has made sure that
-// the sender may book for the cluster.
+// ServeMember records the bookings of a member. It serves POST /api/v1/clusters/{cluster}/bookings. The caller must
+// have verified that the sender may write bookings of the cluster.
 func (h *Handler) ServeMember(w http.ResponseWriter, r *http.Request) {
 	reply := h.serveMember(w, r, h.members[r.PathValue("cluster")])
 	h.metrics.batches.WithLabelValues("forwarded_" + reply.result).Inc()
@@ -67,8 +67,8 @@ func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member)
 	if no == nil {
 		lines, streams, no = m.unpack(b.data)
 	}
-	// A request is charged also if it is refused, and one that costs as much as many bookings counts as many. The debt
-	// of a request that costs more than is left delays the next one.
+	// Rejected requests are charged, too, and large requests are charged like several bookings. If the charge
+	// exceeds the remaining tokens, the next request is delayed.
 	m.rate.ReserveN(h.c.Now(), min(m.rate.Burst(), max(1+len(lines), cap(b.data)/firstBuffer)))
 	if no != nil {
 		return no
@@ -89,24 +89,24 @@ func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member)
 		}
 	}
 	said.Booked = len(lines) - len(said.Refused)
-	body, _ := json.Marshal(said) // texts can always be written
+	body, _ := json.Marshal(said) // strings can always be encoded
 	return answered("booked", body)
 }
 
 // A forwarded booking is a line of a request.
 type forwarded struct {
 	*ledger.Booking
-	err error // why it will never be booked as it is
+	err error // the reason why it can never be recorded in this form
 }
 
-// unpack reads the lines of a body. It stops as soon as they are too many.
+// unpack parses the lines of a body. It returns a response if they exceed a limit or have no stream.
 func (m *member) unpack(data []byte) (all []*forwarded, streams map[batch.Stream][]*forwarded, no *reply) {
 	tooMany := refused("too_large", http.StatusRequestEntityTooLarge, fmt.Sprintf(
 		"a request has at most %d bookings, and %d consumers", api.MaxForwarded, maxConsumers))
 	streams = map[batch.Stream][]*forwarded{}
 	objects, newline := 0, []byte("\n")
 	for line := range bytes.SplitSeq(bytes.TrimSuffix(data, newline), newline) {
-		objects += bytes.Count(line, []byte("{")) // also of a line that is not valid
+		objects += bytes.Count(line, []byte("{")) // invalid lines count, too
 		if objects > maxObjects || len(all) == api.MaxForwarded {
 			return nil, nil, tooMany
 		}
@@ -120,8 +120,8 @@ func (m *member) unpack(data []byte) (all []*forwarded, streams map[batch.Stream
 	return all, streams, nil
 }
 
-// bookStream books what is forwarded of a stream. An error says that some may be booked later, as they are. The order
-// stays, and nothing is booked behind what is refused: a later number acknowledges all before it.
+// bookStream records the forwarded bookings of a stream in order. It returns an error if the client should retry.
+// It skips all bookings after a rejected one, because a higher number acknowledges all lower numbers.
 func (h *Handler) bookStream(ctx context.Context, m *member, node string, lines []*forwarded) error {
 	for i, l := range lines {
 		if l.err == nil {
@@ -147,7 +147,7 @@ func (h *Handler) bookStream(ctx context.Context, m *member, node string, lines 
 
 var errPanicked = fmt.Errorf("%w: booking it panicked", ErrRefused)
 
-// bookForwarded checks, prices and books what a member has booked.
+// bookForwarded checks, prices and records a booking of a member.
 func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Booking) error {
 	var receipt ledger.Receipt
 	now, bt := h.c.Now(), b.Batch
@@ -164,7 +164,7 @@ func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Bookin
 	if !ok {
 		return fmt.Errorf("%w: too many streams of this node, or gaps in them", ErrRefused)
 	}
-	defer func() { // what is refused is sent again each minute
+	defer func() { // rejected bookings are sent again every minute
 		if !receipt.New {
 			undo()
 		}
@@ -178,7 +178,7 @@ func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Bookin
 	if err != nil {
 		return err
 	}
-	for i, c := range b.Consumers { // each name is a row in the ledger
+	for i, c := range b.Consumers { // each name adds a row to the ledger
 		if !m.news.admit(name, fmt.Sprint(*c), now) {
 			b.Consumers[i] = &overflow
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// metrics have a fixed number of series: which node it was is in the log.
+// metrics are the metrics of a Handler. Their number of series is fixed, so nodes are identified only in the log.
 type metrics struct {
 	batches                     *prometheus.CounterVec
 	seconds                     prometheus.Histogram
@@ -59,7 +59,7 @@ func newMetrics(registry prometheus.Registerer, d *PodIndex) *metrics {
 	}
 }
 
-// count counts a batch that was booked now.
+// count updates the metrics for a booking that was written.
 func (m *metrics) count(b *ledger.Booking, receipt *ledger.Receipt) {
 	m.energy.Add(joules(b.Batch.Measured))
 	if isLate(b.Batch, b.Received) {
@@ -82,5 +82,5 @@ func (m *metrics) count(b *ledger.Booking, receipt *ledger.Receipt) {
 	m.foreign.Add(joules(foreign))
 }
 
-// joules converts energy for counters.
+// joules converts energy to the unit of metrics.
 func joules(u energy.Microjoules) float64 { return float64(u.Joules()) }

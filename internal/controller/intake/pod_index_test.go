@@ -33,7 +33,7 @@ func job(namespace, name, cronJob string) *batchv1.Job {
 	return j
 }
 
-// TestTeamsAreAskedAnew: a pod that was there before its namespace's label is charged as that says from then on.
+// TestTeamsAreAskedAnew checks that a change of a namespace's team applies to existing pods.
 func TestTeamsAreAskedAnew(t *testing.T) {
 	claimed := ""
 	d := intake.NewPodIndex(intake.PodIndexOptions{
@@ -139,7 +139,7 @@ func TestWhoPodsAre(t *testing.T) {
 			t.Errorf("%q is somebody", other)
 		}
 	}
-	// Anybody can write on a pod that it is the image of another one.
+	// Any user can annotate a pod as the mirror of another one.
 	d.Saw(pod("evil", "p", uidNumber(100), "a", func(p *v1.Pod) {
 		p.Annotations = map[string]string{"kubernetes.io/config.mirror": uid}
 	}))
@@ -152,7 +152,7 @@ func TestWhoPodsAre(t *testing.T) {
 	}
 }
 
-// A pod that bears the UID of another one on its annotation is not that pod, whichever is seen first.
+// A pod annotated with the UID of another pod does not replace that pod, in whatever order they are added.
 func TestNoPodTakesTheUIDOfAnother(t *testing.T) {
 	victim, uid := pod("shop", "x", uidNumber(1), "a"), uidNumber(1)
 	evil := pod("aaa", "evil", uidNumber(2), "a", func(p *v1.Pod) {
@@ -198,7 +198,7 @@ func TestDeletedPodsAreKnownForAWhile(t *testing.T) {
 	if there, gone := d.Count(); there != 1 || gone != 0 {
 		t.Errorf("%d exist, %d do not: what is forgotten takes no memory", there, gone)
 	}
-	// Pods that come and go all the time.
+	// Pods are created and deleted continuously.
 	for i := range 10 * most {
 		p := pod("shop", "p", uidNumber(10+i), "a")
 		d.Saw(p)
@@ -209,7 +209,8 @@ func TestDeletedPodsAreKnownForAWhile(t *testing.T) {
 	}
 }
 
-// A node that names pods of others pays for them itself, and is not told what they are called.
+// Energy that a node reports for pods of other nodes is charged to the node itself, and their names are not
+// returned.
 func TestForeignPods(t *testing.T) {
 	w := newWorld(t)
 	w.directory.Saw(pod("bank", "vault", uidNumber(1), "b"))
@@ -235,7 +236,7 @@ func TestForeignPods(t *testing.T) {
 	}
 }
 
-// A node cannot fill the ledger with names that it makes up.
+// A node cannot fill the ledger with invented names.
 func TestInventedConsumers(t *testing.T) {
 	w := newWorld(t)
 	names := map[string]bool{}
@@ -292,8 +293,8 @@ func TestTheDirectoryIsSafeForMany(t *testing.T) {
 	wg.Wait()
 }
 
-// The pods that a large cluster has must fit beside everything else. Half of them are of Jobs, each its own; their
-// strings are counted.
+// The index of the pods of a large cluster must fit into memory. Half of the pods have their own Job. The size
+// includes their strings.
 func TestMemoryOfADirectory(t *testing.T) {
 	pods := 50_000
 	switch {
@@ -327,7 +328,7 @@ func TestMemoryOfADirectory(t *testing.T) {
 	runtime.KeepAlive(d)
 }
 
-// BenchmarkRequest is what a batch of a hundred containers costs: bytes in, acknowledgement out, but for the ledger.
+// BenchmarkRequest measures a request with a batch of a hundred containers, without the ledger.
 func BenchmarkRequest(b *testing.B) {
 	w := newWorld(b)
 	var ids []string
@@ -351,7 +352,7 @@ func BenchmarkRequest(b *testing.B) {
 	benchmark(b, w, bodies)
 }
 
-// FuzzDirectory shows a PodIndex a pod and a Job of a stranger: the pods of others stay who they are.
+// FuzzDirectory adds an arbitrary pod and Job to a PodIndex. The entries of all other pods must not change.
 func FuzzDirectory(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"p",
 		"annotations":{"kubernetes.io/config.mirror":"0123456789abcdef0123456789abcdef"},
@@ -366,7 +367,7 @@ func FuzzDirectory(f *testing.F) {
 		if json.Unmarshal(podText, &p) != nil || json.Unmarshal(jobText, &j) != nil {
 			return
 		}
-		p.Namespace, p.UID, j.Namespace = "strange", types.UID(uidNumber(9)), "strange" // the API server sees to these
+		p.Namespace, p.UID, j.Namespace = "strange", types.UID(uidNumber(9)), "strange" // ensured by the API server
 		d := intake.NewPodIndex(intake.PodIndexOptions{Now: time.Now, Strategy: unplaced})
 		hash := "0123456789abcdef0123456789abcdef"
 		static := pod("kube-system", "static-a", uidNumber(1), "a", func(p *v1.Pod) {

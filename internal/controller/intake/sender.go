@@ -7,15 +7,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/access"
 )
 
-// sender is who sends a batch.
+// sender is the authenticated sender of a batch.
 type sender struct {
 	node    string
 	user    string
 	address string
-	outside bool // of the cluster
+	outside bool // outside the cluster
 }
 
-// sender finds out which node a request may speak for.
+// sender authenticates a request and returns the node that it may send batches of.
 func (h *Handler) sender(r *http.Request) (*sender, *reply) {
 	token := access.Token(r)
 	if host, ok := h.c.Agents.Find(token); ok {

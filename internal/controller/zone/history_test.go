@@ -23,8 +23,8 @@ func constant(t *testing.T, value float64) grid.Signal {
 	return grid.Signal{Series: s}
 }
 
-// When a GridZone asks for another kind of carbon intensity, or another currency, what was recorded is of no use any
-// more, and nothing is recorded until the signals are of that kind.
+// If a GridZone requests another kind of carbon intensity or another currency, the recorded values are dropped, and
+// no values are recorded until the signals have changed, too.
 func TestHistoryNeverMixesUnits(t *testing.T) {
 	viewOf := func(value float64, units map[string]kube.Units) *kube.View {
 		t.Helper()
@@ -45,7 +45,7 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 	}
 	h := NewHistory(nil)
 	average := kube.Units{Currency: "EUR"}
-	units := average // of the view
+	units := average // units of the view
 	know := func(from, to time.Time) (carbon, price *grid.Series) {
 		c, p := h.during("home", units, from, to)
 		return c.Series, p.Series
@@ -60,7 +60,7 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 	if c, _ := know(kit.Noon.Add(-10*time.Minute), now); c != nil {
 		t.Error("recorded before it was known of which kind it is")
 	}
-	// The spec has changed otherwise: the signals are of the kind that they were.
+	// Another part of the spec has changed, and the units of the signals are the same.
 	h.Sample(home(100, kube.Units{Currency: "EUR", Behind: true}), now.Add(5*time.Minute))
 	now = now.Add(5 * time.Minute)
 	if c, _ := know(kit.Noon, now); c == nil {
@@ -71,7 +71,7 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 	if c, p := know(kit.Noon, now); c != nil || p == nil {
 		t.Error("the average is told as marginal, or prices are forgotten with it")
 	}
-	for range 2 { // the status still has the average
+	for range 2 { // the status still contains the average intensity
 		h.Sample(home(100, kube.Units{Marginal: true, Currency: "EUR", Behind: true}), now.Add(time.Second))
 	}
 	if c, p := know(now, now.Add(time.Second)); c != nil || p == nil {
@@ -116,7 +116,7 @@ func TestHistory(t *testing.T) {
 			t.Errorf("%s: known", name)
 		}
 	}
-	// A short gap is bridged, a long one is a gap.
+	// Short gaps are filled, and long gaps are not.
 	note(20, kit.Noon.Add(70*time.Minute))
 	if got := track.During(kit.Noon, kit.Noon.Add(70*time.Minute)); got == nil ||
 		got.At(kit.Noon.Add(65*time.Minute)) != 11 {
@@ -129,7 +129,7 @@ func TestHistory(t *testing.T) {
 	if track.During(kit.Noon.Add(3*time.Hour), kit.Noon.Add(3*time.Hour+time.Minute)) == nil {
 		t.Error("what follows the gap is not known")
 	}
-	// However long it runs, it remembers no more than three days.
+	// The history is limited to three days.
 	start, last := kit.Noon.Add(4*time.Hour), time.Time{}
 	for i := range 3 * int(remembered/time.Minute) / 5 {
 		last = start.Add(time.Duration(i) * 5 * time.Minute)
@@ -145,12 +145,12 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// What is forecast of an hour is held against what it turned out to be: by how far ahead, once for each hour, and only
-// where all of the hour is known.
+// Forecasts of an hour are compared with the recorded mean, once per hour and lead time, and only if the whole hour
+// was recorded.
 func TestErrorsOfForecasts(t *testing.T) {
 	r := prometheus.NewRegistry()
 	h := NewHistory(r)
-	view := func(now time.Time, marginal bool, ahead ...float64) *kube.View { // forecast from now on, one value an hour
+	view := func(now time.Time, marginal bool, ahead ...float64) *kube.View { // hourly forecast from now on
 		t.Helper()
 		s, err := grid.NewSeries(now.Truncate(time.Hour), time.Hour, ahead)
 		if err != nil {
@@ -191,20 +191,21 @@ func TestErrorsOfForecasts(t *testing.T) {
 		}
 	}
 	noon := kit.Noon
-	// At noon it is said: 100 now, 300 from 13:00, and 200 from 18:00 for an hour. From 13:00 on 200 holds.
+	// The forecast at noon is 100, then 300 from 13:00, and 200 for an hour from 18:00. The actual value from 13:00
+	// is 200.
 	pass(noon, time.Hour, view(noon, false, 100, 300, 300, 300, 300, 300, 200))
 	pass(noon.Add(time.Hour), 7*time.Hour, view(noon.Add(time.Hour), false, 200, 200, 200, 200, 200, 200, 200))
-	want := map[string][2]float64{"1h": {6, 0.5}, "6h": {1, 0}} // of 13:00 300 instead of 200; then right
+	want := map[string][2]float64{"1h": {6, 0.5}, "6h": {1, 0}} // at 13:00 300 instead of 200, then correct
 	if diff := cmp.Diff(want, errors()); diff != "" {
 		t.Errorf("by 20:00 (-want +got):\n%s", diff)
 	}
-	// Signals are away for half of an hour of which something was said: nothing is known of it.
+	// If signals are missing for half of a forecast hour, the hour is skipped.
 	pass(noon.Add(8*time.Hour), 30*time.Minute, view(noon.Add(8*time.Hour), false, 200, 400, 400))
 	pass(noon.Add(9*time.Hour+30*time.Minute), 31*time.Minute, view(noon.Add(9*time.Hour), false, 200, 400))
 	if got := errors()["1h"]; got[0] > 7 || got[1] > 0.5 {
 		t.Errorf("with an hour that is not known: %v", got)
 	}
-	// The other kind of intensity is not what was forecast.
+	// Forecasts of the other kind of intensity are not compared.
 	before := errors()["1h"]
 	pass(noon.Add(10*time.Hour+time.Minute), 2*time.Hour, view(noon.Add(10*time.Hour), true, 700, 700))
 	if got := errors()["1h"]; got[1] != before[1] {

@@ -24,7 +24,8 @@ func signalOf(t *testing.T, start time.Time, step time.Duration, values ...float
 	return grid.Signal{Series: s}
 }
 
-// TestRates checks that energy is priced by what the grid of its node was then, and that nothing is guessed.
+// TestRates checks that energy is priced with the recorded values of the node's zone, and that missing values are
+// unknown.
 func TestRates(t *testing.T) {
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	north := &sched.Site{Name: "north", Zone: "NO", PUE: 1.2, Carbon: signalOf(t, start, time.Hour, 100, 300)}

@@ -24,14 +24,14 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// fakeKeeper says what it is told to say.
+// fakeKeeper returns the values that the test sets.
 type fakeKeeper struct {
 	seeded      *v1alpha1.SignalStatus
 	description *v1alpha1.SignalStatus
 	trouble     error
 	runs        atomic.Int32
 	running     atomic.Int32
-	panics      bool // at its first run
+	panics      bool // in its first run
 }
 
 func (k *fakeKeeper) Seed(s *v1alpha1.SignalStatus)                  { k.seeded = s }
@@ -60,14 +60,14 @@ func request(name string) reconcile.Request {
 
 func refuseAll(*v1alpha1.GridZone) (keeper, error) { return nil, errors.New("not asked for") }
 
-// reconciler returns one with keepers of the test's.
+// reconciler returns a Reconciler that uses the keepers of the test.
 func reconciler(w *kit.World, carbon, price func(*v1alpha1.GridZone) (keeper, error)) *Reconciler {
 	z := New(w.Client, kube.Unsettled, signal.Deps{Log: slog.New(slog.DiscardHandler)})
 	z.carbon, z.price = carbon, price
 	return z
 }
 
-// inZones runs a test with keepers running, on a fake clock.
+// inZones runs a test with running keepers and a fake clock.
 func inZones(t *testing.T, w *kit.World, carbon, price func(*v1alpha1.GridZone) (keeper, error),
 	test func(t *testing.T, z *Reconciler),
 ) {
@@ -126,7 +126,7 @@ func TestZoneStatus(t *testing.T) {
 			if n := w.Writes.Load(); n != 1 {
 				t.Errorf("%d writes although nothing changed", n)
 			}
-			// A source that changes its mind every second is written every 30 s.
+			// The status of a source that changes every second is written every 30 s.
 			before := w.Writes.Load()
 			for i := range 300 {
 				bubble.Advance(time.Second)
@@ -139,7 +139,7 @@ func TestZoneStatus(t *testing.T) {
 			if builds != 1 || k.runs.Load() != 1 {
 				t.Errorf("%d keepers, %d runs", builds, k.runs.Load())
 			}
-			// It grows old.
+			// The signal expires.
 			k.description, k.trouble = nil, errors.New("the server is away")
 			bubble.Advance(time.Minute)
 			reconcileZone(t, z, "home")
@@ -149,7 +149,7 @@ func TestZoneStatus(t *testing.T) {
 				zone.Status.Carbon != nil {
 				t.Errorf("ready is %+v, carbon %+v", ready, zone.Status.Carbon)
 			}
-			// And is deleted.
+			// The zone is deleted.
 			if err := w.Delete(t.Context(), zone); err != nil {
 				t.Fatal(err)
 			}
@@ -246,7 +246,8 @@ func TestNoKeeperStartsAfterTheEnd(t *testing.T) {
 	}
 }
 
-// A restart asks no source for what the status still knows, unless it was written for another spec.
+// After a restart, no source is queried for values that the status still contains, unless they belong to another
+// spec.
 func TestZoneIsSeeded(t *testing.T) {
 	for _, observed := range []int64{3, 2} {
 		zone := kit.Zone("home", 3)
@@ -300,7 +301,7 @@ func TestZoneWithAnInvalidSpec(t *testing.T) {
 	})
 }
 
-// An object that changes or goes while its status is written is no error, and anything else is tried again.
+// It is not an error if an object is changed or deleted while its status is written. All other errors are retried.
 func TestStatusWritesThatAreRefused(t *testing.T) {
 	resource := schema.GroupResource{Group: "kubenergy.io", Resource: "any"}
 	for _, tc := range []struct {
