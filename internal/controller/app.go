@@ -196,7 +196,7 @@ func (p *app) addRunners() error {
 	each := func(notify func(watcher, client.Object)) func(client.Object) {
 		return func(o client.Object) {
 			for _, w := range watchers {
-				panics.Survive(p.log, "objects", "telling of an object", func() { notify(w, o) })
+				panics.Survive(p.log, "objects", "handling an event of an object", func() { notify(w, o) })
 			}
 		}
 	}

@@ -314,10 +314,10 @@ func (u *ledgerService) passOn(p *app, name string) {
 // run runs the ledger and the API until ctx is done, and then closes the ledger.
 func (u *ledgerService) run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return panics.Keep(groupCtx, u.log, "ledger", "opening it", u.store.Run) })
+	group.Go(func() error { return panics.Keep(groupCtx, u.log, "ledger", "opening the ledger", u.store.Run) })
 	group.Go(func() error { return u.ledger.Run(groupCtx) })
 	if u.folder != nil {
-		group.Go(func() error { return panics.Keep(groupCtx, u.log, "folder", "writing into it", u.folder.Run) })
+		group.Go(func() error { return panics.Keep(groupCtx, u.log, "folder", "writing CSV files", u.folder.Run) })
 	}
 	if u.address != "0" {
 		group.Go(func() error { return server.Serve(groupCtx, u.address, u.handler, u.tls, u.log) })

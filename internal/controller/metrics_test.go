@@ -37,6 +37,6 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	const least = 30
 	if seen < least {
-		t.Errorf("only %d metrics are described", seen)
+		t.Errorf("found only %d metrics", seen)
 	}
 }

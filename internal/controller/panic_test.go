@@ -33,6 +33,6 @@ func TestPanics(t *testing.T) {
 	countPanics()
 	utilruntime.PanicHandlers[len(utilruntime.PanicHandlers)-1](t.Context(), "planted")
 	if again := panics.Note("reconcile"); again != 2 {
-		t.Errorf("%d panics of reconcilers are counted", again-1)
+		t.Errorf("counted %d panics of reconcilers", again-1)
 	}
 }

@@ -82,7 +82,7 @@ func (p *app) addMetrics() error {
 	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
 	pair, errPair := tls.X509KeyPair(cert, key)
 	if err = errors.Join(err, errPair); err != nil {
-		return fmt.Errorf("making a certificate for /metrics: %w", err)
+		return fmt.Errorf("creating a certificate for /metrics: %w", err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", h)
@@ -109,8 +109,8 @@ func (p *app) serve(name, address string, h http.Handler, config *tls.Config) er
 	})
 }
 
-// firstSignals is the maximum time for which the controller is not ready because GridZones have no status. Agents
-// reach the ledger only through ready replicas, so a failure to write a status must not keep them away.
+// firstSignals is the maximum delay of readiness if GridZones have no status. Agents reach the ledger only through
+// ready replicas, so a failure to write a status must not keep them away.
 const firstSignals = time.Minute
 
 // zonesRead returns an error until each GridZone has its first status, even if the status reports failing sources.

@@ -38,17 +38,17 @@ func TestStuckLoopFailsTheProbe(t *testing.T) {
 		}()
 		bubble.Advance(24 * time.Hour)
 		if code, text := probe(); code != http.StatusOK {
-			t.Errorf("while it waits: %d %s", code, text)
+			t.Errorf("while waiting: status = %d %s", code, text)
 		}
 		close(begin)
 		bubble.Advance(daemon.MaxRound + time.Second)
 		if code, text := probe(); code != http.StatusInternalServerError || !strings.Contains(text, `"overdue"`) {
-			t.Errorf("while it is stuck: %d %s", code, text)
+			t.Errorf("while stuck: status = %d %s", code, text)
 		}
 		close(release)
 		synctest.Wait()
 		if code, text := probe(); code != http.StatusOK {
-			t.Errorf("after it went on: %d %s", code, text)
+			t.Errorf("after the round: status = %d %s", code, text)
 		}
 		stop()
 		if err := <-ended; err != nil {
@@ -77,7 +77,7 @@ func TestMetricsAskForCredentials(t *testing.T) {
 		}
 		answer.Body.Close()
 		if answer.StatusCode != want {
-			t.Errorf("%s: %s, want %d", path, answer.Status, want)
+			t.Errorf("%s: status = %s, want %d", path, answer.Status, want)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func Run(ctx context.Context, api *rest.Config, o Options, log *slog.Logger) err
 	}
 	if err := p.manager.Add(p.kept("otlp", func(ctx context.Context) error {
 		if err := otlp.Run(ctx, leaseName, metrics.Registry, log); err != nil {
-			log.ErrorContext(ctx, "Metrics are not pushed", "error", err) // they can still be scraped
+			log.ErrorContext(ctx, "Failed to push metrics", "error", err) // they can still be scraped
 		}
 		return nil
 	})); err != nil {
@@ -106,7 +106,7 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 	// The defaults without a policy are the same as those of the scheduler.
 	defaults, found := policy.AliasEnvironment(policy.ControllerProgram, os.Environ(), os.ReadFile, policy.BuiltIn())
 	for _, f := range found {
-		log.Warn("reading the environment", "warning", f.String())
+		log.Warn("Invalid environment variable", "warning", f.String())
 	}
 	defaults.AnyPower = o.AnyPower
 	p.objects.Defaults = defaults
@@ -155,7 +155,7 @@ func managerOptions(o Options, scheme *runtime.Scheme, saw func(*v1.Pod), log *s
 // could still deliver batches.
 func elects(o *Options, log *slog.Logger) bool {
 	if o.LeaderElect && o.State != "" && o.LedgerDSN == "" {
-		log.Info("No leader is elected: the ledger is an SQLite file, and there is one replica")
+		log.Info("Leader election disabled, the SQLite ledger permits a single replica")
 		return false
 	}
 	return o.LeaderElect

@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/series"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the table of series in docs/reference/metrics.md anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the table of series in docs/reference/metrics.md")
 
 // TestSeriesAreBounded runs a controller in a cluster with many nodes, namespaces and zones. It compares the number
 // of its series with the limits of their labels, and the limits with the budget. The file is sorted after that of
@@ -33,7 +33,7 @@ func TestSeriesAreBounded(t *testing.T) {
 			page.Of[name] = n
 			page.Grows[""] = append(page.Grows[""], name)
 		} else if n > limit {
-			t.Errorf("%s has %d series: its labels allow %d", name, n, limit)
+			t.Errorf("%s has %d series, want at most %d", name, n, limit)
 		}
 	}
 	rows := []string{series.Head, series.Row(t, "controller", "", "", len(page.Of), page.All())}
@@ -90,7 +90,7 @@ func filled(t *testing.T) (registry *prometheus.Registry, all map[string]int) {
 		"kubenergy_held_jobs":       series.Namespaces, "kubenergy_shadow_decisions_total": series.Namespaces,
 		"kubenergy_signal_age_seconds": 2 * series.Zones,
 	}
-	kit.Eventually(t, 2*time.Minute, "the controller shows all nodes, namespaces and zones", func() bool {
+	kit.Eventually(t, 2*time.Minute, "the metrics contain all nodes, namespaces and zones", func() bool {
 		all = count(t, registry)
 		for name, n := range want {
 			if all[name] < n {

@@ -85,7 +85,7 @@ func Follow(ctx context.Context, m manager.Manager, kind client.Object, h toolsc
 	err := wait.PollUntilContextCancel(ctx, retry, true, func(ctx context.Context) (done bool, err error) {
 		if registration, err = register(ctx, m, kind, h); err != nil && err.Error() != reported && ctx.Err() == nil {
 			reported = err.Error()
-			log.Warn("watching: trying again", "kind", fmt.Sprintf("%T", kind), "error", err)
+			log.Warn("Failed to watch objects, retrying", "kind", fmt.Sprintf("%T", kind), "error", err)
 		}
 		return err == nil, nil
 	})

@@ -46,7 +46,7 @@ func transform[T metav1.Object](log *slog.Logger, trim func(T)) func(any) (any, 
 			shorten(o.GetAnnotations())
 		}
 		if t, ok := obj.(T); ok {
-			panics.Survive(log, "objects", "reading an object", func() { trim(t) })
+			panics.Survive(log, "objects", "trimming an object", func() { trim(t) })
 		}
 		return obj, nil
 	}

@@ -138,16 +138,16 @@ func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (c claim, br
 	reported, power, cpuNow := e.time+length, max(0, e.power+overEnergy), max(0, e.cpu+overCPU)
 	switch {
 	case !ledger.Splittable(length, len(b.Shares)):
-		return c, &breach{limitTime, fmt.Sprintf("%v of %d consumers are too much to be booked day by day",
+		return c, &breach{limitTime, fmt.Sprintf("%v of %d consumers exceed the limits of the ledger",
 			length, len(b.Shares))}
 	case !e.asked.IsZero() && reported > elapsed+elapsed/drift+timeSlack:
-		return c, &breach{limitTime, fmt.Sprintf("%v, and %v before: the node came to be %v ago", length,
+		return c, &breach{limitTime, fmt.Sprintf("%v, in addition to %v before: the node was created %v ago", length,
 			e.time, elapsed.Round(time.Second))}
 	case power > most*slack.Seconds():
 		return c, &breach{limitPower, fmt.Sprintf("%v in %v: the node draws at most %v", b.Measured, length,
 			l.MaxPower)}
 	case cpuNow > l.Cores*float64(slack):
-		return c, &breach{limitCPU, fmt.Sprintf("CPU time of %v in %v: the node has %v cores",
+		return c, &breach{limitCPU, fmt.Sprintf("%v of CPU time in %v: the node has %v cores",
 			time.Duration(cpu), length, l.Cores)}
 	}
 	deltaPower, deltaCPU := power-e.power, cpuNow-e.cpu
@@ -248,7 +248,7 @@ func (h *Handler) surge(n *node, name string, now time.Time) {
 	most.reported = max(most.reported, reported)
 	h.mu.Unlock()
 	if reported > reportedAtOnce*time.Hour && reported > before {
-		h.logThrottled("a node tells of more than a day within an hour", "node", name, "told", reported)
+		h.logThrottled("Node reported more than a day within an hour", "node", name, "told", reported)
 	}
 }
 
@@ -271,7 +271,7 @@ func (h *Handler) compare(n *node, b *batch.Batch, l Limits) {
 	mean := energy.Watts(joules(b.Measured) / measured.Seconds())
 	far := mean > farAbove*l.MaxPower || b.Parent == nil && mean < farBelow*l.Idle
 	if before := n.strange.Swap(far); far && !before {
-		h.logThrottled("a node's power is far from what is known of its hardware", "node", b.Stream.Node,
+		h.logThrottled("Power of node deviates from its hardware model", "node", b.Stream.Node,
 			"watts", joules(b.Measured)/length.Seconds(), "idleWatts", float64(l.Idle), "maxWatts", float64(l.MaxPower))
 	}
 	if far {

@@ -43,9 +43,9 @@ func TestEnvelope(t *testing.T) {
 	n := uint64(0)
 	next := func() uint64 { n++; return n }
 	w.booked("token-a", of("a", next(), joules(3000)))
-	refused("all the slack and more", of("a", n+1, joules(1.2*200*15+200*60+1)))
+	refused("more than the slack", of("a", n+1, joules(1.2*200*15+200*60+1)))
 	w.booked("token-a", of("a", next(), joules(1.2*200*15+200*60-2000)))
-	refused("the slack is used up", of("a", n+1, joules(1.2*200*15+2000+1)))
+	refused("more than the rest of the slack", of("a", n+1, joules(1.2*200*15+2000+1)))
 	w.booked("token-a", of("a", next(), joules(0))) // 15 s without energy permit another 3,600 J
 	w.booked("token-a", of("a", next(), joules(1.2*200*15+3600+1000)))
 	refused("CPU time", of("a", n+1, joules(0), cpu(4*time.Minute+66*time.Second+1)))
@@ -71,7 +71,7 @@ func TestEnvelopeOfManyShortBatches(t *testing.T) {
 		}
 	}
 	if total > 200*60+1000 {
-		t.Errorf("a second of a node of 200 W had %v", total)
+		t.Errorf("recorded %v in a second of a node of 200 W", total)
 	}
 }
 
@@ -94,14 +94,14 @@ func TestEnvelopeOfManyBoots(t *testing.T) {
 	}
 	forge()
 	if booked != 10 {
-		t.Errorf("%d times ten days are booked of a node that came to be 100 days ago", booked)
+		t.Errorf("recorded %d times ten days of a node that was created 100 days ago, want 10", booked)
 	}
 	w.restart()
 	forge()
 	w.limits["a"] = intake.Limits{MaxPower: 100, Since: noon} // the Node was recreated
 	forge()
 	if booked != 10 {
-		t.Errorf("%d times ten days are booked after the controller began anew", booked)
+		t.Errorf("recorded %d times ten days after a restart of the controller, want 10", booked)
 	}
 	w.add(day) // time passes
 	w.booked("token-a", of("a", 1, joules(1), lasting(day-time.Hour), func(b *batch.Batch) { b.Stream.Boot = "real" }))
@@ -117,8 +117,8 @@ func TestEnvelopeOfStrangers(t *testing.T) {
 		http.StatusUnprocessableEntity)
 }
 
-// A compromised agent forges a batch of 399 days at full power, with so many consumers that it would not be split
-// and would be charged to a namespace in the last hour.
+// A compromised agent forges a batch of 399 days at full power. It has too many consumers to be split and would be
+// charged to a namespace in the last hour.
 func TestForgedBatch(t *testing.T) {
 	w := newWorld(t)
 	const day = 24 * time.Hour
@@ -136,8 +136,8 @@ func TestForgedBatch(t *testing.T) {
 	w.refused("token-a", forged(2*time.Hour), http.StatusUnprocessableEntity)
 	w.limits["a"] = intake.Limits{MaxPower: 400, Since: noon.Add(-1000 * day)}
 	text := w.refused("token-a", forged(399*day), http.StatusUnprocessableEntity)
-	if !strings.Contains(text, "day by day") {
-		t.Errorf("it could be booked in one window: %s", text)
+	if !strings.Contains(text, "exceed the limits of the ledger") {
+		t.Errorf("unexpected reason: %s", text)
 	}
 	w.limits["a"] = intake.Limits{MaxPower: 400, Since: noon.Add(-time.Hour)}
 	w.booked("token-a", forged(time.Hour))
@@ -165,17 +165,17 @@ func TestImplausible(t *testing.T) {
 		return w.handler.Implausible("a")
 	}
 	if description(1) || description(30_000) {
-		t.Error("nobody knows the node, and it is implausible")
+		t.Error("an unknown node is implausible")
 	}
 	w.limits["a"] = intake.Limits{MaxPower: 200, Idle: 100, Modelled: true}
 	if description(450+1) || description(3600) {
-		t.Error("0.3 of idle to 1.2 of the maximum is plausible")
+		t.Error("power from 0.3 of idle to 1.2 of the maximum is implausible")
 	}
 	if !description(449) {
 		t.Error("29.9 W of a node of 100 W idle")
 	}
 	if !description(3000, func(b *batch.Batch) { b.Quality = energy.Estimated }) {
-		t.Error("an estimate says nothing")
+		t.Error("an estimate changed the result")
 	}
 	if description(3000) {
 		t.Error("still implausible")
@@ -184,10 +184,10 @@ func TestImplausible(t *testing.T) {
 		t.Error("253 W of a node of 200 W")
 	}
 	if description(1000, func(b *batch.Batch) { b.Unmeasured = 10 * time.Second }) {
-		t.Error("1,000 J in the 5 s that were measured are 200 W")
+		t.Error("1,000 J in 5 measured seconds are 200 W, which is plausible")
 	}
 	if w.handler.Implausible("nobody") {
-		t.Error("a node that nobody knows")
+		t.Error("a node without a model is implausible")
 	}
 }
 
@@ -206,7 +206,7 @@ func TestTimes(t *testing.T) {
 	} {
 		b, _ := w.booked("token-a", of("a", uint64(i+1), at(c.said)))
 		if !b.Batch.End.Equal(c.booked) || b.Batch.End.Sub(b.Batch.Start) != 15*time.Second {
-			t.Errorf("%v was booked as %v to %v", c.said, b.Batch.Start, b.Batch.End)
+			t.Errorf("a batch that ends at %v was recorded as %v to %v", c.said, b.Batch.Start, b.Batch.End)
 		}
 	}
 }
@@ -231,16 +231,16 @@ func TestParents(t *testing.T) {
 		w.booked("token-b", of("b", m, with(append(vms, "system")...)))
 	}
 	if parent("nowhere", "vm") {
-		t.Error("a host that there is not")
+		t.Error("a host that does not exist")
 	}
 	w.known["metal"] = true
 	if !parent("metal", "vm") {
-		t.Error("a node that sends nothing")
+		t.Error("a host without batches")
 	}
 	hears("vm/x")
 	for range 5 { // the host may still report it
 		if !parent("b", "y") || !parent("b", "x") {
-			t.Error("not taken at first")
+			t.Error("the claim was not accepted at first")
 		}
 		w.add(time.Minute)
 		hears("vm/x")
@@ -251,14 +251,14 @@ func TestParents(t *testing.T) {
 		hears("vm/x")
 	}
 	if parent("b", "y") || parent("b", "z") {
-		t.Error("the host does not speak of it")
+		t.Error("the host does not report the guest")
 	}
 	if !parent("b", "x") {
-		t.Error("the host speaks of it")
+		t.Error("the host reports the guest")
 	}
 	hears("others") // the list of guests is incomplete
 	if !parent("b", "y") {
-		t.Error("the host may have folded it")
+		t.Error("the list of the host is incomplete")
 	}
 }
 
@@ -287,7 +287,7 @@ func TestNodesAsProfilesSay(t *testing.T) {
 		got := limits(name, ledger.Seen{})
 		got.Says, got.Since = ledger.Seen{}, time.Time{}
 		if got != want {
-			t.Errorf("%s: have %+v, want %+v", name, got, want)
+			t.Errorf("%s: limits = %+v, want %+v", name, got, want)
 		}
 	}
 }
@@ -306,7 +306,7 @@ func TestGPUsOfUnknownPower(t *testing.T) {
 		l := intake.Nodes(func() *kube.View { return view }, func(string) *v1.Node { return node }, nil, 0)("a",
 			ledger.Seen{})
 		if want := 8 * intake.DefaultGPUPower; l.MaxPower < want || l.MaxPower > want+intake.DefaultMaxPower {
-			t.Errorf("profile %s: at most %v W, want at least %v", name, l.MaxPower, want)
+			t.Errorf("profile %s: limit = %v W, want at least %v", name, l.MaxPower, want)
 		}
 	}
 }
@@ -341,7 +341,7 @@ func TestMoreHardwareThanAtFirst(t *testing.T) {
 	forged := func(what string, watts, cores float64) {
 		t.Helper()
 		if text := w.refused("token-a", notify(watts, cores), http.StatusUnprocessableEntity); !strings.Contains(text, what) {
-			t.Errorf("refused with %s, want %s", text, what)
+			t.Errorf("error = %s, want %s", text, what)
 		}
 		number--
 	}
@@ -383,19 +383,19 @@ func TestHardwareIsThatOfTheBeginning(t *testing.T) {
 	limits := intake.Nodes(func() *kube.View { return view }, func(string) *v1.Node { return now }, nil, 2000)
 	first := limits("n", ledger.Seen{})
 	if !first.Modelled || first.MaxPower > 1000 {
-		t.Fatalf("the hardware is not recognised: %+v", first)
+		t.Fatalf("hardware not recognised: %+v", first)
 	}
 	seen := first.Says
 	for what, forged := range map[string]*v1.Node{
 		"memory": node("64", "100Ti", "0"), "cores": node("6400", "256Gi", "0"),
 	} {
 		if now = forged; limits("n", seen).MaxPower != first.MaxPower {
-			t.Errorf("%s: a node of %v draws %v", what, first.MaxPower, limits("n", seen).MaxPower)
+			t.Errorf("%s: limit of a node of %v = %v", what, first.MaxPower, limits("n", seen).MaxPower)
 		}
 	}
 	now, seen.GPUs = node("64", "256Gi", "16"), 1
 	if got, want := limits("n", seen), limits("n", limits("n", ledger.Seen{}).Says); got.MaxPower > want.MaxPower {
-		t.Errorf("GPUs: it draws %v, and %v with all of them", got.MaxPower, want.MaxPower)
+		t.Errorf("GPUs: limit = %v, and %v with all of them", got.MaxPower, want.MaxPower)
 	}
 }
 
@@ -424,14 +424,14 @@ func TestPodsAreChargedFromTheirStart(t *testing.T) {
 	s := booked.Batch.Shares
 	if s[0].Dynamic != most || booked.Batch.Unknown != each-most || s[0].CPU > 6*time.Hour ||
 		booked.Consumers[0].Pod != "young" {
-		t.Errorf("of 1 MJ the pod of an hour is charged with %v, CPU %v; %v are unknown", s[0].Dynamic, s[0].CPU,
+		t.Errorf("of 1 MJ, the pod is charged %v and CPU time of %v, and %v are unknown", s[0].Dynamic, s[0].CPU,
 			booked.Batch.Unknown)
 	}
 	if c := booked.Consumers[1]; c.Account != (ledger.Account{Kind: ledger.Foreign}) || c.Pod != "" {
-		t.Errorf("a pod that was not there is charged: %+v", c)
+		t.Errorf("a pod created after the batch is charged: %+v", c)
 	}
 	if s[2].Dynamic != each || booked.Consumers[2].Account.Namespace != "shop" {
-		t.Errorf("the pod that was there is charged with %v", s[2].Dynamic)
+		t.Errorf("the older pod is charged %v", s[2].Dynamic)
 	}
 }
 
@@ -453,7 +453,7 @@ func TestContainersShareTheirPodsAllowance(t *testing.T) {
 	}
 	const most = 1.2 * 100 * 75 * 60 * 1e6
 	if s := booked.Batch.Shares; s[0].Dynamic+s[1].Dynamic != most {
-		t.Errorf("the pod is charged with %v, of at most %v", s[0].Dynamic+s[1].Dynamic, energy.Microjoules(most))
+		t.Errorf("the pod is charged %v, want at most %v", s[0].Dynamic+s[1].Dynamic, energy.Microjoules(most))
 	}
 }
 
@@ -495,11 +495,11 @@ func TestLate(t *testing.T) {
 		b.SetWall(noon.Add(-c.late))
 		booked, _ := w.booked("token-a", b)
 		if got := booked.Consumers[0]; got.Account.Kind != c.kind || got.Account.Namespace != "shop" || got.Pod != "web" {
-			t.Errorf("%v late: %+v", c.late, got)
+			t.Errorf("%v late: consumer = %+v", c.late, got)
 		}
 	}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(`
-		# HELP kubenergy_ingest_late_total Batches that began more than an hour before they came: no budget acts on what pods used in them.
+		# HELP kubenergy_ingest_late_total Batches that started more than an hour before their receipt. Budgets ignore their usage.
 		# TYPE kubenergy_ingest_late_total counter
 		kubenergy_ingest_late_total 2
 	`), "kubenergy_ingest_late_total"); err != nil {
@@ -539,7 +539,7 @@ func TestHardwareThatIsToldBoundsNothing(t *testing.T) {
 	}
 	node.Labels = map[string]string{"node.kubernetes.io/cpu-model": "Intel-Xeon-Gold-6148"}
 	if got := limits("a", ledger.Seen{}); !got.Modelled {
-		t.Errorf("what others say: %+v", got)
+		t.Errorf("hardware from other senders was accepted: %+v", got)
 	}
 }
 
@@ -560,9 +560,9 @@ func TestHardwareOfAnAgent(t *testing.T) {
 	send("token-b", "c", `{"cpu":"of b, though the batch is of c"}`, http.StatusForbidden)
 	send("no token", "c", `{"cpu":"AMD EPYC 7763"}`, http.StatusUnauthorized)
 	if len(reported) != 2 || reported["a"].CPU != "AMD EPYC 7763" || reported["b"] == nil {
-		t.Errorf("told was %v", reported)
+		t.Errorf("reported hardware = %v", reported)
 	}
-	if !strings.Contains(w.logged.String(), "makes no sense") {
+	if !strings.Contains(w.logged.String(), "Ignored invalid hardware") {
 		t.Error(w.logged.String())
 	}
 }
@@ -581,12 +581,12 @@ func TestTemperatureOfAnAgent(t *testing.T) {
 		return booked[len(booked)-1].Temperature
 	}
 	if got := send(1, "71.5"); got == nil || *got != 71.5 {
-		t.Errorf("booked: %v", got)
+		t.Errorf("unexpected temperature: %v", got)
 	}
 	if got := send(2, ""); got != nil {
-		t.Errorf("nothing was told, and booked is %v", *got)
+		t.Errorf("temperature = %v without a report, want none", *got)
 	}
-	if got := send(3, "999"); got != nil || !strings.Contains(w.logged.String(), "temperature makes no sense") {
-		t.Errorf("booked: %v; logged: %s", got, w.logged)
+	if got := send(3, "999"); got != nil || !strings.Contains(w.logged.String(), "Ignored invalid temperature") {
+		t.Errorf("temperature = %v; log: %s", got, w.logged)
 	}
 }

@@ -118,8 +118,8 @@ func New(c Config) *Handler {
 	}
 	promauto.With(c.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "kubenergy_ingest_told_ratio",
-		Help: "Hours that a node told of within an hour, of the node that told of most. An agent that was kept from " +
-			"delivering tells of what it kept; one that invents time looks the same.",
+		Help: "Hours that a node reported within an hour, for the node with the maximum. An agent that could not " +
+			"deliver reports its backlog, and an agent that invents time looks the same.",
 	}, h.reportedRatio)
 	return h
 }
@@ -161,7 +161,7 @@ func (h *Handler) stranger(result string, err error) *reply {
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return refused("malformed", http.StatusMethodNotAllowed, "POST only")
+		return refused("malformed", http.StatusMethodNotAllowed, "only POST is allowed")
 	}
 	h.hurry(w)
 	from, no := h.sender(r)
@@ -169,10 +169,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 		return no
 	}
 	if wait, ok := h.c.Gate.AdmitAgent(from.node); !ok {
-		return later("busy", http.StatusTooManyRequests, wait, "too many requests of this node")
+		return later("busy", http.StatusTooManyRequests, wait, "too many requests from this node")
 	}
 	if !from.outside && !h.c.Ready() {
-		return busy(busyAfter, "not all pods are known yet")
+		return busy(busyAfter, "the controller has not listed all pods yet")
 	}
 	if reported := r.Header.Get(batch.HardwareHeader); reported != "" && h.c.Hardware != nil && !from.outside {
 		h.hardware(from, reported)
@@ -182,7 +182,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 	case n.places <- struct{}{}:
 		defer func() { <-n.places }()
 	default:
-		return busy(time.Second, "other requests of this node are not done")
+		return busy(time.Second, "too many concurrent requests from this node")
 	}
 	data, free, no := h.read(w, r, from.node)
 	defer free()
@@ -196,7 +196,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 	var heat *energy.Celsius // optional
 	if reported := r.Header.Get(batch.TemperatureHeader); reported != "" {
 		if heat, err = batch.DecodeTemperature(reported); err != nil {
-			h.logThrottled("what an agent tells of its node's temperature makes no sense", "node", from.node, "error",
+			h.logThrottled("Ignored invalid temperature of a node", "node", from.node, "error",
 				err)
 		}
 	}
@@ -207,7 +207,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 func (h *Handler) hardware(from *sender, reported string) {
 	hardware, err := batch.DecodeHardware(reported)
 	if err != nil {
-		h.logThrottled("what an agent tells of its node's hardware makes no sense", "node", from.node, "error", err)
+		h.logThrottled("Ignored invalid hardware of a node", "node", from.node, "error", err)
 		return
 	}
 	h.c.Hardware(from.node, hardware)
@@ -216,9 +216,9 @@ func (h *Handler) hardware(from *sender, reported string) {
 // bookBatch records a batch of an authenticated sender and returns the response.
 func (h *Handler) bookBatch(ctx context.Context, from *sender, n *node, b *batch.Batch, heat *energy.Celsius) *reply {
 	if b.Stream.Node != from.node {
-		h.logThrottled("a node has sent a batch of another node", "node", from.node, "user", from.user,
+		h.logThrottled("Rejected batch of another node", "node", from.node, "user", from.user,
 			"of", b.Stream.Node, "from", from.address)
-		return refused("forbidden", http.StatusForbidden, "this token is not that of node "+b.Stream.Node)
+		return refused("forbidden", http.StatusForbidden, "the token does not belong to node "+b.Stream.Node)
 	}
 	acked, err := h.acked(ctx, n, b)
 	if err != nil {
@@ -229,10 +229,10 @@ func (h *Handler) bookBatch(ctx context.Context, from *sender, n *node, b *batch
 	}
 	undo, wait, ok := n.begins(b, false, h.c.Now())
 	if !ok {
-		h.logThrottled("a node begins too many streams, or leaves out too much time", "node", b.Stream.Node, "boot",
+		h.logThrottled("Throttled node with too many streams or gaps", "node", b.Stream.Node, "boot",
 			b.Stream.Boot, "first", b.First)
 		return later("streams", http.StatusTooManyRequests, min(wait, maxRetryAfter),
-			"too many streams of this node, or gaps in them")
+			"too many streams or gaps from this node")
 	}
 	receipt, names, err := h.book(ctx, n, b, heat, false)
 	if !receipt.New { // another controller may have recorded the previous batch
@@ -267,21 +267,22 @@ func (h *Handler) failed(b *batch.Batch, err error) *reply {
 	var broken *breach
 	switch {
 	case errors.Is(err, ledger.ErrOverlap), errors.Is(err, ledger.ErrPartly):
-		h.logThrottled("a batch contradicts what is booked", "node", b.Stream.Node, "first", b.First, "last", b.Last,
-			"error", err)
+		h.logThrottled("Rejected batch that conflicts with the ledger", "node", b.Stream.Node, "first", b.First,
+			"last", b.Last, "error", err)
 		return refused("conflict", http.StatusConflict, err.Error())
 	case errors.As(err, &broken):
-		h.logThrottled("a batch cannot be true", "node", b.Stream.Node, "first", b.First, "last", b.Last, "error", err)
+		h.logThrottled("Rejected impossible batch", "node", b.Stream.Node, "first", b.First, "last", b.Last,
+			"error", err)
 		return refused("refused", http.StatusUnprocessableEntity, err.Error())
 	case errors.Is(err, ErrRefused), errors.Is(err, ledger.ErrInvalid):
 		return refused("refused", http.StatusUnprocessableEntity, err.Error())
 	case errors.Is(err, ledger.ErrReadOnly):
 		return later("readonly", http.StatusServiceUnavailable, readOnlyAfter, ledger.ErrReadOnly.Error())
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return busy(busyAfter, "booking takes too long")
+		return busy(busyAfter, "timeout while writing to the ledger")
 	}
-	h.c.Log.Error("booking a batch", "node", b.Stream.Node, "error", err)
-	return refused("error", http.StatusInternalServerError, "booking failed")
+	h.c.Log.Error("Failed to record batch", "node", b.Stream.Node, "error", err)
+	return refused("error", http.StatusInternalServerError, "recording the batch failed")
 }
 
 // Permanent reports whether recording the same batch again would fail with the same error.

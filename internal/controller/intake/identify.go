@@ -21,7 +21,7 @@ func (h *Handler) identify(n *node, b batch.Batch, now time.Time) batch.Batch {
 	}
 	if why := h.rejectHost(n, b.Parent, now); why != "" {
 		h.metrics.orphans.Inc()
-		h.logThrottled("a node names a host that it is not booked under", "node", b.Stream.Node, "host", b.Parent.Host,
+		h.logThrottled("Recorded node without the host that it claims", "node", b.Stream.Node, "host", b.Parent.Host,
 			"vm", b.Parent.VM, "why", why)
 		b.Parent = nil
 	}
@@ -51,13 +51,13 @@ func (h *Handler) rejectHost(n *node, p *batch.Parent, now time.Time) string {
 	if host := h.known(p.Host); host != nil {
 		confirmed := host.names(p.VM, now)
 		if since := n.claims(confirmed, now); !confirmed && host.denies(since, now) {
-			return "the host does not speak of it"
+			return "the host does not report it"
 		}
 	} else if _, outside := h.c.Agents.Host(p.Host); !outside && !h.c.Known(p.Host) {
-		return "there is no such host"
+		return "the host does not exist"
 	}
 	if !n.mayName(p, now) {
-		return "it has named too many"
+		return "it has claimed too many"
 	}
 	return ""
 }

@@ -26,7 +26,7 @@ type LazyStore struct {
 	closed bool
 }
 
-var errNotOpened = errors.New("the ledger is not opened yet")
+var errNotOpened = errors.New("the ledger is not open yet")
 
 const (
 	openWithin  = 15 * time.Second // timeout of the first attempt, which delays the start of the controller
@@ -59,7 +59,7 @@ func (s *LazyStore) try(ctx context.Context) {
 	switch {
 	case err != nil:
 		if s.why.Error() != err.Error() {
-			s.log.Error("The ledger cannot be opened: nothing is acknowledged until it can", "error", err)
+			s.log.Error("Failed to open the ledger, batches are not acknowledged until it is open", "error", err)
 		}
 		s.why = err
 	case s.closed:

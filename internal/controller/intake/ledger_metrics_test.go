@@ -48,7 +48,7 @@ func TestLedgerMetrics(t *testing.T) {
 		"kubenergy_metered_nodes/live": 1, "kubenergy_metered_nodes/stale": 1, "kubenergy_metered_nodes/implausible": 1,
 	} {
 		if value, ok := got[key]; !ok || value != want {
-			t.Errorf("%s is %v (%v), want %v", key, value, ok, want)
+			t.Errorf("%s = %v (%v), want %v", key, value, ok, want)
 		}
 	}
 }

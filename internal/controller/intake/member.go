@@ -48,16 +48,16 @@ func (h *Handler) ServeMember(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member) *reply {
 	if m == nil {
-		return refused("unknown", http.StatusNotFound, "this cluster is no member: name it in --members-file")
+		return refused("unknown", http.StatusNotFound, "the cluster is not a member: add it to --members-file")
 	}
 	select {
 	case m.place <- struct{}{}:
 		defer func() { <-m.place }()
 	default:
-		return busy(time.Second, "another request of this cluster is not done")
+		return busy(time.Second, "another request from this cluster is in progress")
 	}
 	if m.rate.TokensAt(h.c.Now()) < 1 {
-		return later("busy", http.StatusTooManyRequests, busyAfter, "too many bookings of this cluster in a minute")
+		return later("busy", http.StatusTooManyRequests, busyAfter, "too many bookings per minute from this cluster")
 	}
 	b := &body{memory: h.unpacks, limit: maxForwardedBytes}
 	defer b.free()
@@ -79,8 +79,8 @@ func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member)
 		all.Go(func() error { return h.bookStream(r.Context(), m, of.Node, lines) })
 	}
 	if err := all.Wait(); err != nil {
-		h.c.Log.Warn("booking what a cluster forwards", "cluster", m.Name, "error", err)
-		return busy(readOnlyAfter, "booking fails now")
+		h.c.Log.Warn("Failed to record forwarded bookings", "cluster", m.Name, "error", err)
+		return busy(readOnlyAfter, "recording the bookings failed temporarily")
 	}
 	said := api.Forwarded{Refused: map[int]string{}}
 	for i, l := range lines {
@@ -102,7 +102,7 @@ type forwarded struct {
 // unpack parses the lines of a body. It returns a response if they exceed a limit or have no stream.
 func (m *member) unpack(data []byte) (all []*forwarded, streams map[batch.Stream][]*forwarded, no *reply) {
 	tooMany := refused("too_large", http.StatusRequestEntityTooLarge, fmt.Sprintf(
-		"a request has at most %d bookings, and %d consumers", api.MaxForwarded, maxConsumers))
+		"a request may contain at most %d bookings and %d consumers", api.MaxForwarded, maxConsumers))
 	streams = map[batch.Stream][]*forwarded{}
 	objects, newline := 0, []byte("\n")
 	for line := range bytes.SplitSeq(bytes.TrimSuffix(data, newline), newline) {
@@ -126,7 +126,7 @@ func (h *Handler) bookStream(ctx context.Context, m *member, node string, lines 
 	for i, l := range lines {
 		if l.err == nil {
 			l.err = errPanicked
-			panics.Survive(h.c.Log, "intake", "a booking of a cluster", func() {
+			panics.Survive(h.c.Log, "intake", "a forwarded booking", func() {
 				l.err = h.bookForwarded(ctx, m, l.Booking)
 			})
 		}
@@ -136,7 +136,7 @@ func (h *Handler) bookStream(ctx context.Context, m *member, node string, lines 
 		case !Permanent(l.err):
 			return l.err
 		}
-		h.logThrottled("a booking of a cluster is refused", "cluster", m.Name, "node", node, "error", l.err)
+		h.logThrottled("Rejected forwarded booking", "cluster", m.Name, "node", node, "error", l.err)
 		for _, rest := range lines[i:] {
 			rest.err = l.err
 		}
@@ -145,7 +145,7 @@ func (h *Handler) bookStream(ctx context.Context, m *member, node string, lines 
 	return nil
 }
 
-var errPanicked = fmt.Errorf("%w: booking it panicked", ErrRefused)
+var errPanicked = fmt.Errorf("%w: recording the booking panicked", ErrRefused)
 
 // bookForwarded checks, prices and records a booking of a member.
 func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Booking) error {
@@ -153,7 +153,7 @@ func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Bookin
 	now, bt := h.c.Now(), b.Batch
 	name := bt.Stream.Node
 	if !m.nodes.admit("", name, now) {
-		return fmt.Errorf("%w: cluster %s names more than %d nodes in a day", ErrRefused, m.Name, m.Nodes)
+		return fmt.Errorf("%w: cluster %s has more than %d nodes in a day", ErrRefused, m.Name, m.Nodes)
 	}
 	n := h.node(keyOf(name, b.Agentless))
 	acked, err := h.acked(ctx, n, bt)
@@ -162,7 +162,7 @@ func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Bookin
 	}
 	undo, _, ok := n.begins(bt, b.Agentless, now)
 	if !ok {
-		return fmt.Errorf("%w: too many streams of this node, or gaps in them", ErrRefused)
+		return fmt.Errorf("%w: too many streams or gaps from this node", ErrRefused)
 	}
 	defer func() { // rejected bookings are sent again every minute
 		if !receipt.New {

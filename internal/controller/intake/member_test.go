@@ -67,7 +67,7 @@ func TestMembersLeaveRoom(t *testing.T) {
 		}
 	}
 	if answer := w.forward("gamma", w.packed("a")); answer.Code != http.StatusOK {
-		t.Errorf("another member: %d %s", answer.Code, answer.Body)
+		t.Errorf("another member: unexpected response %d %s", answer.Code, answer.Body)
 	}
 	w.booked("token-a", of("a", 1))
 	for _, to := range ends {
@@ -75,10 +75,10 @@ func TestMembersLeaveRoom(t *testing.T) {
 	}
 	if first, second := <-statuses, <-statuses; first != http.StatusServiceUnavailable ||
 		second != http.StatusBadRequest {
-		t.Errorf("%d and %d, want one that is asked to come again, and one that is cut off", first, second)
+		t.Errorf("status = %d and %d, want 503 and 400", first, second)
 	}
 	if answer := w.forward("beta", w.packed("b")); answer.Code != http.StatusOK {
-		t.Errorf("afterwards: %d %s", answer.Code, answer.Body)
+		t.Errorf("afterwards: unexpected response %d %s", answer.Code, answer.Body)
 	}
 }
 
@@ -116,7 +116,7 @@ func FuzzMember(f *testing.F) {
 		}
 		for _, b := range w.store.Booked() {
 			if ledger.ClusterOf(b.Batch.Stream.Node) != "alpha" {
-				t.Errorf("booked: %+v", b.Batch)
+				t.Errorf("unexpected booking: %+v", b.Batch)
 			}
 		}
 		if len(w.store.Booked()) > 100 {

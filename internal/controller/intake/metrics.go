@@ -27,35 +27,35 @@ func newMetrics(registry prometheus.Registerer, d *PodIndex) *metrics {
 	} {
 		with.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "kubenergy_ingest_pods",
-			Help:        "Pods whose names are known: those that exist, and those that were deleted lately.",
+			Help:        "Pods in the index, either existing or recently deleted.",
 			ConstLabels: prometheus.Labels{"state": state},
 		}, func() float64 { return float64(value()) })
 	}
 	return &metrics{
-		batches: with.Counters("kubenergy_ingest_batches_total", "Batches, by what became of them.", "result"),
+		batches: with.Counters("kubenergy_ingest_batches_total", "Batches, by result.", "result"),
 		seconds: with.NewHistogram(prometheus.HistogramOpts{
-			Name: "kubenergy_ingest_seconds", Help: "Time that a request took, from its token to the acknowledgement.",
+			Name: "kubenergy_ingest_seconds", Help: "Duration of a request, including authentication.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}),
-		energy: with.Counter("kubenergy_ingest_joules_total", "Energy that was booked, of guests too."),
+		energy: with.Counter("kubenergy_ingest_joules_total", "Recorded energy, including energy of guests."),
 		foreign: with.Counter("kubenergy_ingest_foreign_joules_total",
-			"Energy that nodes said was of pods that run elsewhere; it is booked as the node's own."),
+			"Energy that nodes reported for pods of other nodes. It is charged to the reporting node."),
 		breaches: with.Counters("kubenergy_ingest_impossible_total",
-			"Batches that were refused because their node cannot do that, by the limit that they break.", "limit"),
-		skewed: with.Counter("kubenergy_ingest_ahead_total", "Batches whose node's clock is more than 2 s ahead."),
+			"Batches rejected as impossible for their node, by the exceeded limit.", "limit"),
+		skewed: with.Counter("kubenergy_ingest_ahead_total", "Batches from nodes with a clock more than 2 s ahead."),
 		moved: with.Counter("kubenergy_ingest_moved_total",
-			"Batches that ended so far in the future, or so long ago, that they were "+
-				"booked as if they ended when they came."),
+			"Batches that ended too far in the future or in the past. They are "+
+				"recorded with the time of their receipt."),
 		late: with.Counter("kubenergy_ingest_late_total",
-			"Batches that began more than an hour before they came: no budget acts on what pods used in them."),
+			"Batches that started more than an hour before their receipt. Budgets ignore their usage."),
 		orphans: with.Counter("kubenergy_ingest_orphans_total",
-			"Batches that name a host which does not exist or does not speak of "+
-				"them, or one too many; they are booked without it."),
+			"Batches that claim a host that does not exist, does not report "+
+				"them, or exceeds the limit. They are recorded without the host."),
 		implausible: with.Counter("kubenergy_ingest_implausible_total",
-			"Batches whose power is far from what a model of the hardware says; they are booked."),
-		gaps: with.Counter("kubenergy_ingest_gaps_total", "Batches before which numbers of their stream are missing."),
+			"Batches with power that deviates from the hardware model. They are recorded."),
+		gaps: with.Counter("kubenergy_ingest_gaps_total", "Batches with missing preceding numbers in their stream."),
 		nameless: with.Counter("kubenergy_ingest_nameless_shares_total",
-			"Shares of pods that the API server has not reported."),
+			"Shares of pods that are not in the index."),
 	}
 }
 

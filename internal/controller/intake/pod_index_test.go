@@ -48,7 +48,7 @@ func TestTeamsAreAskedAnew(t *testing.T) {
 	d.Saw(pod("shop", "x", uidNumber(0), "a", labelled(v1alpha1.LabelTeam, "red")))
 	for _, want := range []string{"red", ""} {
 		if who, _ := d.Names(uidNumber(0)); who.Team != want {
-			t.Errorf("%q is charged, want %q", who.Team, want)
+			t.Errorf("team = %q, want %q", who.Team, want)
 		}
 		claimed = "red"
 	}
@@ -123,20 +123,20 @@ func TestWhoPodsAre(t *testing.T) {
 		c.want.Node = "a"
 		d.Saw(c.pod)
 		if got, ok := d.Names(c.uid); !ok || got != c.want {
-			t.Errorf("%s: have %+v, want %+v", c.pod.Name, got, c.want)
+			t.Errorf("%s: names = %+v, want %+v", c.pod.Name, got, c.want)
 		}
 	}
 	uid := uidNumber(0xabcdef)
 	d.Saw(pod("shop", "lettered", uid, "a"))
 	if got := d.Container(uid, strings.Repeat(uid[:8], 8)); got != "main" {
-		t.Errorf("container %q", got)
+		t.Errorf("unexpected container %q", got)
 	}
 	if got := d.Container(uid, "other") + d.Container("nobody", ""); got != "" {
-		t.Errorf("container %q", got)
+		t.Errorf("unexpected container %q", got)
 	}
 	for _, other := range []string{strings.ToUpper(uid), strings.ReplaceAll(uid, "-", ""), uid + "0", ""} {
 		if _, ok := d.Names(other); ok {
-			t.Errorf("%q is somebody", other)
+			t.Errorf("Names(%q) returned a pod, want none", other)
 		}
 	}
 	// Any user can annotate a pod as the mirror of another one.
@@ -147,7 +147,7 @@ func TestWhoPodsAre(t *testing.T) {
 	d.Lost(pod("evil", "p", uidNumber(101), "a", mirror))
 	for uid, want := range map[string]string{uid: "shop", "0123456789abcdef0123456789abcdef": "kube-system"} {
 		if got, _ := d.Names(uid); got.Namespace != want {
-			t.Errorf("%s is in %s", uid, got.Namespace)
+			t.Errorf("unexpected namespace of %s: %s", uid, got.Namespace)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func TestNoPodTakesTheUIDOfAnother(t *testing.T) {
 		first, _ := d.Names(uid)
 		second, _ := d.Names(uidNumber(2))
 		if first.Pod != "x" || second.Pod != "evil" {
-			t.Errorf("%s is first: have %q and %q", order[0].Name, first.Pod, second.Pod)
+			t.Errorf("with %s first: pods = %q and %q", order[0].Name, first.Pod, second.Pod)
 		}
 	}
 }
@@ -188,15 +188,15 @@ func TestDeletedPodsAreKnownForAWhile(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if there, gone := d.Count(); there != 1 || gone != 1 {
-		t.Errorf("%d exist, %d do not", there, gone)
+		t.Errorf("unexpected Count(): %d, %d", there, gone)
 	}
 	w.add(2 * time.Minute)
 	d.Saw(pod("shop", "other", uidNumber(2), "a"))
 	if _, ok := d.Names(uidNumber(1)); ok {
-		t.Error("still known")
+		t.Error("the pod is still in the index")
 	}
 	if there, gone := d.Count(); there != 1 || gone != 0 {
-		t.Errorf("%d exist, %d do not: what is forgotten takes no memory", there, gone)
+		t.Errorf("Count() = %d, %d, want 1, 0 after the retention time", there, gone)
 	}
 	// Pods are created and deleted continuously.
 	for i := range 10 * most {
@@ -205,7 +205,7 @@ func TestDeletedPodsAreKnownForAWhile(t *testing.T) {
 		d.Lost(p)
 	}
 	if there, gone := d.Count(); there != 1 || gone > most+1 {
-		t.Errorf("%d exist, %d do not", there, gone)
+		t.Errorf("unexpected Count(): %d, %d", there, gone)
 	}
 }
 
@@ -228,11 +228,11 @@ func TestForeignPods(t *testing.T) {
 		{Key: "pod/" + uidNumber(4), Account: ledger.Account{Kind: ledger.Workload}},
 	} {
 		if *b.Consumers[i] != want {
-			t.Errorf("share %d: have %+v, want %+v", i, *b.Consumers[i], want)
+			t.Errorf("share %d: consumer = %+v, want %+v", i, *b.Consumers[i], want)
 		}
 	}
 	if len(ack.Names) != 1 || ack.Names[uidNumber(2)].Pod != "web" {
-		t.Errorf("names: %+v", ack.Names)
+		t.Errorf("unexpected names: %+v", ack.Names)
 	}
 }
 
@@ -259,12 +259,12 @@ func TestInventedConsumers(t *testing.T) {
 		}
 	}
 	if len(names) > 20_001 || !names[batch.Others] {
-		t.Errorf("%d consumers", len(names))
+		t.Errorf("recorded %d consumers, want at most 20,001 including others", len(names))
 	}
 	w.directory.Saw(pod("shop", "web", uidNumber(90_000), "a"))
 	b, _ := w.booked("token-a", of("a", 7, with("pod/"+uidNumber(90_000), "vm/1")))
 	if b.Consumers[0].Pod != "web" || b.Consumers[1].Key != "vm/1" {
-		t.Errorf("what is known is folded: %+v", b.Consumers)
+		t.Errorf("consumers within the quota were replaced: %+v", b.Consumers)
 	}
 }
 
@@ -323,7 +323,7 @@ func TestMemoryOfADirectory(t *testing.T) {
 	each := float64(int64(heap())-int64(before)) / float64(pods)
 	t.Logf("%d pods of two containers: %.0f bytes each", pods, each)
 	if !raceEnabled && each > 250 {
-		t.Errorf("%.0f bytes for each pod", each)
+		t.Errorf("%.0f bytes per pod, want at most 250", each)
 	}
 	runtime.KeepAlive(d)
 }
@@ -387,7 +387,7 @@ func FuzzDirectory(f *testing.F) {
 			notify(&j)
 			for uid := range good {
 				if names, _ := d.Names(uid); names != before[uid] || names.Pod == "" {
-					t.Fatalf("%s is %+v, was %+v", uid, names, before[uid])
+					t.Fatalf("names of %s = %+v, want %+v", uid, names, before[uid])
 				}
 			}
 		}

@@ -59,7 +59,7 @@ func (u *unzipper) Read(p []byte) (int, error) {
 	return n, err
 }
 
-var errFollows = errors.New("something follows")
+var errFollows = errors.New("data after the end of the gzip member")
 
 // read returns the decompressed body of a request of a node. The caller must call free to release its memory.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request, node string) (data []byte, free func(), no *reply) {
@@ -158,7 +158,7 @@ func encodingOf(r *http.Request) (zipped bool, no *reply) {
 		return false, refused("malformed", http.StatusUnsupportedMediaType, text)
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return unsupported("the Content-Type is application/json")
+		return unsupported("the Content-Type must be application/json")
 	}
 	switch strings.ToLower(strings.Join(r.Header.Values("Content-Encoding"), ",")) {
 	case "", "identity":
@@ -166,22 +166,22 @@ func encodingOf(r *http.Request) (zipped bool, no *reply) {
 	case "gzip":
 		return true, nil
 	}
-	return unsupported("the Content-Encoding is gzip, or there is none")
+	return unsupported("the Content-Encoding must be gzip or absent")
 }
 
 func tooLarge() *reply {
-	return refused("too_large", http.StatusRequestEntityTooLarge, "the body is too large: a batch has "+
-		"at most 16 MiB, and 8 MiB compressed; what a cluster forwards 32 MiB, and 4 MiB compressed")
+	return refused("too_large", http.StatusRequestEntityTooLarge, "the body is too large: the limit is "+
+		"16 MiB for a batch (8 MiB compressed) and 32 MiB for a cluster (4 MiB compressed)")
 }
 
-func crowded() *reply { return busy(busyAfter, "too many requests at once") }
+func crowded() *reply { return busy(busyAfter, "too many concurrent requests") }
 
 func unreadable(err error) *reply {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge()
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		return refused("malformed", http.StatusRequestTimeout, "the body does not come")
+		return refused("malformed", http.StatusRequestTimeout, "timeout while reading the body")
 	}
-	return refused("malformed", http.StatusBadRequest, "the body cannot be read")
+	return refused("malformed", http.StatusBadRequest, "reading the body failed")
 }

@@ -29,15 +29,15 @@ func (h *Handler) sender(r *http.Request) (*sender, *reply) {
 		return nil, h.stranger("busy", err)
 	}
 	forbid := func(text string) (*sender, *reply) {
-		h.logThrottled("a user that is not an agent sent a batch", "user", u.Username, "from", r.RemoteAddr, "why",
+		h.logThrottled("Rejected batch of a user that is not an agent", "user", u.Username, "from", r.RemoteAddr, "why",
 			text)
 		return nil, refused("forbidden", http.StatusForbidden, text)
 	}
 	switch {
 	case h.c.AgentUser == "" || u.Username != h.c.AgentUser:
-		return forbid("only agents send batches")
+		return forbid("only agents may send batches")
 	case u.Node() == "":
-		return forbid("the token is not bound to a node: that needs a pod's token, and Kubernetes 1.30 or newer")
+		return forbid("the token is not bound to a node: want the token of a pod in Kubernetes 1.30 or newer")
 	}
 	return &sender{node: u.Node(), user: u.Username, address: r.RemoteAddr}, nil
 }

@@ -31,22 +31,22 @@ func TestANodeBeginsFewStreams(t *testing.T) {
 			case http.StatusTooManyRequests:
 				after, err := strconv.Atoi(answer.Header().Get("Retry-After"))
 				if err != nil || after < 1 || after > 900 {
-					t.Errorf("%s: Retry-After is %s", name, answer.Header().Get("Retry-After"))
+					t.Errorf("%s: unexpected Retry-After %s", name, answer.Header().Get("Retry-After"))
 				}
 			default:
 				t.Fatalf("%s: %d %s", name, answer.Code, answer.Body)
 			}
 		}
 		if booked != most {
-			t.Errorf("%s: %d were booked of %d", name, booked, 3*most)
+			t.Errorf("%s: recorded %d of %d batches", name, booked, 3*most)
 		}
 		if !strings.Contains(w.logged.String(), "too many streams") {
-			t.Errorf("%s: nobody is told", name)
+			t.Errorf("%s: the log does not mention it", name)
 		}
 		last := number(most - 1)
 		w.booked("token-a", of("a", last+1, joules(1), change(most-1))) // existing streams continue
 		if answer := w.send("token-a", of("a", last, joules(1), change(most-1))); answer.Code != http.StatusOK {
-			t.Errorf("%s: what is booked is not acknowledged: %d", name, answer.Code)
+			t.Errorf("%s: status of a recorded batch = %d, want 200", name, answer.Code)
 		}
 		w.booked("token-b", of("b", 1)) // other nodes are not throttled
 		w.add(30 * time.Minute)         // the interval of the daily limit
@@ -96,17 +96,17 @@ func TestANodeHasFewParents(t *testing.T) {
 			named++
 		}
 	}
-	if named != most || !strings.Contains(w.logged.String(), "it has named too many") {
-		t.Errorf("%d names are booked, want %d", named, most)
+	if named != most || !strings.Contains(w.logged.String(), "it has claimed too many") {
+		t.Errorf("recorded %d names, want %d", named, most)
 	}
 	for range 100 {
 		if !parent("0") {
-			t.Fatal("one that was named before is not taken")
+			t.Fatal("a known virtual machine was rejected")
 		}
 	}
 	w.add(24 * time.Hour)
 	if !parent("new") {
-		t.Error("a day later it cannot move")
+		t.Error("the node cannot move after a day")
 	}
 }
 

@@ -281,13 +281,13 @@ func (w *world) do(r *http.Request) *httptest.ResponseRecorder {
 		}
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		if answer.Header().Get("Retry-After") == "" {
-			w.t.Errorf("%d without Retry-After", answer.Code)
+			w.t.Errorf("status %d without Retry-After", answer.Code)
 		}
 	}
 	if answer.Code != http.StatusOK {
 		var e api.Error
 		if err := json.Unmarshal(answer.Body.Bytes(), &e); err != nil || e.Error == "" {
-			w.t.Errorf("%d: body %q", answer.Code, answer.Body)
+			w.t.Errorf("status %d: invalid body %q", answer.Code, answer.Body)
 		}
 	}
 	return answer
@@ -305,11 +305,11 @@ func (w *world) booked(token string, b *batch.Batch) (*ledger.Booking, *batch.Ac
 	answer := w.send(token, b)
 	all := w.store.Booked()
 	if answer.Code != http.StatusOK || len(all) != before+1 {
-		w.t.Fatalf("%d %s, and %d were booked", answer.Code, answer.Body, len(all)-before)
+		w.t.Fatalf("status = %d %s and %d new bookings, want 200 and 1", answer.Code, answer.Body, len(all)-before)
 	}
 	ack, err := batch.DecodeAck(answer.Body.Bytes())
 	if err != nil || ack.Acked != b.Last || ack.Epoch != b.Stream.Epoch {
-		w.t.Fatalf("%+v, %v", ack, err)
+		w.t.Fatalf("unexpected acknowledgement: %+v, %v", ack, err)
 	}
 	return all[before], ack
 }
@@ -320,10 +320,10 @@ func (w *world) refused(token string, b *batch.Batch, status int) string {
 	before := len(w.store.Booked())
 	answer := w.send(token, b)
 	if answer.Code != status {
-		w.t.Errorf("%d %s, want %d", answer.Code, answer.Body, status)
+		w.t.Errorf("status = %d %s, want %d", answer.Code, answer.Body, status)
 	}
 	if n := len(w.store.Booked()) - before; n != 0 {
-		w.t.Errorf("%d were booked", n)
+		w.t.Errorf("recorded %d batches, want 0", n)
 	}
 	return answer.Body.String()
 }

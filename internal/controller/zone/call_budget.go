@@ -81,7 +81,7 @@ func (k *Calls) Reserve(ctx context.Context, source string, perHour int,
 // pause. The zero time ends the pause.
 func (k *Calls) Block(ctx context.Context, source string, until, now time.Time) error {
 	if err := k.decide(ctx, &reservation{key: callsKey(source), until: until, now: now}); err != nil {
-		return fmt.Errorf("noting a pause of %s: %w", source, err)
+		return fmt.Errorf("recording a pause of %s: %w", source, err)
 	}
 	return nil
 }

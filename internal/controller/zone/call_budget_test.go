@@ -82,7 +82,7 @@ func TestCallsStayWithinTheLimit(t *testing.T) {
 				case ok:
 					granted = append(granted, now)
 				case !next.After(its) || next.After(its.Add(time.Hour+3*time.Minute)):
-					t.Fatalf("at %v: refused until %v", its, next)
+					t.Fatalf("at %v: call refused until %v", its, next)
 				}
 			}
 			for i, from := range granted {
@@ -111,19 +111,19 @@ func TestNoCallThatIsNotWritten(t *testing.T) {
 		{"cannot be read", interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey,
 			client.Object, ...client.GetOption,
 		) error {
-			return errors.New("the server is away")
+			return errors.New("connection refused")
 		}}},
 		{"cannot be created", interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
 			...client.CreateOption,
 		) error {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, callsName, errors.New("no"))
 		}}},
-		{"another one is always faster", interceptor.Funcs{Create: func(context.Context, client.WithWatch,
+		{"conflicts", interceptor.Funcs{Create: func(context.Context, client.WithWatch,
 			client.Object, ...client.CreateOption,
 		) error {
 			return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, callsName, errors.New("changed"))
 		}}},
-		{"takes too long", interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
+		{"times out", interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
 			...client.CreateOption,
 		) error {
 			return context.DeadlineExceeded
@@ -168,12 +168,12 @@ func TestCallsAreWrittenTogether(t *testing.T) {
 		}
 		all.Wait()
 		if writes > 2 { // the first call, and all calls that arrived during its write
-			t.Errorf("%d writes for 100 calls", writes)
+			t.Errorf("%d writes for 100 calls, want at most 2", writes)
 		}
 		var m v1.ConfigMap
 		if err := k.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: callsName}, &m); err != nil ||
 			len(m.Data) != 100 {
-			t.Errorf("%d keys, error %v", len(m.Data), err)
+			t.Errorf("unexpected ConfigMap: %d keys, error %v", len(m.Data), err)
 		}
 		// The next write removes expired calls.
 		if ok, _, err := k.Reserve(t.Context(), "another", 5, kit.Noon.Add(2*time.Hour)); !ok || err != nil {
@@ -181,7 +181,7 @@ func TestCallsAreWrittenTogether(t *testing.T) {
 		}
 		if err := k.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: callsName}, &m); err != nil ||
 			len(m.Data) != 1 {
-			t.Errorf("%d keys, error %v", len(m.Data), err)
+			t.Errorf("unexpected ConfigMap: %d keys, error %v", len(m.Data), err)
 		}
 	})
 }
@@ -214,7 +214,7 @@ func TestCallsOfAClockThatIsBehind(t *testing.T) {
 		t.Fatalf("granted %v, error %v", ok, err)
 	}
 	if text := api.stored.Data["s"]; !strings.Contains(text, fmt.Sprintf("%d:1", kit.Noon.Unix())) {
-		t.Errorf("the call at kit.Noon is written as %q", text)
+		t.Errorf("the entry of the call was changed to %q", text)
 	}
 }
 
@@ -269,7 +269,7 @@ func TestCallsKey(t *testing.T) {
 		seen[key] = name
 		if len(key) > 253 ||
 			strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") != "" {
-			t.Errorf("%q is no key of a ConfigMap", key)
+			t.Errorf("%q is not a valid key of a ConfigMap", key)
 		}
 	}
 }
@@ -281,7 +281,7 @@ func TestCallLogOfStrangers(t *testing.T) {
 		fmt.Sprintf("%d:0", kit.Noon.Unix()),
 	} {
 		if b := readCallLog(text, kit.Noon); b.until != 0 || len(b.calls) != 0 {
-			t.Errorf("%q reads as %v", text, b)
+			t.Errorf("readCallLog(%q) = %v", text, b)
 		}
 	}
 }

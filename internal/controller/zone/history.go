@@ -55,7 +55,7 @@ func Signal(v *kube.View) string {
 func NewHistory(registry prometheus.Registerer) *History {
 	misses := promauto.With(registry).NewSummaryVec(prometheus.SummaryOpts{
 		Name: "kubenergy_forecast_error_ratio",
-		Help: "By how much forecasts of hourly carbon intensity were wrong, as a share of what it turned out to be.",
+		Help: "Relative error of forecasts of hourly carbon intensity.",
 	}, []string{"zone", "horizon"})
 	return &History{sites: map[string]*siteHistory{}, misses: misses}
 }

@@ -47,7 +47,7 @@ func (z *Reconciler) statusOf(zone *v1alpha1.GridZone, known *knownZone, now tim
 		ready.Status, ready.Reason, ready.Message = known.price.verdict(s.Price, priceErr, stale)
 	default:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonNoSignal,
-			"the spec asks for neither carbon intensity nor price"
+			"the spec requests neither carbon intensity nor price"
 	}
 	ready.Message = status.Bounded(ready.Message)
 	meta.SetStatusCondition(&s.Conditions, ready)
@@ -64,16 +64,16 @@ func (s *knownSignal) look(now time.Time) (*v1alpha1.SignalStatus, error) {
 // verdict returns the condition of a requested signal. had reports whether the signal was known before.
 func (s *knownSignal) verdict(current *v1alpha1.SignalStatus, trouble error, had bool,
 ) (status metav1.ConditionStatus, reason, message string) {
-	status, message, reason = metav1.ConditionFalse, "no source has answered well yet", reasonNoData
+	status, message, reason = metav1.ConditionFalse, "no source has returned a valid response yet", reasonNoData
 	colon := ": "
 	switch {
 	case s.err != nil:
 		return status, reasonInvalidSpec, s.err.Error()
 	case current != nil:
 		status, reason = metav1.ConditionTrue, reasonFresh
-		message, colon = "known from "+current.Source, "; others did not answer well: "
+		message, colon = "known from "+current.Source, "; other sources failed: "
 	case had:
-		message, reason = "the last good answer is too old", reasonStale
+		message, reason = "the last valid response is too old", reasonStale
 	}
 	if trouble != nil {
 		message += colon + trouble.Error()
