@@ -16,7 +16,7 @@ const youngSlack = 15 * time.Minute
 // maximum that the node can have spent on it since. The excess becomes unknown energy. Shares of pods created after the
 // batch remain as they are, because those pods are not charged.
 func capShares(b batch.Batch, owners []*owner, l *Limits) batch.Batch {
-	shares := slices.Clone(b.Shares)
+	claimed := b.Shares
 	var spare energy.Microjoules // what the pod can have used beyond the shares that were capped
 	var cpu time.Duration        // likewise
 	for i, o := range owners {
@@ -28,15 +28,17 @@ func capShares(b batch.Batch, owners []*owner, l *Limits) batch.Batch {
 			spare = energy.Microjoules(overPower * float64(l.MaxPower) * lived.Seconds() * 1e6) //nolint:mnd // µJ
 			cpu = time.Duration(overCores * l.Cores * float64(lived))
 		}
-		s, claimed := &shares[i], b.Shares[i]
+		if &b.Shares[0] == &claimed[0] { // not copied yet
+			b.Shares = slices.Clone(claimed)
+		}
+		s, was := &b.Shares[i], &claimed[i]
 		s.Dynamic = min(s.Dynamic, spare)
 		s.Idle = min(s.Idle, spare-s.Dynamic)
 		s.GPU, s.CPU = min(s.GPU, s.Dynamic+s.Idle), min(s.CPU, cpu)
 		spare, cpu = spare-s.Dynamic-s.Idle, cpu-s.CPU
-		b.Unknown += claimed.Dynamic + claimed.Idle - s.Dynamic - s.Idle
-		b.GPUUnknown += claimed.GPU - s.GPU
+		b.Unknown += was.Dynamic + was.Idle - s.Dynamic - s.Idle
+		b.GPUUnknown += was.GPU - s.GPU
 	}
-	b.Shares = shares
 	return b
 }
 

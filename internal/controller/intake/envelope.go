@@ -107,15 +107,13 @@ func (h *Handler) check(ctx context.Context, n *node, b *batch.Batch, limitsOf f
 			return claim{}, err
 		}
 	}
-	limits, seen := n.envelope.limits(limitsOf, b.Stream.Node)
+	limits, seen := n.envelope.limits(limitsOf, b.Stream.Node, agentless)
 	c, broken := n.envelope.reserve(b, limits, now)
 	if broken != nil {
 		h.metrics.breaches.WithLabelValues(broken.limit).Inc()
 		return claim{}, broken
 	}
-	if !agentless {
-		c.seen = seen
-	}
+	c.seen = seen
 	h.compare(n, b, limits)
 	return c, nil
 }
@@ -212,16 +210,16 @@ func (e *envelope) count(now time.Time) {
 	e.asked, e.since = now, cmp.Or(e.since, now.Add(-maxBacklog))
 }
 
-// limits returns the limits of a node, and its hardware if the ledger has not stored it yet.
-func (e *envelope) limits(fn func(string, ledger.Seen) Limits, node string) (l Limits, news *ledger.Seen) {
+// limits returns the limits of a node, and the hardware of a node with an agent if the ledger has not stored it yet.
+func (e *envelope) limits(fn func(string, ledger.Seen) Limits, node string, agentless bool) (Limits, *ledger.Seen) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	l = fn(node, e.seen)
+	l := fn(node, e.seen)
 	l.MaxPower, l.Cores = cmp.Or(l.MaxPower, DefaultMaxPower), cmp.Or(l.Cores, DefaultCores)
 	if l.Says.Made != 0 {
 		e.seen = e.seen.Add(l.Says)
 	}
-	if all := e.seen; all != e.kept {
+	if all := e.seen; !agentless && all != e.kept {
 		return l, &all
 	}
 	return l, nil

@@ -70,6 +70,9 @@ var containerSeed = maphash.MakeSeed()
 // NewPodIndex returns an empty PodIndex.
 func NewPodIndex(o PodIndexOptions) *PodIndex {
 	o.MaxDeleted = cmp.Or(o.MaxDeleted, maxGone)
+	if o.Group == nil {
+		o.Group = func(string, string) (name string, a ledger.Account, ok bool) { return }
+	}
 	return &PodIndex{o: o, pods: newRegister[string, *entry](o), parents: newRegister[types.NamespacedName, string](o)}
 }
 

@@ -32,12 +32,11 @@ func (d *PodIndex) resolve(b *batch.Batch, quota *nameQuota, now time.Time) []*o
 			owners[i] = owners[i-1]
 			continue
 		}
-		o := &owner{Consumer: ledger.Consumer{Key: id}}
+		var o *owner
 		if last = uid; isPod {
-			o.Key = strings.TrimSuffix(strings.TrimSuffix(id, container), "/")
-			o.pod, o.Pod, o.Account = d.pod(uid, node)
+			o = d.pod(strings.TrimSuffix(strings.TrimSuffix(id, container), "/"), uid, node)
 		} else {
-			o.Pod, o.Account = d.other(id, node)
+			o = d.other(id, node)
 		}
 		own := isPod && o.Pod != ""
 		if !own && o.Account.Kind != ledger.System && !quota.admit(node, o.Key, now) {
@@ -48,14 +47,15 @@ func (d *PodIndex) resolve(b *batch.Batch, quota *nameQuota, now time.Time) []*o
 	return owners
 }
 
-// pod returns a pod's entry, nil if it is not in the index. Its name and account are returned for its own node only.
-func (d *PodIndex) pod(uid, node string) (e *entry, name string, a ledger.Account) {
+// pod returns the owner of a pod's shares. The name and the account of a pod are set for its own node only.
+func (d *PodIndex) pod(key, uid, node string) *owner {
+	o := &owner{Consumer: ledger.Consumer{Key: key, Account: ledger.Account{Kind: ledger.Workload}}}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if e = d.pods.get(uid); e != nil && e.node.Value() == node {
-		return e, e.name, d.account(e)
+	if o.pod = d.pods.get(uid); o.pod != nil && o.pod.node.Value() == node {
+		o.Pod, o.Account = o.pod.name, d.account(o.pod)
 	}
-	return e, "", ledger.Account{Kind: ledger.Workload}
+	return o
 }
 
 // account returns the account that a pod is charged to. The caller must hold mu.
@@ -71,20 +71,16 @@ func (d *PodIndex) account(e *entry) ledger.Account {
 	return a
 }
 
-// other returns the name and the account of a consumer that is not a pod. Identifying a control group may take time, so
-// the caller must not hold mu.
-func (d *PodIndex) other(id, node string) (name string, a ledger.Account) {
+// other returns the owner of a share that is not a pod's. Identifying a control group may take time, so the caller must
+// not hold mu.
+func (d *PodIndex) other(id, node string) *owner {
+	o := &owner{Consumer: ledger.Consumer{Key: id}}
 	if vm, ok := energy.VMOf(id); ok {
-		return "", ledger.Account{Kind: ledger.VM, Owner: vm}
+		o.Account.Kind, o.Account.Owner = ledger.VM, vm
+	} else if path, ok := energy.CgroupOf(id); !ok { // system and others
+		o.Account.Kind = ledger.System
+	} else if o.Pod, o.Account, ok = d.o.Group(node, path); !ok {
+		o.Pod, o.Account = "", ledger.Account{Kind: ledger.Cgroup, Owner: path}
 	}
-	path, isGroup := energy.CgroupOf(id)
-	if !isGroup { // system and others
-		return "", ledger.Account{Kind: ledger.System}
-	}
-	if d.o.Group != nil {
-		if name, a, ok := d.o.Group(node, path); ok {
-			return name, a
-		}
-	}
-	return "", ledger.Account{Kind: ledger.Cgroup, Owner: path}
+	return o
 }
