@@ -100,6 +100,9 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 	}
 	p := &app{options: o, log: log, registry: registry, beats: cmp.Or(o.Beats, &daemon.Heartbeats{})}
 	var err error
+	// The view has watches of its own instead of the manager's cache, which decodes a list as a whole and never syncs
+	// without a kind or permission. Objects decodes one object at a time, so that an invalid one does not hide the
+	// others, and treats kinds that are missing or forbidden as absent. Deadlines (P1) depend on this.
 	if p.objects, err = kube.NewObjects(api, log); err != nil {
 		return nil, err
 	}
