@@ -18,16 +18,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiServer is as much of an API server as the controller talks to: objects in JSON, lists, watches, statuses and
-// clocks.
+// apiServer is a fake API server with the features that the controller uses: objects in JSON, lists, watches,
+// statuses and clocks.
 type apiServer struct {
 	mu       sync.Mutex
 	version  int
 	objects  map[string]map[string]any // by path
-	watchers map[chan change]string    // by prefix
-	noCRDs   bool                      // our kinds are not installed
-	lacking  int                       // requests for them meanwhile
-	statuses map[string]int            // writes by path
+	watchers map[chan change]string    // by path prefix
+	noCRDs   bool                      // our CRDs are not installed
+	lacking  int                       // number of requests for missing CRDs
+	statuses map[string]int            // number of status writes by path
 	ended    chan struct{}
 	server   *httptest.Server
 }
@@ -37,7 +37,7 @@ type change struct {
 	object map[string]any
 }
 
-// served are the resources, by group and version.
+// served lists the resources by group and version.
 var served = map[string]map[string]string{
 	"v1": {
 		"pods": "Pod", "nodes": "Node", "namespaces": "Namespace", "configmaps": "ConfigMap",
@@ -127,7 +127,7 @@ func (s *apiServer) announce(path string, c change) {
 	}
 }
 
-// under reports whether an object belongs to a list: of its namespace, or of all.
+// under reports whether an object belongs to a list of its namespace or of all namespaces.
 func under(path, list string) bool {
 	if folder := path[:strings.LastIndexByte(path, '/')]; folder == list {
 		return true
@@ -338,7 +338,7 @@ func (s *apiServer) patch(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
-	changes := make(chan change, 10_000) // more than any test has objects of a kind
+	changes := make(chan change, 10_000) // more than the objects of a kind in any test
 	gv, kind := kindOf(r.URL.Path)
 	s.mu.Lock()
 	if r.URL.Query().Get("sendInitialEvents") == "true" {

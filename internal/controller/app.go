@@ -34,16 +34,16 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 )
 
-// app is what Run runs, and what its parts stand on. No part knows it: each is given what it needs.
+// app contains the components that Run runs, and their shared dependencies. The components have no reference to it.
 type app struct {
 	options  Options
 	log      *slog.Logger
 	registry prometheus.Registerer
 	manager  manager.Manager
-	direct   client.Client // does not read from a cache
+	direct   client.Client // reads from the API server, not from a cache
 	objects  *kube.Objects
 
-	directory *intake.PodIndex // of pods
+	directory *intake.PodIndex // index of pods; nil without a ledger
 	nodes     intake.NodeBook
 	hosts     *access.HostTokens
 	members   access.Members
@@ -53,18 +53,18 @@ type app struct {
 	shadow    *status.Shadow
 	agents    *estimate.Agents
 	workloads *estimate.Workloads
-	labels    *status.NodeLabels // nil: nodes are not labelled
-	unit      *ledgerService     // nil: there is nowhere to keep a ledger
+	labels    *status.NodeLabels // nil if nodes are not labelled
+	unit      *ledgerService     // nil if no ledger is configured
 
-	beats *daemon.Heartbeats // of the loops in kept
+	beats *daemon.Heartbeats // heartbeats of the loops in kept
 
-	synced, nodesSynced atomic.Int32 // of the kinds that are followed
+	synced, nodesSynced atomic.Int32 // number of followed kinds that have synced
 }
 
-// followed is the number of kinds that are followed and waited for: Jobs, CronJobs, pods, namespaces.
+// followed is the number of kinds that must sync: Jobs, CronJobs, pods and namespaces.
 const followed = 4
 
-// reporter is the name of this program in events.
+// reporter is the name of the controller in events.
 const reporter = "kubenergy-controller"
 
 func (p *app) leads() bool {
@@ -76,10 +76,10 @@ func (p *app) leads() bool {
 	}
 }
 
-// knowsWork reports whether all Jobs, CronJobs, pods and namespaces are known.
+// knowsWork reports whether Jobs, CronJobs, pods and namespaces have synced.
 func (p *app) knowsWork() bool { return p.synced.Load() >= followed }
 
-// addParts adds everything to the manager.
+// addParts adds all components to the manager.
 func (p *app) addParts(ctx context.Context, api *rest.Config) (err error) {
 	p.history, p.held = zone.NewHistory(p.registry), release.NewHeld()
 	p.agents = estimate.NewAgents(time.Now)
@@ -115,8 +115,8 @@ func (p *app) addParts(ctx context.Context, api *rest.Config) (err error) {
 	return errors.Join(p.addEstimator(api), p.addReconcilers(), p.addRunners(), p.addServers())
 }
 
-// addEstimator adds the estimate of what nodes without an agent use; the replica that leads makes it. What no ledger
-// takes still counts in the metrics of workloads.
+// addEstimator adds the estimator of nodes without an agent, which runs in the leader. Estimates count in the
+// metrics of workloads even if they are not recorded in the ledger.
 func (p *app) addEstimator(api *rest.Config) error {
 	o := estimate.Options{
 		Nodes: p.listNodes, Pods: p.listPods, View: p.objects.View, HasAgent: p.agents.Last,
@@ -135,14 +135,14 @@ func (p *app) addEstimator(api *rest.Config) error {
 	return p.manager.Add(manager.RunnableFunc(p.kept("estimate", estimate.New(o).Run)))
 }
 
-// listNodes returns the nodes of the cache: read only.
+// listNodes returns the nodes in the cache. The caller must not modify them.
 func (p *app) listNodes(ctx context.Context) ([]v1.Node, error) {
 	var all v1.NodeList
 	err := p.manager.GetClient().List(ctx, &all, client.UnsafeDisableDeepCopy)
 	return all.Items, err
 }
 
-// listPods returns the pods of a node, from the cache: read only.
+// listPods returns the pods of a node in the cache. The caller must not modify them.
 func (p *app) listPods(ctx context.Context, node string) ([]v1.Pod, error) {
 	var all v1.PodList
 	err := p.manager.GetClient().List(ctx, &all, client.MatchingFields{cached.NodeIndex: node},
@@ -150,12 +150,12 @@ func (p *app) listPods(ctx context.Context, node string) ([]v1.Pod, error) {
 	return all.Items, err
 }
 
-// teamOf is [policy.Rules.TeamOf] as the rules are now.
+// teamOf calls [policy.Rules.TeamOf] with the current rules.
 func (p *app) teamOf(namespace, named string) string {
 	return p.objects.View().TeamOf(namespace, named)
 }
 
-// addReconcilers adds what fills statuses; the replica that leads does.
+// addReconcilers adds the reconcilers that write statuses. They run in the leader.
 func (p *app) addReconcilers() error {
 	signals := signal.NewMetrics(time.Now)
 	deps := signal.Deps{
@@ -173,7 +173,7 @@ func (p *app) addReconcilers() error {
 	)
 }
 
-// addRunners adds what runs in every replica, and what tells the parts of the cluster.
+// addRunners adds the loops that run in every replica, and the event handlers of the components.
 func (p *app) addRunners() error {
 	bindings, errBindings := dynamic.NewForConfig(p.manager.GetConfig())
 	cluster, err := kubernetes.NewForConfig(p.manager.GetConfig())
@@ -196,7 +196,7 @@ func (p *app) addRunners() error {
 	each := func(notify func(watcher, client.Object)) func(client.Object) {
 		return func(o client.Object) {
 			for _, w := range watchers {
-				panics.Survive(p.log, "objects", "telling of an object", func() { notify(w, o) })
+				panics.Survive(p.log, "objects", "handling an event of an object", func() { notify(w, o) })
 			}
 		}
 	}
@@ -235,20 +235,20 @@ func (p *app) addRunners() error {
 	return err
 }
 
-// watcher is a part that is told of every Job and pod that is added, changed or deleted.
+// watcher is a component that receives every Job and pod that is added, updated or deleted.
 type watcher interface {
 	Saw(o client.Object)
 	Lost(o client.Object)
 }
 
-// kept returns a loop that begins again where it panics.
+// kept returns a loop that restarts after a panic and reports heartbeats.
 func (p *app) kept(part string, run func(context.Context) error) everywhere {
 	return func(ctx context.Context) error {
 		return panics.Keep(p.beats.Loop(ctx, part), p.log, part, "a loop", run)
 	}
 }
 
-// everywhere is a part that runs in every replica.
+// everywhere is a runnable that runs in every replica.
 type everywhere func(context.Context) error
 
 // Start implements [manager.Runnable].

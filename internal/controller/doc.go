@@ -1,22 +1,24 @@
-// Package controller keeps the status of GridZones, PowerProfiles and EnergyPolicies, counts
-// what would have been held where nothing is touched yet, releases held Jobs that no scheduler released, takes the
-// batches of agents, estimates what other nodes have used, and answers over HTTP.
+// Package controller implements the kubenergy-controller. It writes the status of GridZones, PowerProfiles and
+// EnergyPolicies, counts the Jobs that would be held in shadow mode, releases held Jobs that no scheduler released,
+// records the batches of agents, estimates the usage of nodes without an agent, and serves the HTTP API.
 //
-// This package builds the parts and runs them; each part is a package below, and knows no more than it is given.
+// This package builds the components and runs them. Each component is a package below this one and receives its
+// dependencies from this package.
 //
-// # What it does where
+// # Replicas
 //
-// Every replica releases overdue Jobs and records the present carbon intensities and prices. Everything else is done by
-// the holder of the Lease kubenergy-controller: it alone asks providers, writes statuses and counts.
+// Every replica releases overdue Jobs and records the current carbon intensities and prices. Everything else is
+// done by the holder of the Lease kubenergy-controller. Only the leader calls providers, writes statuses and
+// counts.
 //
-// # What it refuses
+// # Limits
 //
-// It never holds anything and never decides where work runs. It writes the status of our own objects, Events, one
-// ConfigMap with the calls made to providers and the pauses that these asked for, and the patch that resumes a held
-// Job. It has no finalizer, so that our objects can be deleted while it is away.
+// The controller never holds a Job and never decides where a workload runs. It writes the status of its own kinds,
+// Events, a ConfigMap with the calls to providers and their pauses, and the patch that resumes a held Job. It sets
+// no finalizers, so that its objects can be deleted while it is not running.
 //
-// # What becomes of others when it fails
+// # Failures
 //
-// The scheduler keeps the last status that it has read until that is too old, and then decides without it. Holds end at
-// their deadline without us.
+// If the controller fails, the scheduler uses the last status until it expires and then decides without it. Holds
+// end at their deadline without the controller.
 package controller

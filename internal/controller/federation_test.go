@@ -15,8 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// TestFederation has one controller forward to another what it books: there it is the member's, in the zone and with the
-// PUE that the federation says, and shown live.
+// TestFederation runs a controller that forwards its bookings to another one. The other controller must record them
+// for the member, with the zone and the PUE of the federation, and include them in live data.
 func TestFederation(t *testing.T) {
 	s := newAPIServer(t)
 	s.put(ours+"gridzones/home", typical("home", "DE"))
@@ -31,13 +31,13 @@ func TestFederation(t *testing.T) {
 	o.State, o.API, o.Cluster = t.TempDir(), "0", "center"
 	o.Members = file("members.yaml", "clusters: [{name: alpha, zone: home, pue: 1.5}]")
 	center, _ := start(t, s, o)
-	kit.Eventually(t, 30*time.Second, "the zone is known", func() bool {
+	kit.Eventually(t, 30*time.Second, "the view has the zone", func() bool {
 		site := center.objects.View().Site("home")
 		return site != nil && site.Carbon.Fresh(time.Now(), 0)
 	})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/api/v1/clusters/alpha/bookings" || r.Header.Get("Authorization") != "Bearer secret" {
-			t.Errorf("asked for %s", r.URL.Path)
+			t.Errorf("unexpected request for %s", r.URL.Path)
 		}
 		r.SetPathValue("cluster", "alpha")
 		center.unit.batches.ServeMember(w, r)
@@ -61,7 +61,7 @@ func TestFederation(t *testing.T) {
 		From: b.Start.Add(-time.Hour), To: b.End.Add(time.Hour), Own: "center",
 		GroupBy: []ledger.Dimension{ledger.ByCluster, ledger.BySite, ledger.ByNode},
 	}
-	kit.Eventually(t, 30*time.Second, "it is booked in the federation", func() bool {
+	kit.Eventually(t, 30*time.Second, "the federation has recorded it", func() bool {
 		answer, err := center.unit.ledger.Query(t.Context(), q)
 		if err != nil || len(answer.Rows) != 1 {
 			return false
@@ -75,7 +75,7 @@ func TestFederation(t *testing.T) {
 	})
 	kit.Eventually(t, 5*time.Second, "the member counts it",
 		func() bool { return count(t, registry)["kubenergy_forward_bookings_total"] > 0 })
-	kit.Eventually(t, 5*time.Second, "its watts are shown apart from ours", func() bool {
+	kit.Eventually(t, 5*time.Second, "its power is in the live data of the federation", func() bool {
 		live := center.unit.live.Nodes()
 		return len(live.Nodes) == 0 && len(live.Members) == 1 && live.Members[0].Node == "alpha/rack1" &&
 			live.Members[0].Watts == 100

@@ -41,31 +41,32 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// ledgerService is the part of the controller that takes batches, books them and answers questions. With an SQLite
-// ledger it works without the API server as far as that goes: agents that were known go on delivering for ten minutes,
-// those outside of the cluster for good. With PostgreSQL, a leader that cannot renew its Lease ends.
+// ledgerService is the part of the controller that records batches and serves the HTTP API. With an SQLite ledger
+// it continues to work without the API server: known agents in the cluster can deliver for ten minutes, and agents
+// outside the cluster indefinitely. With PostgreSQL, a leader that cannot renew its Lease exits.
 type ledgerService struct {
 	store   *intake.LazyStore
 	ledger  *ledger.Ledger
 	live    *live.State
 	gate    *access.Gate
 	batches *intake.Handler
-	meters  *meter.Poller // nil: there are none
+	meters  *meter.Poller // nil if no meters are configured
 	budgets *budget.Engine
-	folder  *server.Folder // nil: there is none
+	folder  *server.Folder // nil if no CSV directory is configured
 	handler http.Handler
 	tls     *tls.Config
-	address string // of the API; "0": nowhere
+	address string // address of the API; "0" if it is not served
 	log     *slog.Logger
 }
 
-// agentAccount is the service account of agents in the cluster.
+// agentAccount is the name of the service account of agents in the cluster.
 const agentAccount = "kubenergy-agent"
 
-// apiService is the name that the API's certificate is for, in our namespace.
+// apiService is the name of the Service of the API, in the namespace of the controller. The certificate is issued
+// for it.
 const apiService = "kubenergy-controller"
 
-// newUnit builds it; nil where there is nowhere to keep a ledger. The caller closes the ledger.
+// newUnit builds the ledger service. It returns nil if no ledger is configured. The caller must close the ledger.
 func newUnit(ctx context.Context, api *rest.Config, p *app) (*ledgerService, error) {
 	o := &p.options
 	if !o.keepsLedger() {
@@ -91,7 +92,7 @@ func newUnit(ctx context.Context, api *rest.Config, p *app) (*ledgerService, err
 	return u, nil
 }
 
-// addForward has the replica that leads forward what is booked to the federation.
+// addForward adds the forwarder of bookings to the federation, which runs in the leader.
 func (u *ledgerService) addForward(p *app) error {
 	o := p.options.Forward
 	if o.URL == "" {
@@ -105,7 +106,7 @@ func (u *ledgerService) addForward(p *app) error {
 	return p.manager.Add(manager.RunnableFunc(f.Run))
 }
 
-// newGate asks the API server with a client of its own, which has no limit of requests: the Gate has one.
+// newGate returns a Gate with its own client. The client has no rate limit, because the Gate limits its requests.
 func newGate(api *rest.Config, log *slog.Logger, registry prometheus.Registerer) (*access.Gate, error) {
 	config := rest.CopyConfig(api)
 	config.QPS = -1
@@ -126,10 +127,10 @@ func openStore(ctx context.Context, o *Options, log *slog.Logger) (ledger.Store,
 	return sqlite.Open(ctx, filepath.Join(o.State, "ledger.db"), sqlite.Options{Log: log})
 }
 
-// placedBy returns what says which strategy placed a pod, "" if kube-scheduler did alone.
+// placedBy returns a function that returns the strategy that placed a pod, or "" for plain kube-scheduler.
 func placedBy(view func() *kube.View) func(*v1.Pod) string {
 	return func(p *v1.Pod) string {
-		work, _ := policy.ReadPod(p) // what makes no sense counts as not said
+		work, _ := policy.ReadPod(p) // invalid annotations are ignored
 		_, settings := view().Settle(&work)
 		if !settings.Enforced() || !policy.Serves(p.Spec.SchedulerName) {
 			return ""
@@ -153,8 +154,8 @@ func (u *ledgerService) addIntake(p *app) error {
 	})
 	u.live = live.New(live.Options{
 		Now: time.Now, Container: p.directory.Container,
-		// A meter at the wall is held against the hardware too; how little a node may draw, intake knows, as guests
-		// draw less.
+		// Wall meters are compared with the hardware, too. Only intake checks for implausibly low power, because
+		// guests draw less than their hardware.
 		Implausible: func(node string, power energy.Watts) bool {
 			l := envelope(node, ledger.Seen{})
 			return l.Modelled && power > intake.Tolerance*l.MaxPower || u.batches.Implausible(node)
@@ -166,7 +167,7 @@ func (u *ledgerService) addIntake(p *app) error {
 		&intake.LedgerMetrics{Ledger: u.ledger, Nodes: u.live.Nodes, Now: time.Now}))
 }
 
-// addMeters adds the meters on the network; the replica that leads reads them.
+// addMeters adds the meters on the network, which the leader reads.
 func (u *ledgerService) addMeters(p *app) error {
 	if p.options.Meters == "" {
 		return nil
@@ -185,12 +186,12 @@ func (u *ledgerService) addMeters(p *app) error {
 		p.manager.Add(manager.RunnableFunc(u.meters.Run)))
 }
 
-// bookEstimate books an estimate of a node.
+// bookEstimate records an estimate of a node.
 func (u *ledgerService) bookEstimate(ctx context.Context, b *batch.Batch) error {
 	return u.batches.Local(ctx, b, true)
 }
 
-// addBudgets adds what acts on budgets; the replica that leads does.
+// addBudgets adds the budget engine, which runs in the leader.
 func (u *ledgerService) addBudgets(p *app) (err error) {
 	var key []byte
 	if file := p.options.WebhookKey; file != "" {
@@ -216,7 +217,7 @@ func (u *ledgerService) addBudgets(p *app) (err error) {
 	}))
 }
 
-// podUID returns the UID of a pod of the cache.
+// podUID returns the UID of a pod in the cache.
 func (p *app) podUID(namespace, name string) (string, bool) {
 	const timeout = 5 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -226,7 +227,7 @@ func (p *app) podUID(namespace, name string) (string, bool) {
 	return string(pod.UID), err == nil
 }
 
-// addAPI builds what answers, and the certificate that it answers with.
+// addAPI builds the handler of the API and its certificate.
 func (u *ledgerService) addAPI(p *app) (err error) {
 	o := &p.options
 	var recorded func([]ledger.Record)
@@ -245,8 +246,8 @@ func (u *ledgerService) addAPI(p *app) (err error) {
 		Power: p.nodes.Power, Client: p.manager.GetClient(), Recorded: recorded,
 		JobNamespaces: o.Ingest, Worlds: o.Worlds,
 		Sidecar: server.SidecarConfig{
-			// What a sidecar tells of a node stands where no agent's batch does, or a node with both would count twice;
-			// and where it stands, nothing is estimated.
+			// A report of a sidecar counts only if there is no batch of an agent, because a node with both would
+			// count twice. It replaces the estimate.
 			Book: func(ctx context.Context, b *batch.Batch) error {
 				err := u.bookEstimate(ctx, b)
 				if err == nil {
@@ -264,7 +265,7 @@ func (u *ledgerService) addAPI(p *app) (err error) {
 	name := apiService + "." + o.Namespace + ".svc"
 	cert, key := o.APICert, o.APIKey
 	if cert == "" {
-		// localhost is for clients that come through a forwarded port.
+		// localhost is for clients that use port forwarding.
 		names := append([]string{
 			name, name + ".cluster.local", apiService + "." + o.Namespace, apiService, "localhost",
 		}, o.APINames...)
@@ -286,17 +287,17 @@ func (u *ledgerService) addAPI(p *app) (err error) {
 		return err
 	}
 	u.tls = config
-	// An SQLite file has one writer, which leads whatever Leases say. A database has several, one of which takes
-	// batches.
+	// An SQLite file has a single writer, which leads independently of Leases. With a database there may be several
+	// replicas, and the leader accepts batches.
 	if o.LedgerDSN != "" && o.LeaderElect {
 		u.passOn(p, name)
 	}
 	return nil
 }
 
-// passOn has requests passed on where another replica leads.
+// passOn forwards requests to the leader if another replica leads.
 func (u *ledgerService) passOn(p *app, name string) {
-	_, port, _ := net.SplitHostPort(p.options.API) // Validate has looked
+	_, port, _ := net.SplitHostPort(p.options.API) // checked by Validate
 	own, others := u.handler, relay.New(relay.Options{
 		Client: p.direct, Namespace: p.options.Namespace, Lease: leaseName, Port: port, Name: name,
 		Trust: p.options.APICA, Now: time.Now, Log: p.log,
@@ -310,13 +311,13 @@ func (u *ledgerService) passOn(p *app, name string) {
 	})
 }
 
-// run books and answers until ctx ends, and then closes the ledger.
+// run runs the ledger and the API until ctx is done, and then closes the ledger.
 func (u *ledgerService) run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return panics.Keep(groupCtx, u.log, "ledger", "opening it", u.store.Run) })
+	group.Go(func() error { return panics.Keep(groupCtx, u.log, "ledger", "opening the ledger", u.store.Run) })
 	group.Go(func() error { return u.ledger.Run(groupCtx) })
 	if u.folder != nil {
-		group.Go(func() error { return panics.Keep(groupCtx, u.log, "folder", "writing into it", u.folder.Run) })
+		group.Go(func() error { return panics.Keep(groupCtx, u.log, "folder", "writing CSV files", u.folder.Run) })
 	}
 	if u.address != "0" {
 		group.Go(func() error { return server.Serve(groupCtx, u.address, u.handler, u.tls, u.log) })

@@ -25,58 +25,61 @@ import (
 
 const day = 24 * time.Hour
 
-// Options are what the command line says.
+// Options are the settings of the command line.
 type Options struct {
-	Namespace      string // of the Lease and of the count of calls
-	AgentNamespace string // "": that one
-	MetricsAddress string // HTTPS, for clients that the API server lets get /metrics; "0": nowhere
-	ProbeAddress   string // HTTP: /healthz and /readyz; "0": nowhere
+	Namespace      string // namespace of the Lease and of the ConfigMap with calls to providers
+	AgentNamespace string // namespace of the agents; defaults to Namespace
+	MetricsAddress string // HTTPS, for clients that may get /metrics; "0" disables it
+	ProbeAddress   string // HTTP, for /healthz and /readyz; "0" disables it
 	LeaderElect    bool
-	Keys           string // folder of key files of signals
-	MeterKeys      string // the same of meters
-	Data           string // folder of files that GridZones name
+	Keys           string // directory of the key files of signals
+	MeterKeys      string // directory of the key files of meters
+	Data           string // directory of the files that GridZones refer to
 
-	// folder of the ledger and of the API's certificate; "": neither is kept, and no batches are taken
+	// State is the directory of the ledger and of the certificate of the API. If it is empty, neither is stored.
+	// Without LedgerDSN no batches are accepted then.
 	State string
-	// of a PostgreSQL; "": SQLite in State. From the environment only: command lines are read by others
+	// LedgerDSN is the data source name of a PostgreSQL ledger. If it is empty, an SQLite ledger in State is used.
+	// It is read from the environment, because other users can read command lines.
 	LedgerDSN    string
-	API          string // HTTPS, for agents, schedulers and people; "0": nowhere
-	APICert      string // files; "": a certificate of our own
-	APICA        string // what other replicas' certificates are verified by, where they were given
+	API          string // HTTPS address of the API; "0" disables it
+	APICert      string // certificate file; if empty, the controller creates a certificate
+	APICA        string // CA file for the certificates of other replicas if they were provided
 	APIKey       string
-	APINames     []string // of our own certificate, besides those of the Service
-	CSV          string   // folder for raw metrics and decisions as CSV; "": none
-	HostTokens   string   // file with the tokens of agents outside the cluster; "": there are none
-	Cluster      string   // this cluster's name in a federation
-	Members      string   // file with the clusters that forward what they book; "": there are none
+	APINames     []string // further names in the certificate of the controller
+	CSV          string   // directory for raw metrics and decisions as CSV; disabled if empty
+	HostTokens   string   // file with the tokens of agents outside the cluster; optional
+	Cluster      string   // name of this cluster in a federation
+	Members      string   // file with the clusters that forward their bookings; optional
 	Forward      forward.Options
-	Meters       string          // file with the meters on the network; "": there are none
-	Agentless    bool            // estimate what nodes without an agent use
+	Meters       string          // file with the meters on the network; optional
+	Agentless    bool            // estimate the usage of nodes without an agent
 	Ingest       []string        // namespaces in which POST /ingest may create Jobs
-	Webhook      string          // that budgets notify where they name none
-	WebhookDir   string          // folder of URLs that budgets name
-	WebhookKey   string          // file with the key that signs what webhooks are told; "": it is not signed
+	Webhook      string          // default webhook of budgets
+	WebhookDir   string          // directory of the webhook URLs that budgets refer to
+	WebhookKey   string          // file with the key that signs webhook requests; unsigned if empty
 	Webhooks     []string        // hosts that budgets may notify
-	LabelNodes   bool            // with the hardware that their agents tell
-	AnyPower     *energy.Profile // of nodes of which nothing is known, in books; nil: what they use is not known
-	NodeMaxPower float64         // watts that a node of which nothing is known may draw
+	LabelNodes   bool            // with the hardware that their agents report
+	AnyPower     *energy.Profile // of nodes with unknown hardware, in the ledger; nil if their usage is unknown
+	NodeMaxPower float64         // maximum power in watts of nodes with unknown hardware
 	Keep         ledger.Retention
-	// Worlds says that another program sees to it where jobs of POST /ingest run; no flag sets it.
+	// Worlds is set if another program decides in which world the jobs of POST /ingest run. No flag sets it.
 	Worlds bool
-	// Group is that of [intake.PodIndexOptions]; no flag sets it.
+	// Group is passed to [intake.PodIndexOptions]. No flag sets it.
 	Group func(node, path string) (name string, a ledger.Account, ok bool)
-	// Beats are the heartbeats that /healthz checks; nil: of the controller's own loops only. No flag sets it.
+	// Beats are the heartbeats that /healthz checks. Nil means only those of the controller's own loops. No flag
+	// sets it.
 	Beats     *daemon.Heartbeats
-	LogFormat string // json or text
+	LogFormat string // "json" or "text"
 	LogLevel  slog.Level
 }
 
-// keepsLedger reports whether there is somewhere to keep a ledger.
+// keepsLedger reports whether a ledger is configured.
 func (o *Options) keepsLedger() bool { return o.State != "" || o.LedgerDSN != "" }
 
 func (o *Options) agentNamespace() string { return cmp.Or(o.AgentNamespace, o.Namespace) }
 
-// Parse reads the flags of a program. Help lists them all on out; an error is one line.
+// Parse parses the flags of a program. It prints usage to out if help is requested. Errors fit on one line.
 func Parse(program string, flags *flag.FlagSet, args []string, out io.Writer) error {
 	flags.Init(program, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -91,87 +94,87 @@ func Parse(program string, flags *flag.FlagSet, args []string, out io.Writer) er
 	return err
 }
 
-// NewOptions returns what holds where the command line says nothing, and adds a flag for each option.
+// NewOptions returns the default options and registers a flag for each of them.
 func NewOptions(fs *flag.FlagSet) *Options {
 	o := &Options{LedgerDSN: os.Getenv("KUBENERGY_LEDGER_DSN")}
 	fs.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), v1alpha1.SystemNamespace),
-		"`namespace` of the Lease and of the count of calls to providers")
+		"`namespace` of the Lease and of the ConfigMap with calls to providers")
 	fs.StringVar(&o.AgentNamespace, "agent-namespace", "",
-		"`namespace` of the agents in the cluster; by default that of --namespace")
+		"`namespace` of the agents in the cluster (default: value of --namespace)")
 	fs.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8443",
-		"`address` of /metrics, over HTTPS, for clients that the API server lets get it (0: none)")
+		"`address` of /metrics over HTTPS, for clients that may get it (0: none)")
 	fs.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz (0: none)")
-	fs.StringVar(&o.Keys, "keys-dir", "/etc/kubenergy/keys", "`folder` with a file for each key that a GridZone names")
+	fs.StringVar(&o.Keys, "keys-dir", "/etc/kubenergy/keys", "`directory` with a file for each key of a GridZone")
 	fs.StringVar(&o.MeterKeys, "meter-keys-dir", "/etc/kubenergy/meter-keys",
-		"`folder` with a file for each passwordKey of a meter")
-	fs.StringVar(&o.Data, "data-dir", "/etc/kubenergy/data", "`folder` of the files that GridZones name")
+		"`directory` with a file for each passwordKey of a meter")
+	fs.StringVar(&o.Data, "data-dir", "/etc/kubenergy/data", "`directory` of the files that GridZones refer to")
 	fs.StringVar(&o.State, "state-dir", "",
-		"`folder` of the ledger and of the certificate of the HTTP API; without it no batches are taken")
-	fs.StringVar(&o.API, "api-bind-address", ":9443", "`address` of the HTTP API, over HTTPS (0: none)")
-	fs.StringVar(&o.APICert, "api-cert-file", "", "`file` with the certificate of the HTTP API; by default one of its "+
-		"own, told in the ConfigMap "+relay.AuthorityName)
-	fs.StringVar(&o.APIKey, "api-key-file", "", "`file` with its key")
+		"`directory` of the SQLite ledger and the certificate of the HTTP API; without a ledger batches are rejected")
+	fs.StringVar(&o.API, "api-bind-address", ":9443", "`address` of the HTTP API over HTTPS (0: none)")
+	fs.StringVar(&o.APICert, "api-cert-file", "", "`file` with the certificate of the HTTP API (default: a generated "+
+		"one, published in the ConfigMap "+relay.AuthorityName+")")
+	fs.StringVar(&o.APIKey, "api-key-file", "", "`file` with the key of the certificate")
 	fs.StringVar(&o.APICA, "api-ca-file", "",
-		"`file` with what the certificates of other replicas are verified by, where they are not their own")
-	fs.StringVar(&o.CSV, "csv-dir", "", "`folder` for raw metrics and decisions as CSV")
+		"`file` with the CA of the certificates of other replicas, if they were provided with --api-cert-file")
+	fs.StringVar(&o.CSV, "csv-dir", "", "`directory` for raw metrics and decisions as CSV")
 	fs.StringVar(&o.HostTokens, "host-tokens-file", "", "`file` with the tokens of agents outside the cluster")
 	fs.StringVar(&o.Cluster, "cluster", "", "`name` of this cluster in a federation")
-	fs.StringVar(&o.Members, "members-file", "", "`file` with the clusters that forward what they book")
+	fs.StringVar(&o.Members, "members-file", "", "`file` with the clusters that forward their bookings")
 	fs.StringVar(&o.Forward.URL, "forward-to", "",
-		"`URL` of the federation's controller, which is told all that is booked")
-	fs.StringVar(&o.Forward.TokenFile, "forward-token-file", "", "`file` with this cluster's token there")
+		"`URL` of the federation's controller that receives all bookings")
+	fs.StringVar(&o.Forward.TokenFile, "forward-token-file", "", "`file` with the token of this cluster")
 	fs.StringVar(&o.Forward.CAFile, "forward-ca-file", "",
-		"`file` with what that controller's certificate is verified by; by default the system's")
+		"`file` with the CA of the federation's certificate (default: CAs of the system)")
 	fs.StringVar(&o.Meters, "meters-file", "", "`file` with the meters to poll over the network")
-	fs.StringVar(&o.Webhook, "budget-webhook", "", "`URL` that budgets notify where they name none")
+	fs.StringVar(&o.Webhook, "budget-webhook", "", "default webhook `URL` of budgets")
 	fs.StringVar(&o.WebhookDir, "budget-webhook-dir", "",
-		"`folder` with a file for each URL that budgets name as secret:NAME")
-	fs.StringVar(&o.WebhookKey, "budget-webhook-key-file", "", "`file` with the key that signs what webhooks are told")
-	fs.StringVar(&o.LogFormat, "log-format", "json", "json or text")
+		"`directory` with a file for each URL that budgets refer to as secret:NAME")
+	fs.StringVar(&o.WebhookKey, "budget-webhook-key-file", "", "`file` with the key that signs webhook requests")
+	fs.StringVar(&o.LogFormat, "log-format", "json", "log `format`: json or text")
 	list := func(to *[]string, name, help string) {
-		fs.Func(name, help+"; may be given several times", func(value string) error {
+		fs.Func(name, help+" (repeatable)", func(value string) error {
 			if value == "" {
-				return errors.New("want something")
+				return errors.New("want a value")
 			}
 			*to = append(*to, value)
 			return nil
 		})
 	}
-	list(&o.APINames, "api-name", "further DNS `name` of the certificate of its own")
+	list(&o.APINames, "api-name", "additional DNS `name` in the certificate of the controller")
 	list(&o.Ingest, "ingest-namespace", "`namespace` in which POST /ingest may create Jobs")
-	list(&o.Webhooks, "webhook-host", "`host` that budgets may notify, also at a private address and without TLS")
-	fs.BoolVar(&o.LeaderElect, "leader-elect", true, "let one of several replicas ask providers and write statuses; "+
-		"not with an SQLite ledger, which has one process")
-	fs.BoolVar(&o.Agentless, "agentless", true, "estimate what nodes use on which no agent runs")
-	fs.BoolVar(&o.LabelNodes, "label-nodes", false, "label nodes with the hardware that their agents tell")
-	fs.Func("node-default-watts", "`watts`, as idle:100,max:400, that a node is taken to draw of whose hardware "+
-		"nothing is known, in the ledger and in metrics; the scheduler decides without them (default: not known)",
+	list(&o.Webhooks, "webhook-host", "`host` that budgets may notify even at a private address or without TLS")
+	fs.BoolVar(&o.LeaderElect, "leader-elect", true, "elect a leader to call providers and write statuses; "+
+		"has no effect with an SQLite ledger")
+	fs.BoolVar(&o.Agentless, "agentless", true, "estimate the usage of nodes without an agent")
+	fs.BoolVar(&o.LabelNodes, "label-nodes", false, "label nodes with the hardware that their agents report")
+	fs.Func("node-default-watts", "`watts`, e.g. idle:100,max:400, of nodes with unknown hardware "+
+		"in the ledger and in metrics; the scheduler does not use them (default: unknown)",
 		func(value string) error {
 			idle, most, err := hardware.ParseNodePower(value)
 			o.AnyPower = &energy.Profile{
 				Name: policy.UnknownHardware, Idle: idle, Max: most, Sleep: idle,
-				Source: "taken for every node that is not known",
+				Source: "default for nodes with unknown hardware",
 			}
 			return err
 		})
 	fs.Float64Var(&o.NodeMaxPower, "node-max-watts", 2000,
-		"`watts` that a node may draw of whose hardware nothing is known; agents that claim more are refused")
+		"maximum `watts` of nodes with unknown hardware; batches with more are rejected")
 	fs.Int64Var(&o.Forward.Most, "forward-keep", 1_000_000,
-		"`how many` bookings are kept for a federation that is away; beyond, the oldest are dropped for it")
+		"maximum `number` of bookings retained for an unavailable federation; the oldest ones are dropped")
 	o.Keep.Streams = 400 * day
 	keep := func(to *time.Duration, name, what string, usual time.Duration) {
-		fs.DurationVar(to, name, usual, "`how long` the ledger keeps "+what+" (0: for good)")
+		fs.DurationVar(to, name, usual, "retention `time` of "+what+" in the ledger (0: forever)")
 	}
-	keep(&o.Keep.Windows, "keep-windows", "five minutes by pod", 14*day)
-	keep(&o.Keep.Hours, "keep-hours", "sums by hour", 400*day)
-	keep(&o.Keep.Days, "keep-days", "sums by day", 0)
+	keep(&o.Keep.Windows, "keep-windows", "five-minute windows by pod", 14*day)
+	keep(&o.Keep.Hours, "keep-hours", "hourly sums", 400*day)
+	keep(&o.Keep.Days, "keep-days", "daily sums", 0)
 	keep(&o.Keep.Records, "keep-decisions", "decisions", 90*day)
-	keep(&o.Keep.Snapshots, "keep-snapshots", "what decisions depended on", 14*day)
-	fs.TextVar(&o.LogLevel, "log-level", o.LogLevel, "DEBUG, INFO, WARN or ERROR")
+	keep(&o.Keep.Snapshots, "keep-snapshots", "snapshots of decisions", 14*day)
+	fs.TextVar(&o.LogLevel, "log-level", o.LogLevel, "log `level`: DEBUG, INFO, WARN or ERROR")
 	return o
 }
 
-// Validate reports everything that is wrong.
+// Validate returns an error with all invalid options.
 func (o *Options) Validate() error {
 	var errs []error
 	for name, namespace := range map[string]string{"namespace": o.Namespace, "agent-namespace": o.agentNamespace()} {
@@ -192,13 +195,13 @@ func (o *Options) Validate() error {
 	}
 	errs = append(errs, o.checkFederation()...)
 	if (o.APICert == "") != (o.APIKey == "") {
-		errs = append(errs, errors.New("--api-cert-file and --api-key-file go together"))
+		errs = append(errs, errors.New("--api-cert-file and --api-key-file must be given together"))
 	}
 	if !(o.NodeMaxPower > 0) {
 		errs = append(errs, fmt.Errorf("--node-max-watts is %v: want more than 0", o.NodeMaxPower))
 	}
 	if o.LedgerDSN != "" && o.State == "" && o.API != "0" && o.APICert == "" {
-		errs = append(errs, errors.New("--state-dir is not given: the certificate of the HTTP API is kept there"))
+		errs = append(errs, errors.New("--state-dir is missing: the certificate of the HTTP API is stored there"))
 	}
 	if o.LogFormat != "json" && o.LogFormat != "text" {
 		errs = append(errs, fmt.Errorf("--log-format is %q: want json or text", o.LogFormat))
@@ -219,7 +222,7 @@ func (o *Options) checkFederation() (errs []error) {
 	return errs
 }
 
-// Logger returns a logger that writes to w as the options say.
+// Logger returns a logger that writes to w in the configured format and level.
 func (o *Options) Logger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: o.LogLevel}
 	if o.LogFormat == "text" {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestFlagsAreDocumented checks that docs/reference/controller.md tells of every flag.
+// TestFlagsAreDocumented checks that docs/reference/controller.md describes every flag.
 func TestFlagsAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/reference/controller.md")
 	if err != nil {
@@ -19,7 +19,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 	NewOptions(fs)
 	fs.VisitAll(func(f *flag.Flag) {
 		if !strings.Contains(string(doc), "`--"+f.Name+"`") {
-			t.Errorf("docs/reference/controller.md says nothing of --%s", f.Name)
+			t.Errorf("docs/reference/controller.md does not describe --%s", f.Name)
 		}
 	})
 }
@@ -38,31 +38,31 @@ func TestOptionsAreRead(t *testing.T) {
 	}
 	if len(o.APINames) != 2 || o.Keep.Windows != time.Hour || o.Keep.Days != 0 || o.Agentless ||
 		o.AnyPower.Idle != 50 || o.AnyPower.Max != 300 || o.AnyPower.Validate() != nil {
-		t.Errorf("read %+v", o)
+		t.Errorf("unexpected options %+v", o)
 	}
 	for name, wrong := range map[string]func(*Options){
-		"a certificate without a key":   func(o *Options) { o.APICert = "cert" },
-		"a node of no power":            func(o *Options) { o.NodeMaxPower = 0 },
-		"an address that is none":       func(o *Options) { o.API = "nowhere" },
-		"a database and no certificate": func(o *Options) { o.LedgerDSN, o.State = "postgres://x", "" },
-		"a namespace that cannot be":    func(o *Options) { o.Namespace = "A" },
-		"one of agents that cannot be":  func(o *Options) { o.AgentNamespace = "A" },
-		"a cluster that cannot be":      func(o *Options) { o.Cluster = "a/b" },
+		"a certificate without a key":      func(o *Options) { o.APICert = "cert" },
+		"a node without power":             func(o *Options) { o.NodeMaxPower = 0 },
+		"an invalid address":               func(o *Options) { o.API = "nowhere" },
+		"a database without a certificate": func(o *Options) { o.LedgerDSN, o.State = "postgres://x", "" },
+		"an invalid namespace":             func(o *Options) { o.Namespace = "A" },
+		"an invalid namespace of agents":   func(o *Options) { o.AgentNamespace = "A" },
+		"an invalid cluster":               func(o *Options) { o.Cluster = "a/b" },
 		"forwarding without a token": func(o *Options) {
 			o.Cluster, o.State, o.Forward.URL = "alpha", "state", "https://home.example.org"
 		},
-		"nothing kept for a federation":    func(o *Options) { o.Forward.Most = 0 },
-		"logs in a format that is unknown": func(o *Options) { o.LogFormat = "xml" },
+		"no bookings retained for a federation": func(o *Options) { o.Forward.Most = 0 },
+		"an unknown log format":                 func(o *Options) { o.LogFormat = "xml" },
 	} {
 		o := NewOptions(flag.NewFlagSet("", flag.ContinueOnError))
 		wrong(o)
 		if o.Validate() == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("Validate() accepted %s", name)
 		}
 	}
 }
 
-// A flag that there is not is told in one line; help lists all flags.
+// An unknown flag causes an error of one line. Help lists all flags.
 func TestParse(t *testing.T) {
 	for args, want := range map[string]string{
 		"--bogus":             "flag provided but not defined: -bogus (see --help)",
@@ -76,7 +76,7 @@ func TestParse(t *testing.T) {
 		NewOptions(flags)
 		err := Parse("kubenergy-controller", flags, []string{args}, &out)
 		if err == nil && want != "" || err != nil && err.Error() != want || out.String() != "" {
-			t.Errorf("%s: %v, and %q; want %q", args, err, &out, want)
+			t.Errorf("%s: error = %v, output %q; want %q", args, err, &out, want)
 		}
 	}
 	var out strings.Builder
@@ -84,6 +84,6 @@ func TestParse(t *testing.T) {
 	NewOptions(flags)
 	if err := Parse("kubenergy-controller", flags, []string{"--help"}, &out); !errors.Is(err, flag.ErrHelp) ||
 		!strings.Contains(out.String(), "\n  -leader-elect\n") {
-		t.Errorf("help: %v\n%s", err, &out)
+		t.Errorf("unexpected help: %v\n%s", err, &out)
 	}
 }

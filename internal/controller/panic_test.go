@@ -11,7 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 )
 
-// A loop that panics begins again, and ends with its context; what the framework of reconcilers recovers is counted.
+// A loop that panics is restarted until its context is done. Panics that controller-runtime recovers are counted.
 func TestPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	synctest.Test(t, func(t *testing.T) {
@@ -33,6 +33,6 @@ func TestPanics(t *testing.T) {
 	countPanics()
 	utilruntime.PanicHandlers[len(utilruntime.PanicHandlers)-1](t.Context(), "planted")
 	if again := panics.Note("reconcile"); again != 2 {
-		t.Errorf("%d panics of reconcilers are counted", again-1)
+		t.Errorf("counted %d panics of reconcilers", again-1)
 	}
 }

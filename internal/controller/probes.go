@@ -20,15 +20,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/daemon"
 )
 
-// Open connections to the addresses of probes and of metrics.
+// Limits of open connections to the servers of probes and metrics.
 const maxScrapes, maxScrapesPerPeer = 512, 32
 
-// addServers adds the servers of probes and metrics. Those of the manager would have no limit of connections.
+// addServers adds the servers of probes and metrics. The manager's own servers do not limit connections.
 func (p *app) addServers() error {
 	return errors.Join(p.serve("probes", p.options.ProbeAddress, p.probes(time.Now()), nil), p.addMetrics())
 }
 
-// probes answers /healthz and /readyz of a process that began at an instant.
+// probes returns the handler of /healthz and /readyz. began is the start time of the process.
 func (p *app) probes(began time.Time) http.Handler {
 	mux := http.NewServeMux()
 	for path, checks := range map[string]map[string]healthz.Checker{
@@ -64,7 +64,7 @@ func (p *app) probes(began time.Time) http.Handler {
 	return mux
 }
 
-// addMetrics adds the server of /metrics, whose certificate is self-signed: it only encrypts.
+// addMetrics adds the server of /metrics. Its certificate is self-signed and only provides encryption.
 func (p *app) addMetrics() error {
 	if p.options.MetricsAddress == "0" {
 		return nil
@@ -82,7 +82,7 @@ func (p *app) addMetrics() error {
 	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
 	pair, errPair := tls.X509KeyPair(cert, key)
 	if err = errors.Join(err, errPair); err != nil {
-		return fmt.Errorf("making a certificate for /metrics: %w", err)
+		return fmt.Errorf("creating a certificate for /metrics: %w", err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", h)
@@ -91,7 +91,8 @@ func (p *app) addMetrics() error {
 	})
 }
 
-// serve adds a server to the manager, which starts it before it waits for the API server. Address "0" is none.
+// serve adds a server to the manager, which starts servers before it waits for the API server. The address "0"
+// disables the server.
 func (p *app) serve(name, address string, h http.Handler, config *tls.Config) error {
 	if address == "0" {
 		return nil
@@ -108,12 +109,12 @@ func (p *app) serve(name, address string, h http.Handler, config *tls.Config) er
 	})
 }
 
-// firstSignals is for how long at most a controller is not ready because GridZones have no status. Agents find the
-// ledger through ready replicas alone, so what keeps the leader from writing a status must not keep them away.
+// firstSignals is the maximum delay of readiness if GridZones have no status. Agents reach the ledger only through
+// ready replicas, so a failure to write a status must not keep them away.
 const firstSignals = time.Minute
 
-// zonesRead returns an error until each GridZone has its first status, be it that its sources fail. Before, nothing is
-// held: `helm install --wait` returns once Jobs can be.
+// zonesRead returns an error until each GridZone has its first status, even if the status reports failing sources.
+// Jobs are not held before, so `helm install --wait` returns once they can be.
 func zonesRead(ctx context.Context, c client.Reader) error {
 	var zones v1alpha1.GridZoneList
 	if err := c.List(ctx, &zones); err != nil {

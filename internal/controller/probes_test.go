@@ -16,8 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// TestStuckLoopFailsTheProbe checks that /healthz fails while a loop of the controller is stuck in a round, and names
-// it; a loop that waits is healthy.
+// TestStuckLoopFailsTheProbe checks that /healthz fails and identifies the loop if a loop of the controller is
+// stuck in a round. A waiting loop is healthy.
 func TestStuckLoopFailsTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &app{beats: new(daemon.Heartbeats), log: slog.New(slog.DiscardHandler)}
@@ -38,17 +38,17 @@ func TestStuckLoopFailsTheProbe(t *testing.T) {
 		}()
 		bubble.Advance(24 * time.Hour)
 		if code, text := probe(); code != http.StatusOK {
-			t.Errorf("while it waits: %d %s", code, text)
+			t.Errorf("while waiting: status = %d %s", code, text)
 		}
 		close(begin)
 		bubble.Advance(daemon.MaxRound + time.Second)
 		if code, text := probe(); code != http.StatusInternalServerError || !strings.Contains(text, `"overdue"`) {
-			t.Errorf("while it is stuck: %d %s", code, text)
+			t.Errorf("while stuck: status = %d %s", code, text)
 		}
 		close(release)
 		synctest.Wait()
 		if code, text := probe(); code != http.StatusOK {
-			t.Errorf("after it went on: %d %s", code, text)
+			t.Errorf("after the round: status = %d %s", code, text)
 		}
 		stop()
 		if err := <-ended; err != nil {
@@ -57,7 +57,7 @@ func TestStuckLoopFailsTheProbe(t *testing.T) {
 	})
 }
 
-// TestMetricsAskForCredentials checks that /metrics is served over TLS, and only to clients with credentials.
+// TestMetricsAskForCredentials checks that /metrics is served over TLS and requires credentials.
 func TestMetricsAskForCredentials(t *testing.T) {
 	o := quiet(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -71,13 +71,13 @@ func TestMetricsAskForCredentials(t *testing.T) {
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 	}}
 	for path, want := range map[string]int{"/metrics": http.StatusUnauthorized, "/": http.StatusNotFound} {
-		answer, err := client.Get("https://" + o.MetricsAddress + path) // the listener is open before start returns
+		answer, err := client.Get("https://" + o.MetricsAddress + path) // start opens the listener before it returns
 		if err != nil {
 			t.Fatal(err)
 		}
 		answer.Body.Close()
 		if answer.StatusCode != want {
-			t.Errorf("%s: %s, want %d", path, answer.Status, want)
+			t.Errorf("%s: status = %s, want %d", path, answer.Status, want)
 		}
 	}
 }

@@ -41,10 +41,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// leaseName is the Lease whose holder writes.
+// leaseName is the name of the Lease for leader election.
 const leaseName = "kubenergy-controller"
 
-// Run is the controller's process: it returns when ctx ends, or with an error if it cannot begin or no longer leads.
+// Run runs the controller until ctx is done. It returns an error if the controller cannot start or loses its Lease.
 func Run(ctx context.Context, api *rest.Config, o Options, log *slog.Logger) error {
 	p, err := build(ctx, api, o, log, metrics.Registry)
 	if err != nil {
@@ -52,7 +52,7 @@ func Run(ctx context.Context, api *rest.Config, o Options, log *slog.Logger) err
 	}
 	if err := p.manager.Add(p.kept("otlp", func(ctx context.Context) error {
 		if err := otlp.Run(ctx, leaseName, metrics.Registry, log); err != nil {
-			log.ErrorContext(ctx, "Metrics are not pushed", "error", err) // they can be scraped
+			log.ErrorContext(ctx, "Failed to push metrics", "error", err) // they can still be scraped
 		}
 		return nil
 	})); err != nil {
@@ -61,18 +61,18 @@ func Run(ctx context.Context, api *rest.Config, o Options, log *slog.Logger) err
 	return p.run(ctx)
 }
 
-// run runs everything until ctx ends, or something does.
+// run runs all components until ctx is done or one of them stops.
 func (p *app) run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	if p.unit != nil {
-		// It answers without the API server, which the manager waits for.
+		// The ledger service works without the API server, but the manager waits for it.
 		group.Go(func() error { return p.unit.run(groupCtx) })
 	}
 	group.Go(func() error {
 		if err := p.manager.Start(groupCtx); err != nil {
 			return err
 		}
-		return context.Canceled // everything ends with it
+		return context.Canceled // stops everything else
 	})
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -80,13 +80,13 @@ func (p *app) run(ctx context.Context) error {
 	return nil
 }
 
-// countPanics counts the panics of reconcilers, which their framework recovers.
+// countPanics counts panics of reconcilers, which controller-runtime recovers.
 var countPanics = sync.OnceFunc(func() {
 	count := func(context.Context, any) { panics.Note("reconcile") }
 	utilruntime.PanicHandlers = append(utilruntime.PanicHandlers, count)
 })
 
-// build builds what all parts stand on, and the parts.
+// build builds the dependencies of all components, and the components.
 func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 	registry prometheus.Registerer,
 ) (*app, error) {
@@ -100,17 +100,20 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 	}
 	p := &app{options: o, log: log, registry: registry, beats: cmp.Or(o.Beats, &daemon.Heartbeats{})}
 	var err error
+	// The view has watches of its own instead of the manager's cache, which decodes a list as a whole and never syncs
+	// without a kind or permission. Objects decodes one object at a time, so that an invalid one does not hide the
+	// others, and treats kinds that are missing or forbidden as absent. Deadlines (P1) depend on this.
 	if p.objects, err = kube.NewObjects(api, log); err != nil {
 		return nil, err
 	}
-	// What holds where no policy says anything is what holds for the scheduler.
+	// The defaults without a policy are the same as those of the scheduler.
 	defaults, found := policy.AliasEnvironment(policy.ControllerProgram, os.Environ(), os.ReadFile, policy.BuiltIn())
 	for _, f := range found {
-		log.Warn("reading the environment", "warning", f.String())
+		log.Warn("Invalid environment variable", "warning", f.String())
 	}
 	defaults.AnyPower = o.AnyPower
 	p.objects.Defaults = defaults
-	saw := func(*v1.Pod) {} // each pod is shown whole, before it is trimmed
+	saw := func(*v1.Pod) {} // receives each pod before it is trimmed
 	if o.keepsLedger() {
 		p.directory = intake.NewPodIndex(intake.PodIndexOptions{
 			Strategy: placedBy(p.objects.View), TeamOf: p.teamOf, Group: o.Group, Now: time.Now,
@@ -136,32 +139,34 @@ func managerOptions(o Options, scheme *runtime.Scheme, saw func(*v1.Pod), log *s
 		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()), Cache: cached.Options(saw, log),
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil },
 		LeaderElection: elects(&o, log), LeaderElectionID: leaseName, LeaderElectionNamespace: o.Namespace,
-		LeaderElectionReleaseOnCancel: true, // Run's caller ends the process when it returns
+		LeaderElectionReleaseOnCancel: true, // the process exits when Run returns
 		HealthProbeBindAddress:        "0",  // addServers serves probes and metrics
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{
 			RecoverPanic: new(true),
-			// Our kinds may be installed after us, and rights granted: wait, rather than end and begin again.
+			// CRDs may be installed and permissions granted after the controller has started. Wait instead of
+			// restarting.
 			CacheSyncTimeout: 365 * 24 * time.Hour,
-			// Two managers in one process are two tests.
+			// Tests run two managers in one process.
 			SkipNameValidation: new(true),
 		},
 	}
 }
 
-// elects reports whether replicas elect a leader. An SQLite file is locked by the one process that has it: a Lease
-// says nothing more, and would end that process while the API server cannot renew it, though agents could go on
-// delivering.
+// elects reports whether replicas elect a leader. An SQLite file is locked by the single process that uses it, so a
+// Lease adds nothing. It would even end that process while the API server cannot renew the Lease, although agents
+// could still deliver batches.
 func elects(o *Options, log *slog.Logger) bool {
 	if o.LeaderElect && o.State != "" && o.LedgerDSN == "" {
-		log.Info("No leader is elected: the ledger is an SQLite file, and there is one replica")
+		log.Info("Leader election disabled, the SQLite ledger permits a single replica")
 		return false
 	}
 	return o.LeaderElect
 }
 
-// mapper knows the kinds that are used here. To discover them, the API server would have to be there, and our kinds
-// installed, before anything can be built; so we begin without it, and what is missing is tried again.
+// mapper returns a RESTMapper with the kinds that the controller uses. Discovery would require the API server to be
+// available and the CRDs to be installed before anything is built. Without discovery, the controller starts in any
+// case and retries kinds that are missing.
 func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for scope, kinds := range map[meta.RESTScope][]schema.GroupVersionKind{

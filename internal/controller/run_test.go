@@ -55,7 +55,7 @@ func startAt(t testing.TB, api *rest.Config, o Options) (*app, *prometheus.Regis
 				t.Error(err)
 			}
 		case <-time.After(time.Minute):
-			t.Error("still running a minute after the end")
+			t.Error("Run did not return within a minute")
 		}
 	})
 	return c, registry
@@ -83,8 +83,8 @@ func typical(name, zone string) *v1alpha1.GridZone {
 
 const ours = "/apis/kubenergy.io/v1alpha1/"
 
-// TestReleasesRunsOfCronJobs runs the whole controller without a scheduler: a held run of a CronJob whose runs may not
-// overlap is released in time for the next one, and one whose runs may overlap keeps its delay.
+// TestReleasesRunsOfCronJobs runs the whole controller without a scheduler. If the runs of a CronJob must not
+// overlap, a held run must be released in time for the next one. If they may overlap, the delay must not change.
 func TestReleasesRunsOfCronJobs(t *testing.T) {
 	s := newAPIServer(t)
 	p := kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 24*time.Hour)
@@ -114,8 +114,8 @@ func TestReleasesRunsOfCronJobs(t *testing.T) {
 	}
 }
 
-// The wiring: zones get a status, policies follow namespaces within a second, and all of it is seen by the parts that
-// decide.
+// Zones get a status, the status of policies follows namespaces within a second, and the components that decide
+// receive all of it.
 func TestController(t *testing.T) {
 	s := newAPIServer(t)
 	clusters := kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeShadow, time.Hour)
@@ -131,7 +131,7 @@ func TestController(t *testing.T) {
 			meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady) && z.Status.Carbon != nil &&
 			z.Status.Price != nil
 	})
-	kit.Eventually(t, 30*time.Second, "the view knows the zone", func() bool {
+	kit.Eventually(t, 30*time.Second, "the view has the zone", func() bool {
 		site := c.objects.View().Site("home")
 		return site != nil && site.Carbon.Fresh(time.Now(), 0)
 	})
@@ -145,21 +145,22 @@ func TestController(t *testing.T) {
 		return n, known
 	}
 	s.put("/api/v1/namespaces/team", team)
-	kit.Eventually(t, time.Second, "admission is told of the namespace",
+	kit.Eventually(t, time.Second, "the status lists the namespace for admission",
 		func() bool { n, known := summary(); return known && n.Delays })
 	s.put("/apis/batch/v1/namespaces/team/jobs/job", kit.Job("team", "job", time.Now()))
-	kit.Eventually(t, 20*time.Second, "the Job is decided on for the record",
+	kit.Eventually(t, 20*time.Second, "the Job has a shadow decision",
 		func() bool { return count(t, registry)["kubenergy_shadow_decisions_total"] > 0 })
 	s.remove("/api/v1/namespaces/team")
-	kit.Eventually(t, time.Second, "admission is told that the namespace is gone",
+	kit.Eventually(t, time.Second, "the status no longer lists the namespace",
 		func() bool { _, known := summary(); return !known })
 	if all := count(t, registry); all["kubenergy_signal_age_seconds"] != 2 ||
 		all["kubenergy_shadow_decisions_total"] != 0 {
-		t.Errorf("series are %v", all)
+		t.Errorf("unexpected series %v", all)
 	}
 }
 
-// TestBudgetsOfWorkloadsAreIndexed asks the cache for Jobs and pods that may have a budget, as package budget does.
+// TestBudgetsOfWorkloadsAreIndexed lists Jobs and pods that may have a budget from the cache, as package budget
+// does.
 func TestBudgetsOfWorkloadsAreIndexed(t *testing.T) {
 	s := newAPIServer(t)
 	own := kit.Job("team", "own", time.Now())
@@ -168,12 +169,12 @@ func TestBudgetsOfWorkloadsAreIndexed(t *testing.T) {
 	s.put("/apis/batch/v1/namespaces/team/jobs/other", kit.Job("team", "other", time.Now()))
 	c, _ := start(t, s, quiet(t))
 	may := client.MatchingFields{cached.AllowanceIndex: cached.MayHaveAllowance}
-	kit.Eventually(t, 20*time.Second, "the Job with a budget is listed, alone", func() bool {
+	kit.Eventually(t, 20*time.Second, "only the Job with a budget is listed", func() bool {
 		var jobs batchv1.JobList
 		err := c.manager.GetClient().List(t.Context(), &jobs, may)
 		return err == nil && len(jobs.Items) == 1 && jobs.Items[0].Name == "own"
 	})
-	kit.Eventually(t, 20*time.Second, "pods can be listed so", func() bool {
+	kit.Eventually(t, 20*time.Second, "pods can be listed by the index", func() bool {
 		var pods v1.PodList
 		return c.manager.GetClient().List(t.Context(), &pods, may) == nil && len(pods.Items) == 0
 	})
@@ -193,7 +194,7 @@ func count(t *testing.T, registry *prometheus.Registry) map[string]int {
 	return all
 }
 
-// Before our kinds are installed the controller waits; it does not end, and it begins once they are there.
+// The controller does not exit if its CRDs are missing. It waits for them and starts once they are installed.
 func TestControllerWaitsForItsKinds(t *testing.T) {
 	s := newAPIServer(t)
 	s.noCRDs = true
@@ -211,7 +212,7 @@ func TestControllerWaitsForItsKinds(t *testing.T) {
 		}
 		return r.StatusCode
 	}
-	kit.Eventually(t, 10*time.Second, "it lives without them",
+	kit.Eventually(t, 10*time.Second, "the controller is healthy without its kinds",
 		func() bool { return probe("/healthz") == http.StatusOK })
 	s.put(ours+"gridzones/home", typical("home", "DE"))
 	s.mu.Lock()
@@ -220,7 +221,7 @@ func TestControllerWaitsForItsKinds(t *testing.T) {
 	kit.Eventually(t, 60*time.Second, "it is ready", func() bool { return probe("/readyz") == http.StatusOK })
 	var z v1alpha1.GridZone
 	if !s.read(ours+"gridzones/home", &z) || !meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady) {
-		t.Errorf("the controller is ready, and its zone is not: %+v", z.Status)
+		t.Errorf("the controller is ready but its zone is not: %+v", z.Status)
 	}
 }
 
@@ -239,14 +240,14 @@ func TestZonesRead(t *testing.T) {
 	read, unread := *typical("read", "DE"), *typical("unread", "DE")
 	read.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}}
 	if err := zonesRead(t.Context(), zoneReader{zones: []v1alpha1.GridZone{read}}); err != nil {
-		t.Errorf("a zone whose sources fail keeps the controller from being ready: %v", err)
+		t.Errorf("not ready because of a zone with failing sources: %v", err)
 	}
 	if err := zonesRead(t.Context(), zoneReader{zones: []v1alpha1.GridZone{read, unread}}); err == nil {
-		t.Error("ready before a zone was read")
+		t.Error("ready before the first status of a zone")
 	}
 }
 
-// While the API server is away, the controller is built and goes on trying.
+// The controller starts without the API server and retries.
 func TestControllerWaitsForTheServer(t *testing.T) {
 	api := &rest.Config{
 		Host: "http://" + testkit.Address(t), QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
@@ -260,7 +261,7 @@ func TestControllerWaitsForTheServer(t *testing.T) {
 	go func() { ended <- c.run(ctx) }()
 	select {
 	case err := <-ended:
-		t.Errorf("ended with error %v while the server is away", err)
+		t.Errorf("returned %v while the server is unavailable", err)
 	case <-time.After(time.Second):
 	}
 	cancel()
@@ -270,14 +271,15 @@ func TestControllerWaitsForTheServer(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("still running a minute after the end")
+		t.Error("Run did not return within a minute")
 	}
 }
 
-// At its start, the controller tells of variables that are wrong whatever zones and policies say, and of no others.
+// At its start, the controller warns about invalid environment variables, and not about variables that depend on
+// zones and policies.
 func TestVariablesAtTheStart(t *testing.T) {
-	t.Setenv("ELECTRICITY_MAP_API_KEY", "s") // which a GridZone may name
-	t.Setenv("MAX_SCHEDULING_DELAY", "48h")  // which an EnergyPolicy may allow
+	t.Setenv("ELECTRICITY_MAP_API_KEY", "s") // a GridZone may refer to it
+	t.Setenv("MAX_SCHEDULING_DELAY", "48h")  // an EnergyPolicy may allow it
 	t.Setenv("CACHE_TTL", "5m")
 	var reported strings.Builder
 	log := slog.New(slog.NewTextHandler(&reported, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -285,12 +287,13 @@ func TestVariablesAtTheStart(t *testing.T) {
 	if _, err := build(t.Context(), api, quiet(t), log, prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Count(reported.String(), "reading the environment") != 1 || !strings.Contains(reported.String(), "CACHE_TTL") {
+	if strings.Count(reported.String(), "Invalid environment variable") != 1 || !strings.Contains(reported.String(), "CACHE_TTL") {
 		t.Errorf("told\n%s", reported.String())
 	}
 }
 
-// Of two replicas one writes. When it ends, the other one goes on, with what the first one has learned.
+// One of two replicas writes. When it stops, the other one takes over with the values that the first one has
+// written.
 func TestOneReplicaLeads(t *testing.T) {
 	s := newAPIServer(t)
 	s.put(ours+"gridzones/home", typical("home", "DE"))
@@ -311,51 +314,51 @@ func TestOneReplicaLeads(t *testing.T) {
 		return s.statuses[ours+"gridzones/home"]
 	}
 	kit.Eventually(t, 30*time.Second, "the zone is written", func() bool { return writes() > 0 })
-	kit.Eventually(t, 30*time.Second, "the second replica knows everything", func() bool {
+	kit.Eventually(t, 30*time.Second, "the second replica has synced", func() bool {
 		return two.objects.Synced() && two.synced.Load() == followed
 	})
 	held := kit.HeldUntil("team", "job", time.Now(), time.Now().Add(time.Hour))
 	held.Annotations[v1alpha1.AnnotationAllowedDelay] = "6h"
 	s.put("/apis/batch/v1/namespaces/team/jobs/job", held)
-	kit.Eventually(t, 10*time.Second, "both know of the held Job",
+	kit.Eventually(t, 10*time.Second, "both replicas count the held Job",
 		func() bool { return one.held.Count("") == 1 && two.held.Count("") == 1 })
 	if two.leads() || writes() != 1 {
-		t.Errorf("the second replica leads: %v; the status was written %d times", two.leads(), writes())
+		t.Errorf("the second replica leads = %v; the status was written %d times", two.leads(), writes())
 	}
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 	kit.Eventually(t, 30*time.Second, "the second replica leads", two.leads)
-	kit.Eventually(t, 30*time.Second, "it keeps the zone", func() bool {
+	kit.Eventually(t, 30*time.Second, "it updates the zone", func() bool {
 		var z v1alpha1.GridZone
 		return s.read(ours+"gridzones/home", &z) &&
 			meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady) && z.Status.Carbon != nil
 	})
 	if writes() != 1 {
-		t.Errorf("the status was written %d times although nothing changed", writes())
+		t.Errorf("the status was written %d times without a change", writes())
 	}
 }
 
-// An SQLite file has one writer: who holds it needs no Lease, and does not end when the API server keeps it from
-// renewing one.
+// An SQLite file has a single writer. Its process needs no Lease and does not exit if a Lease cannot be renewed.
 func TestOnlyReplicasElectALeader(t *testing.T) {
 	for name, c := range map[string]struct {
 		options Options
 		want    bool
 	}{
-		"SQLite":              {Options{LeaderElect: true, State: "state"}, false},
-		"PostgreSQL":          {Options{LeaderElect: true, State: "state", LedgerDSN: "postgres://db"}, true},
-		"no ledger":           {Options{LeaderElect: true}, true},
-		"PostgreSQL, not set": {Options{LedgerDSN: "postgres://db"}, false},
+		"SQLite":                  {Options{LeaderElect: true, State: "state"}, false},
+		"PostgreSQL":              {Options{LeaderElect: true, State: "state", LedgerDSN: "postgres://db"}, true},
+		"no ledger":               {Options{LeaderElect: true}, true},
+		"PostgreSQL, not elected": {Options{LedgerDSN: "postgres://db"}, false},
 	} {
 		if got := managerOptions(c.options, nil, nil, kit.Silent).LeaderElection; got != c.want {
-			t.Errorf("%s: elects a leader: %v", name, got)
+			t.Errorf("%s: elects() = %v", name, got)
 		}
 	}
 }
 
-// heavy is a zone whose status holds two days in steps of five minutes, with percentiles, and whose source is away.
+// heavy returns a zone with two days of five-minute values and percentiles in its status, and an unavailable
+// source.
 func heavy(name string, now time.Time) *v1alpha1.GridZone {
 	z := typical(name, "DE")
 	z.Spec.Carbon.Sources = []v1alpha1.CarbonSource{{HTTP: &v1alpha1.HTTPSource{
@@ -378,10 +381,10 @@ const heavyValues = int(48 * time.Hour / (5 * time.Minute))
 
 const apiServerVariable = "KUBENERGY_TEST_API_SERVER"
 
-// TestAPIServerProcess is no test: it is the process beside the one whose memory is measured.
+// TestAPIServerProcess is not a test. It is the process of the API server for the test that measures memory.
 func TestAPIServerProcess(t *testing.T) {
 	if os.Getenv(apiServerVariable) == "" {
-		t.Skip("this is the API server of another test")
+		t.Skip("the API server process of another test")
 	}
 	s := newAPIServer(t)
 	now := time.Now()
@@ -395,7 +398,7 @@ func TestAPIServerProcess(t *testing.T) {
 	}
 }
 
-// apiServerBeside starts an API server with a hundred heavy zones in a process of its own.
+// apiServerBeside starts an API server with a hundred heavy zones in another process.
 func apiServerBeside(t *testing.T) *rest.Config {
 	t.Helper()
 	command := exec.Command(os.Args[0], "-test.run=^TestAPIServerProcess$")
@@ -426,10 +429,10 @@ func apiServerBeside(t *testing.T) *rest.Config {
 	}
 }
 
-// The budget for memory: 100 MB with 100 zones of all that a status may hold for two days, the whole process included.
+// The process must not use more than 100 MB of memory with 100 zones that have a full status of two days.
 func TestMemoryWith100Zones(t *testing.T) {
 	if raceEnabled || testing.Short() {
-		t.Skip("measures memory, of which the race detector takes ten times as much")
+		t.Skip("measures memory, and the race detector needs ten times as much")
 	}
 	c, _ := startAt(t, apiServerBeside(t), quiet(t))
 	kit.Eventually(t, 60*time.Second, "all zones are ready", func() bool {
@@ -448,7 +451,7 @@ func TestMemoryWith100Zones(t *testing.T) {
 	}
 	for i := range zones.Items {
 		if s := zones.Items[i].Status.Carbon; s == nil || len(s.Low) < heavyValues-20 || len(s.High) != len(s.Low) {
-			t.Fatalf("%s has become a light zone: %+v", zones.Items[i].Name, s)
+			t.Fatalf("unexpected status of %s: %+v", zones.Items[i].Name, s)
 		}
 	}
 	zones = v1alpha1.GridZoneList{}
@@ -459,7 +462,7 @@ func TestMemoryWith100Zones(t *testing.T) {
 	rss := residentBytes(t)
 	t.Logf("heap %.1f MB, from the system %.1f MB, resident %.1f MB", mb(m.HeapAlloc), mb(m.Sys), mb(rss))
 	if mb(rss) > 100 {
-		t.Errorf("%.1f MB are resident", mb(rss))
+		t.Errorf("%.1f MB of resident memory, want at most 100 MB", mb(rss))
 	}
 }
 
@@ -468,7 +471,7 @@ func mb(bytes uint64) float64 { return float64(bytes) / 1e6 }
 func residentBytes(t testing.TB) uint64 {
 	f, err := os.Open("/proc/self/status")
 	if err != nil {
-		t.Skip("the system does not say how much memory is resident")
+		t.Skip("the resident memory is not available on this system")
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
@@ -480,7 +483,7 @@ func residentBytes(t testing.TB) uint64 {
 			return kb * 1024
 		}
 	}
-	t.Skip("the system does not say how much memory is resident")
+	t.Skip("the resident memory is not available on this system")
 	return 0
 }
 
@@ -493,10 +496,10 @@ func TestOptions(t *testing.T) {
 	err := bad.Validate()
 	for _, want := range []string{"--namespace", "--metrics-bind-address", "--log-format"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v does not name %s", err, want)
+			t.Errorf("error %v does not mention %s", err, want)
 		}
 	}
 	if err != nil && strings.Contains(err.Error(), "health-probe") {
-		t.Errorf("error %v complains of an address that is none", err)
+		t.Errorf("unexpected error %v for a disabled address", err)
 	}
 }

@@ -18,21 +18,22 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/series"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the table of series in docs/reference/metrics.md anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the table of series in docs/reference/metrics.md")
 
-// TestSeriesAreBounded fills a controller with nodes, namespaces and zones, and holds what it serves to what its labels
-// allow, and that to the budget. It stands behind TestMemoryWith100Zones, which measures what is left in the process.
+// TestSeriesAreBounded runs a controller in a cluster with many nodes, namespaces and zones. It compares the number
+// of its series with the limits of their labels, and the limits with the budget. The file is sorted after that of
+// TestMemoryWith100Zones, which measures the memory of the process.
 func TestSeriesAreBounded(t *testing.T) {
 	registry, all := filled(t)
 	page := series.Describe(t, registry, map[string]int{
 		"kubenergy_ingest_seconds": 17, "kubenergy_api_request_seconds": 12, "kubenergy_forecast_error_ratio": 2,
 	})
-	for name, n := range all { // collectors may describe nothing
+	for name, n := range all { // collectors may describe no metrics
 		if limit, known := page.Of[name]; !known {
 			page.Of[name] = n
 			page.Grows[""] = append(page.Grows[""], name)
 		} else if n > limit {
-			t.Errorf("%s has %d series: its labels allow %d", name, n, limit)
+			t.Errorf("%s has %d series, want at most %d", name, n, limit)
 		}
 	}
 	rows := []string{series.Head, series.Row(t, "controller", "", "", len(page.Of), page.All())}
@@ -52,8 +53,8 @@ func TestSeriesAreBounded(t *testing.T) {
 		*rewrite)
 }
 
-// filled runs a controller in the cluster that the budget is for. It returns the registry, and how many series each
-// metric has once all nodes, namespaces and zones are there.
+// filled runs a controller in the cluster that the budget applies to. It returns the registry and the number of
+// series of each metric once all nodes, namespaces and zones exist.
 func filled(t *testing.T) (registry *prometheus.Registry, all map[string]int) {
 	t.Helper()
 	s := newAPIServer(t)
@@ -73,11 +74,11 @@ func filled(t *testing.T) (registry *prometheus.Registry, all map[string]int) {
 	for i := range series.Namespaces {
 		name := fmt.Sprintf("team-%02d", i)
 		s.put("/api/v1/namespaces/"+name, kit.Namespace(name, map[string]string{"kubenergy.io/mode": "shadow"}, nil))
-		job := kit.Job(name, "waits", time.Now().Add(time.Minute)) // it decides on what comes after it began
+		job := kit.Job(name, "waits", time.Now().Add(time.Minute)) // created after shadow mode starts
 		job.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"}
 		s.put("/apis/batch/v1/namespaces/"+name+"/jobs/waits", job)
 		held := kit.HeldUntil(name, "held", time.Now(), time.Now().Add(time.Hour))
-		held.Annotations[v1alpha1.AnnotationAllowedDelay] = "6h" // else the controller releases it after two seconds
+		held.Annotations[v1alpha1.AnnotationAllowedDelay] = "6h" // otherwise it is released after two seconds
 		s.put("/apis/batch/v1/namespaces/"+name+"/jobs/held", held)
 	}
 	o := quiet(t)
@@ -89,7 +90,7 @@ func filled(t *testing.T) (registry *prometheus.Registry, all map[string]int) {
 		"kubenergy_held_jobs":       series.Namespaces, "kubenergy_shadow_decisions_total": series.Namespaces,
 		"kubenergy_signal_age_seconds": 2 * series.Zones,
 	}
-	kit.Eventually(t, 2*time.Minute, "the controller shows all nodes, namespaces and zones", func() bool {
+	kit.Eventually(t, 2*time.Minute, "the metrics contain all nodes, namespaces and zones", func() bool {
 		all = count(t, registry)
 		for name, n := range want {
 			if all[name] < n {

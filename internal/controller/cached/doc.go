@@ -1,7 +1,7 @@
-// Package cached is what the controller keeps of the cluster in memory: objects trimmed to what some part reads, pods
-// by their node, what may have a budget for itself, and handlers that are told of every object.
+// Package cached configures the controller's cache of Kubernetes objects. It trims objects to the fields that some
+// component reads, indexes pods by node and Jobs and pods by budget annotations, and registers event handlers.
 //
-// A cluster may have 150,000 pods. What is trimmed still reads the same to every part (TestTrim), and what pods have
-// in common is there once (TestTrimmedPodsShare). While the API server is away or a kind is missing, following it is
-// tried again for good.
+// A cluster may have 150,000 pods. Trimming does not change how the other packages read an object (TestTrim), and
+// values that many pods have in common are stored once (TestTrimmedPodsShare). If the API server is unavailable or
+// a kind is not installed, watching it is retried indefinitely.
 package cached

@@ -23,7 +23,7 @@ import (
 // NodeIndex is the name of the index of pods by node.
 const NodeIndex = "spec.nodeName"
 
-// PodsByNode is the key of [NodeIndex].
+// PodsByNode is the indexer function of [NodeIndex].
 func PodsByNode(obj client.Object) []string {
 	if p, ok := obj.(*v1.Pod); ok && p.Spec.NodeName != "" {
 		return []string{p.Spec.NodeName}
@@ -31,15 +31,15 @@ func PodsByNode(obj client.Object) []string {
 	return nil
 }
 
-// AllowanceIndex is the name of the index of Jobs and pods by whether their annotations may give them a budget. Those
-// that do are listed under MayHaveAllowance. Of a Job's pods, which its template annotates, none is: the Job has the
-// budget.
+// AllowanceIndex is the name of the index of Jobs and pods with annotations that may give them a budget. They are
+// listed under MayHaveAllowance. Pods of a Job are not listed, although they inherit the annotations of its
+// template, because the budget applies to the Job.
 const (
 	AllowanceIndex   = "allowance"
 	MayHaveAllowance = "may-have"
 )
 
-// ByAllowance is the key of [AllowanceIndex].
+// ByAllowance is the indexer function of [AllowanceIndex].
 func ByAllowance(obj client.Object) []string {
 	job, _ := obj.(*batchv1.Job)
 	if owner := metav1.GetControllerOfNoCopy(obj); job == nil && owner != nil && owner.Kind == "Job" {
@@ -52,8 +52,8 @@ func ByAllowance(obj client.Object) []string {
 	return nil
 }
 
-// Handler calls created for each object of a kind that is added, saw for each that is added or changed, and lost for
-// each that is deleted.
+// Handler returns an event handler that calls saw and then created for each added object, saw for each updated
+// object, and lost for each deleted object. Functions that are nil are not called.
 func Handler[T client.Object](created, saw, lost func(T)) toolscache.ResourceEventHandler {
 	call := func(f func(T), obj any) {
 		if missed, found := obj.(toolscache.DeletedFinalStateUnknown); found {
@@ -73,8 +73,8 @@ func Handler[T client.Object](created, saw, lost func(T)) toolscache.ResourceEve
 	}
 }
 
-// Follow tells a handler of all objects of a kind until ctx ends. It goes on trying for as long as the API server is
-// away or refuses. Once the handler has been told of all that there were, synced is one more.
+// Follow delivers events of all objects of a kind to a handler until ctx is done. It retries while the API server
+// is unavailable or denies access. It increments synced after the handler has received all initial objects.
 func Follow(ctx context.Context, m manager.Manager, kind client.Object, h toolscache.ResourceEventHandler,
 	synced *atomic.Int32, log *slog.Logger,
 ) error {
@@ -85,7 +85,7 @@ func Follow(ctx context.Context, m manager.Manager, kind client.Object, h toolsc
 	err := wait.PollUntilContextCancel(ctx, retry, true, func(ctx context.Context) (done bool, err error) {
 		if registration, err = register(ctx, m, kind, h); err != nil && err.Error() != reported && ctx.Err() == nil {
 			reported = err.Error()
-			log.Warn("watching: trying again", "kind", fmt.Sprintf("%T", kind), "error", err)
+			log.Warn("Failed to watch objects, retrying", "kind", fmt.Sprintf("%T", kind), "error", err)
 		}
 		return err == nil, nil
 	})

@@ -20,7 +20,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 )
 
-// Options keep of what is watched what some part reads. A pod is shown to saw while it is whole.
+// Options returns cache options that trim objects to the fields that some component reads. saw is called with each
+// pod before it is trimmed.
 func Options(saw func(*v1.Pod), log *slog.Logger) cache.Options {
 	pods := newPodTrimmer(saw)
 	return cache.Options{
@@ -37,7 +38,7 @@ func Options(saw func(*v1.Pod), log *slog.Logger) cache.Options {
 	}
 }
 
-// transform trims an object, of which there is no other copy yet. One that makes that panic stays as it is.
+// transform returns a transform function that trims objects in place. If trim panics, the object remains untrimmed.
 func transform[T metav1.Object](log *slog.Logger, trim func(T)) func(any) (any, error) {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(metav1.Object); ok {
@@ -45,18 +46,18 @@ func transform[T metav1.Object](log *slog.Logger, trim func(T)) func(any) (any, 
 			shorten(o.GetAnnotations())
 		}
 		if t, ok := obj.(T); ok {
-			panics.Survive(log, "objects", "reading an object", func() { trim(t) })
+			panics.Survive(log, "objects", "trimming an object", func() { trim(t) })
 		}
 		return obj, nil
 	}
 }
 
-// whole are the annotations that a part of the controller writes and reads again: they are kept, however long they are.
-// Package budget keeps in this one what it did about a workload, and would do all of it again if it looked empty.
+// whole lists the annotations that the controller both writes and reads. They are never shortened. Package budget
+// records its actions on a workload in this annotation and would repeat them if it were empty.
 var whole = []string{v1alpha1.AnnotationBudgetActions}
 
-// shorten empties other annotations that are longer than any that has a meaning here, as kubectl's copy of the whole
-// object is. Their keys stay: whether an object has annotations matters to patches.
+// shorten empties all other annotations that exceed the longest meaningful value, such as kubectl's copy of the
+// object. Their keys remain, because patches depend on whether an object has annotations.
 func shorten(annotations map[string]string) {
 	const longest = 1024
 	for key, value := range annotations {
@@ -66,8 +67,8 @@ func shorten(annotations map[string]string) {
 	}
 }
 
-// podTrimmer trims pods, of which a cluster may have 150,000: what many have in common they share. No part writes to
-// what is in the cache; readers of it get copies.
+// podTrimmer trims pods. Values that many pods have in common are shared, because a cluster may have 150,000 pods.
+// Callers must not modify objects in the cache.
 type podTrimmer struct {
 	saw    func(*v1.Pod)
 	sizes  pool[[]v1.Container]
@@ -99,7 +100,7 @@ func (t *podTrimmer) trim(p *v1.Pod) {
 	}
 	for i := range p.Status.ContainerStatuses {
 		current := &p.Status.ContainerStatuses[i]
-		if t := current.State.Terminated; t != nil { // the others have said all that they have to say to saw
+		if t := current.State.Terminated; t != nil { // saw has already processed all other states
 			status.ContainerStatuses = append(status.ContainerStatuses, v1.ContainerStatus{
 				Name: current.Name, RestartCount: current.RestartCount,
 				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
@@ -111,8 +112,8 @@ func (t *podTrimmer) trim(p *v1.Pod) {
 	p.Status = status
 }
 
-// size stands for all containers of a pod: one that requests what they request together, init containers, sidecars and
-// overhead reckoned in.
+// size returns a single container that replaces all containers of a pod. Its requests are those of the whole pod,
+// including init containers, sidecars and overhead.
 func (t *podTrimmer) size(p *v1.Pod) []v1.Container {
 	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
 	var key strings.Builder
@@ -131,13 +132,13 @@ func writtenOwners(owners []metav1.OwnerReference) string {
 	return b.String()
 }
 
-// A pool hands out one value for all that are written alike.
+// A pool deduplicates values by key. It is safe for concurrent use.
 type pool[V any] struct {
 	mu    sync.Mutex
 	known map[string]V
 }
 
-// maxPooled bounds a pool: beyond, it begins anew, and what it has handed out stays with those who have it.
+// maxPooled is the maximum size of a pool. A full pool is cleared. Values that were returned before remain valid.
 const maxPooled = 50_000
 
 func (p *pool[V]) share(key string, v V) V {
@@ -153,7 +154,7 @@ func (p *pool[V]) share(key string, v V) V {
 	return v
 }
 
-// trimTemplate keeps what requests, marks and the list of what is never held depend on.
+// trimTemplate keeps the fields that requests, annotations and the rules for never held workloads depend on.
 func trimTemplate(s *v1.PodSpec) v1.PodSpec {
 	return v1.PodSpec{
 		SchedulerName: s.SchedulerName, PriorityClassName: s.PriorityClassName, NodeSelector: s.NodeSelector,
@@ -192,7 +193,7 @@ func trimJob(j *batchv1.Job) {
 	j.Status = batchv1.JobStatus{Conditions: ended}
 }
 
-// trimCronJob leaves what the deadlines of runs depend on.
+// trimCronJob keeps the fields that the deadlines of runs depend on.
 func trimCronJob(c *batchv1.CronJob) {
 	c.Labels, c.Annotations, c.Status = nil, nil, batchv1.CronJobStatus{}
 	c.Spec = batchv1.CronJobSpec{
@@ -204,7 +205,7 @@ func trimNode(n *v1.Node) {
 	n.Spec = v1.NodeSpec{ProviderID: n.Spec.ProviderID, Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints}
 	status := v1.NodeStatus{Capacity: n.Status.Capacity, Allocatable: n.Status.Allocatable}
 	for _, c := range n.Status.Conditions {
-		if c.Type == v1.NodeReady { // one that is not is not estimated
+		if c.Type == v1.NodeReady { // nodes that are not ready are not estimated
 			status.Conditions = []v1.NodeCondition{{Type: c.Type, Status: c.Status}}
 		}
 	}

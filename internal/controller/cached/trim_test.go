@@ -29,7 +29,7 @@ func quantities(cpu string) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse("1Gi")}
 }
 
-// Whatever is shortened, what we read of an object stays.
+// Trimming does not change how other packages read an object.
 func TestTrim(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
@@ -47,14 +47,14 @@ func TestTrim(t *testing.T) {
 	}
 	after, errAfter := policy.ReadJob(j)
 	if fmt.Sprintf("%+v", before) != fmt.Sprintf("%+v", after) || errBefore != nil || errAfter != nil {
-		t.Errorf("a Job reads as %+v, was %+v", after, before)
+		t.Errorf("the trimmed Job reads as %+v, want %+v", after, before)
 	}
 	if !kube.SeenJob(j).Annotated || j.ManagedFields != nil ||
 		len(j.Annotations["kubectl.kubernetes.io/last-applied-configuration"]) != 0 {
-		t.Errorf("metadata is %+v", j.ObjectMeta)
+		t.Errorf("unexpected metadata %+v", j.ObjectMeta)
 	}
 	if j.Annotations[v1alpha1.AnnotationBudgetActions] != long {
-		t.Error("what package budget has written is shortened")
+		t.Error("the annotation of package budget was shortened")
 	}
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "pod", CreationTimestamp: metav1.NewTime(noon)}}
 	p.Status.Phase = v1.PodRunning
@@ -66,25 +66,25 @@ func TestTrim(t *testing.T) {
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://1"}}
 	seen := 0
 	pods := newPodTrimmer(func(p *v1.Pod) { seen += len(p.Status.ContainerStatuses) })
-	for range 2 { // what is trimmed may be trimmed again
+	for range 2 { // trimming is idempotent
 		if _, err := transform(silent, pods.trim)(p); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if seen != 1 {
-		t.Errorf("%d containers were seen, want 1 before it was trimmed and none after", seen)
+		t.Errorf("saw was called with %d containers in total, want 1", seen)
 	}
 	podAfter, errAfter := policy.ReadPod(p)
 	if fmt.Sprintf("%+v", podBefore) != fmt.Sprintf("%+v", podAfter) || errBefore != nil || errAfter != nil {
-		t.Errorf("a pod reads as %+v, was %+v", podAfter, podBefore)
+		t.Errorf("the trimmed pod reads as %+v, want %+v", podAfter, podBefore)
 	}
 	if p.Spec.Volumes != nil || p.Spec.Containers[0].Image != "" || p.Spec.NodeName != "n1" ||
 		p.Status.Phase != "Running" {
-		t.Errorf("the pod is %+v", p)
+		t.Errorf("unexpected pod %+v", p)
 	}
 }
 
-// A hundred thousand pods of a thousand owners must fit into memory: what is alike is there once.
+// The memory for 100,000 pods of 1,000 owners is limited, because equal values are stored once.
 func TestTrimmedPodsShare(t *testing.T) {
 	pods := newPodTrimmer(func(*v1.Pod) {})
 	trimmed := func(name, app, cpu string) *v1.Pod {
@@ -99,18 +99,18 @@ func TestTrimmedPodsShare(t *testing.T) {
 	a, b, other := trimmed("a", "web", "500m"), trimmed("b", "web", "500m"), trimmed("c", "db", "250m")
 	if &a.Spec.Containers[0] != &b.Spec.Containers[0] || &a.OwnerReferences[0] != &b.OwnerReferences[0] ||
 		reflect.ValueOf(a.Labels).Pointer() != reflect.ValueOf(b.Labels).Pointer() {
-		t.Error("two pods of one owner share nothing")
+		t.Error("two pods of one owner do not share values")
 	}
 	if have, want := policy.PodRequest(other).MilliCPU, int64(250+100+10); have != want ||
 		other.Labels["app"] != "db" ||
 		other.OwnerReferences[0].Name != "db" {
-		t.Errorf("the third pod requests %d, want %d, and is of %v, %v", have, want, other.Labels,
+		t.Errorf("the third pod requests %d, want %d, with labels %v, owners %v", have, want, other.Labels,
 			other.OwnerReferences)
 	}
 	var few pool[int]
 	for i := range 2*maxPooled + 1 {
 		if have := few.share(strconv.Itoa(i), i); have != i || len(few.known) > maxPooled {
-			t.Fatalf("value %d is %d, with %d kept", i, have, len(few.known))
+			t.Fatalf("share(%d) = %d with %d pooled values", i, have, len(few.known))
 		}
 	}
 }
@@ -136,22 +136,23 @@ func podTemplate() v1.PodTemplateSpec {
 	}
 }
 
-// The budget of a Job is the Job's: its pods, which bear the annotations of its template, are no candidates.
+// The budget of a Job applies to the Job. Its pods are not listed, although they have the annotations of its
+// template.
 func TestPodsOfJobsAreNotInTheIndexOfAllowances(t *testing.T) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationBudgetKWh: "1"}}}
 	if got := ByAllowance(p); len(got) != 1 {
-		t.Errorf("a bare pod: %v", got)
+		t.Errorf("keys of a bare pod: %v", got)
 	}
 	p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "j", Controller: new(true)}}
 	if got := ByAllowance(p); len(got) != 0 {
-		t.Errorf("a Job's pod: %v", got)
+		t.Errorf("keys of a pod of a Job: %v", got)
 	}
 	if got := ByAllowance(&batchv1.Job{ObjectMeta: p.ObjectMeta}); len(got) != 1 {
-		t.Errorf("a Job of another kind of Jobs: %v", got)
+		t.Errorf("keys of a Job with another Job as owner: %v", got)
 	}
 }
 
-// An object that makes its reader panic stays whole, and those after it are read.
+// An object that causes a panic remains untrimmed, and the following objects are trimmed.
 func TestAnObjectThatPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	pods := newPodTrimmer(func(p *v1.Pod) {
@@ -163,10 +164,10 @@ func TestAnObjectThatPanics(t *testing.T) {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: podTemplate().Spec}
 		obj, err := transform(silent, pods.trim)(p)
 		if err != nil || obj != p || (p.Spec.Volumes == nil) != (name == "good") {
-			t.Errorf("%s is %+v, %v", name, obj, err)
+			t.Errorf("unexpected result for %s: %+v, %v", name, obj, err)
 		}
 	}
 	if again := panics.Note("objects"); again != 2 {
-		t.Errorf("%d panics are counted", again-1)
+		t.Errorf("counted %d panics, want 1", again-1)
 	}
 }

@@ -45,7 +45,7 @@ func TestAck(t *testing.T) {
 		}
 		plain, _ := sinktest.EncodeAck(want)
 		if len(names) < 2 && string(plain) != string(body) {
-			t.Errorf("have %s, want %s", body, plain)
+			t.Errorf("appendAck() = %s, want %s", body, plain)
 		}
 	}
 	var many []named
@@ -54,6 +54,6 @@ func TestAck(t *testing.T) {
 	}
 	if body := appendAck(nil, "E", 1, many); len(body) > batch.MaxAckBytes || len(body) < batch.MaxAckBytes-200 ||
 		!json.Valid(body) {
-		t.Errorf("%d bytes", len(body))
+		t.Errorf("appendAck() returned %d bytes, want at most %d of valid JSON", len(body), batch.MaxAckBytes)
 	}
 }

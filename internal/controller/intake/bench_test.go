@@ -11,7 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// nowhere is a ledger that books nothing, at once.
+// nowhere is a ledger that accepts every booking without storing it.
 type nowhere struct{}
 
 func (nowhere) Book(_ context.Context, b *ledger.Booking) (ledger.Receipt, error) {

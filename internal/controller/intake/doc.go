@@ -1,16 +1,17 @@
-// Package intake takes batches of agents and brings them to the ledger: who sends this, may they say it of that node,
-// can it be true, who are the consumers, what did a joule emit and cost.
+// Package intake implements the endpoint that receives batches of agents and records them in the ledger. It
+// authenticates the sender, rejects impossible batches, identifies consumers, and adds emissions and costs.
 //
-// The order matters. First who sends: 401, 403. Then what was booked before is acknowledged, whatever else is wrong
-// with it: an agent must be able to get rid of what it has delivered. Then what cannot be true is refused, by what
-// administrators and hardware tables say of the node, never by what its agent says. Then it is booked, and once it is
-// safe acknowledged. Whatever fails in between is answered such that the agent keeps the batch.
+// The order of these steps matters. The sender is authenticated first (401, 403). Batches that are already in the
+// ledger are then acknowledged, even if they would be rejected now, because an agent must be able to discard
+// batches that it has delivered. Impossible batches are rejected on the basis of settings of administrators and
+// hardware tables, and never on the basis of data of the agent. The batch is then written to the ledger and
+// acknowledged once it is durable. If a step fails, the response makes the agent keep the batch.
 //
-// A lie reaches no further than the node that tells it: its own energy, inside of what it can draw. Pods that do not
-// run there are not charged with it, and only a machine that a host speaks of is a guest of that host.
+// A compromised node can only forge its own energy, up to its maximum power. Pods that do not run on the node are
+// not charged, and a machine is a guest of a host only if the host reports it.
 //
-// Invariants, and the tests that hold them: a batch is booked once, and acknowledged only when it is safe
-// (handler_test.go); what a node claims stays within its physical envelope (envelope_test.go), and it begins few
-// streams a day (stream_limits_test.go); names come from the cluster, never from batches (pod_index_test.go); a store
-// that opens late is answered for (lazy_store_test.go).
+// Invariants and their tests: a batch is recorded once, and acknowledged only when it is durable (handler_test.go).
+// The claims of a node stay within its physical envelope (envelope_test.go), and it can start only a limited number
+// of streams per day (stream_limits_test.go). Names come from the cluster and never from batches
+// (pod_index_test.go). A store that opens late does not stop the controller (lazy_store_test.go).
 package intake

@@ -12,38 +12,39 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Tolerance is by how much a node's power may exceed what a model of its hardware says at most, and be believed.
+// Tolerance is the factor by which the power of a node may exceed the maximum of its hardware model.
 const Tolerance = 1.2
 
-// How far a batch may be from what its node can do: clocks drift, counters are read late, tables are means.
+// Tolerances of the envelope. Clocks drift, counters are read late, and tables contain mean values.
 const (
 	overPower = 1.2
 	overCores = 1.1
-	slack     = time.Minute // at full power, in all of a node's batches together
+	slack     = time.Minute // time at full power, for all batches of a node together
 
-	// A node tells of no more time, over all of its boots, than has passed since it came to be: since its Node was made
-	// or its first batch came, whichever was earlier. The ledger keeps how much it told: invented boots do not help.
-	// An agent outside the cluster may have measured for some time before the controller first let it in.
+	// A node cannot report more time, over all of its boots, than has passed since it was created. This is the
+	// creation of its Node object or its first batch, whichever is earlier. The ledger stores the total, so a node
+	// gains nothing by inventing boots. An agent outside the cluster may have measured up to maxBacklog before its
+	// first batch.
 	maxBacklog     = 7 * 24 * time.Hour
-	drift          = 1000 // of a clock: a part in so many
+	drift          = 1000 // of a clock, as 1/drift
 	timeSlack      = 10 * time.Minute
-	reportedFor    = time.Hour // what the ledger says is asked for again: another controller may have booked
-	reportedAtOnce = 24        // hours in an hour: more is worth a line
+	reportedFor    = time.Hour // maximum age of the total, because another controller may have added to it
+	reportedAtOnce = 24        // hours per hour that cause a log line if exceeded
 
-	// What is far from a model, if measured for long enough to say.
+	// Thresholds of implausible power, and the minimum measured time to apply them.
 	farBelow   = 0.3
 	farAbove   = Tolerance
 	minCompare = 5 * time.Second
 )
 
-// The limits that a batch can break.
+// Values of the metric label for the limit that a batch exceeds.
 const (
 	limitPower = "power"
 	limitCPU   = "cpu"
 	limitTime  = "time"
 )
 
-// A breach says that a batch cannot be true.
+// A breach is the error of an impossible batch.
 type breach struct {
 	limit string
 	text  string
@@ -53,29 +54,29 @@ func (b *breach) Error() string { return b.text }
 
 func (*breach) Unwrap() error { return ErrRefused }
 
-// An envelope holds what a node has told against what it can do. What it told beyond full power is remembered: the
-// slack of a batch must not be had again with each of many short ones.
+// An envelope limits the claims of a node to its physical limits. Excess energy and CPU time are carried over from
+// batch to batch, so that many short batches do not each get the slack. It is safe for concurrent use.
 type envelope struct {
 	mu    sync.Mutex
-	asked time.Time     // when the ledger said what follows
-	since time.Time     // when the node came to be, as its first booking said; zero: there is none
-	time  time.Duration // that it has told of, over all boots
-	going time.Duration // of that, in batches that are being booked
-	seen  ledger.Seen   // what it has, as its Node said at first
-	kept  ledger.Seen   // what the ledger knows of that
-	hour  hour          // the present one
-	power float64       // microjoules beyond what it can draw in the time told of; not below 0
-	cpu   float64       // CPU nanoseconds beyond what its cores have in that time; not below 0
+	asked time.Time     // time of the last query of the ledger; zero if the total is unknown
+	since time.Time     // creation of the node according to its first booking; zero if there is none
+	time  time.Duration // total of reported time over all boots
+	going time.Duration // the part of time in batches that are not written yet
+	seen  ledger.Seen   // hardware that the Node object reported first
+	kept  ledger.Seen   // the part of seen that the ledger has stored
+	hour  hour          // the current hour
+	power float64       // excess energy in µJ; ≥ 0
+	cpu   float64       // excess CPU time in ns; ≥ 0
 }
 
-// An hour adds up what nodes tell within an hour.
+// An hour sums up the time that nodes report within an hour.
 type hour struct {
 	began    time.Time
 	reported time.Duration
-	last     time.Duration // in the hour before
+	last     time.Duration // sum of the previous hour
 }
 
-// at returns the hour that an instant is in.
+// at returns the hour that contains now. It starts a new hour if necessary.
 func (h *hour) at(now time.Time) *hour {
 	switch passed := now.Sub(h.began); {
 	case passed < time.Hour && passed >= 0:
@@ -87,44 +88,71 @@ func (h *hour) at(now time.Time) *hour {
 	return h
 }
 
-// reserve checks a batch and takes what it needs. The caller calls done once: a batch that was not booked gives back
-// what it took. If the caller does not know, the next batch makes recall ask the ledger again.
-func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (done func(booked, known bool), since time.Time,
-	broken *breach,
-) {
+// A claim is the part of a node's envelope that a batch uses while it is being written.
+type claim struct {
+	limits Limits
+	since  time.Time    // creation of the node
+	seen   *ledger.Seen // hardware that the ledger has not stored yet; nil if there is none
+	// done ends the claim. It must be called once. If the batch was not booked, its part of the envelope is
+	// released. If the result is not known, the next batch queries the ledger again.
+	done func(booked, known bool)
+}
+
+// check rejects a batch that its node cannot have produced. limitsOf returns the limits of the node.
+func (h *Handler) check(ctx context.Context, n *node, b *batch.Batch, limitsOf func(string, ledger.Seen) Limits,
+	agentless bool, now time.Time,
+) (claim, error) {
+	if !agentless { // the time of estimates is not limited
+		if err := n.envelope.recall(ctx, h.c.Ledger, b.Stream.Node, now); err != nil {
+			return claim{}, err
+		}
+	}
+	limits, seen := n.envelope.limits(limitsOf, b.Stream.Node, agentless)
+	c, broken := n.envelope.reserve(b, limits, now)
+	if broken != nil {
+		h.metrics.breaches.WithLabelValues(broken.limit).Inc()
+		return claim{}, broken
+	}
+	c.seen = seen
+	h.compare(n, b, limits)
+	return c, nil
+}
+
+// reserve claims the part of the envelope that a batch uses, or returns the limit that the batch exceeds.
+func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (c claim, broken *breach) {
 	length := b.EndSinceBoot - b.StartSinceBoot
 	var cpu float64
 	for i := range b.Shares {
 		cpu += float64(b.Shares[i].CPU)
 	}
 	const micro = 1e6
-	most := float64(l.MaxPower) * micro // µJ in a second
+	most := float64(l.MaxPower) * micro // in µJ per second
 	overEnergy := float64(b.Measured) - overPower*most*length.Seconds()
 	overCPU := cpu - overCores*l.Cores*float64(length)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	since = e.cameToBe(l, now)
-	elapsed := now.Sub(since)
+	c.limits, c.since = l, e.cameToBe(l, now)
+	elapsed := now.Sub(c.since)
 	reported, power, cpuNow := e.time+length, max(0, e.power+overEnergy), max(0, e.cpu+overCPU)
 	switch {
 	case !ledger.Splittable(length, len(b.Shares)):
-		return nil, since, &breach{limitTime, fmt.Sprintf("%v of %d consumers are too much to be booked day by day",
+		return c, &breach{limitTime, fmt.Sprintf("%v of %d consumers exceed the limits of the ledger",
 			length, len(b.Shares))}
 	case !e.asked.IsZero() && reported > elapsed+elapsed/drift+timeSlack:
-		return nil, since, &breach{limitTime, fmt.Sprintf("%v, and %v before: the node came to be %v ago", length,
+		return c, &breach{limitTime, fmt.Sprintf("%v, in addition to %v before: the node was created %v ago", length,
 			e.time, elapsed.Round(time.Second))}
 	case power > most*slack.Seconds():
-		return nil, since, &breach{limitPower, fmt.Sprintf("%v in %v: the node draws at most %v", b.Measured, length,
+		return c, &breach{limitPower, fmt.Sprintf("%v in %v: the node draws at most %v", b.Measured, length,
 			l.MaxPower)}
 	case cpuNow > l.Cores*float64(slack):
-		return nil, since, &breach{limitCPU, fmt.Sprintf("CPU time of %v in %v: the node has %v cores",
+		return c, &breach{limitCPU, fmt.Sprintf("%v of CPU time in %v: the node has %v cores",
 			time.Duration(cpu), length, l.Cores)}
 	}
 	deltaPower, deltaCPU := power-e.power, cpuNow-e.cpu
 	e.time, e.power, e.cpu = reported, power, cpuNow
 	e.hour.at(now).reported += length
 	e.going += length
-	return func(booked, known bool) {
+	c.done = func(booked, known bool) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.going -= length
@@ -137,10 +165,12 @@ func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (done func(b
 		e.time -= length
 		e.hour.reported = max(0, e.hour.reported-length)
 		e.power, e.cpu = max(0, e.power-deltaPower), max(0, e.cpu-deltaCPU)
-	}, since, nil
+	}
+	return c, nil
 }
 
-// cameToBe returns the instant before which a node can have used nothing. A Node may be made anew under its name.
+// cameToBe returns the earliest time at which a node can have used energy. A Node object may have been replaced by
+// another one of the same name.
 func (e *envelope) cameToBe(l Limits, now time.Time) time.Time {
 	since := l.Since
 	if since.IsZero() {
@@ -152,8 +182,8 @@ func (e *envelope) cameToBe(l Limits, now time.Time) time.Time {
 	return since
 }
 
-// recall asks a ledger how much time a node has told of, if that was long ago. It must come before a batch of an agent
-// is checked: without it, time is not.
+// recall reads the total of reported time from the ledger unless it is recent. It must be called before the batch
+// of an agent is checked. Otherwise its time is not limited.
 func (e *envelope) recall(ctx context.Context, l Booker, node string, now time.Time) error {
 	e.mu.Lock()
 	fresh := !e.asked.IsZero() && now.Sub(e.asked) < reportedFor
@@ -172,29 +202,30 @@ func (e *envelope) recall(ctx context.Context, l Booker, node string, now time.T
 	return nil
 }
 
-// count has the time counted that a node tells of without an agent. The ledger does not: it begins anew with us.
+// count enables the limit of time for a node of a member without an agent. The ledger does not store its total,
+// which starts at zero when the controller starts.
 func (e *envelope) count(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.asked, e.since = now, cmp.Or(e.since, now.Add(-maxBacklog))
 }
 
-// limits returns what the node can do, and what it has where the ledger does not know that yet.
-func (e *envelope) limits(fn func(string, ledger.Seen) Limits, node string) (l Limits, news *ledger.Seen) {
+// limits returns the limits of a node, and the hardware of a node with an agent if the ledger has not stored it yet.
+func (e *envelope) limits(fn func(string, ledger.Seen) Limits, node string, agentless bool) (Limits, *ledger.Seen) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	l = fn(node, e.seen)
+	l := fn(node, e.seen)
 	l.MaxPower, l.Cores = cmp.Or(l.MaxPower, DefaultMaxPower), cmp.Or(l.Cores, DefaultCores)
 	if l.Says.Made != 0 {
 		e.seen = e.seen.Add(l.Says)
 	}
-	if all := e.seen; all != e.kept {
+	if all := e.seen; !agentless && all != e.kept {
 		return l, &all
 	}
 	return l, nil
 }
 
-// keeps notes that the ledger knows what a node has.
+// keeps records that the ledger has stored the hardware of a node.
 func (e *envelope) keeps(seen *ledger.Seen) {
 	if seen == nil {
 		return
@@ -204,7 +235,7 @@ func (e *envelope) keeps(seen *ledger.Seen) {
 	e.kept = *seen
 }
 
-// surge notes how much time a node has told of within the hour: much of it is a backlog, or invented.
+// surge records the time that a node has reported within the hour. A large value is either a backlog or invented.
 func (h *Handler) surge(n *node, name string, now time.Time) {
 	n.envelope.mu.Lock()
 	reported := n.envelope.hour.at(now).reported
@@ -215,11 +246,11 @@ func (h *Handler) surge(n *node, name string, now time.Time) {
 	most.reported = max(most.reported, reported)
 	h.mu.Unlock()
 	if reported > reportedAtOnce*time.Hour && reported > before {
-		h.logThrottled("a node tells of more than a day within an hour", "node", name, "told", reported)
+		h.logThrottled("Node reported more than a day within an hour", "node", name, "told", reported)
 	}
 }
 
-// reportedRatio is the most that a node has told of within this hour or the last, over an hour.
+// reportedRatio returns the maximum time, in hours, that a node has reported within this hour or the previous one.
 func (h *Handler) reportedRatio() float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -227,13 +258,21 @@ func (h *Handler) reportedRatio() float64 {
 	return max(most.reported, most.last).Hours()
 }
 
-// compare reports whether the mean power of a batch is far from what a model of the node says; known is false where
-// that cannot be said.
-func compare(b *batch.Batch, l Limits) (far, known bool) {
-	measured := b.EndSinceBoot - b.StartSinceBoot - b.Unmeasured
+// compare records whether the mean power of a batch deviates too far from the model of the node's hardware. Estimates
+// and short measurements are not compared, nor are nodes without a model.
+func (h *Handler) compare(n *node, b *batch.Batch, l Limits) {
+	length := b.EndSinceBoot - b.StartSinceBoot
+	measured := length - b.Unmeasured
 	if !l.Modelled || b.Quality == energy.Estimated || measured < minCompare {
-		return false, false
+		return
 	}
-	mean := energy.Watts(float64(b.Measured.Joules()) / measured.Seconds())
-	return mean > farAbove*l.MaxPower || b.Parent == nil && mean < farBelow*l.Idle, true
+	mean := energy.Watts(joules(b.Measured) / measured.Seconds())
+	far := mean > farAbove*l.MaxPower || b.Parent == nil && mean < farBelow*l.Idle
+	if before := n.strange.Swap(far); far && !before {
+		h.logThrottled("Power of node deviates from its hardware model", "node", b.Stream.Node,
+			"watts", joules(b.Measured)/length.Seconds(), "idleWatts", float64(l.Idle), "maxWatts", float64(l.MaxPower))
+	}
+	if far {
+		h.metrics.implausible.Inc()
+	}
 }

@@ -30,7 +30,7 @@ func cpu(d time.Duration) func(*batch.Batch) {
 	return func(b *batch.Batch) { b.Shares = []energy.Share{{ID: "system", CPU: d}} }
 }
 
-// A node of 200 W and 4 cores: what it can say of 15 s, and of all time.
+// TestEnvelope checks the limits of a node of 200 W and 4 cores, for batches of 15 s and for its lifetime.
 func TestEnvelope(t *testing.T) {
 	w := newWorld(t)
 	w.limits["a"] = intake.Limits{MaxPower: 200, Cores: 4}
@@ -43,10 +43,10 @@ func TestEnvelope(t *testing.T) {
 	n := uint64(0)
 	next := func() uint64 { n++; return n }
 	w.booked("token-a", of("a", next(), joules(3000)))
-	refused("all the slack and more", of("a", n+1, joules(1.2*200*15+200*60+1)))
+	refused("more than the slack", of("a", n+1, joules(1.2*200*15+200*60+1)))
 	w.booked("token-a", of("a", next(), joules(1.2*200*15+200*60-2000)))
-	refused("the slack is used up", of("a", n+1, joules(1.2*200*15+2000+1)))
-	w.booked("token-a", of("a", next(), joules(0))) // 15 s of nothing: 3,600 J more
+	refused("more than the rest of the slack", of("a", n+1, joules(1.2*200*15+2000+1)))
+	w.booked("token-a", of("a", next(), joules(0))) // 15 s without energy permit another 3,600 J
 	w.booked("token-a", of("a", next(), joules(1.2*200*15+3600+1000)))
 	refused("CPU time", of("a", n+1, joules(0), cpu(4*time.Minute+66*time.Second+1)))
 	w.booked("token-a", of("a", next(), joules(0), cpu(4*time.Minute+65*time.Second)))
@@ -56,7 +56,7 @@ func TestEnvelope(t *testing.T) {
 	w.booked("token-a", of("a", next(), joules(3000)))
 }
 
-// Many short batches have the slack of one together.
+// Many short batches share the slack of a single one.
 func TestEnvelopeOfManyShortBatches(t *testing.T) {
 	w := newWorld(t)
 	w.limits["a"] = intake.Limits{MaxPower: 200}
@@ -71,12 +71,12 @@ func TestEnvelopeOfManyShortBatches(t *testing.T) {
 		}
 	}
 	if total > 200*60+1000 {
-		t.Errorf("a second of a node of 200 W had %v", total)
+		t.Errorf("recorded %v in a second of a node of 200 W", total)
 	}
 }
 
-// A node tells of no more time than has passed since it came to be, whatever boots it invents and however often the
-// controller begins anew.
+// A node cannot report more time than has passed since it was created, even if it invents boots or the controller
+// restarts.
 func TestEnvelopeOfManyBoots(t *testing.T) {
 	w := newWorld(t)
 	const day = 24 * time.Hour
@@ -94,20 +94,20 @@ func TestEnvelopeOfManyBoots(t *testing.T) {
 	}
 	forge()
 	if booked != 10 {
-		t.Errorf("%d times ten days are booked of a node that came to be 100 days ago", booked)
+		t.Errorf("recorded %d times ten days of a node that was created 100 days ago, want 10", booked)
 	}
 	w.restart()
 	forge()
-	w.limits["a"] = intake.Limits{MaxPower: 100, Since: noon} // the Node was made anew
+	w.limits["a"] = intake.Limits{MaxPower: 100, Since: noon} // the Node was recreated
 	forge()
 	if booked != 10 {
-		t.Errorf("%d times ten days are booked after the controller began anew", booked)
+		t.Errorf("recorded %d times ten days after a restart of the controller, want 10", booked)
 	}
-	w.add(day) // real time goes on
+	w.add(day) // time passes
 	w.booked("token-a", of("a", 1, joules(1), lasting(day-time.Hour), func(b *batch.Batch) { b.Stream.Boot = "real" }))
 }
 
-// A machine that is no node of the cluster may have measured for a week before it was let in.
+// A machine outside the cluster may have measured for a week before its first batch.
 func TestEnvelopeOfStrangers(t *testing.T) {
 	w := newWorld(t)
 	const day = 24 * time.Hour
@@ -117,7 +117,7 @@ func TestEnvelopeOfStrangers(t *testing.T) {
 		http.StatusUnprocessableEntity)
 }
 
-// The forged batch of a compromised agent: 399 days at full power, of so many consumers that it would not be cut, and
+// A compromised agent forges a batch of 399 days at full power. It has too many consumers to be split and would be
 // charged to a namespace in the last hour.
 func TestForgedBatch(t *testing.T) {
 	w := newWorld(t)
@@ -136,14 +136,14 @@ func TestForgedBatch(t *testing.T) {
 	w.refused("token-a", forged(2*time.Hour), http.StatusUnprocessableEntity)
 	w.limits["a"] = intake.Limits{MaxPower: 400, Since: noon.Add(-1000 * day)}
 	text := w.refused("token-a", forged(399*day), http.StatusUnprocessableEntity)
-	if !strings.Contains(text, "day by day") {
-		t.Errorf("it could be booked in one window: %s", text)
+	if !strings.Contains(text, "exceed the limits of the ledger") {
+		t.Errorf("unexpected reason: %s", text)
 	}
 	w.limits["a"] = intake.Limits{MaxPower: 400, Since: noon.Add(-time.Hour)}
 	w.booked("token-a", forged(time.Hour))
 }
 
-// What is not booked takes nothing.
+// Rejected batches do not use up the envelope.
 func TestEnvelopeOfFailures(t *testing.T) {
 	w := newWorld(t)
 	w.limits["a"] = intake.Limits{MaxPower: 200}
@@ -165,17 +165,17 @@ func TestImplausible(t *testing.T) {
 		return w.handler.Implausible("a")
 	}
 	if description(1) || description(30_000) {
-		t.Error("nobody knows the node, and it is implausible")
+		t.Error("an unknown node is implausible")
 	}
 	w.limits["a"] = intake.Limits{MaxPower: 200, Idle: 100, Modelled: true}
 	if description(450+1) || description(3600) {
-		t.Error("0.3 of idle to 1.2 of the maximum is plausible")
+		t.Error("power from 0.3 of idle to 1.2 of the maximum is implausible")
 	}
 	if !description(449) {
 		t.Error("29.9 W of a node of 100 W idle")
 	}
 	if !description(3000, func(b *batch.Batch) { b.Quality = energy.Estimated }) {
-		t.Error("an estimate says nothing")
+		t.Error("an estimate changed the result")
 	}
 	if description(3000) {
 		t.Error("still implausible")
@@ -184,10 +184,10 @@ func TestImplausible(t *testing.T) {
 		t.Error("253 W of a node of 200 W")
 	}
 	if description(1000, func(b *batch.Batch) { b.Unmeasured = 10 * time.Second }) {
-		t.Error("1,000 J in the 5 s that were measured are 200 W")
+		t.Error("1,000 J in 5 measured seconds are 200 W, which is plausible")
 	}
 	if w.handler.Implausible("nobody") {
-		t.Error("a node that nobody knows")
+		t.Error("a node without a model is implausible")
 	}
 }
 
@@ -206,7 +206,7 @@ func TestTimes(t *testing.T) {
 	} {
 		b, _ := w.booked("token-a", of("a", uint64(i+1), at(c.said)))
 		if !b.Batch.End.Equal(c.booked) || b.Batch.End.Sub(b.Batch.Start) != 15*time.Second {
-			t.Errorf("%v was booked as %v to %v", c.said, b.Batch.Start, b.Batch.End)
+			t.Errorf("a batch that ends at %v was recorded as %v to %v", c.said, b.Batch.Start, b.Batch.End)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func guest(host, vm string) func(*batch.Batch) {
 	return func(b *batch.Batch) { b.Parent = &batch.Parent{Host: host, VM: vm} }
 }
 
-// A node is a guest of a host that speaks of it.
+// A node is a guest of a host only if the host reports it.
 func TestParents(t *testing.T) {
 	w := newWorld(t)
 	var n, m uint64
@@ -231,16 +231,16 @@ func TestParents(t *testing.T) {
 		w.booked("token-b", of("b", m, with(append(vms, "system")...)))
 	}
 	if parent("nowhere", "vm") {
-		t.Error("a host that there is not")
+		t.Error("a host that does not exist")
 	}
 	w.known["metal"] = true
 	if !parent("metal", "vm") {
-		t.Error("a node that sends nothing")
+		t.Error("a host without batches")
 	}
 	hears("vm/x")
-	for range 5 { // the host may be about to say it
+	for range 5 { // the host may still report it
 		if !parent("b", "y") || !parent("b", "x") {
-			t.Error("not taken at first")
+			t.Error("the claim was not accepted at first")
 		}
 		w.add(time.Minute)
 		hears("vm/x")
@@ -251,14 +251,14 @@ func TestParents(t *testing.T) {
 		hears("vm/x")
 	}
 	if parent("b", "y") || parent("b", "z") {
-		t.Error("the host does not speak of it")
+		t.Error("the host does not report the guest")
 	}
 	if !parent("b", "x") {
-		t.Error("the host speaks of it")
+		t.Error("the host reports the guest")
 	}
-	hears("others") // not all are named
+	hears("others") // the list of guests is incomplete
 	if !parent("b", "y") {
-		t.Error("the host may have folded it")
+		t.Error("the list of the host is incomplete")
 	}
 }
 
@@ -287,12 +287,12 @@ func TestNodesAsProfilesSay(t *testing.T) {
 		got := limits(name, ledger.Seen{})
 		got.Says, got.Since = ledger.Seen{}, time.Time{}
 		if got != want {
-			t.Errorf("%s: have %+v, want %+v", name, got, want)
+			t.Errorf("%s: limits = %+v, want %+v", name, got, want)
 		}
 	}
 }
 
-// Agents meter GPUs: a node that has some draws more than one without, also where its hardware is not known.
+// The limit of a node with GPUs is higher, even if its hardware is unknown.
 func TestGPUsOfUnknownPower(t *testing.T) {
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.NewTime(noon)}}
 	node.Status.Capacity = v1.ResourceList{
@@ -306,13 +306,13 @@ func TestGPUsOfUnknownPower(t *testing.T) {
 		l := intake.Nodes(func() *kube.View { return view }, func(string) *v1.Node { return node }, nil, 0)("a",
 			ledger.Seen{})
 		if want := 8 * intake.DefaultGPUPower; l.MaxPower < want || l.MaxPower > want+intake.DefaultMaxPower {
-			t.Errorf("profile %s: at most %v W, want at least %v", name, l.MaxPower, want)
+			t.Errorf("profile %s: limit = %v W, want at least %v", name, l.MaxPower, want)
 		}
 	}
 }
 
-// A kubelet writes how many GPUs and cores its node has: what it says first holds, also after the controller was
-// started anew, until the Node is deleted and made anew, which a kubelet may not.
+// The kubelet reports the number of GPUs and cores of its node. The first report remains valid, also after a
+// restart of the controller, until the Node is deleted and created again, which a kubelet may not do.
 func TestMoreHardwareThanAtFirst(t *testing.T) {
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}}
 	description := func(cores, gpus string) {
@@ -341,14 +341,14 @@ func TestMoreHardwareThanAtFirst(t *testing.T) {
 	forged := func(what string, watts, cores float64) {
 		t.Helper()
 		if text := w.refused("token-a", notify(watts, cores), http.StatusUnprocessableEntity); !strings.Contains(text, what) {
-			t.Errorf("refused with %s, want %s", text, what)
+			t.Errorf("error = %s, want %s", text, what)
 		}
 		number--
 	}
 	description("8", "0")
-	forged("draws at most 100", 4000, 8) // what is not booked is not kept, and is told again with the next batch
+	forged("draws at most 100", 4000, 8) // hardware of a rejected batch is not stored and is added to the next booking
 	w.booked("token-a", notify(100, 8))
-	description("8", "2") // the plugin of the devices starts later
+	description("8", "2") // the device plugin starts later
 	w.booked("token-a", notify(900, 8))
 	description("64", "16")
 	forged("draws at most 900", 4000, 8)
@@ -361,7 +361,7 @@ func TestMoreHardwareThanAtFirst(t *testing.T) {
 	w.booked("token-a", notify(4000, 64))
 }
 
-// What recognises hardware reads memory, GPUs and cores: none of them makes more of a node than it said at first.
+// Hardware recognition reads memory, GPUs and cores. None of them may exceed the first report of the node.
 func TestHardwareIsThatOfTheBeginning(t *testing.T) {
 	view, err := kube.NewView(nil, nil, "")
 	if err != nil {
@@ -383,23 +383,23 @@ func TestHardwareIsThatOfTheBeginning(t *testing.T) {
 	limits := intake.Nodes(func() *kube.View { return view }, func(string) *v1.Node { return now }, nil, 2000)
 	first := limits("n", ledger.Seen{})
 	if !first.Modelled || first.MaxPower > 1000 {
-		t.Fatalf("the hardware is not recognised: %+v", first)
+		t.Fatalf("hardware not recognised: %+v", first)
 	}
 	seen := first.Says
 	for what, forged := range map[string]*v1.Node{
 		"memory": node("64", "100Ti", "0"), "cores": node("6400", "256Gi", "0"),
 	} {
 		if now = forged; limits("n", seen).MaxPower != first.MaxPower {
-			t.Errorf("%s: a node of %v draws %v", what, first.MaxPower, limits("n", seen).MaxPower)
+			t.Errorf("%s: limit of a node of %v = %v", what, first.MaxPower, limits("n", seen).MaxPower)
 		}
 	}
 	now, seen.GPUs = node("64", "256Gi", "16"), 1
 	if got, want := limits("n", seen), limits("n", limits("n", ledger.Seen{}).Says); got.MaxPower > want.MaxPower {
-		t.Errorf("GPUs: it draws %v, and %v with all of them", got.MaxPower, want.MaxPower)
+		t.Errorf("GPUs: limit = %v, and %v with all of them", got.MaxPower, want.MaxPower)
 	}
 }
 
-// A pod is charged with no more than it can have used since it was made, and one that was not there with nothing.
+// A pod is charged at most for the maximum since its creation, and a pod created after the batch is not charged.
 func TestPodsAreChargedFromTheirStart(t *testing.T) {
 	w := newWorld(t)
 	const hours = 10
@@ -420,22 +420,22 @@ func TestPodsAreChargedFromTheirStart(t *testing.T) {
 	if err := booked.Validate(); err != nil {
 		t.Error(err)
 	}
-	const most = 1.2 * 100 * 75 * 60 * 1e6 // an hour, and a quarter that clocks may differ by
+	const most = 1.2 * 100 * 75 * 60 * 1e6 // one hour plus 15 min of tolerance for clocks
 	s := booked.Batch.Shares
 	if s[0].Dynamic != most || booked.Batch.Unknown != each-most || s[0].CPU > 6*time.Hour ||
 		booked.Consumers[0].Pod != "young" {
-		t.Errorf("of 1 MJ the pod of an hour is charged with %v, CPU %v; %v are unknown", s[0].Dynamic, s[0].CPU,
+		t.Errorf("of 1 MJ, the pod is charged %v and CPU time of %v, and %v are unknown", s[0].Dynamic, s[0].CPU,
 			booked.Batch.Unknown)
 	}
 	if c := booked.Consumers[1]; c.Account != (ledger.Account{Kind: ledger.Foreign}) || c.Pod != "" {
-		t.Errorf("a pod that was not there is charged: %+v", c)
+		t.Errorf("a pod created after the batch is charged: %+v", c)
 	}
 	if s[2].Dynamic != each || booked.Consumers[2].Account.Namespace != "shop" {
-		t.Errorf("the pod that was there is charged with %v", s[2].Dynamic)
+		t.Errorf("the older pod is charged %v", s[2].Dynamic)
 	}
 }
 
-// A second container of a pod that has used up what it can have used gets nothing more.
+// If the first container of a pod has used the maximum of the pod, the second container is charged nothing.
 func TestContainersShareTheirPodsAllowance(t *testing.T) {
 	w := newWorld(t)
 	w.limits["a"] = intake.Limits{MaxPower: 100, Cores: 4, Since: noon.Add(-10 * time.Hour)}
@@ -453,11 +453,12 @@ func TestContainersShareTheirPodsAllowance(t *testing.T) {
 	}
 	const most = 1.2 * 100 * 75 * 60 * 1e6
 	if s := booked.Batch.Shares; s[0].Dynamic+s[1].Dynamic != most {
-		t.Errorf("the pod is charged with %v, of at most %v", s[0].Dynamic+s[1].Dynamic, energy.Microjoules(most))
+		t.Errorf("the pod is charged %v, want at most %v", s[0].Dynamic+s[1].Dynamic, energy.Microjoules(most))
 	}
 }
 
-// Batches that could not be booked take no time, however often they come again, and whatever kept them back.
+// Failed bookings do not count towards the time of a node, however often they are retried and for whatever reason
+// they fail.
 func TestTimeOfFailures(t *testing.T) {
 	for _, fail := range []error{errBroken, fmt.Errorf("%w: %w", ledger.ErrReadOnly, context.DeadlineExceeded)} {
 		w := newWorld(t)
@@ -473,7 +474,7 @@ func TestTimeOfFailures(t *testing.T) {
 	}
 }
 
-// What comes more than an hour late is the pod's, but of a kind on which no budget acts.
+// Usage that is reported more than an hour late is charged to the pod with a kind that budgets ignore.
 func TestLate(t *testing.T) {
 	w, registry := newWorld(t), prometheus.NewRegistry()
 	w.restart(func(c *intake.Config) { c.Registerer = registry })
@@ -485,7 +486,7 @@ func TestLate(t *testing.T) {
 		{0, 15 * time.Second, ledger.Workload},
 		{time.Hour - 15*time.Second, 15 * time.Second, ledger.Workload},
 		{time.Hour, 15 * time.Second, ledger.Late},
-		{0, 61 * time.Minute, ledger.Late}, // what began so long ago is as late
+		{0, 61 * time.Minute, ledger.Late}, // an interval that started long ago is late, too
 	} {
 		b := of("a", uint64(i+1), with("pod/"+uidNumber(1)), func(b *batch.Batch) {
 			b.Stream.Boot = strconv.Itoa(i)
@@ -494,11 +495,11 @@ func TestLate(t *testing.T) {
 		b.SetWall(noon.Add(-c.late))
 		booked, _ := w.booked("token-a", b)
 		if got := booked.Consumers[0]; got.Account.Kind != c.kind || got.Account.Namespace != "shop" || got.Pod != "web" {
-			t.Errorf("%v late: %+v", c.late, got)
+			t.Errorf("%v late: consumer = %+v", c.late, got)
 		}
 	}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(`
-		# HELP kubenergy_ingest_late_total Batches that began more than an hour before they came: no budget acts on what pods used in them.
+		# HELP kubenergy_ingest_late_total Batches that started more than an hour before their receipt. Budgets ignore their usage.
 		# TYPE kubenergy_ingest_late_total counter
 		kubenergy_ingest_late_total 2
 	`), "kubenergy_ingest_late_total"); err != nil {
@@ -506,8 +507,8 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// What an agent tells of its node's hardware makes none of its batches credible, and a default for all nodes none
-// incredible.
+// Hardware reported by an agent does not raise the limit of its node, and the default profile of all nodes does not
+// lower it.
 func TestHardwareThatIsToldBoundsNothing(t *testing.T) {
 	any400 := &energy.Profile{Name: "default", Idle: 100, Max: 400, Sleep: 100}
 	view, err := (&kube.Contents{
@@ -538,11 +539,11 @@ func TestHardwareThatIsToldBoundsNothing(t *testing.T) {
 	}
 	node.Labels = map[string]string{"node.kubernetes.io/cpu-model": "Intel-Xeon-Gold-6148"}
 	if got := limits("a", ledger.Seen{}); !got.Modelled {
-		t.Errorf("what others say: %+v", got)
+		t.Errorf("hardware from other senders was accepted: %+v", got)
 	}
 }
 
-// The agent of a node of the cluster is heard; its batch is booked whatever it tells.
+// Hardware is accepted from agents of nodes of the cluster only, and invalid hardware does not affect the batch.
 func TestHardwareOfAnAgent(t *testing.T) {
 	reported := map[string]*batch.Hardware{}
 	w := newWorld(t, func(c *intake.Config) { c.Hardware = func(node string, h *batch.Hardware) { reported[node] = h } })
@@ -559,14 +560,14 @@ func TestHardwareOfAnAgent(t *testing.T) {
 	send("token-b", "c", `{"cpu":"of b, though the batch is of c"}`, http.StatusForbidden)
 	send("no token", "c", `{"cpu":"AMD EPYC 7763"}`, http.StatusUnauthorized)
 	if len(reported) != 2 || reported["a"].CPU != "AMD EPYC 7763" || reported["b"] == nil {
-		t.Errorf("told was %v", reported)
+		t.Errorf("reported hardware = %v", reported)
 	}
-	if !strings.Contains(w.logged.String(), "makes no sense") {
+	if !strings.Contains(w.logged.String(), "Ignored invalid hardware") {
 		t.Error(w.logged.String())
 	}
 }
 
-// How hot a node is is booked with its batch, and a batch is booked whatever is told.
+// The temperature of a node is recorded with its batch, and an invalid temperature does not affect the batch.
 func TestTemperatureOfAnAgent(t *testing.T) {
 	w := newWorld(t)
 	send := func(number uint64, value string) *energy.Celsius {
@@ -580,12 +581,12 @@ func TestTemperatureOfAnAgent(t *testing.T) {
 		return booked[len(booked)-1].Temperature
 	}
 	if got := send(1, "71.5"); got == nil || *got != 71.5 {
-		t.Errorf("booked: %v", got)
+		t.Errorf("unexpected temperature: %v", got)
 	}
 	if got := send(2, ""); got != nil {
-		t.Errorf("nothing was told, and booked is %v", *got)
+		t.Errorf("temperature = %v without a report, want none", *got)
 	}
-	if got := send(3, "999"); got != nil || !strings.Contains(w.logged.String(), "temperature makes no sense") {
-		t.Errorf("booked: %v; logged: %s", got, w.logged)
+	if got := send(3, "999"); got != nil || !strings.Contains(w.logged.String(), "Ignored invalid temperature") {
+		t.Errorf("temperature = %v; log: %s", got, w.logged)
 	}
 }

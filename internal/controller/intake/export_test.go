@@ -1,14 +1,14 @@
 package intake
 
-// PodNames are what is known of a pod.
+// PodNames contains the data of the index about a pod.
 type PodNames struct {
 	Namespace, Pod, Node string
 	OwnerKind, Owner     string
-	Parent               string // what made the owner
+	Parent               string // owner of the owner
 	Team, Strategy       string
 }
 
-// Names returns what is known of a pod.
+// Names returns the data of the index about a pod.
 func (d *PodIndex) Names(podUID string) (PodNames, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

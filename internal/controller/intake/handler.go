@@ -23,76 +23,76 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// A Booker books, and knows what of a stream is booked: a batch of it is acknowledged before anything else about it is
-// looked at.
+// A Booker writes bookings and returns the progress of streams. The progress is read first, so that batches that
+// are already in the ledger are acknowledged without any further check.
 type Booker interface {
 	Book(ctx context.Context, b *ledger.Booking) (ledger.Receipt, error)
 	Acked(ctx context.Context, s batch.Stream) (acked uint64, known bool, err error)
-	// Reported returns how much time the agent of a node has told of.
+	// Reported returns the total time that the agent of a node has reported.
 	Reported(ctx context.Context, node string) (ledger.Reported, error)
 }
 
-// Config is what a Handler needs.
+// Config is the configuration of a Handler.
 type Config struct {
 	Ledger    Booker
 	Gate      *access.Gate
-	Agents    *access.HostTokens // of agents outside the cluster; nil: there are none
-	AgentUser string             // of agents in the cluster: system:serviceaccount:NAMESPACE:NAME
+	Agents    *access.HostTokens // agents outside the cluster; nil if there are none
+	AgentUser string             // user of agents in the cluster: system:serviceaccount:NAMESPACE:NAME
 	PodIndex  *PodIndex
-	// Ready reports whether the directory knows all pods that there are; until then agents in the cluster are asked
-	// to wait.
+	// Ready reports whether the caches of the cluster have synced. Until then, agents in the cluster must retry.
 	Ready func() bool
-	// Rates are what a joule of a node emits and costs.
+	// Rates returns the emissions and the cost of a joule on a node.
 	Rates func(node string, from, to time.Time) ledger.Rates
-	// Envelope is what a node can do that had at first what was seen.
+	// Envelope returns the limits of a node. seen is the hardware that the node reported first.
 	Envelope func(node string, seen ledger.Seen) Limits
-	// Power is the state of a node's machine: asleep or booting; nil: all are awake.
+	// Power returns the power state of a node's machine, such as asleep or booting. Nil means that all are awake.
 	Power func(node string) string
-	// Members are the clusters that forward what they book; Forward: so does this one.
+	// Members are the clusters that forward their bookings to this one. Forward is set if this cluster forwards its
+	// bookings.
 	Members access.Members
 	Forward bool
-	// Hardware is told what the agent of a node of the cluster says that the node is made of; nil: that is left out.
+	// Hardware is called with the hardware that the agent of a node of the cluster reports. It may be nil.
 	Hardware func(node string, reported *batch.Hardware)
-	// Known reports whether there is a node of a name, besides those that have sent something.
+	// Known reports whether a node exists. It is not called for nodes that have sent batches.
 	Known func(node string) bool
 
-	ReadTimeout time.Duration // of a body; 0: 15 s
+	ReadTimeout time.Duration // for reading a body; defaults to 15 s
 	Now         func() time.Time
 	Log         *slog.Logger
-	Registerer  prometheus.Registerer // nil: none
+	Registerer  prometheus.Registerer // nil if metrics are not exported
 }
 
-// ErrRefused says that a batch is wrong: it will never be booked as it is.
+// ErrRefused is the error of an invalid batch. Retrying with the same batch cannot succeed.
 var ErrRefused = errors.New("refused")
 
 const (
-	// Bytes that batches may take while they are read and booked: 256 of the usual size. To refuse more
-	// with Retry-After is cheaper than to queue them.
+	// memory is the maximum number of bytes for batches that are read and recorded concurrently. It suffices for
+	// 256 batches of the usual size. Rejecting further requests with Retry-After is cheaper than queueing them.
 	memory = 192 << 20
 
-	readTimeout   = 15 * time.Second // of a body
+	readTimeout   = 15 * time.Second // for a body
 	bookTimeout   = 30 * time.Second
-	maxConcurrent = 4 // requests of one node; one is what the protocol wants, and its client may give up and come again
+	maxConcurrent = 4 // requests per node; the protocol needs one, but clients may time out and retry
 
 	busyAfter     = 5 * time.Second
 	readOnlyAfter = 30 * time.Second
-	maxRetryAfter = 15 * time.Minute // that agents heed
+	maxRetryAfter = 15 * time.Minute // the maximum that agents respect
 )
 
-// A Handler takes batches: POST /api/v1/batches, as docs/reference/protocol.md says.
+// A Handler serves POST /api/v1/batches as described in docs/reference/protocol.md. It is safe for concurrent use.
 type Handler struct {
 	c       Config
 	memory  *semaphore.Weighted
 	news    nameQuota
 	members map[string]*member
-	unpacks *semaphore.Weighted // as memory, of members: they cannot take what agents need
+	unpacks *semaphore.Weighted // like memory, for members, so that they cannot use the memory of agents
 	metrics *metrics
 	audit   *rate.Limiter
-	unsaid  atomic.Int64 // lines that were too many
+	unsaid  atomic.Int64 // number of suppressed log lines
 
 	mu    sync.Mutex
-	nodes *cache.LRUExpireCache // node, by name
-	most  hour                  // of the node that has told of most
+	nodes *cache.LRUExpireCache // *node by name
+	most  hour                  // of the node that reported the most time
 }
 
 type clock func() time.Time
@@ -100,7 +100,7 @@ type clock func() time.Time
 // Now implements [cache.Clock].
 func (c clock) Now() time.Time { return c() }
 
-// New returns a Handler that remembers no node.
+// New returns a Handler without any node state.
 func New(c Config) *Handler {
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, readTimeout)
 	const lines = 20
@@ -118,13 +118,13 @@ func New(c Config) *Handler {
 	}
 	promauto.With(c.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "kubenergy_ingest_told_ratio",
-		Help: "Hours that a node told of within an hour, of the node that told of most. An agent that was kept from " +
-			"delivering tells of what it kept; one that invents time looks the same.",
+		Help: "Hours that a node reported within an hour, for the node with the maximum. An agent that could not " +
+			"deliver reports its backlog, and an agent that invents time looks the same.",
 	}, h.reportedRatio)
 	return h
 }
 
-// ServeHTTP takes a batch.
+// ServeHTTP records a batch and writes the acknowledgement.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := h.c.Now()
 	reply := h.serve(w, r)
@@ -133,18 +133,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reply.write(w)
 }
 
-// reply is how a request is answered.
+// reply is the response to a request.
 type reply struct {
-	result string // for the metric: one of a few
+	result string // a label value of the metric
 	write  func(http.ResponseWriter)
 }
 
-// refused is the answer to a request that is wrong.
+// refused returns the response to an invalid request.
 func refused(result string, status int, text string) *reply {
 	return &reply{result, func(w http.ResponseWriter) { access.Answer(w, status, text) }}
 }
 
-// later is the answer to a request that may be made again after some time.
+// later returns the response to a request that the client should retry after a delay.
 func later(result string, status int, after time.Duration, text string) *reply {
 	return &reply{result, func(w http.ResponseWriter) { access.Busy(w, status, after, text) }}
 }
@@ -153,7 +153,7 @@ func busy(after time.Duration, text string) *reply {
 	return later("busy", http.StatusServiceUnavailable, after, text)
 }
 
-// stranger is the answer where it is not known who asks.
+// stranger returns the response to a request that is not authenticated.
 func (h *Handler) stranger(result string, err error) *reply {
 	return &reply{result, func(w http.ResponseWriter) { h.c.Gate.Refuse(w, err) }}
 }
@@ -161,7 +161,7 @@ func (h *Handler) stranger(result string, err error) *reply {
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return refused("malformed", http.StatusMethodNotAllowed, "POST only")
+		return refused("malformed", http.StatusMethodNotAllowed, "only POST is allowed")
 	}
 	h.hurry(w)
 	from, no := h.sender(r)
@@ -169,10 +169,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 		return no
 	}
 	if wait, ok := h.c.Gate.AdmitAgent(from.node); !ok {
-		return later("busy", http.StatusTooManyRequests, wait, "too many requests of this node")
+		return later("busy", http.StatusTooManyRequests, wait, "too many requests from this node")
 	}
 	if !from.outside && !h.c.Ready() {
-		return busy(busyAfter, "not all pods are known yet")
+		return busy(busyAfter, "the controller has not listed all pods yet")
 	}
 	if reported := r.Header.Get(batch.HardwareHeader); reported != "" && h.c.Hardware != nil && !from.outside {
 		h.hardware(from, reported)
@@ -182,7 +182,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 	case n.places <- struct{}{}:
 		defer func() { <-n.places }()
 	default:
-		return busy(time.Second, "other requests of this node are not done")
+		return busy(time.Second, "too many concurrent requests from this node")
 	}
 	data, free, no := h.read(w, r, from.node)
 	defer free()
@@ -193,33 +193,32 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 	if err != nil {
 		return refused("malformed", http.StatusUnprocessableEntity, err.Error())
 	}
-	var heat *energy.Celsius // a batch does not depend on it
+	var heat *energy.Celsius // optional
 	if reported := r.Header.Get(batch.TemperatureHeader); reported != "" {
 		if heat, err = batch.DecodeTemperature(reported); err != nil {
-			h.logThrottled("what an agent tells of its node's temperature makes no sense", "node", from.node, "error",
+			h.logThrottled("Ignored invalid temperature of a node", "node", from.node, "error",
 				err)
 		}
 	}
 	return h.bookBatch(r.Context(), from, n, b, heat)
 }
 
-// hardware passes on what an agent tells of its node. A batch does not depend on it.
+// hardware passes the reported hardware of a node on. Invalid data does not affect the batch.
 func (h *Handler) hardware(from *sender, reported string) {
 	hardware, err := batch.DecodeHardware(reported)
 	if err != nil {
-		h.logThrottled("what an agent tells of its node's hardware makes no sense", "node", from.node, "error", err)
+		h.logThrottled("Ignored invalid hardware of a node", "node", from.node, "error", err)
 		return
 	}
 	h.c.Hardware(from.node, hardware)
 }
 
-// bookBatch books a batch of a node whose sender is known, and says what to answer.
+// bookBatch records a batch of an authenticated sender and returns the response.
 func (h *Handler) bookBatch(ctx context.Context, from *sender, n *node, b *batch.Batch, heat *energy.Celsius) *reply {
 	if b.Stream.Node != from.node {
-		h.logThrottled("a node has sent a batch of another node", "node", from.node, "user", from.user, "of",
-			b.Stream.Node,
-			"from", from.address)
-		return refused("forbidden", http.StatusForbidden, "this token is not that of node "+b.Stream.Node)
+		h.logThrottled("Rejected batch of another node", "node", from.node, "user", from.user,
+			"of", b.Stream.Node, "from", from.address)
+		return refused("forbidden", http.StatusForbidden, "the token does not belong to node "+b.Stream.Node)
 	}
 	acked, err := h.acked(ctx, n, b)
 	if err != nil {
@@ -230,13 +229,13 @@ func (h *Handler) bookBatch(ctx context.Context, from *sender, n *node, b *batch
 	}
 	undo, wait, ok := n.begins(b, false, h.c.Now())
 	if !ok {
-		h.logThrottled("a node begins too many streams, or leaves out too much time", "node", b.Stream.Node, "boot",
+		h.logThrottled("Throttled node with too many streams or gaps", "node", b.Stream.Node, "boot",
 			b.Stream.Boot, "first", b.First)
 		return later("streams", http.StatusTooManyRequests, min(wait, maxRetryAfter),
-			"too many streams of this node, or gaps in them")
+			"too many streams or gaps from this node")
 	}
 	receipt, names, err := h.book(ctx, n, b, heat, false)
-	if !receipt.New { // another controller may have booked what was before it
+	if !receipt.New { // another controller may have recorded the previous batch
 		undo()
 	}
 	if err != nil {
@@ -250,56 +249,55 @@ func (h *Handler) bookBatch(ctx context.Context, from *sender, n *node, b *batch
 }
 
 func acknowledge(b *batch.Batch, acked uint64, names []named, result string) *reply {
-	const each = 256 // bytes of a pod's names, about
+	const each = 256 // estimated size of the names of a pod, in bytes
 	body := appendAck(make([]byte, 0, each*(len(names)+1)), b.Stream.Epoch, acked, names)
 	return answered(result, body)
 }
 
-// answered is an answer of JSON.
+// answered returns a response with a JSON body.
 func answered(result string, body []byte) *reply {
 	return &reply{result, func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(body) // a client that is gone asks again
+		_, _ = w.Write(body) // the client retries if it has disconnected
 	}}
 }
 
-// failed says how to answer for a batch that is not booked: always such that it is kept.
+// failed returns the response to a batch that was not recorded. The agent keeps the batch.
 func (h *Handler) failed(b *batch.Batch, err error) *reply {
 	var broken *breach
 	switch {
 	case errors.Is(err, ledger.ErrOverlap), errors.Is(err, ledger.ErrPartly):
-		h.logThrottled("a batch contradicts what is booked", "node", b.Stream.Node, "first", b.First, "last", b.Last,
-			"error",
-			err)
+		h.logThrottled("Rejected batch that conflicts with the ledger", "node", b.Stream.Node, "first", b.First,
+			"last", b.Last, "error", err)
 		return refused("conflict", http.StatusConflict, err.Error())
 	case errors.As(err, &broken):
-		h.logThrottled("a batch cannot be true", "node", b.Stream.Node, "first", b.First, "last", b.Last, "error", err)
+		h.logThrottled("Rejected impossible batch", "node", b.Stream.Node, "first", b.First, "last", b.Last,
+			"error", err)
 		return refused("refused", http.StatusUnprocessableEntity, err.Error())
 	case errors.Is(err, ErrRefused), errors.Is(err, ledger.ErrInvalid):
 		return refused("refused", http.StatusUnprocessableEntity, err.Error())
 	case errors.Is(err, ledger.ErrReadOnly):
 		return later("readonly", http.StatusServiceUnavailable, readOnlyAfter, ledger.ErrReadOnly.Error())
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return busy(busyAfter, "booking takes too long")
+		return busy(busyAfter, "timeout while writing to the ledger")
 	}
-	h.c.Log.Error("booking a batch", "node", b.Stream.Node, "error", err)
-	return refused("error", http.StatusInternalServerError, "booking failed")
+	h.c.Log.Error("Failed to record batch", "node", b.Stream.Node, "error", err)
+	return refused("error", http.StatusInternalServerError, "recording the batch failed")
 }
 
-// Permanent reports whether booking the same again would fail in the same way.
+// Permanent reports whether recording the same batch again would fail with the same error.
 func Permanent(err error) bool {
 	return errors.Is(err, ErrRefused) || errors.Is(err, ledger.ErrOverlap) || errors.Is(err, ledger.ErrPartly) ||
 		errors.Is(err, ledger.ErrInvalid)
 }
 
-// Local books a batch that the controller has made itself. After an error that is not [Permanent] it may be tried
-// again.
+// Local records a batch that the controller itself has created. The caller may retry after an error that is not
+// [Permanent].
 func (h *Handler) Local(ctx context.Context, b *batch.Batch, agentless bool) error {
 	if err := b.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	own := *b // what is corrected is not the caller's
-	_, _, err := h.book(ctx, h.node(keyOf(own.Stream.Node, agentless)), &own, nil, agentless)
+	_, _, err := h.book(ctx, h.node(keyOf(b.Stream.Node, agentless)), b, nil, agentless)
 	result := "local"
 	if err != nil {
 		result = "local_failed"
@@ -308,13 +306,15 @@ func (h *Handler) Local(ctx context.Context, b *batch.Batch, agentless bool) err
 	return err
 }
 
-// Implausible reports whether what a node said last is far from what a model of its hardware says.
+// Implausible reports whether the power in the last batch of a node deviated too far from the model of its
+// hardware.
 func (h *Handler) Implausible(name string) bool {
 	n := h.known(name)
 	return n != nil && n.strange.Load()
 }
 
-// logThrottled writes a line that a sender of batches can cause: there is not more than one in a second.
+// logThrottled logs a warning that senders of batches can cause. The rate of these lines is limited to one per
+// second, with bursts.
 func (h *Handler) logThrottled(text string, args ...any) {
 	if !h.audit.Allow() {
 		h.unsaid.Add(1)

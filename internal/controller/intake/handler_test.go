@@ -55,7 +55,7 @@ func TestABatchIsBooked(t *testing.T) {
 		{Key: "vm/x", Account: ledger.Account{Kind: ledger.VM, Owner: "x"}},
 	} {
 		if *b.Consumers[i] != want {
-			t.Errorf("share %d, %s: have %+v, want %+v", i, b.Batch.Shares[i].ID, *b.Consumers[i], want)
+			t.Errorf("share %d, %s: consumer = %+v, want %+v", i, b.Batch.Shares[i].ID, *b.Consumers[i], want)
 		}
 	}
 	if !b.Received.Equal(noon) || b.Rates.Site != "north" || b.Agentless || len(b.Consumers) != len(b.Batch.Shares) {
@@ -64,11 +64,11 @@ func TestABatchIsBooked(t *testing.T) {
 	names := ack.Names[uid]
 	if len(ack.Names) != 1 || names.Namespace != "shop" || names.Pod != "web-7d9f-x1" || len(names.Containers) != 1 ||
 		names.Containers[id] != "main" {
-		t.Errorf("names: %+v", ack.Names)
+		t.Errorf("unexpected names: %+v", ack.Names)
 	}
 }
 
-// 10,000 batches that somebody has no right to send: nothing is booked, and everybody is told 401 or 403.
+// 10,000 batches of senders without permission are rejected with 401 or 403, and none is recorded.
 func TestForgedBatches(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hosts")
 	sum := func(s string) string { h := sha256.Sum256([]byte(s)); return hex.EncodeToString(h[:]) }
@@ -110,7 +110,7 @@ func TestForgedBatches(t *testing.T) {
 		b := of("b", uint64(i+1))
 		switch {
 		case token == "token-b ":
-			token, b.Stream.Node = "token-b", "B" // other capitals are another node
+			token, b.Stream.Node = "token-b", "B" // names are case-sensitive
 		case i%3 == 1:
 			b.Stream.Node = "h3"
 		case i%3 == 2 && token == "token-of-h1":
@@ -120,34 +120,34 @@ func TestForgedBatches(t *testing.T) {
 		r.RemoteAddr = fmt.Sprintf("192.0.%d.%d:1", i/200%200, i%200)
 		answer := w.do(r)
 		if codes[answer.Code]++; answer.Code != http.StatusUnauthorized && answer.Code != http.StatusForbidden {
-			t.Fatalf("%q for %s: %d %s", token, b.Stream.Node, answer.Code, answer.Body)
+			t.Fatalf("token %q, node %s: unexpected response %d %s", token, b.Stream.Node, answer.Code, answer.Body)
 		}
 	}
 	if n := len(w.store.Booked()); n != 0 {
-		t.Errorf("%d were booked", n)
+		t.Errorf("recorded %d batches, want 0", n)
 	}
-	if log := w.logged.String(); !strings.Contains(log, "a node has sent a batch of another node") ||
+	if log := w.logged.String(); !strings.Contains(log, "Rejected batch of another node") ||
 		strings.Count(log, "\n") > 100 {
-		t.Errorf("%d lines are logged", strings.Count(log, "\n"))
+		t.Errorf("logged %d lines, want some and at most 100", strings.Count(log, "\n"))
 	}
 	for _, secret := range []string{"token-a", "token-of-h1", sum("token-of-h1")} {
 		if strings.Contains(w.logged.String(), secret) {
-			t.Error("a token is in the log")
+			t.Error("the log contains a token")
 		}
 	}
 	w.booked("token-b", of("b", 1))
 	w.booked("token-of-h1", of("h1", 1))
-	t.Logf("10,000 forged batches: %v, 0 booked", codes)
+	t.Logf("10,000 forged batches: status codes %v, 0 recorded", codes)
 }
 
-// 10,000 batches sent again: nothing changes, and all are acknowledged.
+// 10,000 batches that are sent again are acknowledged and change nothing.
 func TestReplays(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*intake.Config)
 		times  int
 	}{
-		"a ledger that says what is booked": {func(*intake.Config) {}, 10_000},
-		"a ledger that does not":            {func(c *intake.Config) { c.Ledger = forgetful{c.Ledger.(*world)} }, 1000},
+		"a ledger with progress": {func(*intake.Config) {}, 10_000},
+		"a ledger without":       {func(c *intake.Config) { c.Ledger = forgetful{c.Ledger.(*world)} }, 1000},
 	} {
 		w := newWorld(t, c.change)
 		const streams, each = 10, 20
@@ -169,16 +169,16 @@ func TestReplays(t *testing.T) {
 			answer := w.do(post("token-a", bytes.NewReader(bodies[i%len(bodies)]), "gzip"))
 			ack, err := batch.DecodeAck(answer.Body.Bytes())
 			if answer.Code != http.StatusOK || err != nil || ack.Acked != each {
-				t.Fatalf("%s: replay %d: %d %s", name, i, answer.Code, answer.Body)
+				t.Fatalf("%s: replay %d: unexpected response %d %s", name, i, answer.Code, answer.Body)
 			}
 		}
 		if n := len(w.store.Booked()); n != streams*each {
-			t.Errorf("%s: %d are booked, want %d", name, n, streams*each)
+			t.Errorf("%s: recorded %d batches, want %d", name, n, streams*each)
 		}
 	}
 }
 
-// What was booked is acknowledged, even if it would be refused now.
+// A recorded batch is acknowledged even if it would be rejected now.
 func TestReplaysComeFirst(t *testing.T) {
 	w := newWorld(t)
 	w.booked("token-a", of("a", 1))
@@ -188,17 +188,17 @@ func TestReplaysComeFirst(t *testing.T) {
 	if answer := w.send("token-a", of("a", 1)); answer.Code != http.StatusOK {
 		t.Errorf("%d %s", answer.Code, answer.Body)
 	}
-	w.refused("token-b", of("a", 1), http.StatusForbidden) // but not to others
+	w.refused("token-b", of("a", 1), http.StatusForbidden) // but not for other senders
 }
 
 func TestStatuses(t *testing.T) {
 	w := newWorld(t)
 	w.booked("token-a", of("a", 1))
 	w.booked("token-a", of("a", 2))
-	// partly booked
+	// partly recorded
 	w.refused("token-a", of("a", 2, func(b *batch.Batch) { b.Last = 5 }), http.StatusConflict)
 	w.refused("token-a", of("a", 1, func(b *batch.Batch) { b.Stream.Epoch = "other" }), http.StatusConflict) // overlaps
-	// impossible
+	// impossible energy
 	w.refused("token-a", of("a", 3, joules(1e6)), http.StatusUnprocessableEntity)
 	w.booked("token-a", of("a", 4)) // a gap
 	fails := map[int]error{503: fmt.Errorf("booking: %w", ledger.ErrReadOnly), 500: errBroken, 422: ledger.ErrInvalid}
@@ -231,13 +231,13 @@ func TestStatuses(t *testing.T) {
 			r.Header.Set("Content-Type", "text/plain")
 			return r
 		}(), 415},
-		"brotli":           {post("token-a", body(), "br"), 415},
-		"gzip twice":       {post("token-a", body(), "gzip, gzip"), 415},
-		"no gzip":          {post("token-a", body(), "gzip"), 400},
-		"two members":      {post("token-a", bytes.NewReader(append(bytes.Clone(zipped), zip(nil)...)), "gzip"), 400},
-		"something behind": {post("token-a", bytes.NewReader(append(bytes.Clone(zipped), 0)), "gzip"), 400},
-		"cut":              {post("token-a", bytes.NewReader(zipped[:len(zipped)-9]), "gzip"), 400},
-		"a wrong checksum": {post("token-a", bytes.NewReader(append(bytes.Clone(zipped[:len(zipped)-8]), 1, 2, 3, 4, 5,
+		"brotli":        {post("token-a", body(), "br"), 415},
+		"gzip twice":    {post("token-a", body(), "gzip, gzip"), 415},
+		"no gzip":       {post("token-a", body(), "gzip"), 400},
+		"two members":   {post("token-a", bytes.NewReader(append(bytes.Clone(zipped), zip(nil)...)), "gzip"), 400},
+		"trailing data": {post("token-a", bytes.NewReader(append(bytes.Clone(zipped), 0)), "gzip"), 400},
+		"cut":           {post("token-a", bytes.NewReader(zipped[:len(zipped)-9]), "gzip"), 400},
+		"a bad checksum": {post("token-a", bytes.NewReader(append(bytes.Clone(zipped[:len(zipped)-8]), 1, 2, 3, 4, 5,
 			6, 7, 8)), "gzip"), 400},
 		"empty":    {post("token-a", http.NoBody, ""), 422},
 		"no batch": {post("token-a", strings.NewReader("{}"), ""), 422},
@@ -247,11 +247,11 @@ func TestStatuses(t *testing.T) {
 			`"version"`, `"mood":1,"version"`, 1)), ""), 422},
 	} {
 		if answer := w.do(c.request); answer.Code != c.status {
-			t.Errorf("%s: %d %s, want %d", name, answer.Code, answer.Body, c.status)
+			t.Errorf("%s: status = %d %s, want %d", name, answer.Code, answer.Body, c.status)
 		}
 	}
 	if answer := w.do(post("token-a", body(), "")); answer.Code != http.StatusOK {
-		t.Errorf("not compressed: %d", answer.Code)
+		t.Errorf("uncompressed: status = %d, want 200", answer.Code)
 	}
 }
 
@@ -264,7 +264,7 @@ func TestNotReady(t *testing.T) {
 	w.booked("token-a", of("a", 1))
 }
 
-// zeros are bytes without end.
+// zeros is a reader of a number of zero bytes.
 type zeros struct{ left int64 }
 
 func (z *zeros) Read(p []byte) (int, error) {
@@ -281,7 +281,7 @@ func TestBombs(t *testing.T) {
 	w := newWorld(t)
 	var big bytes.Buffer
 	zipInto(&big, &zeros{1 << 26})
-	empty := bytes.Repeat(zip(nil), maxCompressed/len(zip(nil))+1) // members without end
+	empty := bytes.Repeat(zip(nil), maxCompressed/len(zip(nil))+1) // a long series of empty gzip members
 	shares := []byte(`{"shares":[` + strings.Repeat("{},", 1<<20) + `{}]}`)
 	deep := []byte(strings.Repeat("[", 2<<20))
 	long := []byte(`{"version":"` + strings.Repeat("x", 4<<20))
@@ -294,7 +294,7 @@ func TestBombs(t *testing.T) {
 		"zeros":                 {bytes.NewReader(big.Bytes()), "gzip", 413},
 		"many members":          {bytes.NewReader(empty[:len(empty)-100]), "gzip", 400},
 		"large, not compressed": {&zeros{1 << 30}, "", 413},
-		"large, said so":        {bytes.NewReader(make([]byte, 17<<20)), "", 413},
+		"large Content-Length":  {bytes.NewReader(make([]byte, 17<<20)), "", 413},
 		"a million shares":      {bytes.NewReader(zip(shares)), "gzip", 422},
 		"brackets":              {bytes.NewReader(zip(deep)), "gzip", 422},
 		"a long text":           {bytes.NewReader(zip(long)), "gzip", 422},
@@ -303,14 +303,14 @@ func TestBombs(t *testing.T) {
 	} {
 		began := time.Now()
 		if answer := w.do(post("token-a", c.body, c.encoding)); answer.Code != c.status {
-			t.Errorf("%s: %d %.200s, want %d", name, answer.Code, answer.Body, c.status)
+			t.Errorf("%s: status = %d %.200s, want %d", name, answer.Code, answer.Body, c.status)
 		}
 		t.Logf("%s: %v", name, time.Since(began))
 	}
 	if grew := int64(heap()) - int64(before); grew > 64<<20 {
-		t.Errorf("%d MiB are kept", grew>>20)
+		t.Errorf("heap grew by %d MiB, want at most 64", grew>>20)
 	}
-	// Many at once have no more memory than one thinks.
+	// Concurrent requests stay within the memory limit together.
 	var wg sync.WaitGroup
 	many := 24
 	if raceEnabled {
@@ -332,7 +332,7 @@ func TestBombs(t *testing.T) {
 	close(codes)
 	for code := range codes {
 		if code != 413 && code != 503 {
-			t.Errorf("one of many bombs: %d", code)
+			t.Errorf("one of many bombs: status = %d, want 413 or 503", code)
 		}
 	}
 	w.booked("token-a", of("a", 1))
@@ -351,7 +351,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// A client that is slow loses its place; others do not wait for it.
+// A slow client loses its slot and does not delay others.
 func TestSlowBodies(t *testing.T) {
 	w := newWorld(t, func(c *intake.Config) { c.ReadTimeout = 200 * time.Millisecond })
 	s := httptest.NewServer(w.handler)
@@ -372,13 +372,14 @@ func TestSlowBodies(t *testing.T) {
 		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
 		answer, err := io.ReadAll(c)
 		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408") {
-			t.Errorf("%.60s, %v", answer, err)
+			t.Errorf("response = %.60s, %v, want 408", answer, err)
 		}
 	}
 	w.booked("token-a", of("a", 1))
 }
 
-// The same batch from many connections at once is booked once; who is not told so is told to come again.
+// A batch that is sent over many connections at the same time is recorded once. All other requests are acknowledged
+// or must be retried.
 func TestTheSameBatchAtOnce(t *testing.T) {
 	w := newWorld(t)
 	for n := range uint64(20) {
@@ -395,18 +396,18 @@ func TestTheSameBatchAtOnce(t *testing.T) {
 		}
 		wg.Wait()
 		if got := len(w.store.Booked()); got > int(n)+1 {
-			t.Fatalf("%d were booked of %d", got, n+1)
+			t.Fatalf("recorded %d batches, want at most %d", got, n+1)
 		}
 		if answer := w.send("token-a", of("a", n+1)); answer.Code != http.StatusOK {
 			t.Fatal(answer.Code)
 		}
 	}
 	if got := len(w.store.Booked()); got != 20 {
-		t.Errorf("%d were booked", got)
+		t.Errorf("recorded %d batches, want 20", got)
 	}
 }
 
-// An acknowledgement is never too large, however many names there are.
+// The size of an acknowledgement is limited, however many names there are.
 func TestNamesOfManyPods(t *testing.T) {
 	w := newWorld(t)
 	var ids []string
@@ -429,14 +430,14 @@ func TestLocal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b.End != before.End || b.Parent != before.Parent {
-		t.Error("the caller's batch has changed")
+		t.Error("the batch of the caller was modified")
 	}
 	booked := w.store.Booked()
 	if len(booked) != 1 || !booked[0].Agentless || !booked[0].Batch.End.Equal(noon) {
 		t.Errorf("%+v", booked)
 	}
 	if err := w.handler.Local(t.Context(), b, true); err != nil || len(w.store.Booked()) != 1 {
-		t.Errorf("again: %v, %d are booked", err, len(w.store.Booked()))
+		t.Errorf("again: error = %v, recorded %d batches", err, len(w.store.Booked()))
 	}
 	is := func(err error) string {
 		for name, target := range map[string]error{
@@ -488,7 +489,7 @@ func FuzzHandler(f *testing.F) {
 		}
 		for _, b := range w.store.Booked() {
 			if b.Batch.Stream.Node != "a" || b.Batch.Measured > energy.Microjoules(1e18) {
-				t.Errorf("booked: %+v", b.Batch)
+				t.Errorf("unexpected booking: %+v", b.Batch)
 			}
 		}
 		if len(w.store.Booked()) > 100 {
@@ -498,7 +499,7 @@ func FuzzHandler(f *testing.F) {
 	})
 }
 
-// A node that sends bombs soon has to wait, and the others do not.
+// A node that sends decompression bombs is throttled soon, and other nodes are not.
 func TestBombsAreCharged(t *testing.T) {
 	w := newWorld(t)
 	gate := access.NewGate(access.Options{Tokens: w, Now: w.clock})
@@ -511,12 +512,12 @@ func TestBombsAreCharged(t *testing.T) {
 	if codes[413] > 3 || codes[429] < 97 {
 		t.Errorf("100 bombs: %v", codes)
 	}
-	for n := range 300 { // as after an hour without the controller
+	for n := range 300 { // as after the controller was unavailable for an hour
 		w.booked("token-b", of("b", uint64(n+1)))
 	}
 }
 
-// What no pod used of a machine that sleeps or wakes is told apart from what idle machines draw.
+// Energy that no pod of a sleeping or booting machine used is recorded separately from the energy of idle machines.
 func TestEnergyOfSleep(t *testing.T) {
 	states := map[string]string{"a": "asleep", "b": "booting", "c": "stopping"}
 	w := newWorld(t, func(c *intake.Config) { c.Power = func(node string) string { return states[node] } })

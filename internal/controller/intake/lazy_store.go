@@ -13,27 +13,27 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// A LazyStore is a store that may not be there yet: a database that starts later than we do, a volume that is restored.
-// Until it is, nothing is acknowledged and no question answered; signals, holds and deadlines have nothing to do with
-// it and go on.
+// A LazyStore is a store that opens when it becomes available, such as a database that starts after the controller
+// or a volume that is being restored. Until then, its methods return [ledger.ErrReadOnly], so that no batch is
+// acknowledged and no query is answered. Signals, holds and deadlines do not depend on it.
 type LazyStore struct {
 	open func(context.Context) (ledger.Store, error)
 	log  *slog.Logger
 
 	mu     sync.RWMutex
 	store  ledger.Store
-	why    error // why there is none
+	why    error // the last error of open
 	closed bool
 }
 
-var errNotOpened = errors.New("the ledger is not opened yet")
+var errNotOpened = errors.New("the ledger is not open yet")
 
 const (
-	openWithin  = 15 * time.Second // the first try, which others wait for
+	openWithin  = 15 * time.Second // timeout of the first attempt, which delays the start of the controller
 	retryToOpen = 10 * time.Second
 )
 
-// OpenLate opens a store, or leaves that to run.
+// OpenLate tries to open a store once. If this fails, Run retries.
 func OpenLate(ctx context.Context, open func(context.Context) (ledger.Store, error), log *slog.Logger) *LazyStore {
 	s := &LazyStore{open: open, log: log, why: errNotOpened}
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
@@ -42,7 +42,7 @@ func OpenLate(ctx context.Context, open func(context.Context) (ledger.Store, err
 	return s
 }
 
-// Run tries until the store is open or ctx ends.
+// Run retries until the store is open or ctx is done.
 func (s *LazyStore) Run(ctx context.Context) error {
 	for {
 		if _, err := s.get(); err == nil || !kube.Pause(ctx, retryToOpen) {
@@ -59,11 +59,11 @@ func (s *LazyStore) try(ctx context.Context) {
 	switch {
 	case err != nil:
 		if s.why.Error() != err.Error() {
-			s.log.Error("The ledger cannot be opened: nothing is acknowledged until it can", "error", err)
+			s.log.Error("Failed to open the ledger, batches are not acknowledged until it is open", "error", err)
 		}
 		s.why = err
 	case s.closed:
-		_ = store.Close() // it came too late
+		_ = store.Close() // opened after Close
 	default:
 		s.store, s.why = store, nil
 	}
@@ -78,7 +78,7 @@ func (s *LazyStore) get() (ledger.Store, error) {
 	return s.store, nil
 }
 
-// ask asks the store for one answer, if it is open.
+// ask calls a method of the store, or returns an error if it is not open.
 func ask[T any](s *LazyStore, question func(ledger.Store) (T, error)) (answer T, err error) {
 	store, err := s.get()
 	if err != nil {
@@ -87,7 +87,7 @@ func ask[T any](s *LazyStore, question func(ledger.Store) (T, error)) (answer T,
 	return question(store)
 }
 
-// Book implements [ledger.Store], as all that follows.
+// Book implements [ledger.Store].
 func (s *LazyStore) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.Receipt, []error, error) {
 	store, err := s.get()
 	if err != nil {
@@ -162,7 +162,7 @@ func (s *LazyStore) Gauges(ctx context.Context) (ledger.Statistics, error) {
 	return ask(s, func(l ledger.Store) (ledger.Statistics, error) { return l.Gauges(ctx) })
 }
 
-// Outbox returns the store's, if it is open.
+// Outbox returns the outbox of the store, or an error if the store is not open.
 func (s *LazyStore) Outbox() (ledger.Outbox, error) {
 	return ask(s, func(l ledger.Store) (ledger.Outbox, error) { return l.(ledger.Outbox), nil })
 }

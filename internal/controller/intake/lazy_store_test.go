@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// TestStoreThatComesLater checks that a database which is away when we begin is only that: away.
+// TestStoreThatComesLater checks that the controller works while the database is unavailable at its start.
 func TestStoreThatComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var there atomic.Bool
@@ -29,17 +29,17 @@ func TestStoreThatComesLater(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- s.Run(ctx) }()
 		if _, _, err := s.Book(ctx, nil); !errors.Is(err, ledger.ErrReadOnly) {
-			t.Errorf("booking fails with %v: agents are not told to wait", err)
+			t.Errorf("Book() error = %v, want ErrReadOnly", err)
 		}
 		if _, err := s.Query(ctx, &ledger.Query{From: time.Now().Add(-time.Hour), To: time.Now()}); !errors.Is(err,
 			ledger.ErrReadOnly) {
-			t.Errorf("asking fails with %v", err)
+			t.Errorf("Query() error = %v, want ErrReadOnly", err)
 		}
 		bubble.Advance(3 * retryToOpen)
 		there.Store(true)
 		bubble.Advance(2 * retryToOpen)
 		if _, err := s.Query(ctx, &ledger.Query{From: time.Now().Add(-time.Hour), To: time.Now()}); err != nil {
-			t.Errorf("it is back, and asking fails with %v", err)
+			t.Errorf("Query() after opening: unexpected error: %v", err)
 		}
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// LedgerMetrics show at each scrape how the ledger does, and which nodes are metered.
+// LedgerMetrics collects metrics of the ledger and of metered nodes at each scrape.
 type LedgerMetrics struct {
 	Ledger interface {
 		Writable() (bool, error)
@@ -25,19 +25,19 @@ type LedgerMetrics struct {
 	mu     sync.Mutex
 	looked time.Time
 	store  ledger.Statistics
-	failed bool // they could not be had then
+	failed bool // the last query of store failed
 }
 
-// Asking how full a database is is work for it.
+// gaugesEvery is the interval between queries of the database, which are expensive.
 const gaugesEvery = time.Minute
 
-// staleAfter is when watts are no longer decided by.
+// staleAfter is the maximum age of a reading that decisions may use.
 const staleAfter = 45 * time.Second
 
-// Describe implements prometheus.Collector. It says nothing: what is shown is described as it is.
+// Describe implements [prometheus.Collector]. It sends no descriptions, which makes the collector unchecked.
 func (*LedgerMetrics) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector.
+// Collect implements [prometheus.Collector].
 func (m *LedgerMetrics) Collect(ch chan<- prometheus.Metric) {
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
 	show := func(kind prometheus.ValueType, v float64, name, help string, label ...string) {
@@ -52,25 +52,25 @@ func (m *LedgerMetrics) Collect(ch chan<- prometheus.Metric) {
 		writable = 1
 	}
 	show(gauge, writable, "kubenergy_ledger_writable",
-		"1 while batches can be booked, 0 while the disk or the database fails: agents then keep what they have.")
+		"Whether batches can be written (1) or the disk or the database fails (0). Agents keep their batches then.")
 	a := m.Ledger.Activity()
 	for result, n := range map[string]uint64{"booked": a.Booked, "again": a.Again, "refused": a.Refused} {
 		show(counter, float64(n), "kubenergy_ledger_bookings_total",
-			"Batches that were to be booked, by what became of them.", "result", result)
+			"Attempts to record a batch, by result.", "result", result)
 	}
 	show(counter, float64(a.Gaps), "kubenergy_ledger_gaps_total",
-		"Batches before which numbers of their stream are missing: they were lost.")
+		"Batches with missing preceding numbers in their stream, which were lost.")
 	for result, n := range map[string]uint64{"ok": a.Commits, "failed": a.Failures} {
 		show(counter, float64(n), "kubenergy_ledger_commits_total", "Transactions of bookings.", "result", result)
 	}
-	show(counter, a.Writing.Seconds(), "kubenergy_ledger_commit_seconds_total", "Time spent in them.")
+	show(counter, a.Writing.Seconds(), "kubenergy_ledger_commit_seconds_total", "Time spent writing bookings.")
 	show(counter, float64(a.Folds), "kubenergy_ledger_folds_total",
 		"Transactions that move bookings from the journal into windows and sums.")
-	show(counter, a.Folding.Seconds(), "kubenergy_ledger_fold_seconds_total", "Time spent in them.")
-	show(gauge, float64(a.Waiting), "kubenergy_ledger_waiting_bookings", "Batches that wait to be written.")
+	show(counter, a.Folding.Seconds(), "kubenergy_ledger_fold_seconds_total", "Time spent in folding the journal.")
+	show(gauge, float64(a.Waiting), "kubenergy_ledger_waiting_bookings", "Batches waiting to be written.")
 	if s, ok := m.gauges(); ok {
 		show(gauge, float64(s.Journal), "kubenergy_ledger_journal_bookings",
-			"Batches that are on disk and not in windows and sums yet.")
+			"Batches on disk that are not in windows and sums yet.")
 		show(gauge, float64(s.Bytes), "kubenergy_ledger_bytes", "Size of the ledger on disk.")
 	}
 	states := map[string]int{"live": 0, "stale": 0, "implausible": 0}
@@ -87,10 +87,10 @@ func (m *LedgerMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	show(gauge, float64(len(nodes.Hot(now, 0))), "kubenergy_hot_nodes",
-		"Nodes that are above the temperature of their PowerProfile, and take no pods that our scheduler places.")
+		"Nodes above the maximum temperature of their PowerProfile. The scheduler places no pods on them.")
 	for state, n := range states {
 		show(gauge, float64(n), "kubenergy_metered_nodes",
-			"Nodes that have been metered lately, by whether their watts are decided by.", "state", state)
+			"Nodes with recent power readings, by whether decisions use the readings.", "state", state)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/ledgertest"
 )
 
-// TestLedgerMetrics checks what is shown of a ledger and of the nodes.
+// TestLedgerMetrics checks the metrics of a ledger and of the nodes.
 func TestLedgerMetrics(t *testing.T) {
 	now := time.Now()
 	l := ledger.New(&ledgertest.Store{}, ledger.Options{})
@@ -48,7 +48,7 @@ func TestLedgerMetrics(t *testing.T) {
 		"kubenergy_metered_nodes/live": 1, "kubenergy_metered_nodes/stale": 1, "kubenergy_metered_nodes/implausible": 1,
 	} {
 		if value, ok := got[key]; !ok || value != want {
-			t.Errorf("%s is %v (%v), want %v", key, value, ok, want)
+			t.Errorf("%s = %v (%v), want %v", key, value, ok, want)
 		}
 	}
 }

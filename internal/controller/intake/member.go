@@ -18,28 +18,28 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// What a request of a member may hold.
+// Limits of a request of a member.
 const (
 	maxForwardedBytes = 32 << 20
-	maxPacked         = 4 << 20 // bytes of it, compressed
+	maxPacked         = 4 << 20 // compressed, in bytes
 	maxConsumers      = 10 * batch.MaxShares
-	maxObjects        = 3*maxConsumers + 4*api.MaxForwarded // in JSON: a consumer and its share are three
+	maxObjects        = 3*maxConsumers + 4*api.MaxForwarded // in JSON; a consumer and its share are three objects
 
-	maxBooking = 64 // streams of a request that are booked at once
+	maxBooking = 64 // streams of a request that are recorded concurrently
 )
 
-// member is what is remembered of a cluster that forwards what it books. A lie of a member reaches no further than its
-// own nodes: their names begin with its own, and they draw no more than the configuration says.
+// member is the state of a cluster that forwards its bookings. A compromised member can only forge data of its own
+// nodes. Their names start with its name, and their power is limited by the configuration.
 type member struct {
 	access.Member
-	place chan struct{} // of its request: one at a time, so that bookings stay in order
-	rate  *rate.Limiter // of bookings
-	nodes nameQuota     // that it names
-	news  nameQuota     // that its nodes name
+	place chan struct{} // limits requests to one at a time, so that bookings stay in order
+	rate  *rate.Limiter // limits bookings
+	nodes nameQuota     // limits the names of nodes
+	news  nameQuota     // limits the names of consumers
 }
 
-// ServeMember takes what a cluster has booked: POST /api/v1/clusters/{cluster}/bookings. Its caller has made sure that
-// the sender may book for the cluster.
+// ServeMember records the bookings of a member. It serves POST /api/v1/clusters/{cluster}/bookings. The caller must
+// have verified that the sender may write bookings of the cluster.
 func (h *Handler) ServeMember(w http.ResponseWriter, r *http.Request) {
 	reply := h.serveMember(w, r, h.members[r.PathValue("cluster")])
 	h.metrics.batches.WithLabelValues("forwarded_" + reply.result).Inc()
@@ -48,16 +48,16 @@ func (h *Handler) ServeMember(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member) *reply {
 	if m == nil {
-		return refused("unknown", http.StatusNotFound, "this cluster is no member: name it in --members-file")
+		return refused("unknown", http.StatusNotFound, "the cluster is not a member: add it to --members-file")
 	}
 	select {
 	case m.place <- struct{}{}:
 		defer func() { <-m.place }()
 	default:
-		return busy(time.Second, "another request of this cluster is not done")
+		return busy(time.Second, "another request from this cluster is in progress")
 	}
 	if m.rate.TokensAt(h.c.Now()) < 1 {
-		return later("busy", http.StatusTooManyRequests, busyAfter, "too many bookings of this cluster in a minute")
+		return later("busy", http.StatusTooManyRequests, busyAfter, "too many bookings per minute from this cluster")
 	}
 	b := &body{memory: h.unpacks, limit: maxForwardedBytes}
 	defer b.free()
@@ -67,8 +67,8 @@ func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member)
 	if no == nil {
 		lines, streams, no = m.unpack(b.data)
 	}
-	// A request is charged also if it is refused, and one that costs as much as many bookings counts as many. The debt
-	// of a request that costs more than is left delays the next one.
+	// Rejected requests are charged, too, and large requests are charged like several bookings. If the charge
+	// exceeds the remaining tokens, the next request is delayed.
 	m.rate.ReserveN(h.c.Now(), min(m.rate.Burst(), max(1+len(lines), cap(b.data)/firstBuffer)))
 	if no != nil {
 		return no
@@ -79,8 +79,8 @@ func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member)
 		all.Go(func() error { return h.bookStream(r.Context(), m, of.Node, lines) })
 	}
 	if err := all.Wait(); err != nil {
-		h.c.Log.Warn("booking what a cluster forwards", "cluster", m.Name, "error", err)
-		return busy(readOnlyAfter, "booking fails now")
+		h.c.Log.Warn("Failed to record forwarded bookings", "cluster", m.Name, "error", err)
+		return busy(readOnlyAfter, "recording the bookings failed temporarily")
 	}
 	said := api.Forwarded{Refused: map[int]string{}}
 	for i, l := range lines {
@@ -89,24 +89,24 @@ func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member)
 		}
 	}
 	said.Booked = len(lines) - len(said.Refused)
-	body, _ := json.Marshal(said) // texts can always be written
+	body, _ := json.Marshal(said) // strings can always be encoded
 	return answered("booked", body)
 }
 
 // A forwarded booking is a line of a request.
 type forwarded struct {
 	*ledger.Booking
-	err error // why it will never be booked as it is
+	err error // the reason why it can never be recorded in this form
 }
 
-// unpack reads the lines of a body. It stops as soon as they are too many.
+// unpack parses the lines of a body. It returns a response if they exceed a limit or have no stream.
 func (m *member) unpack(data []byte) (all []*forwarded, streams map[batch.Stream][]*forwarded, no *reply) {
 	tooMany := refused("too_large", http.StatusRequestEntityTooLarge, fmt.Sprintf(
-		"a request has at most %d bookings, and %d consumers", api.MaxForwarded, maxConsumers))
+		"a request may contain at most %d bookings and %d consumers", api.MaxForwarded, maxConsumers))
 	streams = map[batch.Stream][]*forwarded{}
 	objects, newline := 0, []byte("\n")
 	for line := range bytes.SplitSeq(bytes.TrimSuffix(data, newline), newline) {
-		objects += bytes.Count(line, []byte("{")) // also of a line that is not valid
+		objects += bytes.Count(line, []byte("{")) // invalid lines count, too
 		if objects > maxObjects || len(all) == api.MaxForwarded {
 			return nil, nil, tooMany
 		}
@@ -120,13 +120,13 @@ func (m *member) unpack(data []byte) (all []*forwarded, streams map[batch.Stream
 	return all, streams, nil
 }
 
-// bookStream books what is forwarded of a stream. An error says that some may be booked later, as they are. The order
-// stays, and nothing is booked behind what is refused: a later number acknowledges all before it.
+// bookStream records the forwarded bookings of a stream in order. It returns an error if the client should retry.
+// It skips all bookings after a rejected one, because a higher number acknowledges all lower numbers.
 func (h *Handler) bookStream(ctx context.Context, m *member, node string, lines []*forwarded) error {
 	for i, l := range lines {
 		if l.err == nil {
 			l.err = errPanicked
-			panics.Survive(h.c.Log, "intake", "a booking of a cluster", func() {
+			panics.Survive(h.c.Log, "intake", "a forwarded booking", func() {
 				l.err = h.bookForwarded(ctx, m, l.Booking)
 			})
 		}
@@ -136,7 +136,7 @@ func (h *Handler) bookStream(ctx context.Context, m *member, node string, lines 
 		case !Permanent(l.err):
 			return l.err
 		}
-		h.logThrottled("a booking of a cluster is refused", "cluster", m.Name, "node", node, "error", l.err)
+		h.logThrottled("Rejected forwarded booking", "cluster", m.Name, "node", node, "error", l.err)
 		for _, rest := range lines[i:] {
 			rest.err = l.err
 		}
@@ -145,15 +145,15 @@ func (h *Handler) bookStream(ctx context.Context, m *member, node string, lines 
 	return nil
 }
 
-var errPanicked = fmt.Errorf("%w: booking it panicked", ErrRefused)
+var errPanicked = fmt.Errorf("%w: recording the booking panicked", ErrRefused)
 
-// bookForwarded checks, prices and books what a member has booked.
+// bookForwarded checks, prices and records a booking of a member.
 func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Booking) error {
 	var receipt ledger.Receipt
 	now, bt := h.c.Now(), b.Batch
 	name := bt.Stream.Node
 	if !m.nodes.admit("", name, now) {
-		return fmt.Errorf("%w: cluster %s names more than %d nodes in a day", ErrRefused, m.Name, m.Nodes)
+		return fmt.Errorf("%w: cluster %s has more than %d nodes in a day", ErrRefused, m.Name, m.Nodes)
 	}
 	n := h.node(keyOf(name, b.Agentless))
 	acked, err := h.acked(ctx, n, bt)
@@ -162,31 +162,30 @@ func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Bookin
 	}
 	undo, _, ok := n.begins(bt, b.Agentless, now)
 	if !ok {
-		return fmt.Errorf("%w: too many streams of this node, or gaps in them", ErrRefused)
+		return fmt.Errorf("%w: too many streams or gaps from this node", ErrRefused)
 	}
-	defer func() { // what is refused is sent again each minute
+	defer func() { // rejected bookings are sent again every minute
 		if !receipt.New {
 			undo()
 		}
 	}()
-	h.correct(bt, now)
+	corrected := h.correct(*bt, now)
 	if b.Agentless {
 		n.envelope.count(now)
-	} else if err := n.envelope.recall(ctx, h.c.Ledger, name, now); err != nil {
+	}
+	limits := func(string, ledger.Seen) Limits { return Limits{MaxPower: m.MaxPower} }
+	claim, err := h.check(ctx, n, &corrected, limits, b.Agentless, now)
+	if err != nil {
 		return err
 	}
-	done, since, broken := n.envelope.reserve(bt, Limits{MaxPower: m.MaxPower, Cores: DefaultCores}, now)
-	if broken != nil {
-		h.metrics.breaches.WithLabelValues(broken.limit).Inc()
-		return broken
-	}
-	for i, c := range b.Consumers { // each name is a row in the ledger
+	for i, c := range b.Consumers { // each name adds a row to the ledger
 		if !m.news.admit(name, fmt.Sprint(*c), now) {
-			b.Consumers[i] = overflow()
+			b.Consumers[i] = &overflow
 		}
 	}
-	b.Received, b.NodeSince, b.Rates = now, since, h.c.Rates(name, bt.Start, bt.End)
-	receipt, err = h.commit(ctx, n, b, done)
+	b.Batch, b.Received, b.NodeSince = &corrected, now, claim.since
+	b.Rates = h.c.Rates(name, corrected.Start, corrected.End)
+	receipt, err = h.commit(ctx, n, b, claim.done)
 	if err == nil && receipt.Booked {
 		h.metrics.energy.Add(joules(bt.Measured))
 	}

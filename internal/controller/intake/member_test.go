@@ -17,7 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// forward sends a body as a member does.
+// forward sends a request of a member.
 func (w *world) forward(cluster string, body io.Reader) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, "/api/v1/clusters/"+cluster+"/bookings", body)
 	r.SetPathValue("cluster", cluster)
@@ -42,8 +42,8 @@ func (w *world) packed(node string) *bytes.Reader {
 	return bytes.NewReader(packed)
 }
 
-// Two members that send as much as they can, and stop before the end, keep neither agents nor other members waiting:
-// members have their own memory, and a body that would take all of it is refused.
+// Two members that send large bodies and stop before the end do not delay agents or other members. Members have a
+// separate memory limit, and a body that would exceed it is rejected.
 func TestMembersLeaveRoom(t *testing.T) {
 	w := newFederation(t, 1000)
 	const almost = 32 << 20
@@ -60,14 +60,14 @@ func TestMembersLeaveRoom(t *testing.T) {
 		z := gzip.NewWriter(to)
 		_, err := io.CopyN(z, &zeros{almost}, almost)
 		if err == nil {
-			err = z.Flush() // returns when all of it was read, or when the request was refused
+			err = z.Flush() // returns when the body was read or the request was rejected
 		}
 		if refused := err != nil; refused != (name == "beta") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if answer := w.forward("gamma", w.packed("a")); answer.Code != http.StatusOK {
-		t.Errorf("another member: %d %s", answer.Code, answer.Body)
+		t.Errorf("another member: unexpected response %d %s", answer.Code, answer.Body)
 	}
 	w.booked("token-a", of("a", 1))
 	for _, to := range ends {
@@ -75,14 +75,14 @@ func TestMembersLeaveRoom(t *testing.T) {
 	}
 	if first, second := <-statuses, <-statuses; first != http.StatusServiceUnavailable ||
 		second != http.StatusBadRequest {
-		t.Errorf("%d and %d, want one that is asked to come again, and one that is cut off", first, second)
+		t.Errorf("status = %d and %d, want 503 and 400", first, second)
 	}
 	if answer := w.forward("beta", w.packed("b")); answer.Code != http.StatusOK {
-		t.Errorf("afterwards: %d %s", answer.Code, answer.Body)
+		t.Errorf("afterwards: unexpected response %d %s", answer.Code, answer.Body)
 	}
 }
 
-// FuzzMember sends what a member's token lets through, compressed already or not.
+// FuzzMember sends arbitrary bodies, compressed or not, as an authenticated member.
 func FuzzMember(f *testing.F) {
 	frozen, err := os.ReadFile(filepath.Join("..", "forward", "testdata", "bookings-v1.ndjson"))
 	if err != nil {
@@ -116,7 +116,7 @@ func FuzzMember(f *testing.F) {
 		}
 		for _, b := range w.store.Booked() {
 			if ledger.ClusterOf(b.Batch.Stream.Node) != "alpha" {
-				t.Errorf("booked: %+v", b.Batch)
+				t.Errorf("unexpected booking: %+v", b.Batch)
 			}
 		}
 		if len(w.store.Booked()) > 100 {

@@ -4,11 +4,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubenergy/kubenergy/internal/controller/instrument"
-	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// metrics have a fixed number of series: which node it was is in the log.
+// metrics are the metrics of a Handler. Their number of series is fixed, so nodes are identified only in the log.
 type metrics struct {
 	batches                     *prometheus.CounterVec
 	seconds                     prometheus.Histogram
@@ -27,46 +27,60 @@ func newMetrics(registry prometheus.Registerer, d *PodIndex) *metrics {
 	} {
 		with.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "kubenergy_ingest_pods",
-			Help:        "Pods whose names are known: those that exist, and those that were deleted lately.",
+			Help:        "Pods in the index, either existing or recently deleted.",
 			ConstLabels: prometheus.Labels{"state": state},
 		}, func() float64 { return float64(value()) })
 	}
 	return &metrics{
-		batches: with.Counters("kubenergy_ingest_batches_total", "Batches, by what became of them.", "result"),
+		batches: with.Counters("kubenergy_ingest_batches_total", "Batches, by result.", "result"),
 		seconds: with.NewHistogram(prometheus.HistogramOpts{
-			Name: "kubenergy_ingest_seconds", Help: "Time that a request took, from its token to the acknowledgement.",
+			Name: "kubenergy_ingest_seconds", Help: "Duration of a request, including authentication.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}),
-		energy: with.Counter("kubenergy_ingest_joules_total", "Energy that was booked, of guests too."),
+		energy: with.Counter("kubenergy_ingest_joules_total", "Recorded energy, including energy of guests."),
 		foreign: with.Counter("kubenergy_ingest_foreign_joules_total",
-			"Energy that nodes said was of pods that run elsewhere; it is booked as the node's own."),
+			"Energy that nodes reported for pods of other nodes. It is charged to the reporting node."),
 		breaches: with.Counters("kubenergy_ingest_impossible_total",
-			"Batches that were refused because their node cannot do that, by the limit that they break.", "limit"),
-		skewed: with.Counter("kubenergy_ingest_ahead_total", "Batches whose node's clock is more than 2 s ahead."),
+			"Batches rejected as impossible for their node, by the exceeded limit.", "limit"),
+		skewed: with.Counter("kubenergy_ingest_ahead_total", "Batches from nodes with a clock more than 2 s ahead."),
 		moved: with.Counter("kubenergy_ingest_moved_total",
-			"Batches that ended so far in the future, or so long ago, that they were "+
-				"booked as if they ended when they came."),
+			"Batches that ended too far in the future or in the past. They are "+
+				"recorded with the time of their receipt."),
 		late: with.Counter("kubenergy_ingest_late_total",
-			"Batches that began more than an hour before they came: no budget acts on what pods used in them."),
+			"Batches that started more than an hour before their receipt. Budgets ignore their usage."),
 		orphans: with.Counter("kubenergy_ingest_orphans_total",
-			"Batches that name a host which does not exist or does not speak of "+
-				"them, or one too many; they are booked without it."),
+			"Batches that claim a host that does not exist, does not report "+
+				"them, or exceeds the limit. They are recorded without the host."),
 		implausible: with.Counter("kubenergy_ingest_implausible_total",
-			"Batches whose power is far from what a model of the hardware says; they are booked."),
-		gaps: with.Counter("kubenergy_ingest_gaps_total", "Batches before which numbers of their stream are missing."),
+			"Batches with power that deviates from the hardware model. They are recorded."),
+		gaps: with.Counter("kubenergy_ingest_gaps_total", "Batches with missing preceding numbers in their stream."),
 		nameless: with.Counter("kubenergy_ingest_nameless_shares_total",
-			"Shares of pods that the API server has not reported."),
+			"Shares of pods that are not in the index."),
 	}
 }
 
-func (m *metrics) count(b *batch.Batch, r *resolution, receipt *ledger.Receipt) {
-	m.energy.Add(joules(b.Measured))
-	m.foreign.Add(joules(r.foreign))
-	m.nameless.Add(float64(r.nameless))
-	if r.late {
+// count updates the metrics for a booking that was written.
+func (m *metrics) count(b *ledger.Booking, receipt *ledger.Receipt) {
+	m.energy.Add(joules(b.Batch.Measured))
+	if isLate(b.Batch, b.Received) {
 		m.late.Inc()
 	}
 	if receipt.Gap {
 		m.gaps.Inc()
 	}
+	var foreign energy.Microjoules
+	for i, c := range b.Consumers {
+		switch c.Account.Kind {
+		case ledger.Foreign:
+			foreign += b.Batch.Shares[i].Dynamic + b.Batch.Shares[i].Idle
+		case ledger.Workload, ledger.Late:
+			if c.Pod == "" && c.UID() != "" {
+				m.nameless.Inc()
+			}
+		}
+	}
+	m.foreign.Add(joules(foreign))
 }
+
+// joules converts energy to the unit of metrics.
+func joules(u energy.Microjoules) float64 { return float64(u.Joules()) }

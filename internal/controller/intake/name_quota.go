@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// nameQuota bounds how many names a node can invent: of virtual machines, of control groups, of pods that do not exist.
-// Each is a row in the ledger.
+// nameQuota limits the number of names that a node can invent for virtual machines, control groups and pods. Each
+// name adds a row to the ledger. It is safe for concurrent use.
 type nameQuota struct {
-	most  int // of a node; 0: maxNovelOfNode
+	most  int // maximum per node; defaults to maxNovelOfNode
 	mu    sync.Mutex
 	began time.Time
 	seen  map[uint64]struct{}
-	of    map[string]int // by node
+	of    map[string]int // number of names by node
 }
 
 const (
@@ -25,7 +25,7 @@ const (
 
 var nameQuotaSeed = maphash.MakeSeed()
 
-// admit reports whether a node may name a consumer: it has before, or has not named too many.
+// admit reports whether a node may use a name. It may if it has used the name before or has quota left.
 func (n *nameQuota) admit(node, id string, now time.Time) bool {
 	var h maphash.Hash
 	h.SetSeed(nameQuotaSeed)

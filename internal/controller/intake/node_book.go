@@ -8,11 +8,12 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// A NodeBook holds the cluster's nodes for callers that must never wait: a batch is booked whether or not the API
-// server answers. The nodes are those of the cache: read only.
+// A NodeBook provides the nodes of the cluster without blocking, because batches are recorded even if the API
+// server is unavailable. It contains pointers to the objects of the cache, which callers must not modify. It is
+// safe for concurrent use.
 type NodeBook struct{ byName sync.Map }
 
-// Node returns the node of a name; nil: there is none.
+// Node returns a node by name, or nil if it does not exist.
 func (b *NodeBook) Node(name string) *v1.Node {
 	if n, ok := b.byName.Load(name); ok {
 		return n.(*v1.Node)
@@ -20,7 +21,7 @@ func (b *NodeBook) Node(name string) *v1.Node {
 	return nil
 }
 
-// Power returns what the machine of a node does, by the node's label; "": it is awake.
+// Power returns the power state in the labels of a node, or "" if its machine is awake.
 func (b *NodeBook) Power(name string) string {
 	if n := b.Node(name); n != nil {
 		return n.Labels[v1alpha1.LabelPowerState]
@@ -28,8 +29,8 @@ func (b *NodeBook) Power(name string) string {
 	return ""
 }
 
-// Saw is told of every node that an informer adds or updates.
+// Saw must be called for every node that an informer adds or updates.
 func (b *NodeBook) Saw(n *v1.Node) { b.byName.Store(n.Name, n) }
 
-// Lost is told of every node that is deleted.
+// Lost must be called for every node that is deleted.
 func (b *NodeBook) Lost(n *v1.Node) { b.byName.Delete(n.Name) }

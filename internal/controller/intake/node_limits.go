@@ -14,30 +14,31 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// Limits are what a node can possibly do, by what administrators and hardware tables say of it.
+// Limits are the physical limits of a node, from the settings of administrators and from hardware tables.
 type Limits struct {
-	MaxPower energy.Watts // 0: DefaultMaxPower
-	Idle     energy.Watts // 0: not known
-	Cores    float64      // 0: DefaultCores
-	// Modelled says that MaxPower and Idle are those of a model of the hardware, with which measured power can be
-	// compared.
+	MaxPower energy.Watts // defaults to DefaultMaxPower
+	Idle     energy.Watts // 0 if unknown
+	Cores    float64      // defaults to DefaultCores
+	// Modelled is set if MaxPower and Idle come from a model of the hardware. Only then is measured power compared
+	// with them.
 	Modelled bool
-	// Since is when the node came to be, as the API server says; zero: it is no node of the cluster.
+	// Since is the creation time of the Node object; zero if the node does not belong to the cluster.
 	Since time.Time
-	// Says is what its Node says that it has.
+	// Hardware from the status of the Node object.
 	Says ledger.Seen
 }
 
-// What nodes of which nothing is known can do at most.
+// Limits of nodes with unknown hardware.
 const (
 	DefaultMaxPower energy.Watts = 2000
 	DefaultCores    float64      = 1024
-	// of each GPU that Kubernetes counts, where its power is not known
+	// DefaultGPUPower is the limit of each GPU that Kubernetes counts if its power is unknown.
 	DefaultGPUPower energy.Watts = 1500
 )
 
-// Nodes tells the limits of nodes: of the cluster's by a view, of others by the file of their tokens, and else by
-// what an administrator says of all.
+// Nodes returns a function that returns the limits of a node. The limit in the file of host tokens takes
+// precedence. Nodes of the cluster have limits by their hardware profile in the view. All other nodes have the
+// limit most, which an administrator sets.
 func Nodes(view func() *kube.View, node func(name string) *v1.Node, hosts *access.HostTokens,
 	most energy.Watts,
 ) func(name string, seen ledger.Seen) Limits {
@@ -74,7 +75,7 @@ func Nodes(view func() *kube.View, node func(name string) *v1.Node, hosts *acces
 	}
 }
 
-// clipped returns a Node with no more than it said at first: what recognises hardware reads cores, memory and GPUs.
+// clipped returns a Node with at most the cores, memory and GPUs of seen, which hardware recognition depends on.
 func clipped(n *v1.Node, claimed, seen ledger.Seen) *v1.Node {
 	if claimed.Cores <= seen.Cores && claimed.GPUs <= seen.GPUs && claimed.Bytes <= seen.Bytes {
 		return n

@@ -13,43 +13,43 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// node is what is remembered of a node that sends batches.
+// node is the state of a node that sends batches.
 type node struct {
 	envelope envelope
-	places   chan struct{} // of requests that are not done
-	strange  atomic.Bool   // its last batch was far from the model
+	places   chan struct{} // limits concurrent requests
+	strange  atomic.Bool   // the last batch deviated from the hardware model
 
 	mu      sync.Mutex
 	heard   time.Time
-	acked   *cache.LRUExpireCache // progress of some of its streams, by stream; it can be asked for again
-	guests  map[string]time.Time  // virtual machines that it has named, and when it did last
-	folded  time.Time             // when it last sent a batch that does not name all
-	alone   time.Time             // since when it has claimed a host that does not confirm it; zero: it does not
-	begun   *rate.Limiter         // of streams, and of intervals that do not follow the one before
-	moved   *rate.Limiter         // of parents
-	parents *cache.LRUExpireCache // batch.Parent that it may name
+	acked   *cache.LRUExpireCache // progress of recent streams; missing ones are read from the ledger
+	guests  map[string]time.Time  // time of the last report of each virtual machine
+	folded  time.Time             // time of the last batch that did not list all guests
+	alone   time.Time             // start of claiming a host without its confirmation; zero if confirmed
+	begun   *rate.Limiter         // limits new streams and gaps in streams
+	moved   *rate.Limiter         // limits changes of the parent
+	parents *cache.LRUExpireCache // set of accepted batch.Parent
 }
 
 type stream struct{ boot, epoch string }
 
-// progress is how far a stream is booked.
+// progress is the progress of a stream in the ledger.
 type progress struct {
 	acked uint64
-	end   time.Duration // since boot, of what was booked last; -1: not known
+	end   time.Duration // end of the last batch, since boot; -1 if unknown
 }
 
 const (
 	forgetNode = 7 * 24 * time.Hour
-	maxNodes   = 50_000 // of which those that sent last are remembered
+	maxNodes   = 50_000 // beyond this, the least recently used nodes are dropped
 	maxStreams = 16
 	maxGuests  = 4096
 
-	// Hosts and guests do not send at the same moment.
+	// Hosts and guests do not send their batches at the same time.
 	confirmWithin = 10 * time.Minute
 	confirmedFor  = time.Hour
 )
 
-// node returns what is remembered of a node.
+// node returns the state of a node, and creates it if necessary.
 func (h *Handler) node(name string) *node {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,22 +65,23 @@ func (h *Handler) node(name string) *node {
 	return n
 }
 
-// keyOf returns the name that a node is remembered by: what an agent tells and what is estimated cover the same time.
+// keyOf returns the key of a node's state. Agents and estimates have separate states, because their batches may
+// cover the same time.
 func keyOf(node string, agentless bool) string {
 	if agentless {
-		return node + "\n" // no node's name
+		return node + "\n" // not a valid node name
 	}
 	return node
 }
 
-// known returns what is remembered of a node that has sent something, or nil.
+// known returns the state of a node that has sent batches, or nil.
 func (h *Handler) known(name string) *node {
 	n, _ := h.nodes.Get(name)
 	known, _ := n.(*node)
 	return known
 }
 
-// last returns how far a stream is known to be booked.
+// last returns the progress of a stream if it is cached.
 func (n *node) last(s *batch.Stream) (p progress, known bool) {
 	last, _ := n.acked.Get(stream{s.Boot, s.Epoch})
 	p, known = last.(progress)
@@ -98,7 +99,7 @@ func (n *node) remember(s *batch.Stream, acked uint64) {
 	n.acked.Add(stream{s.Boot, s.Epoch}, p, forgetNode)
 }
 
-// booked notes what a batch that is booked says of the node.
+// booked updates the state of the node after a batch was recorded.
 func (n *node) booked(b *batch.Batch, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -123,7 +124,7 @@ func (n *node) guest(vm string, now time.Time) {
 	}
 	if _, known := n.guests[vm]; !known {
 		if len(n.guests) >= maxGuests {
-			n.folded = now // from now on, that it has not named one says nothing
+			n.folded = now // the list of guests is incomplete from now on
 			return
 		}
 		vm = strings.Clone(vm)
@@ -131,29 +132,30 @@ func (n *node) guest(vm string, now time.Time) {
 	n.guests[vm] = now
 }
 
-// denies reports whether a host that has not named a virtual machine lately sends, and names all of its own.
-func (n *node) denies(since, now time.Time) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return now.Sub(n.folded) > confirmedFor && n.heard.Sub(since) > confirmWithin
+// Daily limits, and burst sizes, of events that add rows to the ledger. Machines rarely boot, agents continue their
+// streams, and virtual machines rarely move.
+const (
+	maxBegun   = 50
+	maxParents = 16
+)
+
+// aDay returns a limiter of events per day that permits all of them at the same time.
+func aDay(most int) *rate.Limiter {
+	return rate.NewLimiter(rate.Every(24*time.Hour/time.Duration(most)), most)
 }
 
-// claims notes that a node names a host, which confirms it or not, and returns since when it has not.
-func (n *node) claims(confirmed bool, now time.Time) time.Time {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	switch {
-	case confirmed:
-		n.alone = time.Time{}
-	case n.alone.IsZero():
-		n.alone = now
+// begins reports whether a batch may be recorded if it starts a stream or leaves a gap after the previous batch,
+// because the ledger stores a row for each stream and for each interval without gaps. Gaps in estimates are not
+// limited. If ok, the caller must call undo if the batch is not recorded. Otherwise wait is the time until the next
+// attempt.
+func (n *node) begins(b *batch.Batch, agentless bool, now time.Time) (undo func(), wait time.Duration, ok bool) {
+	if p, known := n.last(&b.Stream); known && (agentless || p.end == b.StartSinceBoot) {
+		return func() {}, 0, true
 	}
-	return n.alone
-}
-
-func (n *node) names(vm string, now time.Time) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	named, ok := n.guests[vm]
-	return ok && now.Sub(named) < confirmedFor
+	r := n.begun.ReserveN(now, 1)
+	if wait = r.DelayFrom(now); wait > 0 {
+		r.CancelAt(now)
+		return nil, wait, false
+	}
+	return func() { r.CancelAt(now) }, 0, true
 }

@@ -18,61 +18,66 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// PodIndexOptions are what a PodIndex needs.
+// PodIndexOptions are the options of a PodIndex.
 type PodIndexOptions struct {
-	// Strategy returns what placed a pod; "": kube-scheduler alone.
+	// Strategy returns the strategy that placed a pod, or "" for plain kube-scheduler.
 	Strategy func(*v1.Pod) string
-	// TeamOf returns which team is charged with what runs in a namespace and names a team. nil: the named one.
+	// TeamOf returns the team that is charged for a workload in a namespace, given the team that the workload
+	// specifies. If nil, the specified team is charged.
 	TeamOf func(namespace, named string) string
-	// Group returns what a control group of a node is the work of, where another system knows it, and what that is
-	// called; nil, or false: the group stands for itself.
+	// Group returns the name and the account of the work in a control group of a node if another system manages it.
+	// If it is nil or returns false, the control group is its own account.
 	Group func(node, path string) (name string, a ledger.Account, ok bool)
-	// MaxDeleted is how many pods, and Jobs, that were deleted are remembered at most. 0: 200,000.
+	// MaxDeleted is the maximum number of deleted pods, and of deleted Jobs, that are retained. It defaults to
+	// 200,000.
 	MaxDeleted int
 	Now        func() time.Time
 }
 
-// A PodIndex knows pods by their UIDs: their names, their owners and their nodes. It is told of them by informers.
+// A PodIndex maps the UIDs of pods to their names, owners and nodes. Informers call Saw and Lost. It is safe for
+// concurrent use.
 type PodIndex struct {
 	o PodIndexOptions
 
 	mu      sync.RWMutex
-	pods    register[string, *entry]               // by what agents call them
-	parents register[types.NamespacedName, string] // of Jobs
+	pods    register[string, *entry]               // by the UID that agents report
+	parents register[types.NamespacedName, string] // owners of Jobs
 }
 
-// Batches come late: an agent keeps them while the controller is away.
+// Deleted objects are retained, because agents keep batches while the controller is unavailable.
 const (
 	keptFor = 2 * time.Hour
 	maxGone = 200_000
 )
 
-// entry is a pod. Its strings are those of the object that it was made from: they cost nothing while an informer
-// keeps it.
+// entry is a pod. Its strings share memory with the object in the informer's cache.
 type entry struct {
-	name, owner string // an owner is mostly the beginning of its pod's name
-	// but for the owner, which few pods have in common
+	name, owner string // the owner is usually a prefix of the name
+	// account has no owner, because many pods share the rest of it.
 	account    unique.Handle[ledger.Account]
 	node       unique.Handle[string]
-	made       int64 // Unix seconds, by the API server; 0: it ran before it was known there, as a static pod
+	made       int64 // creation in Unix seconds; 0 for static pods, which start before the API server creates them
 	containers []container
 }
 
 type container struct {
-	low, high uint32 // of a hash of its ID
+	low, high uint32 // halves of the hash of the ID
 	name      unique.Handle[string]
 }
 
 var containerSeed = maphash.MakeSeed()
 
-// NewPodIndex returns a PodIndex that knows no pod.
+// NewPodIndex returns an empty PodIndex.
 func NewPodIndex(o PodIndexOptions) *PodIndex {
 	o.MaxDeleted = cmp.Or(o.MaxDeleted, maxGone)
+	if o.Group == nil {
+		o.Group = func(string, string) (name string, a ledger.Account, ok bool) { return }
+	}
 	return &PodIndex{o: o, pods: newRegister[string, *entry](o), parents: newRegister[types.NamespacedName, string](o)}
 }
 
-// Saw is told of every pod and Job that an informer adds or updates: a pod names its Job, and only the Job names its
-// CronJob.
+// Saw must be called for every pod and Job that an informer adds or updates. Jobs are needed because a pod refers
+// only to its Job, and only the Job refers to its CronJob.
 func (d *PodIndex) Saw(o client.Object) {
 	switch o := o.(type) {
 	case *v1.Pod:
@@ -95,13 +100,13 @@ func (d *PodIndex) sawPod(p *v1.Pod) {
 			return
 		}
 		if len(e.containers) == 0 {
-			e.containers = before.containers // a pod that has failed may forget them
+			e.containers = before.containers // the status of a failed pod may lack them
 		}
 	}
 	d.pods.put(id, e)
 }
 
-// Lost is told of every pod and Job that was deleted. It is known for some more time.
+// Lost must be called for every pod and Job that is deleted. It is retained for keptFor.
 func (d *PodIndex) Lost(o client.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -119,12 +124,12 @@ func (d *PodIndex) Lost(o client.Object) {
 	}
 }
 
-// register holds what there is, and for some time what was deleted.
+// register contains existing objects, and deleted objects for some time.
 type register[K comparable, V any] struct {
 	o     PodIndexOptions
 	there map[K]V
 	gone  map[K]deleted[V]
-	order []K // in which they were deleted
+	order []K // keys of gone in the order of deletion
 }
 
 type deleted[V any] struct {
@@ -136,7 +141,7 @@ func newRegister[K comparable, V any](o PodIndexOptions) register[K, V] {
 	return register[K, V]{o: o, there: map[K]V{}, gone: map[K]deleted[V]{}}
 }
 
-// get returns what is or was there, or the zero value.
+// get returns the value of an existing or retained object, or the zero value.
 func (r *register[K, V]) get(key K) V {
 	v, ok := r.there[key]
 	if previous := r.gone[key]; !ok && r.o.Now().Before(previous.until) {
@@ -160,7 +165,7 @@ func (r *register[K, V]) lose(key K) {
 	r.forget()
 }
 
-// forget drops what was deleted too long ago, and what was deleted first where that is too much.
+// forget drops expired objects, and the oldest ones if there are too many.
 func (r *register[K, V]) forget() {
 	now := r.o.Now()
 	for len(r.order) > 0 && (len(r.order) > r.o.MaxDeleted || !now.Before(r.gone[r.order[0]].until)) {
@@ -182,7 +187,7 @@ func (d *PodIndex) entryOf(p *v1.Pod) *entry {
 		e.made = p.CreationTimestamp.Unix()
 	}
 	if strings.HasPrefix(p.Name, owner) {
-		e.owner = p.Name[:len(owner)] // the same bytes
+		e.owner = p.Name[:len(owner)] // shares the memory of the name
 	}
 	all := [...][]v1.ContainerStatus{
 		p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses,
@@ -190,7 +195,7 @@ func (d *PodIndex) entryOf(p *v1.Pod) *entry {
 	for _, statuses := range all {
 		for i := range statuses {
 			id := statuses[i].ContainerID
-			if _, bare, ok := strings.Cut(id, "://"); ok { // its control group is called so, without the runtime's name
+			if _, bare, ok := strings.Cut(id, "://"); ok { // control groups are named by the ID without the runtime
 				id = bare
 			}
 			if id != "" && statuses[i].Name != "" {
@@ -201,8 +206,8 @@ func (d *PodIndex) entryOf(p *v1.Pod) *entry {
 	return e
 }
 
-// same reports whether two are the same pod. UIDs do not come again, but any user can write on a pod that it is the
-// image of another one.
+// same reports whether two entries are the same pod. UIDs are unique, but any user can annotate a pod as the mirror
+// of another one.
 func (e *entry) same(o *entry) bool {
 	return e.name == o.name && e.account.Value().Namespace == o.account.Value().Namespace
 }
@@ -212,9 +217,9 @@ func containerOf(id, name string) container {
 	return container{low: uint32(h), high: uint32(h >> 32), name: unique.Make(name)}
 }
 
-// uidOf returns what agents call a pod. A static pod's control group bears the hash of its file; the UID of its image
-// in the API server does not appear on the node. A hash has no dashes and every UID has some: what any user can write
-// on a pod is never the UID of another one.
+// uidOf returns the UID of a pod that agents report. The control group of a static pod contains the hash of its
+// manifest instead of the UID of its mirror pod. A hash has no dashes, but every UID has, so the annotation of a
+// user can never equal the UID of another pod.
 func uidOf(p *v1.Pod) string {
 	if hash := p.Annotations["kubernetes.io/config.mirror"]; hash != "" && !strings.Contains(hash, "-") {
 		return hash
@@ -242,7 +247,7 @@ func (e *entry) container(id string) string {
 	return ""
 }
 
-// Count returns how many pods there are, and how many of the others are remembered.
+// Count returns the numbers of existing pods and of retained pods that were deleted.
 func (d *PodIndex) Count() (there, gone int) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -33,7 +33,7 @@ func job(namespace, name, cronJob string) *batchv1.Job {
 	return j
 }
 
-// TestTeamsAreAskedAnew: a pod that was there before its namespace's label is charged as that says from then on.
+// TestTeamsAreAskedAnew checks that a change of a namespace's team applies to existing pods.
 func TestTeamsAreAskedAnew(t *testing.T) {
 	claimed := ""
 	d := intake.NewPodIndex(intake.PodIndexOptions{
@@ -48,7 +48,7 @@ func TestTeamsAreAskedAnew(t *testing.T) {
 	d.Saw(pod("shop", "x", uidNumber(0), "a", labelled(v1alpha1.LabelTeam, "red")))
 	for _, want := range []string{"red", ""} {
 		if who, _ := d.Names(uidNumber(0)); who.Team != want {
-			t.Errorf("%q is charged, want %q", who.Team, want)
+			t.Errorf("team = %q, want %q", who.Team, want)
 		}
 		claimed = "red"
 	}
@@ -123,23 +123,23 @@ func TestWhoPodsAre(t *testing.T) {
 		c.want.Node = "a"
 		d.Saw(c.pod)
 		if got, ok := d.Names(c.uid); !ok || got != c.want {
-			t.Errorf("%s: have %+v, want %+v", c.pod.Name, got, c.want)
+			t.Errorf("%s: names = %+v, want %+v", c.pod.Name, got, c.want)
 		}
 	}
 	uid := uidNumber(0xabcdef)
 	d.Saw(pod("shop", "lettered", uid, "a"))
 	if got := d.Container(uid, strings.Repeat(uid[:8], 8)); got != "main" {
-		t.Errorf("container %q", got)
+		t.Errorf("unexpected container %q", got)
 	}
 	if got := d.Container(uid, "other") + d.Container("nobody", ""); got != "" {
-		t.Errorf("container %q", got)
+		t.Errorf("unexpected container %q", got)
 	}
 	for _, other := range []string{strings.ToUpper(uid), strings.ReplaceAll(uid, "-", ""), uid + "0", ""} {
 		if _, ok := d.Names(other); ok {
-			t.Errorf("%q is somebody", other)
+			t.Errorf("Names(%q) returned a pod, want none", other)
 		}
 	}
-	// Anybody can write on a pod that it is the image of another one.
+	// Any user can annotate a pod as the mirror of another one.
 	d.Saw(pod("evil", "p", uidNumber(100), "a", func(p *v1.Pod) {
 		p.Annotations = map[string]string{"kubernetes.io/config.mirror": uid}
 	}))
@@ -147,12 +147,12 @@ func TestWhoPodsAre(t *testing.T) {
 	d.Lost(pod("evil", "p", uidNumber(101), "a", mirror))
 	for uid, want := range map[string]string{uid: "shop", "0123456789abcdef0123456789abcdef": "kube-system"} {
 		if got, _ := d.Names(uid); got.Namespace != want {
-			t.Errorf("%s is in %s", uid, got.Namespace)
+			t.Errorf("unexpected namespace of %s: %s", uid, got.Namespace)
 		}
 	}
 }
 
-// A pod that bears the UID of another one on its annotation is not that pod, whichever is seen first.
+// A pod annotated with the UID of another pod does not replace that pod, in whatever order they are added.
 func TestNoPodTakesTheUIDOfAnother(t *testing.T) {
 	victim, uid := pod("shop", "x", uidNumber(1), "a"), uidNumber(1)
 	evil := pod("aaa", "evil", uidNumber(2), "a", func(p *v1.Pod) {
@@ -167,7 +167,7 @@ func TestNoPodTakesTheUIDOfAnother(t *testing.T) {
 		first, _ := d.Names(uid)
 		second, _ := d.Names(uidNumber(2))
 		if first.Pod != "x" || second.Pod != "evil" {
-			t.Errorf("%s is first: have %q and %q", order[0].Name, first.Pod, second.Pod)
+			t.Errorf("with %s first: pods = %q and %q", order[0].Name, first.Pod, second.Pod)
 		}
 	}
 }
@@ -188,28 +188,29 @@ func TestDeletedPodsAreKnownForAWhile(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if there, gone := d.Count(); there != 1 || gone != 1 {
-		t.Errorf("%d exist, %d do not", there, gone)
+		t.Errorf("unexpected Count(): %d, %d", there, gone)
 	}
 	w.add(2 * time.Minute)
 	d.Saw(pod("shop", "other", uidNumber(2), "a"))
 	if _, ok := d.Names(uidNumber(1)); ok {
-		t.Error("still known")
+		t.Error("the pod is still in the index")
 	}
 	if there, gone := d.Count(); there != 1 || gone != 0 {
-		t.Errorf("%d exist, %d do not: what is forgotten takes no memory", there, gone)
+		t.Errorf("Count() = %d, %d, want 1, 0 after the retention time", there, gone)
 	}
-	// Pods that come and go all the time.
+	// Pods are created and deleted continuously.
 	for i := range 10 * most {
 		p := pod("shop", "p", uidNumber(10+i), "a")
 		d.Saw(p)
 		d.Lost(p)
 	}
 	if there, gone := d.Count(); there != 1 || gone > most+1 {
-		t.Errorf("%d exist, %d do not", there, gone)
+		t.Errorf("unexpected Count(): %d, %d", there, gone)
 	}
 }
 
-// A node that names pods of others pays for them itself, and is not told what they are called.
+// Energy that a node reports for pods of other nodes is charged to the node itself, and their names are not
+// returned.
 func TestForeignPods(t *testing.T) {
 	w := newWorld(t)
 	w.directory.Saw(pod("bank", "vault", uidNumber(1), "b"))
@@ -227,15 +228,15 @@ func TestForeignPods(t *testing.T) {
 		{Key: "pod/" + uidNumber(4), Account: ledger.Account{Kind: ledger.Workload}},
 	} {
 		if *b.Consumers[i] != want {
-			t.Errorf("share %d: have %+v, want %+v", i, *b.Consumers[i], want)
+			t.Errorf("share %d: consumer = %+v, want %+v", i, *b.Consumers[i], want)
 		}
 	}
 	if len(ack.Names) != 1 || ack.Names[uidNumber(2)].Pod != "web" {
-		t.Errorf("names: %+v", ack.Names)
+		t.Errorf("unexpected names: %+v", ack.Names)
 	}
 }
 
-// A node cannot fill the ledger with names that it makes up.
+// A node cannot fill the ledger with invented names.
 func TestInventedConsumers(t *testing.T) {
 	w := newWorld(t)
 	names := map[string]bool{}
@@ -258,12 +259,12 @@ func TestInventedConsumers(t *testing.T) {
 		}
 	}
 	if len(names) > 20_001 || !names[batch.Others] {
-		t.Errorf("%d consumers", len(names))
+		t.Errorf("recorded %d consumers, want at most 20,001 including others", len(names))
 	}
 	w.directory.Saw(pod("shop", "web", uidNumber(90_000), "a"))
 	b, _ := w.booked("token-a", of("a", 7, with("pod/"+uidNumber(90_000), "vm/1")))
 	if b.Consumers[0].Pod != "web" || b.Consumers[1].Key != "vm/1" {
-		t.Errorf("what is known is folded: %+v", b.Consumers)
+		t.Errorf("consumers within the quota were replaced: %+v", b.Consumers)
 	}
 }
 
@@ -292,8 +293,8 @@ func TestTheDirectoryIsSafeForMany(t *testing.T) {
 	wg.Wait()
 }
 
-// The pods that a large cluster has must fit beside everything else. Half of them are of Jobs, each its own; their
-// strings are counted.
+// The index of the pods of a large cluster must fit into memory. Half of the pods have their own Job. The size
+// includes their strings.
 func TestMemoryOfADirectory(t *testing.T) {
 	pods := 50_000
 	switch {
@@ -322,12 +323,12 @@ func TestMemoryOfADirectory(t *testing.T) {
 	each := float64(int64(heap())-int64(before)) / float64(pods)
 	t.Logf("%d pods of two containers: %.0f bytes each", pods, each)
 	if !raceEnabled && each > 250 {
-		t.Errorf("%.0f bytes for each pod", each)
+		t.Errorf("%.0f bytes per pod, want at most 250", each)
 	}
 	runtime.KeepAlive(d)
 }
 
-// BenchmarkRequest is what a batch of a hundred containers costs: bytes in, acknowledgement out, but for the ledger.
+// BenchmarkRequest measures a request with a batch of a hundred containers, without the ledger.
 func BenchmarkRequest(b *testing.B) {
 	w := newWorld(b)
 	var ids []string
@@ -351,7 +352,7 @@ func BenchmarkRequest(b *testing.B) {
 	benchmark(b, w, bodies)
 }
 
-// FuzzDirectory shows a PodIndex a pod and a Job of a stranger: the pods of others stay who they are.
+// FuzzDirectory adds an arbitrary pod and Job to a PodIndex. The entries of all other pods must not change.
 func FuzzDirectory(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"p",
 		"annotations":{"kubernetes.io/config.mirror":"0123456789abcdef0123456789abcdef"},
@@ -366,7 +367,7 @@ func FuzzDirectory(f *testing.F) {
 		if json.Unmarshal(podText, &p) != nil || json.Unmarshal(jobText, &j) != nil {
 			return
 		}
-		p.Namespace, p.UID, j.Namespace = "strange", types.UID(uidNumber(9)), "strange" // the API server sees to these
+		p.Namespace, p.UID, j.Namespace = "strange", types.UID(uidNumber(9)), "strange" // ensured by the API server
 		d := intake.NewPodIndex(intake.PodIndexOptions{Now: time.Now, Strategy: unplaced})
 		hash := "0123456789abcdef0123456789abcdef"
 		static := pod("kube-system", "static-a", uidNumber(1), "a", func(p *v1.Pod) {
@@ -386,7 +387,7 @@ func FuzzDirectory(f *testing.F) {
 			notify(&j)
 			for uid := range good {
 				if names, _ := d.Names(uid); names != before[uid] || names.Pod == "" {
-					t.Fatalf("%s is %+v, was %+v", uid, names, before[uid])
+					t.Fatalf("names of %s = %+v, want %+v", uid, names, before[uid])
 				}
 			}
 		}

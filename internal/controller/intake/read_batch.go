@@ -18,11 +18,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// What a body may be. Ten thousand consumers with random IDs are about a megabyte, compressed.
+// Limits of a body. A batch of ten thousand consumers with random IDs has about one megabyte when compressed.
 const (
 	maxCompressed = 8 << 20
 	firstBuffer   = 64 << 10
-	perByte       = 3 // bytes of memory that a byte of JSON costs while it is read, about
+	perByte       = 3 // estimated bytes of memory for decoding one byte of JSON
 	perRequest    = 768 << 10
 )
 
@@ -37,7 +37,8 @@ type unzipper struct {
 	out gzip.Reader
 }
 
-// open starts reading a body. A batch must be a single gzip member, because each costs more to start than it has bytes.
+// open starts to read a body. A batch must be a single gzip member, because the setup cost of a member exceeds the
+// cost of its bytes.
 func (u *unzipper) open(body io.Reader, multistream bool) error {
 	u.in.Reset(body)
 	if err := u.out.Reset(u.in); err != nil {
@@ -47,7 +48,7 @@ func (u *unzipper) open(body io.Reader, multistream bool) error {
 	return nil
 }
 
-// Read implements io.Reader.
+// Read implements [io.Reader].
 func (u *unzipper) Read(p []byte) (int, error) {
 	n, err := u.out.Read(p)
 	if errors.Is(err, io.EOF) {
@@ -58,9 +59,9 @@ func (u *unzipper) Read(p []byte) (int, error) {
 	return n, err
 }
 
-var errFollows = errors.New("something follows")
+var errFollows = errors.New("data after the end of the gzip member")
 
-// read returns what a request of a node holds, unpacked. free gives back what it takes.
+// read returns the decompressed body of a request of a node. The caller must call free to release its memory.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request, node string) (data []byte, free func(), no *reply) {
 	b := &body{memory: h.memory, limit: batch.MaxBytes}
 	zipped, no := encodingOf(r)
@@ -75,13 +76,13 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, node string) (dat
 		return nil, b.free, tooLarge()
 	}
 	no = h.receive(w, r, b, limit, zipped, false)
-	if size := cap(b.data); size > firstBuffer { // what costs as much as many counts as many
+	if size := cap(b.data); size > firstBuffer { // large bodies count as several requests
 		h.c.Gate.ChargeAgent(node, size/firstBuffer)
 	}
 	return b.data, b.free, no
 }
 
-// receive reads the body of a request, of at most limit bytes as they arrive, into b.
+// receive reads the body of a request into b. The limit is the maximum number of bytes before decompression.
 func (h *Handler) receive(w http.ResponseWriter, r *http.Request, b *body, limit int64, zipped, multistream bool,
 ) (no *reply) {
 	if !b.memory.TryAcquire(perRequest) {
@@ -104,12 +105,12 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, b *body, limit
 	return no
 }
 
-// body is what has been read, and the memory that it takes.
+// body is the content of a body and its reserved memory.
 type body struct {
 	memory *semaphore.Weighted
-	limit  int // bytes
+	limit  int // in bytes
 	taken  int64
-	buffer *[]byte // of the pool; nil: nothing has been taken
+	buffer *[]byte // from the pool; nil if no memory is reserved
 	data   []byte
 }
 
@@ -120,8 +121,7 @@ func (b *body) free() {
 	}
 }
 
-// fill reads until the end, in a buffer that grows as long as there is memory. The buffer never grows beyond the byte
-// that shows that the body is too large.
+// fill reads from until EOF. It grows the buffer while memory is available, up to one byte more than the limit.
 func (b *body) fill(from io.Reader) *reply {
 	b.data = (*b.buffer)[:0]
 	for {
@@ -146,19 +146,19 @@ func (b *body) fill(from io.Reader) *reply {
 	}
 }
 
-// hurry gives a client so much time for a body: one that is slow must not keep its place. It holds too for what the
-// server reads of a body that no handler wants. Not all servers can do it, as those of tests.
+// hurry sets the read deadline of a request, so that a slow client does not occupy its slot. The deadline also
+// applies to bodies that no handler reads. Response writers without deadlines, such as those of tests, are ignored.
 func (h *Handler) hurry(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.c.ReadTimeout))
 }
 
-// encodingOf reports whether a body is compressed, or says that it is not what is taken here.
+// encodingOf reports whether a body is compressed, or returns the response to an unsupported encoding.
 func encodingOf(r *http.Request) (zipped bool, no *reply) {
 	unsupported := func(text string) (bool, *reply) {
 		return false, refused("malformed", http.StatusUnsupportedMediaType, text)
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return unsupported("the Content-Type is application/json")
+		return unsupported("the Content-Type must be application/json")
 	}
 	switch strings.ToLower(strings.Join(r.Header.Values("Content-Encoding"), ",")) {
 	case "", "identity":
@@ -166,22 +166,22 @@ func encodingOf(r *http.Request) (zipped bool, no *reply) {
 	case "gzip":
 		return true, nil
 	}
-	return unsupported("the Content-Encoding is gzip, or there is none")
+	return unsupported("the Content-Encoding must be gzip or absent")
 }
 
 func tooLarge() *reply {
-	return refused("too_large", http.StatusRequestEntityTooLarge, "the body is too large: a batch has "+
-		"at most 16 MiB, and 8 MiB compressed; what a cluster forwards 32 MiB, and 4 MiB compressed")
+	return refused("too_large", http.StatusRequestEntityTooLarge, "the body is too large: the limit is "+
+		"16 MiB for a batch (8 MiB compressed) and 32 MiB for a cluster (4 MiB compressed)")
 }
 
-func crowded() *reply { return busy(busyAfter, "too many requests at once") }
+func crowded() *reply { return busy(busyAfter, "too many concurrent requests") }
 
 func unreadable(err error) *reply {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge()
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		return refused("malformed", http.StatusRequestTimeout, "the body does not come")
+		return refused("malformed", http.StatusRequestTimeout, "timeout while reading the body")
 	}
-	return refused("malformed", http.StatusBadRequest, "the body cannot be read")
+	return refused("malformed", http.StatusBadRequest, "reading the body failed")
 }

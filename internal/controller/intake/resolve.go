@@ -1,7 +1,6 @@
 package intake
 
 import (
-	"cmp"
 	"strings"
 	"time"
 
@@ -12,7 +11,54 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// account returns what a pod is charged under.
+// An owner is the consumer of a share before its kind is final. Adjacent shares of one pod have one owner.
+type owner struct {
+	ledger.Consumer
+	pod *entry // nil if the consumer is not a pod or the pod is not in the index
+}
+
+// overflow is the consumer that replaces consumers of a node beyond its quota of names.
+var overflow = ledger.Consumer{Key: batch.Others, Account: ledger.Account{Kind: ledger.System}}
+
+// resolve returns the owners of a batch's shares, in their order. The quota applies to all consumers of the node except
+// its own pods and the system.
+func (d *PodIndex) resolve(b *batch.Batch, quota *nameQuota, now time.Time) []*owner {
+	owners := make([]*owner, len(b.Shares))
+	last, node := "", b.Stream.Node
+	for i := range b.Shares {
+		id := b.Shares[i].ID
+		uid, container, isPod := energy.PodOf(id)
+		if isPod && uid == last {
+			owners[i] = owners[i-1]
+			continue
+		}
+		var o *owner
+		if last = uid; isPod {
+			o = d.pod(strings.TrimSuffix(strings.TrimSuffix(id, container), "/"), uid, node)
+		} else {
+			o = d.other(id, node)
+		}
+		own := isPod && o.Pod != ""
+		if !own && o.Account.Kind != ledger.System && !quota.admit(node, o.Key, now) {
+			o.Consumer = overflow
+		}
+		owners[i] = o
+	}
+	return owners
+}
+
+// pod returns the owner of a pod's shares. The name and the account of a pod are set for its own node only.
+func (d *PodIndex) pod(key, uid, node string) *owner {
+	o := &owner{Consumer: ledger.Consumer{Key: key, Account: ledger.Account{Kind: ledger.Workload}}}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if o.pod = d.pods.get(uid); o.pod != nil && o.pod.node.Value() == node {
+		o.Pod, o.Account = o.pod.name, d.account(o.pod)
+	}
+	return o
+}
+
+// account returns the account that a pod is charged to. The caller must hold mu.
 func (d *PodIndex) account(e *entry) ledger.Account {
 	a := e.account.Value()
 	a.Owner = e.owner
@@ -25,132 +71,16 @@ func (d *PodIndex) account(e *entry) ledger.Account {
 	return a
 }
 
-// resolution is who the consumers of a batch are.
-type resolution struct {
-	consumers []*ledger.Consumer
-	names     []named            // of the node's own pods, in the order of the shares
-	foreign   energy.Microjoules // said of pods that run elsewhere
-	nameless  int                // pods that no informer has told of
-	late      bool               // what pods used is booked as late
-}
-
-// resolve says who the shares of a node's batch are. What is told of a pod beyond what it can have used since it was
-// made becomes unknown energy.
-func (d *PodIndex) resolve(b *batch.Batch, l *Limits, news *nameQuota, now time.Time) resolution {
-	node, shares := b.Stream.Node, b.Shares
-	r := resolution{consumers: make([]*ledger.Consumer, len(shares)), late: now.Sub(b.Start) > lateAfter}
-	groups := d.groups(node, shares)
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	var last *ledger.Consumer // the pod of the share before: shares are sorted
-	var lastUID string
-	var lastEntry *entry
-	var young *allowance
-	for i := range shares {
-		s, c := &shares[i], last
-		podUID, containerID, isPod := energy.PodOf(s.ID)
-		if !isPod {
-			r.consumers[i] = d.apart(s.ID, groups[s.ID], news, node, now)
-			if c := r.consumers[i]; r.late && c.Account.Kind == ledger.Workload {
-				c.Account.Kind = ledger.Late
-			}
-			continue
-		}
-		if c == nil || podUID != lastUID {
-			e := d.pods.get(podUID)
-			c = d.pod(e, strings.TrimSuffix(strings.TrimSuffix(s.ID, containerID), "/"), node, news, now)
-			young = e.allowance(b, l)
-			if young.none() {
-				c.Pod, c.Account = "", ledger.Account{Kind: ledger.Foreign}
-			} else if r.late && c.Account.Kind == ledger.Workload {
-				c.Account.Kind = ledger.Late
-			}
-			last, lastUID, lastEntry = c, podUID, e
-		}
-		r.consumers[i] = c
-		gpu := s.GPU
-		b.Unknown += young.cap(s)
-		s.GPU = min(gpu, s.Dynamic+s.Idle)
-		b.GPUUnknown += gpu - s.GPU
-		switch c.Account.Kind {
-		case ledger.Foreign:
-			r.foreign += s.Dynamic + s.Idle
-		case ledger.Workload, ledger.Late:
-			r.name(c, podUID, containerID, lastEntry)
-		}
-	}
-	return r
-}
-
-// pod returns who a pod is, as its node may call it.
-func (d *PodIndex) pod(e *entry, key, node string, news *nameQuota, now time.Time) *ledger.Consumer {
-	c := &ledger.Consumer{Key: key}
-	c.Account.Kind = ledger.Workload
-	switch {
-	case e != nil && e.node.Value() == node:
-		c.Pod, c.Account = e.name, d.account(e)
-	case !news.admit(node, key, now):
-		return overflow()
-	case e != nil && e.node.Value() != "":
-		c.Account.Kind = ledger.Foreign
-	}
-	return c
-}
-
-// groups asks who control groups are. It may take time, so no lock is held.
-func (d *PodIndex) groups(node string, shares []energy.Share) map[string]*ledger.Consumer {
-	known := map[string]*ledger.Consumer{}
-	for i := range shares {
-		id := shares[i].ID
-		if path, ok := energy.CgroupOf(id); ok && d.o.Group != nil {
-			if name, a, ok := d.o.Group(node, path); ok {
-				known[id] = &ledger.Consumer{Key: id, Pod: name, Account: a}
-			}
-		}
-	}
-	return known
-}
-
-// apart returns who a consumer is that is no pod; group is who it is as a control group, nil where that is not known.
-func (d *PodIndex) apart(id string, group *ledger.Consumer, news *nameQuota, node string, now time.Time,
-) *ledger.Consumer {
-	c := cmp.Or(group, &ledger.Consumer{Key: id})
+// other returns the owner of a share that is not a pod's. Identifying a control group may take time, so the caller must
+// not hold mu.
+func (d *PodIndex) other(id, node string) *owner {
+	o := &owner{Consumer: ledger.Consumer{Key: id}}
 	if vm, ok := energy.VMOf(id); ok {
-		c.Account.Kind, c.Account.Owner = ledger.VM, vm
-	} else if path, ok := energy.CgroupOf(id); ok && group == nil {
-		c.Account.Kind, c.Account.Owner = ledger.Cgroup, path
-	} else if group == nil { // system and others
-		c.Account.Kind = ledger.System
-		return c
+		o.Account.Kind, o.Account.Owner = ledger.VM, vm
+	} else if path, ok := energy.CgroupOf(id); !ok { // system and others
+		o.Account.Kind = ledger.System
+	} else if o.Pod, o.Account, ok = d.o.Group(node, path); !ok {
+		o.Pod, o.Account = "", ledger.Account{Kind: ledger.Cgroup, Owner: path}
 	}
-	if !news.admit(node, id, now) {
-		return overflow()
-	}
-	return c
-}
-
-// overflow is who stands for consumers that a node has named too many of.
-func overflow() *ledger.Consumer {
-	return &ledger.Consumer{Key: batch.Others, Account: ledger.Account{Kind: ledger.System}}
-}
-
-// name notes what a pod and its container are called, for the acknowledgement.
-func (r *resolution) name(c *ledger.Consumer, podUID, containerID string, e *entry) {
-	if c.Pod == "" {
-		r.nameless++
-		return
-	}
-	if last := len(r.names) - 1; last < 0 || r.names[last].uid != podUID {
-		r.names = append(r.names, named{uid: podUID, namespace: c.Account.Namespace, pod: c.Pod})
-	}
-	if containerID == "" {
-		return
-	}
-	if name := e.container(containerID); name != "" {
-		n := &r.names[len(r.names)-1]
-		if n.containers == nil {
-			n.containers = make([]namedContainer, 0, len(e.containers))
-		}
-		n.containers = append(n.containers, namedContainer{containerID, name})
-	}
+	return o
 }

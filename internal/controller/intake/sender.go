@@ -7,15 +7,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/access"
 )
 
-// sender is who sends a batch.
+// sender is the authenticated sender of a batch.
 type sender struct {
 	node    string
 	user    string
 	address string
-	outside bool // of the cluster
+	outside bool // outside the cluster
 }
 
-// sender finds out which node a request may speak for.
+// sender authenticates a request and returns the node that it may send batches of.
 func (h *Handler) sender(r *http.Request) (*sender, *reply) {
 	token := access.Token(r)
 	if host, ok := h.c.Agents.Find(token); ok {
@@ -29,15 +29,15 @@ func (h *Handler) sender(r *http.Request) (*sender, *reply) {
 		return nil, h.stranger("busy", err)
 	}
 	forbid := func(text string) (*sender, *reply) {
-		h.logThrottled("a user that is not an agent sent a batch", "user", u.Username, "from", r.RemoteAddr, "why",
+		h.logThrottled("Rejected batch of a user that is not an agent", "user", u.Username, "from", r.RemoteAddr, "why",
 			text)
 		return nil, refused("forbidden", http.StatusForbidden, text)
 	}
 	switch {
 	case h.c.AgentUser == "" || u.Username != h.c.AgentUser:
-		return forbid("only agents send batches")
+		return forbid("only agents may send batches")
 	case u.Node() == "":
-		return forbid("the token is not bound to a node: that needs a pod's token, and Kubernetes 1.30 or newer")
+		return forbid("the token is not bound to a node: want the token of a pod in Kubernetes 1.30 or newer")
 	}
 	return &sender{node: u.Node(), user: u.Username, address: r.RemoteAddr}, nil
 }

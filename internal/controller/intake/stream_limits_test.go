@@ -11,8 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// A node that invents boots, epochs or gaps makes a row with each: it can make a few a day, and what it had begun
-// before goes on.
+// Each boot, epoch or gap that a node invents adds a row to the ledger. Their number per day is limited, and
+// existing streams continue.
 func TestANodeBeginsFewStreams(t *testing.T) {
 	const most = 50
 	for name, change := range map[string]func(n int) func(*batch.Batch){
@@ -22,7 +22,7 @@ func TestANodeBeginsFewStreams(t *testing.T) {
 	} {
 		w := newWorld(t)
 		booked := 0
-		number := func(n int) uint64 { return uint64(2*n + 1) } // every other one is missing
+		number := func(n int) uint64 { return uint64(2*n + 1) } // every second batch is missing
 		for n := range 3 * most {
 			answer := w.send("token-a", of("a", number(n), joules(1), change(n)))
 			switch answer.Code {
@@ -31,31 +31,31 @@ func TestANodeBeginsFewStreams(t *testing.T) {
 			case http.StatusTooManyRequests:
 				after, err := strconv.Atoi(answer.Header().Get("Retry-After"))
 				if err != nil || after < 1 || after > 900 {
-					t.Errorf("%s: Retry-After is %s", name, answer.Header().Get("Retry-After"))
+					t.Errorf("%s: unexpected Retry-After %s", name, answer.Header().Get("Retry-After"))
 				}
 			default:
 				t.Fatalf("%s: %d %s", name, answer.Code, answer.Body)
 			}
 		}
 		if booked != most {
-			t.Errorf("%s: %d were booked of %d", name, booked, 3*most)
+			t.Errorf("%s: recorded %d of %d batches", name, booked, 3*most)
 		}
 		if !strings.Contains(w.logged.String(), "too many streams") {
-			t.Errorf("%s: nobody is told", name)
+			t.Errorf("%s: the log does not mention it", name)
 		}
 		last := number(most - 1)
-		w.booked("token-a", of("a", last+1, joules(1), change(most-1))) // what goes on is booked
+		w.booked("token-a", of("a", last+1, joules(1), change(most-1))) // existing streams continue
 		if answer := w.send("token-a", of("a", last, joules(1), change(most-1))); answer.Code != http.StatusOK {
-			t.Errorf("%s: what is booked is not acknowledged: %d", name, answer.Code)
+			t.Errorf("%s: status of a recorded batch = %d, want 200", name, answer.Code)
 		}
-		w.booked("token-b", of("b", 1)) // others are not kept back
-		w.add(30 * time.Minute)         // a day for so many
+		w.booked("token-b", of("b", 1)) // other nodes are not throttled
+		w.add(30 * time.Minute)         // the interval of the daily limit
 		w.booked("token-a", of("a", number(4*most), joules(1), change(4*most)))
 		w.refused("token-a", of("a", number(5*most), joules(1), change(5*most)), http.StatusTooManyRequests)
 	}
 }
 
-// What is not booked takes nothing: while the ledger is away, agents try again and again.
+// Failed bookings do not use up the limit, because agents retry while the ledger is unavailable.
 func TestFailuresBeginNoStream(t *testing.T) {
 	w := newWorld(t)
 	w.fail = errBroken
@@ -66,7 +66,7 @@ func TestFailuresBeginNoStream(t *testing.T) {
 	w.booked("token-a", of("a", 1))
 }
 
-// An agent that goes on is never kept back, however long, nor after the controller has begun anew.
+// An agent that continues its stream is never throttled, also after restarts of the controller.
 func TestAStreamGoesOn(t *testing.T) {
 	w := newWorld(t)
 	for n := range 300 {
@@ -77,7 +77,8 @@ func TestAStreamGoesOn(t *testing.T) {
 	}
 }
 
-// A node that names ever other hosts, or itself ever differently, is booked without them: each would be an account.
+// A node that claims a new host or a new name in each batch is recorded without a host, because each adds an
+// account.
 func TestANodeHasFewParents(t *testing.T) {
 	const most = 16
 	w := newWorld(t)
@@ -95,21 +96,22 @@ func TestANodeHasFewParents(t *testing.T) {
 			named++
 		}
 	}
-	if named != most || !strings.Contains(w.logged.String(), "it has named too many") {
-		t.Errorf("%d names are booked, want %d", named, most)
+	if named != most || !strings.Contains(w.logged.String(), "it has claimed too many") {
+		t.Errorf("recorded %d names, want %d", named, most)
 	}
 	for range 100 {
 		if !parent("0") {
-			t.Fatal("one that was named before is not taken")
+			t.Fatal("a known virtual machine was rejected")
 		}
 	}
 	w.add(24 * time.Hour)
 	if !parent("new") {
-		t.Error("a day later it cannot move")
+		t.Error("the node cannot move after a day")
 	}
 }
 
-// Two controllers take turns, as behind a Service: what follows what the other has booked is nothing new.
+// Two controllers behind a Service receive batches in turns. A batch that follows one of the other controller
+// starts no stream.
 func TestControllersInTurns(t *testing.T) {
 	w := newWorld(t)
 	first := w.handler

@@ -40,7 +40,7 @@ var noon = time.Date(2026, 11, 3, 12, 0, 0, 0, time.UTC)
 
 func unplaced(*v1.Pod) string { return "" }
 
-// world is a controller with a ledger in memory and an API server that knows some tokens.
+// world is a handler with an in-memory ledger and a fake API server for token reviews.
 type world struct {
 	t         testing.TB
 	store     *ledgertest.Store
@@ -51,7 +51,7 @@ type world struct {
 	mu     sync.Mutex
 	now    time.Time
 	tokens map[string]authenticationv1.TokenReviewStatus
-	fail   error // of the ledger
+	fail   error // error of the ledger
 	limits map[string]intake.Limits
 	known  map[string]bool
 }
@@ -87,7 +87,7 @@ func newWorld(t testing.TB, change ...func(*intake.Config)) *world {
 	return w
 }
 
-// restart makes a new handler, which has forgotten everything.
+// restart creates a new handler without state.
 func (w *world) restart(change ...func(*intake.Config)) {
 	w.t.Helper()
 	const many = 1_000_000
@@ -126,7 +126,7 @@ func (w *world) add(d time.Duration) {
 	w.now = w.now.Add(d)
 }
 
-// agent lets the agent of a node in, whose token is its name.
+// agent adds the token of the agent of a node.
 func (w *world) agent(node string) {
 	w.tokens["token-"+node] = authenticationv1.TokenReviewStatus{
 		Authenticated: true, Audiences: []string{access.Audience},
@@ -136,7 +136,7 @@ func (w *world) agent(node string) {
 	}
 }
 
-// Create implements authenticationclient.TokenReviewInterface.
+// Create implements [authenticationclient.TokenReviewInterface].
 func (w *world) Create(_ context.Context, r *authenticationv1.TokenReview,
 	_ metav1.CreateOptions,
 ) (*authenticationv1.TokenReview, error) {
@@ -150,7 +150,7 @@ func (w *world) Create(_ context.Context, r *authenticationv1.TokenReview,
 	return answer, nil
 }
 
-// Book implements intake.Booker.
+// Book implements [intake.Booker].
 func (w *world) Book(ctx context.Context, b *ledger.Booking) (ledger.Receipt, error) {
 	w.mu.Lock()
 	err := w.fail
@@ -165,7 +165,7 @@ func (w *world) Book(ctx context.Context, b *ledger.Booking) (ledger.Receipt, er
 	return receipts[0], errs[0]
 }
 
-// Acked says what of a stream is booked.
+// Acked implements [intake.Booker].
 func (w *world) Acked(_ context.Context, s batch.Stream) (acked uint64, known bool, err error) {
 	for _, b := range w.store.Booked() {
 		if b.Batch.Stream == s {
@@ -175,15 +175,15 @@ func (w *world) Acked(_ context.Context, s batch.Stream) (acked uint64, known bo
 	return acked, known, nil
 }
 
-// Reported says for how long a node has told.
+// Reported implements [intake.Booker].
 func (w *world) Reported(ctx context.Context, node string) (ledger.Reported, error) {
 	return w.store.Reported(ctx, node)
 }
 
-// forgetful is a ledger that does not say what is booked.
+// forgetful is a ledger that does not return the progress of streams.
 type forgetful struct{ w *world }
 
-// Acked knows of no stream.
+// Acked implements [intake.Booker].
 func (forgetful) Acked(context.Context, batch.Stream) (acked uint64, known bool, err error) {
 	return 0, false, nil
 }
@@ -196,7 +196,7 @@ func (f forgetful) Book(ctx context.Context, b *ledger.Booking) (ledger.Receipt,
 	return f.w.Book(ctx, b)
 }
 
-// of returns the n-th batch of a node: 15 s, 1,500 J, and what else is said.
+// of returns the n-th batch of a node, with 15 s and 1,500 J unless change modifies it.
 func of(node string, n uint64, change ...func(*batch.Batch)) *batch.Batch {
 	const length = 15 * time.Second
 	b := &batch.Batch{
@@ -212,7 +212,7 @@ func of(node string, n uint64, change ...func(*batch.Batch)) *batch.Batch {
 	return b
 }
 
-// with gives the unknown energy of a batch to consumers.
+// with distributes the unknown energy of a batch to consumers.
 func with(ids ...string) func(*batch.Batch) {
 	return func(b *batch.Batch) {
 		slices.Sort(ids)
@@ -254,7 +254,7 @@ func zip(data []byte) []byte {
 }
 
 var zips = sync.Pool{New: func() any {
-	z, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // as agents do
+	z, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // the level that agents use
 	return z
 }}
 
@@ -281,13 +281,13 @@ func (w *world) do(r *http.Request) *httptest.ResponseRecorder {
 		}
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		if answer.Header().Get("Retry-After") == "" {
-			w.t.Errorf("%d without Retry-After", answer.Code)
+			w.t.Errorf("status %d without Retry-After", answer.Code)
 		}
 	}
 	if answer.Code != http.StatusOK {
 		var e api.Error
 		if err := json.Unmarshal(answer.Body.Bytes(), &e); err != nil || e.Error == "" {
-			w.t.Errorf("%d: body %q", answer.Code, answer.Body)
+			w.t.Errorf("status %d: invalid body %q", answer.Code, answer.Body)
 		}
 	}
 	return answer
@@ -295,35 +295,35 @@ func (w *world) do(r *http.Request) *httptest.ResponseRecorder {
 
 func (w *world) send(token string, b *batch.Batch) *httptest.ResponseRecorder {
 	w.t.Helper()
-	return w.do(post(token, bytes.NewReader(w.encoded(b)), "")) // to compress takes longer than all the rest
+	return w.do(post(token, bytes.NewReader(w.encoded(b)), "")) // uncompressed, to save time
 }
 
-// booked wants a batch to be booked now, and returns what the ledger got and the answer.
+// booked sends a batch that must be recorded, and returns the booking and the acknowledgement.
 func (w *world) booked(token string, b *batch.Batch) (*ledger.Booking, *batch.Ack) {
 	w.t.Helper()
 	before := len(w.store.Booked())
 	answer := w.send(token, b)
 	all := w.store.Booked()
 	if answer.Code != http.StatusOK || len(all) != before+1 {
-		w.t.Fatalf("%d %s, and %d were booked", answer.Code, answer.Body, len(all)-before)
+		w.t.Fatalf("status = %d %s and %d new bookings, want 200 and 1", answer.Code, answer.Body, len(all)-before)
 	}
 	ack, err := batch.DecodeAck(answer.Body.Bytes())
 	if err != nil || ack.Acked != b.Last || ack.Epoch != b.Stream.Epoch {
-		w.t.Fatalf("%+v, %v", ack, err)
+		w.t.Fatalf("unexpected acknowledgement: %+v, %v", ack, err)
 	}
 	return all[before], ack
 }
 
-// refused wants a batch to be refused with a status, and not to be booked.
+// refused sends a batch that must be rejected with the given status, and returns the body of the response.
 func (w *world) refused(token string, b *batch.Batch, status int) string {
 	w.t.Helper()
 	before := len(w.store.Booked())
 	answer := w.send(token, b)
 	if answer.Code != status {
-		w.t.Errorf("%d %s, want %d", answer.Code, answer.Body, status)
+		w.t.Errorf("status = %d %s, want %d", answer.Code, answer.Body, status)
 	}
 	if n := len(w.store.Booked()) - before; n != 0 {
-		w.t.Errorf("%d were booked", n)
+		w.t.Errorf("recorded %d batches, want 0", n)
 	}
 	return answer.Body.String()
 }

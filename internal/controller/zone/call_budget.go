@@ -21,27 +21,27 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// callsName is the ConfigMap that remembers the calls of the last hour, so that replicas that restart, or follow each
-// other as leaders, stay within the limit together.
+// callsName is the name of the ConfigMap that records the calls of the last hour, so that restarted replicas and
+// successive leaders stay within the limit together.
 const callsName = "kubenergy-calls"
 
-// Calls grants requests to providers. A grant counts once it is written: where the API server does not take it, no
-// provider is asked.
+// Calls grants calls to providers. A grant is valid only once it is stored in the API server. If storing it fails,
+// the provider is not called.
 //
-// Its client must read from the API server, not from a cache.
+// The client must read from the API server and not from a cache. Calls is safe for concurrent use.
 type Calls struct {
 	client    client.Client
 	namespace string
 
-	pending chan []*reservation // the reservations that are not being written yet; its one element is the lock on them
+	pending chan []*reservation // reservations that no goroutine writes yet; also serves as the lock on them
 	writing chan struct{}       // held by the goroutine that writes
-	last    *v1.ConfigMap       // as it was written last; of the writer
+	last    *v1.ConfigMap       // the last version written; guarded by writing
 }
 
-// reservation is one call that a keeper asks for, or a pause.
+// reservation is a request of a keeper for one call or for a pause.
 type reservation struct {
 	key     string
-	perHour int // 0: a pause
+	perHour int // 0 for a pause
 	until   time.Time
 	now     time.Time
 
@@ -53,15 +53,16 @@ type reservation struct {
 
 var _ signal.Budget = (*Calls)(nil)
 
-// NewCalls returns a budget whose calls are written down in a namespace.
+// NewCalls returns a Calls that stores its state in the given namespace.
 func NewCalls(c client.Client, namespace string) *Calls {
 	k := &Calls{client: c, namespace: namespace, pending: make(chan []*reservation, 1), writing: make(chan struct{}, 1)}
 	k.pending <- nil
 	return k
 }
 
-// Reserve asks for one call. Those who ask while another write is under way share the next one: a hundred zones that
-// start at once cost a few writes.
+// Reserve requests one call to a source and returns the time of the next attempt if it is not granted. Requests
+// that arrive during a write are written together, so that a hundred zones that start at the same time cost only a
+// few writes.
 func (k *Calls) Reserve(ctx context.Context, source string, perHour int,
 	now time.Time,
 ) (granted bool, next time.Time, err error) {
@@ -76,21 +77,22 @@ func (k *Calls) Reserve(ctx context.Context, source string, perHour int,
 	return r.granted, r.next, nil
 }
 
-// Block has Reserve refuse a source until a moment, also over restarts. The last word counts; the zero time lifts it.
+// Block makes Reserve refuse calls to a source until the given time, also after a restart. It replaces an earlier
+// pause. The zero time ends the pause.
 func (k *Calls) Block(ctx context.Context, source string, until, now time.Time) error {
 	if err := k.decide(ctx, &reservation{key: callsKey(source), until: until, now: now}); err != nil {
-		return fmt.Errorf("noting a pause of %s: %w", source, err)
+		return fmt.Errorf("recording a pause of %s: %w", source, err)
 	}
 	return nil
 }
 
-// decide waits until a reservation is decided on and written.
+// decide waits until a reservation is decided and written.
 func (k *Calls) decide(ctx context.Context, r *reservation) error {
 	k.pending <- append(<-k.pending, r)
 	select {
 	case k.writing <- struct{}{}:
 	case <-ctx.Done():
-		// It may be written yet. Then a call is lost, which is on the right side of the limit.
+		// The reservation may still be written. The call is then lost, which stays within the limit.
 		return ctx.Err()
 	}
 	defer func() { <-k.writing }()
@@ -102,7 +104,7 @@ func (k *Calls) decide(ctx context.Context, r *reservation) error {
 	return r.err
 }
 
-// write decides on a batch and writes down what it grants.
+// write decides a batch of reservations and stores the granted ones.
 func (k *Calls) write(ctx context.Context, batch []*reservation) {
 	behind := func(err error) bool {
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
@@ -110,7 +112,7 @@ func (k *Calls) write(ctx context.Context, batch []*reservation) {
 	err := kube.Retry(wait.Backoff{Steps: 5}, behind, func() error {
 		err := k.attempt(ctx, batch)
 		if err != nil {
-			k.last = nil // another replica wrote, or we cannot know
+			k.last = nil // another replica wrote it, or the result is unknown
 		}
 		return err
 	})
@@ -136,8 +138,8 @@ func (k *Calls) attempt(ctx context.Context, batch []*reservation) error {
 		} else {
 			r.granted, r.next = b.grant(r.now, r.perHour)
 		}
-		// Also where there is no room: a clock that ran ahead is corrected once, or it would silence the source for
-		// ever.
+		// Write the log even if no call is granted. This corrects entries of a clock that ran ahead, which would
+		// otherwise block the source forever.
 		if text := b.String(); text != m.Data[r.key] {
 			m.Data[r.key], changed = text, true
 		}
@@ -162,7 +164,7 @@ func (k *Calls) attempt(ctx context.Context, batch []*reservation) error {
 	return err
 }
 
-// read returns a copy of what was written last, to be changed.
+// read returns a copy of the ConfigMap that the caller may modify.
 func (k *Calls) read(ctx context.Context) (*v1.ConfigMap, error) {
 	if k.last != nil {
 		return k.last.DeepCopy(), nil
@@ -175,7 +177,7 @@ func (k *Calls) read(ctx context.Context) (*v1.ConfigMap, error) {
 	return m, err
 }
 
-// callsKey turns a name into a key that a ConfigMap takes.
+// callsKey converts the name of a source to a valid key of a ConfigMap.
 func callsKey(name string) string {
 	key := strings.Map(func(r rune) rune {
 		switch {
@@ -193,37 +195,38 @@ func callsKey(name string) string {
 	return fmt.Sprintf("%.*s.%x", longest, key, h.Sum64())
 }
 
-// callLog is the calls of the last hour, oldest first, written as "minute:count/60 minute:count/60", behind
-// "until=second" where there is a pause; both are seconds of Unix time.
+// callLog contains the calls of the last hour, oldest first. It is stored as "minute:count/60 minute:count/60",
+// preceded by "until=second" during a pause. Both times are in Unix seconds.
 type callLog struct {
-	until int64 // Unix seconds; 0: no pause
+	until int64 // in Unix seconds; 0 if there is no pause
 	calls []callCount
 }
 
 type callCount struct {
-	from  int64 // Unix seconds; the calls were made within a minute from then on
+	from  int64 // in Unix seconds; the calls were made within one minute from this time
 	calls int
 }
 
 const (
-	// Clocks of replicas may be apart by this. What another one has written is not moved for it, and a call counts
-	// for as much longer than an hour, so that those who see it early and late together stay within the limit of an
-	// hour.
+	// clockSkew is the tolerated difference between the clocks of replicas, in seconds. Entries of other replicas
+	// within it are not corrected. Calls count for an hour plus clockSkew, so that replicas with different clocks
+	// stay within the hourly limit together.
 	clockSkew = int64(time.Minute / time.Second)
-	// minute is how exactly a call is dated, so that a key stays short.
+	// minute is the resolution of the time of a call, in seconds. It keeps entries short.
 	minute = int64(time.Minute / time.Second)
-	// window is how long a call counts.
+	// window is the time until a call no longer counts, in seconds.
 	window = int64(time.Hour/time.Second) + clockSkew
-	// What is further ahead of our clock than this was written by one that is wrong.
+	// farAhead is the maximum time, in seconds, that an entry may be in the future before its clock is considered
+	// wrong.
 	farAhead = int64(5 * time.Minute / time.Second)
-	// longestPause is the longest that a provider is obeyed.
+	// longestPause is the maximum pause, in seconds. Longer pauses of a provider are shortened to it.
 	longestPause = int64(24 * time.Hour / time.Second)
 )
 
 const untilPrefix = "until="
 
-// readCallLog leaves out what no longer counts, and what makes no sense. A call far in the future was written by a
-// clock that runs ahead: it counts from now on, for no longer than any other.
+// readCallLog parses a log and omits expired and invalid entries. The time of a call more than farAhead in the
+// future is replaced by now, because it was recorded with a wrong clock.
 func readCallLog(text string, now time.Time) callLog {
 	var b callLog
 	for entry := range strings.FieldsSeq(text) {
@@ -254,10 +257,10 @@ func readCallCount(entry string) (c callCount, ok bool) {
 	return callCount{from, calls}, err1 == nil && err2 == nil && calls > 0
 }
 
-// expires returns the second from which on none of the calls counts.
+// expires returns the Unix second from which the calls no longer count.
 func (c callCount) expires() int64 { return c.from + minute + window }
 
-// block replaces the pause.
+// block replaces the pause. A time that is not after now ends it.
 func (b *callLog) block(until, now time.Time) {
 	b.until = 0
 	if until.After(now) {
@@ -265,7 +268,8 @@ func (b *callLog) block(until, now time.Time) {
 	}
 }
 
-// grant takes one more call if there is room for it and no pause, and otherwise returns when there will be.
+// grant adds a call if the limit permits it and there is no pause. Otherwise it returns the time of the next
+// attempt.
 func (b *callLog) grant(now time.Time, perHour int) (ok bool, next time.Time) {
 	if until := time.Unix(b.until, 0); until.After(now) {
 		return false, until
@@ -291,7 +295,7 @@ func (b *callLog) grant(now time.Time, perHour int) (ok bool, next time.Time) {
 	return true, time.Time{}
 }
 
-// String renders the log as it is stored.
+// String returns the stored form of the log.
 func (b callLog) String() string {
 	var words []string
 	if b.until > 0 {

@@ -22,7 +22,7 @@ import (
 	kit "github.com/kubenergy/kubenergy/internal/controller/controllertest"
 )
 
-// oneConfigMap is an API server that holds one object.
+// oneConfigMap is a fake API server with a single ConfigMap.
 type oneConfigMap struct {
 	client.Client
 	stored *v1.ConfigMap
@@ -55,8 +55,8 @@ func (c *oneConfigMap) Update(_ context.Context, o client.Object, _ ...client.Up
 	return err
 }
 
-// Ten replicas that restart all the time, with clocks that are up to half a minute off, make no more calls in any
-// hour than allowed.
+// Ten replicas that restart continuously, with clocks that differ by up to half a minute, do not exceed the limit
+// in any hour.
 func TestCallsStayWithinTheLimit(t *testing.T) {
 	for _, perHour := range []int{1, 12, 60, 200} {
 		t.Run(strconv.Itoa(perHour), func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestCallsStayWithinTheLimit(t *testing.T) {
 				time.Second) {
 				i := random.IntN(len(replicas))
 				if replicas[i] == nil || random.IntN(5) == 0 {
-					replicas[i] = NewCalls(api, "ns") // restarted
+					replicas[i] = NewCalls(api, "ns") // a restart
 				}
 				its := now.Add(off[i])
 				ok, next, err := replicas[i].Reserve(t.Context(), "DE/carbon/electricityMaps", perHour, its)
@@ -82,7 +82,7 @@ func TestCallsStayWithinTheLimit(t *testing.T) {
 				case ok:
 					granted = append(granted, now)
 				case !next.After(its) || next.After(its.Add(time.Hour+3*time.Minute)):
-					t.Fatalf("at %v: refused until %v", its, next)
+					t.Fatalf("at %v: call refused until %v", its, next)
 				}
 			}
 			for i, from := range granted {
@@ -111,19 +111,19 @@ func TestNoCallThatIsNotWritten(t *testing.T) {
 		{"cannot be read", interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey,
 			client.Object, ...client.GetOption,
 		) error {
-			return errors.New("the server is away")
+			return errors.New("connection refused")
 		}}},
 		{"cannot be created", interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
 			...client.CreateOption,
 		) error {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, callsName, errors.New("no"))
 		}}},
-		{"another one is always faster", interceptor.Funcs{Create: func(context.Context, client.WithWatch,
+		{"conflicts", interceptor.Funcs{Create: func(context.Context, client.WithWatch,
 			client.Object, ...client.CreateOption,
 		) error {
 			return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, callsName, errors.New("changed"))
 		}}},
-		{"takes too long", interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
+		{"times out", interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
 			...client.CreateOption,
 		) error {
 			return context.DeadlineExceeded
@@ -138,7 +138,7 @@ func TestNoCallThatIsNotWritten(t *testing.T) {
 	}
 }
 
-// Zones that start at once share writes.
+// Zones that start at the same time share writes.
 func TestCallsAreWrittenTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		writes := 0
@@ -167,26 +167,26 @@ func TestCallsAreWrittenTogether(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if writes > 2 { // that of the first, and one of all that came meanwhile
-			t.Errorf("%d writes for 100 calls", writes)
+		if writes > 2 { // the first call, and all calls that arrived during its write
+			t.Errorf("%d writes for 100 calls, want at most 2", writes)
 		}
 		var m v1.ConfigMap
 		if err := k.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: callsName}, &m); err != nil ||
 			len(m.Data) != 100 {
-			t.Errorf("%d keys, error %v", len(m.Data), err)
+			t.Errorf("unexpected ConfigMap: %d keys, error %v", len(m.Data), err)
 		}
-		// What no longer counts is dropped by the next write.
+		// The next write removes expired calls.
 		if ok, _, err := k.Reserve(t.Context(), "another", 5, kit.Noon.Add(2*time.Hour)); !ok || err != nil {
 			t.Errorf("granted %v, error %v", ok, err)
 		}
 		if err := k.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: callsName}, &m); err != nil ||
 			len(m.Data) != 1 {
-			t.Errorf("%d keys, error %v", len(m.Data), err)
+			t.Errorf("unexpected ConfigMap: %d keys, error %v", len(m.Data), err)
 		}
 	})
 }
 
-// A leader whose clock runs a day ahead must not silence the source for a day.
+// A leader with a clock that is one day ahead must not block a source for a day.
 func TestCallsOfAClockThatRanAhead(t *testing.T) {
 	k := NewCalls(fake.NewClientBuilder().Build(), "ns")
 	if ok, _, _ := k.Reserve(t.Context(), "s", 1, kit.Noon.Add(24*time.Hour)); !ok {
@@ -202,8 +202,8 @@ func TestCallsOfAClockThatRanAhead(t *testing.T) {
 	}
 }
 
-// A replica whose clock is behind leaves what others wrote as it is: moved to its own time, their calls would end to
-// count too early for all.
+// A replica with a slow clock does not change the entries of other replicas. Otherwise their calls would expire too
+// early.
 func TestCallsOfAClockThatIsBehind(t *testing.T) {
 	api := &oneConfigMap{}
 	ahead, behind := NewCalls(api, "ns"), NewCalls(api, "ns")
@@ -214,11 +214,11 @@ func TestCallsOfAClockThatIsBehind(t *testing.T) {
 		t.Fatalf("granted %v, error %v", ok, err)
 	}
 	if text := api.stored.Data["s"]; !strings.Contains(text, fmt.Sprintf("%d:1", kit.Noon.Unix())) {
-		t.Errorf("the call at kit.Noon is written as %q", text)
+		t.Errorf("the entry of the call was changed to %q", text)
 	}
 }
 
-// A pause that a provider asked for outlives the process, takes no call, and ends.
+// A pause requested by a provider survives a restart, prevents calls, and ends.
 func TestPausesAreRemembered(t *testing.T) {
 	api := &oneConfigMap{}
 	block := func(until, now time.Time) {
@@ -237,9 +237,9 @@ func TestPausesAreRemembered(t *testing.T) {
 	want(kit.Noon, true, time.Time{})
 	block(kit.Noon.Add(2*time.Hour), kit.Noon)
 	want(kit.Noon.Add(time.Minute), false, kit.Noon.Add(2*time.Hour))
-	block(kit.Noon.Add(90*time.Minute+time.Millisecond), kit.Noon.Add(2*time.Minute)) // the last word counts
+	block(kit.Noon.Add(90*time.Minute+time.Millisecond), kit.Noon.Add(2*time.Minute)) // the last call of Block wins
 	want(kit.Noon.Add(time.Hour), false, kit.Noon.Add(90*time.Minute+time.Second))
-	// Another source's write keeps a pause beside which no call counts any more.
+	// A write for another source retains a pause even if all calls next to it have expired.
 	if ok, _, err := NewCalls(api, "ns").Reserve(t.Context(), "other", 3, kit.Noon.Add(85*time.Minute)); !ok ||
 		err != nil {
 		t.Errorf("granted %v, error %v", ok, err)
@@ -249,7 +249,7 @@ func TestPausesAreRemembered(t *testing.T) {
 	block(kit.Noon.Add(4*time.Hour), kit.Noon.Add(2*time.Hour))
 	block(time.Time{}, kit.Noon.Add(2*time.Hour))
 	want(kit.Noon.Add(2*time.Hour), true, time.Time{})
-	// By a clock that was ten days ahead.
+	// An entry of a clock that was ten days ahead.
 	block(kit.Noon.Add(241*time.Hour), kit.Noon.Add(240*time.Hour))
 	want(kit.Noon, false, kit.Noon.Add(24*time.Hour))
 	want(kit.Noon.Add(time.Hour), false, kit.Noon.Add(24*time.Hour))
@@ -269,7 +269,7 @@ func TestCallsKey(t *testing.T) {
 		seen[key] = name
 		if len(key) > 253 ||
 			strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") != "" {
-			t.Errorf("%q is no key of a ConfigMap", key)
+			t.Errorf("%q is not a valid key of a ConfigMap", key)
 		}
 	}
 }
@@ -281,7 +281,7 @@ func TestCallLogOfStrangers(t *testing.T) {
 		fmt.Sprintf("%d:0", kit.Noon.Unix()),
 	} {
 		if b := readCallLog(text, kit.Noon); b.until != 0 || len(b.calls) != 0 {
-			t.Errorf("%q reads as %v", text, b)
+			t.Errorf("readCallLog(%q) = %v", text, b)
 		}
 	}
 }

@@ -1,19 +1,20 @@
-// Package zone keeps what is known of the electricity grid: it fills the status of GridZones, remembers what carbon
-// intensities and prices were, and says what a joule of a node emitted and cost.
+// Package zone implements the controller of GridZones. It fills their status, records past carbon intensities and
+// prices, and computes the emissions and the cost of a joule on a node.
 //
-// On its way a signal has three forms: a [signal.Answer] is what a source said; the status of the GridZone is what a
-// [signal.Keeper] believes and all readers take; a [grid.Signal] in a [kube.View] is what decisions read of it. What
-// held is kept in a [signal.Track] of five-minute slots, one type for two uses: a keeper's, of four weeks, to forecast
-// from, and that of [History], of three days, to say what finished work emitted. Keepers run in the replica that leads.
-// The History runs in every replica, from views, so that a new leader knows what was.
+// A signal takes three forms. A [signal.Answer] is the response of a source. The status of the GridZone contains
+// the result of a [signal.Keeper] and is what other components read. A [grid.Signal] in a [kube.View] is the form
+// that decisions are based on. Past values are stored in a [signal.Track] of five-minute slots. A keeper has a
+// track of four weeks to forecast from, and [History] has tracks of three days to compute the emissions of finished
+// work. Keepers run in the leader only. The History runs in every replica and reads views, so that a new leader has
+// past values.
 //
-// Invariants, and the tests that hold them:
+// Invariants and their tests:
 //
-//   - No track mixes two kinds of carbon intensity or two currencies: TestHistoryNeverMixesUnits.
-//   - What was not recorded is not known, and nothing is guessed for it: TestRates, TestHistory.
-//   - Calls to a provider stay within its limit over restarts and replicas: TestCallsStayWithinTheLimit.
-//   - A status is written when something has changed, and not more often: TestZoneStatus, TestSignalChanged.
+//   - A track never mixes two kinds of carbon intensity or two currencies: TestHistoryNeverMixesUnits.
+//   - Values that were not recorded are unknown and are never guessed: TestRates, TestHistory.
+//   - Calls to a provider stay within its limit across restarts and replicas: TestCallsStayWithinTheLimit.
+//   - A status is written only after a change: TestZoneStatus, TestSignalChanged.
 //
-// When a provider fails, the status keeps the last good answer until that is too old. When the API server fails,
-// nothing is asked, as calls could not be counted.
+// If a provider fails, the status retains the last valid response until it expires. If the API server fails, no
+// provider is called, because the calls could not be counted.
 package zone

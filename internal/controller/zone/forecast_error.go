@@ -10,15 +10,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// foretold is what was forecast of hours that have not passed yet.
+// foretold contains the forecasts for hours that have not passed yet.
 type foretold struct {
 	zone grid.Zone
-	hour time.Time // the last one that was looked at
+	hour time.Time // the hour of the last call of look
 	of   map[time.Time][]float64
 }
 
-// look remembers, once in an hour, what is forecast of later ones, and tells how wrong it was of the one that is over.
-// The error of an hour that is not known whole, or of which nothing is to be a share of, counts for nothing.
+// look runs once per hour. It stores the forecasts for later hours and reports the relative error of the forecasts
+// for the hour that has just passed. Hours that were not recorded completely or have a mean of 0 are skipped.
 func (f *foretold) look(s *grid.Series, previous *signal.Track, now time.Time,
 	notify func(ahead string, miss float64),
 ) {

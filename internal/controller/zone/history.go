@@ -16,8 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// A History remembers what carbon intensities and prices were. Forecasts say only what comes, and what finished work
-// has emitted depends on what was.
+// A History records past carbon intensities and prices, which forecasts do not contain, to compute the emissions of
+// finished work. It is safe for concurrent use.
 type History struct {
 	misses *prometheus.SummaryVec
 
@@ -25,20 +25,20 @@ type History struct {
 	sites map[string]*siteHistory
 }
 
-// siteHistory is what is remembered of a site.
+// siteHistory is the history of a site.
 type siteHistory struct {
-	units         kube.Units // of the tracks
+	units         kube.Units // units of the tracks
 	carbon, price signal.Track
 	forecast      foretold
 }
 
-// remembered is for how long: work that ran longer gets no emissions.
+// remembered is the length of the history. Emissions of work that ran longer are unknown.
 const remembered = 72 * time.Hour
 
 func newTrack() signal.Track { return signal.Track{Span: remembered} }
 
-// Signal returns the kind of the carbon intensities of all sites together, as metrics name it: sums of different kinds
-// mean nothing.
+// Signal returns the kind of carbon intensity that all sites use, as a metric label, or "mixed" if they differ,
+// because sums over different kinds have no meaning.
 func Signal(v *kube.View) string {
 	all := ""
 	for _, s := range v.Sites() {
@@ -51,16 +51,16 @@ func Signal(v *kube.View) string {
 	return cmp.Or(all, signal.Kind(false))
 }
 
-// NewHistory returns a History that knows nothing; it shows how wrong forecasts were, unless registry is nil.
+// NewHistory returns an empty History. It exports the forecast error as a metric unless registry is nil.
 func NewHistory(registry prometheus.Registerer) *History {
 	misses := promauto.With(registry).NewSummaryVec(prometheus.SummaryOpts{
 		Name: "kubenergy_forecast_error_ratio",
-		Help: "By how much forecasts of hourly carbon intensity were wrong, as a share of what it turned out to be.",
+		Help: "Relative error of forecasts of hourly carbon intensity.",
 	}, []string{"zone", "horizon"})
 	return &History{sites: map[string]*siteHistory{}, misses: misses}
 }
 
-// Run takes samples until ctx ends.
+// Run takes a sample every minute until ctx is done.
 func (h *History) Run(ctx context.Context, view func() *kube.View) error {
 	for again := true; again; again = kube.Pause(ctx, time.Minute) {
 		daemon.Round(ctx, func() { h.Sample(view(), time.Now()) })
@@ -68,8 +68,9 @@ func (h *History) Run(ctx context.Context, view func() *kube.View) error {
 	return nil
 }
 
-// Sample notes what holds now. What is recorded of sites that are gone is forgotten, and so is what was recorded in
-// other units: one track never holds both. After units have changed, nothing is recorded until the signals follow.
+// Sample records the current values of all sites. It deletes the history of sites that no longer exist and of
+// signals that have changed their units, so that a track never mixes units. After a change of units, it records no
+// values until the signals use the new units.
 func (h *History) Sample(v *kube.View, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,14 +111,15 @@ func (h *History) Sample(v *kube.View, now time.Time) {
 	}
 }
 
-// horizons are how far ahead of an hour a forecast of it is held against what it turned out to be, and their names.
+// horizons are the lead times of the forecasts that are compared with the recorded values, with their names in
+// metrics.
 var horizons = []struct {
 	ahead time.Duration
 	name  string
 }{{time.Hour, "1h"}, {6 * time.Hour, "6h"}, {24 * time.Hour, "24h"}}
 
-// during returns the carbon intensity and the price at a site in [start, end), each only if all of it is known in the
-// units that the caller will call it by.
+// during returns the carbon intensity and the price at a site in [start, end). Each is returned only if it was
+// recorded for the whole interval and in the given units.
 func (h *History) during(site string, units kube.Units, start, end time.Time) (carbon, price grid.Signal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

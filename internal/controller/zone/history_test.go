@@ -23,8 +23,8 @@ func constant(t *testing.T, value float64) grid.Signal {
 	return grid.Signal{Series: s}
 }
 
-// When a GridZone asks for another kind of carbon intensity, or another currency, what was recorded is of no use any
-// more, and nothing is recorded until the signals are of that kind.
+// If a GridZone requests another kind of carbon intensity or another currency, the recorded values are dropped, and
+// no values are recorded until the signals have changed, too.
 func TestHistoryNeverMixesUnits(t *testing.T) {
 	viewOf := func(value float64, units map[string]kube.Units) *kube.View {
 		t.Helper()
@@ -45,7 +45,7 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 	}
 	h := NewHistory(nil)
 	average := kube.Units{Currency: "EUR"}
-	units := average // of the view
+	units := average // units of the view
 	know := func(from, to time.Time) (carbon, price *grid.Series) {
 		c, p := h.during("home", units, from, to)
 		return c.Series, p.Series
@@ -55,46 +55,46 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 	now := kit.Noon.Add(10 * time.Minute)
 	h.Sample(home(100, average), now)
 	if c, p := know(kit.Noon, now); c == nil || p == nil || Signal(home(100, average)) != "average" {
-		t.Fatal("not recorded")
+		t.Fatal("the sample was not recorded")
 	}
 	if c, _ := know(kit.Noon.Add(-10*time.Minute), now); c != nil {
-		t.Error("recorded before it was known of which kind it is")
+		t.Error("a sample with unknown units was recorded")
 	}
-	// The spec has changed otherwise: the signals are of the kind that they were.
+	// Another part of the spec has changed, and the units of the signals are the same.
 	h.Sample(home(100, kube.Units{Currency: "EUR", Behind: true}), now.Add(5*time.Minute))
 	now = now.Add(5 * time.Minute)
 	if c, _ := know(kit.Noon, now); c == nil {
-		t.Error("not recorded after a change of something else")
+		t.Error("no sample was recorded after a change of another field")
 	}
 	marginal := kube.Units{Marginal: true, Currency: "EUR"}
 	units = marginal // between two samples
 	if c, p := know(kit.Noon, now); c != nil || p == nil {
-		t.Error("the average is told as marginal, or prices are forgotten with it")
+		t.Error("the average was returned as marginal, or prices were dropped with it")
 	}
-	for range 2 { // the status still has the average
+	for range 2 { // the status still contains the average intensity
 		h.Sample(home(100, kube.Units{Marginal: true, Currency: "EUR", Behind: true}), now.Add(time.Second))
 	}
 	if c, p := know(now, now.Add(time.Second)); c != nil || p == nil {
-		t.Error("the average was recorded as marginal, or prices were forgotten with it")
+		t.Error("the average was recorded as marginal, or prices were dropped with it")
 	}
 	now = now.Add(10 * time.Minute)
 	h.Sample(home(700, marginal), now)
 	if c, _ := know(now, now.Add(time.Second)); c == nil || c.At(now) != 700 {
-		t.Error("the marginal intensity is not recorded")
+		t.Error("the marginal intensity was not recorded")
 	}
 	if c, _ := know(kit.Noon, now); c != nil {
-		t.Error("one track holds both")
+		t.Error("a track contains both kinds")
 	}
 	if got := Signal(viewOf(1, map[string]kube.Units{"home": marginal, "other": average})); got != "mixed" {
-		t.Errorf("together the zones are %s", got)
+		t.Errorf("Signal() = %s, want mixed", got)
 	}
 	units = kube.Units{Marginal: true, Currency: "USD"}
 	if _, p := know(now.Add(-10*time.Minute), now); p != nil {
-		t.Error("prices in euros are told as dollars")
+		t.Error("prices in euros were returned as dollars")
 	}
 	h.Sample(home(700, units), now)
 	if _, p := know(now.Add(-10*time.Minute), now); p != nil {
-		t.Error("prices in euros are believed to be dollars")
+		t.Error("prices in euros were recorded as dollars")
 	}
 }
 
@@ -106,30 +106,30 @@ func TestHistory(t *testing.T) {
 	}
 	got := track.During(kit.Noon.Add(10*time.Minute), kit.Noon.Add(20*time.Minute))
 	if got == nil || got.At(kit.Noon.Add(12*time.Minute)) != 2 || got.At(kit.Noon.Add(19*time.Minute)) != 3 {
-		t.Errorf("known %v", got)
+		t.Errorf("unexpected values: %v", got)
 	}
 	for name, w := range map[string][2]time.Duration{
 		"before": {-time.Hour, time.Minute}, "after": {50 * time.Minute, 2 * time.Hour},
 		"reversed": {time.Minute * 30, time.Minute * 20},
 	} {
 		if track.During(kit.Noon.Add(w[0]), kit.Noon.Add(w[1])) != nil {
-			t.Errorf("%s: known", name)
+			t.Errorf("%s: got values, want none", name)
 		}
 	}
-	// A short gap is bridged, a long one is a gap.
+	// Short gaps are filled, and long gaps are not.
 	note(20, kit.Noon.Add(70*time.Minute))
 	if got := track.During(kit.Noon, kit.Noon.Add(70*time.Minute)); got == nil ||
 		got.At(kit.Noon.Add(65*time.Minute)) != 11 {
-		t.Errorf("after a short gap: known %v", got)
+		t.Errorf("after a short gap: unexpected values: %v", got)
 	}
 	note(30, kit.Noon.Add(3*time.Hour))
 	if track.During(kit.Noon, kit.Noon.Add(3*time.Hour)) != nil {
-		t.Error("a gap of two hours is known")
+		t.Error("a gap of two hours was filled")
 	}
 	if track.During(kit.Noon.Add(3*time.Hour), kit.Noon.Add(3*time.Hour+time.Minute)) == nil {
-		t.Error("what follows the gap is not known")
+		t.Error("no values after the gap")
 	}
-	// However long it runs, it remembers no more than three days.
+	// The history is limited to three days.
 	start, last := kit.Noon.Add(4*time.Hour), time.Time{}
 	for i := range 3 * int(remembered/time.Minute) / 5 {
 		last = start.Add(time.Duration(i) * 5 * time.Minute)
@@ -137,20 +137,20 @@ func TestHistory(t *testing.T) {
 	}
 	if from := last.Add(-remembered); track.During(from, last) != nil ||
 		track.During(from.Add(5*time.Minute), last) == nil {
-		t.Error("more or less than three days are remembered")
+		t.Error("the history does not contain exactly three days")
 	}
 	note(1, kit.Noon.Add(20000*time.Hour))
 	if track.During(last, last) != nil {
-		t.Error("what was years ago is remembered")
+		t.Error("the history contains values from years ago")
 	}
 }
 
-// What is forecast of an hour is held against what it turned out to be: by how far ahead, once for each hour, and only
-// where all of the hour is known.
+// Forecasts of an hour are compared with the recorded mean, once per hour and lead time, and only if the whole hour
+// was recorded.
 func TestErrorsOfForecasts(t *testing.T) {
 	r := prometheus.NewRegistry()
 	h := NewHistory(r)
-	view := func(now time.Time, marginal bool, ahead ...float64) *kube.View { // forecast from now on, one value an hour
+	view := func(now time.Time, marginal bool, ahead ...float64) *kube.View { // hourly forecast from now on
 		t.Helper()
 		s, err := grid.NewSeries(now.Truncate(time.Hour), time.Hour, ahead)
 		if err != nil {
@@ -176,7 +176,7 @@ func TestErrorsOfForecasts(t *testing.T) {
 		for _, f := range families {
 			for _, m := range f.Metric {
 				if m.Label[1].GetValue() != "DE" {
-					t.Errorf("of zone %q", m.Label[1].GetValue())
+					t.Errorf("unexpected zone %q", m.Label[1].GetValue())
 				}
 				all[m.Label[0].GetValue()] = [2]float64{
 					float64(m.Summary.GetSampleCount()), math.Round(m.Summary.GetSampleSum()*1e6) / 1e6,
@@ -191,24 +191,25 @@ func TestErrorsOfForecasts(t *testing.T) {
 		}
 	}
 	noon := kit.Noon
-	// At noon it is said: 100 now, 300 from 13:00, and 200 from 18:00 for an hour. From 13:00 on 200 holds.
+	// The forecast at noon is 100, then 300 from 13:00, and 200 for an hour from 18:00. The actual value from 13:00
+	// is 200.
 	pass(noon, time.Hour, view(noon, false, 100, 300, 300, 300, 300, 300, 200))
 	pass(noon.Add(time.Hour), 7*time.Hour, view(noon.Add(time.Hour), false, 200, 200, 200, 200, 200, 200, 200))
-	want := map[string][2]float64{"1h": {6, 0.5}, "6h": {1, 0}} // of 13:00 300 instead of 200; then right
+	want := map[string][2]float64{"1h": {6, 0.5}, "6h": {1, 0}} // at 13:00 300 instead of 200, then correct
 	if diff := cmp.Diff(want, errors()); diff != "" {
 		t.Errorf("by 20:00 (-want +got):\n%s", diff)
 	}
-	// Signals are away for half of an hour of which something was said: nothing is known of it.
+	// If signals are missing for half of a forecast hour, the hour is skipped.
 	pass(noon.Add(8*time.Hour), 30*time.Minute, view(noon.Add(8*time.Hour), false, 200, 400, 400))
 	pass(noon.Add(9*time.Hour+30*time.Minute), 31*time.Minute, view(noon.Add(9*time.Hour), false, 200, 400))
 	if got := errors()["1h"]; got[0] > 7 || got[1] > 0.5 {
-		t.Errorf("with an hour that is not known: %v", got)
+		t.Errorf("with an incomplete hour: unexpected errors %v", got)
 	}
-	// The other kind of intensity is not what was forecast.
+	// Forecasts of the other kind of intensity are not compared.
 	before := errors()["1h"]
 	pass(noon.Add(10*time.Hour+time.Minute), 2*time.Hour, view(noon.Add(10*time.Hour), true, 700, 700))
 	if got := errors()["1h"]; got[1] != before[1] {
-		t.Errorf("the average was held against the marginal: %v after %v", got, before)
+		t.Errorf("the average was compared with the marginal: %v after %v", got, before)
 	}
 	empty, err := (&kube.Contents{}).View()
 	if err != nil {
@@ -216,6 +217,6 @@ func TestErrorsOfForecasts(t *testing.T) {
 	}
 	h.Sample(empty, noon.Add(20*time.Hour))
 	if got := errors(); len(got) > 0 {
-		t.Errorf("the zone is gone, and %v is left", got)
+		t.Errorf("metrics remain after the zone was deleted: %v", got)
 	}
 }

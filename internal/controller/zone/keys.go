@@ -5,15 +5,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// Keys are a folder of key files and, for those who come from Compute Gardener, the environment: a GridZone that
-// names the key electricitymaps gets ELECTRICITY_MAP_API_KEY where there is no file of that name. Variables create no
-// GridZone.
+// Keys reads keys from a directory of files. For compatibility with Compute Gardener it falls back to the
+// environment: if there is no file for the key electricitymaps, ELECTRICITY_MAP_API_KEY is used. Environment
+// variables do not create a GridZone.
 type Keys struct {
 	Folder signal.KeyFolder
 	Getenv func(string) string
 }
 
-// Key implements dial.KeyReader.
+// Key implements [dial.KeyReader].
 func (k Keys) Key(name string) (string, error) {
 	key, err := k.Folder.Key(name)
 	if err == nil || name != policy.GardenerKey {

@@ -16,20 +16,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Rates say what a joule of a node emitted and cost, by what was recorded of its grid.
+// Rates computes the emissions and the cost of a joule on a node from the recorded signals of its zone. It is safe
+// for concurrent use.
 type Rates struct {
 	View    func() *kube.View
 	History *History
-	Node    func(name string) *v1.Node // of the cluster; nil: there is none of that name
-	Hosts   *access.HostTokens         // nil: there is no machine outside the cluster
-	Members access.Members             // clusters that forward what they book
+	Node    func(name string) *v1.Node // returns nil if the cluster has no node of that name
+	Hosts   *access.HostTokens         // machines outside the cluster; nil if there are none
+	Members access.Members             // clusters that forward their bookings
 	Now     func() time.Time
 
 	mu      sync.Mutex
-	sampled time.Time // when the history was last brought up to date
+	sampled time.Time // the time of the last sample
 }
 
-// Of returns the means over [from, to).
+// Of returns the mean rates of a node over [from, to). Unknown rates are NaN.
 func (r *Rates) Of(node string, from, to time.Time) ledger.Rates {
 	v := r.View()
 	r.sample(v)
@@ -52,7 +53,7 @@ func (r *Rates) Of(node string, from, to time.Time) ledger.Rates {
 	}
 }
 
-// sample has the history know the last minutes.
+// sample updates the history, at most once per second.
 func (r *Rates) sample(v *kube.View) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,8 +63,8 @@ func (r *Rates) sample(v *kube.View) {
 	}
 }
 
-// site returns where a node stands, and the PUE of what feeds it. A machine that is no node of the cluster stands
-// where its token's entry says, else at the default site.
+// site returns the site of a node and the PUE of its facility. A machine outside the cluster belongs to the site in
+// the entry of its token, and otherwise to the default site.
 func (r *Rates) site(v *kube.View, node string) (*sched.Site, float64) {
 	if n := r.Node(node); n != nil {
 		capacity := kube.Allocatable(n)
@@ -87,14 +88,14 @@ func (r *Rates) site(v *kube.View, node string) (*sched.Site, float64) {
 	return site, cmp.Or(m.PUE, site.PUE, 1)
 }
 
-// mean returns the mean of a signal over [from, to), NaN where not all of it is known. A series that is asked for time
-// outside of it answers with its nearest value, which is a guess.
+// mean returns the mean of a signal over [from, to), or NaN unless the signal is known for the whole interval.
+// Outside its range, a series would return its nearest value, which is only a guess.
 func mean(s grid.Signal, from, to time.Time) float64 {
 	if s.Series == nil {
 		return math.NaN()
 	}
 	if !to.After(from) {
-		to = from.Add(1) // an instant
+		to = from.Add(1) // the shortest interval
 	}
 	old := !s.AsOf.IsZero() && s.MaxAge > 0 && to.Sub(s.AsOf) > s.MaxAge
 	if old || !s.Series.Covers(from, to) {

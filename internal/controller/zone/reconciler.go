@@ -28,25 +28,26 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 )
 
-// keeper knows one signal of one zone and asks its sources about it.
+// keeper keeps one signal of a zone up to date by querying its sources.
 type keeper interface {
 	Seed(last *v1alpha1.SignalStatus)
 	Run(ctx context.Context, changed func())
-	// Look returns what is known at a moment, nil for nothing, and what was wrong with the last attempt.
+	// Look returns the signal at the given time, or nil if it is unknown, and the error of the last query.
 	Look(now time.Time) (*v1alpha1.SignalStatus, error)
 }
 
-// How often the status of a zone is looked at, and at most written while its spec stays the same.
+// Intervals and timeouts of the reconciler.
 const (
 	zoneLook  = 30 * time.Second
 	zoneWrite = 30 * time.Second
-	// zonePatience is how long new keepers may take to say anything.
+	// zonePatience is how long the reconciler waits for the first value of new keepers.
 	zonePatience = 10 * time.Second
-	// keeperPause is how long a keeper that has panicked rests.
+	// keeperPause is the delay before a keeper is restarted after a panic.
 	keeperPause = time.Minute
 )
 
-// A Reconciler fills the status of GridZones. One goroutine reconciles; keepers run until Start ends.
+// A Reconciler fills the status of GridZones. It must reconcile in a single goroutine. Keepers run until the
+// context of Start is done.
 type Reconciler struct {
 	client  client.Client
 	view    func() *kube.View
@@ -54,31 +55,31 @@ type Reconciler struct {
 	price   func(*v1alpha1.GridZone) (keeper, error)
 	now     func() time.Time
 	log     *slog.Logger
-	mu      sync.Mutex      // no keeper starts once keeping has ended
-	keeping context.Context // of all keepers
+	mu      sync.Mutex      // ensures that no keeper starts after keeping is canceled
+	keeping context.Context // parent context of all keepers
 	end     context.CancelFunc
 	running sync.WaitGroup
 	changes chan event.GenericEvent
-	known   map[string]*knownZone // of the one goroutine that reconciles
+	known   map[string]*knownZone // accessed only by the reconciling goroutine
 }
 
-// knownZone is a zone that keepers run for.
+// knownZone is a zone with running keepers.
 type knownZone struct {
 	grid          string // spec.zone
 	carbon, price knownSignal
 	wrote         time.Time
-	began         time.Time // of the youngest keeper
+	began         time.Time // start time of the latest keeper
 }
 
-// knownSignal is one signal of a zone, if it is asked for.
+// knownSignal is a signal of a zone. It is empty if the spec does not request the signal.
 type knownSignal struct {
-	spec   any // what the keeper was made from; nil: not asked for
+	spec   any // the spec that the keeper was created from; nil if not requested
 	keeper keeper
-	err    error // why there is no keeper
+	err    error // the reason why there is no keeper
 	stop   context.CancelFunc
 }
 
-// New returns a Reconciler that knows no zone; keepers work with d.
+// New returns a Reconciler without zones. Its keepers use the dependencies d.
 func New(c client.Client, view func() *kube.View, d signal.Deps) *Reconciler {
 	z := &Reconciler{
 		client: c, view: view, now: time.Now, log: d.Log,
@@ -105,7 +106,7 @@ func (z *Reconciler) SetUp(m manager.Manager) error {
 		Complete(z)
 }
 
-// Start ends the keepers with ctx, and waits for them.
+// Start implements [manager.Runnable]. When ctx is done, it stops the keepers and waits for them.
 func (z *Reconciler) Start(ctx context.Context) error {
 	<-ctx.Done()
 	z.mu.Lock()
@@ -127,7 +128,7 @@ func (z *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	known := z.keep(&zone)
 	now := z.now()
 	if wait := known.began.Add(zonePatience).Sub(now); wait > 0 && known.waiting(now) {
-		// for the first answers: what is in the status is better than nothing
+		// Wait for the first values, because the values in the status are better than none.
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	s := z.statusOf(&zone, known, now)
@@ -147,8 +148,8 @@ func (z *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return again, err
 }
 
-// count returns how many nodes the zone feeds, by the rule that schedules on them; what was counted before where
-// that cannot be told.
+// count returns the number of nodes in the zone according to the view, or the previous number if it cannot be
+// determined.
 func (z *Reconciler) count(ctx context.Context, zone *v1alpha1.GridZone) *int32 {
 	var all v1.NodeList
 	view := z.view()
@@ -164,14 +165,15 @@ func (z *Reconciler) count(ctx context.Context, zone *v1alpha1.GridZone) *int32 
 	return count
 }
 
-// keep makes sure that keepers run for what the spec asks for. A keeper stays as long as what it was made from does.
+// keep ensures that a keeper runs for each signal in the spec. A keeper is replaced if its part of the spec
+// changes.
 func (z *Reconciler) keep(zone *v1alpha1.GridZone) *knownZone {
 	known := z.known[zone.Name]
 	if known == nil {
 		known = &knownZone{}
 		z.known[zone.Name] = known
 	}
-	// What an earlier process wrote for this very spec is as good as what it would learn by asking again.
+	// A status that an earlier process wrote for the same spec is as good as a new query.
 	seen := zone.Status.ObservedGeneration == zone.Generation
 	same := known.grid == zone.Spec.Zone
 	known.grid = zone.Spec.Zone
@@ -179,7 +181,7 @@ func (z *Reconciler) keep(zone *v1alpha1.GridZone) *knownZone {
 	changed := func() {
 		select {
 		case z.changes <- about:
-		default: // the regular look will find it
+		default: // the periodic reconciliation will detect the change
 		}
 	}
 	renew := func(s *knownSignal, spec any, asked bool, build func(*v1alpha1.GridZone) (keeper, error),
@@ -196,7 +198,7 @@ func (z *Reconciler) keep(zone *v1alpha1.GridZone) *knownZone {
 		}
 		s.spec = spec
 		if s.keeper, s.err = build(zone.DeepCopy()); s.err != nil {
-			s.keeper = nil // build returned a nil pointer, which is no nil interface
+			s.keeper = nil // build returned a nil pointer in a non-nil interface
 			return
 		}
 		if seen && last != nil {
@@ -205,7 +207,7 @@ func (z *Reconciler) keep(zone *v1alpha1.GridZone) *knownZone {
 		known.began = z.now()
 		var own context.Context
 		own, s.stop = context.WithCancel(z.keeping)
-		k, name := s.keeper, zone.Name // the zone is written on while they run
+		k, name := s.keeper, zone.Name // the caller modifies the zone while keepers run
 		z.mu.Lock()
 		defer z.mu.Unlock()
 		if own.Err() == nil {
@@ -217,7 +219,7 @@ func (z *Reconciler) keep(zone *v1alpha1.GridZone) *knownZone {
 	return known
 }
 
-// run runs a keeper until ctx ends. A panic costs that keeper a pause, not the process.
+// run runs a keeper until ctx is done. A keeper that panics is restarted after a pause, and the process continues.
 func (z *Reconciler) run(ctx context.Context, name string, k keeper, changed func()) {
 	for ctx.Err() == nil {
 		panics.Survive(z.log, "signal", "the keeper of GridZone "+name, func() { k.Run(ctx, changed) })
@@ -225,7 +227,7 @@ func (z *Reconciler) run(ctx context.Context, name string, k keeper, changed fun
 	}
 }
 
-// waiting reports whether a keeper has neither an answer nor an excuse.
+// waiting reports whether a keeper has returned neither a value nor an error yet.
 func (k *knownZone) waiting(now time.Time) bool {
 	return slices.ContainsFunc([]*knownSignal{&k.carbon, &k.price}, func(s *knownSignal) bool {
 		current, err := s.look(now)

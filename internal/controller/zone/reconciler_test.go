@@ -24,14 +24,14 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// fakeKeeper says what it is told to say.
+// fakeKeeper returns the values that the test sets.
 type fakeKeeper struct {
 	seeded      *v1alpha1.SignalStatus
 	description *v1alpha1.SignalStatus
 	trouble     error
 	runs        atomic.Int32
 	running     atomic.Int32
-	panics      bool // at its first run
+	panics      bool // in its first run
 }
 
 func (k *fakeKeeper) Seed(s *v1alpha1.SignalStatus)                  { k.seeded = s }
@@ -58,16 +58,16 @@ func request(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
-func refuseAll(*v1alpha1.GridZone) (keeper, error) { return nil, errors.New("not asked for") }
+func refuseAll(*v1alpha1.GridZone) (keeper, error) { return nil, errors.New("not requested") }
 
-// reconciler returns one with keepers of the test's.
+// reconciler returns a Reconciler that uses the keepers of the test.
 func reconciler(w *kit.World, carbon, price func(*v1alpha1.GridZone) (keeper, error)) *Reconciler {
 	z := New(w.Client, kube.Unsettled, signal.Deps{Log: slog.New(slog.DiscardHandler)})
 	z.carbon, z.price = carbon, price
 	return z
 }
 
-// inZones runs a test with keepers running, on a fake clock.
+// inZones runs a test with running keepers and a fake clock.
 func inZones(t *testing.T, w *kit.World, carbon, price func(*v1alpha1.GridZone) (keeper, error),
 	test func(t *testing.T, z *Reconciler),
 ) {
@@ -105,10 +105,10 @@ func TestZoneStatus(t *testing.T) {
 			now := time.Now().UTC().Truncate(time.Second)
 			reconcileZone(t, z, "home")
 			if n := w.Writes.Load(); n != 0 {
-				t.Fatalf("%d writes before the first answer", n)
+				t.Fatalf("%d writes before the first value", n)
 			}
 			if event := <-z.changes; event.Object.GetName() != "home" {
-				t.Errorf("woken for %q", event.Object.GetName())
+				t.Errorf("unexpected event for %q", event.Object.GetName())
 			}
 			k.description = signalNow(now, "fake", 300, 200, 100)
 			reconcileZone(t, z, "home")
@@ -117,16 +117,16 @@ func TestZoneStatus(t *testing.T) {
 			if zone.Status.Carbon == nil || zone.Status.Carbon.Now != 300 || ready == nil ||
 				ready.Reason != reasonFresh ||
 				zone.Status.ObservedGeneration != 1 {
-				t.Fatalf("status is %+v, ready %+v", zone.Status, ready)
+				t.Fatalf("unexpected status %+v, ready %+v", zone.Status, ready)
 			}
 			for range 10 {
 				bubble.Advance(zoneLook)
 				reconcileZone(t, z, "home")
 			}
 			if n := w.Writes.Load(); n != 1 {
-				t.Errorf("%d writes although nothing changed", n)
+				t.Errorf("%d writes without a change", n)
 			}
-			// A source that changes its mind every second is written every 30 s.
+			// The status of a source that changes every second is written every 30 s.
 			before := w.Writes.Load()
 			for i := range 300 {
 				bubble.Advance(time.Second)
@@ -134,29 +134,29 @@ func TestZoneStatus(t *testing.T) {
 				reconcileZone(t, z, "home")
 			}
 			if n := w.Writes.Load() - before; n < 9 || n > 11 {
-				t.Errorf("%d writes in five minutes: want one in 30 s", n)
+				t.Errorf("%d writes in five minutes, want one per 30 s", n)
 			}
 			if builds != 1 || k.runs.Load() != 1 {
-				t.Errorf("%d keepers, %d runs", builds, k.runs.Load())
+				t.Errorf("unexpected %d keepers and %d runs", builds, k.runs.Load())
 			}
-			// It grows old.
-			k.description, k.trouble = nil, errors.New("the server is away")
+			// The signal expires.
+			k.description, k.trouble = nil, errors.New("connection refused")
 			bubble.Advance(time.Minute)
 			reconcileZone(t, z, "home")
 			zone = kit.Get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
 			if ready := meta.FindStatusCondition(zone.Status.Conditions,
 				v1alpha1.ConditionReady); ready.Reason != reasonStale || ready.Status != metav1.ConditionFalse ||
 				zone.Status.Carbon != nil {
-				t.Errorf("ready is %+v, carbon %+v", ready, zone.Status.Carbon)
+				t.Errorf("unexpected condition %+v, carbon %+v", ready, zone.Status.Carbon)
 			}
-			// And is deleted.
+			// The zone is deleted.
 			if err := w.Delete(t.Context(), zone); err != nil {
 				t.Fatal(err)
 			}
 			reconcileZone(t, z, "home")
 			synctest.Wait()
 			if k.running.Load() != 0 || len(z.known) != 0 {
-				t.Errorf("%d keepers run for %d zones after the zone is gone", k.running.Load(), len(z.known))
+				t.Errorf("%d keepers run for %d zones after the zone was deleted", k.running.Load(), len(z.known))
 			}
 		})
 }
@@ -180,35 +180,35 @@ func TestZoneKeepersAreRenewedWithTheirSpec(t *testing.T) {
 			synctest.Wait()
 			if seen := kit.Get(t, w.Client, client.ObjectKey{Name: "home"},
 				&v1alpha1.GridZone{}); seen.Status.ObservedGeneration != seen.Generation {
-				t.Errorf("observed generation is %d of %d", seen.Status.ObservedGeneration, seen.Generation)
+				t.Errorf("observed generation = %d, want %d", seen.Status.ObservedGeneration, seen.Generation)
 			}
 		}
 		reconcileZone(t, z, "home")
 		edit(func(zone *v1alpha1.GridZone) { zone.Spec.PUE = new(1.2) })
 		if len(built) != 1 {
-			t.Errorf("%d keepers after a change that does not concern them", len(built))
+			t.Errorf("%d keepers after an unrelated change", len(built))
 		}
 		edit(func(zone *v1alpha1.GridZone) { zone.Spec.Carbon.Sources[0].Static.Value = 5 })
 		edit(func(zone *v1alpha1.GridZone) { zone.Spec.Zone = "FR" })
 		if len(built) != 3 {
-			t.Fatalf("%d keepers: want three", len(built))
+			t.Fatalf("%d keepers, want 3", len(built))
 		}
 		for i, k := range built {
 			if running := k.running.Load() == 1; running != (i == 2) {
-				t.Errorf("keeper %d runs: %v", i, running)
+				t.Errorf("keeper %d: running = %v", i, running)
 			}
 			if k.seeded != nil {
-				t.Errorf("keeper %d was given what was known of another spec", i)
+				t.Errorf("keeper %d was seeded with values of another spec", i)
 			}
 		}
 		edit(func(zone *v1alpha1.GridZone) { zone.Spec.Carbon = nil })
 		if built[2].running.Load() != 0 {
-			t.Error("a keeper runs for a signal that is not asked for")
+			t.Error("a keeper runs for a signal that is not requested")
 		}
 		zone := kit.Get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
 		if ready := meta.FindStatusCondition(zone.Status.Conditions,
 			v1alpha1.ConditionReady); ready.Reason != reasonNoSignal || zone.Status.Carbon != nil {
-			t.Errorf("ready is %+v", ready)
+			t.Errorf("unexpected condition %+v", ready)
 		}
 	})
 }
@@ -221,11 +221,11 @@ func TestKeepersThatPanicGoOn(t *testing.T) {
 			reconcileZone(t, z, "home")
 			synctest.Wait()
 			if k.runs.Load() != 1 || k.running.Load() != 0 {
-				t.Errorf("%d runs before the pause, %d go on", k.runs.Load(), k.running.Load())
+				t.Errorf("%d runs before the pause, %d still running", k.runs.Load(), k.running.Load())
 			}
 			bubble.Advance(2 * keeperPause)
 			if k.runs.Load() != 2 || k.running.Load() != 1 {
-				t.Errorf("%d runs after the pause, %d go on", k.runs.Load(), k.running.Load())
+				t.Errorf("%d runs after the pause, %d still running", k.runs.Load(), k.running.Load())
 			}
 		})
 }
@@ -246,7 +246,8 @@ func TestNoKeeperStartsAfterTheEnd(t *testing.T) {
 	}
 }
 
-// A restart asks no source for what the status still knows, unless it was written for another spec.
+// After a restart, no source is queried for values that the status still contains, unless they belong to another
+// spec.
 func TestZoneIsSeeded(t *testing.T) {
 	for _, observed := range []int64{3, 2} {
 		zone := kit.Zone("home", 3)
@@ -259,15 +260,15 @@ func TestZoneIsSeeded(t *testing.T) {
 			func(t *testing.T, z *Reconciler) {
 				reconcileZone(t, z, "home")
 				if seeded := k.seeded != nil && k.seeded.Now == 250; seeded != (observed == 3) {
-					t.Errorf("observed generation %d: seeded %v", observed, seeded)
+					t.Errorf("observed generation %d: seeded = %v", observed, seeded)
 				}
 				if w.Writes.Load() != 0 {
-					t.Error("the status was overwritten before the first answer")
+					t.Error("the status was overwritten before the first value")
 				}
 				bubble.Advance(zonePatience)
 				reconcileZone(t, z, "home")
 				if w.Writes.Load() != 1 {
-					t.Error("the status was not written once patience had ended")
+					t.Error("the status was not written after the timeout")
 				}
 			})
 	}
@@ -288,19 +289,19 @@ func TestZoneWithAnInvalidSpec(t *testing.T) {
 		zone := kit.Get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
 		if ready := meta.FindStatusCondition(zone.Status.Conditions,
 			v1alpha1.ConditionReady); ready.Reason != reasonInvalidSpec || ready.Message != "want a source" {
-			t.Errorf("ready is %+v", ready)
+			t.Errorf("unexpected condition %+v", ready)
 		}
 		reconcileZone(t, z, "priced")
 		zone = kit.Get(t, w.Client, client.ObjectKey{Name: "priced"}, &v1alpha1.GridZone{})
 		if ready := meta.FindStatusCondition(zone.Status.Conditions,
 			v1alpha1.ConditionReady); ready.Reason != reasonFresh ||
-			ready.Message != "known from fake; price: not asked for" {
-			t.Errorf("ready is %+v", ready)
+			ready.Message != "known from fake; price: not requested" {
+			t.Errorf("unexpected condition %+v", ready)
 		}
 	})
 }
 
-// An object that changes or goes while its status is written is no error, and anything else is tried again.
+// It is not an error if an object is changed or deleted while its status is written. All other errors are retried.
 func TestStatusWritesThatAreRefused(t *testing.T) {
 	resource := schema.GroupResource{Group: "kubenergy.io", Resource: "any"}
 	for _, tc := range []struct {
@@ -318,7 +319,7 @@ func TestStatusWritesThatAreRefused(t *testing.T) {
 			t.Errorf("%v: result %+v, error %v", tc.refuse, result, err)
 		}
 		if w.Writes.Load() != 1 {
-			t.Errorf("%d writes were tried", w.Writes.Load())
+			t.Errorf("unexpected %d attempts to write", w.Writes.Load())
 		}
 	}
 }
@@ -379,7 +380,7 @@ func TestSignalChanged(t *testing.T) {
 		},
 	} {
 		if got := signalChanged(at(nil), tc.is); got != tc.want {
-			t.Errorf("%s: changed %v", tc.name, got)
+			t.Errorf("%s: changed = %v", tc.name, got)
 		}
 	}
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/status"
 )
 
-// The reasons of the condition Ready.
+// Reasons of the condition Ready.
 const (
-	reasonFresh       = "Fresh"       // what is asked for is known and young enough
-	reasonStale       = "Stale"       // the last good answer is too old
-	reasonNoData      = "NoData"      // no source has answered well yet
-	reasonInvalidSpec = "InvalidSpec" // the sources cannot be asked as they are written
-	reasonNoSignal    = "NoSignal"    // neither carbon intensity nor price is asked for
+	reasonFresh       = "Fresh"       // the requested signals are known and recent enough
+	reasonStale       = "Stale"       // the last valid response is too old
+	reasonNoData      = "NoData"      // no source has returned a valid response yet
+	reasonInvalidSpec = "InvalidSpec" // the sources cannot be queried with this spec
+	reasonNoSignal    = "NoSignal"    // the spec requests neither carbon intensity nor price
 )
 
-// statusOf returns what the status of a zone should say now.
+// statusOf returns the desired status of a zone at the given time.
 func (z *Reconciler) statusOf(zone *v1alpha1.GridZone, known *knownZone, now time.Time) *v1alpha1.GridZoneStatus {
 	s := &v1alpha1.GridZoneStatus{
 		ObservedGeneration: zone.Generation, Conditions: slices.Clone(zone.Status.Conditions),
@@ -47,7 +47,7 @@ func (z *Reconciler) statusOf(zone *v1alpha1.GridZone, known *knownZone, now tim
 		ready.Status, ready.Reason, ready.Message = known.price.verdict(s.Price, priceErr, stale)
 	default:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonNoSignal,
-			"the spec asks for neither carbon intensity nor price"
+			"the spec requests neither carbon intensity nor price"
 	}
 	ready.Message = status.Bounded(ready.Message)
 	meta.SetStatusCondition(&s.Conditions, ready)
@@ -61,19 +61,19 @@ func (s *knownSignal) look(now time.Time) (*v1alpha1.SignalStatus, error) {
 	return s.keeper.Look(now)
 }
 
-// verdict says whether a signal that is asked for can be used. had says that it could be before.
+// verdict returns the condition of a requested signal. had reports whether the signal was known before.
 func (s *knownSignal) verdict(current *v1alpha1.SignalStatus, trouble error, had bool,
 ) (status metav1.ConditionStatus, reason, message string) {
-	status, message, reason = metav1.ConditionFalse, "no source has answered well yet", reasonNoData
+	status, message, reason = metav1.ConditionFalse, "no source has returned a valid response yet", reasonNoData
 	colon := ": "
 	switch {
 	case s.err != nil:
 		return status, reasonInvalidSpec, s.err.Error()
 	case current != nil:
 		status, reason = metav1.ConditionTrue, reasonFresh
-		message, colon = "known from "+current.Source, "; others did not answer well: "
+		message, colon = "known from "+current.Source, "; other sources failed: "
 	case had:
-		message, reason = "the last good answer is too old", reasonStale
+		message, reason = "the last valid response is too old", reasonStale
 	}
 	if trouble != nil {
 		message += colon + trouble.Error()
@@ -81,20 +81,20 @@ func (s *knownSignal) verdict(current *v1alpha1.SignalStatus, trouble error, had
 	return status, reason, message
 }
 
-// zoneChanged reports whether a status says something that the other one does not.
+// zoneChanged reports whether two statuses differ enough to be worth a write.
 func zoneChanged(previous, current *v1alpha1.GridZoneStatus) bool {
 	return !reflect.DeepEqual(previous.Nodes, current.Nodes) || signalChanged(previous.Carbon, current.Carbon) ||
 		signalChanged(previous.Price, current.Price) || !reflect.DeepEqual(previous.Conditions, current.Conditions)
 }
 
-// Changes below these are not worth a write.
+// Changes smaller than these do not cause a write.
 const (
-	sameAge   = time.Minute // of the source's own timestamp
-	sameReach = time.Hour   // of the end of the forecast, which moves with the time that passes
+	sameAge   = time.Minute // of the timestamp of the source
+	sameReach = time.Hour   // of the end of the forecast, which moves as time passes
 )
 
-// signalChanged reports whether a signal has another value now, or another future. That its past is cut off, and its
-// end has moved a little, is no change.
+// signalChanged reports whether the current or a future value of a signal has changed. Dropping past values and
+// moving the end of the forecast by less than sameReach are not changes.
 func signalChanged(previous, current *v1alpha1.SignalStatus) bool {
 	if previous == nil || current == nil {
 		return previous != current
