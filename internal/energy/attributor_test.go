@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// wall is a reading of the whole machine.
+// wall returns a reading of the whole machine.
 func wall(at time.Duration, total energy.Microjoules) energy.Reading {
 	return energy.Reading{
 		Domain: energy.Domain{Kind: energy.Wall, Name: "wall"}, At: at, Total: total, Quality: energy.Measured,
@@ -25,7 +25,7 @@ func socket(i int, at time.Duration, total energy.Microjoules) energy.Reading {
 	return energy.Reading{Domain: d, At: at, Total: total, Quality: energy.Measured}
 }
 
-// usage makes a sweep of "ID milliseconds weight" lines.
+// usage parses "ID milliseconds weight" lines into a sweep.
 func usage(lines ...string) []energy.Usage {
 	list := []energy.Usage{}
 	for _, line := range lines {
@@ -41,8 +41,8 @@ func usage(lines ...string) []energy.Usage {
 	return list
 }
 
-// An idler is an attributor that has learned that the node draws 40 W with nothing to do, and 100 W with one CPU of
-// two busy.
+// idler returns an attributor that has learned that the node draws 40 W when idle and 100 W with one of two CPUs
+// busy.
 func idler(t testing.TB, policy energy.IdlePolicy) *energy.Attributor {
 	t.Helper()
 	a := energy.NewAttributor(energy.AttributorOptions{Idle: policy})
@@ -64,7 +64,7 @@ func idler(t testing.TB, policy energy.IdlePolicy) *energy.Attributor {
 	return a
 }
 
-// then observes what comes after idler's 400 s, by seconds and joules since then.
+// then observes s seconds after the 400 s of idler, with the given joules and CPU time since then.
 func then(a *energy.Attributor, s float64, joules float64, busy time.Duration, list []energy.Usage,
 	out *energy.Attribution,
 ) bool {
@@ -81,7 +81,7 @@ func check(t testing.TB, out *energy.Attribution) {
 	}
 }
 
-// Kepler added the first reading, all that the machine used since it was built, to its total.
+// Kepler added the first reading, i.e. all energy since the machine was built, to its total.
 func TestFirstReadingCountsNothing(t *testing.T) {
 	var out energy.Attribution
 	a := energy.NewAttributor(energy.AttributorOptions{})
@@ -101,8 +101,8 @@ func TestFirstReadingCountsNothing(t *testing.T) {
 	check(t, &out)
 }
 
-// Two pods that use the CPU alike pay alike, in each interval; Shapley's value of a game in which players are
-// exchangeable.
+// Two pods with equal CPU usage are charged equally in each interval, as the Shapley value requires for
+// exchangeable players.
 func TestSymmetry(t *testing.T) {
 	for _, policy := range []energy.IdlePolicy{energy.IdleApart, energy.IdleByRequests, energy.IdleEqually} {
 		a := idler(t, policy)
@@ -129,7 +129,7 @@ func TestSymmetry(t *testing.T) {
 	}
 }
 
-// A tool charged each idle pod with the idle energy of the node.
+// Another tool charged each idle pod with the idle energy of the whole node.
 func TestIdlePodsPayIdleEnergyOnce(t *testing.T) {
 	for _, policy := range []energy.IdlePolicy{energy.IdleApart, energy.IdleByRequests, energy.IdleEqually} {
 		for _, n := range []int{1, 7, 100} {
@@ -168,7 +168,7 @@ func TestIdlePolicies(t *testing.T) {
 		name   string
 		policy energy.IdlePolicy
 		list   []energy.Usage
-		want   string // idle energy of each share, and of nobody
+		want   string // idle energy of each share, and the undistributed rest
 	}{
 		{"apart", energy.IdleApart, usage("pod/a/1 0 500", "vm/x 0 500"), "0 0 40000000"},
 		{"requests", energy.IdleByRequests, usage("pod/a/1 0 500", "pod/b 0 0", "pod/b/1 0 100", "system 0 9",
@@ -227,7 +227,7 @@ func TestIdlePolicies(t *testing.T) {
 	}
 }
 
-// Idle is what the fit says, and no more than there is; what was due and not there is made up for.
+// Idle energy is that of the fit, limited by the measured energy; the difference is carried to later intervals.
 func TestIdleEnergyIsCarried(t *testing.T) {
 	a := idler(t, energy.IdleApart)
 	w, _ := a.IdlePower()
@@ -257,7 +257,7 @@ func TestBusyTimeWithoutConsumerIsUnknown(t *testing.T) {
 	if d := out.Shares[0].Dynamic; out.Unknown != (100e6-out.Idle+2)/4 || d != 100e6-out.Idle-out.Unknown {
 		t.Errorf("a quarter of the busy time was nobody's: %+v", out)
 	}
-	// The node's counter was read a moment later than the consumers': then they catch up.
+	// If the node's counter was read slightly later than those of the consumers, the consumers catch up.
 	then(a, 3, 300, 2*sec, usage("pod/a/1 1750 0"), &out)
 	if out.Unknown != 0 {
 		t.Errorf("%+v", out)
@@ -267,7 +267,7 @@ func TestBusyTimeWithoutConsumerIsUnknown(t *testing.T) {
 	if check(t, &out); out.Unknown != 0 {
 		t.Errorf("skew became unknown: %+v", out)
 	}
-	// Without the node's time nobody else is known of.
+	// Without the CPU time of the node, unattributed usage cannot be detected.
 	then(a, 6, 600, -760*sec, usage("pod/a/1 4000 0"), &out)
 	if check(t, &out); out.Unknown != 0 || out.Shares[0].Dynamic+out.Idle != 100e6 {
 		t.Errorf("%+v", out)
@@ -323,14 +323,14 @@ func TestConsumersComeAndGo(t *testing.T) {
 		{600, nil, []string{"pod/a/1 500 0", "pod/b/1 100 0"}, "pod/a/1 500 pod/b/1 100"},
 		{800, usage("pod/a/1 600 0"), []string{"pod/b/1 200 0"}, "pod/a/1 100! pod/b/1 100"},
 		{900, nil, []string{"pod/b/1 300 0"}, "pod/b/1 100"},
-		{1000, nil, []string{}, "system 0!"}, // the system, which idler left behind, was missed five times
+		{1000, nil, []string{}, "system 0!"}, // the system consumer of idler was missed five times
 		{1100, nil, []string{"pod/b/1 450 0"}, "pod/b/1 150"},
 		{1200, usage("pod/b/1 480 0", "pod/c/1 20 0"), []string{"pod/b/1 50 0"}, "pod/b/1 80 pod/c/1 20!"},
 		{1300, nil, []string{"pod/b/1 30 0"}, "pod/b/1 30"},
 		{1400, nil, []string{"pod/b/1 30 0", "pod/d/1 3600000 0"}, "pod/b/1 0 pod/d/1 0"},
 		{1500, nil, []string{"pod/b/1 30 0", "pod/d/1 3600100 0"}, "pod/b/1 0 pod/d/1 100"},
 	} {
-		// the first is only where the others begin
+		// the first tick only sets the baseline
 		if got := observe(float64(i+1), c.busy, c.ended, c.lines...); got != c.want && i > 0 {
 			t.Errorf("tick %d: %q, want %q", i+1, got, c.want)
 		}
@@ -350,7 +350,7 @@ func TestSlowRoot(t *testing.T) {
 		}
 		o.Usage = usage(fmt.Sprintf("pod/a/1 %d 0", s*500), "system 0 0")
 		if s == 13 {
-			o.Ended = usage("pod/b/1 77 0") // came and went between two refreshes, and two sweeps
+			o.Ended = usage("pod/b/1 77 0") // started and ended between two refreshes and two sweeps
 		}
 		if !a.Observe(&o, &out) {
 			continue
@@ -371,7 +371,7 @@ func TestSlowRoot(t *testing.T) {
 			t.Errorf("at %d s: %+v", s, out)
 		}
 	}
-	// The last reading is of 60.6 s, the last interval ends at 60.5 s.
+	// The last reading is at 60.6 s, and the last interval ends at 60.5 s.
 	if intervals != 12 || cpu != 30*sec+77*ms || ended != 1 || sum != 5500e6+500e6*49/50 {
 		t.Errorf("%d intervals, %v of CPU time, %d ended, %v", intervals, cpu, ended, sum)
 	}
@@ -387,7 +387,7 @@ func TestUnmeasured(t *testing.T) {
 	type step struct {
 		s    float64
 		root []energy.Reading
-		want string // start end measured unmeasured; "" for no interval
+		want string // start end measured unmeasured; "" if no interval is expected
 	}
 	both := func(s float64) []energy.Reading { return []energy.Reading{root(s, 0, 0), root(s, 1, 0)} }
 	for _, c := range []struct {
@@ -494,7 +494,8 @@ func TestPlatform(t *testing.T) {
 	var out energy.Attribution
 	var a *energy.Attributor
 	second, rootTotal, partTotal := 0, energy.Microjoules(0), energy.Microjoules(0)
-	// step lets a second pass in which the wall used some joules, and the part, which is read or not.
+	// step advances the time by a second in which the wall meter and the part used the given energy. The part is
+	// only observed if read is set.
 	step := func(wallJoules, partJoules energy.Microjoules, read bool) energy.Microjoules {
 		t.Helper()
 		second++
@@ -573,8 +574,9 @@ func TestQualityIsTheLeast(t *testing.T) {
 	}
 }
 
-// A host attributes its energy to its virtual machines and publishes it; each guest attributes that to its pods. Sums
-// over nodes leave out what has a parent, and are then what the host's meter counted.
+// A host attributes its energy to its virtual machines and publishes the result, and each guest attributes that
+// energy to its pods. Sums over nodes exclude nodes with a parent and therefore equal the energy counted by the
+// host's meter.
 func TestHostAndGuestsAreSummedOnce(t *testing.T) {
 	type guest struct {
 		vm      string
@@ -635,8 +637,8 @@ func TestHostAndGuestsAreSummedOnce(t *testing.T) {
 		}
 		used := uint64(100e6 + rng.Int64N(300e6))
 		truth += used
-		// The host's interval ends with the sweep, a little before its reading; at the last tick, with the reading
-		// itself.
+		// The host's interval ends with the sweep, shortly before the reading. The last interval ends with the
+		// reading itself.
 		o := energy.Observation{At: at, CPUs: 32, Busy: hostBusy, Usage: usages}
 		read := at + time.Duration(rng.Int64N(int64(10*ms)))
 		if tick == 999 {
@@ -660,7 +662,7 @@ func TestHostAndGuestsAreSummedOnce(t *testing.T) {
 		}
 		for i, g := range guests {
 			if (tick+i)%7 == 0 {
-				continue // guests have ticks of their own, and lose some
+				continue // guests have their own ticks and miss some of them
 			}
 			gat := at + time.Duration(i)*20*ms
 			go_ := energy.Observation{At: gat, CPUs: 4}
@@ -711,7 +713,7 @@ func TestHostAndGuestsAreSummedOnce(t *testing.T) {
 	}
 }
 
-// A node with n containers in pods of two, all busy.
+// busyNode returns a generator of observations of a node with n busy containers in pods of two.
 func busyNode(n int) (next func(*energy.Observation)) {
 	rng := rand.New(rand.NewPCG(12, uint64(n)))
 	ids := make([]energy.Usage, n)

@@ -16,10 +16,10 @@ import (
 const (
 	ms   = time.Millisecond
 	sec  = time.Second
-	rapl = 262_143_328_850 // highest value of a common RAPL counter, in microjoules: 32 bits of 61 µJ
+	rapl = 262_143_328_850 // maximum value of a common RAPL counter, in microjoules: 32 bits of 61 µJ
 )
 
-// long says that there is time for the numbers of tests that the release needs.
+// long enables the number of iterations required for a release.
 var long = os.Getenv("KUBENERGY_LONG") != ""
 
 func pkg0(most energy.Watts) energy.CounterOptions {
@@ -34,7 +34,7 @@ func TestCounter(t *testing.T) {
 		raw   uint64
 		at    time.Duration
 		total energy.Microjoules // since the first reading of the run
-		run   uint32             // since the first
+		run   uint32             // since the first run
 	}
 	noRange, tiny, full := pkg0(200), pkg0(200), pkg0(200)
 	noRange.Range = 0
@@ -102,7 +102,7 @@ func TestCounter(t *testing.T) {
 		n := energy.NewCounter(slow)
 		refreshed := map[int]uint64{1: 5, 4: 1e9, 9: 2e9}
 		raw := uint64(0)
-		// It is believed to be of 9 s for seven and a half seconds; then nothing was used.
+		// Its value is attributed to 9 s for seven and a half seconds; after that, no energy was used.
 		for i, want := range []time.Duration{1, 1, 1, 4, 4, 4, 4, 4, 9, 9, 9, 9, 9, 9, 9, 9, 17, 17} {
 			if v, ok := refreshed[i+1]; ok {
 				raw = v
@@ -150,7 +150,7 @@ func TestCounterResumes(t *testing.T) {
 	if r := c.Next(1010, sec); r.At != sec || r.Run == 7 {
 		t.Errorf("a counter that resumed from a later time, of another boot, reads %+v", r)
 	}
-	// A process that resumes from nothing must not seem to go on.
+	// A process that resumes without a reading must not continue a previous run.
 	if a, b := energy.NewCounter(o).Next(0, sec), energy.NewCounter(o).Next(0, 2*sec); a.Run == b.Run {
 		t.Error("two processes of one boot have the same run")
 	}
@@ -207,10 +207,10 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// A counterWorld is a true counter of unbounded size behind one that wraps.
+// A counterWorld is an exact counter of unbounded size behind one that wraps.
 type counterWorld struct {
 	o      energy.CounterOptions
-	truth  uint64 // units since the run began
+	truth  uint64 // units since the start of the run
 	raw    uint64
 	at     time.Duration
 	perMax float64 // units per second at Max
@@ -232,7 +232,7 @@ func newCounterWorld(rng *rand.Rand) *counterWorld {
 	if rng.UintN(2) == 0 {
 		w.o.Scale = 500_000 + rng.Int64N(1_000_000)
 	}
-	if w.o.Range > 0 && rng.UintN(4) > 0 { // so that it wraps after a second to a day
+	if w.o.Range > 0 && rng.UintN(4) > 0 { // wraps after a second to a day
 		w.o.Max = energy.Watts(float64(w.o.Range) * w.unit() / 1e6 / math.Pow(10, rng.Float64()*5))
 		w.o.Max = min(max(w.o.Max, 1e-3), 1e6)
 	}
@@ -251,7 +251,7 @@ func (w *counterWorld) unit() float64 {
 	return float64(w.o.MicrojoulesPerUnit) * float64(w.o.Scale) / 1e6
 }
 
-// use lets the domain draw at most Max for a while.
+// use advances the time by dt with a random power of at most Max.
 func (w *counterWorld) use(rng *rand.Rand, dt time.Duration) {
 	used := uint64(min(w.perMax*dt.Seconds()*rng.Float64(), 1<<60))
 	w.truth += used
@@ -266,7 +266,7 @@ func (w *counterWorld) use(rng *rand.Rand, dt time.Duration) {
 	}
 }
 
-// microjoules is the truth, by integers of any size.
+// microjoules returns the exact value, computed with integers of arbitrary size.
 func (w *counterWorld) microjoules() (energy.Microjoules, bool) {
 	v := new(big.Int).SetUint64(w.truth)
 	v.Mul(v, new(big.Int).SetUint64(w.o.MicrojoulesPerUnit*uint64(w.o.Scale)))
@@ -278,8 +278,9 @@ func (w *counterWorld) envelope(dt time.Duration) float64 { // in units
 	return 1.2 * w.perMax * (dt + 20*ms).Seconds()
 }
 
-// Any width, any scale, wraps, resets, steps back and gaps: within a run a counter is exact, a fault in it is found
-// unless it looks exactly as work would, and in no case is more counted than the domain can draw.
+// For any width and scale, and with wraps, resets, decreases and gaps, a counter is exact within a run. Every fault
+// is detected unless it is indistinguishable from usage, and the counted energy never exceeds the maximum of the
+// domain.
 func TestCounterAgainstOracle(t *testing.T) {
 	sequences := 100_000
 	if long {
@@ -297,9 +298,9 @@ func TestCounterAgainstOracle(t *testing.T) {
 		base := last.Total
 		for range 3 + rng.UintN(8) {
 			steps++
-			dt := time.Duration(float64(ms) * math.Pow(10, rng.Float64()*4.5)) // to 31 s
+			dt := time.Duration(float64(ms) * math.Pow(10, rng.Float64()*4.5)) // up to 31 s
 			if rng.UintN(10) == 0 {
-				dt = time.Duration(float64(sec) * math.Pow(10, rng.Float64()*6)) // to 11 days
+				dt = time.Duration(float64(sec) * math.Pow(10, rng.Float64()*6)) // up to 11 days
 			}
 			if wrap := float64(w.o.Range) / w.perMax; w.o.Range > 0 && wrap < 1e6 && rng.UintN(2) == 0 {
 				dt = max(ms, time.Duration(wrap*rng.Float64()*float64(sec)))
@@ -333,7 +334,7 @@ func TestCounterAgainstOracle(t *testing.T) {
 			case hides:
 				t.Fatalf("sequence %d: a wrap may hide in %v, but the run goes on: %+v", seq, dt, w.o)
 			case fault:
-				// It looks like work: within the envelope, as was checked above.
+				// The fault looks like usage within the limit, which was checked above.
 				missed++
 				base, w.truth, last = r.Total, 0, r
 				c = energy.NewCounter(w.o)

@@ -15,9 +15,10 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// A truth is a convex piecewise curve: what a Fit is to recover, and not of the family that power models are of.
+// A truth is a convex piecewise linear curve that a Fit is expected to recover. It does not belong to the family of
+// the power models.
 type truth struct {
-	at, slope []float64 // each slope holds from its utilisation to the next
+	at, slope []float64 // each slope applies from its utilisation to the next
 	idle      float64
 }
 
@@ -35,9 +36,9 @@ func (c *truth) power(u float64) float64 {
 	return p
 }
 
-// newTruth draws a curve with two to five bends between the given utilisation and 0.9, whose last slope is up to 5
-// times its first, idle at 0.15 to 0.6 of its power at full load, which is between 50 and 800 W. The extremes of both
-// are drawn more often than others.
+// newTruth returns a random curve with two to five bends between firstBend and 0.9. The last slope is up to 5 times
+// the first, and idle power is 0.15 to 0.6 of the full-load power of 50 to 800 W. The extremes of both ranges are
+// drawn more often.
 func newTruth(r *rand.Rand, firstBend float64) *truth {
 	c := &truth{at: []float64{0}}
 	for range 2 + r.IntN(4) {
@@ -67,7 +68,7 @@ func newTruth(r *rand.Rand, firstBend float64) *truth {
 
 func uniform(r *rand.Rand, lo, hi float64) float64 { return lo + (hi-lo)*r.Float64() }
 
-// quantiles sorts and renders what is asked of most errors.
+// quantiles sorts the errors and formats their quantiles.
 func quantiles(errs []float64) string {
 	slices.Sort(errs)
 	n := len(errs)
@@ -75,7 +76,8 @@ func quantiles(errs []float64) string {
 		100*errs[n/2], 100*errs[n*95/100], 100*errs[n*99/100], 100*errs[n-1])
 }
 
-// fewer returns how many of n machines to try under the race detector, which has nothing to find in arithmetic.
+// fewer returns the number of machines to test. It is lower under the race detector, which has nothing to detect in
+// arithmetic.
 func fewer(n uint64) uint64 {
 	if raced {
 		return n/50 + 1
@@ -85,7 +87,7 @@ func fewer(n uint64) uint64 {
 
 func percent(r *rand.Rand) float64 { return uniform(r, -.01, .01) }
 
-// learn shows f so many samples of the curve at loads between lo and hi, and returns the least power it saw.
+// learn adds n samples of the curve at loads between lo and hi to f, and returns the lowest power among them.
 func learn(
 	f *energy.Fit, r *rand.Rand, power func(u float64) float64, n int, lo, hi float64, noise func(*rand.Rand) float64,
 ) (least float64) {
@@ -104,16 +106,16 @@ func off(f *energy.Fit, idle float64) (err float64, settled bool) {
 	return float64(w)/idle - 1, settled
 }
 
-// Idle power is recovered within 5 % from 200 samples. A curve that bends at 10 % of load shows its first piece to 11
-// of 200 samples, about, on average: there, one of 2,000 machines is off by 5.5 %. If noise is not within 1 % but has
-// a standard deviation of 1 %, it is 99 of 100 machines that are within 5 %.
+// Idle power is recovered to within 5 % from 200 samples. If a curve bends at 10 % of load, on average only about
+// 11 of 200 samples are on its first piece; then one of 2,000 machines is off by 5.5 %. If the noise has a standard
+// deviation of 1 % instead of a bound of 1 %, 99 of 100 machines are within 5 %.
 func TestFitRecoversIdle(t *testing.T) {
 	gauss := func(r *rand.Rand) float64 { return .01 * r.NormFloat64() }
 	for _, c := range []struct {
 		name  string
-		bend  float64 // the lowest
+		bend  float64 // utilisation of the lowest bend
 		noise func(r *rand.Rand) float64
-		spoil float64 // share of samples that another device's power is added to
+		spoil float64 // fraction of samples that include the power of another device
 		seeds uint64
 		worst float64
 		p99   float64
@@ -154,7 +156,7 @@ func TestFitRecoversIdle(t *testing.T) {
 	}
 }
 
-// What is settled is right to about 5 %: of all ticks at which it is settled, in the first 200 of 300 machines.
+// A settled value is correct to about 5 %, over all settled ticks in the first 200 ticks of 300 machines.
 func TestSettledMeansKnown(t *testing.T) {
 	settled, wrong, worst := 0, 0, 0.0
 	for seed := range fewer(300) {
@@ -179,8 +181,8 @@ func TestSettledMeansKnown(t *testing.T) {
 	}
 }
 
-// A machine whose idle power rises or falls by a fifth, as when fans change, is known again after 150 samples. It
-// takes some tens of samples to notice; meanwhile, what was settled stays so.
+// If the idle power of a machine rises or falls by a fifth, e.g. because of its fans, it is correct again within
+// 150 samples. Detection takes some tens of samples, during which the value remains settled.
 func TestFitFollowsDrift(t *testing.T) {
 	for _, factor := range []float64{1.2, 0.8} {
 		longest, claimed := 0, 0
@@ -214,14 +216,15 @@ func TestFitFollowsDrift(t *testing.T) {
 	}
 }
 
-// A constant load says nothing of idle power, however long it lasts: the fit stays with its prior, unsettled.
+// A constant load of any duration contains no information about idle power, so the fit retains its prior and is not
+// settled.
 func TestConstantLoadTellsNothing(t *testing.T) {
 	profile := &energy.Profile{Idle: 100, Max: 300}
 	for _, c := range []struct {
 		name   string
 		prior  *energy.Profile
 		lo, hi float64
-		want   float64 // at 400 W at half load
+		want   float64 // for 400 W at half load
 	}{
 		{"of a profile", profile, .5, .5, 200},
 		{"of a profile, nearly", profile, .498, .502, 200},
@@ -238,7 +241,7 @@ func TestConstantLoadTellsNothing(t *testing.T) {
 	}
 }
 
-// After a node was seen at all loads, hours at one load change nothing of what is known.
+// Once a node was observed at all loads, hours at a constant load do not change the result.
 func TestConstantLoadForgetsNothing(t *testing.T) {
 	for seed := range fewer(20) {
 		r := rand.New(rand.NewPCG(seed, 10))
@@ -254,7 +257,8 @@ func TestConstantLoadForgetsNothing(t *testing.T) {
 	}
 }
 
-// A node that is never less than 60 % busy does not claim to know its idle power; a good profile helps.
+// A node that is always at least 60 % busy does not claim to know its idle power, and a good profile improves the
+// estimate.
 func TestHighLoadClaimsNothing(t *testing.T) {
 	var without, with []float64
 	for seed := range fewer(100) {
@@ -286,7 +290,7 @@ func TestHighLoadClaimsNothing(t *testing.T) {
 	}
 }
 
-// An idle node tells its idle power at once, and what it then does at high loads does not change that.
+// The idle power of an idle node is settled immediately and is not changed by later high loads.
 func TestIdleNodeIsSettled(t *testing.T) {
 	for seed := range fewer(20) {
 		r := rand.New(rand.NewPCG(seed, 13))
@@ -303,7 +307,7 @@ func TestIdleNodeIsSettled(t *testing.T) {
 	}
 }
 
-// Other work draws more at the same load. That is no change of idle power.
+// A different workload that draws more power at the same load does not change idle power.
 func TestOtherWorkIsNotIdle(t *testing.T) {
 	for seed := range fewer(50) {
 		r := rand.New(rand.NewPCG(seed, 14))
@@ -318,8 +322,8 @@ func TestOtherWorkIsNotIdle(t *testing.T) {
 	}
 }
 
-// Whatever it is shown, idle power is a number, not negative, and not above the power at the least loads; prediction
-// is a number and does not fall.
+// For any input, idle power is a nonnegative number of at most the power at the lowest loads, and the prediction is
+// a nondecreasing number.
 func checkFit(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -348,7 +352,7 @@ func TestFitStaysSane(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 15))
 		f := energy.NewFit(nil)
 		checkFit(t, f, math.Inf(1))
-		falling := seed%2 == 0 // a node that draws less when it works: another device's power
+		falling := seed%2 == 0 // a node that draws less when it works, because of another device's power
 		least := math.Inf(1)
 		for range 300 {
 			u := r.Float64() * r.Float64()
@@ -371,7 +375,7 @@ func TestFitStaysSane(t *testing.T) {
 	least := math.Inf(1)
 	for range 500 {
 		least = min(least, learn(f, r, curve.power, 1, 0, 1, percent))
-		checkFit(t, f, least*1.02) // the least sample is one below the mean, by noise
+		checkFit(t, f, least*1.02) // noise may move the lowest sample below the mean
 	}
 }
 
@@ -409,20 +413,20 @@ func TestFitIgnoresWhatIsNoSample(t *testing.T) {
 	if w, _ := f.Idle(); w != before || before == 0 {
 		t.Errorf("a sample of a millisecond changed idle power from %v to %v W", float64(before), float64(w))
 	}
-	f.Add(3, 300, time.Second) // more than there is: all of it
+	f.Add(3, 300, time.Second) // clamped to full utilisation
 	if w := f.Predict(1); w < 250 {
 		t.Errorf("%v W at full load, want about 300", float64(w))
 	}
 }
 
-// A prior is where a fit begins, and what it leaves.
+// A fit starts with its prior and departs from it as samples are added.
 func TestFitBeginsWithPrior(t *testing.T) {
 	f := energy.NewFit(&energy.Profile{Idle: 50, Max: 250})
 	if w, settled := f.Idle(); w != 50 || settled || f.Predict(.5) != 150 {
 		t.Errorf("before any sample: idle %v W, settled %v, %v W at half load", float64(w), settled,
 			float64(f.Predict(.5)))
 	}
-	f.Add(.5, 300, time.Second) // twice what the profile says
+	f.Add(.5, 300, time.Second) // twice the power of the profile
 	if w, settled := f.Idle(); math.Abs(float64(w)-100) > .1 || settled {
 		t.Errorf("after 300 W at half load: idle %v W, settled %v; want 100 W, by the profile's shape", float64(w),
 			settled)
@@ -441,12 +445,12 @@ func TestFitBeginsWithPrior(t *testing.T) {
 			t.Errorf("with %+v as prior: idle %v W, want 40 as without any", useless, float64(w))
 		}
 	}
-	f = energy.NewFit(&energy.Profile{Max: 100}) // draws nothing when idle
+	f = energy.NewFit(&energy.Profile{Max: 100}) // draws no power when idle
 	f.Add(0, 100, time.Second)
 	checkFit(t, f, 100)
 }
 
-// A Fit goes on from its state as if nothing had been.
+// A restored Fit continues exactly like the original.
 func TestFitStateRoundTrip(t *testing.T) {
 	for _, n := range []int{0, 1, 17, 256, 3000} {
 		r := rand.New(rand.NewPCG(uint64(n), 18))

@@ -12,7 +12,7 @@ import (
 
 var plug = energy.Domain{Kind: energy.Wall, Name: "plug"}
 
-// KubEnergySched divided watt-seconds by 3600 and called them kilowatt-hours.
+// KubEnergySched divided watt-seconds by 3600 and reported them as kilowatt-hours.
 func TestHundredWattsForAnHour(t *testing.T) {
 	g := energy.NewIntegrator(plug, energy.Derived, 10*sec)
 	first := g.Next(100, 0)
@@ -28,7 +28,7 @@ func TestHundredWattsForAnHour(t *testing.T) {
 	}
 }
 
-// The sum of trapezoids is exact for ever, also over restarts.
+// The sum of trapezoids is exact at any time, including after restarts.
 func TestIntegratorAgainstOracle(t *testing.T) {
 	rounds := 300
 	if long {
@@ -106,7 +106,7 @@ func TestIntegratorGaps(t *testing.T) {
 	if d := g.Next(500, sec); d != c {
 		t.Errorf("an earlier instant: %+v after %+v", d, c)
 	}
-	// The state of another boot, whose clock was ahead.
+	// The state belongs to another boot with a later clock.
 	h := energy.NewIntegrator(plug, energy.Measured, 10*sec)
 	h.Resume(energy.Reading{Domain: plug, At: time.Hour, Total: 5, Run: 3, Raw: 100e6})
 	if r := h.Next(100, sec); r.At != sec || r.Run == 3 {

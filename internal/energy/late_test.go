@@ -9,7 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A board is a node whose wall meter shows 100 W of platform and its packages, which draw 20 W idle and 60 W at work.
+// A board is a node with a wall meter that includes 100 W of platform power, and packages that draw 20 W idle and
+// 60 W under load.
 type board struct {
 	a        *energy.Attributor
 	out      energy.Attribution
@@ -19,7 +20,7 @@ type board struct {
 	busy     time.Duration
 }
 
-// second lets a second pass at utilisation u, of which only some packages are read.
+// second advances the time by a second at utilisation u. Only the given packages are read.
 func (b *board) second(t *testing.T, u float64, read ...int) bool {
 	t.Helper()
 	b.at += sec
@@ -40,8 +41,8 @@ func (b *board) second(t *testing.T, u float64, read ...int) bool {
 	return done
 }
 
-// Without RAPL nobody can tell the platform of a node from its processors: it must become neither idle energy nor
-// that of pods.
+// Without RAPL, the platform of a node cannot be distinguished from its processors. Its energy must not be counted
+// as idle energy or as energy of pods.
 func TestLostPartIsUnknown(t *testing.T) {
 	for name, c := range map[string]struct {
 		packages    []energy.Microjoules
@@ -56,13 +57,13 @@ func TestLostPartIsUnknown(t *testing.T) {
 			for s := range 1000 {
 				u := float64(s*7%20) / 20
 				if s >= 199 && s < 204 {
-					u = 0.5 // what is taken to go on does
+					u = 0.5 // the load during the extrapolation
 				}
 				read := c.all
 				if s >= 200 && s < 330 {
 					read = c.remain
 				}
-				if s == 260 { // the loss outlives the process's counters, not the process
+				if s == 260 { // the loss outlasts the process
 					b.a.Observe(&energy.Observation{
 						At: b.at + sec/2, CPUs: 4,
 						Root: []energy.Reading{{Domain: wall(0, 0).Domain, At: b.at + sec/2, Total: b.wall, Run: 1}},
@@ -81,12 +82,12 @@ func TestLostPartIsUnknown(t *testing.T) {
 					}
 				}
 				switch {
-				case s < 200 || s > 330: // as ever
+				case s < 200 || s > 330: // normal operation
 					if math.Abs(float64(idle)-20) > 1 || math.Abs(float64(pod)-60*u) > 1 ||
 						b.out.Platform.Joules() < 99 {
 						t.Fatalf("at %d s, utilisation %v: %+v", s, u, b.out)
 					}
-				case s < 204: // as before
+				case s < 204: // extrapolated
 					if idle > 21 || pod > 61 {
 						t.Fatalf("at %d s, utilisation %v: %+v", s, u, b.out)
 					}
@@ -104,7 +105,7 @@ func TestLostPartIsUnknown(t *testing.T) {
 	}
 }
 
-// What a part was taken to use teaches nothing: here, that idle power is what the load did not take.
+// Extrapolated usage is not added to the fit. Otherwise, idle power would absorb the part not caused by the load.
 func TestGuessesTeachNothing(t *testing.T) {
 	b := board{a: energy.NewAttributor(energy.AttributorOptions{}), packages: make([]energy.Microjoules, 1)}
 	for s := range 600 {
@@ -120,7 +121,7 @@ func TestGuessesTeachNothing(t *testing.T) {
 	}
 }
 
-// A process that takes over a state expects the parts that it sees, not those that the one before it had.
+// A process that restores a state expects the parts that it reads itself, not those of the previous process.
 func TestPartsOfAnotherProcess(t *testing.T) {
 	b := board{a: energy.NewAttributor(energy.AttributorOptions{}), packages: make([]energy.Microjoules, 2)}
 	restart := func() {
@@ -152,7 +153,8 @@ func TestPartsOfAnotherProcess(t *testing.T) {
 	}
 }
 
-// A meter that is scraped seldom, or hangs for long, states the energy between two of its values exactly.
+// A meter that is scraped rarely, or hangs for a long time, still measures the energy between two of its values
+// exactly.
 func TestSlowScrapesAreExact(t *testing.T) {
 	for _, every := range []int{61, 120, 300, 900, 4000} {
 		t.Run(fmt.Sprint(every, " s"), func(t *testing.T) {
@@ -218,7 +220,7 @@ func TestSlowScrapesAreExact(t *testing.T) {
 	}
 }
 
-// The idle power of a model of the whole machine is not that of its board.
+// The idle power of a model of the whole machine must not be used for its board.
 func TestIdlePowerBelongsToTheRoot(t *testing.T) {
 	type setup struct {
 		root  energy.Domain

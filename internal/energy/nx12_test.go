@@ -55,12 +55,12 @@ func machineColumns(t *testing.T, name string, columns ...string) [][]float64 {
 	return rows
 }
 
-// A machineRow is 3 s of a machine: its CPU time, as utilisation of 32 CPUs (the column counts milliseconds per
-// second, its name notwithstanding: it goes up to 29,170 while the kubelet counts 32 CPUs), RAPL's power of packages
-// and memory, and the power of the platform by its ACPI meter.
+// A machineRow covers 3 s of a machine: its CPU time as utilisation of 32 CPUs, the RAPL power of packages and
+// memory, and the power of the platform from its ACPI meter. Contrary to its name, the CPU column counts
+// milliseconds per second, because its values reach 29,170 while the kubelet reports 32 CPUs.
 type machineRow struct{ load, rapl, platform float64 }
 
-const raplScale = 300 // W: more than it ever draws
+const raplScale = 300 // W; never reached
 
 func machineRows(t *testing.T) []machineRow {
 	t.Helper()
@@ -79,7 +79,7 @@ func machineRows(t *testing.T) []machineRow {
 	return rows
 }
 
-// fitLeastSquares solves for the coefficients of the columns of x.
+// fitLeastSquares returns the least-squares coefficients of the columns of x.
 func fitLeastSquares(x [][]float64, y []float64) []float64 {
 	n := len(x[0])
 	a := make([][]float64, n)
@@ -110,7 +110,8 @@ func fitLeastSquares(x [][]float64, y []float64) []float64 {
 	return b
 }
 
-// A linear model is what is usual: platform power as a constant, RAPL's power and utilisation, each by its coefficient.
+// linearModel is the conventional model of platform power: a constant, RAPL power and utilisation, each with a
+// coefficient.
 func linearModel(rows []machineRow) func(machineRow) float64 {
 	var x [][]float64
 	var y []float64
@@ -121,8 +122,8 @@ func linearModel(rows []machineRow) func(machineRow) float64 {
 	return func(r machineRow) float64 { return b[0] + b[1]*r.rapl + b[2]*r.load }
 }
 
-// Our model is a Fit of platform power over RAPL's power, and what is left of it, without outliers, linear in
-// utilisation.
+// fittedModel is a Fit of platform power over RAPL power. Its residuals, without outliers, are modelled as linear
+// in utilisation.
 func fittedModel(rows []machineRow) func(machineRow) float64 {
 	fit := energy.NewFit(nil)
 	for _, r := range rows {
@@ -157,9 +158,10 @@ func (e *modelErrors) String() string {
 	return fmt.Sprintf("MAE %.2f W, RMSE %.2f W, MAPE %.2f %%", e.mae(), e.rmse(), e.mape())
 }
 
-// The platform power of a measured machine, out of sample: the 6,603 s are cut into blocks, and each is predicted by
-// models of the others. Most of what is left are rows in which the load changes: RAPL and the ACPI meter, which lags,
-// don't mean the same seconds there, and no model of one row can know.
+// The platform power of a measured machine is predicted out of sample: the 6,603 s are divided into blocks, and
+// each block is predicted by models of the other blocks. Most of the residual error is in rows in which the load
+// changes. There, RAPL and the lagging ACPI meter cover different seconds, which a model of single rows cannot
+// correct.
 func TestMeasuredMachine(t *testing.T) {
 	rows := machineRows(t)
 	for _, blocks := range []int{2, 5, 10} {

@@ -40,7 +40,7 @@ func TestPower(t *testing.T) {
 	}
 }
 
-// Memory draws by itself: idle and full load are what they are with both.
+// Memory draws power independently of the CPU. Idle and full-load power include both.
 func TestDraw(t *testing.T) {
 	curve := []energy.Point{{0, 100}, {0.5, 160}, {1, 200}}
 	for _, c := range []struct {
@@ -74,7 +74,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// More load never draws less, if the profile is valid and its curve does not fall.
+// If the profile is valid and its curve does not decrease, a higher load never draws less power.
 func TestPowerIsMonotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		idle := rapid.Float64Range(0, 300).Draw(t, "idle")

@@ -14,8 +14,8 @@ import (
 
 var dawn = time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
 
-// A step is followed to within 5 % in at most five samples where τ is two of them, whatever its size and direction, and
-// through the noise that meters have.
+// If τ is two samples long, a step is followed to within 5 % in at most five samples, regardless of its size, its
+// direction and the noise of the meter.
 func TestSmoothedFollowsSteps(t *testing.T) {
 	const every = 15 * time.Second
 	for _, tc := range []struct{ from, to, noise float64 }{
@@ -56,8 +56,9 @@ func TestSmoothedFollowsSteps(t *testing.T) {
 	}
 }
 
-// The mean is the integral of the past weighted by e^(−t/τ), however it is cut into samples: here in steady intervals
-// of one, two and seven, and at random, which would each give something else if a sample always weighed the same.
+// The mean is the integral of past power weighted by e^(−t/τ), regardless of how it is divided into samples. The
+// test uses regular intervals of one, two and seven, and random ones, which would give different results if all
+// samples had the same weight.
 func TestSmoothedDoesNotDependOnSampling(t *testing.T) {
 	const tau = 5 * time.Minute
 	power := func(at time.Duration) float64 { return 100 + 20*math.Sin(at.Minutes()) }
@@ -91,7 +92,7 @@ func TestSmoothedDoesNotDependOnSampling(t *testing.T) {
 	}
 }
 
-// In the steady state the newest sample weighs 1 − e^(−Δt/τ).
+// In the steady state, the newest sample has the weight 1 − e^(−Δt/τ).
 func TestSmoothedWeighsAsAnEWMA(t *testing.T) {
 	const every, tau = 15 * time.Second, 60 * time.Second
 	var s energy.Smoothed
@@ -108,7 +109,8 @@ func TestSmoothedWeighsAsAnEWMA(t *testing.T) {
 	}
 }
 
-// All replicas count, those of unlike load too: an average over copies would show the first one alone.
+// All replicas are included, also those with different loads. An average over copies would only reflect the first
+// one.
 func TestSmoothedAveragesReplicas(t *testing.T) {
 	const every, tau = 15 * time.Second, 5 * time.Minute
 	for _, order := range [][]energy.Watts{{10, 30}, {10, 10, 10, 30, 30, 30}, {30, 10, 30, 10}, {5, 10, 20, 45}} {
@@ -133,7 +135,8 @@ func TestSmoothedAveragesReplicas(t *testing.T) {
 	}
 }
 
-// Whatever comes, mean and deviation are finite, not negative, and the mean lies between the samples.
+// For any input, mean and deviation are finite and nonnegative, and the mean is between the minimum and the maximum
+// of the samples.
 func TestSmoothedStaysSensible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s energy.Smoothed

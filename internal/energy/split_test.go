@@ -17,7 +17,7 @@ func TestSplit(t *testing.T) {
 	for _, c := range []struct {
 		total   energy.Microjoules
 		weights []uint64
-		want    []energy.Microjoules // nil: nothing to split by
+		want    []energy.Microjoules // nil if the total cannot be split
 	}{
 		{10, []uint64{1, 1, 1}, []energy.Microjoules{4, 3, 3}},
 		{11, []uint64{1, 1, 1}, []energy.Microjoules{4, 4, 3}},
@@ -41,7 +41,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// bigSplit is the largest remainder method with a sort and integers of any size.
+// bigSplit implements the largest remainder method with sorting and integers of arbitrary size.
 func bigSplit(total energy.Microjoules, weights []uint64) []energy.Microjoules {
 	sum := new(big.Int)
 	for _, w := range weights {
@@ -64,7 +64,7 @@ func bigSplit(total energy.Microjoules, weights []uint64) []energy.Microjoules {
 }
 
 func TestSplitAgainstOracle(t *testing.T) {
-	var s energy.Split // with the memory of former splits
+	var s energy.Split // reuses memory of previous splits
 	rapid.Check(t, func(t *rapid.T) {
 		weights := rapid.SliceOfN(rapid.OneOf(rapid.Uint64Range(0, 3), rapid.Uint64Range(0, math.MaxUint64>>12)), 1,
 			300).Draw(t, "weights")

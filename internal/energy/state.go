@@ -9,20 +9,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/codec"
 )
 
-// stateVersion is the first byte of an attributor's state. Another version is refused: the agent then begins anew.
+// stateVersion is the first byte of an attributor's state. A state of another version is rejected, and the agent
+// starts without one.
 const stateVersion = 2
 
-// AppendState appends what the attributor knows, so that another one goes on as this one would. The state is of one
-// boot and one node, and its options are not part of it. What was learned of idle power belongs to the counters in
-// the state.
+// AppendState appends the state of the attributor, from which another attributor can continue seamlessly. The state
+// belongs to one boot of one node and does not include the options. The learned idle power belongs to the counters
+// in the state.
 func (a *Attributor) AppendState(b []byte) []byte {
 	c := codec.Writer(b)
 	a.code(&c)
 	return c.Data()
 }
 
-// RestoreState makes a as it was when the state was appended. If the state is damaged or of another version, it
-// returns an error and leaves a as it is.
+// RestoreState sets a to an appended state. It returns an error and leaves a unchanged if the state is damaged or
+// of another version.
 func (a *Attributor) RestoreState(state []byte) error {
 	n := NewAttributor(a.o)
 	c := codec.Reader(state)
@@ -38,7 +39,7 @@ func (a *Attributor) RestoreState(state []byte) error {
 	return nil
 }
 
-// The least bytes that an element takes.
+// The minimum number of bytes of an element.
 const (
 	minTrack = 10
 	minEntry = 6
@@ -92,7 +93,7 @@ func (r *roster) code(c *codec.Codec) {
 	}
 }
 
-// checkState holds what the rest of the attributor relies on.
+// checkState validates the invariants that the rest of the attributor relies on.
 func (a *Attributor) checkState() error {
 	if !a.begun && (len(a.root)+len(a.parts) > 0 || a.roster.begun) {
 		return errors.New("there are counters before the first observation")

@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// usedState is the state of an attributor that has seen something of everything.
+// usedState returns the state of an attributor that has processed all kinds of events.
 func usedState(t testing.TB, seed uint64, ticks int) []byte {
 	t.Helper()
 	n := newSimNode(t, seed, allFaults&^restartsWithout, 12)
@@ -72,7 +72,7 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// What is restored from foreign bytes is refused, or is an attributor that keeps its promises.
+// Restoring arbitrary bytes fails, or results in an attributor that satisfies its invariants.
 func FuzzRestoreState(f *testing.F) {
 	f.Add(energy.NewAttributor(energy.AttributorOptions{}).AppendState(nil), []byte{})
 	for seed := range uint64(6) {
@@ -93,7 +93,7 @@ func FuzzRestoreState(f *testing.F) {
 	})
 }
 
-// Whatever an attributor is shown, its intervals are conserved, follow each other and hold nothing negative.
+// For any observations, intervals conserve energy, are consecutive and contain no negative values.
 func FuzzObserve(f *testing.F) {
 	f.Add([]byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"))
 	f.Add(bytes.Repeat([]byte{1, 0, 200, 7, 0, 0, 3, 1}, 40))
@@ -108,7 +108,7 @@ func FuzzObserve(f *testing.F) {
 	})
 }
 
-// observeAll makes observations of bytes: some of them sound, others not.
+// observeAll converts bytes to observations, some of them valid and others not.
 func observeAll(t *testing.T, a *energy.Attributor, data []byte) {
 	take := func() byte {
 		if len(data) == 0 {
@@ -118,7 +118,7 @@ func observeAll(t *testing.T, a *energy.Attributor, data []byte) {
 		data = data[1:]
 		return b
 	}
-	wide := func() int64 { // small, or of any size
+	wide := func() int64 { // small, or of any magnitude
 		b := take()
 		if b < 250 || len(data) < 8 {
 			return int64(b)
@@ -163,7 +163,7 @@ func observeAll(t *testing.T, a *energy.Attributor, data []byte) {
 		}
 		o.Usage, o.Ended = usages(), usages()
 		if at < before {
-			end = math.MinInt64 // perhaps another boot
+			end = math.MinInt64 // possibly another boot
 		}
 		if !a.Observe(&o, &out) {
 			continue

@@ -140,7 +140,7 @@ func TestFoldRefuses(t *testing.T) {
 	}
 }
 
-// Between the two, the wall clock was set back by an hour and no agent ran for 5 s.
+// The wall clock was set back by an hour between the two batches, and no agent ran for 5 s.
 func TestFold(t *testing.T) {
 	a, b := valid(), valid()
 	b.First, b.Last = 8, 9
@@ -290,7 +290,7 @@ func TestCondenseGoesNoFurtherThanNeeded(t *testing.T) {
 	}
 }
 
-// A batch over two keeps dates that can be written down.
+// Folding two batches results in dates that can be encoded.
 func TestFoldOfWrongClocks(t *testing.T) {
 	a, b := valid(), valid()
 	b.First, b.Last = 8, 8
@@ -347,7 +347,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// Bytes that cost nothing to send must not cost much to refuse.
+// Rejecting data that is cheap to send must be cheap as well.
 func TestDecodeIsCheap(t *testing.T) {
 	bomb := []byte(`{"shares":[` + strings.Repeat("{},", 100_000) + `{}]}`)
 	if n := testing.AllocsPerRun(1, func() { batch.Decode(bomb) }); n > 60_000 {
@@ -433,7 +433,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// ambiguous returns a key of the next value that is there twice, but for capitals.
+// ambiguous returns a key of the next value that occurs twice, ignoring capitalization.
 func ambiguous(t *testing.T, dec *json.Decoder) (found string) {
 	open, err := dec.Token()
 	if err != nil {

@@ -24,11 +24,11 @@ func TestHardware(t *testing.T) {
 	if diff := cmp.Diff(server(), got); err != nil || diff != "" {
 		t.Fatal(err, diff)
 	}
-	// A later agent may tell more.
+	// A later agent may report additional fields.
 	if _, err := batch.DecodeHardware(strings.Replace(value, "{", `{"colour":"red",`, 1)); err != nil {
 		t.Error(err)
 	}
-	// A header has no room for more, and no line breaks.
+	// A header is limited in length and cannot contain line breaks.
 	long := server()
 	long.Product = strings.Repeat("p", 5000)
 	if value := batch.EncodeHardware(long); value != "" {
@@ -54,7 +54,7 @@ func FuzzDecodeHardware(f *testing.F) {
 			return
 		}
 		again := batch.EncodeHardware(h)
-		if again == "" { // what JSON escapes gets longer
+		if again == "" { // escaping may make the JSON longer
 			return
 		}
 		if same, err := batch.DecodeHardware(again); err != nil || !cmp.Equal(same, h, cmp.Comparer(

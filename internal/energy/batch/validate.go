@@ -12,7 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// What a batch may hold. An agent stays far below; a controller refuses what is above before it costs memory.
+// Limits of a batch. Agents stay far below them, and a controller rejects larger batches before they consume
+// memory.
 const (
 	MaxBytes  = 16 << 20 // of a batch in JSON, before it is compressed
 	MaxShares = 10_000
@@ -21,20 +22,21 @@ const (
 	MaxSource = 256
 )
 
-// Others is the consumer that stands for those who ended, and whose names a batch had no more room for: see [Condense].
+// Others is the consumer for ended consumers that did not fit into a batch; see [Condense].
 const Others = "others"
 
 // Mixed is the idle policy of a batch folded from batches of different policies.
 const Mixed = "mixed"
 
-// The wall clock of a node may be wrong, but not so wrong that it cannot be written down.
+// The range of wall-clock times that can be encoded. The wall clock of a node may be inaccurate, but must be in
+// this range.
 var (
 	earliest = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)
 	latest   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// SetWall sets Start and End of an interval whose times since boot are set, given what the wall clock showed at its
-// end. Where that cannot be written down, it takes what is nearest: a wrong clock must not cost energy.
+// SetWall sets Start and End of an interval with known times since boot, given the wall-clock time of its end.
+// Times out of range are clamped, because an inaccurate clock must not cause a loss of energy.
 func (b *Batch) SetWall(end time.Time) {
 	length := b.EndSinceBoot - b.StartSinceBoot
 	b.End = end.Round(0).UTC()
@@ -47,9 +49,9 @@ func (b *Batch) SetWall(end time.Time) {
 	b.Start = b.End.Add(-length)
 }
 
-// Validate reports what is wrong with b and trusts no sender: after it returned nil, sums over b's fields cannot
-// overflow, its texts can be printed and its energy is conserved. Whether the numbers are possible on that node is
-// not said.
+// Validate returns an error if b is invalid. It does not trust the sender: if it returns nil, sums over the fields
+// of b cannot overflow, its strings can be printed and its energy is conserved. It does not check whether the
+// numbers are plausible for the node.
 func (b *Batch) Validate() error {
 	if b.Version != Version {
 		return fmt.Errorf("version %d: only %d is understood", b.Version, Version)
@@ -134,7 +136,7 @@ func (b *Batch) checkShares() error {
 	return nil
 }
 
-// CheckConsumer reports whether an ID is none that a batch may name.
+// CheckConsumer returns an error if id is not a valid consumer ID of a batch.
 func CheckConsumer(id string) error {
 	if id == energy.System || id == Others {
 		return nil
@@ -156,7 +158,7 @@ func CheckConsumer(id string) error {
 		energy.System, Others)
 }
 
-// CheckText refuses texts that receivers could not print, log or use as a key.
+// CheckText returns an error if receivers could not print s, log it or use it as a key.
 func CheckText(what, s string, limit int) error {
 	if s == "" || len(s) > limit {
 		return fmt.Errorf("%s has %d bytes: 1 to %d", what, len(s), limit)
@@ -170,7 +172,7 @@ func CheckText(what, s string, limit int) error {
 }
 
 func checkUnicode(what, s string) error {
-	// Bytes that are no UTF-8 are read as RuneError, too.
+	// Invalid UTF-8 is decoded as RuneError, too.
 	if strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }) {
 		return fmt.Errorf("%s %.80q holds what is no text", what, s)
 	}

@@ -37,7 +37,7 @@ func (f *fields) code(c *codec.Codec) {
 	}
 }
 
-// What was written is read; what is cut off anywhere is not taken for whole.
+// Decoding returns the encoded values, and truncated data is detected.
 func TestCodec(t *testing.T) {
 	for _, want := range []fields{
 		{State: []byte{}, List: []int64{}},
@@ -70,7 +70,7 @@ func TestCodec(t *testing.T) {
 	}
 }
 
-// A length beyond what there is, and a number longer than any, are damage.
+// A length that exceeds the remaining data, and a number of too many bytes, are damage.
 func TestDamage(t *testing.T) {
 	var text string
 	r := codec.Reader([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
@@ -83,7 +83,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// A list longer than what is left, and a truth that is not known, are damage.
+// A list that exceeds the remaining data, and an unknown flag, are damage.
 func TestForeign(t *testing.T) {
 	var list []uint64
 	r := codec.Reader([]byte{4, 1, 2, 3})
@@ -97,7 +97,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// What is wrong while it is written takes nothing from what was written before.
+// An error while encoding does not discard data that was encoded before.
 func TestWriterDoesNotFail(t *testing.T) {
 	w := codec.Writer([]byte("before"))
 	if w.Fail(); w.Failed() || string(w.Data()) != "before" {
