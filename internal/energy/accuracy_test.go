@@ -296,7 +296,7 @@ func TestPodPowerAgainstRatio(t *testing.T) {
 				second, limit = 0, .3
 			}
 			if second > limit || batch > limit {
-				t.Errorf("machine %d: %s; want at most %v", seed, text, limit)
+				t.Errorf("machine %d: errors are %s, want at most %v", seed, text, limit)
 			}
 		}
 	}
@@ -304,7 +304,7 @@ func TestPodPowerAgainstRatio(t *testing.T) {
 		text := compare(&all[i], &allRatio[i])
 		t.Logf("all machines, %-26s from tick 0 %s", c.name, text)
 		if second, batch := quotients(&all[i], &allRatio[i]); batch > .25 || c.steady && second > .25 {
-			t.Errorf("%s, from tick 0: %s; want at most a quarter", c.name, text)
+			t.Errorf("%s, from tick 0: errors are %s, want at most a quarter", c.name, text)
 		}
 	}
 }

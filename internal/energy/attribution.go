@@ -61,7 +61,7 @@ type Attribution struct {
 // Check returns an error if energy is not conserved, an amount is negative or the interval ends before it starts.
 func (a *Attribution) Check() error {
 	if a.End < a.Start || a.Unmeasured < 0 || a.Unmeasured > a.End-a.Start {
-		return fmt.Errorf("%v of the interval from %v to %v are unmeasured", a.Unmeasured, a.Start, a.End)
+		return fmt.Errorf("unmeasured time is %v in the interval from %v to %v", a.Unmeasured, a.Start, a.End)
 	}
 	if err := CheckGPU(a.Idle, a.GPUIdle, a.Unknown, a.GPUUnknown); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (a *Attribution) Check() error {
 // CheckGPU returns an error if the GPU energy of a part is negative or exceeds that part.
 func CheckGPU(idle, ofIdle, unknown, ofUnknown Microjoules) error {
 	if ofIdle < 0 || ofIdle > idle || ofUnknown < 0 || ofUnknown > unknown {
-		return fmt.Errorf("GPUs used %d of %d µJ idle and %d of %d µJ unknown", int64(ofIdle), int64(idle),
+		return fmt.Errorf("GPU energy is %d of %d µJ idle and %d of %d µJ unknown energy", int64(ofIdle), int64(idle),
 			int64(ofUnknown), int64(unknown))
 	}
 	return nil
@@ -130,7 +130,7 @@ func CheckConserved(measured, idle, platform, unknown Microjoules, shares []Shar
 		}
 	}
 	if t.err == nil && t.sum != measured {
-		t.err = fmt.Errorf("the parts are %d µJ, measured were %d µJ", int64(t.sum), int64(measured))
+		t.err = fmt.Errorf("the parts add up to %d µJ, want the measured %d µJ", int64(t.sum), int64(measured))
 	}
 	return t.err
 }
@@ -145,9 +145,9 @@ func (t *tally) add(what, id string, v Microjoules) {
 	switch {
 	case t.err != nil:
 	case v < 0:
-		t.err = fmt.Errorf("%s%s is %d µJ: less than nothing", what, id, int64(v))
+		t.err = fmt.Errorf("%s%s is %d µJ: want a nonnegative amount", what, id, int64(v))
 	case t.sum > math.MaxInt64-v:
-		t.err = fmt.Errorf("the parts are more than %d µJ", int64(math.MaxInt64))
+		t.err = fmt.Errorf("the sum of the parts exceeds %d µJ", int64(math.MaxInt64))
 	default:
 		t.sum += v
 	}

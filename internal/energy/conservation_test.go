@@ -359,7 +359,7 @@ func (n *simNode) tick() {
 	if n.chance(disorder, 10) {
 		before := n.a.AppendState(nil)
 		if n.a.Observe(o, &n.out) || !bytes.Equal(before, n.a.AppendState(nil)) {
-			n.t.Fatalf("an observation that came twice changed something")
+			n.t.Fatalf("a repeated observation changed the state or completed an interval")
 		}
 	}
 	if n.chance(restartsWithState, 20) {
@@ -383,7 +383,7 @@ func (n *simNode) restart() {
 		n.t.Fatalf("%v", err)
 	}
 	if again := n.a.AppendState(nil); !bytes.Equal(state, again) {
-		n.t.Fatalf("the state changed in restoring it: %d and %d bytes", len(state), len(again))
+		n.t.Fatalf("state of %d bytes differs after restoring it: %d bytes", len(state), len(again))
 	}
 	for _, m := range append(slices.Clone(n.roots), n.parts...) {
 		m.c = energy.NewCounter(m.o)
@@ -402,7 +402,7 @@ func (n *simNode) attribute(o *energy.Observation) {
 		shares, twins := n.out.Shares, n.twinOut.Shares
 		if again != done || (done && (!slices.Equal(shares, twins) || n.out.Idle != n.twinOut.Idle ||
 			n.out.Platform != n.twinOut.Platform)) {
-			n.t.Fatalf("restored from its state it gives %+v, otherwise %+v", n.out, n.twinOut)
+			n.t.Fatalf("interval after restoring the state is %+v, want %+v", n.out, n.twinOut)
 		}
 	}
 	if !done {
@@ -415,19 +415,19 @@ func (n *simNode) attribute(o *energy.Observation) {
 		n.t.Fatalf("interval %d: %v: %+v", n.intervals, err, out)
 	}
 	if out.Unmeasured > 0 && out.Measured+out.Idle+out.Platform+out.Unknown != 0 {
-		n.t.Fatalf("interval %d: energy in an unmeasured interval: %+v", n.intervals, out)
+		n.t.Fatalf("interval %d: unexpected energy in an unmeasured interval: %+v", n.intervals, out)
 	}
 	n.measured += out.Measured
 	n.unknown += out.Unknown
 	n.unm += out.Unmeasured
 	for _, s := range out.Shares {
 		if s.CPU < 0 || (out.Unmeasured > 0 && s.Dynamic+s.Idle != 0) {
-			n.t.Fatalf("interval %d: share %+v", n.intervals, s)
+			n.t.Fatalf("interval %d: invalid share %+v", n.intervals, s)
 		}
 		n.shareCPU[s.ID] += s.CPU
 	}
 	if len(n.parts) == 0 && out.Platform != 0 {
-		n.t.Fatalf("interval %d: a platform without parts: %+v", n.intervals, out)
+		n.t.Fatalf("interval %d: unexpected platform energy without parts: %+v", n.intervals, out)
 	}
 }
 
@@ -455,7 +455,7 @@ func (k *oracle) check(n *simNode, o *energy.Observation, done bool) {
 	n.t.Helper()
 	if !k.begun {
 		if done {
-			n.t.Fatalf("the first observation, whose counters say nothing, gave %+v", n.out)
+			n.t.Fatalf("unexpected interval after the first observation: %+v", n.out)
 		}
 		k.begun = true
 		k.restart(n, o, o.At)
@@ -466,29 +466,29 @@ func (k *oracle) check(n *simNode, o *energy.Observation, done bool) {
 	switch {
 	case !done:
 		if len(o.Root) == 0 && k.counter == nil {
-			n.t.Fatalf("nothing is known of the root, and nobody says so")
+			n.t.Fatalf("no unmeasured interval was reported without a root")
 		}
 		if !missing && !stale && !reset && !joined && k.until(o) > k.end {
-			n.t.Fatalf("all counters advanced, but nothing came of it")
+			n.t.Fatalf("no interval was reported although all counters advanced")
 		}
 		if (reset || joined) && k.lastOf(o) > k.end {
-			n.t.Fatalf("a break was not told")
+			n.t.Fatalf("no interval was reported at a break")
 		}
 		if o.At-k.end > time.Minute && !reset && !joined && (k.until(o) > k.end || !fewer && (missing || stale)) {
-			n.t.Fatalf("waiting for more than a minute")
+			n.t.Fatalf("no unmeasured interval was reported after more than a minute")
 		}
 		if reset || joined || fewer {
 			k.restart(n, o, k.end)
 		}
 	case n.out.Start != k.end || n.out.End <= n.out.Start:
-		n.t.Fatalf("after an interval until %v comes one from %v to %v", k.end, n.out.Start, n.out.End)
+		n.t.Fatalf("interval until %v is followed by one from %v to %v", k.end, n.out.Start, n.out.End)
 	case n.out.Unmeasured > 0:
 		if n.out.Unmeasured != n.out.End-n.out.Start {
-			n.t.Fatalf("an interval is measured in part: %+v", n.out)
+			n.t.Fatalf("interval is partly unmeasured: %+v", n.out)
 		}
 		gaveUp := o.At-k.end > time.Minute && (missing || stale)
 		if !joined && !reset && !gaveUp && k.counter != nil {
-			n.t.Fatalf("an interval is unmeasured without reason: %+v", n.out)
+			n.t.Fatalf("interval is unmeasured without a reason: %+v", n.out)
 		}
 		if gaveUp && !reset && !joined && !fewer && k.counter != nil {
 			k.end = n.out.End // the energy is late
@@ -497,7 +497,7 @@ func (k *oracle) check(n *simNode, o *energy.Observation, done bool) {
 		k.restart(n, o, n.out.End)
 	default:
 		if joined || missing || stale || reset {
-			n.t.Fatalf("an interval is measured by counters that joined %v, are missing %v, stale %v, were reset %v",
+			n.t.Fatalf("interval is measured although a counter was added %v, is missing %v, is stale %v or was reset %v",
 				joined, missing, stale, reset)
 		}
 		k.measured(n, o)
@@ -561,7 +561,7 @@ func (k *oracle) restart(n *simNode, o *energy.Observation, end time.Duration) {
 
 func (k *oracle) measured(n *simNode, o *energy.Observation) {
 	if want := k.until(o); n.out.End != want {
-		n.t.Fatalf("interval until %v, want %v", n.out.End, want)
+		n.t.Fatalf("interval ends at %v, want %v", n.out.End, want)
 	}
 	want := new(big.Int)
 	for _, r := range o.Root {
@@ -583,7 +583,7 @@ func (k *oracle) measured(n *simNode, o *energy.Observation) {
 		c.at, c.value, c.booked = r.At, new(big.Int).Set(m.known), value
 	}
 	if want.Sign() < 0 || !want.IsInt64() || want.Int64() != int64(n.out.Measured) {
-		n.t.Fatalf("measured are %d µJ, want %v: %+v", n.out.Measured, want, n.out)
+		n.t.Fatalf("measured energy = %d µJ, want %v: %+v", n.out.Measured, want, n.out)
 	}
 	k.segment.Add(k.segment, big.NewInt(int64(n.out.Measured)))
 	k.known, k.end, k.since = true, n.out.End, n.out.End
@@ -601,7 +601,7 @@ func (k *oracle) endSegment(n *simNode) {
 	}
 	if k.segment.Cmp(low) != 0 || k.segment.Cmp(high) > 0 {
 		n.t.Fatalf(
-			"all intervals since the last break measured %v µJ, the true counters say %v, and at their last reading %v",
+			"intervals since the last break measured %v µJ, want %v, and %v at the last reading",
 			k.segment, low, high)
 	}
 }
@@ -649,7 +649,7 @@ func TestConservation(t *testing.T) {
 			n.oracle.endSegment(n)
 			intervals, unmeasured, all = intervals+n.intervals, unmeasured+n.unm, all+n.now-start
 		}
-		t.Logf("%d intervals over %v, of which %.1f %% unmeasured", intervals, all,
+		t.Logf("%d intervals over %v, %.1f %% unmeasured", intervals, all,
 			100*unmeasured.Seconds()/all.Seconds())
 	})
 	t.Run("without faults", func(t *testing.T) {
@@ -665,11 +665,11 @@ func TestConservation(t *testing.T) {
 			}
 			n.oracle.endSegment(n)
 			if n.unm > 0 {
-				t.Errorf("round %d: %v are unmeasured", round, n.unm)
+				t.Errorf("round %d: %v unmeasured, want 0", round, n.unm)
 			}
 			measured, unknown = measured+n.measured, unknown+n.unknown
 			if n.unknown > n.measured/1000 {
-				t.Errorf("round %d: %v of %v are unknown", round, n.unknown, n.measured)
+				t.Errorf("round %d: %v of %v are unknown, want at most a thousandth", round, n.unknown, n.measured)
 			}
 			n.checkCPU()
 		}
@@ -681,7 +681,7 @@ func TestConservation(t *testing.T) {
 func (n *simNode) checkCPU() {
 	for _, c := range n.who {
 		if got, want := n.shareCPU[c.id], c.cpu+n.past[c.id]; got > want {
-			n.t.Fatalf("%s was attributed %v of its %v", c.id, got, want)
+			n.t.Fatalf("CPU time attributed to %s = %v, want at most %v", c.id, got, want)
 		}
 	}
 	var all time.Duration
@@ -689,6 +689,6 @@ func (n *simNode) checkCPU() {
 		all += v
 	}
 	if all > n.busy {
-		n.t.Fatalf("consumers were attributed %v of %v", all, n.busy)
+		n.t.Fatalf("CPU time attributed to all consumers = %v, want at most %v", all, n.busy)
 	}
 }

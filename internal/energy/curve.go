@@ -153,8 +153,8 @@ func (r *bendRegression) coefficients() (c [maxTerms]float64) {
 	return c
 }
 
-// run fits the loaded samples, at least one of which is required; variance is the variance of a sample of weight 1.
-// It returns false if the curve is flat, because utilisation hardly varied or power does not rise with it.
+// run fits the loaded samples. At least one sample is required. variance is the variance of a sample of weight 1. run
+// returns false if the curve is flat, because utilisation hardly varied or power does not rise with it.
 func (r *bendRegression) run(variance float64) bool {
 	r.n = 0
 	row, z := r.try(constant)

@@ -132,7 +132,7 @@ func (f *Fit) due() bool {
 }
 
 // detectChange reports whether the machine has changed: most of the latest samples are off the curve, to the same
-// side, at loads for which the curve is known. Earlier samples then have little weight, and idle power is unsettled
+// side, at loads in the known range of the curve. Earlier samples then have little weight, and idle power is unsettled
 // until low loads are observed again. If the load covers its whole range, idle power is correct again within 150
 // samples.
 func (f *Fit) detectChange(s sample) (changed bool) {

@@ -148,10 +148,10 @@ func TestFitRecoversIdle(t *testing.T) {
 		text := quantiles(errs)
 		t.Logf("%s: %s; settled %d of %d", c.name, text, settled, len(errs))
 		if worst, p99 := errs[len(errs)-1], errs[len(errs)*99/100]; worst > c.worst || p99 > c.p99 {
-			t.Errorf("%s: %s; want at most %v, and %v for 99 %%", c.name, text, c.worst, c.p99)
+			t.Errorf("%s: errors are %s, want at most %v, and %v for 99 %%", c.name, text, c.worst, c.p99)
 		}
 		if settled < len(errs)*8/10 {
-			t.Errorf("%s: only %d of %d are settled", c.name, settled, len(errs))
+			t.Errorf("%s: %d of %d machines are settled, want at least 80 %%", c.name, settled, len(errs))
 		}
 	}
 }
@@ -174,10 +174,10 @@ func TestSettledMeansKnown(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("settled at %d ticks of 60,000, of these off by more than 5 %% at %d, at worst by %.1f %%", settled, wrong,
+	t.Logf("settled at %d of 60,000 ticks, with an error above 5 %% at %d of them, maximum error %.1f %%", settled, wrong,
 		100*worst)
 	if !raced && settled < 30_000 || wrong > settled/100 || worst > .25 {
-		t.Errorf("settled at %d of 60,000 ticks, wrong at %d, at worst by %.1f %%", settled, wrong, 100*worst)
+		t.Errorf("settled at %d of 60,000 ticks, inaccurate at %d of them, maximum error %.1f %%", settled, wrong, 100*worst)
 	}
 }
 
@@ -204,14 +204,14 @@ func TestFitFollowsDrift(t *testing.T) {
 			}
 			longest = max(longest, last)
 			if err, ok := off(f, idle); math.Abs(err) > .03 {
-				t.Errorf("factor %v, seed %d: off by %.3f after 400 samples, settled: %v", factor, seed, err, ok)
+				t.Errorf("factor %v, seed %d: error is %.3f after 400 samples, settled: %v", factor, seed, err, ok)
 			}
 		}
-		t.Logf("idle power times %v: known to 5 %% again after at most %d samples; settled and wrong at %d ticks of "+
+		t.Logf("idle power times %v: error below 5 %% again after at most %d samples, settled but inaccurate at %d ticks of "+
 			"100 machines",
 			factor, longest, claimed)
 		if longest > 150 || claimed > 1500 {
-			t.Errorf("factor %v: known again after %d samples, settled and wrong at %d ticks", factor, longest, claimed)
+			t.Errorf("factor %v: accurate again after %d samples, settled but inaccurate at %d ticks", factor, longest, claimed)
 		}
 	}
 }
@@ -235,7 +235,7 @@ func TestConstantLoadTellsNothing(t *testing.T) {
 		for i := range 5000 {
 			learn(f, r, func(float64) float64 { return 400 }, 1, c.lo, c.hi, percent)
 			if err, settled := off(f, c.want); settled || math.Abs(err) > .03 {
-				t.Fatalf("%s: after %d samples off by %.3f of %v W, settled: %v", c.name, i+1, err, c.want, settled)
+				t.Fatalf("%s: after %d samples the error is %.3f of %v W, settled: %v", c.name, i+1, err, c.want, settled)
 			}
 		}
 	}
@@ -251,7 +251,7 @@ func TestConstantLoadForgetsNothing(t *testing.T) {
 		for _, load := range []float64{.49, .93} {
 			learn(f, r, curve.power, 10_000, load, load+.02, percent)
 			if err, _ := off(f, curve.idle); math.Abs(err) > .05 {
-				t.Errorf("seed %d: off by %.3f after 10,000 samples at %v", seed, err, load)
+				t.Errorf("seed %d: error is %.3f after 10,000 samples at %v", seed, err, load)
 			}
 		}
 	}
@@ -272,7 +272,7 @@ func TestHighLoadClaimsNothing(t *testing.T) {
 			for range 50 {
 				learn(f, r, curve.power, 20, .6, .95, percent)
 				if _, settled := f.Idle(); settled {
-					t.Fatalf("seed %d: settled", seed)
+					t.Fatalf("seed %d: settled = true, want false", seed)
 				}
 			}
 			err, _ := off(f, curve.idle)
@@ -283,10 +283,10 @@ func TestHighLoadClaimsNothing(t *testing.T) {
 			}
 		}
 	}
-	t.Log("loads of 60 to 95 % only, without a prior:", quantiles(without))
-	t.Log("loads of 60 to 95 % only, with a profile 10 % off:", quantiles(with))
+	t.Log("errors at loads of only 60 to 95 %, without a prior:", quantiles(without))
+	t.Log("errors at loads of only 60 to 95 %, with an error of 10 % in the profile:", quantiles(with))
 	if with[len(with)/2] > .2 || with[len(with)/2] > without[len(without)/2] {
-		t.Error("a good profile does not help")
+		t.Error("a good profile does not improve the estimate")
 	}
 }
 
@@ -298,11 +298,11 @@ func TestIdleNodeIsSettled(t *testing.T) {
 		f := energy.NewFit(nil)
 		learn(f, r, curve.power, 50, .002, .009, percent)
 		if err, settled := off(f, curve.idle); math.Abs(err) > .03 || !settled {
-			t.Errorf("seed %d: off by %.3f when idle, settled: %v", seed, err, settled)
+			t.Errorf("seed %d: error is %.3f when idle, settled: %v", seed, err, settled)
 		}
 		learn(f, r, curve.power, 500, .6, .95, percent)
 		if err, settled := off(f, curve.idle); math.Abs(err) > .03 || !settled {
-			t.Errorf("seed %d: off by %.3f after work, settled: %v", seed, err, settled)
+			t.Errorf("seed %d: error is %.3f after high loads, settled: %v", seed, err, settled)
 		}
 	}
 }
@@ -317,7 +317,7 @@ func TestOtherWorkIsNotIdle(t *testing.T) {
 		learn(f, r, func(u float64) float64 { return curve.idle + 1.2*(curve.power(u)-curve.idle) }, 600, .3, .95,
 			percent)
 		if err, _ := off(f, curve.idle); math.Abs(err) > .15 {
-			t.Errorf("seed %d: off by %.3f", seed, err)
+			t.Errorf("seed %d: error is %.3f", seed, err)
 		}
 	}
 }
@@ -332,13 +332,13 @@ func checkFit(t interface {
 	t.Helper()
 	idle, _ := f.Idle()
 	if !(idle >= 0 && float64(idle) <= least) {
-		t.Fatalf("idle power is %v W, the least seen %v W", float64(idle), least)
+		t.Fatalf("Idle() = %v W, want at most the lowest sample of %v W", float64(idle), least)
 	}
 	last := energy.Watts(0)
 	for _, u := range []float64{math.Inf(-1), 0, 1e-9, .01, .05, .3, .5, .8, 1, math.Inf(1)} {
 		p := f.Predict(u)
 		if !(p >= last*(1-1e-9)) || math.IsInf(float64(p), 0) {
-			t.Fatalf("%v W at %v, below it %v W", float64(p), u, float64(last))
+			t.Fatalf("Predict() = %v W at %v, want at least %v W as at the load below", float64(p), u, float64(last))
 		}
 		last = p
 	}
@@ -404,18 +404,18 @@ func TestFitIgnoresWhatIsNoSample(t *testing.T) {
 	} {
 		f.Add(bad.u, bad.p, bad.dt)
 		if w, settled := f.Idle(); w != 0 || settled || f.Predict(1) != 0 {
-			t.Errorf("%+v was taken: idle %v W", bad, float64(w))
+			t.Errorf("sample %+v was not ignored: Idle() = %v W", bad, float64(w))
 		}
 	}
 	f.Add(.5, 100, time.Second)
 	before, _ := f.Idle()
 	f.Add(.5, 5000, time.Millisecond)
 	if w, _ := f.Idle(); w != before || before == 0 {
-		t.Errorf("a sample of a millisecond changed idle power from %v to %v W", float64(before), float64(w))
+		t.Errorf("a sample of one millisecond changed idle power from %v to %v W", float64(before), float64(w))
 	}
 	f.Add(3, 300, time.Second) // clamped to full utilisation
 	if w := f.Predict(1); w < 250 {
-		t.Errorf("%v W at full load, want about 300", float64(w))
+		t.Errorf("Predict(1) = %v W, want about 300", float64(w))
 	}
 }
 
@@ -423,18 +423,18 @@ func TestFitIgnoresWhatIsNoSample(t *testing.T) {
 func TestFitBeginsWithPrior(t *testing.T) {
 	f := energy.NewFit(&energy.Profile{Idle: 50, Max: 250})
 	if w, settled := f.Idle(); w != 50 || settled || f.Predict(.5) != 150 {
-		t.Errorf("before any sample: idle %v W, settled %v, %v W at half load", float64(w), settled,
+		t.Errorf("before the first sample: Idle() = %v W, settled %v, Predict(0.5) = %v W", float64(w), settled,
 			float64(f.Predict(.5)))
 	}
 	f.Add(.5, 300, time.Second) // twice the power of the profile
 	if w, settled := f.Idle(); math.Abs(float64(w)-100) > .1 || settled {
-		t.Errorf("after 300 W at half load: idle %v W, settled %v; want 100 W, by the profile's shape", float64(w),
+		t.Errorf("after 300 W at half load: Idle() = %v W, settled %v, want 100 W by the profile's shape", float64(w),
 			settled)
 	}
 	r := rand.New(rand.NewPCG(1, 17))
 	learn(f, r, func(u float64) float64 { return 200 + 100*u }, 200, .05, .95, percent)
 	if err, settled := off(f, 200); math.Abs(err) > .02 || !settled {
-		t.Errorf("after 200 samples: off by %.3f, settled %v", err, settled)
+		t.Errorf("after 200 samples: error is %.3f, settled %v", err, settled)
 	}
 	for _, useless := range []energy.Profile{
 		{}, {Idle: energy.Watts(math.NaN()), Max: 100}, {Idle: -5, Max: 100}, {Idle: 1e300, Max: 1e301},
@@ -442,7 +442,7 @@ func TestFitBeginsWithPrior(t *testing.T) {
 		f := energy.NewFit(&useless)
 		f.Add(.5, 100, time.Second)
 		if w, _ := f.Idle(); math.Abs(float64(w)-40) > .1 {
-			t.Errorf("with %+v as prior: idle %v W, want 40 as without any", useless, float64(w))
+			t.Errorf("with prior %+v: Idle() = %v W, want 40 as without a prior", useless, float64(w))
 		}
 	}
 	f = energy.NewFit(&energy.Profile{Max: 100}) // draws no power when idle
@@ -459,15 +459,15 @@ func TestFitStateRoundTrip(t *testing.T) {
 		learn(f, r, curve.power, n, .05, .95, percent)
 		state := f.AppendState([]byte("head"))
 		if len(state) > 2900 {
-			t.Errorf("the state is %d bytes", len(state))
+			t.Errorf("len(state) = %d, want at most 2900", len(state))
 		}
 		g := energy.NewFit(nil)
 		rest, err := g.RestoreState(append(state[4:], "tail"...))
 		if err != nil || string(rest) != "tail" {
-			t.Fatalf("restoring after %d samples: rest %q, %v", n, rest, err)
+			t.Fatalf("RestoreState() after %d samples: rest is %q, error %v", n, rest, err)
 		}
 		if a, b := f.AppendState(nil), g.AppendState(nil); !bytes.Equal(a, b) {
-			t.Errorf("after %d samples: another state when appended again", n)
+			t.Errorf("after %d samples: the restored state differs", n)
 		}
 		r2 := rand.New(rand.NewPCG(uint64(n), 19))
 		r = rand.New(rand.NewPCG(uint64(n), 19))
@@ -476,7 +476,7 @@ func TestFitStateRoundTrip(t *testing.T) {
 		a, aok := f.Idle()
 		b, bok := g.Idle()
 		if a != b || aok != bok {
-			t.Errorf("after %d samples: idle %v W, settled %v; restored %v W, %v", n, float64(a), aok, float64(b), bok)
+			t.Errorf("after %d samples: Idle() = %v W, settled %v; after restoring %v W, %v", n, float64(a), aok, float64(b), bok)
 		}
 	}
 }
@@ -490,7 +490,7 @@ func TestFitRefusesForeignState(t *testing.T) {
 	for n := range state {
 		g := energy.NewFit(nil)
 		if rest, err := g.RestoreState(state[:n]); err == nil || len(rest) != n {
-			t.Fatalf("%d bytes of %d were taken", n, len(state))
+			t.Fatalf("RestoreState() accepted %d of %d bytes", n, len(state))
 		}
 	}
 	for i := range 210 {
@@ -498,7 +498,7 @@ func TestFitRefusesForeignState(t *testing.T) {
 		broken[i] ^= 0x80
 		before := f.AppendState(nil)
 		if _, err := f.RestoreState(broken); err != nil && !bytes.Equal(before, f.AppendState(nil)) {
-			t.Errorf("byte %d: %v, and the fit changed", i, err)
+			t.Errorf("byte %d: RestoreState() returned %v but modified the fit", i, err)
 		}
 		checkFit(t, f, math.Inf(1))
 	}
@@ -518,14 +518,14 @@ func FuzzFitRestore(f *testing.F) {
 		rest, err := fit.RestoreState(state)
 		if err != nil {
 			if len(rest) != len(state) {
-				t.Fatalf("%v, and %d bytes of %d are left", err, len(rest), len(state))
+				t.Fatalf("RestoreState() returned %v and %d remaining bytes, want %d", err, len(rest), len(state))
 			}
 			return
 		}
 		checkFit(t, fit, math.Inf(1))
 		taken := state[:len(state)-len(rest)]
 		if again := fit.AppendState(nil); !bytes.Equal(again, taken) {
-			t.Fatalf("took %x, appends %x", taken, again)
+			t.Fatalf("RestoreState() accepted %x, AppendState() = %x", taken, again)
 		}
 		for i := range 40 {
 			fit.Add(float64(i)/40, energy.Watts(100+i), time.Second)
@@ -565,10 +565,10 @@ func TestFitAddAllocatesNothing(t *testing.T) {
 		f.Idle()
 		f.Predict(.5)
 	}); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("got %v allocations, want 0", n)
 	}
 	if size := unsafe.Sizeof(*f); size > 4096 {
-		t.Errorf("a Fit is %d bytes", size)
+		t.Errorf("size of Fit = %d, want at most 4096", size)
 	}
 }
 

@@ -17,7 +17,7 @@ func nameOf[T ~uint8](kind string, names []string, v T) string {
 func named[T ~uint8](kind string, names []string, text []byte, v *T) error {
 	i := slices.Index(names, string(text))
 	if i < 0 {
-		return fmt.Errorf("unknown %s %q: have %v", kind, text, names)
+		return fmt.Errorf("unknown %s %q: want one of %v", kind, text, names)
 	}
 	*v = T(i)
 	return nil

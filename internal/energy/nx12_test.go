@@ -20,7 +20,7 @@ func machineColumns(t *testing.T, name string, columns ...string) [][]float64 {
 	path := filepath.Join(filepath.FromSlash("../../../shared/data/power"), name)
 	file, err := os.Open(path)
 	if os.IsNotExist(err) {
-		t.Skipf("%s is not there: the measured machine can't be checked", path)
+		t.Skipf("skipping the measured machine: %s does not exist", path)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -67,12 +67,12 @@ func machineRows(t *testing.T) []machineRow {
 	rapl := machineColumns(t, "kepler_nx12_rapl.csv.gz", "timestamp", "bpf_cpu_time_us", "package_power", "dram_power")
 	acpi := machineColumns(t, "kepler_nx12_acpi_platform.csv.gz", "timestamp", "platform_power")
 	if len(rapl) != len(acpi) || len(rapl) < 2000 {
-		t.Fatalf("%d rows of RAPL, %d of the platform", len(rapl), len(acpi))
+		t.Fatalf("got %d rows of RAPL and %d rows of the platform", len(rapl), len(acpi))
 	}
 	rows := make([]machineRow, len(rapl))
 	for i := range rows {
 		if rapl[i][0] != acpi[i][0] {
-			t.Fatalf("row %d: at %v and at %v", i, rapl[i][0], acpi[i][0])
+			t.Fatalf("row %d: timestamps %v and %v differ", i, rapl[i][0], acpi[i][0])
 		}
 		rows[i] = machineRow{load: rapl[i][1] / 32_000, rapl: rapl[i][2] + rapl[i][3], platform: acpi[i][1]}
 	}
@@ -178,10 +178,10 @@ func TestMeasuredMachine(t *testing.T) {
 		t.Logf("%2d blocks: ours   %v", blocks, &ours)
 		t.Logf("           linear %v", &linear)
 		if ours.mae() > .85*linear.mae() || ours.rmse() > 1.02*linear.rmse() || ours.mape() > .85*linear.mape() {
-			t.Errorf("%d blocks: ours %v, a linear model %v: want less", blocks, &ours, &linear)
+			t.Errorf("%d blocks: errors are %v, want less than %v of a linear model", blocks, &ours, &linear)
 		}
 		if ours.mae() > 5.5 || ours.rmse() > 12 || ours.mape() > 2.3 {
-			t.Errorf("%d blocks: %v", blocks, &ours)
+			t.Errorf("%d blocks: errors are %v", blocks, &ours)
 		}
 	}
 }

@@ -175,12 +175,12 @@ func (p *Profile) Validate() error {
 	wrong(len(p.Curve) == 0 && p.Max < p.Idle, "max %v W is below idle %v W", float64(p.Max), float64(p.Idle))
 	wrong(float64(p.Sleep) > idle, "sleep %v W is above idle %v W", float64(p.Sleep), idle)
 	wrong(p.BootSeconds > maxBoot, "bootSeconds is %v: want at most %d", p.BootSeconds, maxBoot)
-	wrong(p.WakeUp > 0 && float64(p.Sleep) == idle, "wakeUp is %v J, but it never sleeps: sleep is its idle power",
+	wrong(p.WakeUp > 0 && float64(p.Sleep) == idle, "wakeUp is %v J, but the node never sleeps: sleep is equal to idle",
 		float64(p.WakeUp))
-	wrong(most > megawatt, "max %v W is beyond a megawatt", most)
-	wrong(float64(p.Memory) > most-idle, "memory %v W is more than the way from idle %v W to max %v W",
+	wrong(most > megawatt, "max %v W is above a megawatt", most)
+	wrong(float64(p.Memory) > most-idle, "memory %v W is above the difference of idle %v W and max %v W",
 		float64(p.Memory), idle, most)
-	wrong(p.Memory > 0 && len(p.Curve) > 0, "memory and a curve: want max instead of the curve")
+	wrong(p.Memory > 0 && len(p.Curve) > 0, "memory cannot be combined with a curve: want max instead of the curve")
 	wrong(p.GPUMax < p.GPUIdle, "gpuMax %v W is below gpuIdle %v W", float64(p.GPUMax), float64(p.GPUIdle))
 	for _, class := range slices.Sorted(maps.Keys(p.GPUClasses)) {
 		share := p.GPUClasses[class]
@@ -199,6 +199,6 @@ func (p *Profile) checkCurve(wrong func(ok bool, format string, args ...any)) {
 		wrong(!(w >= 0) || math.IsInf(w, 0), "curve[%d].watts is %v: want a finite number that is not negative", i, w)
 		wrong(!(u >= 0 && u <= 1), "curve[%d].utilisation is %v: want 0 to 1", i, u)
 		wrong(i > 0 && !(u > p.Curve[i-1].Utilisation),
-			"curve[%d].utilisation is %v: want more than the point before", i, u)
+			"curve[%d].utilisation is %v: want more than at the previous point", i, u)
 	}
 }

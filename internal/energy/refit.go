@@ -117,8 +117,7 @@ func (f *Fit) start(reg *bendRegression, samples []weighed) {
 	f.curve = reg.curve()
 }
 
-// lowerMedian returns the lowest value for which the samples at or below it have at least half of the weight by
-// age.
+// lowerMedian returns the lowest value such that the samples up to it have at least half of the weight by age.
 func lowerMedian(samples []weighed, value func(weighed) float64) float64 {
 	var all [curveBins * ringSize]struct{ v, w float64 }
 	sorted, left := all[:len(samples)], 0.0

@@ -39,7 +39,7 @@ func NewScale(unit uint64, factor int64) Scale {
 	unit = cmp.Or(unit, 1)
 	factor = cmp.Or(factor, million)
 	if unit > maxUnit || factor < 1 || factor > maxFactor {
-		panic(fmt.Sprintf("energy: a scale of %d µJ times %d millionths", unit, factor))
+		panic(fmt.Sprintf("energy: scale of %d µJ times %d millionths is out of range", unit, factor))
 	}
 	return Scale{num: unit * uint64(factor)}
 }

@@ -50,7 +50,7 @@ func TestSmoothedFollowsSteps(t *testing.T) {
 			}
 		}
 		if taken++; taken > 5 {
-			t.Errorf("from %v W to %v W, noise %v: %d samples until the mean stays within 5 %%, want 5 at most",
+			t.Errorf("from %v W to %v W, noise %v: mean is within 5 %% after %d samples, want at most 5",
 				tc.from, tc.to, tc.noise, taken)
 		}
 	}
@@ -87,7 +87,7 @@ func TestSmoothedDoesNotDependOnSampling(t *testing.T) {
 			from = to
 		}
 		if off := math.Abs(float64(s.Mean()) - want); off > 0.02*want {
-			t.Errorf("samples of %s: mean %v, want %v", name, s.Mean(), want)
+			t.Errorf("samples of %s: Mean() = %v, want %v", name, s.Mean(), want)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestSmoothedWeighsAsAnEWMA(t *testing.T) {
 		s.Add(energy.Watts(x), every, at, tau)
 		ewma += alpha * (x - ewma)
 		if i > 60 && math.Abs(float64(s.Mean())-ewma) > 1e-3 {
-			t.Fatalf("sample %d: mean %v, want %v", i, s.Mean(), ewma)
+			t.Fatalf("sample %d: Mean() = %v, want %v", i, s.Mean(), ewma)
 		}
 	}
 }
@@ -127,10 +127,10 @@ func TestSmoothedAveragesReplicas(t *testing.T) {
 			}
 		}
 		if off := s.Mean() - want; off > want/100 || off < -want/100 {
-			t.Errorf("replicas of %v W: mean %v, want %v", order, s.Mean(), want)
+			t.Errorf("replicas of %v W: Mean() = %v, want %v", order, s.Mean(), want)
 		}
 		if s.Deviation() < want/4 {
-			t.Errorf("replicas of %v W: deviation %v", order, s.Deviation())
+			t.Errorf("replicas of %v W: Deviation() = %v, want at least a quarter of the mean", order, s.Deviation())
 		}
 	}
 }
@@ -157,7 +157,7 @@ func TestSmoothedStaysSensible(t *testing.T) {
 		}
 		if !(mean >= least*(1-1e-6)-1e-6 && mean <= most*(1+1e-6)+1e-6) || !(deviation >= 0) ||
 			deviation > most*(1+1e-6)+1 {
-			t.Fatalf("mean %v ± %v of samples between %v and %v", mean, deviation, least, most)
+			t.Fatalf("unexpected mean %v ± %v of samples between %v and %v", mean, deviation, least, most)
 		}
 	})
 }
@@ -170,13 +170,13 @@ func TestShrink(t *testing.T) {
 	} {
 		if got := energy.Shrink(energy.Watts(tc.mean), tc.n, energy.Watts(tc.prior),
 			tc.weight); math.Abs(float64(got)-tc.want) > 1e-3 {
-			t.Errorf("%+v: got %v", tc, got)
+			t.Errorf("Shrink(%+v) = %v", tc, got)
 		}
 	}
 }
 
 func TestSmoothedIsSmall(t *testing.T) {
 	if size := unsafe.Sizeof(energy.Smoothed{}); size > 64 {
-		t.Errorf("%d bytes", size)
+		t.Errorf("size of Smoothed = %d bytes, want at most 64", size)
 	}
 }

@@ -36,7 +36,7 @@ func TestSplit(t *testing.T) {
 		var s energy.Split
 		got := make([]energy.Microjoules, len(c.weights))
 		if ok := s.Parts(c.total, c.weights, got); ok != (c.want != nil) || (ok && !slices.Equal(got, c.want)) {
-			t.Errorf("%d by %v: %v, %v; want %v", c.total, c.weights, got, ok, c.want)
+			t.Errorf("Parts(%d, %v) = %v, %v, want %v", c.total, c.weights, got, ok, c.want)
 		}
 	}
 }
@@ -95,12 +95,12 @@ func checkSplit(t interface {
 	got := make([]energy.Microjoules, len(weights))
 	if !s.Parts(total, weights, got) {
 		if slices.Max(weights) > 0 {
-			t.Fatalf("nothing to split %d by %v", total, weights)
+			t.Fatalf("Parts(%d, %v) = false, want true", total, weights)
 		}
 		return
 	}
 	if want := bigSplit(total, weights); !slices.Equal(got, want) {
-		t.Fatalf("%d by %v: %v, want %v", total, weights, got, want)
+		t.Fatalf("Parts(%d, %v) = %v, want %v", total, weights, got, want)
 	}
 }
 

@@ -30,7 +30,7 @@ func (a *Attributor) RestoreState(state []byte) error {
 	n.code(&c)
 	err := n.checkState()
 	if !c.Whole() {
-		err = errors.New("it is damaged, or of another version")
+		err = errors.New("state is damaged or of another version")
 	}
 	if err != nil {
 		return fmt.Errorf("restoring attribution: %w", err)
@@ -96,13 +96,13 @@ func (r *roster) code(c *codec.Codec) {
 // checkState validates the invariants that the rest of the attributor relies on.
 func (a *Attributor) checkState() error {
 	if !a.begun && (len(a.root)+len(a.parts) > 0 || a.roster.begun) {
-		return errors.New("there are counters before the first observation")
+		return errors.New("counters exist before the first observation")
 	}
 	if a.at < 0 || a.since < 0 || a.since > a.end {
-		return errors.New("energy is booked beyond what is reported")
+		return errors.New("energy is recorded beyond the end of the reported interval")
 	}
 	if a.idleCarry < 0 || a.idleCarry > math.MaxInt64/2 {
-		return errors.New("idle energy that is due is out of range")
+		return errors.New("carried idle energy is out of range")
 	}
 	if err := a.checkCounters(); err != nil {
 		return err
@@ -115,12 +115,12 @@ func (a *Attributor) checkCounters() error {
 		t := &a.root[i]
 		if t.booked < 0 || t.booked > t.last.Total || t.fresh != (t.last.At < a.since) ||
 			tracked(a.root[:i], t.last.Domain) {
-			return fmt.Errorf("counter %q contradicts what is booked", t.last.Domain.Name)
+			return fmt.Errorf("counter %q is inconsistent with the recorded energy", t.last.Domain.Name)
 		}
 	}
 	for i := range a.parts {
 		if p := &a.parts[i]; p.rise < 0 || p.over < 0 || p.known > lost {
-			return fmt.Errorf("counter %q fell", p.last.Domain.Name)
+			return fmt.Errorf("counter %q decreased", p.last.Domain.Name)
 		}
 	}
 	return nil

@@ -42,7 +42,7 @@ func TestStateIsAllThereIs(t *testing.T) {
 		x, y := a.Observe(&o, &out), b.Observe(&p, &same)
 		if x != y || out.Measured != same.Measured || out.Idle != same.Idle || out.Platform != same.Platform ||
 			!slices.Equal(out.Shares, same.Shares) {
-			t.Fatalf("tick %d: the interval is another from the restored state: idle energy is %v, want %v", i,
+			t.Fatalf("tick %d: the interval differs after restoring the state: idle energy is %v, want %v", i,
 				same.Idle, out.Idle)
 		}
 	}
@@ -54,21 +54,21 @@ func TestDamagedState(t *testing.T) {
 		a := energy.NewAttributor(energy.AttributorOptions{})
 		before := a.AppendState(nil)
 		if err := a.RestoreState(state[:i]); err == nil {
-			t.Fatalf("%d of %d bytes are a state", i, len(state))
+			t.Fatalf("RestoreState() accepted %d of %d bytes", i, len(state))
 		} else if !strings.Contains(err.Error(), "restoring") {
-			t.Errorf("error %v", err)
+			t.Errorf("unexpected error: %v", err)
 		}
 		if !bytes.Equal(before, a.AppendState(nil)) {
-			t.Fatalf("an error after %d bytes left something behind", i)
+			t.Fatalf("RestoreState() of %d bytes returned an error but modified the state", i)
 		}
 	}
 	a := energy.NewAttributor(energy.AttributorOptions{})
 	if err := a.RestoreState(append(bytes.Clone(state), 0)); err == nil {
-		t.Error("a byte too many is a state")
+		t.Error("RestoreState() accepted an extra byte")
 	}
 	state[0]++
 	if err := a.RestoreState(state); err == nil {
-		t.Error("another version is a state")
+		t.Error("RestoreState() accepted another version")
 	}
 }
 
@@ -87,7 +87,7 @@ func FuzzRestoreState(f *testing.F) {
 		b := energy.NewAttributor(energy.AttributorOptions{})
 		if err := b.RestoreState(a.AppendState(nil)); err != nil ||
 			!bytes.Equal(a.AppendState(nil), b.AppendState(nil)) {
-			t.Fatalf("a state that was restored cannot be again: %v", err)
+			t.Fatalf("restoring the state again failed or changed it: %v", err)
 		}
 		observeAll(t, a, data)
 	})
@@ -172,7 +172,7 @@ func observeAll(t *testing.T, a *energy.Attributor, data []byte) {
 			t.Fatalf("%v: %+v of %+v", err, out, o)
 		}
 		if out.Start < end {
-			t.Fatalf("an interval from %v on follows one until %v", out.Start, end)
+			t.Fatalf("interval from %v follows one that ends at %v", out.Start, end)
 		}
 		end = out.End
 	}

@@ -15,18 +15,18 @@ import (
 func Foldable(a, b *Batch) error {
 	switch {
 	case a.Version != b.Version:
-		return fmt.Errorf("versions %d and %d", a.Version, b.Version)
+		return fmt.Errorf("batches have different versions %d and %d", a.Version, b.Version)
 	case a.Stream != b.Stream:
-		return errors.New("batches of two streams")
+		return errors.New("batches belong to different streams")
 	case b.First != a.Last+1:
 		return fmt.Errorf("batch %d does not follow batch %d", b.First, a.Last)
 	case (a.Parent == nil) != (b.Parent == nil), a.Parent != nil && *a.Parent != *b.Parent:
-		return errors.New("batches of different parents")
+		return errors.New("batches have different parents")
 	case b.StartSinceBoot < a.EndSinceBoot:
-		return fmt.Errorf("batch %d begins at %v, batch %d ends at %v", b.First, b.StartSinceBoot, a.Last,
+		return fmt.Errorf("batch %d starts at %v, before the end of batch %d at %v", b.First, b.StartSinceBoot, a.Last,
 			a.EndSinceBoot)
 	case a.Measured > math.MaxInt64-b.Measured:
-		return errors.New("more energy than can be counted")
+		return errors.New("total energy overflows")
 	}
 	return nil
 }

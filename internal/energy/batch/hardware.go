@@ -14,7 +14,7 @@ type Hardware struct {
 	Sockets int    `json:"sockets,omitempty"`
 	Cores   int    `json:"cores,omitempty"`
 	Threads int    `json:"threads,omitempty"`
-	// Virtual is set for virtual machines, whose numbers of sockets and cores are not physical.
+	// Virtual is set for virtual machines. Their numbers of sockets and cores are not physical.
 	Virtual bool           `json:"virtual,omitempty"`
 	Memory  int64          `json:"memory,omitempty"`  // bytes
 	Vendor  string         `json:"vendor,omitempty"`  // of the machine
@@ -40,11 +40,11 @@ func EncodeHardware(h *Hardware) string {
 // later versions are ignored.
 func DecodeHardware(value string) (*Hardware, error) {
 	if len(value) > maxHardware {
-		return nil, fmt.Errorf("reading hardware: it has %d bytes: want at most %d", len(value), maxHardware)
+		return nil, fmt.Errorf("decoding hardware: header has %d bytes, want at most %d", len(value), maxHardware)
 	}
 	h := new(Hardware)
 	if err := json.Unmarshal([]byte(value), h); err != nil {
-		return nil, fmt.Errorf("reading hardware: %w", err)
+		return nil, fmt.Errorf("decoding hardware: %w", err)
 	}
 	return h, nil
 }

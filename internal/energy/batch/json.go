@@ -33,7 +33,7 @@ func Encode(b *Batch) ([]byte, error) {
 // Decode decodes and validates a batch. It rejects unknown fields, because they could change the meaning of others.
 func Decode(data []byte) (*Batch, error) {
 	if len(data) > MaxBytes {
-		return nil, fmt.Errorf("decoding batch: %d bytes: at most %d", len(data), MaxBytes)
+		return nil, fmt.Errorf("decoding batch: %d bytes, want at most %d", len(data), MaxBytes)
 	}
 	b, err := scan(data)
 	if err != nil {
@@ -50,7 +50,7 @@ func Decode(data []byte) (*Batch, error) {
 // agents.
 func DecodeAck(data []byte) (*Ack, error) {
 	if len(data) > MaxAckBytes {
-		return nil, fmt.Errorf("decoding acknowledgement: %d bytes: at most %d", len(data), MaxAckBytes)
+		return nil, fmt.Errorf("decoding acknowledgement: %d bytes, want at most %d", len(data), MaxAckBytes)
 	}
 	a := new(Ack)
 	if err := json.Unmarshal(data, a); err != nil {

@@ -82,6 +82,6 @@ func scanShare(s *scanner, to *energy.Share) {
 	}
 }
 
-var errNoID = errors.New("a share has no id")
+var errNoID = errors.New("share without id")
 
 func microjoules(s *scanner) energy.Microjoules { return energy.Microjoules(s.Signed()) }

@@ -35,7 +35,7 @@ func same(t *testing.T, data []byte) {
 	}
 	switch {
 	case (err == nil) != (wrong == nil):
-		t.Fatalf("%s: scanned with %v, decoded with %v", data, err, wrong)
+		t.Fatalf("%s: scan() returned error %v, decode() returned error %v", data, err, wrong)
 	case err == nil:
 		if diff := cmp.Diff(slow, fast); diff != "" {
 			t.Fatalf("%s: %s", data, diff)
@@ -96,7 +96,7 @@ func TestScan(t *testing.T) {
 		{`"first":1,`, `"first":1,"first":1,`},
 	} {
 		if !strings.Contains(usual, change[0]) {
-			t.Fatalf("%s is not in the usual form", change[0])
+			t.Fatalf("%s is not in the usual batch", change[0])
 		}
 		same(t, []byte(strings.Replace(usual, change[0], change[1], 1)))
 	}
@@ -166,7 +166,7 @@ func checkKeys(data []byte) error {
 			}
 			number := slices.Index(keys, string(text))
 			if number < 0 || seen[depth]&(1<<number) != 0 {
-				return fmt.Errorf("key %.40q is not known, or there twice", text)
+				return fmt.Errorf("unknown or duplicate key %.40q", text)
 			}
 			seen[depth] |= 1 << number
 		}
@@ -204,7 +204,7 @@ func decodeAll(data []byte, into any) error {
 		return err
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the value")
+		return errors.New("unexpected data after the value")
 	}
 	return nil
 }

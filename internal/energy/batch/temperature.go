@@ -23,7 +23,7 @@ func DecodeTemperature(value string) (*energy.Celsius, error) {
 	const least, most = -60, 200 // plausible for a running machine
 	t, err := strconv.ParseFloat(value, 64)
 	if err != nil || !(t >= least && t <= most) {
-		return nil, fmt.Errorf("the temperature is %.20q: want %d to %d degrees Celsius", value, least, most)
+		return nil, fmt.Errorf("temperature is %.20q: want %d to %d degrees Celsius", value, least, most)
 	}
 	return new(energy.Celsius(t)), nil
 }

@@ -54,7 +54,7 @@ func (b *Batch) SetWall(end time.Time) {
 // numbers are plausible for the node.
 func (b *Batch) Validate() error {
 	if b.Version != Version {
-		return fmt.Errorf("version %d: only %d is understood", b.Version, Version)
+		return fmt.Errorf("unsupported version %d: want %d", b.Version, Version)
 	}
 	for _, check := range []func() error{b.checkNames, b.checkInterval, b.checkPolicy, b.checkShares} {
 		if err := check(); err != nil {
@@ -73,7 +73,7 @@ func (b *Batch) checkNames() error {
 		return err
 	}
 	if b.Parent.Host == b.Stream.Node {
-		err = errors.Join(err, fmt.Errorf("parent.host is the node itself, %q", b.Parent.Host))
+		err = errors.Join(err, fmt.Errorf("parent.host %q is the node itself", b.Parent.Host))
 	}
 	return errors.Join(err,
 		CheckText("parent.host", b.Parent.Host, MaxName),
@@ -93,17 +93,17 @@ func (b *Batch) checkInterval() error {
 	length := b.EndSinceBoot - b.StartSinceBoot
 	switch {
 	case b.First == 0 || b.First > b.Last || b.Last == math.MaxUint64:
-		return fmt.Errorf("numbers %d to %d: they begin at 1 and do not fall", b.First, b.Last)
+		return fmt.Errorf("invalid numbers %d to %d: want at least 1 and a nonempty range", b.First, b.Last)
 	case b.StartSinceBoot < 0 || length < 0:
-		return fmt.Errorf("interval of %v to %v since boot", b.StartSinceBoot, b.EndSinceBoot)
+		return fmt.Errorf("invalid interval from %v to %v since boot", b.StartSinceBoot, b.EndSinceBoot)
 	case b.Start.Before(earliest) || b.End.After(latest):
-		return fmt.Errorf("interval of %v to %v", b.Start, b.End)
+		return fmt.Errorf("invalid interval from %v to %v", b.Start, b.End)
 	case b.End.Sub(b.Start) != length:
-		return fmt.Errorf("an interval of %v by the wall clock, of %v since boot", b.End.Sub(b.Start), length)
+		return fmt.Errorf("interval is %v on the wall clock, but %v since boot", b.End.Sub(b.Start), length)
 	case b.Unmeasured < 0 || b.Unmeasured > length:
-		return fmt.Errorf("%v of %v unmeasured", b.Unmeasured, length)
+		return fmt.Errorf("unmeasured time is %v in an interval of %v", b.Unmeasured, length)
 	case length == 0 && b.Measured != 0:
-		return fmt.Errorf("%d µJ in no time", int64(b.Measured))
+		return fmt.Errorf("%d µJ in an empty interval", int64(b.Measured))
 	}
 	return nil
 }
@@ -112,17 +112,17 @@ func (b *Batch) checkPolicy() error {
 	switch b.IdlePolicy {
 	case "apart", "requests", "equal", Mixed:
 	default:
-		return fmt.Errorf("idlePolicy %.40q: have apart, requests, equal and %s", b.IdlePolicy, Mixed)
+		return fmt.Errorf("idlePolicy is %.40q: want apart, requests, equal or %s", b.IdlePolicy, Mixed)
 	}
 	if b.Quality > energy.Measured {
-		return fmt.Errorf("quality %d", b.Quality)
+		return fmt.Errorf("invalid quality %d", b.Quality)
 	}
 	return nil
 }
 
 func (b *Batch) checkShares() error {
 	if len(b.Shares) > MaxShares {
-		return fmt.Errorf("%d shares: at most %d", len(b.Shares), MaxShares)
+		return fmt.Errorf("%d shares: want at most %d", len(b.Shares), MaxShares)
 	}
 	for i := range b.Shares {
 		s := &b.Shares[i]
@@ -146,7 +146,7 @@ func CheckConsumer(id string) error {
 	}
 	if _, container, ok := energy.PodOf(id); ok {
 		if strings.Contains(container, "/") || strings.HasSuffix(id, "/") {
-			return fmt.Errorf("consumer %.80q: a container has no parts", id)
+			return fmt.Errorf("consumer %.80q: want a container name without slashes", id)
 		}
 		return nil
 	}
@@ -154,14 +154,14 @@ func CheckConsumer(id string) error {
 	if _, isCgroup := energy.CgroupOf(id); isVM || isCgroup {
 		return nil
 	}
-	return fmt.Errorf("consumer %.80q: have pod/UID, pod/UID/CONTAINER, vm/NAME, cgroup/PATH, %s and %s", id,
+	return fmt.Errorf("consumer %.80q: want pod/UID, pod/UID/CONTAINER, vm/NAME, cgroup/PATH, %s or %s", id,
 		energy.System, Others)
 }
 
 // CheckText returns an error if receivers could not print s, log it or use it as a key.
 func CheckText(what, s string, limit int) error {
 	if s == "" || len(s) > limit {
-		return fmt.Errorf("%s has %d bytes: 1 to %d", what, len(s), limit)
+		return fmt.Errorf("%s has %d bytes: want 1 to %d", what, len(s), limit)
 	}
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; c < ' ' || c >= 0x7f {
@@ -174,7 +174,7 @@ func CheckText(what, s string, limit int) error {
 func checkUnicode(what, s string) error {
 	// Invalid UTF-8 is decoded as RuneError, too.
 	if strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }) {
-		return fmt.Errorf("%s %.80q holds what is no text", what, s)
+		return fmt.Errorf("%s %.80q contains control characters or invalid UTF-8", what, s)
 	}
 	return nil
 }

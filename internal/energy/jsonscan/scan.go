@@ -37,7 +37,7 @@ func Decode[T any](data []byte, to *T, fields []Field[T]) error {
 	s := Scanner{data: data}
 	Object(&s, to, fields)
 	if s.space(); s.err == nil && s.at < len(data) {
-		s.fail("something follows the value")
+		s.fail("unexpected data after the value")
 	}
 	return s.err
 }
@@ -91,7 +91,7 @@ func Object[T any](s *Scanner, to *T, fields []Field[T]) *T {
 		key, _ := s.raw()
 		i := slices.IndexFunc(fields, func(f Field[T]) bool { return f.Key == "" || f.Key == string(key) })
 		if i < 0 || seen&(1<<i) != 0 && fields[i].Key != "" {
-			s.fail("key %.40q is not known, or there twice", key)
+			s.fail("unknown or duplicate key %.40q", key)
 			break
 		}
 		seen |= 1 << i
@@ -186,7 +186,7 @@ func (s *Scanner) next() byte {
 	if s.at < len(s.data) {
 		return s.data[s.at]
 	}
-	s.fail("it ends too early")
+	s.fail("unexpected end of input")
 	return 0
 }
 
@@ -214,7 +214,7 @@ func (s *Scanner) raw() (text []byte, plain bool) {
 			plain = false
 		}
 	}
-	s.fail("a text without an end")
+	s.fail("unterminated string")
 	return nil, true
 }
 
@@ -260,14 +260,14 @@ func (s *Scanner) Integer(limit uint64) uint64 {
 			break
 		}
 		if d > limit || v > (limit-d)/base {
-			s.fail("a number that is too large, or negative")
+			s.fail("number is negative or too large")
 			return 0
 		}
 		v = v*base + d
 	}
 	digits := s.at - first
 	if digits == 0 || digits > 1 && s.data[first] == '0' {
-		s.fail("want a whole number")
+		s.fail("want an integer")
 	}
 	return v // a fraction or an exponent is rejected by the caller
 }
