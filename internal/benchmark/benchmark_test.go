@@ -20,7 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// The t quantile of two degrees of freedom is 4.303: 10 ± 2.484.
+// The t quantile for two degrees of freedom is 4.303, hence 10 ± 2.484.
 func TestMeans(t *testing.T) {
 	want := &Mean{Value: 10, Half: 0.2484, Count: 3}
 	if diff := cmp.Diff(want, meanOf([]float64{9, 10, 11}), cmpopts.EquateApprox(0, 1e-4)); diff != "" {
@@ -34,12 +34,12 @@ func TestMeans(t *testing.T) {
 	}
 }
 
-// short measures for no longer than it takes to see that it works.
+// short are rules for the shortest possible measurement.
 var short = Rules{Runs: 2, AtLeast: 4 * time.Millisecond, Rep: time.Millisecond, Least: 2, Most: 4}
 
 func TestMeasure(t *testing.T) {
 	path := t.TempDir()
-	script := "#!/bin/sh\nwhile read n; do echo 0.01 $n; done\n" // each round is one thing, and all take 10 ms
+	script := "#!/bin/sh\nwhile read n; do echo 0.01 $n; done\n" // each round is one unit of work and takes 10 ms
 	if err := os.WriteFile(filepath.Join(path, "kubenergy-gpu"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestMeasure(t *testing.T) {
 	if g := runs[len(runs)-1]; math.Abs(g.Rate.Value-100) > 1e-6 {
 		t.Errorf("the GPU does %v a second, want 100: its time is its own", g.Rate.Value)
 	}
-	none := func(r Run) { t.Errorf("%s was run", r.Work) } // the GPU is looked for first
+	none := func(r Run) { t.Errorf("%s was run", r.Work) } // the GPU is checked first
 	script = "#!/bin/sh\nread n; echo 'kubenergy-gpu: no driver' >&2; exit 1\n"
 	if err := os.WriteFile(filepath.Join(path, "kubenergy-gpu"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// A driver that hangs does not keep the command from ending.
+// A hanging driver must not prevent the command from terminating.
 func TestHangingGPU(t *testing.T) {
 	path := t.TempDir()
 	script := []byte("#!/bin/sh\nexec sleep 1000\n")
@@ -103,7 +103,7 @@ func TestHangingGPU(t *testing.T) {
 	}
 }
 
-// What a program that this one has started computes is not what others do.
+// The CPU time of descendants of this process does not count as time of other processes.
 func TestUsageOfDescendants(t *testing.T) {
 	before := ReadUsage()
 	child := exec.Command("sh", "-c", "while :; do :; done")
@@ -118,7 +118,7 @@ func TestUsageOfDescendants(t *testing.T) {
 	})
 }
 
-// resultOf has runs of each work, all alike but for a factor.
+// resultOf returns a result in which the runs of each benchmark differ only by the given factors.
 func resultOf(quality energy.Quality, factors ...float64) *Result {
 	r := &Result{Node: "pc", CPUs: 4, Source: "wall (shelly2)", Quality: quality}
 	for _, f := range factors {
@@ -169,7 +169,7 @@ func TestWhatIsJudged(t *testing.T) {
 	}
 }
 
-// What is written is read back by those who use it.
+// The generated knowledge base can be read by its consumers.
 func TestKnowledgeIsReadBack(t *testing.T) {
 	r := resultOf(energy.Measured, alike...)
 	config, err := KnowledgeBase([]*Result{r})

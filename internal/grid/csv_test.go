@@ -239,7 +239,7 @@ func TestReadCSVRefuses(t *testing.T) {
 	}
 }
 
-// Of a file only the values of a time are kept, with the step that all of it has.
+// Only the values in the time range are kept, with the step of the whole file.
 func TestReadCSVOfATime(t *testing.T) {
 	start := time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
 	var text strings.Builder
@@ -270,7 +270,7 @@ func TestReadCSVOfATime(t *testing.T) {
 	}
 }
 
-// A text may have as many bytes as the limit says, packed or not, and no more.
+// A text is limited to the given number of bytes, compressed or not.
 func TestReadText(t *testing.T) {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
@@ -290,7 +290,7 @@ func TestReadText(t *testing.T) {
 	}
 }
 
-// The real year is read whole, and its mean is what the published file's rows add up to.
+// All values of the real year are read.
 func TestReadCSVRealYear(t *testing.T) {
 	path := filepath.FromSlash("../../../shared/data/carbon/em_hourly/DE_2022.csv.gz")
 	if _, err := os.Stat(path); err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// hoursOf is a file of hours from the one to the other, each worth its own number, without some.
+// hoursOf returns a file of hourly values between from and until, excluding the given hours. Each value is 100 plus
+// its hour.
 func hoursOf(from, until int, without ...int) string {
 	var b strings.Builder
 	b.WriteString("t,v\n")
@@ -39,7 +40,7 @@ func valuesOf(s *grid.Series) (values []float64) {
 	return values
 }
 
-// Gaps up to the given length are filled on the line between their ends, marked as estimated and counted.
+// Gaps up to the given length are filled by linear interpolation, marked as estimated and counted.
 func TestFill(t *testing.T) {
 	const two = 2 * time.Hour
 	for name, c := range map[string]struct {
@@ -89,7 +90,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// Files are joined in time, whatever their names; a gap between two is one like any other.
+// Files are joined by time, regardless of their names. A gap between two files is treated like any other.
 func TestReadFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -136,7 +137,7 @@ func TestReadFiles(t *testing.T) {
 	}
 }
 
-// An error says that filling mends it where it does.
+// An error refers to the option Fill if filling would fix it.
 func TestFillIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct {
@@ -168,7 +169,7 @@ func TestFillIsNamed(t *testing.T) {
 	}
 }
 
-// Downloads from Electricity Maps are read as they come.
+// Downloads from Electricity Maps can be read without changes.
 func TestReadElectricityMaps(t *testing.T) {
 	const text = "Datetime (UTC),Country,Zone Name,Zone Id,Carbon Intensity gCO₂eq/kWh (direct)," +
 		"Carbon Intensity gCO₂eq/kWh (LCA),Low Carbon Percentage,Renewable Percentage,Data Source,Data Estimated," +

@@ -20,7 +20,7 @@ func TestCloudRegionsAreWellFormed(t *testing.T) {
 			seen[r] = true
 		}
 	}
-	// docs/how-to/signals.md gives this number.
+	// docs/how-to/signals.md contains this number.
 	if n := len(seen); n != 157 {
 		t.Errorf("%d regions: say so in docs/how-to/signals.md", n)
 	}
@@ -68,7 +68,7 @@ func TestZoneOfRegion(t *testing.T) {
 	}
 }
 
-// Where two providers use one name for regions on different grids, only the provider can tell.
+// If two providers use the same name for regions on different grids, the zone depends on the provider.
 func TestZoneOfRegionThatTwoProvidersHave(t *testing.T) {
 	defer func(old map[string]Zone) { zonesByRegion = old }(zonesByRegion)
 	zonesByRegion = map[string]Zone{"aws/north": "SE", "azure/north": "SE", "aws/south": "ES", "azure/south": "IT"}

@@ -8,7 +8,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// A file of quarters of an hour, two of which are missing between full hours, is regular in steps of half an hour.
+// A file of quarter hours that lacks two values between full hours is regular in steps of half an hour.
 func TestReadCSVInCoarserSteps(t *testing.T) {
 	text := "Time,Carbon Intensity\n2020-01-01 00:00:00,1\n2020-01-01 00:15:00,2\n2020-01-01 00:30:00,3\n2020-01-01 " +
 		"01:00:00,5\n2020-01-01 01:15:00,6\n2020-01-01 01:30:00,7\n"

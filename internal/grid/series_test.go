@@ -24,7 +24,7 @@ func draw(t *rapid.T) (*grid.Series, []float64) {
 	return s, values
 }
 
-// The integral is the sum over every second, within the series and beyond both ends, and it is additive.
+// The integral equals the sum over every second, within the series and beyond both ends, and is additive.
 func TestIntegral(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, values := draw(t)
@@ -47,7 +47,7 @@ func TestIntegral(t *testing.T) {
 	})
 }
 
-// The rest of a series that is resumed has the same integrals, to the last digit.
+// A resumed series has exactly the same integrals as the complete one.
 func TestResumedSeriesAreTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole, values := draw(t)

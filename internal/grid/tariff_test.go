@@ -22,7 +22,7 @@ func location(t testing.TB, name string) *time.Location {
 	return l
 }
 
-// window returns a schedule as people write it.
+// window returns a schedule for the given days and hours.
 func window(t testing.TB, days, start, end, zone string, price grid.Price) grid.Schedule {
 	t.Helper()
 	s := grid.Schedule{Location: location(t, zone), Price: price}
@@ -39,7 +39,7 @@ func window(t testing.TB, days, start, end, zone string, price grid.Price) grid.
 	return s
 }
 
-// spell describes a series as the local times at which its value changes, and the values.
+// spell formats a series as the local times and values of its changes.
 func spell(s *grid.Series, l *time.Location) string {
 	var b strings.Builder
 	last := math.NaN()
@@ -158,7 +158,7 @@ func TestTariff(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		got := strings.ReplaceAll(spell(s, l), "+10=", "+1030=") // Lord Howe's winter
+		got := strings.ReplaceAll(spell(s, l), "+10=", "+1030=") // the offset in winter
 		if got != c.want || s.Step() != c.step {
 			t.Errorf("%s:\n got %s every %v\nwant %s every %v", name, got, s.Step(), c.want, c.step)
 		}
@@ -179,7 +179,7 @@ func TestTariffHolidaysAndMonths(t *testing.T) {
 	berlin := location(t, "Europe/Berlin")
 	for text, want := range map[string]grid.Price{
 		"2026-12-24 12:00": 3, // Thursday
-		"2026-12-25 12:00": 1, // Friday, a holiday
+		"2026-12-25 12:00": 1, // the night of a holiday does not count as Sunday night
 		"2026-12-25 23:00": 1, // the night of a Friday that counts as a Sunday is none
 		"2026-12-26 05:00": 2,
 		"2026-12-18 23:00": 0.5,

@@ -41,7 +41,7 @@ fixed,0,1h,1,,,,
 	for i, want := range []*sched.Scaling{
 		{Least: 2, Throughput: []float64{1, 1.4, 1.7}},
 		{Least: 1, Throughput: []float64{1, 2, 3}},
-		{Least: 2, Throughput: []float64{1, 0.55 / 0.4, 0.55 / 0.325}}, // 0.1 + 0.9/n of the time on one
+		{Least: 2, Throughput: []float64{1, 0.55 / 0.4, 0.55 / 0.325}}, // 0.1 + 0.9/n of the time with one replica
 		nil,
 	} {
 		if diff := cmp.Diff(want, jobs[i].Scaling,

@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// kolmogorov returns the largest difference of two empirical distributions.
+// kolmogorov returns the Kolmogorov–Smirnov statistic of two samples.
 func kolmogorov(a, b []float64) float64 {
 	slices.Sort(a)
 	slices.Sort(b)
@@ -34,7 +34,7 @@ func kolmogorov(a, b []float64) float64 {
 	return largest
 }
 
-// likeness is what a trace is compared by.
+// likeness returns the properties by which traces are compared.
 func likeness(jobs []sched.Job) (runtimes, hours []float64, coreHours float64) {
 	for i := range jobs {
 		j := &jobs[i]
@@ -45,11 +45,11 @@ func likeness(jobs []sched.Job) (runtimes, hours []float64, coreHours float64) {
 	return runtimes, hours, coreHours
 }
 
-// A trace that is generated has the run times, the hours of arrival and the core-hours of the one that it is fitted to.
+// A generated trace has the run times, the hours of arrival and the core-hours of the original trace.
 func TestGeneratedTraceIsLikeItsModel(t *testing.T) {
 	for _, c := range []struct {
 		file            string
-		hours, coreHour float64 // tolerances; bursts make arrivals of a short trace a matter of chance
+		hours, coreHour float64 // tolerances; bursts make the arrivals of a short trace random
 	}{
 		{"swf/hpc2n_first3171.swf.gz", 0.08, 0.25},
 		{"swf/NASA-iPSC-1993-3.1-cln.swf.gz", 0.03, 0.1},
@@ -59,7 +59,7 @@ func TestGeneratedTraceIsLikeItsModel(t *testing.T) {
 	} {
 		if (strings.Contains(c.file, "NASA") || strings.Contains(c.file, "openb")) &&
 			os.Getenv("KUBENERGY_LONG") == "" {
-			continue // they take seconds
+			continue // large files take seconds
 		}
 		jobs, err := read(shared(t, "workload/"+c.file), "", t0)
 		if err != nil {
@@ -111,11 +111,11 @@ func TestModelIsDeterministicAndReadsBack(t *testing.T) {
 	}
 }
 
-// Owners' shares follow the exponent, and hours without any arrivals stay empty.
+// The shares of owners follow the exponent, and hours without arrivals remain empty.
 func TestModelFindsWhatIsThere(t *testing.T) {
 	var jobs []sched.Job
 	for day := range 28 {
-		for k := range 60 { // jobs come from 10 to 12
+		for k := range 60 { // jobs arrive between 10 and 12
 			owner := "a"
 			switch {
 			case k%7 >= 6:
@@ -133,7 +133,7 @@ func TestModelFindsWhatIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if math.Abs(m.Zipf-1.1) > 0.2 || m.Owners != 3 { // 4 : 2 : 1 is about 1 : 2^−1 : 3^−1.26
+	if math.Abs(m.Zipf-1.1) > 0.2 || m.Owners != 3 { // 4 : 2 : 1 is approximately 1 : 2^−1 : 3^−1.26
 		t.Errorf("%d owners with exponent %v", m.Owners, m.Zipf)
 	}
 	made, err := m.Generate(1, 3000, t0)
@@ -147,12 +147,12 @@ func TestModelFindsWhatIsThere(t *testing.T) {
 	}
 }
 
-// Bursts that come seldom are most of the jobs: the largest of them stays what it was, and as many jobs come in an
-// hour.
+// Rare bursts contain most of the jobs. The size of the largest burst and the number of jobs per hour are
+// preserved.
 func TestModelKeepsBursts(t *testing.T) {
 	var jobs []sched.Job
 	hours := 0
-	for ; len(jobs) < 40_000; hours++ { // forty single jobs an hour, and a burst of two thousand every hundred
+	for ; len(jobs) < 40_000; hours++ { // 40 single jobs an hour, and a burst of 2,000 every 100
 		at := t0.Add(time.Duration(hours) * time.Hour)
 		for k := range 40 {
 			jobs = append(jobs, sched.Job{Submitted: at.Add(time.Duration(k) * time.Minute), Duration: time.Minute})
@@ -182,7 +182,7 @@ func TestModelKeepsBursts(t *testing.T) {
 		t.Errorf("the largest batch has %d jobs, want 2000", largest)
 	}
 	want, got := float64(len(jobs))/float64(hours), float64(len(made))/made[len(made)-1].Submitted.Sub(t0).Hours()
-	if math.Abs(got/want-1) > 0.25 { // a hundred bursts or so, by chance
+	if math.Abs(got/want-1) > 0.25 { // about a hundred random bursts
 		t.Errorf("%.1f jobs come in an hour, want %.1f", got, want)
 	}
 }
@@ -210,7 +210,7 @@ func TestModelRefuses(t *testing.T) {
 	}
 }
 
-// FuzzModel reads a model and makes a trace of it.
+// FuzzModel decodes a model and generates a trace from it.
 func FuzzModel(f *testing.F) {
 	f.Add([]byte(`{"classes":[{"jobs":3,"milliCPU":500,"memory":1000,"seconds":[1,2.5,60]}]}`))
 	m, err := workload.Fit(workloadtest.Demo(1, t0))

@@ -169,7 +169,7 @@ func TestProfilesAreUsable(t *testing.T) {
 	}
 }
 
-// Every profile is a row of the published table, watt for watt.
+// Every profile matches a row of the published table exactly.
 func TestProfilesAreThePublishedOnes(t *testing.T) {
 	text, err := grid.ReadFile(shared(t, "power/ccf/SPECpower-2023-05-23.csv.gz"))
 	if err != nil {
@@ -229,7 +229,7 @@ func TestDemo(t *testing.T) {
 	if impatient := len(jobs) - patient; impatient != (len(jobs)+2)/3 {
 		t.Errorf("%d of %d jobs must start at once, want a third", impatient, len(jobs))
 	}
-	// Promised in the documentation: every job fits the preset, with some choice.
+	// As promised in the documentation, every job fits several nodes of the preset.
 	nodes, err := workload.Nodes("demo24", 0, north)
 	if err != nil {
 		t.Fatal(err)

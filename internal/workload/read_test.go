@@ -21,7 +21,7 @@ import (
 
 var t0 = time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC)
 
-// write puts text into a file called workload.csv and returns its path.
+// write writes text to a file workload.csv and returns its path.
 func write(t testing.TB, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "workload.csv")
@@ -44,7 +44,7 @@ func pack(t testing.TB, text string) string {
 	return packed.String()
 }
 
-// shared returns the path of a file in the folder of real data beside the repository.
+// shared returns the path of a file in the directory of real data next to the repository.
 func shared(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join("../..", "..", "shared", "data", filepath.FromSlash(name))
@@ -272,7 +272,7 @@ func TestWriteCSVReadsBack(t *testing.T) {
 	}
 }
 
-// A trace may say how busy jobs keep their cores; what it says is a share.
+// A trace may contain the fraction of its cores that each job uses.
 func TestUseOfCores(t *testing.T) {
 	const header = "id,submit_time,duration,cpu,cpu_use\n"
 	trace, err := workload.Load(write(t, header+"a,0,60,1,0.25\nb,1,60,1,\nc,2,60,1,0\nd,3,60,1,1\n"), "", t0)
@@ -306,7 +306,7 @@ func TestUseOfCores(t *testing.T) {
 	}
 }
 
-// Whatever the bytes, a reader returns valid jobs or an error, never both and never neither.
+// For any input, a reader returns either valid jobs or an error.
 func fuzzRead(f *testing.F, format string) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		defer memtest.Limit(t, 100*len(text))()

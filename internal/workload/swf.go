@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The columns of the Standard Workload Format 2.2 of the Parallel Workloads Archive, separated by space. In every one
-// of them −1 means: not known. Some logs have further columns, such as the nodes that a job ran on.
+// The columns of the Standard Workload Format 2.2 of the Parallel Workloads Archive, separated by spaces. In all
+// columns, −1 means unknown. Some logs have additional columns, e.g. the nodes that a job ran on.
 var swfColumns = [...]string{
 	"job number", "submit time", "wait time", "run time", "allocated processors", "average CPU time", "used memory",
 	"requested processors",
@@ -19,14 +19,14 @@ var swfColumns = [...]string{
 	"preceding job", "think time",
 }
 
-// The columns that say something of a job that is to be run again. How long it waited and how much CPU it used there
-// says nothing of here.
+// The relevant columns for running a job again. The waiting time and the CPU usage in the original system are not
+// relevant.
 const (
 	swfID           = 0
 	swfSubmit       = 1
 	swfRunTime      = 3
 	swfAllocated    = 4
-	swfUsedMemory   = 6 // kilobytes per processor, as is the requested one
+	swfUsedMemory   = 6 // kilobytes per processor, like the requested memory
 	swfRequested    = 7
 	swfTimeLimit    = 8
 	swfWantedMemory = 9
@@ -35,14 +35,14 @@ const (
 	swfQueue        = 14
 )
 
-// A job that was checkpointed stands in the log as a whole, and once more for each of its parts, which have one of
-// these statuses.
+// A checkpointed job is listed in the log as a whole, and additionally once for each of its parts with one of these
+// statuses.
 const (
 	swfFirstPart = 2
 	swfLastPart  = 4
 )
 
-// Why rows of a log are left out.
+// Reasons for skipping rows of a log.
 const (
 	swfNoSubmit = "not known when it was submitted"
 	swfNoRun    = "did not run, or not known for how long"
@@ -94,7 +94,7 @@ func (t *Trace) swfJob(row *rows, start time.Time) {
 	t.Jobs = append(t.Jobs, job)
 }
 
-// swfSkips says why a line is no job; "" if it is one.
+// swfSkips returns the reason for skipping a row, or "" if the row is a job.
 func swfSkips(v *[len(swfColumns)]float64, processors float64) string {
 	switch {
 	case v[swfStatus] >= swfFirstPart && v[swfStatus] <= swfLastPart:
@@ -109,7 +109,7 @@ func swfSkips(v *[len(swfColumns)]float64, processors float64) string {
 	return ""
 }
 
-// swfNumber parses a field. Less than 0 can only be the −1 of what is not known.
+// swfNumber parses a field. The only negative value allowed is −1 for unknown.
 func swfNumber(text string) (float64, error) {
 	v, err := number(text)
 	if err == nil && v < 0 && v != -1 {
@@ -118,7 +118,7 @@ func swfNumber(text string) (float64, error) {
 	return v, err
 }
 
-// swfName returns the number that stands for a user or queue in place of its name; "" where it is not known.
+// swfName returns the number of a user or queue as its name, or "" if it is unknown.
 func swfName(text string, v float64) string {
 	if v < 0 {
 		return ""

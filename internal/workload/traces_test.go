@@ -45,7 +45,8 @@ const surfText = "id,submit_unix_ms,duration_ms,cpu_count,cpu_capacity_mhz_total
 
 func TestReadTraces(t *testing.T) {
 	gib := int64(1 << 30)
-	// 67 instances of half a core and a quarter of a machine's memory: no machine has that of more than four.
+	// 67 instances of half a core and a quarter of a machine's memory. At most four fit into the memory of a
+	// machine.
 	packed := make([]sched.Job, 17)
 	for i := range packed {
 		packed[i] = sched.Job{
@@ -268,7 +269,8 @@ func TestReadTracesRefuses(t *testing.T) {
 	}
 }
 
-// Logs with further columns are read by the first 18 of them; all rows have as many.
+// Only the first 18 columns of a log with additional columns are read. All rows must have the same number of
+// columns.
 func TestReadLongSWF(t *testing.T) {
 	const row = "%d 1356996147 0 56011 64 1 1024 64 86400 1024 1 62 1 1 -1 1 1 1 {12,12} q_1d 1:ppn=64:x86_64#excl\n"
 	text := fmt.Sprintf(row, 0) + fmt.Sprintf(row, 1)
@@ -286,7 +288,7 @@ func TestReadLongSWF(t *testing.T) {
 	}
 }
 
-// What looks like a log is explained as one, not as CSV.
+// Errors in a file that looks like a log refer to the SWF format, not to CSV.
 func TestGuessExplainsSWF(t *testing.T) {
 	for text, want := range map[string]string{
 		"1 0 5 60 1 1 1 1 1 1 1 1 1 1 1 1 1\n": "workload.csv:1: the row has 17 fields: want 18, job number, submit time",
@@ -300,13 +302,13 @@ func TestGuessExplainsSWF(t *testing.T) {
 	}
 }
 
-// Rows that are wrong are left out and counted where that is asked for, and the first of them is named.
+// If requested, invalid rows are skipped and counted, and the first one is reported.
 func TestSkipBad(t *testing.T) {
 	gaia := "arrival_time,length,cpus\n0,300,1\n"
 	for name, c := range map[string]struct {
 		text string
-		ids  string // of the jobs that are left
-		why  string // "": an error
+		ids  string // of the remaining jobs
+		why  string // empty if an error is expected
 		err  string
 	}{
 		"none is wrong": {"id,submit_time,duration,cpu\na,0,60,1\n", "a", "", ""},
@@ -373,7 +375,7 @@ func TestSkipBad(t *testing.T) {
 	}
 }
 
-// A column without a name before the others only counts the rows.
+// An unnamed first column contains row numbers.
 func TestReadCountedRows(t *testing.T) {
 	rows := strings.Split(strings.TrimSuffix(alibabaText, "\n"), "\n")
 	for i := range rows {
@@ -394,7 +396,8 @@ func TestReadCountedRows(t *testing.T) {
 	}
 }
 
-// What is known of the real files: rows, what is left out, and core-hours, which were counted apart from the readers.
+// The known properties of the real files: rows, skipped rows, and core-hours, which were computed independently of
+// the readers.
 func TestReadPublishedTraces(t *testing.T) {
 	for _, c := range []struct {
 		file, format string
@@ -429,7 +432,7 @@ func TestReadPublishedTraces(t *testing.T) {
 		{"surf_lisa_2022_week_tasks.csv.gz", "surf", 6295, "", 309796.7, 1, 0},
 	} {
 		if c.jobs > 20000 && os.Getenv("KUBENERGY_LONG") == "" {
-			continue // they take seconds
+			continue // large files take seconds
 		}
 		got, err := workload.Load(shared(t, "workload/"+c.file), "", t0)
 		if err != nil {
@@ -486,7 +489,7 @@ func TestOpenBNodes(t *testing.T) {
 	}
 }
 
-// The same on five rows of our own making.
+// The same for five synthetic rows.
 func TestOpenBNodeRows(t *testing.T) {
 	site := &sched.Site{Name: "here"}
 	nodes, err := workload.Nodes("testdata/openb_nodes.csv", 0, site)
@@ -532,7 +535,7 @@ func TestOpenBNodeRows(t *testing.T) {
 	}
 }
 
-// The preset without limits has power in proportion to busy cores, and nothing else.
+// The preset without limits has power proportional to its busy cores and no idle power.
 func TestUnlimited(t *testing.T) {
 	nodes, err := workload.Nodes("unlimited", 0, &sched.Site{})
 	if err != nil || len(nodes) != 1 {

@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// driver has the functions of NVIDIA's driver that are called, by their real signatures. It fails where what it is
-// handed is not what the driver wants, and "computes" by writing on standard error.
+// driver implements the functions of NVIDIA's driver that are called, with their real signatures. It fails if its
+// arguments are invalid, and simulates a computation by writing to standard error.
 const driver = `
 #include <stdint.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ int cuLaunchKernel(thing *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 int cuCtxSynchronize(void) { return 0; }
 `
 
-// TestCallsTheDriver runs the program on a driver that looks at what it is handed.
+// TestCallsTheDriver runs the program with a driver that validates its arguments.
 func TestCallsTheDriver(t *testing.T) {
 	compiler, err := exec.LookPath("cc")
 	if err != nil {
