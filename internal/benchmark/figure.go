@@ -65,7 +65,7 @@ func (r *Result) Figures() (all []*Figures) {
 		}
 		switch {
 		case f.Others > disturbed:
-			f.Watts.Why = fmt.Sprintf("others used %.0f %% of the CPUs", 100*f.Others)
+			f.Watts.Why = fmt.Sprintf("other processes used %.0f %% of the CPUs", 100*f.Others)
 		case r.Quality == energy.Estimated:
 			f.Watts.Why = Modelled
 		}
@@ -93,9 +93,9 @@ func figureOf(runs []*Run, fn func(*Run) *Mean) *Figure {
 	case len(values) < fewestRuns:
 		f.Why = fmt.Sprintf("%d of %d runs", len(values), fewestRuns)
 	case wide > 0:
-		f.Why = fmt.Sprintf("the interval is wide in %d runs", wide)
+		f.Why = fmt.Sprintf("confidence interval is too wide in %d runs", wide)
 	case !(f.Spread <= Within):
-		f.Why = fmt.Sprintf("runs are %.1f %% apart", 100*f.Spread)
+		f.Why = fmt.Sprintf("runs differ by %.1f %%", 100*f.Spread)
 	}
 	return f
 }

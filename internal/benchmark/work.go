@@ -52,7 +52,7 @@ func (m *Machine) load(ctx context.Context, name string, rep time.Duration) (loa
 	case Memory:
 		return team(m.CPUs, newTriad), nil
 	}
-	return nil, fmt.Errorf("there is no work %q", name)
+	return nil, fmt.Errorf("unknown benchmark %q", name)
 }
 
 // loadGPU starts the program that loads a GPU. It is a separate program because it needs the libraries of the

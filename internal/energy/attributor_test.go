@@ -227,7 +227,7 @@ func TestIdlePolicies(t *testing.T) {
 	}
 }
 
-// Idle energy is that of the fit, limited by the measured energy; the difference is carried to later intervals.
+// Idle energy is computed by the fit and limited by the measured energy; the difference is carried to later intervals.
 func TestIdleEnergyIsCarried(t *testing.T) {
 	a := idler(t, energy.IdleApart)
 	w, _ := a.IdlePower()

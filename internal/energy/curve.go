@@ -114,7 +114,7 @@ func (r *bendRegression) right(j int) float64 {
 }
 
 // try computes the row that term j would add to the Cholesky factor. Adding the term would reduce the sum of
-// squares by z². The sign of z is that of the term's coefficient; z is 0 if the term depends linearly on the
+// squares by z². The sign of z is the sign of the term's coefficient; z is 0 if the term depends linearly on the
 // existing ones.
 func (r *bendRegression) try(j int) (row [maxTerms]float64, z float64) {
 	own := r.inner(j, j)

@@ -32,7 +32,7 @@ type Fit struct {
 	curve   powerCurve
 	shaped  bool    // the curve has a slope
 	noise   float64 // standard deviation of a sample, relative to its power
-	lo, hi  float64 // range of utilisations in which the curve is known
+	lo, hi  float64 // known range of the curve
 	idle    float64
 	settled bool
 }

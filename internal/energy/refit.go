@@ -146,7 +146,7 @@ func (f *Fit) spread(samples []weighed) float64 {
 }
 
 // conclude derives idle power and its certainty from the curve. deviation is the standard error of the curve's
-// value at zero load. The idle power of the curve and that of the prior are averaged, weighted by their certainty.
+// value at zero load. The idle powers of the curve and of the prior are averaged, weighted by their certainty.
 func (f *Fit) conclude(samples []weighed, deviation float64) {
 	f.lo, f.hi = support(samples, false)
 	lo, _ := support(samples, true)

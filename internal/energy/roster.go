@@ -17,7 +17,7 @@ type roster struct {
 	found time.Duration // CPU time of consumers accounted since then; above 0 only after a failed sweep
 
 	worked time.Duration // CPU time of the whole node that has not been charged yet
-	span   time.Duration // the period in which it was used
+	span   time.Duration // period of the usage
 	gap    time.Duration // excess of worked over the CPU time of all consumers; negative if their counters are ahead
 }
 

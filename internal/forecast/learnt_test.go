@@ -173,7 +173,7 @@ func TestParseWeather(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"line 2: want a time and 5 values": "t,a,b,c,d,e\n2019-01-01 0:00,1,2\n",
-		"is no time":                       "t,a,b,c,d,e\nyesterday,1,280,1,1,1\n",
+		"is not a time":                    "t,a,b,c,d,e\nyesterday,1,280,1,1,1\n",
 		"is no number":                     "t,a,b,c,d,e\n2019-01-01 0:00,x,280,1,1,1\n",
 		"does not follow":                  "t,a,b,c,d,e\n2019-01-01 0:00,1,280,1,1,1\n2019-01-01 2:00,1,280,1,1,1\n",
 		"none of a day before":             "t,a,b,c,d,e\n2019-01-01 0:00,0,0,0,0,0\n",

@@ -23,7 +23,7 @@ type CSVOptions struct {
 
 	Currency string // of prices, if known; it determines the maximum plausible price
 
-	// From and Until, unless zero, limit the values to those that start at or after From and before Until. Other
+	// From and Until, unless zero, limit the values to the range starting at or after From and before Until. Other
 	// values are parsed and validated but not stored. If no value is in the range, the error is ErrOutside.
 	From, Until time.Time
 
@@ -36,13 +36,13 @@ type CSVOptions struct {
 	// Every, unless zero, is the step of the resulting series. It must be a multiple of the step of the file. Only
 	// the values that start at a multiple of Every are kept, and each covers a whole step; the other rows must
 	// contain valid numbers, but may be missing. Values in between are dropped rather than averaged, because
-	// published results were computed in this way, e.g. those of Let's Wait Awhile, which uses every second quarter
+	// published results were computed in this way, e.g. by Let's Wait Awhile, which uses every second quarter
 	// of an hour.
 	Every time.Duration
 }
 
 // ErrOutside is returned if a file has values, but none in the requested time range.
-var ErrOutside = errors.New("the file has no values of that time")
+var ErrOutside = errors.New("the file has no values in the requested time range")
 
 // DefaultColumn is the intensity column that is read by default.
 const DefaultColumn = "ci_lifecycle_g_per_kwh"
@@ -170,7 +170,7 @@ func (r *csvReader) row(row []string) error {
 			return nil
 		}
 		if r.options.Zone == "" && len(r.zones) > 1 {
-			return r.failOption(OptionZone, "the file has several zones, %s among them: name one",
+			return r.failOption(OptionZone, "the file has several zones, including %s: select one",
 				strings.Join(r.zones, ", "))
 		}
 	}
@@ -222,15 +222,15 @@ func (r *csvReader) number(text string) (float64, error) {
 	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	switch {
 	case err != nil:
-		return 0, r.fail(r.name, "%q is no number", text)
+		return 0, r.fail(r.name, "%q is not a number", text)
 	case math.IsNaN(v) || math.IsInf(v, 0):
-		return 0, r.fail(r.name, "%q is no finite number", text)
+		return 0, r.fail(r.name, "%q is not a finite number", text)
 	case !r.options.Price && v < 0:
 		return 0, r.fail(r.name, "%q is negative", text)
 	case !r.options.Price && v > maxIntensity:
-		return 0, r.fail(r.name, "%q is beyond %d gCO2e per kWh: is the unit another one?", text, maxIntensity)
+		return 0, r.fail(r.name, "%q is above %d gCO2e per kWh: is the unit different?", text, maxIntensity)
 	case r.options.Price && math.Abs(v*r.scale) > float64(MaxPriceOf(r.options.Currency)):
-		return 0, r.fail(r.name, "%q is beyond %v per kWh: is it per MWh, and the column's name does not say so?", text,
+		return 0, r.fail(r.name, "%q is above %v per kWh: is it per MWh, without the unit in the column name?", text,
 			MaxPriceOf(r.options.Currency))
 	}
 	return v, nil
@@ -240,10 +240,10 @@ func (r *csvReader) number(text string) (float64, error) {
 func (r *csvReader) begin(t time.Time) error {
 	r.step = t.Sub(r.last)
 	if r.step <= 0 {
-		return r.fail("time", "%s does not come after %s", t.Format(time.RFC3339), r.last.Format(time.RFC3339))
+		return r.fail("time", "%s is not after %s", t.Format(time.RFC3339), r.last.Format(time.RFC3339))
 	}
 	if r.step > time.Hour {
-		err := r.fail("time", "%s comes %v after the row before: want an hour or less", t.Format(time.RFC3339), r.step)
+		err := r.fail("time", "%s is %v after the previous row: want an hour or less", t.Format(time.RFC3339), r.step)
 		if r.options.Fill == 0 {
 			err.Option = OptionFill
 		}
@@ -259,7 +259,7 @@ func (r *csvReader) measure(t time.Time) error {
 		r.step = step
 	}
 	if r.rows >= most {
-		return errors.New("it is measured")
+		return errors.New("step is known")
 	}
 	return nil
 }
@@ -299,5 +299,5 @@ func ParseTime(text string) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is no time: want 2022-06-01T13:00Z", text)
+	return time.Time{}, fmt.Errorf("%q is not a time: want e.g. 2022-06-01T13:00Z", text)
 }

@@ -90,9 +90,9 @@ func (r *csvReader) choose(values []string) (string, error) {
 		return "", r.failOption(OptionZone, "no zone %q: the file has %s", zone, all)
 	case columnOfZone:
 		return "", r.failOption(OptionColumn,
-			"which column? The file has neither a column %q nor one called %s: it has %s", "zone", zone, all)
+			"select a column: the file has neither a column %q nor a column %s, but %s", "zone", zone, all)
 	case zonesOnly:
-		return "", r.failOption(OptionZone, "which zone? The file has %s", all)
+		return "", r.failOption(OptionZone, "select a zone: the file has %s", all)
 	}
-	return "", r.failOption(OptionColumn, "which column? The file has %s", all)
+	return "", r.failOption(OptionColumn, "select a column: the file has %s", all)
 }

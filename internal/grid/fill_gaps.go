@@ -35,7 +35,7 @@ func (r *csvReader) follow(t time.Time, value float64) error {
 		err.Option = OptionFill
 		return err
 	}
-	err := r.fail("time", "%s is out of order or comes twice: want %s", t.Format(time.RFC3339),
+	err := r.fail("time", "%s is out of order or duplicate: want %s", t.Format(time.RFC3339),
 		want.Format(time.RFC3339))
 	if r.rows == 2 && t.After(r.last) && r.options.Fill == 0 { // a gap before the second row has this effect
 		err.Option = OptionFill
@@ -64,9 +64,9 @@ func (o *CSVOptions) between(from, to float64, count int) []float64 {
 // FilledNote returns a note about the number of values that were filled in.
 func FilledNote(name string, values int, fill time.Duration) string {
 	if values == 1 {
-		return fmt.Sprintf("%s: filled in 1 missing value, in gaps of up to %v; it is estimated from those beside it",
+		return fmt.Sprintf("%s: filled in 1 missing value in gaps of up to %v by linear interpolation",
 			name, fill)
 	}
-	return fmt.Sprintf("%s: filled in %d missing values, in gaps of up to %v; they are estimated from those beside "+
-		"them", name, values, fill)
+	return fmt.Sprintf("%s: filled in %d missing values in gaps of up to %v by linear "+
+		"interpolation", name, values, fill)
 }

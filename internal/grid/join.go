@@ -20,7 +20,7 @@ func ReadFiles(o CSVOptions, names ...string) (Signal, Zone, error) {
 			return Signal{}, "", err
 		}
 		if len(parts) > 0 && z != zone {
-			return Signal{}, "", fmt.Errorf("%s is of zone %q, %s of %q", path, z, parts[0].path, zone)
+			return Signal{}, "", fmt.Errorf("%s has zone %q, but %s has zone %q", path, z, parts[0].path, zone)
 		}
 		zone = z
 		parts = append(parts, part{path, signal})
@@ -61,7 +61,7 @@ func join(o CSVOptions, parts []part) (Signal, error) {
 		before := parts[i]
 		gap := p.Series.Start().Sub(before.Series.End())
 		if p.Series.Step() != step || gap != 0 && !o.fills(gap, step) {
-			err := &RowError{File: p.path, Err: fmt.Errorf("from %s every %v, it does not follow %s, until %s every %v",
+			err := &RowError{File: p.path, Err: fmt.Errorf("starting at %s with step %v, it does not follow %s, ending at %s with step %v",
 				p.Series.Start().Format(time.RFC3339), p.Series.Step(), before.path,
 				before.Series.End().Format(time.RFC3339), step)}
 			if p.Series.Step() == step && gap > 0 {

@@ -23,8 +23,8 @@ func NewSeries(start time.Time, step time.Duration, values []float64) (*Series, 
 	return Resume(0, start, step, values)
 }
 
-// Resume returns a series whose earlier values are no longer available but add up to before. Integrals are
-// differences of rounded sums, so they equal those of the complete series exactly only if the sums are the same.
+// Resume returns a series without its earlier values. Their sum is before. Integrals are
+// differences of rounded sums, so they are exactly the same as for the complete series only if the sums are the same.
 func Resume(before float64, start time.Time, step time.Duration, values []float64) (*Series, error) {
 	if len(values) == 0 {
 		return nil, fmt.Errorf("series from %s has no values", start.Format(time.RFC3339))

@@ -46,7 +46,7 @@ func ParseClock(text string) (Clock, error) {
 	}
 	t, err := time.Parse("15:04", text)
 	if err != nil || len(text) != len("15:04") {
-		return 0, fmt.Errorf("%q is no time of day: want HH:MM", text)
+		return 0, fmt.Errorf("%q is not a time of day: want HH:MM", text)
 	}
 	return Clock(60*t.Hour() + t.Minute()), nil
 }
@@ -112,7 +112,7 @@ func parseSet(text string, least, most int, add func(int)) error {
 func parseMember(text string, least, most int) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 8)
 	if err != nil || int(n) < least || int(n) > most {
-		return 0, fmt.Errorf("%q is no number from %d to %d", text, least, most)
+		return 0, fmt.Errorf("%q is not a number from %d to %d", text, least, most)
 	}
 	return int(n), nil
 }
@@ -203,9 +203,9 @@ const maxTariffSpan = 400 * 24 * time.Hour
 func (t *Tariff) Series(from, until time.Time, step time.Duration) (*Series, error) {
 	switch {
 	case step < time.Minute || step > time.Hour || time.Hour%step != 0 || step%time.Minute != 0:
-		return nil, fmt.Errorf("step is %v: want whole minutes of which an hour is a multiple", step)
+		return nil, fmt.Errorf("step is %v: want a number of minutes that divides an hour", step)
 	case !until.After(from) || until.Sub(from) > maxTariffSpan:
-		return nil, fmt.Errorf("from %s until %s: want a later end, by at most %v", from.Format(time.RFC3339),
+		return nil, fmt.Errorf("from %s until %s: want an end after the start, by at most %v", from.Format(time.RFC3339),
 			until.Format(time.RFC3339), maxTariffSpan)
 	}
 	if err := t.Validate(); err != nil {

@@ -404,7 +404,7 @@ func (f *File) loadStart(s *Scenario) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: %q is no time: want 2022-06-01 or 2022-06-01T12:00:00Z", f.Called("start"), f.Start)
+	return fmt.Errorf("%s: %q is not a time: want 2022-06-01 or 2022-06-01T12:00:00Z", f.Called("start"), f.Start)
 }
 
 func (f *File) loadNodes(s *Scenario) error {

@@ -171,7 +171,7 @@ func TestHybridIdleTakesIdleNodesFirst(t *testing.T) {
 		}
 	}
 	for extra, want := range map[string]string{
-		"live: {period: fast}\n":                                 `live.period: "fast" is no duration`,
+		"live: {period: fast}\n":                                 `live.period: "fast" is not a duration`,
 		"live: {maxAge: -1s}\n":                                  `live.maxAge: "-1s" is negative: want 5m, 1s or 0s`,
 		"live: {every: 15s}\n":                                   "every",
 		"benchmarks: {new: {rate: 1, watts: 2, idleWatts: 1}}\n": `"new" is neither a node nor a power profile`,

@@ -24,7 +24,7 @@ const alibabaMachineMemory = 96 * 4 << 30
 // alibabaCores is the maximum number of cores of a job. A task has up to tens of thousands of independent instances
 // of about equal length. One job per instance would result in millions of identical jobs, and one job for all
 // instances would not fit on any machine. Therefore the instances are packed into jobs of up to this number of
-// cores and up to the memory of a machine. The core-hours are those of the trace.
+// cores and up to the memory of a machine. The core-hours of the trace are preserved.
 const alibabaCores = 16
 
 var manyInstances = wholeNumber("whole number", 1, 1<<20)
@@ -49,7 +49,7 @@ func (t *Trace) alibabaTask(row *rows, start time.Time) {
 	one := parsed(row, columnCPU, cores)
 	share := parsed(row, alibabaMemory, notNegative)
 	if share > 1 {
-		row.refuse(alibabaMemory, fmt.Errorf("%q is more than a machine has", row.text(alibabaMemory)))
+		row.refuse(alibabaMemory, fmt.Errorf("%q is more than the memory of a machine", row.text(alibabaMemory)))
 	}
 	instances := parsed(row, alibabaInstances, manyInstances)
 	memory := int64(share * alibabaMachineMemory)

@@ -98,7 +98,7 @@ func places(text string) ([]string, error) {
 func share(text string) (float64, error) {
 	v, err := number(text)
 	if err != nil || v < 0 || v > 1 {
-		return 0, fmt.Errorf("%q: want a share, 0 to 1", text)
+		return 0, fmt.Errorf("%q: want a fraction, 0 to 1", text)
 	}
 	return v, nil
 }
@@ -138,7 +138,7 @@ func duration(text string) (time.Duration, error) {
 	return ParseDuration(text, "seconds, or a duration such as 90m")
 }
 
-// ParseDuration parses a Go duration. It rejects negative durations and those of more than a hundred years. Errors
+// ParseDuration parses a Go duration. It rejects negative durations and durations of more than a hundred years. Errors
 // include want as the expected format.
 func ParseDuration(text, want string) (time.Duration, error) {
 	// time.ParseDuration does not distinguish overflows from syntax errors. With all digits replaced by zeros, only
@@ -154,7 +154,7 @@ func ParseDuration(text, want string) (time.Duration, error) {
 	case err != nil && isNumber(text) && strings.ContainsAny(text, "0123456789"): // excludes Inf and NaN
 		return 0, fmt.Errorf("%q has no unit: want %s", text, want)
 	case wrong != nil:
-		return 0, fmt.Errorf("%q is no duration: want %s", text, want)
+		return 0, fmt.Errorf("%q is not a duration: want %s", text, want)
 	case d < 0 || err != nil && strings.HasPrefix(text, "-"):
 		return 0, fmt.Errorf("%q is negative: want %s", text, want)
 	case d > longest || err != nil:
@@ -181,7 +181,7 @@ func cores(text string) (int64, error) {
 	if milli, ok := strings.CutSuffix(text, "m"); ok {
 		digits, scale = milli, 1
 	}
-	return quantity(text, digits, scale, maxCores*1000, "cores, as 1.5 or 1500m", tooManyCores)
+	return quantity(text, digits, scale, maxCores*1000, "cores, e.g. 1.5 or 1500m", tooManyCores)
 }
 
 var tooManyCores = fmt.Sprintf("%.0f cores", maxCores)
@@ -225,7 +225,7 @@ func size(text string) (int64, error) {
 			break
 		}
 	}
-	return quantity(text, digits, factor, maxMemory, "bytes, as 4Gi or 512M", "any machine has")
+	return quantity(text, digits, factor, maxMemory, "bytes, e.g. 4Gi or 512M", "any machine has")
 }
 
 var whole = wholeNumber("whole number", 0, maxGPUs)

@@ -21,7 +21,7 @@ func scaling(row *rows, j *sched.Job) {
 	if row.text(columnMinReplicas) == "" && high == "" {
 		if text != "" {
 			row.refuse(columnThroughput, fmt.Errorf(
-				"%q is of a job that may run on several numbers of replicas: want %s", text, columnMaxReplicas))
+				"%q requires a job with several numbers of replicas: want %s", text, columnMaxReplicas))
 		}
 		return
 	}
@@ -48,8 +48,8 @@ func throughput(text string, least, most int) (*sched.Scaling, error) {
 		parallel, err := number(text)
 		if err != nil || parallel < 0 || parallel > 1 {
 			return nil,
-				fmt.Errorf("%q: want the share of the work that replicas can do side by side, 0 to 1, or "+
-					"throughputs, as 1;1.9;2.6", text)
+				fmt.Errorf("%q: want the fraction of the work that runs in parallel, 0 to 1, or "+
+					"throughputs, e.g. 1;1.9;2.6", text)
 		}
 		return sched.Amdahl(least, most, parallel), nil
 	}
@@ -62,7 +62,7 @@ func throughput(text string, least, most int) (*sched.Scaling, error) {
 		s.Throughput = append(s.Throughput, v)
 	}
 	if s.Most() != most {
-		return nil, fmt.Errorf("%q are %d throughputs, for %d to %d replicas", text, len(s.Throughput), least, most)
+		return nil, fmt.Errorf("%q has %d throughputs, but there are %d to %d replicas", text, len(s.Throughput), least, most)
 	}
 	return s, s.Validate()
 }

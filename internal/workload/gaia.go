@@ -81,6 +81,6 @@ func gaiaByLength(file string, text []byte, skipBad bool) (format, error) {
 		return inSeconds, nil
 	}
 	return format{}, &grid.RowError{File: file, Err: fmt.Errorf("lengths are neither all in hours, up to %d, nor all "+
-		"in seconds, from %d: name the format %s or %s", gaiaMaxHours, gaiaMinSeconds, formatGAIAHours,
+		"in seconds, from %d: specify the format %s or %s", gaiaMaxHours, gaiaMinSeconds, formatGAIAHours,
 		formatGAIASeconds)}
 }

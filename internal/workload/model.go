@@ -62,7 +62,7 @@ const modelRunTimes = 256
 // Fit returns a model of jobs, which must be sorted by submission time.
 func Fit(jobs []sched.Job) (*Model, error) {
 	if len(jobs) < 2 || !jobs[len(jobs)-1].Submitted.After(jobs[0].Submitted) {
-		return nil, errors.New("fitting a workload: want jobs at two instants or more")
+		return nil, errors.New("fitting a workload: want jobs with at least two submission times")
 	}
 	m := &Model{}
 	m.fitArrivals(jobs)
@@ -286,7 +286,7 @@ func (m *Model) Validate() error {
 		sum += rate
 	}
 	if !(sum > 1e-6) {
-		bad("batchesPerHour: nothing ever comes")
+		bad("batchesPerHour: want at least one rate above 0")
 	}
 	wrong := func(b ModelBatch) bool { return b.Size < 1 || b.Count < 1 }
 	if len(m.Batches) == 0 || slices.ContainsFunc(m.Batches, wrong) {
@@ -296,7 +296,7 @@ func (m *Model) Validate() error {
 		bad("owners are %d with exponent %v: want 0 to %d", m.Owners, m.Zipf, maxOwners)
 	}
 	if len(m.Classes) == 0 {
-		bad("classes: there are none")
+		bad("classes: want at least one")
 	}
 	for i := range m.Classes {
 		if err := m.Classes[i].validate(); err != nil {
@@ -315,12 +315,12 @@ func (c *ModelClass) validate() error {
 		return fmt.Errorf("jobs is %d: want 1 or more", c.Jobs)
 	case c.MilliCPU < 0 || c.MilliCPU > maxCores*1000 || c.Memory < 0 || c.Memory > maxMemory || c.GPU < 0 ||
 		c.GPU > maxGPUs:
-		return errors.New("the request is out of range")
+		return errors.New("request is out of range")
 	case c.AllowedDelay != nil && !(*c.AllowedDelay >= 0 && *c.AllowedDelay <= maxSeconds):
 		return fmt.Errorf("allowedDelaySeconds is %v: want 0 or more", *c.AllowedDelay)
 	case len(c.Seconds) == 0 || !slices.IsSorted(c.Seconds) ||
 		!(c.Seconds[0] > 0 && c.Seconds[len(c.Seconds)-1] <= maxSeconds):
-		return errors.New("seconds: want run times above 0, the shortest first")
+		return errors.New("seconds: want run times above 0 in ascending order")
 	}
 	return nil
 }
@@ -331,7 +331,7 @@ func (m *Model) UnmarshalJSON(text []byte) error {
 	dec := json.NewDecoder(strings.NewReader(string(text)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode((*plain)(m)); err != nil {
-		return fmt.Errorf("reading workload model: %w", err)
+		return fmt.Errorf("decoding workload model: %w", err)
 	}
 	return m.Validate()
 }

@@ -47,7 +47,7 @@ const unlimitedMemory = 1 << 50
 // node belongs to the site in its row, or to the first of sites if its row has none. At least one site is required.
 func Nodes(source string, seed uint64, sites ...*sched.Site) ([]sched.Node, error) {
 	if len(sites) == 0 {
-		return nil, errors.New("nodes need a site")
+		return nil, errors.New("want at least one site for the nodes")
 	}
 	if _, ok := presets[source]; ok {
 		return presetNodes(source, seed, sites[0])
@@ -138,7 +138,7 @@ func nodeProfile(row *rows, node string, known profiles) *energy.Profile {
 	if name := row.text(columnProfile); name != "" {
 		for _, column := range powerColumns {
 			if row.text(column) != "" {
-				row.refuse(column, fmt.Errorf("stands beside the profile %q: give one or the other", name))
+				row.refuse(column, fmt.Errorf("cannot be combined with the profile %q: want one or the other", name))
 			}
 		}
 		return parsed(row, columnProfile, known.named)

@@ -61,7 +61,7 @@ func (t *Trace) openbPod(row *rows, start time.Time) {
 	case scheduled < created:
 		row.refuse(openbScheduled, fmt.Errorf("%q is before the creation", row.text(openbScheduled)))
 	case deleted < scheduled:
-		row.refuse(openbDeleted, fmt.Errorf("%q is before it was scheduled", row.text(openbDeleted)))
+		row.refuse(openbDeleted, fmt.Errorf("%q is before the scheduled time", row.text(openbDeleted)))
 	case deleted == scheduled:
 		t.skip(row, noRunTime)
 		return
@@ -85,7 +85,7 @@ func checkShare(share, gpus int64) error {
 	case share > 1000:
 		return fmt.Errorf("\"%d\" is more than a GPU", share)
 	case share > 0 && gpus == 0:
-		return fmt.Errorf("\"%d\" of no GPU", share)
+		return fmt.Errorf("\"%d\" is requested without a GPU", share)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ var presets = map[string][]group{
 		{"big", 6, 64, 256, "sr655-2021"},
 	},
 	// A single node of practically unlimited capacity with power proportional to its busy cores, for experiments in
-	// which only the time of execution matters, e.g. those of Let's Wait Awhile and GAIA.
+	// which only the time of execution matters, e.g. Let's Wait Awhile and GAIA.
 	"unlimited": {
 		{"unlimited", 1, unlimitedCores, unlimitedMemory >> 30, unlimitedProfile},
 	},

@@ -68,7 +68,7 @@ func (p profiles) named(name string) (*energy.Profile, error) {
 	if name == unlimitedProfile {
 		p[name] = &energy.Profile{
 			Name: name, Max: unlimitedCores, Exponent: 1, Quality: energy.Estimated,
-			Source: "no hardware: power in proportion to busy cores, as experiments without capacity assume it",
+			Source: "no hardware: power is proportional to busy cores, as in experiments without capacity limits",
 		}
 		return p[name], nil
 	}

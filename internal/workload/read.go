@@ -129,7 +129,7 @@ func LoadWith(path string, o Options) (*Trace, error) {
 	case err != nil:
 		return nil, err
 	case len(t.Jobs) == 0 && len(t.Skipped) > 0:
-		return nil, &grid.RowError{File: path, Err: fmt.Errorf("the file has no jobs to run: all %s", t.Skipped[0].Why)}
+		return nil, &grid.RowError{File: path, Err: fmt.Errorf("the file has no jobs to run: all rows were skipped: %s", t.Skipped[0].Why)}
 	case len(t.Jobs) == 0:
 		return nil, &grid.RowError{File: path, Err: errors.New("the file has no jobs")}
 	}
@@ -155,7 +155,7 @@ func (t *Trace) read(file string, text []byte, f format, o *Options) (err error)
 		first := ""
 		row.skip = func(wrong error) {
 			*t = good
-			first = cmp.Or(first, "wrong, the first one in "+inLine(wrong))
+			first = cmp.Or(first, "invalid, the first one in "+inLine(wrong))
 			t.skip(row, first)
 			good = *t
 		}
@@ -211,7 +211,7 @@ func (t *Trace) LeftOut() (lines []string) {
 		if s.Count == 1 {
 			rows = "row"
 		}
-		lines = append(lines, fmt.Sprintf("left out %d %s: %s", s.Count, rows, s.Why))
+		lines = append(lines, fmt.Sprintf("skipped %d %s: %s", s.Count, rows, s.Why))
 	}
 	return lines
 }

@@ -51,7 +51,7 @@ func newRows(file string, text []byte, required, optional []string) (*rows, erro
 		case i == 0 && name == "":
 			continue // the row numbers written by pandas
 		case twice:
-			return nil, r.wrap("", fmt.Errorf("column %q stands twice in the header", name))
+			return nil, r.wrap("", fmt.Errorf("duplicate column %q in the header", name))
 		case !slices.Contains(required, name) && !slices.Contains(optional, name):
 			return nil, r.wrap("", fmt.Errorf("unknown column %q: have %s, %s", name, strings.Join(required, ", "),
 				strings.Join(optional, ", ")))
@@ -60,7 +60,7 @@ func newRows(file string, text []byte, required, optional []string) (*rows, erro
 	}
 	for _, name := range required {
 		if _, ok := r.index[name]; !ok {
-			return nil, r.wrap("", fmt.Errorf("column %q is missing: want %s; may have %s", name,
+			return nil, r.wrap("", fmt.Errorf("column %q is missing: want %s, and optionally %s", name,
 				strings.Join(required, ", "), strings.Join(optional, ", ")))
 		}
 	}
@@ -191,7 +191,7 @@ func number(text string) (float64, error) {
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-		return 0, fmt.Errorf("%q is no finite number", text)
+		return 0, fmt.Errorf("%q is not a finite number", text)
 	}
 	return v, nil
 }

@@ -38,7 +38,7 @@ func (t *Trace) surfJob(row *rows, start time.Time) {
 }
 
 // noRunTime is the reason for skipping a row of a job with a run time of 0.
-const noRunTime = "ran for no time"
+const noRunTime = "has a run time of 0"
 
 // milliseconds parses an integer number of milliseconds, up to about a hundred years.
 func milliseconds(text string) (time.Duration, error) {

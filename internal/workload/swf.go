@@ -44,10 +44,10 @@ const (
 
 // Reasons for skipping rows of a log.
 const (
-	swfNoSubmit = "not known when it was submitted"
-	swfNoRun    = "did not run, or not known for how long"
-	swfNoCPU    = "not known on how many processors"
-	swfPart     = "part of a job that stands there as a whole"
+	swfNoSubmit = "has no submission time"
+	swfNoRun    = "did not run or has no run time"
+	swfNoCPU    = "has no number of processors"
+	swfPart     = "is part of a job that is listed as a whole"
 )
 
 var swf = format{
@@ -60,7 +60,7 @@ func (t *Trace) swfJob(row *rows, start time.Time) {
 		v[i] = parsed(row, column, swfNumber)
 	}
 	if v[swfID] < 0 {
-		row.refuse(swfColumns[swfID], errors.New("is not given"))
+		row.refuse(swfColumns[swfID], errors.New("is missing"))
 	}
 	processors := v[swfRequested]
 	if processors <= 0 {
@@ -80,7 +80,7 @@ func (t *Trace) swfJob(row *rows, start time.Time) {
 		job.TimeLimit = parsed(row, swfColumns[swfTimeLimit], seconds)
 	}
 	if processors > maxCores {
-		row.refuse(swfColumns[swfRequested], fmt.Errorf("%v are more than %.0f processors", processors, maxCores))
+		row.refuse(swfColumns[swfRequested], fmt.Errorf("%v exceeds the maximum of %.0f processors", processors, maxCores))
 	}
 	job.Request.MilliCPU = int64(math.Ceil(processors)) * 1000
 	memory, column := v[swfWantedMemory], swfWantedMemory
@@ -88,7 +88,7 @@ func (t *Trace) swfJob(row *rows, start time.Time) {
 		memory, column = v[swfUsedMemory], swfUsedMemory
 	}
 	if memory *= 1024 * processors; memory > maxMemory {
-		row.refuse(swfColumns[column], fmt.Errorf("%v bytes are more than any machine has", memory))
+		row.refuse(swfColumns[column], fmt.Errorf("%v bytes exceed the memory of any machine", memory))
 	}
 	job.Request.Memory = int64(math.Ceil(max(0, memory)))
 	t.Jobs = append(t.Jobs, job)
@@ -113,7 +113,7 @@ func swfSkips(v *[len(swfColumns)]float64, processors float64) string {
 func swfNumber(text string) (float64, error) {
 	v, err := number(text)
 	if err == nil && v < 0 && v != -1 {
-		err = fmt.Errorf("%q is negative: want -1 where it is not known", text)
+		err = fmt.Errorf("%q is negative: want -1 if the value is unknown", text)
 	}
 	return v, err
 }

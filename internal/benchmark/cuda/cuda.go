@@ -45,7 +45,7 @@ func (g *GPU) call(name string, arguments ...uintptr) error {
 		return err
 	}
 	if code, _, _ := purego.SyscallN(function, arguments...); int32(code) != 0 {
-		return fmt.Errorf("%s: error %d of the driver", name, int32(code))
+		return fmt.Errorf("%s: driver returned error %d", name, int32(code))
 	}
 	return nil
 }

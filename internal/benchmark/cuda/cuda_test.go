@@ -41,7 +41,7 @@ int cuCtxSynchronize(void) { return 0; }
 func TestCallsTheDriver(t *testing.T) {
 	compiler, err := exec.LookPath("cc")
 	if err != nil {
-		t.Skip("no C compiler: the driver that is to be called cannot be built")
+		t.Skip("skipping because the test driver cannot be built without a C compiler")
 	}
 	dir := t.TempDir()
 	kit.Write(t, filepath.Join(dir, "driver.c"), driver)
@@ -64,12 +64,12 @@ func TestCallsTheDriver(t *testing.T) {
 	// 2 rounds of 3 multiprocessors, 8 blocks of 256 threads, 4096 steps of 64 operations
 	if err != nil || strings.Count(stderr, "launched\n") != 2 || len(lines) != 3 ||
 		!strings.HasSuffix(lines[0], " 0") || !strings.HasSuffix(lines[1], " 3.221225472") {
-		t.Errorf("%v: %q\n%s", err, stdout, stderr)
+		t.Errorf("unexpected output, error %v: %q\n%s", err, stdout, stderr)
 	}
 	if _, stderr, err = run("1\n", "LD_LIBRARY_PATH=/nonexistent"); err == nil || !strings.Contains(stderr, "libcuda.so.1") {
-		t.Errorf("without a driver: %v, %s", err, stderr)
+		t.Errorf("unexpected result without a driver: %v, %s", err, stderr)
 	}
 	if _, stderr, err = run("x\n", "LD_LIBRARY_PATH="+dir); err == nil {
-		t.Errorf("what is no number is taken: %s", stderr)
+		t.Errorf("an invalid number was accepted: %s", stderr)
 	}
 }

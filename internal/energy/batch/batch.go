@@ -32,7 +32,7 @@ type Batch struct {
 	// energy of the node is then part of the host's energy and excluded from sums over nodes.
 	Parent *Parent `json:"parent,omitempty"`
 
-	// Both times are on the node's wall clock as of the end of the interval. Their difference equals that of the
+	// Both times are on the node's wall clock as of the end of the interval. Their difference equals the difference of the
 	// following two.
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
@@ -45,7 +45,7 @@ type Batch struct {
 
 	Source  string         `json:"source"` // the root domain and its meter, e.g. "psys (rapl)"
 	Quality energy.Quality `json:"quality"`
-	// IdlePolicy is the policy by which idle energy was divided: apart, requests or equal; mixed if batches of
+	// IdlePolicy is the policy used to divide idle energy: apart, requests or equal; mixed if batches of
 	// different policies were folded.
 	IdlePolicy string `json:"idlePolicy"`
 
