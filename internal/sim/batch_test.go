@@ -14,8 +14,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// firstFit plans a whole queue: every job that fits goes to the first node with room. It writes down when it is asked
-// about how many jobs.
+// firstFit plans a whole queue and places every job on the first node with sufficient capacity. It records the time
+// and the number of jobs of each plan.
 type firstFit struct {
 	batches bool
 	asked   []string
@@ -71,7 +71,8 @@ func crowd(t testing.TB, cores ...int64) *sim.Scenario {
 	return s
 }
 
-// The rules of a queue, each by hand. All jobs come half a second after the start and take a minute.
+// Expected results of each queue rule, computed by hand. All jobs are submitted half a second after the start and
+// run for a minute.
 func TestQueueRules(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules         sim.QueueRules
@@ -117,7 +118,8 @@ func TestQueueRules(t *testing.T) {
 	}
 }
 
-// Any strategy is planned as a whole where the scenario has rules, as the stock scheduler with one placement a second.
+// If the scenario has queue rules, every strategy plans the queue as a whole. Here the stock scheduler makes one
+// placement per second.
 func TestRulesHoldForEveryStrategy(t *testing.T) {
 	s := crowd(t, 1, 1, 1, 1)
 	s.Queue = sim.QueueRules{PerStep: 1, Step: time.Second}
@@ -127,7 +129,7 @@ func TestRulesHoldForEveryStrategy(t *testing.T) {
 	}
 }
 
-// A plan may hold jobs, for good or until they are asked about again, and they come back to the end of the queue.
+// A plan may hold jobs, either finally or until the next decision. They return to the end of the queue.
 func TestBatchesHold(t *testing.T) {
 	s := crowd(t, 1, 1, 1)
 	for i := range s.Jobs {
@@ -151,7 +153,7 @@ func TestBatchesHold(t *testing.T) {
 	}
 }
 
-// Batches on a busy cluster: every job runs once, within the capacity, whatever the rules.
+// On a busy cluster with queue rules, every job runs once and within the capacity.
 func TestBatchesOfEveryStrategy(t *testing.T) {
 	wheres, _ := strategy.Names()
 	for k, rules := range []sim.QueueRules{{Window: 5}, {Window: 7, PerStep: 2, Step: time.Minute}, {Step: time.Hour}} {
@@ -193,14 +195,14 @@ func TestBatchesOfEveryStrategy(t *testing.T) {
 	}
 }
 
-// A quota of two cores is used by two jobs when two more come: the first, which has little delay, and one that has a
-// day. What becomes free before the intensity changes is for who is first in line, and nobody waits longer than he
-// may.
+// A quota of two cores is used by two jobs when two more arrive: the first with a short allowed delay, and the
+// second with a day. Cores that become free before the intensity changes go to the first in line, and no job waits
+// longer than allowed.
 func TestThrottledJobsStayInLine(t *testing.T) {
 	hours := append([]float64{500, 500, 500, 100}, slices.Repeat([]float64{500}, 60)...)
 	for name, c := range map[string]struct {
 		rules sim.QueueRules
-		brief time.Duration // how long the first one runs
+		brief time.Duration // run time of the first job
 		want  []string
 	}{
 		"a core becomes free": {
@@ -247,7 +249,7 @@ func TestThrottledJobsStayInLine(t *testing.T) {
 			}
 		}
 		for _, sample := range r.Timeline {
-			planned := sample.Time.Sub(start) >= c.rules.Step // nobody was asked before
+			planned := sample.Time.Sub(start) >= c.rules.Step // no plan was made before the first step
 			if planned && sample.Queued != 0 || sample.Held < 0 || sample.Held > 2 {
 				t.Errorf("%s: %d wait for room and %d for the quota at %v", name, sample.Queued, sample.Held,
 					sample.Time.Sub(start))
@@ -256,7 +258,7 @@ func TestThrottledJobsStayInLine(t *testing.T) {
 	}
 }
 
-// A throttled strategy suspends what it would suspend by itself.
+// A throttled strategy suspends the same jobs as the underlying strategy.
 func TestThrottledStrategiesSuspend(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, append([]float64{100, 900, 900, 100}, slices.Repeat([]float64{500}, 60)...)...)

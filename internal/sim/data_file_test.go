@@ -62,8 +62,8 @@ func TestFindFile(t *testing.T) {
 	}
 }
 
-// A trace that says itself when its jobs came begins with their first hour, not months before, where the grid's file
-// does.
+// A trace with absolute submission times starts at the hour of its first job, rather than months earlier at the
+// start of the grid file.
 func TestStartOfADatedTrace(t *testing.T) {
 	dir := t.TempDir()
 	var hours strings.Builder

@@ -59,7 +59,7 @@ func run(t testing.TB, s *sim.Scenario, name string) *sim.Result {
 	return r
 }
 
-// Energy and emissions of a run that can be computed by hand: one node of 10 cores, 100 to 300 W, 10 W asleep, PUE 1.2.
+// Energy and emissions of a run computed by hand: one node of 10 cores with 100 to 300 W, 10 W asleep, PUE 1.2.
 //
 //	00:00–01:00 asleep                10 W at 500 g
 //	01:00–02:00 a (5 cores)          200 W at 400 g, after a wake-up of 36 kJ
@@ -132,7 +132,8 @@ func TestAHeldJobStartsInItsWindow(t *testing.T) {
 	}
 }
 
-// A job that does not fit lets smaller ones pass, as in kube-scheduler, and starts when a completion makes room.
+// A job that does not fit does not block smaller jobs, as in kube-scheduler, and starts when a completion frees
+// capacity.
 func TestTheQueueIsNotBlockedByItsHead(t *testing.T) {
 	p := &energy.Profile{Idle: 50, Max: 150}
 	home := site(t, "home", 1, 500, 400, 100, 600)
@@ -191,8 +192,9 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-// drawScenario draws a busy little cluster whose series outlasts every run: 40 jobs one after the other, each of 20,000
-// s at half speed after twelve hours of delay, end after 40 days. Every site has a node with room for every job.
+// drawScenario returns a random busy small cluster with series that outlast every run: 40 consecutive jobs of
+// 20,000 s at half speed after a delay of twelve hours end after 40 days. Every site has a node with capacity for
+// every job.
 func drawScenario(t *rapid.T, intensity func(i int) float64) *sim.Scenario {
 	values := make([]float64, 24*90)
 	for i := range values {
@@ -208,7 +210,7 @@ func drawScenario(t *rapid.T, intensity func(i int) float64) *sim.Scenario {
 			Name: fmt.Sprint("s", i), PUE: 1 + float64(i)/10, Carbon: grid.Signal{Series: series},
 		})
 	}
-	for i := range rapid.IntRange(len(s.Sites), 5).Draw(t, "nodes") { // one at each site, where strategies may insist on it
+	for i := range rapid.IntRange(len(s.Sites), 5).Draw(t, "nodes") { // at least one per site
 		idle := energy.Watts(rapid.IntRange(20, 150).Draw(t, "idle"))
 		at := rapid.SampledFrom(s.Sites).Draw(t, "site")
 		if i < len(s.Sites) {
@@ -239,8 +241,8 @@ func drawScenario(t *rapid.T, intensity func(i int) float64) *sim.Scenario {
 	return s
 }
 
-// Whatever the strategy: every job runs once, for as long as it takes there, on a node with room, never before it was
-// submitted or released; and energy is what the nodes drew, summed over a fine clock.
+// Under any strategy, every job runs once and for its run time on a node with sufficient capacity, and not before
+// its submission and release. Energy equals the sum of the power of the nodes over fine time steps.
 func TestRunKeepsItsInvariants(t *testing.T) {
 	wheres, whens := strategy.Names()
 	wheres = append(wheres, strategy.Clusters()...)
@@ -321,7 +323,7 @@ func TestRunKeepsItsInvariants(t *testing.T) {
 	})
 }
 
-// The same scenario gives the same result, to the last bit.
+// Runs of the same scenario give identical results.
 func TestRunIsDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t, func(i int) float64 { return float64(i%24) * 30 })
@@ -346,7 +348,7 @@ func TestRunIsDeterministic(t *testing.T) {
 	})
 }
 
-// Replaying what a run decided accounts the same.
+// A replay of the decisions of a run results in the same accounting.
 func TestReplayAgreesWithRun(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t, func(i int) float64 { return float64(i%24) * 30 })
@@ -387,7 +389,7 @@ func TestReplayAgreesWithRun(t *testing.T) {
 	})
 }
 
-// A strategy that holds is not charged for more hours of empty nodes than one that does not.
+// A strategy that holds jobs is not charged for more hours of empty nodes than one that does not.
 func TestAlign(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300, Sleep: 100}
 	home := site(t, "home", 1, 500, 500, 500, 100, 500, 500)
@@ -424,7 +426,7 @@ func TestRunStopsWhenTold(t *testing.T) {
 	}
 }
 
-// patient is a strategy that plans a queue for as long as it may.
+// patient is a strategy that plans a queue until it is stopped.
 type patient struct{ planning chan struct{} }
 
 func (patient) Batches() bool { return true }
@@ -439,7 +441,7 @@ func (p patient) PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, st
 	return p.Plan(s), strategy.Optimality{}
 }
 
-// Who has had enough does not wait for a plan.
+// Cancelling the context stops planning.
 func TestPlansStopWhenTold(t *testing.T) {
 	s := bench(t, 10, 100)
 	for i := range s.Jobs {

@@ -39,7 +39,8 @@ func TestEventHeapSorts(t *testing.T) {
 	})
 }
 
-// BenchmarkEventLoop is the bare loop: pop the next event, push one later, with 1,000 and 100,000 pending.
+// BenchmarkEventLoop measures the bare loop: pop the next event and push a later one, with 1,000 and 100,000
+// pending events.
 func BenchmarkEventLoop(b *testing.B) {
 	for name, pending := range map[string]int{"pending=1000": 1000, "pending=100000": 100_000} {
 		b.Run(name, func(b *testing.B) {

@@ -18,79 +18,80 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
-// File is a scenario as people write it: a YAML document whose fields the command line can override.
+// File is a scenario file: a YAML document with fields that the command line can override.
 type File struct {
 	APIVersion string        `json:"apiVersion"`
 	Kind       string        `json:"kind"`
 	Name       string        `json:"name,omitempty"`
 	Workload   WorkloadFile  `json:"workload"`
-	Nodes      string        `json:"nodes,omitempty"` // file or preset, for a scenario with one site
+	Nodes      string        `json:"nodes,omitempty"` // file or preset, for a scenario with a single site
 	Sites      []SiteFile    `json:"sites,omitempty"`
-	Start      string        `json:"start,omitempty"` // default: where the first grid series starts
+	Start      string        `json:"start,omitempty"` // defaults to the start of the first grid series
 	Strategies []string      `json:"strategies,omitempty"`
 	MaxDelay   string        `json:"maxDelay,omitempty"`
 	Seed       uint64        `json:"seed,omitempty"`
 	Weights    sched.Weights `json:"weights,omitzero"`
 	Limits     LimitsFile    `json:"limits,omitzero"`
 	MinSaving  float64       `json:"minSaving,omitempty"`
-	// of "window": the share that each hour of waiting must save, and emissions
+	// The minimum saving per hour of waiting, as a fraction and in grams, for the strategy "window".
 	MinSavingPerHour float64      `json:"minSavingPerHour,omitempty"`
 	MinSavingGrams   energy.Grams `json:"minSavingGrams,omitempty"`
 
 	Live LiveFile `json:"live,omitzero"`
-	// Benchmarks are of nodes or of power profiles, by name, all of the one class of work that the jobs are of. The
-	// benchmark of a node that is not named follows from its power profile.
+	// Benchmarks contains benchmarks by name of a node or power profile. All of them are for the class of work of
+	// the jobs. The benchmark of other nodes is derived from their power profiles.
 	Benchmarks map[string]energy.Benchmark `json:"benchmarks,omitempty"`
-	// "sleep" (default): as their profiles say; "idle": they never sleep
+	// EmptyNodes is "sleep" (default) if nodes sleep according to their profiles, or "idle" if they never sleep.
 	EmptyNodes string    `json:"emptyNodes,omitempty"`
 	Sleep      SleepFile `json:"sleep,omitzero"`
 
-	Interruptible bool `json:"interruptible,omitempty"` // jobs may be suspended and resumed
-	// work that an interruptible job does once more at each resume
+	Interruptible bool `json:"interruptible,omitempty"` // whether jobs may be suspended and resumed
+	// RestartCost is the work that an interruptible job repeats at each resume.
 	RestartCost string `json:"restartCost,omitempty"`
-	Learner     string `json:"learner,omitempty"` // what says how long jobs run; default: the truth
-	// what says what jobs draw: "profiles" of nodes (default), or "learnt"
+	Learner     string `json:"learner,omitempty"` // model of run times; defaults to the true run times
+	// Power is the model of the power of jobs: "profiles" of nodes (default), or "learnt".
 	Power string    `json:"power,omitempty"`
 	Queue QueueFile `json:"queue,omitzero"`
-	// of a tonne, in the prices' currency: adds the CI-adjusted cost to reports
+	// CarbonPrice per tonne, in the currency of the prices. If it is set, reports include the CI-adjusted cost.
 	CarbonPrice float64 `json:"carbonPrice,omitempty"`
 
-	name  string            // of the file, which file names are relative to; "": there is none
-	flags map[string]string // by field: the flag that it was given with instead, if any
+	name  string            // path of the file, to which file names are relative; empty if there is none
+	flags map[string]string // by field: the flag that overrides it, if any
 }
 
-// WorkloadFile names a trace.
+// WorkloadFile references a trace.
 type WorkloadFile struct {
 	File    string `json:"file"`
 	Format  string `json:"format,omitempty"`
-	SkipBad bool   `json:"skipBad,omitempty"` // rows that are wrong are left out; else the first one is an error
+	SkipBad bool   `json:"skipBad,omitempty"` // skip invalid rows instead of returning the first error
 }
 
-// SiteFile describes a site: its grid, and in a scenario with several sites its nodes.
+// SiteFile describes a site: its grid, and in a scenario with several sites, its nodes.
 type SiteFile struct {
 	Name   string   `json:"name,omitempty"`
 	Zone   string   `json:"zone,omitempty"`
 	PUE    float64  `json:"pue,omitempty"`
-	Weight int64    `json:"weight,omitempty"` // of "karmada-static"; default: 1
+	Weight int64    `json:"weight,omitempty"` // for "karmada-static"; defaults to 1
 	Nodes  string   `json:"nodes,omitempty"`
 	Grid   GridFile `json:"grid"`
-	Price  *float64 `json:"price,omitempty"` // per kWh, constant
+	Price  *float64 `json:"price,omitempty"` // constant, per kWh
 	Prices GridFile `json:"prices,omitzero"`
 
-	// what strategies know of the intensity to come; default: all of it
+	// Forecast is the forecast of the intensity given to strategies; defaults to a perfect one.
 	Forecast ForecastFile `json:"forecast,omitzero"`
 }
 
-// GridFile names one column of a file of hourly or finer values, or of several that follow each other, by a pattern.
+// GridFile references one column of a file of hourly or finer values, or of several consecutive files by a glob
+// pattern.
 type GridFile struct {
 	File   string `json:"file"`
 	Column string `json:"column,omitempty"`
-	Zone   string `json:"zone,omitempty"`  // of prices, where the file has several zones
-	Every  string `json:"every,omitempty"` // step to read it in, as 30m: values between its multiples are left out
-	Fill   string `json:"fill,omitempty"`  // up to how long gaps are filled, as 3h
+	Zone   string `json:"zone,omitempty"`  // of prices, if the file has several zones
+	Every  string `json:"every,omitempty"` // step, e.g. 30m; values in between are dropped
+	Fill   string `json:"fill,omitempty"`  // maximum length of gaps to fill, e.g. 3h
 }
 
-// read reads the values of a zone. o says what they are of.
+// read reads the values of a zone with the options o.
 func (f *File) read(g *GridFile, o grid.CSVOptions) (s grid.Signal, zone grid.Zone, note string, err error) {
 	o.Column, o.Filled = g.Column, new(int)
 	if g.Every != "" {
@@ -114,7 +115,7 @@ func (f *File) read(g *GridFile, o grid.CSVOptions) (s grid.Signal, zone grid.Zo
 	return s, zone, note, nil
 }
 
-// ofGrid names what an error about a file of values can be mended by.
+// ofGrid adds the field or flag that fixes an error of a grid file to the error.
 func (f *File) ofGrid(err error, prices bool) error {
 	row, ok := errors.AsType[*grid.RowError](err)
 	switch {
@@ -130,10 +131,10 @@ func (f *File) ofGrid(err error, prices bool) error {
 	return f.ofFlag("grid", err)
 }
 
-// LimitsFile is what all jobs of the scenario wait for under the when "threshold".
+// LimitsFile contains the limits that all jobs of the scenario wait for with the strategy "threshold".
 type LimitsFile struct {
 	Carbon     float64  `json:"carbon,omitempty"`     // gCO2e/kWh
-	Percentile float64  `json:"percentile,omitempty"` // of the intensity of the next 24 hours: above 0, below 1
+	Percentile float64  `json:"percentile,omitempty"` // of the intensity of the next 24 hours, between 0 and 1
 	Price      *float64 `json:"price,omitempty"`      // per kWh
 }
 
@@ -158,13 +159,13 @@ func (l *LimitsFile) check() error {
 	return nil
 }
 
-// What nodes without jobs do.
+// The behavior of nodes without jobs.
 const (
-	EmptyNodesSleep = "sleep" // what their power profiles say
-	EmptyNodesIdle  = "idle"  // they draw idle power for ever
+	EmptyNodesSleep = "sleep" // according to their power profiles
+	EmptyNodesIdle  = "idle"  // they always draw idle power
 )
 
-// ReadFile reads a scenario file strictly; unknown fields are errors.
+// ReadFile reads a scenario file. Unknown fields are errors.
 func ReadFile(path string) (*File, error) {
 	f := &File{name: path}
 	if err := document.Read(path, document.ScenarioKind, f); err != nil {
@@ -173,7 +174,7 @@ func ReadFile(path string) (*File, error) {
 	return f, nil
 }
 
-// site returns the only site of a scenario, making it if there is none: what flags such as --zone speak of.
+// site returns the only site of a scenario, and adds one if there is none. Flags such as --zone refer to it.
 func (f *File) site() (*SiteFile, error) {
 	switch len(f.Sites) {
 	case 0:
@@ -187,10 +188,10 @@ func (f *File) site() (*SiteFile, error) {
 	return &f.Sites[0], nil
 }
 
-// Load reads all that f names. It fails on the first thing that is wrong, before anything runs.
+// Load reads all files referenced by f. It returns the first error, before the simulation starts.
 func (f *File) Load() (*Scenario, error) { return f.LoadContext(context.Background()) }
 
-// LoadContext is Load, which can be stopped: learning forecasts takes seconds.
+// LoadContext is like Load with a context, because learning forecasts takes seconds.
 func (f *File) LoadContext(ctx context.Context) (*Scenario, error) {
 	s := &Scenario{Name: f.Name, CarbonPrice: f.CarbonPrice, Policy: sched.Policy{
 		Weights: f.Weights, Seed: f.Seed,
@@ -220,7 +221,7 @@ func (f *File) LoadContext(ctx context.Context) (*Scenario, error) {
 	return s, nil
 }
 
-// check finds what is wrong with f itself, before any other file is read.
+// check validates f before other files are read.
 func (f *File) check() error {
 	if len(f.Sites) == 0 {
 		return f.fault("the scenario has no site: give a grid file")
@@ -251,7 +252,7 @@ func (f *File) check() error {
 	return f.checkPolicy()
 }
 
-// checkPrices is given how many sites have a price.
+// checkPrices validates the prices; priced is the number of sites with a price.
 func (f *File) checkPrices(priced int) error {
 	for i := range f.Sites {
 		if p := f.Sites[i].Price; p != nil && !(*p >= 0 && *p <= grid.MaxPrice) {
@@ -315,7 +316,7 @@ func (f *File) checkPolicy() error {
 	return nil
 }
 
-// label names a site in errors, where it has a name.
+// label returns a prefix with the name of a site for errors, if it has one.
 func (s *SiteFile) label() string {
 	if s.Name == "" {
 		return ""
@@ -338,7 +339,7 @@ func (s *SiteFile) check() error {
 	return nil
 }
 
-// Called is what errors about a field begin with: the flag that it was given with, or the file and the field.
+// Called returns the prefix of errors about a field: the flag that overrides it, or the file and the field.
 func (f *File) Called(field string) string {
 	if flag := f.flags[field]; flag != "" || f.name == "" {
 		return cmp.Or(flag, field)
@@ -346,7 +347,7 @@ func (f *File) Called(field string) string {
 	return f.name + ": " + field
 }
 
-// fault is an error about the scenario, by the name of its file if it has one.
+// fault returns an error about the scenario with the name of its file, if it has one.
 func (f *File) fault(format string, args ...any) error {
 	if f.name == "" {
 		return fmt.Errorf(format, args...)
@@ -354,7 +355,7 @@ func (f *File) fault(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", f.name, fmt.Errorf(format, args...))
 }
 
-// ofFlag names the flag that a file was given with, in an error about that file.
+// ofFlag adds the flag that overrides a file to an error about that file.
 func (f *File) ofFlag(field string, err error) error {
 	if flag := f.flags[field]; flag != "" {
 		return fmt.Errorf("%s: %w", flag, err)
@@ -362,7 +363,7 @@ func (f *File) ofFlag(field string, err error) error {
 	return err
 }
 
-// loadSite also returns notes on what was read.
+// loadSite reads the files of a site. It also returns notes on them.
 func (f *File) loadSite(in *SiteFile) (*sched.Site, []string, error) {
 	if in.Grid.File == "" {
 		return nil, nil, f.fault("site %q has no grid file", in.Name)
@@ -417,7 +418,7 @@ func (f *File) loadNodes(s *Scenario) error {
 		if source == "" {
 			return f.fault("the scenario has no nodes: give a file or one of the presets %v", workload.Presets())
 		}
-		// Nodes that stand with a site are of that site; one list for all sites says itself where each node is.
+		// The nodes of a site belong to that site. A common list contains the site of each node.
 		own := f.Sites[i].Nodes != ""
 		sites := s.Sites
 		if own {
@@ -447,7 +448,7 @@ func (f *File) loadNodes(s *Scenario) error {
 	return nil
 }
 
-// StayAwake returns the nodes with power profiles that never sleep.
+// StayAwake returns a copy of the nodes with power profiles that never sleep.
 func StayAwake(nodes []sched.Node) []sched.Node {
 	nodes = slices.Clone(nodes)
 	awake := map[*energy.Profile]*energy.Profile{}
@@ -463,7 +464,7 @@ func StayAwake(nodes []sched.Node) []sched.Node {
 	return nodes
 }
 
-// nodeSource is where a list of nodes is, or a preset.
+// nodeSource returns the path of a list of nodes, or the name of a preset.
 func (f *File) nodeSource(source string) (string, error) {
 	if slices.Contains(workload.Presets(), source) {
 		return source, nil
@@ -497,7 +498,7 @@ func (f *File) loadJobs(s *Scenario) error {
 		s.Notes = append(s.Notes, filepath.Base(f.Workload.File)+": "+line)
 	}
 	if trace.Dated && f.Start == "" {
-		s.Start = s.Jobs[0].Submitted.Truncate(time.Hour) // not months before, when the grid's file begins
+		s.Start = s.Jobs[0].Submitted.Truncate(time.Hour) // instead of months earlier, at the start of the grid file
 	}
 	limit := time.Duration(0)
 	if f.MaxDelay != "" {

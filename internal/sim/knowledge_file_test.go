@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// What strategies are told of run times and intensities, as a scenario file says it.
+// The configuration of run-time models, forecasts and the queue in a scenario file.
 func TestKnowledgeOfAScenarioFile(t *testing.T) {
 	dir := t.TempDir()
 	load := func(site, extra string) (*sim.Scenario, error) {

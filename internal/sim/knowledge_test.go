@@ -17,10 +17,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// poison stands for every value that nobody can know yet.
+// poison is the value of all times that must not be known yet.
 const poison = 1e6
 
-// guess knows the present value and forecasts the one of an hour ago for ever.
+// guess has the current value and forecasts the value of an hour ago for all future times.
 type guess struct {
 	t     testing.TB
 	truth *grid.Series
@@ -42,8 +42,7 @@ func (g *guess) At(now time.Time) grid.Signal {
 	return grid.Signal{Series: series, AsOf: now}
 }
 
-// Strategies see of a signal what was known at the time, at the sites and at the nodes, and the accountant sees what
-// came.
+// Strategies get the forecasts known at the time, at sites and at nodes, and the accountant uses the true values.
 func TestForesight(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 400, poison, poison, poison, poison)
@@ -89,7 +88,7 @@ func TestForesight(t *testing.T) {
 	}
 }
 
-// No strategy decides by what it cannot know: futures that differ after an instant differ in no decision before it.
+// No strategy uses unknown values: if futures differ after some time, decisions before that time are the same.
 func TestDecisionsDoNotDependOnTheFuture(t *testing.T) {
 	_, whens := strategy.Names()
 	until := 30 * time.Hour
@@ -133,7 +132,7 @@ func TestDecisionsDoNotDependOnTheFuture(t *testing.T) {
 	}
 }
 
-// notes is a learner that writes down what it is told.
+// notes is a learner that records its input.
 type notes struct {
 	t         *testing.T
 	every     time.Duration
@@ -175,7 +174,7 @@ type seer struct{ scripted }
 
 func (*seer) Clairvoyant() bool { return true }
 
-// The true length of a job is shown to nobody before it has ended.
+// The true length of a job is not revealed before the job has ended.
 func TestLearner(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 400, 300, 200, 100, 50)
@@ -214,7 +213,7 @@ func TestLearner(t *testing.T) {
 	}; !cmp.Equal(n.ended, want) {
 		t.Errorf("ended: %v, want %v", n.ended, want)
 	}
-	// At 1:00 a has run for an hour, and is suspended then; at 2:00 it has still run for an hour.
+	// At 1:00, a has run for an hour and is then suspended; at 2:00 the value is unchanged.
 	wantElapsed := []map[string]time.Duration{{}, {"a": time.Hour, "waits": 20 * time.Minute}, {"a": time.Hour}, {}, {}}
 	if diff := cmp.Diff(wantElapsed, n.elapsed); diff != "" {
 		t.Errorf("elapsed at %v (-want +got):\n%s", n.refreshed, diff)
@@ -228,8 +227,8 @@ func TestLearner(t *testing.T) {
 	play(t, s, clairvoyant)
 }
 
-// A learner that wants to know of every change is told of what runs whenever a job arrives or ends, before anybody is
-// asked.
+// A learner that requires updates at every change is updated whenever a job arrives or ends, before the next
+// decision.
 func TestLearnerOfEveryChange(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500)

@@ -16,11 +16,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// booting is a machine of 100 to 300 W, 10 W asleep; a boot takes two minutes and 36 kJ, which 400 s of sleep win back.
+// booting is a machine with 100 to 300 W and 10 W asleep. A boot takes two minutes and 36 kJ, which is saved by 400
+// s of sleep.
 var booting = &energy.Profile{Idle: 100, Max: 300, Sleep: 10, WakeUp: 36000, BootSeconds: 120}
 
-// Two machines of 10 cores, computed by hand. Job a takes all of one from 0:00 to 1:00, and b, which comes at 0:30,
-// fits on the other only, which sleeps from 0:06:40 on:
+// Two machines of 10 cores, computed by hand. Job a uses all of the first from 0:00 to 1:00. Job b arrives at 0:30
+// and fits only on the second, which sleeps from 0:06:40 on:
 //
 //	first   0:00–1:00  300 W; 1:00–1:06:40 100 W; then 10 W
 //	second  0:00–0:06:40 100 W; –0:30 10 W; boots until 0:32: 10 W and 36 kJ; –1:32 300 W, its end
@@ -46,7 +47,7 @@ func TestSleepByHand(t *testing.T) {
 		got.MaxCycles != 1 || got.Asleep != 2*(32*time.Minute-400*time.Second)-2*time.Minute {
 		t.Errorf("%+v", got)
 	}
-	// Later on both sleep, b's machine after it has won its boot back.
+	// Later both machines sleep; the machine of b does so after it has saved the energy of its boot.
 	if err := r.AccountUntil(start.Add(2 * time.Hour)); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func TestSleepByHand(t *testing.T) {
 	}
 }
 
-// A planned job finds its machine awake, and none has booted much earlier.
+// The machine of a planned job is awake in time, and does not boot much earlier.
 func TestPlannedWorkFindsItsMachineAwake(t *testing.T) {
 	home := site(t, "home", 1, 500, 500, 100, 500)
 	s := &sim.Scenario{
@@ -73,7 +74,7 @@ func TestPlannedWorkFindsItsMachineAwake(t *testing.T) {
 	}
 }
 
-// Where boots fail, others are tried, and the same one again in the end.
+// If boots fail, other machines are tried, and eventually the same one again.
 func TestBootsThatFail(t *testing.T) {
 	home := site(t, "home", 1, 500, 500, 500, 500, 500, 500)
 	s := &sim.Scenario{Start: start, Sites: []*sched.Site{home}, Sleep: sim.SleepRules{BootFailures: 0.9}}
@@ -94,8 +95,8 @@ func TestBootsThatFail(t *testing.T) {
 	}
 }
 
-// Whatever the fleet, the jobs and the rules: each job runs where it fits, machines keep to their cycles, and sleep and
-// boots account for all the time that they were not awake.
+// For any fleet, jobs and rules, each job runs where it fits, machines do not exceed their cycle limits, and sleep
+// and boots account for all time in which machines were not awake.
 func TestSleepKeepsItsInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t, func(i int) float64 { return float64(100 + 50*(i%7)) })

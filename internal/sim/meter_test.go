@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// eyes is a strategy that writes down what it sees and does what "exec" does.
+// eyes is a strategy that records the nodes offered to it and decides like "exec".
 type eyes struct {
 	*strategy.Greedy
 	seen [][]sched.Node
@@ -43,7 +43,8 @@ func watch(t *testing.T, s *sim.Scenario) *eyes {
 	return e
 }
 
-// A meter that reads every 15 s, by hand: a job of 40 W that runs from 5 s to 65 s on a node that idles at 60 W.
+// A meter with readings every 15 s, computed by hand: a job of 40 W runs from 5 s to 65 s on a node with an idle
+// power of 60 W.
 func TestMeters(t *testing.T) {
 	home := site(t, "home", 1, 300, 300, 300, 300, 300, 300, 300)
 	at := func(seconds int) time.Duration { return time.Duration(seconds) * time.Second }
@@ -57,12 +58,12 @@ func TestMeters(t *testing.T) {
 		},
 	}
 	want := []struct{ live, provisional float64 }{
-		{math.NaN(), 0},             // load, at 5 s: no period is over
+		{math.NaN(), 0},             // load, at 5 s: no period has ended
 		{math.NaN(), 0},             // soon, at 6 s
 		{60 + (40*10+10*1)/15.0, 0}, // then, at 20 s: load ran for 10 of 15 s, soon for one
-		{100 + 10.0/15, 0},          // later, at 44 s: the period from 15 to 30 s, in which then ran
-		{60 + 40*5/15.0, 0},         // after, at 80 s: load ended 5 s into the period from 60 s on
-		{60 + 10.0/15, 0},           // idle, at 100 s: the period from 75 to 90 s, in which after ran
+		{100 + 10.0/15, 0},          // later, at 44 s: the period from 15 to 30 s, during which then ran
+		{60 + 40*5/15.0, 0},         // after, at 80 s: load ended 5 s into the period starting at 60 s
+		{60 + 10.0/15, 0},           // idle, at 100 s: the period from 75 to 90 s, during which after ran
 	}
 	seen := watch(t, s).seen
 	if len(seen) != len(want) {
@@ -95,8 +96,8 @@ func TestMeters(t *testing.T) {
 	}
 }
 
-// Without provisional watts all jobs of a burst would go to the node that was least loaded before it; without meters
-// exec is energy.
+// Without provisional power, all jobs of a burst would be placed on the node that was least loaded before the
+// burst. Without meters, exec behaves like energy.
 func TestABurstBetweenTwoReadings(t *testing.T) {
 	home := site(t, "home", 1, 300, 300)
 	p := &energy.Profile{Idle: 60, Max: 160, Sleep: 60}
@@ -130,7 +131,7 @@ func TestABurstBetweenTwoReadings(t *testing.T) {
 	}
 }
 
-// The hard form goes to nodes on which nothing runs, and to others when there is none.
+// The strict variant prefers nodes without jobs, and uses others only if there are none.
 func TestHybridIdleTakesIdleNodesFirst(t *testing.T) {
 	dir := t.TempDir()
 	load := func(extra string) (*sim.Scenario, error) {
@@ -155,7 +156,7 @@ func TestHybridIdleTakesIdleNodesFirst(t *testing.T) {
 	for extra, want := range map[string]string{
 		"":                                   "big mid old big",
 		"live: {disabled: true}\n":           "big big big big",
-		"live: {period: 10m, maxAge: 20m}\n": "big big big big", // nobody has read anything yet
+		"live: {period: 10m, maxAge: 20m}\n": "big big big big", // no reading is available yet
 		"live: {period: 0s}\nbenchmarks: {old: {rate: 100, watts: 90, idleWatts: 60}}\n": "old big mid old",
 	} {
 		s, err := load(extra)

@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// A job that is bound to a site waits for room there, and the machine that wakes for it is one of that site.
+// A job that is bound to a site waits for capacity there, and the machine woken for it belongs to that site.
 func TestBoundJobsRunWhereTheyMay(t *testing.T) {
 	clean, dirty := site(t, "clean", 1, 50, 50, 50, 50), site(t, "dirty", 1, 500, 500, 500, 500)
 	bound := job("bound", 30*time.Minute, time.Hour, 10, 0)
@@ -34,7 +34,7 @@ func TestBoundJobsRunWhereTheyMay(t *testing.T) {
 	}
 }
 
-// Strategies that send a job to a site, room or not, have a machine of that site woken for it.
+// If a strategy assigns jobs to sites regardless of their capacity, a machine of the assigned site is woken.
 func TestTheMachineThatWakesIsOfTheClusterThatWasChosen(t *testing.T) {
 	first, second := site(t, "first", 1, 500, 500, 500, 500), site(t, "second", 1, 50, 50, 50, 50)
 	second.Weight = 2

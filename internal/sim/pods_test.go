@@ -15,15 +15,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// measured is what a learner was told of a job.
+// measured is a measurement reported to a learner.
 type measured struct {
 	ID        string
 	Watts     float64
 	Over, End time.Duration // since the start
 }
 
-// listener is a learner of power that writes down what it is told, and expects of every job as many watts as it was
-// told of measurements.
+// listener is a learner of power that records its measurements. It expects a power of as many watts as it has
+// measurements.
 type listener struct {
 	t     *testing.T
 	heard []measured
@@ -44,9 +44,9 @@ func (l *listener) Expect(j *sched.Job) {
 
 func (l *listener) scenario(s *sim.Scenario) { s.Power = func() predict.PowerLearner { return l } }
 
-// Two jobs on a node of 10 cores at 60 to 160 W, by hand: "a" keeps 4 of 4 cores busy from 0 to 60 s, "b" 1 of 4 from
-// 20 s on, for 60 s. Jobs pay for what CPUs draw beyond idle by the time that they use of them, 10 W a core if power
-// is linear.
+// Two jobs on a node of 10 cores with 60 to 160 W, computed by hand: "a" uses 4 of 4 cores from 0 to 60 s, and "b"
+// uses 1 of 4 from 20 s on for 60 s. Jobs are charged for the CPU power beyond idle by CPU time, i.e. 10 W per core
+// if power is linear.
 func TestWhatJobsAreMeasuredToDraw(t *testing.T) {
 	seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
 	for name, c := range map[string]struct {
@@ -60,7 +60,7 @@ func TestWhatJobsAreMeasuredToDraw(t *testing.T) {
 		}},
 		"every half minute, when something happens": {1, sim.Live{Period: seconds(30)}, 0, []measured{
 			{"a", 40, seconds(40), seconds(40)},
-			{"b", 10, seconds(20), seconds(40)}, // "c" comes
+			{"b", 10, seconds(20), seconds(40)}, // "c" arrives
 			{"a", 40, seconds(20), seconds(60)},
 			{"b", 10, seconds(20), seconds(60)},
 			{"b", 10, seconds(20), seconds(80)},
@@ -68,7 +68,7 @@ func TestWhatJobsAreMeasuredToDraw(t *testing.T) {
 		"GPUs on top": {1, sim.Live{Off: true}, 1, []measured{
 			{"a", 40 + 200, seconds(60), seconds(60)}, {"b", 10 + 200, seconds(60), seconds(80)},
 		}},
-		// 4 of 10 cores draw 16 W, 5 draw 25 W of which the jobs pay 4 and 1 parts, and 1 draws 1 W.
+		// 4 of 10 cores draw 16 W, 5 draw 25 W, divided 4 to 1 between the jobs, and 1 draws 1 W.
 		"power that is not linear": {2, sim.Live{Off: true}, 0, []measured{
 			{"a", (20*16 + 40*20) / 60., seconds(60), seconds(60)},
 			{"b", (40*5 + 20*1) / 60., seconds(60), seconds(80)},
@@ -97,7 +97,7 @@ func TestWhatJobsAreMeasuredToDraw(t *testing.T) {
 	}
 }
 
-// A GPU that serves inference draws what its class of work says, also where a job's meter is read.
+// A GPU that serves inference draws power according to its class of work, also in the readings of a job's meter.
 func TestMetersKnowClassesOfGPUWork(t *testing.T) {
 	home := site(t, "home", 1, 300)
 	n := node("n", home, 10, &energy.Profile{
@@ -118,7 +118,7 @@ func TestMetersKnowClassesOfGPUWork(t *testing.T) {
 	}
 }
 
-// Jobs that run on are read less and less often, but once an hour.
+// Long-running jobs are read at increasing intervals of up to an hour.
 func TestLongJobsAreReadLessOften(t *testing.T) {
 	home := site(t, "home", 1, 300, 300, 300, 300, 300, 300)
 	s := &sim.Scenario{
@@ -126,7 +126,7 @@ func TestLongJobsAreReadLessOften(t *testing.T) {
 			&energy.Profile{Idle: 60, Max: 160})},
 		Live: sim.Live{Period: 15 * time.Second}, Jobs: []sched.Job{job("long", 0, 5*time.Hour, 1, 0)},
 	}
-	for i := range 5 * 60 { // things happen every minute
+	for i := range 5 * 60 { // there is an event every minute
 		s.Jobs = append(s.Jobs, job(fmt.Sprint("j", i), time.Duration(i)*time.Minute, time.Second, 1, 0))
 	}
 	l := &listener{t: t}
@@ -147,7 +147,7 @@ func TestLongJobsAreReadLessOften(t *testing.T) {
 	}
 }
 
-// What a job keeps busy is what its node draws for it, whatever it asked for; of energy as of what meters read.
+// The power of a job depends on its CPU usage rather than on its request, in the accounting and in meter readings.
 func TestJobsThatUseLess(t *testing.T) {
 	home := site(t, "home", 1, 300)
 	s := &sim.Scenario{
@@ -175,7 +175,7 @@ func TestJobsThatUseLess(t *testing.T) {
 	}
 }
 
-// Strategies are told what has been measured by then, and before that nothing.
+// Strategies get the measurements up to now, and none before the first.
 func TestStrategiesAreToldWhatJobsDraw(t *testing.T) {
 	home := site(t, "home", 1, 300)
 	for _, batch := range []bool{false, true} {
@@ -206,8 +206,8 @@ func TestStrategiesAreToldWhatJobsDraw(t *testing.T) {
 	}
 }
 
-// mixed is a scenario of two owners whose jobs ask for the same: those of "hot" keep a core busy, those of "cold" a
-// tenth of it. A few of each come first, then bursts in which they take turns.
+// mixed returns a scenario with jobs of two owners with equal requests: the jobs of "hot" use a whole core, and the
+// jobs of "cold" a tenth. A few jobs of each arrive first, followed by bursts in which they alternate.
 func mixed(t testing.TB) *sim.Scenario {
 	t.Helper()
 	home := site(t, "home", 1, 300, 300, 300, 300)
@@ -234,7 +234,7 @@ func mixed(t testing.TB) *sim.Scenario {
 	return s
 }
 
-// highest returns what any node draws at most.
+// highest returns the maximum power of any node.
 func highest(s *sim.Scenario, r *sim.Result) (most energy.Watts) {
 	for at := start; at.Before(r.End); at = at.Add(10 * time.Second) {
 		busy := map[string]float64{}
@@ -251,8 +251,8 @@ func highest(s *sim.Scenario, r *sim.Result) (most energy.Watts) {
 	return most
 }
 
-// Where jobs of equal requests draw unlike power, knowing that spreads them better: no node is as hot, and where
-// power rises faster than load, less energy is used.
+// If jobs with equal requests draw different power, learnt power spreads them better: the maximum power of a node
+// is lower, and with superlinear power less energy is used.
 func TestLearntPowerPlacesBetter(t *testing.T) {
 	s := mixed(t)
 	plain := run(t, s, "exec")
@@ -271,10 +271,10 @@ func TestLearntPowerPlacesBetter(t *testing.T) {
 	}
 }
 
-// What jobs draw changes nothing before it was drawn: of two scenarios in which jobs draw the same until an instant,
-// decisions are the same until then, and so are those at that very instant.
+// The power of jobs does not affect earlier decisions: two scenarios in which jobs draw the same power until some
+// time have the same decisions up to and including that time.
 func TestPowerIsNotKnownBefore(t *testing.T) {
-	at := time.Hour + 20*time.Minute // of the second burst
+	at := time.Hour + 20*time.Minute // in the second burst
 	results := map[float64]*sim.Result{}
 	for _, later := range []float64{0, 1} {
 		s := mixed(t)
@@ -289,7 +289,7 @@ func TestPowerIsNotKnownBefore(t *testing.T) {
 	differ := false
 	for i := range results[0].Outcomes {
 		a, b := &results[0].Outcomes[i], &results[1].Outcomes[i]
-		if a.Start.Sub(start) < at+15*time.Second { // when the meters are read
+		if a.Start.Sub(start) < at+15*time.Second { // until the meters are read
 			if a.Placed.Node != b.Placed.Node {
 				t.Errorf("job %d, which starts at %v, runs on %s or on %s by what is drawn from %v on", i, a.Start,
 					a.Placed.Node, b.Placed.Node, at)
@@ -303,8 +303,8 @@ func TestPowerIsNotKnownBefore(t *testing.T) {
 	}
 }
 
-// Of jobs that nobody knows, the nominal power stays what is expected as long as nothing was measured, and then what
-// others draw for each core.
+// For jobs of unknown owners, the expected power is the nominal power until measurements exist, and then the mean
+// power per core of other jobs.
 func TestPowerOfUnknownOwners(t *testing.T) {
 	s := mixed(t)
 	s.Jobs, s.Use = s.Jobs[:4], s.Use[:4]
@@ -319,7 +319,7 @@ func TestPowerOfUnknownOwners(t *testing.T) {
 	if j := reported["first"]; j.HasExpected {
 		t.Errorf("%v expected before anything was measured", j.Expected)
 	}
-	// One core draws 100·(1/12)² = 0.7 W beyond idle, and a tenth of one next to nothing: all of them less than the
+	// One core draws 100·(1/12)² = 0.7 W beyond idle, and a tenth of a core almost nothing, both less than the
 	// nominal 12 W.
 	if j := reported["stranger"]; !j.HasExpected || j.Expected <= 0 || j.Expected >= j.Nominal() {
 		t.Errorf("%v expected of a stranger, %v", j.Expected, j.HasExpected)

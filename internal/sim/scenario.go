@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Validate reports everything that keeps a scenario from being run.
+// Validate returns an error that lists the problems of a scenario.
 func (s *Scenario) Validate() error {
 	errs := append(s.checkNodes(), s.checkSites()...)
 	errs = append(errs, s.checkJobs()...)
@@ -32,7 +32,7 @@ func (s *Scenario) Validate() error {
 	if n := len(s.Foresight); n != 0 && n != len(s.Sites) {
 		errs = append(errs, fmt.Errorf("foresight of %d sites, and there are %d", n, len(s.Sites)))
 	}
-	const most = 10 // what is wrong with one row is often wrong with all
+	const most = 10 // the same problem often occurs in all rows
 	if len(errs) > most {
 		errs = append(errs[:most], fmt.Errorf("and %d more", len(errs)-most))
 	}
@@ -111,7 +111,7 @@ func (s *Scenario) checkJobs() (errs []error) {
 	return errs
 }
 
-// checkPlaces makes sure that the sites where a job may run are some of the scenario.
+// checkPlaces returns an error if a job refers to an unknown site.
 func (s *Scenario) checkPlaces(j *sched.Job) error {
 	for _, name := range j.Sites {
 		if !slices.ContainsFunc(s.Sites, func(site *sched.Site) bool { return site.Name == name }) {
@@ -126,14 +126,14 @@ func (s *Scenario) checkPlaces(j *sched.Job) error {
 	return nil
 }
 
-// timelineStep picks the interval of the timeline: about 300 over the time in which jobs can start, and no finer than a
-// minute.
+// timelineStep returns the interval of the timeline: about 300 intervals over the time in which jobs can start, but
+// at least a minute each.
 func (s *Scenario) timelineStep() time.Duration {
 	const bins = 300
 	return max(time.Minute, (s.LastEnd().Sub(s.Start) / bins).Round(time.Minute))
 }
 
-// LastEnd returns the latest time at which a job ends if no job waits for room.
+// LastEnd returns the latest completion of any job if no job waits for capacity.
 func (s *Scenario) LastEnd() (last time.Time) {
 	for i := range s.Jobs {
 		last = timeutil.Later(last, s.Jobs[i].LatestStart().Add(s.Jobs[i].Duration))

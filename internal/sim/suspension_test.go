@@ -19,10 +19,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// scripted is a strategy that does what a test wants of each job, and puts jobs that run on the first node of those
-// that fit.
+// scripted is a strategy that follows the script of a test and places jobs on the first node that fits.
 type scripted struct {
-	hold       func(now time.Time, j *sched.Job) (until, again time.Time) // the first one zero: it runs
+	hold       func(now time.Time, j *sched.Job) (until, again time.Time) // a zero until means that the job runs
 	interrupts bool
 	seen       func(s *sched.Snapshot)
 }
@@ -52,7 +51,7 @@ func (p *scripted) Plan(s *sched.Snapshot) sched.Plan {
 	return plan
 }
 
-// dirty returns a script that suspends jobs in the given hours after the start, and asks at every full hour.
+// dirty returns a script that suspends jobs in the given hours after the start, with a decision at every full hour.
 func dirty(hours ...int) func(now time.Time, j *sched.Job) (until, again time.Time) {
 	return func(now time.Time, _ *sched.Job) (until, again time.Time) {
 		hour := now.Sub(start) / time.Hour
@@ -78,8 +77,8 @@ func interruptible(j sched.Job, restart time.Duration) sched.Job {
 	return j
 }
 
-// One job of 2 h on one node that is suspended twice, by hand; each resume repeats half an hour. 5 of 10 cores at 100
-// to 300 W are 200 W, a sleeping node draws 10 W, a wake-up is 36 kJ = 0.01 kWh, and the PUE is 1.2.
+// A job of 2 h on one node is suspended twice, computed by hand. Each resume repeats half an hour of work. 5 of 10
+// cores at 100 to 300 W are 200 W, a sleeping node draws 10 W, a wake-up is 36 kJ = 0.01 kWh, and the PUE is 1.2.
 //
 //	00:00–01:00 runs       1 h done      500 g
 //	01:00–03:00 suspended                400 g, 300 g
@@ -120,7 +119,7 @@ func TestSuspensionByHand(t *testing.T) {
 	}
 }
 
-// A strategy that never wants to run a job is not asked any more once its slack is used up.
+// A job without remaining slack runs even if the strategy would never run it.
 func TestWithoutSlackJobsRun(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 400, 300, 200, 100, 50)
@@ -160,7 +159,7 @@ func TestWithoutSlackJobsRun(t *testing.T) {
 	}
 }
 
-// A job that is suspended makes room at once, and goes on where there is some.
+// A suspended job frees its capacity immediately, and resumes on any node with sufficient capacity.
 func TestSuspendedJobsMakeRoom(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 400, 300, 200, 100, 50)
@@ -189,12 +188,13 @@ func TestSuspendedJobsMakeRoom(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if kWh := r.NodeEnergy[1].KWh(); math.Abs(kWh-0.3) > 1e-9 { // 2 of 2 cores for an hour, and it sleeps at 0 W
+	if kWh := r.NodeEnergy[1].KWh(); math.Abs(kWh-0.3) > 1e-9 { // 2 of 2 cores for an hour, and 0 W asleep
 		t.Errorf("the job went on elsewhere: node b drew %v kWh, want 0.3", kWh)
 	}
 }
 
-// A strategy that does not interrupt is never asked about what runs, and a job that may not be interrupted never is.
+// A strategy that does not interrupt jobs makes no decisions on running jobs, and there are none for jobs that are
+// not interruptible.
 func TestOnlyInterruptibleJobsAreAskedAgain(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 400, 300, 200, 100, 50)
@@ -221,7 +221,7 @@ func TestOnlyInterruptibleJobsAreAskedAgain(t *testing.T) {
 	}
 }
 
-// What happens at one instant happens in the order that the engine documents.
+// The events of an instant are processed in the documented order.
 func TestTheOrderOfAnInstant(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 400, 300, 200, 100, 50)
@@ -284,15 +284,15 @@ func TestAgainMustBeLater(t *testing.T) {
 	}
 }
 
-// What a job allows is time in which it does not work, on fast nodes and on slow ones: running uses up none of it,
-// and work that is done fast leaves no more of it.
+// The allowed delay is the time in which a job does not work, on fast and slow nodes alike: running does not
+// consume slack, and a fast node does not add any.
 func TestSlackIsOfTime(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500)
 	for _, speed := range []float64{0.5, 1, 2} {
 		n := node("n", home, 10, p)
 		n.Speed = speed
-		// It runs for 2 h, and is to be suspended for 3 h, of which it allows one.
+		// It runs for 2 h and is then suspended for 3 h, but only one hour is allowed.
 		length := time.Duration(3 * speed * float64(time.Hour))
 		s := &sim.Scenario{
 			Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{n},
@@ -314,8 +314,7 @@ func TestSlackIsOfTime(t *testing.T) {
 	}
 }
 
-// Work that is done once more takes longer where nodes are slow, and so may a job that is resumed at its last moment
-// be overdue.
+// Repeating work takes longer on slow nodes, and a job resumed without slack may be overdue by that time.
 func TestRestartsOnSlowNodes(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 500, 500, 500, 500, 500)
@@ -333,9 +332,8 @@ func TestRestartsOnSlowNodes(t *testing.T) {
 	}
 }
 
-// Whatever is suspended when, on nodes of any speed: jobs do all of their work and what restarts cost, no node is
-// overfull, no job is kept from work for longer than it allows but for one restart, and energy is what the nodes
-// drew.
+// For any suspensions on nodes of any speed, jobs complete all of their work and the repeated work, nodes are not
+// overcommitted, no job is delayed by more than allowed plus one restart, and the energy is the sum over the nodes.
 func TestSuspensionKeepsItsInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t, func(i int) float64 { return 300 + 200*math.Sin(float64(i)/24*2*math.Pi) })
@@ -390,7 +388,7 @@ func TestSuspensionKeepsItsInvariants(t *testing.T) {
 				}
 			}
 			busy += ran.Seconds() * float64(j.Request.MilliCPU) / 1000
-			// Every run is cut to whole nanoseconds.
+			// Every run is rounded to whole nanoseconds.
 			cut := time.Duration(2 * len(runs))
 			if work := (j.Duration + o.Lost).Seconds(); ran.Seconds() > work/slowest+cut.Seconds() ||
 				ran.Seconds() < work/fastest-cut.Seconds() {
@@ -419,7 +417,7 @@ func TestSuspensionKeepsItsInvariants(t *testing.T) {
 	})
 }
 
-// Two jobs share the cheap hours of one machine: each pauses where the other runs, or where it is dear.
+// Two jobs share the cheap hours of one machine: each pauses while the other runs or the intensity is high.
 func TestPlanSuspends(t *testing.T) {
 	cheap := func(hour int) float64 { return 100 + 400*float64(hour%2) }
 	s := scenarioOf(t, cheap, 1, 24)
@@ -442,7 +440,7 @@ func TestPlanSuspends(t *testing.T) {
 			t.Errorf("job %d: %d suspensions, runs %v", i, o.Suspensions, o.Runs)
 		}
 	}
-	// On two replicas, where there is room for them, it needs no second hour.
+	// On two replicas, if there is capacity, the job does not need a second hour.
 	s = scenarioOf(t, cheap, 2, 24)
 	s.Jobs = []sched.Job{{
 		ID: "elastic", Submitted: start, Duration: 4 * time.Hour, Request: sched.Resources{MilliCPU: 1000},
@@ -454,7 +452,8 @@ func TestPlanSuspends(t *testing.T) {
 	}
 }
 
-// scenarioOf returns an empty scenario of a machine of so many cores at a watt each.
+// scenarioOf returns a scenario without jobs and with one machine of the given number of cores that draw one watt
+// each.
 func scenarioOf(t *testing.T, intensity func(hour int) float64, cores, hours int) *sim.Scenario {
 	t.Helper()
 	values := make([]float64, hours)

@@ -11,7 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// A scenario says what its jobs wait for: by hand, one job that arrives at 500 g and waits for 200 g or less.
+// The limits in a scenario file apply to its jobs, computed by hand: one job arrives at 500 g and waits for at most
+// 200 g.
 func TestLimitsOfAScenario(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -66,7 +67,8 @@ limits: {carbon: 200, percentile: 0.75, price: 0.3}
 	}
 }
 
-// The grid of a real year and a real trace: holds end by the latest start, and waiting for cleaner hours is cleaner.
+// On the grid of a real year with a real trace, holds end by the latest start, and waiting for cleaner hours
+// reduces emissions.
 func TestThresholdOnTheGermanGrid(t *testing.T) {
 	shared := filepath.FromSlash("../../../shared/data")
 	if _, err := os.Stat(shared); err != nil {

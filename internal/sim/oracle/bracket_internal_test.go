@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// tiny is a scenario of a few jobs of whole hours on two unlike machines that sleep.
+// tiny returns a scenario with a few jobs of whole hours on two different machines that sleep.
 func tiny(t *testing.T, seed uint64) *sim.Scenario {
 	t.Helper()
 	r := rand.New(rand.NewPCG(25, seed))
@@ -46,8 +46,8 @@ func tiny(t *testing.T, seed uint64) *sim.Scenario {
 	return s
 }
 
-// Of all schedules of whole hours that there are, none emits less than the bound; and what the search finds emits as
-// little as the best of them, but for two per cent in the middle of thirty scenarios.
+// No schedule of whole hours emits less than the bound, and the median difference between the search and the best
+// of all these schedules is at most two per cent over thirty scenarios.
 func TestBracket(t *testing.T) {
 	placing, err := strategy.New("energy")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 var start = time.Date(2022, 3, 1, 0, 0, 0, 0, time.UTC)
 
-// drawSeries draws an intensity that begins before the first job and reaches beyond the last.
+// drawSeries returns a random intensity that starts before the first job and ends after the last.
 func drawSeries(t *rapid.T, step time.Duration, most int) *grid.Series {
 	values := rapid.SliceOfN(rapid.Map(rapid.IntRange(0, 60), func(v int) float64 { return float64(v * 10) }), 2,
 		most).Draw(t, "intensity")
@@ -26,7 +26,7 @@ func drawSeries(t *rapid.T, step time.Duration, most int) *grid.Series {
 	return series
 }
 
-// drawJob draws a job whose times are multiples of unit, and that starts within the given number of units.
+// drawJob returns a random job with times that are multiples of unit, submitted within the given number of units.
 func drawJob(t *rapid.T, unit time.Duration, within int) sched.Job {
 	j := sched.Job{
 		ID: "job", Submitted: start.Add(time.Duration(rapid.IntRange(0, within).Draw(t, "submitted")) * unit),
@@ -45,7 +45,8 @@ const minute = time.Minute
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), math.Abs(b)) }
 
-// With everything a multiple of a minute, so are the best starts of a run without a break: trying all of them is exact.
+// If all times are multiples of a minute, the optimal starts without interruptions are as well, so evaluating all
+// of them is exact.
 func TestNonPreemptiveAgainstAllStarts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawSeries(t, 5*minute, 8)
@@ -66,7 +67,7 @@ func TestNonPreemptiveAgainstAllStarts(t *testing.T) {
 	})
 }
 
-// Nor does it help to start at moments between those: 40 of them, drawn at random.
+// No start in between is better, verified with 40 random starts.
 func TestNoStartIsBetter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawSeries(t, time.Duration(rapid.IntRange(1, 3600).Draw(t, "step"))*time.Second, 40)
@@ -82,7 +83,8 @@ func TestNoStartIsBetter(t *testing.T) {
 	})
 }
 
-// cheapestSubset tries all ways to run for the job's length in whole units between submission and its last finish.
+// cheapestSubset evaluates all subsets of units between the submission and the latest completion with the length of
+// the job.
 func cheapestSubset(c *grid.Series, j *sched.Job, unit time.Duration) float64 {
 	slots, need := int((j.LatestStart().Sub(j.Submitted)+j.Duration)/unit), int(j.Duration/unit)
 	least := math.Inf(1)
@@ -112,7 +114,7 @@ func TestInterruptibleAgainstAllSubsets(t *testing.T) {
 	})
 }
 
-// On the grid of decisions, with steps that neither the length nor the cost of a resume need be a multiple of.
+// With a grid of decisions that does not divide the length of the job or the cost of a resume.
 func TestWithRestartsAgainstAllSchedules(t *testing.T) {
 	const step = 4 * minute
 	rapid.Check(t, func(t *rapid.T) {
@@ -129,7 +131,7 @@ func TestWithRestartsAgainstAllSchedules(t *testing.T) {
 	})
 }
 
-// cheapestOnGrid tries all schedules by recursion: at every step it runs or pauses.
+// cheapestOnGrid evaluates all schedules recursively: in every step the job runs or pauses.
 func cheapestOnGrid(c *grid.Series, j *sched.Job, step time.Duration) float64 {
 	end := j.LatestStart().Add(j.Duration)
 	var try func(now time.Time, left time.Duration, running, begun bool) float64
@@ -153,7 +155,7 @@ func cheapestOnGrid(c *grid.Series, j *sched.Job, step time.Duration) float64 {
 	return try(j.Submitted, j.Duration, false, false)
 }
 
-// More freedom is never worse, and a resume that costs more never cheaper.
+// Additional freedom never increases the cost, and a higher cost of resuming never decreases it.
 func TestTheOraclesAreInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawSeries(t, 7*minute, 40)
@@ -179,7 +181,7 @@ func TestTheOraclesAreInOrder(t *testing.T) {
 	})
 }
 
-// On a grid of which all is a multiple, free resumes make the programme the oracle of suspend and resume.
+// If all times are multiples of the grid, free resumes make the program equal to the oracle for interruptible jobs.
 func TestWithRestartsOnItsOwnGridIsInterruptible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawSeries(t, 10*minute, 30)
