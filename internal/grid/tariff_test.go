@@ -179,11 +179,11 @@ func TestTariffHolidaysAndMonths(t *testing.T) {
 	berlin := location(t, "Europe/Berlin")
 	for text, want := range map[string]grid.Price{
 		"2026-12-24 12:00": 3, // Thursday
-		"2026-12-25 12:00": 1, // the night of a holiday does not count as Sunday night
-		"2026-12-25 23:00": 1, // the night of a Friday that counts as a Sunday is none
+		"2026-12-25 12:00": 1, // Friday, a holiday
+		"2026-12-25 23:00": 1, // the night of a holiday does not count as Sunday night
 		"2026-12-26 05:00": 2,
 		"2026-12-18 23:00": 0.5,
-		"2026-12-19 05:59": 0.5, // Saturday, but of Friday's night
+		"2026-12-19 05:59": 0.5, // Saturday, in the night of Friday
 		"2026-12-19 06:00": 2,
 		"2026-07-02 12:00": 2, // not in winter
 		"2027-02-26 12:00": 3,

@@ -77,7 +77,7 @@ func (a *accountant) bookUntil(i int, n *sched.Node, t time.Time) error {
 	for _, signal := range [2]*grid.Series{site.Carbon.Series, site.Price.Series} {
 		if signal != nil && !signal.Covers(window.Start, window.End) {
 			return fmt.Errorf("site %s, zone %s: the signal covers %s to %s, but the run reaches %s: start earlier "+
-				"or give a longer series",
+				"or provide a longer series",
 				site.Name, site.Zone, signal.Start().Format(time.RFC3339), signal.End().Format(time.RFC3339),
 				window.End.Format(time.RFC3339))
 		}

@@ -129,7 +129,7 @@ func (e *engine) serve(ctx context.Context, now time.Time, at int64, ticked bool
 	return nil
 }
 
-// vacant removes jobs whose cores have become free, and reports whether there were any.
+// vacant removes jobs after their cores have become free, and reports whether there were any.
 func (b *backfill) vacant(at int64) bool {
 	n := len(b.ends)
 	maps.DeleteFunc(b.ends, func(_ int32, end int64) bool { return end <= at })
@@ -214,7 +214,7 @@ func (e *engine) startInOrder(ctx context.Context, now time.Time, at int64, behi
 		} else {
 			d := e.plan(now, int(job), true)
 			if d.Node == "" {
-				return fmt.Errorf("strategy places job %s nowhere, though there is room: %s", j.ID, d.Reason.String())
+				return fmt.Errorf("strategy did not place job %s although it fits: %s", j.ID, d.Reason.String())
 			}
 			if err := e.place(now, int(job), d); err != nil {
 				return err
@@ -261,7 +261,7 @@ func (e *engine) profiles(at int64) []profile {
 	all := make([]profile, len(e.nodes))
 	for i := range e.nodes {
 		all[i] = profile{{at, e.scenario.Nodes[i].Capacity}}
-		if m := e.machines; m != nil && m.of[i] >= 0 && !e.nodes[i].Awake { // Slurm wakes a node when it allocates work to it
+		if m := e.machines; m != nil && m.of[i] >= 0 && !e.nodes[i].Awake { // Slurm wakes it on allocation
 			boots := at + int64(m.snapshot.Machines[m.of[i]].BootTime())
 			all[i] = all[i].less(e.scenario.Nodes[i].Capacity, at, boots)
 		}

@@ -42,26 +42,26 @@ func TestBackfill(t *testing.T) {
 		jobs   []sched.Job
 		starts []string
 	}{
-		"one that has no room keeps those behind it waiting until the next interval": {
+		"jobs behind one that does not fit wait until the next interval": {
 			[]sched.Job{cores(3, time.Minute, 0), cores(4, time.Minute, 0), cores(1, 20*time.Second, 0)},
 			[]string{"j0 0s", "j1 1m0s", "j2 10s"},
 		},
-		"none is passed by what may run until after its turn": {
+		"a job is not delayed by jobs with later time limits": {
 			[]sched.Job{cores(3, time.Minute, 0), cores(4, time.Minute, 0), cores(1, 20*time.Second, time.Hour)},
 			[]string{"j0 0s", "j1 1m0s", "j2 2m0s"},
 		},
-		"limits are what is planned with, and what ends early makes room": {
+		"plans use time limits, and jobs that end early free capacity": {
 			[]sched.Job{cores(3, time.Minute, time.Hour), cores(4, time.Minute, 0), cores(1, 20*time.Second, 50*time.Minute)},
 			[]string{"j0 0s", "j1 1m0s", "j2 10s"},
 		},
-		"each of those behind has its turn as well": {
+		"every job behind the first one keeps its place": {
 			[]sched.Job{
 				cores(3, time.Minute, 0), cores(4, time.Minute, 0), cores(3, time.Minute, 0), cores(2, time.Minute, 0),
 				cores(1, 3*time.Minute, 0),
 			},
 			[]string{"j0 0s", "j1 1m0s", "j2 2m0s", "j3 3m0s", "j4 2m0s"},
 		},
-		"what fits on no node keeps none from running": {
+		"a job that fits on no node does not block others": {
 			[]sched.Job{cores(5, time.Minute, 0), cores(4, time.Minute, 0)},
 			[]string{"j1 1s"},
 		},
@@ -133,7 +133,7 @@ func TestBackfillDelaysNone(t *testing.T) {
 				free[k] = last.Add(j.Duration)
 			}
 			if o.Start.After(last) {
-				r.Errorf("%s starts %v after its turn", j.ID, o.Start.Sub(last))
+				r.Errorf("%s starts %v later than in order of submission", j.ID, o.Start.Sub(last))
 			}
 		}
 	})

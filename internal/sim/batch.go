@@ -303,7 +303,7 @@ func (e *engine) withRunning(now time.Time, queue []sched.Job) []sched.Job {
 }
 
 // goOnAll applies the decisions for running jobs: it suspends jobs first and then changes the number of replicas of
-// others, starting with those that get fewer.
+// others, starting with decreases.
 func (e *engine) goOnAll(now time.Time, queue []sched.Job, plan sched.Plan) error {
 	running := slices.Clone(e.batch.running)
 	for k, job := range running {

@@ -84,17 +84,17 @@ func TestQueueRules(t *testing.T) {
 			starts: []string{"j0 500ms", "j1 1m0.5s", "j2 500ms", "j3 500ms"},
 			asked:  []string{"500ms 4", "1m0.5s 1"},
 		},
-		"a window of two lets nobody pass from behind it": {
+		"no job behind a window of two is considered": {
 			rules: sim.QueueRules{Window: 2}, cores: []int64{3, 3, 1, 1},
 			starts: []string{"j0 500ms", "j1 1m0.5s", "j2 1m0.5s", "j3 2m0.5s"},
 			asked:  []string{"500ms 2", "1m0.5s 2", "2m0.5s 1"},
 		},
-		"what fits on no node takes no place in the window": {
+		"a job that fits on no node is not in the window": {
 			rules: sim.QueueRules{Window: 2}, cores: []int64{5, 5, 4, 1},
 			starts: []string{"j2 500ms", "j3 1m0.5s"},
 			asked:  []string{"500ms 2", "1m0.5s 1"},
 		},
-		"in steps, what is left is planned again after a step": {
+		"in steps, remaining jobs are planned again after a step": {
 			rules: sim.QueueRules{Window: 2, Step: time.Second}, cores: []int64{3, 3, 1, 1},
 			starts: []string{"j0 1s", "j1 1m1s", "j2 2s", "j3 1m2s"},
 			asked:  []string{"1s 2", "2s 2", "3s 2", "1m1s 2", "1m2s 1"},
@@ -110,10 +110,10 @@ func TestQueueRules(t *testing.T) {
 		f := &firstFit{batches: true}
 		r := play(t, s, f)
 		if diff := cmp.Diff(c.starts, starts(r)); diff != "" {
-			t.Errorf("%s: starts (-want +got):\n%s", name, diff)
+			t.Errorf("%s: unexpected starts (-want +got):\n%s", name, diff)
 		}
 		if diff := cmp.Diff(c.asked, f.asked); diff != "" {
-			t.Errorf("%s: planned (-want +got):\n%s", name, diff)
+			t.Errorf("%s: unexpected plans (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func TestRulesHoldForEveryStrategy(t *testing.T) {
 	s.Queue = sim.QueueRules{PerStep: 1, Step: time.Second}
 	if diff := cmp.Diff([]string{"j0 1s", "j1 2s", "j2 3s", "j3 4s"},
 		starts(run(t, s, "least-allocated"))); diff != "" {
-		t.Errorf("starts (-want +got):\n%s", diff)
+		t.Errorf("unexpected starts (-want +got):\n%s", diff)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestBatchesHold(t *testing.T) {
 	}}
 	r := play(t, s, f)
 	if diff := cmp.Diff([]string{"j0 10m0s", "j1 20m0.5s", "j2 500ms"}, starts(r)); diff != "" {
-		t.Errorf("starts (-want +got):\n%s", diff)
+		t.Errorf("unexpected starts (-want +got):\n%s", diff)
 	}
 	if o := r.Outcomes[0]; !o.Held() || o.Delayed != 10*time.Minute-500*time.Millisecond || !o.Released.Equal(o.Start) {
 		t.Errorf("j0: %+v", o)
@@ -173,10 +173,10 @@ func TestBatchesOfEveryStrategy(t *testing.T) {
 			for i, o := range r.Outcomes {
 				if o.Placed.Node == "" || o.Finish.Sub(o.Start) != s.Jobs[i].Duration ||
 					o.Start.Before(s.Jobs[i].Submitted) {
-					t.Errorf("rules %d: %s: %+v", k, name, o)
+					t.Errorf("rules %d: %s: unexpected outcome %+v", k, name, o)
 				}
 				if rules.Step > 0 && o.Start.Sub(start)%rules.Step != 0 {
-					t.Errorf("rules %d: %s: job %d starts between two steps, at %v", k, name, i, o.Start)
+					t.Errorf("rules %d: %s: job %d starts between two steps at %v", k, name, i, o.Start)
 				}
 			}
 			perStep := map[time.Time]int{}
@@ -185,7 +185,7 @@ func TestBatchesOfEveryStrategy(t *testing.T) {
 			}
 			for at, n := range perStep {
 				if rules.PerStep > 0 && n > rules.PerStep {
-					t.Errorf("rules %d: %s: %d starts at %v", k, name, n, at)
+					t.Errorf("rules %d: %s: %d jobs start in the step at %v", k, name, n, at)
 				}
 			}
 		}
@@ -239,19 +239,19 @@ func TestThrottledJobsStayInLine(t *testing.T) {
 		}
 		r := play(t, s, strategy)
 		if diff := cmp.Diff(c.want, starts(r)); diff != "" {
-			t.Errorf("%s: starts (-want +got):\n%s", name, diff)
+			t.Errorf("%s: unexpected starts (-want +got):\n%s", name, diff)
 		}
 		for i, o := range r.Outcomes {
 			if held := i >= 2; o.Held() != held ||
 				held && (o.Hold.Reason.Kind != sched.QuotaUsedUp || o.Released != o.Start) {
-				t.Errorf("%s: %s is held %v, released at %v, starts at %v", name, s.Jobs[i].ID, o.Held(),
+				t.Errorf("%s: unexpected outcome of %s: held %v, released at %v, starts at %v", name, s.Jobs[i].ID, o.Held(),
 					o.Released.Sub(start), o.Start.Sub(start))
 			}
 		}
 		for _, sample := range r.Timeline {
 			planned := sample.Time.Sub(start) >= c.rules.Step // no plan was made before the first step
 			if planned && sample.Queued != 0 || sample.Held < 0 || sample.Held > 2 {
-				t.Errorf("%s: %d wait for room and %d for the quota at %v", name, sample.Queued, sample.Held,
+				t.Errorf("%s: %d jobs wait for capacity and %d for the quota at %v", name, sample.Queued, sample.Held,
 					sample.Time.Sub(start))
 			}
 		}
@@ -271,7 +271,7 @@ func TestThrottledStrategiesSuspend(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o := play(t, s, strategy).Outcomes[0]; o.Suspensions != 1 || !o.Finish.Equal(start.Add(4*time.Hour)) {
-			t.Errorf("%s: %d suspensions, ends after %v", name, o.Suspensions, o.Finish.Sub(start))
+			t.Errorf("%s: got %d suspensions and an end after %v, want 1 and 4h", name, o.Suspensions, o.Finish.Sub(start))
 		}
 	}
 }

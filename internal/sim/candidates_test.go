@@ -64,7 +64,7 @@ func TestDrawnFleetsHaveRoom(t *testing.T) {
 					kind, selects := j.Selector["kind"]
 					return n.Site == site && j.Request.CountIn(n.Capacity) > 0 && (!selects || n.Labels["kind"] == kind)
 				}) {
-					t.Fatalf("job %s can run nowhere at site %s", j.ID, site.Name)
+					t.Fatalf("job %s does not fit on any node of site %s", j.ID, site.Name)
 				}
 			}
 		}
@@ -93,7 +93,7 @@ func TestNarrowedCandidatesChangeNothing(t *testing.T) {
 			cmpopts.IgnoreUnexported(sim.Result{}), cmpopts.IgnoreFields(sim.Result{}, "Elapsed", "Scenario"),
 		}
 		if diff := cmp.Diff(want, got, ignore); diff != "" {
-			t.Fatalf("%s (-all nodes +narrowed):\n%s", name, diff)
+			t.Fatalf("%s: results differ (-all nodes +narrowed):\n%s", name, diff)
 		}
 	})
 }
@@ -111,7 +111,7 @@ func TestSymmetry(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := greedy.Symmetry(&sched.Policy{}); got != want {
-			t.Errorf("%s has symmetry %d, want %d", name, got, want)
+			t.Errorf("Symmetry() of %s = %d, want %d", name, got, want)
 		}
 	}
 	greedy, err := strategy.New("least-allocated")
@@ -119,13 +119,13 @@ func TestSymmetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := greedy.Symmetry(&sched.Policy{Seed: 1}); got != strategy.Asymmetric {
-		t.Errorf("least-allocated breaks ties by names under a seed, and has symmetry %d", got)
+		t.Errorf("Symmetry() of least-allocated with a seed = %d, want Asymmetric because it breaks ties by name", got)
 	}
 	asked := 0
 	s := fleet(t, 40, 1, 1)
 	play(t, s, &spied{Greedy: mustNew(t, "energy"), seen: func(s *sched.Snapshot) { asked = len(s.Nodes) }})
 	if asked != 1 {
-		t.Errorf("of 40 equal nodes %d were offered, want 1", asked)
+		t.Errorf("%d of 40 identical nodes were offered, want 1", asked)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// elastic contains the state of a run with jobs for which the strategy chooses the number of replicas.
+// elastic contains the state of a run with elastic jobs if the strategy chooses their numbers of replicas.
 type elastic struct {
 	scales bool
 	// assured is set if there is always capacity for all replicas of all jobs, or if the strategy can provide it;
@@ -99,7 +99,7 @@ func checkScaling(j *sched.Job) error {
 		return err
 	}
 	if j.On(j.Scaling.Least).Request != j.Request {
-		return fmt.Errorf("what it asks for is not a whole multiple of its %d replicas", j.Scaling.Least)
+		return fmt.Errorf("request is not a multiple of its %d replicas", j.Scaling.Least)
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (e *engine) setReplicas(job, replicas int) error {
 	switch {
 	case replicas == 0:
 	case e.tasks == nil || s == nil || replicas < s.Least || replicas > s.Most():
-		return fmt.Errorf("strategy runs job %s on %d replicas, which it cannot", e.scenario.Jobs[job].ID, replicas)
+		return fmt.Errorf("strategy runs job %s on an invalid number of replicas: %d", e.scenario.Jobs[job].ID, replicas)
 	}
 	if e.tasks != nil {
 		e.tasks.of[job].replicas = replicas
@@ -169,7 +169,7 @@ func (e *engine) resize(now time.Time, job, replicas int) error {
 	before := e.sized(job).Request
 	room := n.Free.Add(before)
 	if !sized.Request.Within(room) {
-		return fmt.Errorf("strategy runs job %s on %d replicas, for which node %q has no room", j.ID, replicas, n.Name)
+		return fmt.Errorf("strategy runs job %s on %d replicas, but they do not fit on node %q", j.ID, replicas, n.Name)
 	}
 	if err := e.account.bookUntil(i, n, now); err != nil {
 		return err

@@ -61,21 +61,21 @@ func TestScalingByHand(t *testing.T) {
 		Replicas: []int{2, 1, 2},
 	}
 	if diff := cmp.Diff(want, o); diff != "" {
-		t.Errorf("outcome (-want +got):\n%s", diff)
+		t.Errorf("unexpected outcome (-want +got):\n%s", diff)
 	}
 	wantKWh := 1.2 * (0.01 + (0.18 + 0.01) + 0.14 + 0.01 + (0.18 + 0.01))
 	wantGrams := 1.2 * (0.01*500 + 0.19*100 + 0.14*300 + 0.01*900 + 0.19*200)
 	if got := r.Energy.KWh(); math.Abs(got-wantKWh) > 1e-12 {
-		t.Errorf("energy is %v kWh, want %v", got, wantKWh)
+		t.Errorf("energy = %v kWh, want %v", got, wantKWh)
 	}
 	if got := float64(r.Carbon); math.Abs(got-wantGrams) > 1e-9 {
-		t.Errorf("emissions are %v g, want %v", got, wantGrams)
+		t.Errorf("emissions = %v g, want %v", got, wantGrams)
 	}
 	if want := 3600 * (4. + 2 + 4); r.BusyCPU != want {
-		t.Errorf("%v core-seconds were in use, want %v", r.BusyCPU, want)
+		t.Errorf("BusyCPU = %v core-seconds, want %v", r.BusyCPU, want)
 	}
 	if got := o.Overdue(&s.Jobs[0]); got != -time.Hour {
-		t.Errorf("overdue by %v: it ended an hour before it had to", got)
+		t.Errorf("Overdue() = %v, want -1h", got)
 	}
 }
 
@@ -97,10 +97,10 @@ func TestScalingTakesTheRoomThereIs(t *testing.T) {
 	// replicas.
 	want := []sched.Window{{Start: at(60), End: at(120)}, {Start: at(120), End: at(180)}}
 	if diff := cmp.Diff(want, o.Runs); diff != "" || !slices.Equal(o.Replicas, []int{1, 2}) {
-		t.Errorf("on %v replicas (-want +got):\n%s", o.Replicas, diff)
+		t.Errorf("unexpected runs on %v replicas (-want +got):\n%s", o.Replicas, diff)
 	}
 	if !r.Outcomes[1].Start.Equal(at(30)) {
-		t.Errorf("b began at %v", r.Outcomes[1].Start)
+		t.Errorf("unexpected start of b at %v", r.Outcomes[1].Start)
 	}
 }
 
@@ -184,11 +184,11 @@ func TestScalingIsOptimal(t *testing.T) {
 		}
 		got, want := float64(r.Carbon), minGrams(s.Sites[0].Carbon.Series, j)
 		if got < want-1e-9*max(1, want) || got > want+1e-5*max(1, want) {
-			t.Fatalf("%v g, the best of all plans %v g: %+v", got, want, r.Outcomes[0])
+			t.Fatalf("emissions = %v g, want %v g as for the optimal plan: %+v", got, want, r.Outcomes[0])
 		}
 		const rounding = time.Microsecond // the remaining work is rounded up to nanoseconds at each change
 		if end := j.Submitted.Add(j.AllowedDelay + j.Duration); r.Outcomes[0].Finish.After(end.Add(rounding)) {
-			t.Fatalf("it ended at %v, and had until %v: %+v", r.Outcomes[0].Finish, end, r.Outcomes[0])
+			t.Fatalf("job finished at %v, after its deadline %v: %+v", r.Outcomes[0].Finish, end, r.Outcomes[0])
 		}
 	})
 }
@@ -220,7 +220,7 @@ func TestScalingWaitsForItsPlan(t *testing.T) {
 		}
 		o := run(t, s, scaler).Outcomes[0]
 		if end := start.Add(c.work + c.delay); !o.Start.Equal(start.Add(c.starts)) || o.Finish.After(end) {
-			t.Errorf("%s: it ran from %v to %v, want from %v on and no longer than %v", name, o.Start.Sub(start),
+			t.Errorf("%s: job ran from %v to %v, want a start after %v and an end after at most %v", name, o.Start.Sub(start),
 				o.Finish.Sub(start), c.starts, end.Sub(start))
 		}
 	}
@@ -240,7 +240,7 @@ func TestScalingAfterAPauseOfNothing(t *testing.T) {
 		Jobs: []sched.Job{j},
 	}
 	if o, end := run(t, s, scaler).Outcomes[0], start.Add(j.Duration+j.AllowedDelay); o.Finish.After(end) {
-		t.Errorf("it ended at %v, and had until %v: %+v", o.Finish, end, o)
+		t.Errorf("job finished at %v, after its deadline %v: %+v", o.Finish, end, o)
 	}
 }
 
@@ -261,7 +261,7 @@ func TestScalingOnAConstantIntensity(t *testing.T) {
 		}
 		want := value * j.Duration.Hours() * float64(j.Scaling.Least) / 1000
 		if got := float64(r.Carbon); math.Abs(got-want) > 1e-9*want {
-			t.Fatalf("%v g, on the least replicas %v g: %+v", got, want, r.Outcomes[0])
+			t.Fatalf("emissions = %v g, want %v g as on the minimum number of replicas: %+v", got, want, r.Outcomes[0])
 		}
 	})
 }
@@ -349,18 +349,18 @@ func TestScalingKeepsItsInvariants(t *testing.T) {
 			// jobs that are not elastic.
 			scaled := j.Scaling != nil && j.Interruptible && (s.Nodes[0].Speed == 0 || s.Nodes[0].Speed == 1)
 			if over := o.Overdue(j); over > j.RestartCost || over > 0 && scaled {
-				t.Fatalf("job %s is overdue by %v: %+v", j.ID, over, o)
+				t.Fatalf("job %s is overdue by %v, outcome %+v", j.ID, over, o)
 			}
 		}
 		if math.Abs(busy-r.BusyCPU) > 1e-6*busy {
-			t.Fatalf("%v core-seconds in use, the jobs ran for %v", r.BusyCPU, busy)
+			t.Fatalf("BusyCPU = %v core-seconds, want %v as in the runs of the jobs", r.BusyCPU, busy)
 		}
 		again, err := sim.Run(context.Background(), s, "x", strategy)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(r.Outcomes, again.Outcomes); diff != "" || r.Totals != again.Totals {
-			t.Fatalf("another run of the same gives something else:\n%s", diff)
+			t.Fatalf("second run of the same scenario differs:\n%s", diff)
 		}
 	})
 }
@@ -376,18 +376,18 @@ func checkScaled(t *rapid.T, o *sim.Outcome, j *sched.Job, speed float64) (busy 
 	}
 	if scaled := j.Scaling != nil && j.Interruptible && speed == 1; scaled != (o.Replicas != nil) ||
 		scaled && len(o.Replicas) != len(runs) {
-		t.Fatalf("job %s: %+v", j.ID, o)
+		t.Fatalf("unexpected outcome of job %s: %+v", j.ID, o)
 	}
 	work := 0.0
 	for k, w := range runs {
 		if k > 0 && w.Start.Before(runs[k-1].End) || !w.End.After(w.Start) {
-			t.Fatalf("job %s runs in %v", j.ID, runs)
+			t.Fatalf("job %s has invalid runs %v", j.ID, runs)
 		}
 		cores, rate := float64(j.Request.MilliCPU)/1000, 1.0
 		if o.Replicas != nil {
 			n := o.Replicas[k]
 			if rate = j.Scaling.Rate(n); n < j.Scaling.Least || n > j.Scaling.Most() {
-				t.Fatalf("job %s runs on %d replicas", j.ID, n)
+				t.Fatalf("job %s runs on an invalid number of %d replicas", j.ID, n)
 			}
 			cores *= float64(n) / float64(j.Scaling.Least)
 		}
@@ -396,10 +396,10 @@ func checkScaled(t *rapid.T, o *sim.Outcome, j *sched.Job, speed float64) (busy 
 	}
 	if math.Abs(work-(j.Duration+o.Lost).Seconds()) > 1e-3 || !runs[0].Start.Equal(o.Start) ||
 		!runs[len(runs)-1].End.Equal(o.Finish) {
-		t.Fatalf("job %s of %v did %v s: %+v", j.ID, j.Duration, work, o)
+		t.Fatalf("job %s of length %v did %v s of work: %+v", j.ID, j.Duration, work, o)
 	}
 	if o.Lost > time.Duration(o.Suspensions)*j.RestartCost {
-		t.Fatalf("job %s lost %v in %d suspensions", j.ID, o.Lost, o.Suspensions)
+		t.Fatalf("job %s lost %v in %d suspensions, more than possible", j.ID, o.Lost, o.Suspensions)
 	}
 	return busy
 }
@@ -432,7 +432,7 @@ func TestScalingConservesEnergy(t *testing.T) {
 		wakes := (float64(r.Energy) - pue*joules) / (pue * float64(n.Profile.WakeUp))
 		if math.Abs(wakes-math.Round(wakes)) > 1e-6*max(1, float64(r.Energy)/1000) || math.Round(wakes) < 1 ||
 			int(math.Round(wakes)) > len(changes)/2 {
-			t.Fatalf("%v J, the runs make %v J and %v wake-ups", r.Energy, pue*joules, wakes)
+			t.Fatalf("energy = %v J, but the runs account for %v J and %v wake-ups", r.Energy, pue*joules, wakes)
 		}
 	})
 }
@@ -481,7 +481,7 @@ func drawnBy(t *rapid.T, n *sched.Node, changes []loadChange) (joules float64) {
 		since = c.at
 		used, jobs = used+c.cpu, jobs+c.jobs
 		if last := k+1 == len(changes) || !changes[k+1].at.Equal(c.at); last && used > n.Capacity.MilliCPU {
-			t.Fatalf("%d of %d millicores in use at %v", used, n.Capacity.MilliCPU, c.at)
+			t.Fatalf("node is overcommitted: %d of %d millicores in use at %v", used, n.Capacity.MilliCPU, c.at)
 		}
 	}
 	return joules
@@ -512,12 +512,12 @@ func TestMoreScalingSavesMore(t *testing.T) {
 		saved = append(saved, 1-grams(scaler, most, 1)/atOnce)
 	}
 	if !slices.IsSorted(saved) || saved[1] < saved[0]+0.05 || saved[3] < saved[2]+0.01 {
-		t.Errorf("up to 1, 2, 4 and 8 replicas save %.3f: want clearly more each time", saved)
+		t.Errorf("savings with up to 1, 2, 4 and 8 replicas = %.3f, want a clear increase each time", saved)
 	}
 	if fixed := 1 - suspended/atOnce; math.Abs(saved[0]-fixed) > 1e-6 {
-		t.Errorf("what cannot scale saves %v, on one replica suspending saves %v", saved[0], fixed)
+		t.Errorf("savings without scaling = %v, want %v as with suspending on one replica", saved[0], fixed)
 	}
 	if less := 1 - grams(scaler, 4, 0.8)/atOnce; less <= saved[0] || less >= saved[2] {
-		t.Errorf("up to 4 replicas that are not all of use save %v, 1 saves %v and 4 save %v", less, saved[0], saved[2])
+		t.Errorf("savings with 4 inefficient replicas = %v, want between %v and %v", less, saved[0], saved[2])
 	}
 }

@@ -21,7 +21,7 @@ func Run(ctx context.Context, s *Scenario, name string, strategy strategy.Strate
 		return nil, err
 	}
 	if planner, ok := strategy.(interface{ Batches() bool }); ok && planner.Batches() && s.Queue.Backfill > 0 {
-		return nil, fmt.Errorf("%s plans the queue as a whole, and queue.backfill serves it in order", name)
+		return nil, fmt.Errorf("%s plans the queue as a whole and cannot be combined with queue.backfill", name)
 	}
 	began := time.Now()
 	e := newEngine(s, strategy)
@@ -299,7 +299,7 @@ func (e *engine) hold(now time.Time, job int, d *sched.Decision, final bool) err
 // putOff records that a decision holds a job. It returns an error if the job is final.
 func (e *engine) putOff(now time.Time, job int, d *sched.Decision, final bool) error {
 	if final {
-		return fmt.Errorf("strategy holds job %s at %s, which was released already or has no slack left",
+		return fmt.Errorf("strategy holds job %s at %s, but it is already released or has no slack left",
 			e.scenario.Jobs[job].ID, now.Format(time.RFC3339))
 	}
 	if out := &e.result.Outcomes[job]; out.Placed.Node == "" {
@@ -313,7 +313,7 @@ func checkAgain(now time.Time, j *sched.Job, d *sched.Decision) error {
 	if d.Again.After(now) {
 		return nil
 	}
-	return fmt.Errorf("strategy wants to be asked about job %s again at %s, and it is %s already", j.ID,
+	return fmt.Errorf("strategy requests the next decision on job %s at %s, which is not after %s", j.ID,
 		d.Again.Format(time.RFC3339), now.Format(time.RFC3339))
 }
 
@@ -374,7 +374,7 @@ func (e *engine) place(now time.Time, job int, d *sched.Decision) error {
 		return err
 	}
 	if !ok || !e.sized(job).Fits(&e.nodes[i]) {
-		return fmt.Errorf("strategy placed job %s on node %q, which has no room for it", j.ID, d.Node)
+		return fmt.Errorf("strategy placed job %s on node %q, but it does not fit", j.ID, d.Node)
 	}
 	out := &e.result.Outcomes[job]
 	if out.Placed.Node == "" {

@@ -33,7 +33,7 @@ func TestEventHeapSorts(t *testing.T) {
 		slices.SortFunc(want, compareEvents)
 		for i, e := range want {
 			if got := h.pop(); got != e {
-				t.Fatalf("event %d is %+v, want %+v", i, got, e)
+				t.Fatalf("event %d = %+v, want %+v", i, got, e)
 			}
 		}
 	})

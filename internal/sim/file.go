@@ -96,7 +96,7 @@ func (f *File) read(g *GridFile, o grid.CSVOptions) (s grid.Signal, zone grid.Zo
 	o.Column, o.Filled = g.Column, new(int)
 	if g.Every != "" {
 		if o.Every, err = time.ParseDuration(g.Every); err != nil || o.Every <= 0 || o.Every > time.Hour {
-			return s, "", "", f.fault("every: %q is no step: want 30m or 1h", g.Every)
+			return s, "", "", f.fault("every: %q is not a step: want 30m or 1h", g.Every)
 		}
 	}
 	if o.Fill, err = duration(f.Called("fill"), g.Fill, 0); err != nil {
@@ -120,7 +120,7 @@ func (f *File) ofGrid(err error, prices bool) error {
 	row, ok := errors.AsType[*grid.RowError](err)
 	switch {
 	case ok && row.Option == grid.OptionFill:
-		return fmt.Errorf("%w; fill: 3h, or --fill 3h, fills gaps of up to that", err)
+		return fmt.Errorf("%w; set fill: 3h or --fill 3h to fill gaps of up to 3h", err)
 	case prices || !ok:
 		return err
 	case row.Option != "" && f.name == "" && f.flags != nil:
@@ -181,8 +181,8 @@ func (f *File) site() (*SiteFile, error) {
 		f.Sites = []SiteFile{{}}
 	case 1:
 	default:
-		return nil, fmt.Errorf("--grid, --column, --fill, --zone, --price, --forecast and --weather are of one site, "+
-			"and "+
+		return nil, fmt.Errorf("--grid, --column, --fill, --zone, --price, --forecast and --weather apply to one site, "+
+			"but "+
 			"%s has %d: change the file instead", f.name, len(f.Sites))
 	}
 	return &f.Sites[0], nil
@@ -224,7 +224,7 @@ func (f *File) LoadContext(ctx context.Context) (*Scenario, error) {
 // check validates f before other files are read.
 func (f *File) check() error {
 	if len(f.Sites) == 0 {
-		return f.fault("the scenario has no site: give a grid file")
+		return f.fault("the scenario has no site: specify a grid file")
 	}
 	names, priced := map[string]bool{}, 0
 	for i := range f.Sites {
@@ -234,9 +234,9 @@ func (f *File) check() error {
 		}
 		switch {
 		case len(f.Sites) > 1 && site.Name == "":
-			return f.fault("sites: number %d has no name", i+1)
+			return f.fault("site number %d has no name", i+1)
 		case names[site.Name]:
-			return f.fault("site %q appears twice", site.Name)
+			return f.fault("duplicate site %q", site.Name)
 		}
 		names[site.Name] = true
 		if site.Price != nil || site.Prices.File != "" {
@@ -256,22 +256,22 @@ func (f *File) check() error {
 func (f *File) checkPrices(priced int) error {
 	for i := range f.Sites {
 		if p := f.Sites[i].Price; p != nil && !(*p >= 0 && *p <= grid.MaxPrice) {
-			return fmt.Errorf("%s is %v: want the price of a kWh, 0 or more and at most %d; prices that fall below 0 "+
-				"come in a file", f.Called("price"), *p, grid.MaxPrice)
+			return fmt.Errorf("%s is %v: want the price of a kWh, 0 or more and at most %d; negative prices require "+
+				"a file of prices", f.Called("price"), *p, grid.MaxPrice)
 		}
 	}
 	switch {
 	case priced > 0 && priced < len(f.Sites):
-		return f.fault("some sites have a price and some have none: the cost would leave those out")
+		return f.fault("some sites have no price: want a price for all sites or for none")
 	case f.Weights.Price > 0 && priced == 0:
-		return f.fault("price has a weight, and no site has a price")
+		return f.fault("price has a weight, but no site has a price")
 	case f.Limits.Price != nil && priced == 0:
-		return f.fault("limits.price is given, and no site has a price")
+		return f.fault("limits.price is set, but no site has a price")
 	case priced == 0:
 		if i := slices.IndexFunc(f.Strategies, func(name string) bool {
 			return strategy.When(name) == "price"
 		}); i >= 0 {
-			return fmt.Errorf("%s: strategy %q holds by prices, and no site has any: give the site a price or prices",
+			return fmt.Errorf("%s: strategy %q requires prices, but no site has any: set price or prices of the site",
 				f.Called("strategies"), f.Strategies[i])
 		}
 	}
@@ -281,10 +281,10 @@ func (f *File) checkPrices(priced int) error {
 func (f *File) checkStrategies() error {
 	for i, name := range f.Strategies {
 		if slices.Contains(f.Strategies[:i], name) {
-			return fmt.Errorf("%s: strategy %q comes twice", f.Called("strategies"), name)
+			return fmt.Errorf("%s: duplicate strategy %q", f.Called("strategies"), name)
 		}
 		if strategy.When(name) == "threshold" && f.Limits == (LimitsFile{}) {
-			return fmt.Errorf("%s: strategy %q waits for limits, and the scenario has none: give its file limits, as "+
+			return fmt.Errorf("%s: strategy %q requires limits, but the scenario has none: add limits to its file, e.g. "+
 				"{carbon: 200}", f.Called("strategies"), name)
 		}
 	}
@@ -302,7 +302,7 @@ func (f *File) checkPolicy() error {
 		return f.fault("minSavingPerHour is %v: want 0 or more and less than 1", f.MinSavingPerHour)
 	}
 	if g := float64(f.MinSavingGrams); !(g >= 0) || math.IsInf(g, 1) {
-		return f.fault("minSavingGrams is %v: want a number of 0 or more", g)
+		return f.fault("minSavingGrams is %v: want a finite number, 0 or more", g)
 	}
 	w := f.Weights
 	for _, v := range [...]float64{w.Carbon, w.Wait, w.Price} {
@@ -327,7 +327,7 @@ func (s *SiteFile) label() string {
 func (s *SiteFile) check() error {
 	for _, text := range [...]string{s.Name, s.Zone} {
 		if text == "false" || text == "true" {
-			return fmt.Errorf("a site's name or zone is %s: quote it, YAML reads a bare NO as false", text)
+			return fmt.Errorf("name or zone of a site is %s: quote it, because YAML parses an unquoted NO as false", text)
 		}
 	}
 	if s.PUE != 0 && !(s.PUE >= 1 && s.PUE <= 10) {
@@ -416,7 +416,7 @@ func (f *File) loadNodes(s *Scenario) error {
 	for i := range f.Sites {
 		source := cmp.Or(f.Sites[i].Nodes, f.Nodes)
 		if source == "" {
-			return f.fault("the scenario has no nodes: give a file or one of the presets %v", workload.Presets())
+			return f.fault("the scenario has no nodes: specify a file or one of the presets %v", workload.Presets())
 		}
 		// The nodes of a site belong to that site. A common list contains the site of each node.
 		own := f.Sites[i].Nodes != ""
@@ -478,7 +478,7 @@ func (f *File) nodeSource(source string) (string, error) {
 
 func (f *File) loadJobs(s *Scenario) error {
 	if f.Workload.File == "" {
-		return f.fault("the scenario has no workload: give a file")
+		return f.fault("the scenario has no workload: specify a file")
 	}
 	if err := workload.CheckFormat(f.Workload.Format); err != nil {
 		return fmt.Errorf("%s: %w", f.Called("workload.format"), err)

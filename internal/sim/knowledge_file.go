@@ -58,7 +58,7 @@ func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 	}
 	if restart > 0 && !f.Interruptible && !slices.ContainsFunc(s.Jobs,
 		func(j sched.Job) bool { return j.Scaling != nil }) {
-		return fmt.Errorf("%s is %s, and jobs are not interruptible", f.Called("restartCost"), f.RestartCost)
+		return fmt.Errorf("%s is %s, but jobs are not interruptible", f.Called("restartCost"), f.RestartCost)
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -95,7 +95,7 @@ func (f *File) loadQueue(s *Scenario) (err error) {
 		return err
 	}
 	if s.Queue.PerStep > 0 && s.Queue.Step == 0 {
-		return f.fault("queue.perStep is %d, and there is no queue.step", s.Queue.PerStep)
+		return f.fault("queue.perStep is %d, but there is no queue.step", s.Queue.PerStep)
 	}
 	return nil
 }
@@ -138,12 +138,12 @@ func (in *ForecastFile) perfect() bool { return in.Model == "" || in.Model == pe
 func (in *ForecastFile) check(f *File) error {
 	switch {
 	case in.perfect() && *in != (ForecastFile{Model: in.Model}):
-		return f.fault("forecast: weather, refit and lag are of a model, and none is given")
+		return f.fault("forecast: weather, refit and lag require a model")
 	case !in.perfect() && !slices.Contains(forecast.Models(), in.Model):
 		return fmt.Errorf("%s: %q: want %s, %s", f.Called("forecast.model"), in.Model, perfectForecast,
 			strings.Join(forecast.Models(), ", "))
 	case (in.Model == forecast.WithWeather) != (in.Weather != ""):
-		return fmt.Errorf("%s: the model %q needs a weather file, and no other takes one",
+		return fmt.Errorf("%s: the model %q requires a weather file, and other models do not accept one",
 			f.Called("forecast.weather"), forecast.WithWeather)
 	}
 	return nil
@@ -170,7 +170,7 @@ func (f *File) issue(ctx context.Context, in *ForecastFile, s *Scenario, site in
 	}
 	// The current hour is known unless there is a lag.
 	if first := o.History.Start().Add(forecast.MinBefore - time.Hour + o.Lag); s.Start.Before(first) {
-		return nil, fmt.Errorf("the trace starts at %s, and models want a day of the grid before that: start it at "+
+		return nil, fmt.Errorf("the trace starts at %s, but models require a day of earlier grid data: start it at "+
 			"%s or "+
 			"later (start, or --start)", s.Start.Format(time.RFC3339), first.Format(time.RFC3339))
 	}

@@ -164,7 +164,7 @@ func (m *machines) cycles(k int, at int64) int {
 // remaining jobs are due.
 const maxNeeds = 256
 
-// needs collects the jobs that do not fit on any node, and those that are planned to start soon.
+// needs collects the jobs that do not fit on any node, and jobs that are planned to start soon.
 func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
 	m := e.machines
 	binder, binds := e.strategy.(interface {

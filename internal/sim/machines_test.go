@@ -34,13 +34,13 @@ func TestSleepByHand(t *testing.T) {
 	}
 	r := run(t, s, "energy")
 	if b := &r.Outcomes[1]; b.Placed.Node != "m2" || !b.Start.Equal(start.Add(32*time.Minute)) {
-		t.Errorf("b ran on %s from %v", b.Placed.Node, b.Start)
+		t.Errorf("b ran on %s from %v, want m2 from 32m", b.Placed.Node, b.Start)
 	}
 	const minute = 60.0
 	want := 300*60*minute + 100*400 + 10*(32*minute-400) + // m1
 		100*400 + 10*(32*minute-400) + 36000 + 300*60*minute
 	if got := float64(r.Energy); math.Abs(got-want) > 1e-6 {
-		t.Errorf("%v J, want %v", got, want)
+		t.Errorf("energy = %v J, want %v", got, want)
 	}
 	got := r.Sleep
 	if got.Boots != 1 || got.FailedBoots != 0 || got.BootEnergy != 36000 || got.BootTime != 2*time.Minute ||
@@ -53,7 +53,7 @@ func TestSleepByHand(t *testing.T) {
 	}
 	want += 10*28*minute + 100*400 + 10*(28*minute-400)
 	if got := float64(r.Energy); math.Abs(got-want) > 1e-6 {
-		t.Errorf("%v J after two hours, want %v", got, want)
+		t.Errorf("energy after two hours = %v J, want %v", got, want)
 	}
 }
 
@@ -67,10 +67,10 @@ func TestPlannedWorkFindsItsMachineAwake(t *testing.T) {
 	}
 	r := run(t, s, "carbon+window")
 	if a := &r.Outcomes[0]; !a.Start.Equal(start.Add(2 * time.Hour)) {
-		t.Errorf("it started at %v", a.Start)
+		t.Errorf("job started at %v, want 2h after the start", a.Start)
 	}
 	if want := 2*time.Hour - 400*time.Second - 150*time.Second; r.Sleep.Asleep != want || r.Sleep.Boots != 1 {
-		t.Errorf("%+v, want %v asleep", r.Sleep, want)
+		t.Errorf("Sleep = %+v, want one boot and %v asleep", r.Sleep, want)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestBootsThatFail(t *testing.T) {
 	r := run(t, s, "energy")
 	for i := range r.Outcomes {
 		if r.Outcomes[i].Placed.Node == "" {
-			t.Errorf("job %d never ran", i)
+			t.Errorf("job %d did not run", i)
 		}
 	}
 	if r.Sleep.FailedBoots < 4 || r.Sleep.Boots <= r.Sleep.FailedBoots {
@@ -125,19 +125,19 @@ func TestSleepKeepsItsInvariants(t *testing.T) {
 		r, awake := results[0], results[1]
 		for i := range r.Outcomes {
 			if (r.Outcomes[i].Placed.Node == "") != (awake.Outcomes[i].Placed.Node == "") {
-				t.Fatalf("job %d ran in one of the two runs only", i)
+				t.Fatalf("job %d ran in only one of the two runs", i)
 			}
 		}
 		slept := &r.Sleep
 		if s.Sleep.MaxCycles > 0 && slept.MaxCycles > s.Sleep.MaxCycles {
-			t.Fatalf("%d cycles", slept.MaxCycles)
+			t.Fatalf("MaxCycles = %d, above the limit", slept.MaxCycles)
 		}
 		if slept.BootTime != time.Duration(slept.Boots)*2*time.Minute {
 			t.Fatalf("%+v", slept)
 		}
 		if all := time.Duration(len(s.Nodes)) * r.Accounted.Sub(s.Start); slept.Asleep < 0 ||
 			slept.Asleep > all {
-			t.Fatalf("asleep for %v of %v", slept.Asleep, all)
+			t.Fatalf("Asleep = %v, want 0 to %v", slept.Asleep, all)
 		}
 	})
 }

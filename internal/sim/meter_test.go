@@ -67,32 +67,32 @@ func TestMeters(t *testing.T) {
 	}
 	seen := watch(t, s).seen
 	if len(seen) != len(want) {
-		t.Fatalf("%d decisions", len(seen))
+		t.Fatalf("got %d decisions", len(seen))
 	}
 	for i, w := range want {
 		n := seen[i][0]
 		if n.HasLive == math.IsNaN(w.live) || n.HasLive && math.Abs(float64(n.Live)-w.live) > 1e-9 {
-			t.Errorf("%s: %v W, %v: want %v", s.Jobs[i].ID, n.Live, n.HasLive, w.live)
+			t.Errorf("%s: Live = %v W, HasLive = %v, want %v", s.Jobs[i].ID, n.Live, n.HasLive, w.live)
 		}
 	}
 	if n := seen[1][0]; n.Provisional != 40 {
-		t.Errorf("soon: %v W provisional, want 40", n.Provisional)
+		t.Errorf("soon: Provisional = %v W, want 40", n.Provisional)
 	}
 	if n := seen[2][0]; n.Provisional != 0 {
-		t.Errorf("then: %v W provisional although the reading tells of them", n.Provisional)
+		t.Errorf("then: Provisional = %v W, want 0 because the reading includes the jobs", n.Provisional)
 	}
 
 	s.Live = sim.Live{}
 	if n := watch(t, s).seen[3][0]; !n.HasLive || n.Live != 100 || n.Provisional != 0 {
-		t.Errorf("an ideal meter says %v W", n.Live)
+		t.Errorf("reading of an ideal meter = %v W, want 100", n.Live)
 	}
 	s.Live = sim.Live{Off: true}
 	if n := watch(t, s).seen[3][0]; n.HasLive {
-		t.Errorf("no meter says %v W", n.Live)
+		t.Errorf("reading without a meter = %v W, want none", n.Live)
 	}
 	s.Live = sim.Live{Period: at(30), MaxAge: at(10)}
 	if seen := watch(t, s).seen; seen[3][0].HasLive || !seen[5][0].HasLive {
-		t.Errorf("readings of 14 s and of 10 s: %+v, %+v", seen[3][0], seen[5][0])
+		t.Errorf("unexpected readings with an age of 14 s and 10 s: %+v, %+v", seen[3][0], seen[5][0])
 	}
 }
 
@@ -117,7 +117,7 @@ func TestABurstBetweenTwoReadings(t *testing.T) {
 	}
 	for _, n := range s.Nodes {
 		if on[n.Name] != 2 {
-			t.Errorf("jobs by node: %v, want two each", on)
+			t.Errorf("jobs per node = %v, want two each", on)
 			break
 		}
 	}
@@ -125,7 +125,7 @@ func TestABurstBetweenTwoReadings(t *testing.T) {
 	blind, plain := run(t, s, "exec"), run(t, s, "energy")
 	for i := range blind.Outcomes {
 		if blind.Outcomes[i].Placed.Node != plain.Outcomes[i].Placed.Node {
-			t.Errorf("job %d on %s without meters, on %s with energy", i, blind.Outcomes[i].Placed.Node,
+			t.Errorf("job %d ran on %s without meters, want %s as with energy", i, blind.Outcomes[i].Placed.Node,
 				plain.Outcomes[i].Placed.Node)
 		}
 	}
@@ -168,7 +168,7 @@ func TestHybridIdleTakesIdleNodesFirst(t *testing.T) {
 			on = append(on, o.Placed.Node)
 		}
 		if got := strings.Join(on, " "); got != want {
-			t.Errorf("%q: on %s, want %s", extra, got, want)
+			t.Errorf("%q: jobs ran on %s, want %s", extra, got, want)
 		}
 	}
 	for extra, want := range map[string]string{
@@ -179,7 +179,7 @@ func TestHybridIdleTakesIdleNodesFirst(t *testing.T) {
 		"benchmarks: {old: {rate: 0, watts: 2, idleWatts: 1}}\n": "rate is 0",
 	} {
 		if _, err := load(extra); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error %v does not say %q", extra, err, want)
+			t.Errorf("%q: expected an error that contains %[3]q, got %[2]v", extra, err, want)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestBoundJobsRunWhereTheyMay(t *testing.T) {
 		for _, name := range []string{"energy", "carbon", "round-robin", "flow-carbon", "carbon+now/shortest"} {
 			r := run(t, s, name)
 			if out := &r.Outcomes[1]; out.Placed.Node != "d" || out.Start.After(start.Add(33*time.Minute)) {
-				t.Errorf("%s%s: bound job ran on %q from %v", name, profile, out.Placed.Node, out.Start)
+				t.Errorf("%s%s: bound job ran on %q from %v, want d", name, profile, out.Placed.Node, out.Start)
 			}
 		}
 	}
@@ -45,7 +45,7 @@ func TestTheMachineThatWakesIsOfTheClusterThatWasChosen(t *testing.T) {
 	}
 	for name, want := range map[string]string{"home": "a", "karmada-static": "b"} {
 		if out := &run(t, s, name).Outcomes[0]; out.Placed.Node != want || out.Start.After(start.Add(123*time.Minute)) {
-			t.Errorf("%s: ran on %q from %v", name, out.Placed.Node, out.Start)
+			t.Errorf("%s: job ran on %q from %v", name, out.Placed.Node, out.Start)
 		}
 	}
 }
@@ -60,6 +60,6 @@ func TestUnknownSiteOfAJob(t *testing.T) {
 	}
 	const want = `job bound: sites: unknown site "hame" (did you mean home?): have home`
 	if err := s.Validate(); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %s", err, want)
+		t.Errorf("Validate() = %v, want %s", err, want)
 	}
 }

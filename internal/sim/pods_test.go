@@ -31,7 +31,7 @@ type listener struct {
 
 func (l *listener) Measured(j *sched.Job, drew energy.Watts, over time.Duration, end time.Time) {
 	if j.Duration != 0 || j.Runtimes != nil {
-		l.t.Errorf("the learner is shown that job %s takes %v", j.ID, j.Duration)
+		l.t.Errorf("the learner is given the duration of job %s: %v", j.ID, j.Duration)
 	}
 	l.heard = append(l.heard, measured{j.ID, float64(drew), over, end.Sub(start)})
 }
@@ -55,7 +55,7 @@ func TestWhatJobsAreMeasuredToDraw(t *testing.T) {
 		gpu      int64
 		want     []measured
 	}{
-		"no meters: what has ended": {1, sim.Live{Off: true}, 0, []measured{
+		"no meters: only ended jobs": {1, sim.Live{Off: true}, 0, []measured{
 			{"a", 40, seconds(60), seconds(60)}, {"b", 10, seconds(60), seconds(80)},
 		}},
 		"every half minute, when something happens": {1, sim.Live{Period: seconds(30)}, 0, []measured{
@@ -92,7 +92,7 @@ func TestWhatJobsAreMeasuredToDraw(t *testing.T) {
 		l.scenario(s)
 		run(t, s, "exec")
 		if diff := cmp.Diff(c.want, l.heard, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+			t.Errorf("%s: unexpected measurements (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestMetersKnowClassesOfGPUWork(t *testing.T) {
 	run(t, s, "exec")
 	want := []measured{{"a", 40 + 0.25*200, time.Minute, time.Minute}}
 	if diff := cmp.Diff(want, l.heard, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("unexpected result (-want +got):\n%s", diff)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestLongJobsAreReadLessOften(t *testing.T) {
 		want[i] *= time.Minute
 	}
 	if diff := cmp.Diff(want, ends); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("unexpected result (-want +got):\n%s", diff)
 	}
 }
 
@@ -156,21 +156,21 @@ func TestJobsThatUseLess(t *testing.T) {
 		Jobs: []sched.Job{job("a", 0, time.Hour, 10, 0)}, Use: []float64{0.3},
 	}
 	if got := run(t, s, "energy").Energy.KWh(); math.Abs(got-0.09) > 1e-12 {
-		t.Errorf("%v kWh, want 90 W for an hour", got)
+		t.Errorf("energy = %v kWh, want 90 W for an hour", got)
 	}
 	s.Jobs = append(s.Jobs, job("b", 30*time.Minute, time.Minute, 1, 0))
 	s.Jobs[0].Request.MilliCPU, s.Use = 5000, []float64{0.3, 1}
 	if n := watch(t, s).seen[1][0]; n.Live != 75 {
-		t.Errorf("a meter reads %v W, want 75", n.Live)
+		t.Errorf("meter reading = %v W, want 75", n.Live)
 	}
 	s.Use = []float64{1, 1}
 	all := run(t, s, "energy").Energy
 	if s.Use = nil; run(t, s, "energy").Energy != all {
-		t.Error("jobs that use all that they request are not as those of which nothing is said")
+		t.Error("energy of full CPU use differs from the energy without a CPU use")
 	}
 	for _, wrong := range [][]float64{{1}, {1, 1.5}, {1, math.NaN()}, {-1, 1}} {
 		if s.Use = wrong; s.Validate() == nil {
-			t.Errorf("a use of %v is accepted", wrong)
+			t.Errorf("Validate() with a use of %v = nil, want an error", wrong)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func TestStrategiesAreToldWhatJobsDraw(t *testing.T) {
 			}
 		}})
 		if diff := cmp.Diff(map[string]float64{"a": -1, "b": -1, "c": 1}, reported); diff != "" {
-			t.Errorf("batch %v (-want +got):\n%s", batch, diff)
+			t.Errorf("batch %v: unexpected expectations (-want +got):\n%s", batch, diff)
 		}
 	}
 }
@@ -260,14 +260,14 @@ func TestLearntPowerPlacesBetter(t *testing.T) {
 	learnt := run(t, s, "exec")
 	before, after := highest(s, plain)-60, highest(s, learnt)-60
 	if after > 0.5*before {
-		t.Errorf("nodes draw up to %v more than idle with learnt power, %v without", after, before)
+		t.Errorf("maximum power above idle = %v with learnt power, want at most half of %v", after, before)
 	}
 	dynamic := func(r *sim.Result) energy.Joules { return r.Energy - energy.Watts(120).For(r.End.Sub(start)) }
 	if dynamic(learnt) > 0.8*dynamic(plain) {
-		t.Errorf("%v beyond idle with learnt power, %v without", dynamic(learnt), dynamic(plain))
+		t.Errorf("energy above idle = %v with learnt power, want at most 80 %% of %v", dynamic(learnt), dynamic(plain))
 	}
 	if again := run(t, s, "exec"); again.Energy != learnt.Energy || !cmp.Equal(again.Outcomes, learnt.Outcomes) {
-		t.Error("the same scenario gives another result")
+		t.Error("two runs of the same scenario differ")
 	}
 }
 
@@ -291,7 +291,7 @@ func TestPowerIsNotKnownBefore(t *testing.T) {
 		a, b := &results[0].Outcomes[i], &results[1].Outcomes[i]
 		if a.Start.Sub(start) < at+15*time.Second { // until the meters are read
 			if a.Placed.Node != b.Placed.Node {
-				t.Errorf("job %d, which starts at %v, runs on %s or on %s by what is drawn from %v on", i, a.Start,
+				t.Errorf("job %d, started at %v, runs on %s or on %s depending on the power from %v on", i, a.Start,
 					a.Placed.Node, b.Placed.Node, at)
 			}
 			continue
@@ -299,7 +299,7 @@ func TestPowerIsNotKnownBefore(t *testing.T) {
 		differ = differ || a.Placed.Node != b.Placed.Node
 	}
 	if !differ {
-		t.Error("what was drawn changes nothing later either")
+		t.Error("the power of jobs does not affect later decisions")
 	}
 }
 
@@ -317,11 +317,11 @@ func TestPowerOfUnknownOwners(t *testing.T) {
 	reported := map[string]sched.Job{}
 	play(t, s, &scripted{seen: func(s *sched.Snapshot) { reported[s.Queue[0].ID] = s.Queue[0] }})
 	if j := reported["first"]; j.HasExpected {
-		t.Errorf("%v expected before anything was measured", j.Expected)
+		t.Errorf("Expected = %v before the first measurement, want none", j.Expected)
 	}
 	// One core draws 100·(1/12)² = 0.7 W beyond idle, and a tenth of a core almost nothing, both less than the
 	// nominal 12 W.
 	if j := reported["stranger"]; !j.HasExpected || j.Expected <= 0 || j.Expected >= j.Nominal() {
-		t.Errorf("%v expected of a stranger, %v", j.Expected, j.HasExpected)
+		t.Errorf("unexpected power of a job of an unknown owner: Expected = %v, HasExpected = %v", j.Expected, j.HasExpected)
 	}
 }

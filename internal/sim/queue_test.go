@@ -70,7 +70,7 @@ func TestWaitingQueueIsAListInOrder(t *testing.T) {
 			}
 			q.end()
 			if !slices.Equal(got, want) || q.length != len(list) {
-				t.Fatalf("tried %v and left %d, want %v and %d", got, q.length, want, len(list))
+				t.Fatalf("tried jobs %v with %d remaining, want %v and %d", got, q.length, want, len(list))
 			}
 		}
 	})

@@ -34,7 +34,7 @@ func TestUnmarshalYAML(t *testing.T) {
 		"- energy":                      "the document is a list: want fields, as {name: value}",
 	} {
 		if err := document.UnmarshalYAML([]byte(text), &sim.File{}); err == nil || err.Error() != want {
-			t.Errorf("%q: error %v, want %s", text, err, want)
+			t.Errorf("UnmarshalYAML(%q) = %v, want %s", text, err, want)
 		}
 	}
 	var f sim.File

@@ -2,7 +2,6 @@
 //
 // It only provides the input of package sched and makes no decisions. A file is read completely or not at all:
 // every error contains the file, line and field, and no reader returns a partial trace.
-// file, line and field, and no reader returns part of a trace.
 package workload
 
 import (

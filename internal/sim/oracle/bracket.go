@@ -231,12 +231,12 @@ func Bound(s *sim.Scenario, rounds int) (least, asleep energy.Grams, err error) 
 	s = withinPolicy(s)
 	end := timeutil.Later(s.Start, s.LastEnd())
 	if slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.PUE != 0 }) {
-		return 0, 0, errors.New("a job has a PUE of its own")
+		return 0, 0, errors.New("a job has its own PUE")
 	}
 	var pools []*pool
 	for _, site := range s.Sites {
 		if site.Carbon.Series == nil || !site.Carbon.Series.Covers(s.Start, end) {
-			return 0, 0, errors.New("the intensity is not known until the last job may end")
+			return 0, 0, errors.New("the intensity does not cover the latest end of all jobs")
 		}
 		if s.Start.Sub(site.Carbon.Series.Start())%site.Carbon.Series.Step() != 0 {
 			return 0, 0, errors.New("the scenario starts between two values of the intensity")
@@ -246,7 +246,7 @@ func Bound(s *sim.Scenario, rounds int) (least, asleep energy.Grams, err error) 
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.Speed != 0 && n.Speed != 1 {
-			return 0, 0, errors.New("nodes are not equally fast")
+			return 0, 0, errors.New("nodes have different speeds")
 		}
 		p := pools[slices.Index(s.Sites, n.Site)]
 		cores := float64(n.Capacity.MilliCPU) / 1000

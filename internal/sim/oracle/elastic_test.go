@@ -45,21 +45,21 @@ func TestCarbonScalerAgainstItsOracle(t *testing.T) {
 			t.Fatal(err)
 		}
 		if least > suspending && !near(float64(least), float64(suspending)) {
-			t.Fatalf("%v with more replicas, %v without", least, suspending)
+			t.Fatalf("minimum emissions = %v with scaling, want at most %v as without", least, suspending)
 		}
 		r, err := sim.Run(context.Background(), s, "x", strategy)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got, want := float64(r.Carbon), float64(least); got < want && !near(got, want) || got > want*(1+1e-4)+rounding {
-			t.Fatalf("carbon-scaler emits %v g, its optimum %v g", got, want)
+			t.Fatalf("emissions of carbon-scaler = %v g, want the optimum of %v g", got, want)
 		}
 		drawIgnorance(t, s)
 		if r, err = sim.Run(context.Background(), s, "x", strategy); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := float64(r.Carbon), float64(least); got < want && !near(got, want) {
-			t.Fatalf("it knows less and emits %v g, the optimum %v g", got, want)
+			t.Fatalf("emissions with less knowledge = %v g, below the optimum of %v g", got, want)
 		}
 	})
 }

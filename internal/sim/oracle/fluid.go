@@ -13,7 +13,7 @@ import (
 )
 
 // ErrOverfull is returned if the jobs cannot all be completed in time on the given cores.
-var ErrOverfull = errors.New("the jobs cannot all be done in time")
+var ErrOverfull = errors.New("not all jobs can be completed in time")
 
 // Fluid returns the minimum cost of a fluid schedule of jobs on the given cores at one site, in value·seconds of c
 // times cores. In every step of c, a job uses any fraction of its requested cores for any fraction of the time; see
@@ -30,13 +30,13 @@ func Fluid(c *grid.Series, cores float64, jobs []sched.Job) (cost float64, err e
 	for i := range jobs {
 		j := &jobs[i]
 		if width(j) > cores {
-			return 0, fmt.Errorf("job %s asks for %v cores, there are %v: %w", j.ID, width(j), cores, ErrOverfull)
+			return 0, fmt.Errorf("job %s requests %v of %v cores: %w", j.ID, width(j), cores, ErrOverfull)
 		}
 		first = timeutil.Earlier(first, j.Submitted)
 		last = timeutil.Later(last, deadline(j))
 	}
 	if first.Before(c.Start()) {
-		return 0, fmt.Errorf("the first job comes at %s, before the intensity begins", first.Format(time.RFC3339))
+		return 0, fmt.Errorf("the first job is submitted at %s, before the start of the intensity", first.Format(time.RFC3339))
 	}
 	step := c.Step()
 	start := c.Start().Add(first.Sub(c.Start()) / step * step)
@@ -68,7 +68,7 @@ func Fluid(c *grid.Series, cores float64, jobs []sched.Job) (cost float64, err e
 		left += work
 	}
 	if left > 1e-9*total {
-		return 0, fmt.Errorf("%.4g of %.4g core-hours find no room: %w", left/3600, total/3600, ErrOverfull)
+		return 0, fmt.Errorf("%.4g of %.4g core-hours do not fit: %w", left/3600, total/3600, ErrOverfull)
 	}
 	return cost, nil
 }

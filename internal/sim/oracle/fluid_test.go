@@ -45,9 +45,9 @@ func TestFluidAgainstAllSchedules(t *testing.T) {
 		switch {
 		case errors.Is(err, oracle.ErrOverfull) && math.IsInf(least, 1):
 		case err != nil:
-			t.Fatalf("the least of all schedules is %v, but: %v", least, err)
+			t.Fatalf("unexpected error although a schedule with cost %v exists: %v", least, err)
 		case cost > least && !near(cost, least):
-			t.Fatalf("fluid %v, optimum %v: want them in this order", cost, least)
+			t.Fatalf("Fluid() = %v, want at most the optimum %v", cost, least)
 		}
 	})
 }
@@ -76,7 +76,7 @@ func TestFluidWithRoomForAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !near(cost, alone) {
-			t.Fatalf("fluid %v: want %v", cost, alone)
+			t.Fatalf("Fluid() = %v, want %v", cost, alone)
 		}
 	})
 }
@@ -124,11 +124,11 @@ func TestFluidIsBelowEveryRun(t *testing.T) {
 			r := runPolicy(t, s, "carbon+"+when)
 			cost, err := oracle.Fluid(c, float64(cores), asLateAs(s, r))
 			if err != nil {
-				t.Fatalf("%s has a schedule, but the flow none: %v", when, err)
+				t.Fatalf("%s: unexpected error of Fluid() although a schedule exists: %v", when, err)
 			}
 			least := cost * s.Sites[0].PUE / energy.JoulesPerKWh
 			if got := float64(r.Carbon); got < least && !near(got, least) {
-				t.Fatalf("%s emits %v g, less than the flow, %v g", when, got, least)
+				t.Fatalf("%s: emissions = %v g, below the fluid bound of %v g", when, got, least)
 			}
 		}
 	})
@@ -204,12 +204,12 @@ func TestPlanOnFewCores(t *testing.T) {
 		}
 		got := runPolicy(t, &scaled, "fcfs+plan")
 		share := float64(none.Carbon-got.Carbon) / float64(none.Carbon-least)
-		if t.Logf("up to %d times as wide: saves %.3f of what is possible", most, share); share < 0.85 || share > 1 {
-			t.Errorf("want 0.85 to 1")
+		if t.Logf("up to %d times as many cores: saves %.3f of the maximum", most, share); share < 0.85 || share > 1 {
+			t.Errorf("unexpected fraction of the possible savings, want 0.85 to 1")
 		}
 		for i := range got.Outcomes {
 			if late := got.Outcomes[i].Overdue(&scaled.Jobs[i]); late > 0 {
-				t.Errorf("job %d is %v late", i, late)
+				t.Errorf("job %d is overdue by %v", i, late)
 			}
 		}
 	}
@@ -261,7 +261,7 @@ func TestPlanKeepsDeadlines(t *testing.T) {
 		for i := range s.Jobs {
 			j := &s.Jobs[i]
 			if late := got.Outcomes[i].Finish.Sub(j.LatestStart().Add(j.Duration)); late > 5*time.Minute { // one tick
-				t.Errorf("%s: job %d is done %v late", name, i, late)
+				t.Errorf("%s: job %d finished %v after its deadline", name, i, late)
 			}
 		}
 	}

@@ -59,10 +59,10 @@ func TestNonPreemptiveAgainstAllStarts(t *testing.T) {
 		}
 		got, cost := oracle.NonPreemptive(c, &j)
 		if !near(cost, least) {
-			t.Fatalf("%v at %v, but the best of all starts costs %v at %v", cost, got, least, at)
+			t.Fatalf("NonPreemptive() = %v at %v, but the best start costs %v at %v", cost, got, least, at)
 		}
 		if got.Before(j.Submitted) || got.After(j.LatestStart()) || !near(c.Integral(got, got.Add(j.Duration)), cost) {
-			t.Fatalf("start %v is not allowed, or does not cost %v", got, cost)
+			t.Fatalf("start %v is not allowed or does not cost %v", got, cost)
 		}
 	})
 }
@@ -77,7 +77,7 @@ func TestNoStartIsBetter(t *testing.T) {
 		for range 40 {
 			s := j.Submitted.Add(time.Duration(rapid.Int64Range(0, span).Draw(t, "start")))
 			if here := c.Integral(s, s.Add(j.Duration)); here < cost && !near(here, cost) {
-				t.Fatalf("a start at %v costs %v, less than the optimum %v", s, here, cost)
+				t.Fatalf("cost of a start at %v = %v, below the optimum %v", s, here, cost)
 			}
 		}
 	})
@@ -109,7 +109,7 @@ func TestInterruptibleAgainstAllSubsets(t *testing.T) {
 		j := drawJob(t, minute, 4)
 		j.Duration, j.AllowedDelay = min(j.Duration, 5*minute), min(j.AllowedDelay, 7*minute)
 		if got, want := oracle.Interruptible(c, &j), cheapestSubset(c, &j, minute); !near(got, want) {
-			t.Fatalf("%v, but the best of all subsets costs %v", got, want)
+			t.Fatalf("Interruptible() = %v, but the best subset costs %v", got, want)
 		}
 	})
 }
@@ -126,7 +126,7 @@ func TestWithRestartsAgainstAllSchedules(t *testing.T) {
 		_, once := oracle.NonPreemptive(c, &j)
 		want := min(once, cheapestOnGrid(c, &j, step))
 		if !near(got, want) {
-			t.Fatalf("%v, but the best of all schedules costs %v", got, want)
+			t.Fatalf("withRestarts() = %v, but the best schedule costs %v", got, want)
 		}
 	})
 }
@@ -167,16 +167,16 @@ func TestTheOraclesAreInOrder(t *testing.T) {
 			j.RestartCost = restart
 			cost := withRestarts(c, &j, step)
 			if cost < last && !near(cost, last) {
-				t.Fatalf("with resumes of %v it is %v, less than the %v without", restart, cost, last)
+				t.Fatalf("cost with a restart cost of %v = %v, below %v without", restart, cost, last)
 			}
 			last = cost
 		}
 		if !near(last, once) {
-			t.Fatalf("resumes that nobody can afford: %v, want that without a break, %v", last, once)
+			t.Fatalf("cost with expensive resumes = %v, want %v as without interruptions", last, once)
 		}
 		now := c.Integral(j.Submitted, j.Submitted.Add(j.Duration))
 		if once > now && !near(once, now) {
-			t.Fatalf("the best start costs %v, an immediate one %v", once, now)
+			t.Fatalf("cost of the best start = %v, above %v of an immediate start", once, now)
 		}
 	})
 }
@@ -187,7 +187,7 @@ func TestWithRestartsOnItsOwnGridIsInterruptible(t *testing.T) {
 		c := drawSeries(t, 10*minute, 30)
 		j := drawJob(t, 10*minute, 10)
 		if got, want := withRestarts(c, &j, 10*minute), oracle.Interruptible(c, &j); !near(got, want) {
-			t.Fatalf("%v, want %v", got, want)
+			t.Fatalf("withRestarts() = %v, want %v", got, want)
 		}
 	})
 }
@@ -211,7 +211,7 @@ func TestConstantIntensityAndZeroDelay(t *testing.T) {
 			"with restarts": withRestarts(c, &j, 3*minute),
 		} {
 			if !near(cost, now) {
-				t.Errorf("%s: %v, want the cost of an immediate start, %v", name, cost, now)
+				t.Errorf("%s: cost = %v, want %v of an immediate start", name, cost, now)
 			}
 		}
 	})

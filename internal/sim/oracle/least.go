@@ -26,10 +26,10 @@ const (
 
 // ErrNotExact is returned by [Least] if jobs of the scenario may affect each other or the power of a node is not
 // the sum over its jobs. The sum over jobs is then not the optimum, and savings cannot be related to it.
-var ErrNotExact = errors.New("the least carbon is not known exactly")
+var ErrNotExact = errors.New("the minimum emissions are not known exactly")
 
 // errCrowded is returned if jobs may compete for capacity.
-var errCrowded = fmt.Errorf("%w: jobs may be in each other's way", ErrNotExact)
+var errCrowded = fmt.Errorf("%w: jobs may compete for capacity", ErrNotExact)
 
 // Least returns the minimum emissions of any policy of the family on the scenario, with perfect knowledge and
 // without exceeding any allowed delay. Jobs that are not interruptible are not suspended in any family. The work
@@ -114,7 +114,7 @@ func power(n *sched.Node, j *sched.Job) energy.Watts {
 // uniform returns a representative node. The cost of a job must not depend on its node.
 func uniform(s *sim.Scenario) (*sched.Node, error) {
 	if len(s.Sites) != 1 || len(s.Nodes) == 0 {
-		return nil, fmt.Errorf("%w: the scenario has %d sites and %d nodes, want one site and a node or more",
+		return nil, fmt.Errorf("%w: the scenario has %d sites and %d nodes, want one site and at least one node",
 			ErrNotExact, len(s.Sites), len(s.Nodes))
 	}
 	first := &s.Nodes[0]
@@ -126,7 +126,7 @@ func uniform(s *sim.Scenario) (*sched.Node, error) {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if !proportional(n) {
-			return nil, fmt.Errorf("%w: the power of node %s is not proportional to what its jobs ask for", ErrNotExact,
+			return nil, fmt.Errorf("%w: the power of node %s is not proportional to the requests of its jobs", ErrNotExact,
 				n.Name)
 		}
 		if math.Abs(perCore(n)-perCore(first)) > 1e-12*perCore(first) || speed(n) != speed(first) ||
@@ -172,7 +172,7 @@ func uncapacitated(s *sim.Scenario, f Family) error {
 			return selected(s, i)
 		}
 	}
-	return fmt.Errorf("%w: up to %d millicores may be wanted at a time, and no node has room for all", errCrowded,
+	return fmt.Errorf("%w: jobs may request up to %d millicores at a time, which do not fit on any node", errCrowded,
 		most.MilliCPU)
 }
 

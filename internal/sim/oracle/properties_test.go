@@ -142,14 +142,14 @@ func TestNoPolicyBeatsItsOracle(t *testing.T) {
 		}
 		once, suspended := float64(least[oracle.FamilyNonPreemptive]), float64(least[oracle.FamilyInterruptible])
 		if suspended > once && !near(suspended, once) {
-			t.Fatalf("%v with suspending, more than %v without", suspended, once)
+			t.Fatalf("minimum emissions with suspending = %v, above %v without", suspended, once)
 		}
 		drawIgnorance(t, s)
 		for _, when := range drawWhens(t) {
 			name := "carbon+" + when
 			got, bound := float64(runPolicy(t, s, name).Carbon), float64(least[familyOf(t, name)])
 			if got < bound && !near(got, bound) {
-				t.Fatalf("%s emits %v, less than the least of its family, %v", name, got, bound)
+				t.Fatalf("emissions of %s = %v, below the minimum of its family %v", name, got, bound)
 			}
 		}
 	})
@@ -164,7 +164,7 @@ func TestWindowOnPerfectSignalsIsTheOracle(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := runPolicy(t, s, "carbon+window").Carbon; !near(float64(got), float64(least)) {
-			t.Fatalf("window emits %v, the oracle says %v", got, least)
+			t.Fatalf("emissions of window = %v, want %v of the oracle", got, least)
 		}
 	})
 }
@@ -187,12 +187,12 @@ func TestNothingIsSavedWithoutAChoice(t *testing.T) {
 		want := float64(runPolicy(t, s, "carbon").Carbon)
 		for _, when := range drawWhens(t) {
 			if got := float64(runPolicy(t, s, "carbon+"+when).Carbon); !near(got, want) {
-				t.Fatalf("%s emits %v, an immediate start %v", when, got, want)
+				t.Fatalf("emissions of %s = %v, want %v of an immediate start", when, got, want)
 			}
 		}
 		for _, f := range []oracle.Family{oracle.FamilyNonPreemptive, oracle.FamilyInterruptible} {
 			if got, err := oracle.Least(s, f); err != nil || !near(float64(got), want) {
-				t.Fatalf("the least is %v (%v), an immediate start emits %v", got, err, want)
+				t.Fatalf("Least() = %v, error %v, want %v of an immediate start", got, err, want)
 			}
 		}
 	})
@@ -217,12 +217,12 @@ func TestCapNeitherBeatsTheOracleNorDelaysTooLong(t *testing.T) {
 			t.Fatal(err)
 		}
 		if float64(r.Carbon) < float64(least) && !near(float64(r.Carbon), float64(least)) {
-			t.Fatalf("emits %v, less than the least, %v", r.Carbon, least)
+			t.Fatalf("emissions = %v, below the minimum %v", r.Carbon, least)
 		}
 		for i := range r.Outcomes {
 			o, j := &r.Outcomes[i], &s.Jobs[i]
 			if o.Start.After(j.LatestStart()) || o.Start.Before(j.Submitted) {
-				t.Fatalf("job %d, submitted at %v, starts at %v: want %v at the latest", i, j.Submitted, o.Start,
+				t.Fatalf("job %d, submitted at %v, starts at %v, want at most %v", i, j.Submitted, o.Start,
 					j.LatestStart())
 			}
 			if !o.Start.After(j.Submitted) {
@@ -230,12 +230,12 @@ func TestCapNeitherBeatsTheOracleNorDelaysTooLong(t *testing.T) {
 			}
 			throttled++
 			if o.Start.Before(j.LatestStart()) && coresAt(s, r, o.Start) > 30_000 {
-				t.Fatalf("as job %d starts, before it must, %d millicores are in use", i, coresAt(s, r, o.Start))
+				t.Fatalf("at the early start of job %d, %d millicores are in use, above the quota", i, coresAt(s, r, o.Start))
 			}
 		}
 	})
 	if throttled < 20 {
-		t.Errorf("only %d jobs were kept waiting", throttled)
+		t.Errorf("only %d jobs were throttled, want at least 20", throttled)
 	}
 }
 
@@ -270,7 +270,7 @@ func TestMinRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 	if got, err := oracle.Least(make2(), oracle.FamilyNonPreemptive); err != nil ||
 		!near(float64(got), 1.2*60*(100+200)) {
-		t.Errorf("two jobs one after the other: %v, %v; want %v", got, err, 1.2*60*(100+200))
+		t.Errorf("Least() of two consecutive jobs = %v, %v, want %v", got, err, 1.2*60*(100+200))
 	}
 	for name, change := range map[string]func(*sim.Scenario){
 		"in each other's way": func(s *sim.Scenario) { s.Jobs[1].Submitted = start.Add(2 * time.Hour) },
@@ -291,7 +291,7 @@ func TestMinRefusesWhatItDoesNotKnow(t *testing.T) {
 		s := make2()
 		change(s)
 		if got, err := oracle.Least(s, oracle.FamilyNonPreemptive); !errors.Is(err, oracle.ErrNotExact) {
-			t.Errorf("%s: %v, %v; want an error that says why", name, got, err)
+			t.Errorf("%s: Least() = %v, %v, want ErrNotExact", name, got, err)
 		}
 	}
 	// Interruptible jobs share the cores of the cheapest hour available to both.
@@ -302,6 +302,6 @@ func TestMinRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 	if got, err := oracle.Least(s, oracle.FamilyInterruptible); err != nil ||
 		!near(float64(got), 1.2*(100*100+20*200)) {
-		t.Errorf("two jobs in each other's way: %v, %v; want %v", got, err, 1.2*(100*100+20*200))
+		t.Errorf("Least() of two competing jobs = %v, %v, want %v", got, err, 1.2*(100*100+20*200))
 	}
 }
