@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// shared returns a file of the shared data folder, or skips.
+// shared returns a file of the shared data directory, or skips the test.
 func shared(t *testing.T, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(filepath.FromSlash("../../../shared/data"), filepath.FromSlash(name)))
@@ -60,7 +60,7 @@ func TestBundledCatalogue(t *testing.T) {
 	}
 }
 
-// Every instance type can be told, and its power is between that of a small board and that of a rack.
+// Every instance type is recognised, and its power is plausible for anything between a small board and a rack.
 func TestEveryInstanceType(t *testing.T) {
 	c := Default()
 	scheme := map[string]string{"aws": "aws", "gcp": "gce", "azure": "azure"}
@@ -75,7 +75,7 @@ func TestEveryInstanceType(t *testing.T) {
 				t.Errorf("%s %s: %s", provider, name, kind)
 				continue
 			}
-			// The largest are leased machines of 1,920 threads and 32 TB.
+			// The largest are rented machines with 1,920 threads and 32 TB.
 			if p.Idle < 0.2 || p.Max <= p.Idle || p.Max > 25_000 || (p.GPUMax > 0) != (i.NumGPUs > 0) {
 				t.Errorf("%s: %v to %v W, GPUs %v to %v W", p.Name, p.Idle, p.Max, p.GPUIdle, p.GPUMax)
 			}
@@ -86,7 +86,7 @@ func TestEveryInstanceType(t *testing.T) {
 	}
 }
 
-// The hardware profiles that Compute Gardener ships, as they are: a ConfigMap, and the file inside.
+// The hardware profiles shipped with Compute Gardener, unmodified: a ConfigMap, and the file in it.
 func TestComputeGardenersFile(t *testing.T) {
 	text := shared(t, "power/compute_gardener_hw_profiles.yaml")
 	c, err := read(text)
@@ -108,7 +108,7 @@ func TestComputeGardenersFile(t *testing.T) {
 	}
 }
 
-// With that file beside the bundled catalogue every type of both is known, and so is every CPU that either names.
+// If that file is added to the bundled catalogue, every instance type and every CPU of both is still recognised.
 func TestComputeGardenersFileKeepsNodesKnown(t *testing.T) {
 	c, err := WithFile(shared(t, "power/compute_gardener_hw_profiles.yaml"))
 	if err != nil {
@@ -160,7 +160,7 @@ func TestComputeGardenersComponents(t *testing.T) {
 			7.2, 38, "gcp-n2-standard-8",
 		},
 		{
-			// A machine of its own, of two sockets, and 192 GB of memory of a type that nobody said.
+			// A physical machine with two sockets, and 192 GB of memory of an unspecified type.
 			"whole sockets",
 			node{
 				annotations: map[string]string{annotationCPUModel: "Intel(R) Xeon(R) Gold 6148"}, cpus: 80,
@@ -182,7 +182,7 @@ func TestComputeGardenersComponents(t *testing.T) {
 			2 + 4*0.15, 6 + 4*0.39, "raspberry-pi-4-model-b-bcm2711-4c-4g",
 		},
 		{
-			// The range from idle to full load shrinks with the square of the clock.
+			// The range from idle to full load decreases with the square of the clock.
 			"a capped clock",
 			node{annotations: map[string]string{
 				annotationCPUModel: "Intel(R) Xeon(R) Gold 6148", annotationCPUMaxGHz: "1.85",
@@ -230,7 +230,7 @@ cloudInstanceMapping:
 	if !ok {
 		t.Fatal(kind)
 	}
-	// GPU watts carry PUE 1.5 where the node's 1.2 is multiplied to them.
+	// The power of the GPU includes PUE 1.5, divided by the node's PUE of 1.2, which is applied separately.
 	if p.Idle != 4+16*0.15 || p.Max != 20+16*0.39 || p.GPUIdle != 37.5 || p.GPUMax != 512.5 || kind.PUE != 1.2 {
 		t.Errorf("%+v, PUE %v", p, kind.PUE)
 	}
@@ -245,8 +245,8 @@ cloudInstanceMapping:
 	}
 }
 
-// An instance type of a file may name a CPU that the bundled catalogue alone knows, under any of its spellings, as the
-// documents of Compute Gardener do.
+// An instance type of a file may refer to a CPU of the bundled catalogue, under any of its spellings, as in the
+// documentation of Compute Gardener.
 func TestInstanceTypeOfABundledCPU(t *testing.T) {
 	users, err := read([]byte(`
 cloudInstanceMapping:
@@ -333,7 +333,7 @@ func TestReadRefuses(t *testing.T) {
 }
 
 func FuzzDetect(f *testing.F) {
-	Default() // read once: not what an input costs
+	Default() // exclude the initialization from the cost of an input
 	f.Add("m5.xlarge", "aws:///a/i", "Intel(R) Xeon(R) Gold 6148", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "1.2", "600",
 		int64(4), int64(1<<34), int64(7))
 	f.Fuzz(func(t *testing.T, instance, provider, cpu, gpu, pue, power string, cpus, memory, gpus int64) {
@@ -352,7 +352,7 @@ func FuzzDetect(f *testing.F) {
 	})
 }
 
-// The README and docs/how-to/hardware.md give this number.
+// The README and docs/how-to/hardware.md contain this number.
 func TestNumberOfInstanceTypes(t *testing.T) {
 	n := 0
 	for _, types := range Default().Instances {
@@ -363,9 +363,9 @@ func TestNumberOfInstanceTypes(t *testing.T) {
 	}
 }
 
-// FuzzReadFiles reads a knowledge base, a catalogue of hardware, the power of a node, results and a PowerProfile.
+// FuzzReadFiles decodes a knowledge base, a hardware catalogue, the power of a node, results and a PowerProfile.
 func FuzzReadFiles(f *testing.F) {
-	Default() // read once: not what an input costs
+	Default() // exclude the initialization from the cost of an input
 	f.Add([]byte("c:\n- {nodeName: a-cpu, performanceRate: 2, powerConsumptionWatts: 90, idlePowerWatts: 50}\n"))
 	f.Add([]byte("kind: ConfigMap\ndata:\n  profiles.yaml: \"c: [{nodeName: a}]\"\n" +
 		"  hardware-profiles.yaml: \"defaultPUE: 2\"\n"))

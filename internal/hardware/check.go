@@ -39,7 +39,7 @@ func checkAll[V interface{ check() error }](table string, all map[string]V) (err
 
 const (
 	maxPUE   = 10
-	maxWatts = 100_000 // of one component: more was written in another unit
+	maxWatts = 100_000 // of one component; higher values indicate another unit
 )
 
 func validPUE(pue float64) bool { return pue >= 1 && pue <= maxPUE }
@@ -80,7 +80,7 @@ func (r Range) check() error {
 
 const maxGHz = 20
 
-// exponent of P(u) = idle + (max − idle)·u^exponent.
+// exponent returns the exponent of P(u) = idle + (max − idle)·u^exponent.
 func exponent(scaling string) (float64, error) {
 	switch scaling {
 	case "", "linear":
@@ -127,7 +127,7 @@ func (i Instance) check() error {
 	return nil
 }
 
-// warn collects what has no effect.
+// warn collects the fields that have no effect.
 func (c *Catalog) warn() {
 	used := map[string]int{}
 	var unknown []string

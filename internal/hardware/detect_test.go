@@ -300,7 +300,7 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// Whole names alone count. Compute Gardener takes the GPU power of node10 for node1, and guesses GPUs from node names.
+// Only whole names match. Compute Gardener uses the GPU power of node10 for node1, and infers GPUs from node names.
 func TestNodeNamesAreNoEvidence(t *testing.T) {
 	gpuNode := node{labels: map[string]string{
 		"kubernetes.io/hostname": "gpu-p3-a10-node10", labelInstance: "m5.xlarge",
@@ -381,7 +381,7 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// Nodes of one kind differ in what their kernels leave of the memory.
+// Nodes of the same kind differ in the memory reserved by their kernels.
 func TestInstalledMemory(t *testing.T) {
 	for shown, want := range map[int64]int64{
 		0: 0, 1_900_000 << 10: 2, 3_884_000 << 10: 4, 7_900_000 << 10: 8, 15_900_000 << 10: 16, 16_073_216 << 10: 16,
@@ -418,7 +418,7 @@ func TestEqualHardwareSharesOneProfile(t *testing.T) {
 	}
 }
 
-// What labels can make the catalogue remember is bounded, and hardware of different power has different names.
+// The number of cached profiles is limited, and hardware with different power has different names.
 func TestNamesDifferWherePowerDoes(t *testing.T) {
 	c, err := merge(Default())
 	if err != nil {

@@ -21,7 +21,7 @@ func TestHybridKnowledgeBase(t *testing.T) {
 	}{
 		{"training", "tvpc", energy.Benchmark{Rate: 68.39, Power: 136.89, Idle: 50.06}},
 		{OnGPU("training"), "tvpc", energy.Benchmark{Rate: 1715.98, Power: 226.72, Idle: 50.06}},
-		{"training", "tvpc-gpu", energy.Benchmark{Rate: 1715.98, Power: 226.72, Idle: 50.06}}, // if a node is called so
+		{"training", "tvpc-gpu", energy.Benchmark{Rate: 1715.98, Power: 226.72, Idle: 50.06}}, // exact name
 		{"inference", "dgoh-wyze", energy.Benchmark{Rate: 7742.88, Power: 10.77, Idle: 2.75}},
 		{"sequential", "rpi", energy.Benchmark{Rate: 71.96, Power: 2.80, Idle: 2.32}},
 	} {
@@ -39,7 +39,7 @@ func TestHybridKnowledgeBase(t *testing.T) {
 	}
 }
 
-// The hybrid scheduler takes rpi2's entry for rpi.
+// The hybrid scheduler uses the entry of rpi2 for rpi.
 func TestKnowledgeIsOfTheVeryNode(t *testing.T) {
 	byClass, warnings, err := ReadKnowledgeBase([]byte(`
 training:

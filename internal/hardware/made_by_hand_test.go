@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// madeByHand returns a file of our own making, in a format of others.
+// madeByHand returns a synthetic file in the format of another project.
 func madeByHand(t *testing.T, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
@@ -107,7 +107,7 @@ func TestMachinesOfTheirOwn(t *testing.T) {
 			2, 10,
 		},
 		{
-			// Half of the clock, squared: a quarter of the range from idle to full load.
+			// Half of the clock, squared, is a quarter of the range from idle to full load.
 			"a capped clock",
 			node{annotations: map[string]string{
 				annotationCPUModel: "Made CPU 8", annotationCPUMaxGHz: "2",
@@ -120,7 +120,7 @@ func TestMachinesOfTheirOwn(t *testing.T) {
 			t.Errorf("%s: %s", k.what, kind)
 			continue
 		}
-		// A GB of memory of a type that nobody named.
+		// A GB of memory of an unspecified type.
 		if !near(p.Idle, k.idle+0.15) || !near(p.Max, k.full+0.39) {
 			t.Errorf("%s: %v to %v W, want %v to %v W for the sockets", k.what, p.Idle, p.Max, k.idle, k.full)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// ParseNodePower reads the idle and full power of one node as Compute Gardener's environment NODE_POWER_CONFIG_<node>
-// has it: "idle:50,max:300", in watts.
+// ParseNodePower parses the idle and full-load power of a node in the format of Compute Gardener's environment
+// variable NODE_POWER_CONFIG_<node>: "idle:50,max:300", in watts.
 func ParseNodePower(text string) (idle, full energy.Watts, err error) {
 	var p struct{ Idle, Max *energy.Watts }
 	err = yaml.UnmarshalStrict([]byte("{"+strings.ReplaceAll(text, ":", ": ")+"}"), &p)

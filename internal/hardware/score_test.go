@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// made is a catalogue of one model and one generation.
+// made returns a catalogue with one model and one generation.
 func made(t *testing.T) *Catalog {
 	t.Helper()
 	tables := &Tables{
@@ -65,7 +65,7 @@ Made Lake 1234,1,8,10,0,0,,failed
 	}
 }
 
-// A profile carries the error that was measured of its kind.
+// A profile contains the error measured for its basis.
 func TestProfilesSayHowFarOffTheyAre(t *testing.T) {
 	c := made(t)
 	_, kind, ok := node{labels: map[string]string{labelCPUModel: "Made Lake 1234"}, cpus: 32, memory: 64 * gb}.detect(c)
@@ -99,8 +99,8 @@ func TestReadResultsRefuses(t *testing.T) {
 	}
 }
 
-// The errors that profiles carry are those of tables.json; here is what the bundled catalogue, made of all results,
-// leaves of the newest ones. More than that on results that it knows means that the tables are broken.
+// The errors stored in profiles are from tables.json. This test computes the errors of the bundled catalogue, which
+// was built from all results, for the newest results. Larger errors on known results indicate broken tables.
 func TestScoreOfSPECpower(t *testing.T) {
 	text, err := grid.ReadFile("../../../shared/data/power/ccf/SPECpower-2023-05-23.csv.gz")
 	if err != nil {

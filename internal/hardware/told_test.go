@@ -13,14 +13,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// What an agent tells becomes labels, and by these a node is what it would be by the whole names.
+// Reported hardware becomes labels, and a node with these labels is recognised as with the full names.
 func TestToldHardware(t *testing.T) {
 	h100 := map[string]int{"NVIDIA H100 80GB HBM3": 8}
 	for what, c := range map[string]struct {
 		reported batch.Hardware
 		node     node
 		labels   map[string]string
-		// like is the CPU, and the board, whose profile it has; "": it is unknown
+		// like and board are the CPU and the GPU with the expected profile; empty if unknown.
 		like, board string
 		cpuFrom     string
 		sockets     int64
@@ -38,7 +38,7 @@ func TestToldHardware(t *testing.T) {
 			},
 			like: "Intel Xeon Platinum 8480+", cpuFrom: "label " + v1alpha1.LabelCPUModel,
 		},
-		// Threads alone would be those of one socket.
+		// The number of threads alone would match one socket.
 		"two sockets, half of whose cores are off": {
 			reported: batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor", Sockets: 2, Cores: 64, Threads: 128},
 			node:     node{cpus: 128, memory: 512 * gb},
@@ -143,7 +143,7 @@ func TestToldHardware(t *testing.T) {
 	}
 }
 
-// A machine of which the agent tells two sockets draws as two of one.
+// A machine with two reported sockets draws twice the power of one socket.
 func TestToldSockets(t *testing.T) {
 	one := node{labels: map[string]string{v1alpha1.LabelCPUModel: "AMD-EPYC-7763-64-Core-Processor"}, cpus: 128}
 	two := node{labels: with(one.labels, v1alpha1.LabelCPUSockets, "2"), cpus: 128}
@@ -160,8 +160,8 @@ func TestToldSockets(t *testing.T) {
 	}
 }
 
-// The file that Compute Gardener documents: one type, whose CPU it does not describe, under the name that the CPU has
-// for itself.
+// The file documented by Compute Gardener contains an instance type with a CPU that has no profile in the file,
+// named as the CPU reports itself.
 func TestComputeGardenersDocumentedFile(t *testing.T) {
 	for _, cpu := range []string{
 		"Intel(R) Xeon(R) Platinum 8175M", "Intel(R) Xeon(R) Platinum 8175M CPU @ 2.50GHz", "intel xeon platinum 8175m",
