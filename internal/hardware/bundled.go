@@ -29,7 +29,7 @@ var bundled = sync.OnceValue(func() *Catalog {
 		c, err = t.Catalog(written)
 	}
 	if err != nil {
-		panic(fmt.Sprintf("the bundled hardware catalogue is broken: %v", err)) // covered by a test
+		panic(fmt.Sprintf("the bundled hardware catalogue is invalid: %v", err)) // covered by a test
 	}
 	return c
 })
@@ -68,7 +68,7 @@ func (t *Tables) Catalog(file []byte) (*Catalog, error) {
 		if gpu.WorkloadTypes == nil {
 			gpu.WorkloadTypes = typicalClasses
 		}
-		gpu.Source = cmp.Or(gpu.Source, "board power of the data sheet") + "; idle power is an estimate"
+		gpu.Source = cmp.Or(gpu.Source, "board power of the data sheet") + "; idle power is estimated"
 		c.GPUs[model] = gpu
 	}
 	for _, e := range t.Errors {

@@ -100,7 +100,7 @@ func (c *Catalog) sum(k Components) (*energy.Profile, error) {
 	idle, full := sockets*cpu.IdlePower, sockets*cpu.IdlePower+sockets*capped(cpu, k.MaxGHz, exp)
 	memory := energy.Watts(0)
 	source := []string{
-		fmt.Sprintf("%d threads of %s (%s)", k.CPUs, k.CPUModel, cmp.Or(cpu.Source, "as the catalogue says")),
+		fmt.Sprintf("%d threads of %s (%s)", k.CPUs, k.CPUModel, cmp.Or(cpu.Source, "from the catalogue")),
 	}
 
 	if gb := float64(k.Memory)/gib - cpu.MemoryGBPerThread*float64(k.CPUs); gb > 0 {
@@ -142,7 +142,7 @@ func socketsOf(cpu CPU, k Components) (energy.Watts, error) {
 		return 1, nil
 	}
 	if k.CPUs <= 0 {
-		return 0, errors.New("how many CPUs the node has is not known")
+		return 0, errors.New("the number of CPUs of the node is unknown")
 	}
 	threads := float64(cpu.NumCores * threadsPerCore(cpu, k.CPUModel))
 	share := float64(k.CPUs) / threads
@@ -177,7 +177,7 @@ func (c *Catalog) memory(kind string) (Memory, string) {
 	if m, ok := c.Memory[kind]; ok {
 		return m, kind
 	}
-	return TypicalMemory, "memory, taken as typical DDR4"
+	return TypicalMemory, "unknown memory, assumed to be typical DDR4"
 }
 
 const mix = " + " // separates the models of a node with several GPU models
@@ -227,7 +227,7 @@ func (c *Catalog) addGPUs(p *energy.Profile, k Components) (source string, err e
 	if k.GPUShare > 0 {
 		said += fmt.Sprintf(", each %.3g of a board", k.GPUShare)
 	}
-	return said + " (" + cmp.Or(source, "as the catalogue says") + ")", nil
+	return said + " (" + cmp.Or(source, "from the catalogue") + ")", nil
 }
 
 // name returns the name of the profile of k: a descriptive DNS label, made unique by a hash if necessary.

@@ -230,7 +230,7 @@ func (d *detection) cpu() bool {
 				d.kind.note("instance type %s is not in the catalogue", quoted(d.typeName))
 			}
 			if len(d.kind.Notes) == 0 {
-				d.kind.note("no annotation, instance type, Node Feature Discovery or agent says what the node is")
+				d.kind.note("no annotation, instance type, Node Feature Discovery or agent identifies the hardware")
 			}
 			return false
 		}
@@ -266,7 +266,7 @@ func (d *detection) named(what string, texts map[string]string, keys ...string) 
 		if model = d.catalog.mapped(name); d.catalog.knows(model) {
 			return model, what + " " + key
 		}
-		d.kind.note("%s %s names %s, which is not in the catalogue", what, key, quoted(name))
+		d.kind.note("%s %s is %s, which is not in the catalogue", what, key, quoted(name))
 	}
 	return "", ""
 }
@@ -286,7 +286,7 @@ func (d *detection) discovered() (model, from string) {
 	}
 	if model = models[family]; model != "" {
 		d.kind.Fallback = true
-		return d.catalog.mapped(model), "the CPU family alone, in labels " + labelNFD + "*"
+		return d.catalog.mapped(model), "only the CPU family in labels " + labelNFD + "*"
 	}
 	d.kind.note("%s CPU of family %s, model %s is not in the catalogue", quoted(vendor), quoted(family), quoted(id))
 	return "", ""
@@ -378,7 +378,7 @@ func (d *detection) limits() {
 	top := d.catalog.CPUs[d.kind.Components.CPUModel].FrequencyRangeGHz.Max
 	switch {
 	case ghz > 0 && top == 0:
-		d.kind.note("annotation %s has no effect: the frequency range of the CPU is not known", annotationCPUMaxGHz)
+		d.kind.note("annotation %s has no effect: the frequency range of the CPU is unknown", annotationCPUMaxGHz)
 	case ghz > 0 && ghz < top:
 		d.kind.Components.MaxGHz = ghz
 	}

@@ -41,7 +41,7 @@ func (d *detection) gpu() bool {
 		d.kind.Fallback = true
 	case len(f.models) == 0:
 		if !unknown {
-			d.kind.note("of which model its %d GPUs are is not said", count)
+			d.kind.note("the model of its %d GPUs is unknown", count)
 		}
 		return false
 	default:
@@ -61,7 +61,7 @@ func (d *detection) gpu() bool {
 func (d *detection) noGPU() bool {
 	d.kind.GPUFrom = "annotation " + annotationGPUModel
 	if d.gpus > 0 {
-		d.kind.note("%s says none, but the node has %d GPUs", d.kind.GPUFrom, d.gpus)
+		d.kind.note("%s is none, but the node has %d GPUs", d.kind.GPUFrom, d.gpus)
 	}
 	return d.gpus == 0
 }
@@ -91,7 +91,7 @@ func (d *detection) findGPU() (f found, unknown bool) {
 		}
 		models, sevenths, shared, strange := d.catalog.recognised(place.value)
 		if strange != "" {
-			d.kind.note("%s names %s, which is not in the catalogue", place.from, quoted(strange))
+			d.kind.note("%s is %s, which is not in the catalogue", place.from, quoted(strange))
 			unknown = true
 			continue
 		}
@@ -127,7 +127,7 @@ func (d *detection) otherGPU(unknown bool) (f found, still bool) {
 		return f, false
 	}
 	if strange != "" {
-		d.kind.note("%s stands for GPUs, %s, that are not in the catalogue", from, quoted(strange))
+		d.kind.note("%s has GPUs %s, which are not in the catalogue", from, quoted(strange))
 		// GPUs reported by an agent but not counted by Kubernetes may only drive a screen.
 		unknown = unknown || d.typed && d.instance.GPUModel != "" || d.gpus > 0
 	}

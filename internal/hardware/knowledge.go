@@ -65,7 +65,7 @@ func ReadKnowledgeBase(profilesYAML []byte) (byClass map[string]map[string]energ
 				continue
 			}
 			if _, twice := exact[e.NodeName]; twice {
-				warnings = append(warnings, fmt.Sprintf("%s, entry %d, %s appears twice: the first one counts", class,
+				warnings = append(warnings, fmt.Sprintf("%s, entry %d: %s is duplicate, the first entry is used", class,
 					i, quoted(e.NodeName)))
 				continue
 			}

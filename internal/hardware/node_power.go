@@ -15,7 +15,7 @@ func ParseNodePower(text string) (idle, full energy.Watts, err error) {
 	var p struct{ Idle, Max *energy.Watts }
 	err = yaml.UnmarshalStrict([]byte("{"+strings.ReplaceAll(text, ":", ": ")+"}"), &p)
 	if err != nil || p.Idle == nil || p.Max == nil || *p.Max <= 0 {
-		return 0, 0, fmt.Errorf("node power %s: want idle:watts,max:watts, and more than 0 as max", quoted(text))
+		return 0, 0, fmt.Errorf("node power %s: want idle:watts,max:watts with a max above 0", quoted(text))
 	}
 	if err := checkPower(*p.Idle, *p.Max); err != nil {
 		return 0, 0, fmt.Errorf("node power %s: %w", quoted(text), err)

@@ -80,7 +80,7 @@ func Guess(p *energy.Profile, k Kind) string {
 	text := fmt.Sprintf("%.0f W idle, %.0f W at full load, %v", float64(p.Idle+boards*p.GPUIdle),
 		float64(p.Max+boards*p.GPUMax), p.Quality)
 	if k.Error != nil {
-		text += fmt.Sprintf(" by %s: half of such guesses were within %.0f %% and %.0f %%", k.Error.Basis,
+		text += fmt.Sprintf(" by %s: half of such estimates were within %.0f %% and %.0f %%", k.Error.Basis,
 			100*k.Error.IdleMedian, 100*k.Error.FullMedian)
 	}
 	return text

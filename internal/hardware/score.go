@@ -133,7 +133,7 @@ type Errors struct {
 
 // String returns a description of the errors.
 func (e *Errors) String() string {
-	return fmt.Sprintf("profiles by %s: half of %d servers that they were not made from were within %.0f %% idle and "+
+	return fmt.Sprintf("profiles by %s: half of %d servers of the test set were within %.0f %% idle and "+
 		"%.0f %% at full load", e.Basis, e.Results, 100*e.IdleMedian, 100*e.FullMedian)
 }
 
