@@ -13,12 +13,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// Where kubenergy-lab up keeps its cluster: below the folder that it is given, which is defaultDir if none is.
+// The cluster of kubenergy-lab up is in clusterName below the given directory, which defaults to defaultDir.
 const (
 	defaultDir     = "out/lab"
 	clusterName    = "cluster"
 	kubeconfigName = "kubeconfig"
-	readyName      = "ready" // an empty file: all of the cluster has started
+	readyName      = "ready" // an empty file that is created when the whole cluster has started
 )
 
 func newEnv() *cobra.Command {
@@ -59,7 +59,7 @@ is needed: the API server's proxy reaches the controller.`,
 	return cmd
 }
 
-// waitReady reports whether a cluster is ready in its folder, or becomes so in time.
+// waitReady reports whether the cluster in home is ready, or becomes ready before the timeout.
 func waitReady(ctx context.Context, home string, timeout time.Duration) bool {
 	until := time.Now().Add(timeout)
 	for {
@@ -72,5 +72,5 @@ func waitReady(ctx context.Context, home string, timeout time.Duration) bool {
 	}
 }
 
-// quote makes one word of a text, for a shell.
+// quote quotes text as a single word for a shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestEnv has a shell run what the command prints, in a folder whose name a shell would take apart.
+// TestEnv evaluates the output of the command in a shell, with a directory name that requires quoting.
 func TestEnv(t *testing.T) {
 	dir := filepath.Join(kit.Dir(t, "env"), "a lab's $HOME")
 	home := filepath.Join(dir, clusterName)
@@ -46,7 +46,7 @@ func TestEnv(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("a lab that is starting")
-	time.AfterFunc(300*time.Millisecond, func() { _ = os.WriteFile(ready, nil, 0o600) }) // else the next fails
+	time.AfterFunc(300*time.Millisecond, func() { _ = os.WriteFile(ready, nil, 0o600) }) // awaited
 	lines, complaint, code := env("--wait", "1m")
 	if code != 0 {
 		t.Fatalf("exit code %d, %s", code, complaint)

@@ -28,7 +28,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestCluster is one test because a process can have one Cluster only.
+// TestCluster is a single test because a process can only have one Cluster.
 func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -83,11 +83,11 @@ func TestCluster(t *testing.T) {
 	if ran < time.Second {
 		t.Errorf("Job of 1 s took %s", ran)
 	}
-	if ran > 4*time.Second { // the status has whole seconds
+	if ran > 4*time.Second { // the status has a resolution of seconds
 		machine.TooSlow("Job of 1 s took %s", ran)
 	}
 	stop()
-	stop() // may be called again
+	stop() // stop is idempotent
 	lap("stop of the scheduler")
 
 	t.Run("no scheduler", func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestCluster(t *testing.T) {
 		if _, err := client.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(500 * time.Millisecond) // no binding may follow
+		time.Sleep(500 * time.Millisecond) // no binding must follow
 		if got := getPod(ctx, t, client, "orphan"); got.Spec.NodeName != "" {
 			t.Errorf("pod was bound to %s after the scheduler's stop", got.Spec.NodeName)
 		}
@@ -141,7 +141,7 @@ func TestCluster(t *testing.T) {
 		}
 	})
 
-	// A client that watches and never lets go must not delay the end.
+	// A client with an open watch must not delay the shutdown.
 	watch, err := client.CoreV1().Pods("").Watch(context.WithoutCancel(ctx), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -216,8 +216,8 @@ func checkKubeconfig(t *testing.T, c *Cluster) {
 	}
 }
 
-// checkDeletion deletes a Job's pod as a suspend does. Were the pod left without a final phase, the Job
-// controller would wait for it for ever.
+// checkDeletion deletes the pod of a Job like a suspension does. Without a final phase of the pod, the Job
+// controller would wait for it forever.
 func checkDeletion(ctx context.Context, t *testing.T, client kubernetes.Interface) {
 	j := job("endless", "", "")
 	j.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed)
@@ -256,7 +256,7 @@ func TestKubernetesVersionIsTheOneLinked(t *testing.T) {
 	}
 }
 
-// TestStartFails runs each case in a process of its own, because a failed Start counts as a start.
+// TestStartFails runs each case in its own process, because a failed Start counts as a start.
 func TestStartFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")

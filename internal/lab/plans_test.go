@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// A replay ends well only if its plans are the same again.
+// A replay is only successful if recomputing its plans gives the same results.
 func TestPlansAreMadeAgain(t *testing.T) {
 	s := &Scheduling{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
 	file := filepath.Join(s.Dir, plansFile)
@@ -31,7 +31,7 @@ func TestPlansAreMadeAgain(t *testing.T) {
 		job := sched.Job{ID: "a/" + strings.Repeat("x", 1+i), Submitted: now, Duration: time.Hour}
 		snapshot := &sched.Snapshot{Now: now, Queue: []sched.Job{job}}
 		plan, looks := policy.PlanTogether(snapshot, nil, func() bool { return false })
-		if i == 2 { // one that ends after the loop
+		if i == 2 { // one that completes after the loop
 			_ = plans.close()
 		}
 		s.recordPlan(snapshot, plan, looks)

@@ -28,7 +28,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// testImages are what the shared cluster runs as processes; the program of the second is not there.
+// testImages are the images that the shared cluster runs as processes. The program of the second image does not
+// exist.
 var testImages = []string{"process", "absent"}
 
 func buildProcess(t *testing.T, dir string) {
@@ -38,7 +39,7 @@ func buildProcess(t *testing.T, dir string) {
 	}
 }
 
-// processPods tests pods that run as processes.
+// processPods contains the tests of pods that run as processes.
 type processPods struct {
 	t       *testing.T
 	cluster *Cluster
@@ -57,7 +58,7 @@ func checkProcesses(t *testing.T, c *Cluster, client kubernetes.Interface) {
 
 func (p *processPods) in(t *testing.T) *processPods { return &processPods{t, p.cluster, p.client} }
 
-// pod is a pod of the test program that is ready when its health page answers.
+// pod returns a pod of the test program that is ready when its health page responds.
 func (p *processPods) pod(name string, args ...string) *corev1.Pod {
 	page := corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromString("health")}}
 	return &corev1.Pod{
@@ -99,7 +100,7 @@ func (p *processPods) eventually(what string, ok func() bool) {
 	eventually(p.t, what, ok)
 }
 
-// programs is the folder of the test program.
+// programs returns the directory of the test program.
 func (p *processPods) programs() string { return filepath.Dir(p.cluster.dir) }
 
 func isReady(pod *corev1.Pod) bool {
@@ -111,7 +112,7 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// pid is that of the process, by its own account.
+// pid returns the process ID that the process has logged.
 func (p *processPods) pid(name string) (pid int) {
 	p.t.Helper()
 	_, after, _ := strings.Cut(p.log(name), " pid ")
@@ -132,7 +133,7 @@ func (p *processPods) port(name string) int {
 	return port
 }
 
-// replicas listen on one port, see what they mount, and have their account.
+// replicas verifies that replicas can listen on the same port, read their mounts, and use their service account.
 func (p *processPods) replicas() {
 	t, ctx := p.t, p.t.Context()
 	config := &corev1.ConfigMap{
@@ -199,7 +200,7 @@ func (p *processPods) replicas() {
 	})
 }
 
-// proxied reaches a pod through its Service and the API server, as kubenergy report reaches the controller.
+// proxied connects to a pod through its Service and the API server, like kubenergy report does to the controller.
 func (p *processPods) proxied() {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "process"}, Spec: corev1.ServiceSpec{
 		Selector: map[string]string{"app": "process"},
@@ -217,7 +218,7 @@ func (p *processPods) proxied() {
 
 const accountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// logged is the rest of the line that begins with prefix.
+// logged returns the rest of the log line with the given prefix.
 func (p *processPods) logged(name, prefix string) string {
 	for line := range strings.Lines(p.log(name)) {
 		if rest, ok := strings.CutPrefix(line, prefix); ok {
@@ -228,7 +229,7 @@ func (p *processPods) logged(name, prefix string) string {
 	return ""
 }
 
-// account checks that the process has the pod's own account.
+// account verifies that the process uses the pod's own service account.
 func (p *processPods) account(name, log string) {
 	config, err := clientcmd.BuildConfigFromFlags("", p.logged(name, "env KUBECONFIG="))
 	if err != nil {
@@ -246,7 +247,7 @@ func (p *processPods) account(name, log string) {
 	}
 }
 
-// restart ends a process by itself, and stops another from answering.
+// restart lets one process exit and makes another one unresponsive.
 func (p *processPods) restart() {
 	p.create(p.pod("restarted"))
 	p.eventually("the pod is ready", func() bool { return isReady(p.get("restarted")) })
@@ -283,7 +284,7 @@ func (p *processPods) remove(name string, o metav1.DeleteOptions) {
 	})
 }
 
-// stubborn processes are killed after the grace period, or at once.
+// stubborn processes are killed after the grace period, or immediately.
 func (p *processPods) stubborn() {
 	for name, o := range map[string]metav1.DeleteOptions{
 		"stubborn": {GracePeriodSeconds: ptr.To[int64](1)},
@@ -304,7 +305,7 @@ func (p *processPods) stubborn() {
 	}
 }
 
-// jobs end as their processes do.
+// jobs verifies that Jobs complete with the exit codes of their processes.
 func (p *processPods) jobs() {
 	ctx := p.t.Context()
 	for name, code := range map[string]string{"good": "0", "bad": "4"} {
@@ -377,7 +378,7 @@ func (p *processPods) refused() {
 	p.remove("refused", metav1.DeleteOptions{})
 }
 
-// endWithCluster returns a check, for after Stop, that no process of a pod is left.
+// endWithCluster returns a check for remaining processes of pods, to be called after Stop.
 func endWithCluster(ctx context.Context, t *testing.T, c *Cluster, client kubernetes.Interface) func() {
 	p := &processPods{t, c, client}
 	pids := map[string]int{}

@@ -21,7 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// bench is a service with one machine, whose second boot fails.
+// bench is a service with one machine. Its second boot fails.
 type bench struct {
 	*Machines
 	t       *testing.T
@@ -55,7 +55,7 @@ func benchOf(t *testing.T, c *Cluster, node string) *bench {
 	return b
 }
 
-// ask sends a request and returns the status and the body of the answer.
+// ask sends a request and returns the status and the body of the response.
 func (b *bench) ask(method, path, body string) (int, map[string]any) {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), method, b.URL+path, strings.NewReader(body))
@@ -72,7 +72,7 @@ func (b *bench) ask(method, path, body string) (int, map[string]any) {
 		b.t.Fatal(err)
 	}
 	var answer map[string]any
-	_ = json.Unmarshal(text, &answer) // errors are plain texts
+	_ = json.Unmarshal(text, &answer) // errors are plain text
 	return resp.StatusCode, answer
 }
 
@@ -92,7 +92,7 @@ func (b *bench) becomes(state string) {
 	})
 }
 
-// beats reports who renews the Lease of the node, and whether it is ready.
+// beats returns the holder of the node's Lease and the status of its Ready condition.
 func (b *bench) beats(ctx context.Context) (holder string, ready corev1.ConditionStatus) {
 	b.t.Helper()
 	lease, err := b.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, b.node, metav1.GetOptions{})
@@ -130,7 +130,7 @@ func TestMachinesGoOffAndBoot(t *testing.T) {
 		t.Errorf("a machine that is not there is answered with %d", status)
 	}
 
-	b.reset("On", http.StatusNoContent) // which it is
+	b.reset("On", http.StatusNoContent) // already on
 	b.reset("Nothing", http.StatusConflict)
 	b.reset("GracefulShutdown", http.StatusNoContent)
 	b.becomes("Off")
@@ -139,7 +139,7 @@ func TestMachinesGoOffAndBoot(t *testing.T) {
 	}
 
 	b.reset("On", http.StatusNoContent)
-	b.reset("GracefulShutdown", http.StatusConflict) // it boots
+	b.reset("GracefulShutdown", http.StatusConflict) // it is booting
 	b.becomes("On")
 	if holder, ready := b.beats(ctx); holder != kwokID || ready != corev1.ConditionTrue {
 		t.Errorf("the node of a machine that is on has the heartbeat of %s and is ready: %s", holder, ready)
@@ -165,7 +165,7 @@ func TestMachinesGoOffAndBoot(t *testing.T) {
 	}
 }
 
-// The client that sends machines to sleep understands the service.
+// The client that puts machines to sleep works with the service.
 func TestMachinesAreSwitched(t *testing.T) {
 	b := newBench(t)
 	switches, err := power.NewSwitches([]power.Machine{{
@@ -231,7 +231,8 @@ func TestWhatRunsOnAMachineEndsWithIt(t *testing.T) {
 	}
 }
 
-// On a real control plane: what is off stays so although KWOK and the controllers live, and comes back.
+// On a real control plane, a node remains off although KWOK and the controllers are running, and becomes ready
+// again when it is turned on.
 func checkMachines(t *testing.T, c *Cluster) {
 	const node = "node-0002"
 	b := benchOf(t, c, node)
@@ -245,7 +246,7 @@ func checkMachines(t *testing.T, c *Cluster) {
 		return len(n.Spec.Taints)
 	}
 	eventually(t, "a node that is off has taints", func() bool { return taints() > 0 })
-	renewal := 12 * time.Second // KWOK tries to renew Leases in less
+	renewal := 12 * time.Second // longer than the interval of Lease renewals
 	time.Sleep(renewal)
 	if holder, ready := b.beats(t.Context()); holder == kwokID || ready == corev1.ConditionTrue {
 		t.Errorf("after %v the heartbeat is that of %s, and ready: %s", renewal, holder, ready)

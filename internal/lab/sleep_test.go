@@ -16,8 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/power"
 )
 
-// What sends machines to sleep turns one off that is empty, and boots it for a pod that waits, the second time too,
-// when the first boot fails.
+// The power controller turns off an empty machine and boots it for a waiting pod, also the second time, when the
+// first boot attempt fails.
 func TestAMachineSleepsAndWakesForAPod(t *testing.T) {
 	b := newBench(t)
 	ctx, stop := context.WithCancel(t.Context())

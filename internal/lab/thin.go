@@ -11,8 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// thin cuts a scenario down to what a replay in real time can carry: jobs of the first hours that fit on some empty
-// node, and of these evenly spaced ones. It says on w what it left out.
+// thin reduces a scenario to jobs that can be replayed in real time: jobs of the first hours that fit on some empty
+// node, evenly sampled. It reports the omitted jobs on w.
 func thin(s *sim.Scenario, jobs int, span time.Duration, w io.Writer) {
 	before := len(s.Jobs)
 	s.Jobs = slices.Clone(s.Jobs)
@@ -38,7 +38,7 @@ func thin(s *sim.Scenario, jobs int, span time.Duration, w io.Writer) {
 	}
 }
 
-// span returns how long the jobs of a scenario can take from the start of the trace, were there room for all.
+// span returns the time from the start of the trace until the latest completion of any job with unlimited capacity.
 func span(s *sim.Scenario) time.Duration {
 	var end time.Time
 	for i := range s.Jobs {

@@ -53,7 +53,7 @@ stand beside this one. All other pods are simulated.`,
 
 func (o *commandFlags) up(cmd *cobra.Command) error {
 	dir := cmp.Or(o.dir, defaultDir)
-	o.over.EmptyNodes = sim.EmptyNodesIdle // nothing sends them to sleep
+	o.over.EmptyNodes = sim.EmptyNodesIdle // no component puts them to sleep
 	file, err := o.bundled(dir)
 	if err != nil {
 		return err
@@ -91,7 +91,8 @@ func (o *commandFlags) up(cmd *cobra.Command) error {
 	})
 }
 
-// stay tells that the cluster is ready, and returns when ctx ends, or with an error when the cluster does.
+// stay marks the cluster as ready and waits. It returns nil when ctx is cancelled, or an error when the cluster
+// ends.
 func (c *Cluster) stay(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(c.dir, readyName), nil, 0o600); err != nil {
 		return err
@@ -104,7 +105,7 @@ func (c *Cluster) stay(ctx context.Context) error {
 	}
 }
 
-// upStock keeps a cluster without KubEnergy, a bare one without nodes and a scheduler too.
+// upStock runs a cluster without KubEnergy; a bare one also without nodes and a scheduler.
 func (o *commandFlags) upStock(cmd *cobra.Command, bare bool) error {
 	var err error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -145,7 +146,7 @@ func (c *Cluster) StartStock(ctx context.Context) error {
 	return err
 }
 
-// CloudNodes are six machines of a cloud in three zones of one region, with the labels that clouds give.
+// CloudNodes returns six nodes of a cloud in three zones of one region, with the labels set by cloud providers.
 func CloudNodes() []NodeSpec {
 	const region = "eu-central-1"
 	var specs []NodeSpec
@@ -172,7 +173,7 @@ func (c *Cluster) printStock(out io.Writer, dir, binaries string) {
 	fmt.Fprintf(out, "  eval \"$(%s env --dir %s)\"   # kubectl, helm and kubenergy then use this cluster\n",
 		os.Args[0], dir)
 	fmt.Fprintf(out, "  helm install kubenergy charts/kubenergy --namespace kubenergy-system --create-namespace \\\n"+
-		"      --set zone=DE,ledger.persistence.enabled=false --wait\n\n") // there are no volumes here
+		"      --set zone=DE,ledger.persistence.enabled=false --wait\n\n") // no volumes in the lab
 	fmt.Fprintf(out, "KubEnergy's pods run as processes from %s\n", binaries)
 	fmt.Fprintf(out, "and log to %s. Interrupt to stop.\n", filepath.Join(c.PodsDir(), "logs"))
 }

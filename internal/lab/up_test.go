@@ -14,7 +14,8 @@ func TestStockTakesNoScenario(t *testing.T) {
 	}
 }
 
-// TestCloudNodes wants what KubEnergy detects machines and grid zones by, and nothing that only KubEnergy would write.
+// TestCloudNodes verifies the labels required to detect machines and grid zones, and that there are no labels set
+// only by KubEnergy.
 func TestCloudNodes(t *testing.T) {
 	names := map[string]bool{}
 	for _, n := range CloudNodes() {
@@ -37,7 +38,7 @@ func TestCloudNodes(t *testing.T) {
 	}
 }
 
-// A mistyped file is all that the demo tells of: not of the bundled input, which it does not run. Flags are named.
+// For a mistyped file, the demo only prints an error with the flag, without the note about the bundled input.
 func TestDemoOfAMistypedFile(t *testing.T) {
 	for want, args := range map[string][]string{
 		"kubenergy-lab: --workload: ":                           {"--workload", "jbos.csv"},
@@ -55,7 +56,7 @@ func TestDemoOfAMistypedFile(t *testing.T) {
 	}
 }
 
-// What is mistyped is told in one line that names what was meant.
+// A mistyped command or flag results in a single line with a suggestion.
 func TestDidYouMean(t *testing.T) {
 	for typed, want := range map[string]string{
 		"upp":       `unknown command "upp" (did you mean up?) (see kubenergy-lab --help)`,

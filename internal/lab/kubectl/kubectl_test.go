@@ -15,8 +15,8 @@ func TestChooseCluster(t *testing.T) {
 	for name, c := range map[string]struct {
 		args          []string
 		env           string
-		runs, earlier bool   // a lab runs in the folder, or has left its kubeconfig there
-		linked        bool   // called by the name kubectl
+		runs, earlier bool   // a lab is running in the directory, or a previous one left its kubeconfig there
+		linked        bool   // invoked as kubectl
 		home          bool   // ~/.kube/config exists
 		want          string // of KUBECONFIG
 		wantError     string

@@ -23,7 +23,7 @@ func podOf(images ...string) *corev1.Pod {
 	return p
 }
 
-// TestRuns holds Runs and Expression, by which simulated nodes leave the same pods alone, against each other.
+// TestRuns verifies that Runs is equivalent to Expression, which KWOK uses to ignore the same pods.
 func TestRuns(t *testing.T) {
 	o := &Programs{Images: []string{"kubenergy", "kubenergy-scheduler"}}
 	query, err := expression.NewQuery(o.Expression())

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// testKubelet knows Services of a fake API server, and pods that nobody runs.
+// testKubelet returns a kubelet with a fake API server that contains the given Services.
 func testKubelet(t *testing.T, all ...*corev1.Service) *kubelet {
 	client := fake.NewClientset()
 	for _, s := range all {
@@ -46,7 +46,7 @@ func serviceOf(name, app string, targets ...intstr.IntOrString) *corev1.Service 
 	return s
 }
 
-// add makes a pod that is ready, with its port 8443, named api, here.
+// add adds a ready pod. Its port 8443, named api, is mapped to the port here.
 func (k *kubelet) add(t *testing.T, namespace, name, app string, here int) *pod {
 	object := podOf("x")
 	object.Namespace, object.Name, object.UID = namespace, name, types.UID(namespace+"/"+name)
@@ -61,7 +61,7 @@ func (k *kubelet) add(t *testing.T, namespace, name, app string, here int) *pod 
 	return p
 }
 
-// answering listens, and answers each caller with its name and what the caller has said by then.
+// answering starts a listener that responds to each client with its name and the received data.
 func answering(t *testing.T, name string) int {
 	l, err := net.Listen("tcp", address+":0")
 	if err != nil {
@@ -84,7 +84,7 @@ func answering(t *testing.T, name string) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// say tells an address something, ends its own direction, and returns the whole answer.
+// say sends a text to an address, closes its own direction, and returns the response.
 func say(t *testing.T, host, text string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", host)
@@ -141,7 +141,7 @@ func TestServiceNames(t *testing.T) {
 	}
 }
 
-// TestServiceInPod has a Service named where a container can.
+// TestServiceInPod uses a Service in all places supported in a container.
 func TestServiceInPod(t *testing.T) {
 	k := testKubelet(t)
 	p := k.add(t, "ns", "caller", "caller", 1)
@@ -202,7 +202,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestForward follows a Service from a pod that is there to none and to the one after it.
+// TestForward connects to a Service with one pod, without any, and with a later one.
 func TestForward(t *testing.T) {
 	k := testKubelet(t, serviceOf("api", "x", intstr.FromString("api")))
 	first := k.add(t, "ns", "first", "x", answering(t, "first"))
@@ -227,7 +227,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestForwardEnds wants a caller to be let go where no pod is, and everybody when the lab ends.
+// TestForwardEnds verifies that connections to a Service without pods are closed, and all connections when the lab
+// stops.
 func TestForwardEnds(t *testing.T) {
 	there := answering(t, "pod")
 	s := newServices(t.Context(), func(_ context.Context, of servicePort) ([]int, error) {
@@ -247,14 +248,14 @@ func TestForwardEnds(t *testing.T) {
 	if got := say(t, hosts[0], "hello"); got != "pod heard hello" {
 		t.Errorf("where a pod is, %q comes", got)
 	}
-	for _, host := range hosts { // one has a pod, the other waits for one
+	for _, host := range hosts { // one has a pod, the other is waiting for one
 		conn, err := net.Dial("tcp", host)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 	}
-	time.Sleep(2 * findEvery) // both have been taken
+	time.Sleep(2 * findEvery) // both have been accepted
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -1,5 +1,5 @@
-// Command process is what the tests run as a pod. It shows what it was given, serves a health page and ends as it is
-// told.
+// Command process is run as a pod by tests. It prints its arguments and files, serves a health page, and exits as
+// configured.
 package main
 
 import (
