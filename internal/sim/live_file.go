@@ -50,7 +50,7 @@ func (f *File) loadLive(s *Scenario) error {
 	}
 	for name := range f.Benchmarks {
 		if !named[name] {
-			return f.fault("benchmarks: %q is neither a node nor the power profile of a node", name)
+			return f.fault("benchmarks: %q is neither a node nor a power profile of a node", name)
 		}
 	}
 	for i := range s.Jobs {

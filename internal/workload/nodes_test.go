@@ -101,7 +101,7 @@ func TestNodesRefuses(t *testing.T) {
 			header + "a,,1,0,,9,5,,,,,\n",
 			"workload.csv:2: power profile \"a\": max 5 W is below idle 9 W",
 		},
-		"wakes unslept": {header + "a,,1,0,,5,9,,100,,,\n", "but it never sleeps"},
+		"wakes unslept": {header + "a,,1,0,,5,9,,100,,,\n", "but the node never sleeps"},
 		"unpriced GPUs": {
 			header + "a,,1,0,dl360-2018,,,,,2,,\n",
 			"workload.csv:2: gpu: the node has GPUs: want gpu_idle_watts",

@@ -361,7 +361,7 @@ func TestSkipBad(t *testing.T) {
 		}
 		wrong := ""
 		for _, s := range got.Skipped {
-			if strings.HasPrefix(s.Why, "wrong") {
+			if strings.HasPrefix(s.Why, "invalid") {
 				wrong = fmt.Sprintf("%d: %s", s.Count, s.Why)
 			}
 		}
