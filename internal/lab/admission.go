@@ -49,7 +49,7 @@ func (c *Cluster) AdmitHolds(ctx context.Context) error {
 			return admitsHolds(ctx, c.client)
 		})
 	if err != nil {
-		return fmt.Errorf("waiting for the hold policy to work: %w", err)
+		return fmt.Errorf("waiting for the hold policy to become effective: %w", err)
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (c *Cluster) AddKinds(ctx context.Context) error {
 	for _, document := range charts.CRDs() {
 		crds, err := objects(document)
 		if err != nil {
-			return fmt.Errorf("reading our kinds: %w", err)
+			return fmt.Errorf("decoding our CRDs: %w", err)
 		}
 		for _, crd := range crds {
 			if err := c.create(ctx, crd); err != nil {
@@ -75,7 +75,7 @@ func (c *Cluster) AddKinds(ctx context.Context) error {
 					return apihelpers.IsCRDConditionTrue(got, apiextensionsv1.Established), err
 				})
 			if err != nil {
-				return fmt.Errorf("waiting for the kind %s: %w", crd.GetName(), err)
+				return fmt.Errorf("waiting for the CRD %s to be established: %w", crd.GetName(), err)
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func objects(text []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// Apply creates the objects in a file of manifests for which skip returns false. Existing objects are not changed.
+// Apply creates the objects in a file of manifests, except objects selected by skip. Existing objects are not changed.
 func (c *Cluster) Apply(ctx context.Context, manifests []byte, skip func(*unstructured.Unstructured) bool) error {
 	all, err := objects(manifests)
 	if err != nil {

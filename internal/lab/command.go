@@ -33,7 +33,7 @@ func (e usageError) Unwrap() error { return e.error }
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer, more ...*cobra.Command) int {
 	root := &cobra.Command{
 		Use:           "kubenergy-lab",
-		Short:         "A real Kubernetes control plane with simulated nodes and KubEnergy's scheduler, in one process",
+		Short:         "Run a real Kubernetes control plane with simulated nodes and KubEnergy's scheduler in one process",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -88,15 +88,15 @@ type commandFlags struct {
 
 func (o *commandFlags) inputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.over.Workload, "workload", "", "trace of jobs, gzip or not")
-	f.StringVar(&o.over.Format, "format", "", "format of the trace (default: by its content)")
-	f.StringVar(&o.over.Nodes, "nodes", "", "file of nodes, or a preset")
-	f.StringVar(&o.over.Grid, "grid", "", "carbon intensity over time, CSV, gzip or not")
+	f.StringVar(&o.over.Workload, "workload", "", "trace of jobs, optionally compressed with gzip")
+	f.StringVar(&o.over.Format, "format", "", "format of the trace (default: detected from its content)")
+	f.StringVar(&o.over.Nodes, "nodes", "", "file of nodes, or name of a preset")
+	f.StringVar(&o.over.Grid, "grid", "", "CSV file of carbon intensity over time, optionally compressed with gzip")
 	f.StringVar(&o.over.Column, "column", "", "column of the grid file")
-	f.StringVar(&o.over.Zone, "zone", "", "grid zone, where the grid file has several")
-	f.StringVar(&o.over.Start, "start", "", "when the trace starts (default: the start of the grid file)")
-	f.StringVar(&o.over.MaxDelay, "max-delay", "", "longest allowed delay; also that of jobs whose trace gives none")
-	f.StringVar(&o.dir, "dir", "", "folder for everything that is written")
+	f.StringVar(&o.over.Zone, "zone", "", "grid zone, if the grid file has several")
+	f.StringVar(&o.over.Start, "start", "", "start time of the trace (default: the start of the grid file)")
+	f.StringVar(&o.over.MaxDelay, "max-delay", "", "maximum allowed delay, also used for jobs without one in the trace")
+	f.StringVar(&o.dir, "dir", "", "directory for all output files")
 }
 
 // scenario merges a scenario file with the flags.
@@ -134,10 +134,10 @@ func makeRoom(home string) error {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join(home, "etcd")); err != nil {
-		return fmt.Errorf("%s exists and holds no earlier cluster: remove it or choose another folder", home)
+		return fmt.Errorf("%s exists and is not a previous cluster: remove it or choose another directory", home)
 	}
 	if IsRunning(home) {
-		return fmt.Errorf("a cluster is running in %s: stop it or choose another folder", home)
+		return fmt.Errorf("a cluster is running in %s: stop it or choose another directory", home)
 	}
 	return os.RemoveAll(home)
 }
@@ -194,7 +194,7 @@ func sayThatItLives(w io.Writer, what string) (quiet func()) {
 	var saying sync.WaitGroup
 	saying.Go(func() {
 		for kube.Pause(ctx, silence) {
-			fmt.Fprintf(w, "%s, for %.0f s now\n", what, time.Since(began).Seconds())
+			fmt.Fprintf(w, "%s (%.0f s so far)\n", what, time.Since(began).Seconds())
 		}
 	})
 	return func() {

@@ -52,7 +52,7 @@ func newCredentials(dir, address string) (*credentials, error) {
 		return nil, err
 	}
 	if c.servingBytes, err = selfSigned(key, address); err != nil {
-		return nil, fmt.Errorf("making the serving certificate: %w", err)
+		return nil, fmt.Errorf("creating the serving certificate: %w", err)
 	}
 	if err := os.WriteFile(c.servingCert, c.servingBytes, 0o600); err != nil {
 		return nil, err

@@ -26,10 +26,10 @@ func newEnv() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "env",
-		Short: "Print shell lines after which kubectl, helm and kubenergy use the running cluster",
-		Long: `Print shell lines that set KUBECONFIG to that of the cluster which kubenergy-lab up keeps, and put
-the folder of this program first in PATH: make build tools puts kubectl, helm and kubenergy there. No port and no token
-is needed: the API server's proxy reaches the controller.`,
+		Short: "Print shell commands that make kubectl, helm and kubenergy use the running cluster",
+		Long: `Print shell commands that set KUBECONFIG to the cluster of kubenergy-lab up and add the directory of
+this program to the front of PATH. make build tools installs kubectl, helm and kubenergy there. No port or token is
+required, because the controller is reachable through the proxy of the API server.`,
 		Example: "  eval \"$(bin/kubenergy-lab env)\"\n" +
 			"  bin/kubenergy-lab up --stock &\n  eval \"$(bin/kubenergy-lab env --wait 5m)\"",
 		Args: cobra.NoArgs,
@@ -39,8 +39,8 @@ is needed: the API server's proxy reaches the controller.`,
 				return err
 			}
 			if !waitReady(cmd.Context(), home, timeout) {
-				return usageError{fmt.Errorf("no lab is ready in %s: start one with kubenergy-lab up, give --wait "+
-					"where it is starting, or name its folder with --dir", dir)}
+				return usageError{fmt.Errorf("no lab is ready in %s: start one with kubenergy-lab up, set --wait "+
+					"if it is starting, or set its directory with --dir", dir)}
 			}
 			binary, err := os.Executable()
 			if err != nil {
@@ -54,8 +54,8 @@ is needed: the API server's proxy reaches the controller.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", defaultDir, "folder that kubenergy-lab up was given")
-	cmd.Flags().DurationVar(&timeout, "wait", 0, "how long to wait for a cluster that is starting")
+	cmd.Flags().StringVar(&dir, "dir", defaultDir, "directory of kubenergy-lab up")
+	cmd.Flags().DurationVar(&timeout, "wait", 0, "maximum time to wait for a cluster that is starting")
 	return cmd
 }
 

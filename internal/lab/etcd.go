@@ -18,7 +18,7 @@ const maxSocketPath = 103
 func startEtcd(ctx context.Context, dir string, logs *sink) (*component, string, error) {
 	socket := filepath.Join(dir, "etcd.sock")
 	if len(socket) > maxSocketPath {
-		return nil, "", fmt.Errorf("path of etcd's socket, %s, is longer than %d bytes: choose a shorter folder",
+		return nil, "", fmt.Errorf("path %s of etcd's socket is longer than %d bytes: choose a shorter directory",
 			socket, maxSocketPath)
 	}
 	cfg := embed.NewConfig()

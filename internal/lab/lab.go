@@ -23,7 +23,7 @@ var (
 	// ErrStarted is returned by a second Start in the same process; see the package comment.
 	ErrStarted = errors.New("this process has already started a lab cluster")
 
-	errEnded   = errors.New("ended without being asked to")
+	errEnded   = errors.New("ended unexpectedly")
 	errStopped = errors.New("the cluster is stopped")
 )
 
@@ -81,14 +81,14 @@ var started atomic.Bool
 // and the node simulation. ctx only applies to the startup. If Start fails, no component keeps running.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Dir == "" {
-		return nil, errors.New("starting the lab: no folder given")
+		return nil, errors.New("starting the lab: no directory specified")
 	}
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, "etcd")); err == nil {
-		return nil, fmt.Errorf("starting the lab: %s holds an earlier cluster; remove it or choose another folder", dir)
+		return nil, fmt.Errorf("starting the lab: %s contains a previous cluster; remove it or choose another directory", dir)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("starting the lab: %w", err)
@@ -114,7 +114,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 func (c *Cluster) start(ctx context.Context, o Options) error {
 	var err error
 	if c.creds, err = newCredentials(c.dir, o.Address); err != nil {
-		return fmt.Errorf("making credentials: %w", err)
+		return fmt.Errorf("creating credentials: %w", err)
 	}
 	etcd, endpoint, err := startEtcd(ctx, c.dir, c.logs)
 	if err := c.add(etcd, err); err != nil {

@@ -53,7 +53,7 @@ func TestCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		if v.GitVersion != KubernetesVersion || v.Major+"."+v.Minor != "1.36" {
-			t.Errorf("server reports %s (%s.%s)", v.GitVersion, v.Major, v.Minor)
+			t.Errorf("unexpected version of the server: %s (%s.%s)", v.GitVersion, v.Major, v.Minor)
 		}
 	})
 	t.Run("kubeconfig", func(t *testing.T) { checkKubeconfig(t, c) })
@@ -75,16 +75,16 @@ func TestCluster(t *testing.T) {
 	}
 	lap("start of a scheduler")
 	if ready != 1 {
-		t.Errorf("OnReady was called %d times", ready)
+		t.Errorf("OnReady was called %d times, want 1", ready)
 	}
 	machine := kit.WatchMachine(t)
 	ran := runJob(ctx, t, client, job("first", "1", ""))
 	lap("Job of 1 s")
 	if ran < time.Second {
-		t.Errorf("Job of 1 s took %s", ran)
+		t.Errorf("Job of 1 s completed after %s", ran)
 	}
 	if ran > 4*time.Second { // the status has a resolution of seconds
-		machine.TooSlow("Job of 1 s took %s", ran)
+		machine.TooSlow("Job of 1 s completed after %s", ran)
 	}
 	stop()
 	stop() // stop is idempotent
@@ -99,7 +99,7 @@ func TestCluster(t *testing.T) {
 		}
 		time.Sleep(500 * time.Millisecond) // no binding must follow
 		if got := getPod(ctx, t, client, "orphan"); got.Spec.NodeName != "" {
-			t.Errorf("pod was bound to %s after the scheduler's stop", got.Spec.NodeName)
+			t.Errorf("pod was bound to %s after the scheduler was stopped", got.Spec.NodeName)
 		}
 	})
 
@@ -123,21 +123,21 @@ func TestCluster(t *testing.T) {
 	lap("Job of 0.25 s")
 	for _, p := range podsOf(ctx, t, client, "second") {
 		if p.Spec.NodeName != "node-0001" {
-			t.Errorf("pod of the profile with our plugin ran on %s", p.Spec.NodeName)
+			t.Errorf("pod of the profile with our plugin ran on %s, want node-0001", p.Spec.NodeName)
 		}
 	}
-	eventually(t, "the pod that had no scheduler ends", func() bool {
+	eventually(t, "the pod without a scheduler ends", func() bool {
 		return getPod(ctx, t, client, "orphan").Status.Phase == corev1.PodSucceeded
 	})
 	if _, err := c.StartScheduler(ctx, Scheduler{Name: "bad", ConfigFile: "no-such-file"}); err == nil {
-		t.Error("a scheduler runs without its configuration")
+		t.Error("StartScheduler() without its configuration = nil, want an error")
 	}
 
 	t.Run("pods without a time run until deleted", func(t *testing.T) { checkDeletion(ctx, t, client) })
 	t.Run("processes", func(t *testing.T) { checkProcesses(t, c, client) })
 	t.Run("second start", func(t *testing.T) {
 		if _, err := Start(ctx, Options{Dir: filepath.Join(dir, "d")}); !errors.Is(err, ErrStarted) {
-			t.Errorf("second Start: %v", err)
+			t.Errorf("second Start() = %v, want ErrStarted", err)
 		}
 	})
 
@@ -150,17 +150,17 @@ func TestCluster(t *testing.T) {
 	noProcessIsLeft := endWithCluster(ctx, t, c, client)
 	lap = stopwatch(t)
 	if err := c.Stop(); err != nil {
-		t.Errorf("Stop: %v", err)
+		t.Errorf("Stop() = %v", err)
 	}
 	lap("stop of all")
 	noProcessIsLeft()
 	select {
 	case <-c.Done():
 	default:
-		t.Error("Done is open after Stop")
+		t.Error("Done() is not closed after Stop()")
 	}
 	if _, err := c.StartScheduler(ctx, Scheduler{}); err == nil {
-		t.Error("a scheduler was started on a stopped cluster")
+		t.Error("StartScheduler() on a stopped cluster = nil, want an error")
 	}
 	host, err := url.Parse(c.Config().Host)
 	if err != nil {
@@ -168,7 +168,7 @@ func TestCluster(t *testing.T) {
 	}
 	if conn, err := net.Dial("tcp", host.Host); err == nil {
 		conn.Close()
-		t.Errorf("%s still answers after Stop", host.Host)
+		t.Errorf("%s still accepts connections after Stop", host.Host)
 	}
 	for l := range listeners(t) {
 		if !before[l] {
@@ -199,7 +199,7 @@ func checkKubeconfig(t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	if info.Mode().Perm() != 0o600 {
-		t.Errorf("kubeconfig has mode %v", info.Mode())
+		t.Errorf("mode of the kubeconfig = %v, want 0600", info.Mode())
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 	if err != nil {
@@ -212,7 +212,7 @@ func checkKubeconfig(t *testing.T, c *Cluster) {
 	config.BearerToken = ""
 	_, err = kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
 	if !apierrors.IsUnauthorized(err) {
-		t.Errorf("without a token: %v", err)
+		t.Errorf("unexpected error without a token: %v", err)
 	}
 }
 
@@ -239,7 +239,7 @@ func checkDeletion(ctx context.Context, t *testing.T, client kubernetes.Interfac
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the suspended Job's pod is gone", func() bool {
+	eventually(t, "the suspended Job's pod is deleted", func() bool {
 		s := status()
 		return len(podsOf(ctx, t, client, "endless")) == 0 && s.Active == 0 && ptr.Deref(s.Terminating, 0) == 0
 	})
@@ -274,7 +274,7 @@ func TestStartFails(t *testing.T) {
 			Options{ControllerManagerArgs: []string{"--no-such-flag"}},
 			"starting kube-controller-manager: unknown flag",
 		},
-		"long path": {Options{Dir: strings.Repeat("long", 30)}, "shorter folder"},
+		"long path": {Options{Dir: strings.Repeat("long", 30)}, "shorter directory"},
 	}
 	if name := os.Getenv("LAB_TEST_START_FAILS"); name != "" {
 		o := cases[name].o
@@ -286,11 +286,11 @@ func TestStartFails(t *testing.T) {
 		o.Dir = filepath.Join(dir, o.Dir)
 		before := listeners(t)
 		if _, err = Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), cases[name].want) {
-			t.Errorf("error is %v, want one with %q", err, cases[name].want)
+			t.Errorf("expected an error that contains %[2]q, got %[1]v", err, cases[name].want)
 		}
 		for l := range listeners(t) {
 			if !before[l] {
-				t.Errorf("%s is still listening", l)
+				t.Errorf("%s is still listening after a failed Start", l)
 			}
 		}
 		return
@@ -312,7 +312,7 @@ func TestStartRefusesAnEarlierCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Start(t.Context(), Options{Dir: dir}); err == nil ||
-		!strings.Contains(err.Error(), "earlier cluster") {
-		t.Errorf("error is %v", err)
+		!strings.Contains(err.Error(), "previous cluster") {
+		t.Errorf("unexpected error: %v", err)
 	}
 }

@@ -38,12 +38,12 @@ func plansAgain(dir string, stderr io.Writer) error {
 		return err
 	}
 	defer file.Close()
-	quiet := sayThatItLives(stderr, "plans are being made again")
+	quiet := sayThatItLives(stderr, "plans are being recomputed")
 	same, err := policy.ReplayPlans(file)
 	quiet()
 	if err != nil {
 		return fmt.Errorf("%s: %w", file.Name(), err)
 	}
-	fmt.Fprintf(stderr, "%d plans were made again from their snapshots (%s): all the same\n", same, file.Name())
+	fmt.Fprintf(stderr, "recomputed %d plans from their snapshots (%s): all identical\n", same, file.Name())
 	return nil
 }

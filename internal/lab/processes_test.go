@@ -53,7 +53,7 @@ func checkProcesses(t *testing.T, c *Cluster, client kubernetes.Interface) {
 	t.Run("stubborn", func(t *testing.T) { p.in(t).stubborn() })
 	t.Run("jobs", func(t *testing.T) { p.in(t).jobs() })
 	t.Run("program that is not there", func(t *testing.T) { p.in(t).absent() })
-	t.Run("what processes cannot have", func(t *testing.T) { p.in(t).refused() })
+	t.Run("unsupported features", func(t *testing.T) { p.in(t).refused() })
 }
 
 func (p *processPods) in(t *testing.T) *processPods { return &processPods{t, p.cluster, p.client} }
@@ -117,7 +117,7 @@ func (p *processPods) pid(name string) (pid int) {
 	p.t.Helper()
 	_, after, _ := strings.Cut(p.log(name), " pid ")
 	if _, err := fmt.Sscan(after, &pid); err != nil {
-		p.t.Fatalf("no process number in the log of %s: %v", name, err)
+		p.t.Fatalf("no process ID in the log of %s: %v", name, err)
 	}
 	return pid
 }
@@ -172,7 +172,7 @@ func (p *processPods) replicas() {
 		p.eventually(name+" is ready", func() bool { return isReady(p.get(name)) })
 		if got := p.get(name); got.Status.Phase != corev1.PodRunning || !strings.HasPrefix(got.Status.PodIP, "10.127.") ||
 			got.Status.ContainerStatuses[0].RestartCount != 0 {
-			t.Errorf("%s has status %+v", name, got.Status)
+			t.Errorf("unexpected status of %s: %+v", name, got.Status)
 		}
 		log := p.log(name)
 		for _, want := range []string{
@@ -180,13 +180,13 @@ func (p *processPods) replicas() {
 			"args [" + name + " /etc/apple]",
 		} {
 			if !strings.Contains(log, want) {
-				t.Errorf("the log of %s is without %q:\n%s", name, want, log)
+				t.Errorf("the log of %s does not contain %q:\n%s", name, want, log)
 			}
 		}
 		p.account(name, log)
 	}
 	if a, b := p.port("replica-1"), p.port("replica-2"); a == b {
-		t.Errorf("both replicas listen on port %d", a)
+		t.Errorf("both replicas listen on the same port %d", a)
 	}
 	p.proxied()
 	file := p.logged("replica-1", "env FILE=")
@@ -209,7 +209,7 @@ func (p *processPods) proxied() {
 	if _, err := p.client.CoreV1().Services("default").Create(p.t.Context(), service, metav1.CreateOptions{}); err != nil {
 		p.t.Fatal(err)
 	}
-	p.eventually("the API server's proxy reaches the pods", func() bool {
+	p.eventually("the API server's proxy connects to the pods", func() bool {
 		_, err := p.client.CoreV1().Services("default").ProxyGet("http", "process", "web", "healthz", nil).
 			DoRaw(p.t.Context())
 		return err == nil
@@ -225,7 +225,7 @@ func (p *processPods) logged(name, prefix string) string {
 			return strings.TrimSpace(rest)
 		}
 	}
-	p.t.Fatalf("the log of %s has no line with %q", name, prefix)
+	p.t.Fatalf("the log of %s has no line with prefix %q", name, prefix)
 	return ""
 }
 
@@ -264,12 +264,12 @@ func (p *processPods) restart() {
 	lap := stopwatch(p.t)
 	p.remove("restarted", metav1.DeleteOptions{})
 	lap("end of a process")
-	if log := p.log("restarted"); !strings.Contains(log, "told to end") {
-		p.t.Errorf("the process was not told to end:\n%s", log)
+	if log := p.log("restarted"); !strings.Contains(log, "received SIGTERM") {
+		p.t.Errorf("the process did not receive SIGTERM:\n%s", log)
 	}
 	dirs, err := filepath.Glob(filepath.Join(p.cluster.PodsDir(), "default_restarted_*"))
 	if err != nil || len(dirs) > 0 {
-		p.t.Errorf("left behind: %v (%v)", dirs, err)
+		p.t.Errorf("remaining directories: %v (%v)", dirs, err)
 	}
 }
 
@@ -278,7 +278,7 @@ func (p *processPods) remove(name string, o metav1.DeleteOptions) {
 	if err := p.client.CoreV1().Pods("default").Delete(p.t.Context(), name, o); err != nil {
 		p.t.Fatal(err)
 	}
-	p.eventually(name+" is gone", func() bool {
+	p.eventually(name+" is deleted", func() bool {
 		_, err := p.client.CoreV1().Pods("default").Get(p.t.Context(), name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -294,13 +294,13 @@ func (p *processPods) stubborn() {
 		p.eventually(name+" is ready", func() bool { return isReady(p.get(name)) })
 		pid := p.pid(name)
 		if !alive(pid) {
-			p.t.Fatalf("%s has no process %d", name, pid)
+			p.t.Fatalf("process %[2]d of %[1]s does not exist", name, pid)
 		}
 		began := time.Now()
 		p.remove(name, o)
-		p.eventually("the process of "+name+" is gone", func() bool { return !alive(pid) })
+		p.eventually("the process of "+name+" has exited", func() bool { return !alive(pid) })
 		if took := time.Since(began); name == "stubborn" && took < 900*time.Millisecond {
-			p.t.Errorf("a grace period of 1 s ended after %v", took)
+			p.t.Errorf("grace period of 1 s ended after %v", took)
 		}
 	}
 }
@@ -332,7 +332,7 @@ func (p *processPods) jobs() {
 		pod := podsOf(ctx, p.t, p.client, j.Name)[0]
 		if got := pod.Status.ContainerStatuses[0].State.Terminated; got == nil ||
 			strconv.Itoa(int(got.ExitCode)) != code {
-			p.t.Errorf("the pod of %s ended with %+v", j.Name, pod.Status.ContainerStatuses)
+			p.t.Errorf("unexpected container status of the pod of %s: %+v", j.Name, pod.Status.ContainerStatuses)
 		}
 		p.remove(pod.Name, metav1.DeleteOptions{})
 	}
@@ -358,7 +358,7 @@ func (p *processPods) absent() {
 	p.create(pod)
 	program := filepath.Join(p.programs(), "absent")
 	if message := p.waiting("absent", "ErrImagePull"); !strings.Contains(message, "go build -o "+program) {
-		p.t.Errorf("message is %q", message)
+		p.t.Errorf("unexpected message %q", message)
 	}
 	if err := os.Link(filepath.Join(p.programs(), "process"), program); err != nil {
 		p.t.Fatal(err)
@@ -373,7 +373,7 @@ func (p *processPods) refused() {
 	}}
 	p.create(pod)
 	if message := p.waiting("refused", "ContainerCreating"); !strings.Contains(message, "volume host: only configMap") {
-		p.t.Errorf("message is %q", message)
+		p.t.Errorf("unexpected message %q", message)
 	}
 	p.remove("refused", metav1.DeleteOptions{})
 }
@@ -389,16 +389,16 @@ func endWithCluster(ctx context.Context, t *testing.T, c *Cluster, client kubern
 	for i := range pods.Items {
 		name := pods.Items[i].Name
 		if pids[name] = p.pid(name); !alive(pids[name]) {
-			t.Errorf("%s does not run before the end", name)
+			t.Errorf("%s is not running before Stop", name)
 		}
 	}
 	if len(pids) < 3 {
-		t.Errorf("only %v run before the end", pids)
+		t.Errorf("only %v are running before Stop, want at least 3", pids)
 	}
 	return func() {
 		for name, pid := range pids {
 			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-				t.Errorf("%s outlives the lab: %v", name, err)
+				t.Errorf("%s still runs after Stop: %v", name, err)
 			}
 		}
 	}

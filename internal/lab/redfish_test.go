@@ -80,7 +80,7 @@ func (b *bench) reset(kind string, want int) {
 	b.t.Helper()
 	status, _ := b.ask(http.MethodPost, systems+"/"+b.node+"/Actions/ComputerSystem.Reset", `{"ResetType": "`+kind+`"}`)
 	if status != want {
-		b.t.Errorf("%s is answered with %d, want %d", kind, status, want)
+		b.t.Errorf("status of reset %s = %d, want %d", kind, status, want)
 	}
 }
 
@@ -124,10 +124,10 @@ func TestMachinesGoOffAndBoot(t *testing.T) {
 	}
 	if _, system := b.ask(http.MethodGet, systems+"/n1", ""); system["UUID"] != node.Status.NodeInfo.SystemUUID ||
 		system["PowerState"] != "On" {
-		t.Errorf("the system is %v, the node's UUID %q", system, node.Status.NodeInfo.SystemUUID)
+		t.Errorf("unexpected system %v, the node's UUID is %q", system, node.Status.NodeInfo.SystemUUID)
 	}
 	if status, _ := b.ask(http.MethodGet, systems+"/other", ""); status != http.StatusNotFound {
-		t.Errorf("a machine that is not there is answered with %d", status)
+		t.Errorf("status of a request for an unknown machine = %d, want 404", status)
 	}
 
 	b.reset("On", http.StatusNoContent) // already on
@@ -135,14 +135,14 @@ func TestMachinesGoOffAndBoot(t *testing.T) {
 	b.reset("GracefulShutdown", http.StatusNoContent)
 	b.becomes("Off")
 	if holder, ready := b.beats(ctx); holder == kwokID || ready != corev1.ConditionFalse {
-		t.Errorf("the node of a machine that is off has the heartbeat of %s and is ready: %s", holder, ready)
+		t.Errorf("machine is off, but the Lease holder of its node is %s and Ready is %s", holder, ready)
 	}
 
 	b.reset("On", http.StatusNoContent)
 	b.reset("GracefulShutdown", http.StatusConflict) // it is booting
 	b.becomes("On")
 	if holder, ready := b.beats(ctx); holder != kwokID || ready != corev1.ConditionTrue {
-		t.Errorf("the node of a machine that is on has the heartbeat of %s and is ready: %s", holder, ready)
+		t.Errorf("machine is on, but the Lease holder of its node is %s and Ready is %s", holder, ready)
 	}
 
 	b.reset("GracefulShutdown", http.StatusNoContent)
@@ -161,7 +161,7 @@ func TestMachinesGoOffAndBoot(t *testing.T) {
 		sleep.Asleep, sleep.Booting, sleep.Awake, sleep.Asleep, sleep.Booting, sleep.Asleep, sleep.Booting, sleep.Awake,
 	}
 	if diff := cmp.Diff(want, states); diff != "" || b.Forced != 0 || b.Killed != 0 {
-		t.Errorf("%d forced, %d pods killed (-want +got)\n%s", b.Forced, b.Killed, diff)
+		t.Errorf("%d machines forced off, %d pods killed, unexpected states (-want +got):\n%s", b.Forced, b.Killed, diff)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestMachinesAreSwitched(t *testing.T) {
 	is := func(want bool) {
 		t.Helper()
 		if on, uuid, err := machine.State(t.Context()); on != want || uuid != SystemUUID("n1") || err != nil {
-			t.Errorf("on: %v, UUID %s, error %v", on, uuid, err)
+			t.Errorf("unexpected State() = %v, UUID %s, error %v", on, uuid, err)
 		}
 	}
 	is(true)
@@ -203,7 +203,7 @@ func TestTrials(t *testing.T) {
 			names = append(names, trials[i].String())
 		}
 		if got := fmt.Sprint(names); got != want || err != nil {
-			t.Errorf("%s, want %s, error %v", got, want, err)
+			t.Errorf("Trials() = %s, want %s, error %v", got, want, err)
 		}
 	}
 }
@@ -223,11 +223,11 @@ func TestWhatRunsOnAMachineEndsWithIt(t *testing.T) {
 	b.becomes("Off")
 	b.Stop()
 	if b.Forced != 1 || b.Killed != 1 {
-		t.Errorf("%d forced, %d pods killed", b.Forced, b.Killed)
+		t.Errorf("%d machines forced off, %d pods killed, want 1 and 1", b.Forced, b.Killed)
 	}
 	left, err := b.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(left.Items) != 1 || left.Items[0].Name != "comes-with-the-node" {
-		t.Errorf("left: %v, error %v", left.Items, err)
+		t.Errorf("unexpected remaining pods: %v, error %v", left.Items, err)
 	}
 }
 
@@ -245,15 +245,15 @@ func checkMachines(t *testing.T, c *Cluster) {
 		}
 		return len(n.Spec.Taints)
 	}
-	eventually(t, "a node that is off has taints", func() bool { return taints() > 0 })
+	eventually(t, "a node that is off is tainted", func() bool { return taints() > 0 })
 	renewal := 12 * time.Second // longer than the interval of Lease renewals
 	time.Sleep(renewal)
 	if holder, ready := b.beats(t.Context()); holder == kwokID || ready == corev1.ConditionTrue {
-		t.Errorf("after %v the heartbeat is that of %s, and ready: %s", renewal, holder, ready)
+		t.Errorf("after %v the Lease holder is %s and Ready is %s", renewal, holder, ready)
 	}
 	b.reset("On", http.StatusNoContent)
 	b.becomes("On")
-	eventually(t, "a node that is on has no taint", func() bool { return taints() == 0 })
+	eventually(t, "the taints of a node that is on are removed", func() bool { return taints() == 0 })
 	on := time.Now()
 	eventually(t, "KWOK renews its Lease", func() bool {
 		lease, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), node,

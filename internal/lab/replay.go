@@ -83,11 +83,11 @@ func Trials(names []string, sleep bool) ([]Trial, error) {
 		if name != Stock {
 			greedy, err := strategy.New(name)
 			if err != nil {
-				return nil, fmt.Errorf("%w; the lab also has %q", err, Stock)
+				return nil, fmt.Errorf("%w; the lab also supports %q", err, Stock)
 			}
 			t.holds = greedy.Holds()
 			if when := strategy.When(name); t.holds && when != HoldRule && when != planRule {
-				return nil, fmt.Errorf("strategy %q: the lab's hold loop follows the rules %q and %q", name, HoldRule,
+				return nil, fmt.Errorf("strategy %q: the lab's hold loop only supports the rules %q and %q", name, HoldRule,
 					planRule)
 			}
 		}
@@ -309,7 +309,7 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 		if m := t.machines; m != nil {
 			scenario = r.Scenario
 			if m.Forced+m.Killed > 0 {
-				return nil, fmt.Errorf("%s: %d machines were forced off, and %d pods ended with their machine", t,
+				return nil, fmt.Errorf("%s: %d machines were forced off and %d pods were killed with their machine", t,
 					m.Forced, m.Killed)
 			}
 			for _, c := range m.Changes {
@@ -330,7 +330,7 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 				return nil, fmt.Errorf("a pod of job %s of %s failed or was evicted", j.ID, t)
 			}
 			if n == nil {
-				return nil, fmt.Errorf("job %s of %s ran on %q, which is none of its nodes", j.ID, t.Strategy,
+				return nil, fmt.Errorf("job %s of %s ran on %q, which is not one of its nodes", j.ID, t.Strategy,
 					seen.node)
 			}
 			p := sim.Placement{Job: i, Node: name, Start: timeutil.Later(r.clock.ToTrace(seen.bound), j.Submitted)}

@@ -30,13 +30,13 @@ import (
 func (o *commandFlags) replayFlags(cmd *cobra.Command, minutes float64) {
 	f := cmd.Flags()
 	f.StringSliceVar(&o.over.Strategies, "strategy", nil,
-		"strategies to compare, stock among them; the first one is the baseline")
-	f.StringVar(&o.over.EmptyNodes, "empty-nodes", "", "what machines without jobs do: sleep, compared with the first "+
-		"strategy on ones that stay on, or idle (default sleep)")
-	f.IntVar(&o.jobs, "jobs", 300, "replay at most so many jobs, evenly spaced over the trace")
-	f.Float64Var(&o.hours, "hours", 12, "replay jobs of the first hours of the trace")
-	f.Float64Var(&o.minutes, "minutes", minutes, "how long the replay may take, if there is room for every job")
-	f.Float64Var(&o.factor, "factor", 0, "how much faster than the trace the clock runs (default: from --minutes)")
+		"strategies to compare, may include stock; the first one is the baseline")
+	f.StringVar(&o.over.EmptyNodes, "empty-nodes", "", "behavior of machines without jobs: sleep, compared with the first "+
+		"strategy on machines that stay awake, or idle (default sleep)")
+	f.IntVar(&o.jobs, "jobs", 300, "maximum number of jobs to replay, evenly sampled from the trace")
+	f.Float64Var(&o.hours, "hours", 12, "number of hours to replay from the start of the trace")
+	f.Float64Var(&o.minutes, "minutes", minutes, "duration of the replay in minutes, if capacity is sufficient")
+	f.Float64Var(&o.factor, "factor", 0, "speed-up of the clock relative to the trace (default: derived from --minutes)")
 	f.StringVarP(&o.output, "output", "o", "table", "table, json or csv")
 }
 
@@ -49,7 +49,7 @@ func newRun() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.file == "" {
-				return usageError{errors.New("no scenario: give -f FILE")}
+				return usageError{errors.New("no scenario: specify -f FILE")}
 			}
 			file, err := sim.ReadFile(o.file)
 			if err != nil {
@@ -98,7 +98,7 @@ func newDemo() *cobra.Command {
 // check validates the values of flags.
 func (o *commandFlags) check() error {
 	if !(o.minutes > 0) || !(o.hours > 0) || o.jobs <= 0 || !(o.factor >= 0) {
-		return errors.New("--minutes, --hours and --jobs want more than 0, --factor 0 or more")
+		return errors.New("want --minutes, --hours and --jobs above 0 and --factor of 0 or more")
 	}
 	if formats := []string{"table", "json", "csv"}; !slices.Contains(formats, o.output) {
 		return fmt.Errorf("-o: unknown output format %q: want one of %s", o.output, strings.Join(formats, ", "))
@@ -131,7 +131,7 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	}
 	thin(scenario, o.jobs, time.Duration(o.hours*float64(time.Hour)), stderr)
 	if len(scenario.Jobs) == 0 {
-		return usageError{errors.New("no job is left to replay")}
+		return usageError{errors.New("no jobs to replay")}
 	}
 	if err := rehearse(cmd.Context(), scenario); err != nil {
 		return usageError{err}
@@ -157,8 +157,8 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	}
 	summary := report.New(file, results)
 	summary.Kind = "LabReport"
-	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; waits, and the "+
-		"time until machines sleep, hold Kubernetes' latencies so many times over. Energy is modelled from the "+
+	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; waits and the "+
+		"time until machines sleep include Kubernetes' latencies times this factor. Energy is modelled from the "+
 		"placements, not metered.",
 		KubernetesVersion, factor)
 	folder := filepath.Join(o.dir, "report")
@@ -249,7 +249,7 @@ func rehearse(ctx context.Context, s *sim.Scenario) error {
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.Speed != 0 && n.Speed != 1 {
 			return fmt.Errorf(
-				"node %s has speed %v: Kubernetes' nodes have none, so the lab replays nodes of speed 1 only", n.Name,
+				"node %s has speed %v: Kubernetes nodes have no speed, so the lab requires speed 1", n.Name,
 				n.Speed)
 		}
 	}
@@ -257,7 +257,7 @@ func rehearse(ctx context.Context, s *sim.Scenario) error {
 	for i := range s.Nodes {
 		p := s.Nodes[i].Profile
 		if known := profiles[p.Name]; known != nil && !reflect.DeepEqual(known, p) {
-			return fmt.Errorf("two power profiles are called %q: Kubernetes' nodes refer to them by name", p.Name)
+			return fmt.Errorf("two power profiles have the name %q: Kubernetes nodes refer to them by name", p.Name)
 		}
 		profiles[p.Name] = p
 	}

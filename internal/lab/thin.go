@@ -18,14 +18,14 @@ func thin(s *sim.Scenario, jobs int, span time.Duration, w io.Writer) {
 	s.Jobs = slices.Clone(s.Jobs)
 	s.Jobs = slices.DeleteFunc(s.Jobs, func(j sched.Job) bool { return j.Submitted.Sub(s.Start) >= span })
 	if late := before - len(s.Jobs); late > 0 {
-		fmt.Fprintf(w, "left out %d jobs submitted after the first %v\n", late, span)
+		fmt.Fprintf(w, "skipped %d jobs submitted after the first %v\n", late, span)
 	}
 	before = len(s.Jobs)
 	s.Jobs = slices.DeleteFunc(s.Jobs, func(j sched.Job) bool {
 		return !slices.ContainsFunc(s.Nodes, func(n sched.Node) bool { return j.Fits(&n) })
 	})
 	if large := before - len(s.Jobs); large > 0 {
-		fmt.Fprintf(w, "left out %d jobs that fit on no node\n", large)
+		fmt.Fprintf(w, "skipped %d jobs that do not fit on any node\n", large)
 	}
 	if n := len(s.Jobs); n > jobs {
 		slices.SortStableFunc(s.Jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })
@@ -34,7 +34,7 @@ func thin(s *sim.Scenario, jobs int, span time.Duration, w io.Writer) {
 			kept[i] = s.Jobs[i*n/jobs]
 		}
 		s.Jobs = kept
-		fmt.Fprintf(w, "took %d of %d jobs, evenly spaced\n", jobs, n)
+		fmt.Fprintf(w, "selected %d of %d jobs, evenly spaced\n", jobs, n)
 	}
 }
 

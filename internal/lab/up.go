@@ -24,15 +24,15 @@ func newUp() *cobra.Command {
 	var stock, bare bool
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Start a cluster with KubEnergy's scheduler, or without it, and keep it until interrupted",
+		Short: "Run a cluster with or without KubEnergy's scheduler until interrupted",
 		Long: `Start a control plane, simulated nodes and KubEnergy's scheduler, print a kubeconfig for
-kubectl, and stay until interrupted. Pods that name the scheduler "kubenergy" are served by the shipped profile.
-Signals and power profiles are files in the folder; edit them and the scheduler follows. Signals run in real time from
-the start of the trace.
+kubectl, and run until interrupted. Pods with the schedulerName "kubenergy" are scheduled by the shipped profile.
+Signals and power profiles are files in the directory; the scheduler reloads them after changes. Signals start at
+the beginning of the trace and advance in real time.
 
-With --stock the cluster is one that has never heard of KubEnergy: nodes of a cloud and the stock scheduler. KubEnergy
-can be installed there with its Helm chart: pods of its images run as processes of this machine, by the binaries that
-stand beside this one. All other pods are simulated.`,
+With --stock, the cluster only has nodes of a cloud and the stock scheduler, without any part of KubEnergy. KubEnergy
+can be installed with its Helm chart: pods with its images run as processes on this machine, using the binaries in
+the directory of this one. All other pods are simulated.`,
 		Example: "  kubenergy-lab up --nodes demo24\n  kubenergy-lab up --stock\n  kubenergy-lab kubectl get nodes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,9 +44,9 @@ stand beside this one. All other pods are simulated.`,
 	}
 	o.inputFlags(cmd)
 	cmd.Flags().BoolVar(&stock, "stock", false,
-		"nodes and the stock scheduler only; KubEnergy can then be installed with Helm")
+		"start only nodes and the stock scheduler, so that KubEnergy can be installed with Helm")
 	cmd.Flags().BoolVar(&bare, "bare", false,
-		"our kinds, but neither nodes nor a scheduler: kubenergy experiment adds its own")
+		"install only the CRDs, without nodes and schedulers, for use by kubenergy experiment")
 	cmd.MarkFlagsMutuallyExclusive("stock", "bare")
 	return cmd
 }
@@ -110,7 +110,7 @@ func (o *commandFlags) upStock(cmd *cobra.Command, bare bool) error {
 	var err error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains([]string{"stock", "bare", "dir"}, f.Name) {
-			err = usageError{fmt.Errorf("--%s does not go with --stock and --bare, which have no scenario", f.Name)}
+			err = usageError{fmt.Errorf("--%s cannot be combined with --stock and --bare, which have no scenario", f.Name)}
 		}
 	})
 	if err != nil {

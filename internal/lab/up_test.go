@@ -9,7 +9,7 @@ import (
 func TestStockTakesNoScenario(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := Main(t.Context(), []string{"up", "--stock", "--dir", t.TempDir(), "--nodes", "demo24"}, &stdout, &stderr)
-	if code != 2 || !strings.Contains(stderr.String(), "--nodes does not go with --stock") {
+	if code != 2 || !strings.Contains(stderr.String(), "--nodes cannot be combined with --stock") {
 		t.Errorf("exit code %d: %s", code, &stderr)
 	}
 }
@@ -24,17 +24,17 @@ func TestCloudNodes(t *testing.T) {
 			"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type",
 		} {
 			if n.Labels[key] == "" {
-				t.Errorf("%s has no label %s", n.Name, key)
+				t.Errorf("node %s has no label %s", n.Name, key)
 			}
 		}
 		for key := range n.Labels {
 			if strings.HasPrefix(key, "kubenergy.io/") {
-				t.Errorf("%s has the label %s", n.Name, key)
+				t.Errorf("node %s has unexpected label %s", n.Name, key)
 			}
 		}
 	}
 	if len(names) < 4 {
-		t.Errorf("only %d nodes", len(names))
+		t.Errorf("got only %d nodes, want at least 4", len(names))
 	}
 }
 
@@ -50,7 +50,7 @@ func TestDemoOfAMistypedFile(t *testing.T) {
 		code := Main(t.Context(), append([]string{"demo", "--dir", t.TempDir()}, args...), &stdout, &stderr)
 		if code != 2 || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), want) ||
 			strings.Count(stderr.String(), "\n") != 1 {
-			t.Errorf("%v: exit code %d: %s%s, want one line that begins with %s", args, code, stdout.String(),
+			t.Errorf("%v: exit code %d: %s%s, want one line with prefix %s", args, code, stdout.String(),
 				stderr.String(), want)
 		}
 	}

@@ -29,7 +29,7 @@ var Home = filepath.Join("out", "lab", "cluster")
 func New(linked bool, isRunning func(home string) bool) *cobra.Command {
 	return &cobra.Command{
 		Use:                "kubectl",
-		Short:              "Run kubectl, by default on the lab that runs in this folder",
+		Short:              "Run kubectl, by default on the lab running in this directory",
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := chooseCluster(args, linked, isRunning); err != nil {
@@ -66,11 +66,11 @@ func chooseCluster(args []string, linked bool, isRunning func(home string) bool)
 	case !needsCluster(args), linked && exists(clientcmd.RecommendedHomeFile):
 		return nil
 	case linked:
-		return fmt.Errorf("no lab runs in this folder (%s), KUBECONFIG is not set, and %s is missing: "+
-			"start a lab with kubenergy-lab up, or name a file with --kubeconfig", Home, clientcmd.RecommendedHomeFile)
+		return fmt.Errorf("no lab is running in this directory (%s), KUBECONFIG is not set, and %s is missing: "+
+			"start a lab with kubenergy-lab up, or specify a file with --kubeconfig", Home, clientcmd.RecommendedHomeFile)
 	}
-	return fmt.Errorf("no lab runs in this folder (%s), and KUBECONFIG is not set: start a lab with kubenergy-lab up, "+
-		"or name a file with --kubeconfig", Home)
+	return fmt.Errorf("no lab is running in this directory (%s), and KUBECONFIG is not set: start a lab with "+
+		"kubenergy-lab up, or specify a file with --kubeconfig", Home)
 }
 
 func exists(file string) bool {

@@ -30,7 +30,7 @@ func (p *pod) token(object *corev1.Pod, s *corev1.ServiceAccountTokenProjection)
 	account := object.Spec.ServiceAccountName
 	got, err := p.kubelet.tokens.GetServiceAccountToken(object.Namespace, account, request)
 	if err != nil {
-		return nil, fmt.Errorf("asking for a token of account %s: %w", account, err)
+		return nil, fmt.Errorf("requesting a token for service account %s: %w", account, err)
 	}
 	return []byte(got.Status.Token), nil
 }

@@ -50,7 +50,7 @@ func (c *container) supervise(ctx context.Context) bool {
 			pause = firstPause
 		}
 		c.set(func(s *containerState) {
-			s.wait("CrashLoopBackOff", fmt.Sprintf("ended with code %d; restart in %v", code, pause))
+			s.wait("CrashLoopBackOff", fmt.Sprintf("exited with code %d, restarting in %v", code, pause))
 		})
 		kube.Pause(c.pod.term, pause)
 		pause = min(2*pause, lastPause)
@@ -83,7 +83,7 @@ func (c *container) program() (string, error) {
 	}
 	k := c.pod.kubelet
 	if !slices.Contains(k.Images, name) {
-		return "", fmt.Errorf("the lab has no program for image %q with command %q: it runs %q", c.spec.Image,
+		return "", fmt.Errorf("unsupported image %q with command %q: want one of %q", c.spec.Image,
 			c.spec.Command, k.Images)
 	}
 	path := filepath.Join(k.Binaries, name)

@@ -145,7 +145,7 @@ func (p *pod) valueFrom(ctx context.Context, object *corev1.Pod, c *corev1.Conta
 func keyOf(all content, key string, optional *bool, err error) (value string, ok bool, _ error) {
 	found, ok := all[key]
 	if err == nil && !ok && !ptr.Deref(optional, false) {
-		err = fmt.Errorf("there is no key %q", key)
+		err = fmt.Errorf("key %q does not exist", key)
 	}
 	return string(found.Data), ok, err
 }

@@ -15,7 +15,7 @@ func TestNetwork(t *testing.T) {
 		"node.example:10250": "node.example:10250", "nonsense": "nonsense", "": "",
 	} {
 		if got := n.resolve(to); got != want {
-			t.Errorf("%q leads to %q, want %q", to, got, want)
+			t.Errorf("resolve(%q) = %q, want %q", to, got, want)
 		}
 	}
 }

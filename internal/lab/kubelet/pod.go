@@ -105,7 +105,7 @@ func (p *pod) live(ctx context.Context) {
 	close(ended)
 	publishing.Wait()
 	if err := os.RemoveAll(p.dir); err != nil {
-		p.log.Error("A pod's folder stays", "error", err)
+		p.log.Error("Failed to remove the directory of a pod", "error", err)
 	}
 	<-p.term.Done() // a completed pod exists until it is deleted
 	p.kubelet.Network.leave(p.state.address)
@@ -166,7 +166,7 @@ func (p *pod) retry(say func(s *state, reason, message string), do func() (reaso
 func (p *pod) refresh(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := p.mount(ctx); err != nil && ctx.Err() == nil {
-			p.log.Warn("Volumes are not up to date", "error", err)
+			p.log.Warn("Failed to update volumes", "error", err)
 		}
 	}, refreshEvery)
 }
@@ -202,7 +202,7 @@ func (p *pod) remove(ctx context.Context) {
 		return
 	}
 	object := p.object()
-	p.write(ctx, "Removing a deleted pod", func() error {
+	p.write(ctx, "removing a deleted pod", func() error {
 		return p.kubelet.Client.CoreV1().Pods(object.Namespace).Delete(ctx, object.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(object.UID)),
 		})
@@ -215,7 +215,7 @@ func (p *pod) write(ctx context.Context, what string, change func() error) {
 		err := change()
 		done := err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || ctx.Err() != nil
 		if !done {
-			p.log.Warn("the API server refuses a change: it is tried again", "change", what, "error", err)
+			p.log.Warn("API server rejected a change, retrying", "change", what, "error", err)
 		}
 		return done, nil
 	})

@@ -110,7 +110,7 @@ func (s *services) listen(of servicePort) (int, error) {
 	here := l.Addr().(*net.TCPAddr).Port
 	s.here[of] = here
 	s.running.Go(func() { s.serve(l, of) })
-	s.log.Info("A port stands for that of a Service", "service", of.String(), "port", here)
+	s.log.Info("Mapped a port of a Service to a local port", "service", of.String(), "port", here)
 	return here, nil
 }
 
@@ -125,7 +125,7 @@ func (s *services) serve(l net.Listener, of servicePort) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		default: // no file descriptor is free, or the client disconnected
-			s.log.Warn("Taking a connection to a Service", "service", of.String(), "error", err)
+			s.log.Warn("Failed to accept a connection to a Service", "service", of.String(), "error", err)
 			time.Sleep(findEvery)
 		}
 	}
@@ -137,7 +137,7 @@ func (s *services) forward(caller *net.TCPConn, of servicePort) {
 	pod, err := s.connect(of)
 	if err != nil {
 		if s.ctx.Err() == nil {
-			s.log.Warn("A connection to a Service leads nowhere", "service", of.String(), "error", err)
+			s.log.Warn("Failed to connect to a pod of a Service", "service", of.String(), "error", err)
 		}
 		return
 	}
@@ -179,7 +179,7 @@ func (s *services) dial(ctx context.Context, of servicePort) (*net.TCPConn, erro
 	if err != nil {
 		return nil, err
 	}
-	err = errors.New("no ready pod is behind it")
+	err = errors.New("the Service has no ready pods")
 	dialer := net.Dialer{Timeout: dialFor}
 	for _, i := range rand.Perm(len(targets)) {
 		var conn net.Conn

@@ -118,7 +118,7 @@ func (p *pod) publishUntil(ctx context.Context, ended <-chan struct{}) {
 
 // publish writes the status, retrying until the API server accepts it or the object is deleted.
 func (p *pod) publish(ctx context.Context) {
-	p.write(ctx, "Writing a pod's status", func() error {
+	p.write(ctx, "updating the status of a pod", func() error {
 		p.mu.Lock()
 		object, deleted := p.latest, p.deleted
 		status := p.state.status(object)
