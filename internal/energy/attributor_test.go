@@ -403,7 +403,7 @@ func TestUnmeasured(t *testing.T) {
 		{"a counter is missing for a while", []step{
 			{1, both(1), ""}, {2, both(2)[:1], ""}, {3, both(3)[1:], ""}, {4, both(4), "1 4 300 0"},
 		}},
-		{"a counter is gone", []step{
+		{"a counter is missing permanently", []step{
 			{1, both(1), ""},
 			{2, both(2), "1 2 100 0"},
 			{40, both(40)[:1], ""},
@@ -428,7 +428,7 @@ func TestUnmeasured(t *testing.T) {
 			{65, both(65), "63 65 6300 0"},
 			{66, both(66), "65 66 100 0"},
 		}},
-		{"a root that is gone", []step{
+		{"the root is missing", []step{
 			{1, both(1), ""},
 			{2, both(2), "1 2 100 0"},
 			{63, none, "2 63 0 61"},
@@ -448,7 +448,7 @@ func TestUnmeasured(t *testing.T) {
 				{Domain: root(2, 0, 0).Domain, At: 2 * sec, Total: 5}, root(2, 1, 0),
 			}, "1 2 0 1"},
 		}},
-		{"readings of less than nothing", []step{
+		{"negative readings", []step{
 			{1, []energy.Reading{wall(sec, -5)}, ""}, {2, []energy.Reading{wall(2*sec, -4)}, "1 2 0 1"},
 		}},
 		{"a long sleep", []step{{1, both(1), ""}, {10_000, both(10_000), "1 10000 999900 0"}}},
@@ -461,7 +461,7 @@ func TestUnmeasured(t *testing.T) {
 		{"a sweep before the last readings", []step{
 			{1, both(1), ""}, {2, both(2.9), "1 2 100 0"}, {2.5, both(3.5), "2 2.5 50 0"}, {4, both(4), "2.5 4 150 0"},
 		}},
-		{"counters that are read apart", []step{
+		{"counters read at different times", []step{
 			{1, []energy.Reading{root(1, 0, 0), root(1.5, 1, 0)}, ""},
 			{2, []energy.Reading{root(2, 0, 0), root(2.5, 1, 0)}, "1.5 2 50 0"},
 			{3, []energy.Reading{root(3, 0, 0), root(3.5, 1, 0)}, "2 3 100 0"},

@@ -65,7 +65,7 @@ func (m *moments) merge(o *moments) {
 //
 //	P(u) = a + b·u + Σ cⱼ·max(0, u − edgeⱼ)
 //
-// by weighted least squares. Bends are added one by one, the one with the largest gain first, as long as a bend
+// by weighted least squares. Bends are added one by one, the one with the largest gain first, while a bend
 // explains more than noise would. With a bend at every edge, the fit would follow the noise, and most of all near
 // idle, where accuracy matters. Upward bends are common because frequency and voltage rise with load. Downward
 // bends, caused by sleep states, are accepted unless power would decrease.

@@ -76,7 +76,7 @@ func quantiles(errs []float64) string {
 		100*errs[n/2], 100*errs[n*95/100], 100*errs[n*99/100], 100*errs[n-1])
 }
 
-// fewer returns the number of machines to test. It is lower under the race detector, which has nothing to detect in
+// fewer returns the number of machines to test. It is lower under the race detector, because it cannot detect errors in
 // arithmetic.
 func fewer(n uint64) uint64 {
 	if raced {

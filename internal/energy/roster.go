@@ -90,7 +90,7 @@ func (r *roster) maxAhead(o *Observation) time.Duration {
 
 // merge merges the lists, which must be sorted by ID, into the entries. It returns false and changes nothing if
 // they are not sorted or contain a negative time. If blind is set, usage is missing, and consumers that are absent
-// from it are not considered gone.
+// from it are not considered ended.
 func (r *roster) merge(usage, ended []Usage, most time.Duration, blind bool) bool {
 	old, into, found, last := r.entries, r.spare[:0], r.found, ""
 	for len(old)+len(usage)+len(ended) > 0 {

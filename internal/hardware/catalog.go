@@ -17,7 +17,7 @@ import (
 // [WithFile] to create it. It is read-only afterwards and safe for concurrent use.
 //
 // Fields that do not affect power are accepted, so that files of Compute Gardener can be loaded without changes;
-// [Catalog.Warnings] lists the ones without effect. Fields marked "ours" are extensions of that format.
+// [Catalog.Warnings] lists the ones without effect. Fields documented as extensions are not part of that format.
 type Catalog struct {
 	// DefaultPUE is the PUE of nodes without one; 0 for the PUE of the site.
 	DefaultPUE float64 `json:"defaultPUE,omitempty"`
@@ -59,16 +59,16 @@ type CPU struct {
 	// full load.
 	FrequencyRangeGHz Range `json:"frequencyRangeGHz,omitzero"`
 
-	// ThreadsPerCore is ours: the number of hardware threads per core. It defaults to 2, and to 1 for ARM.
+	// ThreadsPerCore is an extension: the number of hardware threads per core. It defaults to 2, and to 1 for ARM.
 	ThreadsPerCore int64 `json:"threadsPerCore,omitempty"`
-	// MemoryGBPerThread is ours: the memory included in the power of the profile, because whole servers were
+	// MemoryGBPerThread is an extension: the memory included in the power of the profile, because whole servers were
 	// measured.
 	MemoryGBPerThread float64 `json:"memoryGBPerThread,omitempty"`
-	// Names is ours: other names of the model.
+	// Names is an extension: other names of the model.
 	Names []string `json:"names,omitempty"`
-	// Generic is ours: the profile is a fallback for hardware without a specific profile.
+	// Generic is an extension: the profile is a fallback for hardware without a specific profile.
 	Generic bool `json:"generic,omitempty"`
-	// Source is ours: the source of the numbers.
+	// Source is an extension: the source of the numbers.
 	Source string `json:"source,omitempty"`
 
 	// The basis of the profile: model (results of this model), TDP and generation (results of the generation), TDP,
@@ -89,8 +89,8 @@ type GPU struct {
 	PowerScaling      string  `json:"powerScaling,omitempty"`
 	FrequencyRangeGHz Range   `json:"frequencyRangeGHz,omitzero"`
 
-	Names  []string `json:"names,omitempty"`  // ours: other names of the model
-	Source string   `json:"source,omitempty"` // ours: source of the numbers
+	Names  []string `json:"names,omitempty"`  // extension: other names of the model
+	Source string   `json:"source,omitempty"` // extension: source of the numbers
 }
 
 // Memory is the power model of a type of memory.

@@ -242,7 +242,7 @@ func TestDetect(t *testing.T) {
 			node:    node{annotations: with(xeon, annotationGPUPower, "600"), cpus: 32, memory: 128 * gb, gpus: 2},
 		},
 		{
-			what: "no GPU, and said so", name: "intel-xeon-gold-6338-32c-128g", idle: 59.4, full: 254.72,
+			what: "annotated as having no GPU", name: "intel-xeon-gold-6338-32c-128g", idle: 59.4, full: 254.72,
 			cpuFrom: "annotation " + annotationCPUModel, gpuFrom: "annotation " + annotationGPUModel,
 			node: node{annotations: with(xeon, annotationGPUModel, "none"), cpus: 32, memory: 128 * gb},
 		},

@@ -38,7 +38,7 @@ func TestToldHardware(t *testing.T) {
 			},
 			like: "Intel Xeon Platinum 8480+", cpuFrom: "label " + v1alpha1.LabelCPUModel,
 		},
-		// The number of threads alone would match one socket.
+		// The number of threads would match a single socket.
 		"two sockets with half of the cores disabled": {
 			reported: batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor", Sockets: 2, Cores: 64, Threads: 128},
 			node:     node{cpus: 128, memory: 512 * gb},

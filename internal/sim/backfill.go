@@ -105,7 +105,7 @@ func (e *engine) ends(job int, now time.Time) {
 // limit returns the maximum run time of a job.
 func limit(j *sched.Job) time.Duration { return max(j.TimeLimit, j.Duration) }
 
-// serve adds the new jobs of an instant to the queue and starts the jobs that may start.
+// serve adds the new jobs to the queue and starts the jobs that may start.
 func (e *engine) serve(ctx context.Context, now time.Time, at int64, ticked bool) error {
 	b := e.backfill
 	vacant := b.vacant(at)

@@ -49,7 +49,7 @@ func newBatch(s *Scenario, strategy strategy.Strategy) *batch {
 	}
 }
 
-// planAll adds the new jobs of an instant to the queue and plans the queue now or at the next step. No plan is made
+// planAll adds the new jobs to the queue and plans the queue now or at the next step. No plan is made
 // if nothing has changed since a plan that placed no job.
 func (e *engine) planAll(ctx context.Context, now time.Time, at int64, ticked bool) error {
 	b := e.batch
@@ -149,7 +149,7 @@ func (e *engine) ask(ctx context.Context, s *sched.Snapshot) (sched.Plan, error)
 	return plan, ctx.Err()
 }
 
-// carryOutAll applies a plan for the head of the queue as far as the rules allow, and reports whether anything
+// carryOutAll applies a plan for the head of the queue within the rules, and reports whether anything
 // changed.
 func (e *engine) carryOutAll(now time.Time, plan sched.Plan) (changed bool, err error) {
 	b, size := e.batch, len(plan)

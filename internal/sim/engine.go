@@ -49,13 +49,13 @@ type engine struct {
 	arrivals []int32 // sorted by submission time, stable
 	arrived  int     // number of jobs that have arrived
 	events   eventHeap
-	fresh    []event // arrivals, releases and due decisions of one instant
+	fresh    []event // arrivals, releases and due decisions at the current time
 	checks   []event // running jobs with a due decision
 
 	nodes      []sched.Node // as seen by strategies
 	byName     map[string]int
 	candidates *candidates
-	freed      []int   // nodes with more free capacity than at the previous instant
+	freed      []int   // nodes with more free capacity than at the previous event time
 	on         []int32 // per job: the node on which it runs or ran last
 	waiting    waitingQueue
 	batch      *batch    // nil if jobs are decided one by one
@@ -149,7 +149,7 @@ func (e *engine) nextInstant() (at int64, ok bool) {
 	return at, ok
 }
 
-// instant processes all events of one instant in the order documented at [event].
+// instant processes all events of one point in time in the order documented at [event].
 func (e *engine) instant(ctx context.Context, at int64) error {
 	now := e.scenario.Start.Add(time.Duration(at))
 	e.chartCounts(now)
@@ -171,7 +171,7 @@ func (e *engine) instant(ctx context.Context, at int64) error {
 	return e.decideSleep(now, at)
 }
 
-// decideAll makes the decisions for the jobs of an instant.
+// decideAll makes the decisions for the current jobs.
 func (e *engine) decideAll(ctx context.Context, now time.Time, at int64, ticked bool) error {
 	switch {
 	case e.backfill != nil:
@@ -183,7 +183,7 @@ func (e *engine) decideAll(ctx context.Context, now time.Time, at int64, ticked 
 		return err
 	}
 	for _, ev := range e.fresh {
-		if err := ctx.Err(); err != nil { // decisions may be slow, and there may be many at one instant
+		if err := ctx.Err(); err != nil { // decisions may be slow, and there may be many at the same time
 			return err
 		}
 		if err := e.admit(now, int(ev.job), ev.kind); err != nil {
@@ -193,8 +193,8 @@ func (e *engine) decideAll(ctx context.Context, now time.Time, at int64, ticked 
 	return nil
 }
 
-// collect processes the completions of an instant and collects its other events. It reports whether the queue is to
-// be planned as a whole.
+// collect processes the completions at the current time and collects the other events. It reports whether the queue
+// is to be planned as a whole.
 func (e *engine) collect(now time.Time, at int64) (ticked bool, err error) {
 	for len(e.events) > 0 && e.events[0].at == at {
 		ev := e.events.pop()

@@ -1,6 +1,6 @@
 package sim
 
-// event is a change of the state of the cluster, or a due decision. The events of one instant are processed in the
+// event is a change of the state of the cluster, or a due decision. Events at the same time are processed in the
 // following order, and events of the same kind in the order of the jobs, so that runs are reproducible:
 //
 //	completions    finished jobs free capacity
@@ -14,7 +14,7 @@ package sim
 //	(machines are put to sleep and woken)
 //
 // The learner is updated with completions and arrivals before the strategy makes decisions. Events caused at the
-// same instant, e.g. the completion of a job with a negligible run time, are processed afterwards.
+// same time, e.g. the completion of a job with a negligible run time, are processed afterwards.
 type event struct {
 	at   int64 // nanoseconds since the start of the scenario
 	kind eventKind

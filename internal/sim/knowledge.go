@@ -19,7 +19,7 @@ type knowledge struct {
 	shown   []sched.Job     // jobs without their durations
 	begun   []int32         // jobs that have started; some may have ended since
 	over    []bool          // per job: whether it has ended
-	changed bool            // a job arrived or ended at this instant
+	changed bool            // a job arrived or ended at the current time
 	refill  time.Time       // time of the next update of the learner, unless it is updated at every change
 }
 

@@ -60,7 +60,7 @@ func newPods(s *Scenario, strategy strategy.Strategy, u *use) *pods {
 	switch {
 	case s.Live.Off:
 		p.every = 0
-	case p.every == 0: // an ideal meter is not read at every instant
+	case p.every == 0: // an ideal meter is not read at every event
 		p.every = livePeriod
 	}
 	for i := range p.nodes {

@@ -71,7 +71,7 @@ func (t *tasks) runtime(n *sched.Node, j *sched.Job, job int) time.Duration {
 	return t.of[job].sooner(j, n.Runtime(&left))
 }
 
-// ends reports whether the current run of a job ends at this instant. It returns false if the job was suspended
+// ends reports whether the current run of a job ends now. It returns false if the job was suspended
 // after its completion event was created.
 func (t *tasks) ends(job int, at int64) bool { return t.of[job].running && t.of[job].finish == at }
 

@@ -221,7 +221,7 @@ func TestOnlyInterruptibleJobsAreAskedAgain(t *testing.T) {
 	}
 }
 
-// The events of an instant are processed in the documented order.
+// Events at the same time are processed in the documented order.
 func TestTheOrderOfAnInstant(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 400, 300, 200, 100, 50)

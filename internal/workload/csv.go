@@ -321,7 +321,7 @@ func (t *Trace) WriteCSV(w io.Writer, start time.Time) error {
 // decimal formats v with the minimum number of digits that preserves the value.
 func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// unless formats v, or returns "" if nothing is true.
+// unless formats v, or returns "" if the first argument is true.
 func unless(nothing bool, v float64) string {
 	if nothing {
 		return ""

@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// assigned maps job IDs to their places. A place without a node lets "energy" choose the node.
+// assigned maps job IDs to their places. For a place without a node, "energy" chooses the node.
 type assigned map[string]sched.Place
 
 func assignedBy(plan sched.Plan) assigned {
