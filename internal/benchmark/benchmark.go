@@ -1,10 +1,11 @@
-// Package benchmark measures how fast a machine does classes of work, and what it draws meanwhile: the knowledge base
-// by which schedulers choose among unlike machines.
+// Package benchmark measures the performance of a machine for several classes of work, and its power meanwhile. The
+// results are the knowledge base used by schedulers to choose among heterogeneous machines.
 //
-// A work is repeated until the mean of its time, and that of the power where a meter tells it, are known well enough;
-// all works are measured several times in turn, and what these runs agree on is a figure. Rates are by the CPU time
-// that the work took, not by the clock: on a machine that others use too, they are what it does when it is alone. How
-// much of the CPUs the work got, and how much others used, is told beside it.
+// A benchmark is repeated until the confidence intervals of the mean time and, if a meter is available, of the mean
+// power are narrow enough. All benchmarks are run several times in turn, and a figure is accepted if the runs
+// agree. Rates are based on the CPU time used rather than on elapsed time, so that other processes on the machine
+// do not affect them. The result also includes the fraction of CPU time that the benchmark received and the
+// fraction used by other processes.
 package benchmark
 
 import (
@@ -21,32 +22,32 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Within is how close figures must be: half of the interval of 95 % around a mean, as a share of it, and the distance
-// between the highest and the lowest of several runs.
+// Within is the required relative accuracy of figures. It applies to half of the 95 % confidence interval of a mean
+// and to the difference between the highest and the lowest run.
 const Within = 0.03
 
-// Rules say how long to measure.
+// Rules specifies the duration of a measurement.
 type Rules struct {
-	Runs    int           // of each work
-	AtLeast time.Duration // that a run takes
-	Rep     time.Duration // that one repetition is to take
-	Least   int           // repetitions of a run
-	Most    int           // of them, after which the run is not judged
+	Runs    int           // number of runs of each benchmark
+	AtLeast time.Duration // minimum duration of a run
+	Rep     time.Duration // target duration of one repetition
+	Least   int           // minimum number of repetitions of a run
+	Most    int           // maximum number of repetitions of a run
 }
 
-// DefaultRules suit a machine whose meter can be read at any time.
+// DefaultRules returns rules for a machine with a meter that can be read at any time.
 func DefaultRules() Rules {
 	return Rules{Runs: 5, AtLeast: 5 * time.Second, Rep: time.Second, Least: 5, Most: 30}
 }
 
-// A Mean is that of the repetitions of a run.
+// A Mean is the mean over the repetitions of a run.
 type Mean struct {
 	Value float64 `json:"value"`
-	Half  float64 `json:"half"` // of the t interval of 95 %, as a share of the value
+	Half  float64 `json:"half"` // half of the 95 % t interval, relative to the value
 	Count int     `json:"count"`
 }
 
-// meanOf needs two samples to know how well it knows their mean.
+// meanOf returns the mean of samples, or nil without samples. The interval requires at least two samples.
 func meanOf(samples []float64) *Mean {
 	if len(samples) == 0 {
 		return nil
@@ -63,38 +64,39 @@ func meanOf(samples []float64) *Mean {
 
 func (m *Mean) narrow() bool { return m == nil || m.Half <= Within }
 
-// A Run is one work, repeated.
+// A Run is the result of repeating one benchmark.
 type Run struct {
 	Work  string    `json:"work"`
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
-	Rate  *Mean     `json:"rate,omitempty"`  // nil: nothing is done
-	Watts *Mean     `json:"watts,omitempty"` // of the node; nil: not known
-	// Got is the share that the work got of the CPUs it asked for, and Others the share of all CPUs that others used.
+	Rate  *Mean     `json:"rate,omitempty"`  // nil if no work is done
+	Watts *Mean     `json:"watts,omitempty"` // of the node; nil if unknown
+	// Got is the received fraction of the requested CPU time, and Others is the fraction of all CPUs used by other
+	// processes.
 	Got    float64 `json:"got"`
 	Others float64 `json:"others"`
 }
 
-// Result is what was measured on one machine.
+// Result contains the measurements of one machine.
 type Result struct {
 	Node    string         `json:"node"`
 	CPUs    int            `json:"cpus"`
-	Source  string         `json:"source"` // of the watts; "": there is none
+	Source  string         `json:"source"` // source of the power values; empty without a meter
 	Quality energy.Quality `json:"quality"`
 	Runs    []Run          `json:"runs"`
 }
 
-// Machine is what the works run on.
+// Machine is the machine under test.
 type Machine struct {
 	CPUs int
-	// Power returns the mean power of the node since it was called last; false: not known.
+	// Power returns the mean power of the node since the previous call, and false if it is unknown.
 	Power func() (energy.Watts, bool)
 }
 
-// Measure runs works in turn, so that what changes slowly, as the room's temperature, meets all of them. notify hears
-// of each run.
+// Measure runs the benchmarks in turn, so that slow changes, e.g. of the room temperature, affect all of them. It
+// calls notify after each run.
 func (m *Machine) Measure(ctx context.Context, works []string, rules Rules, notify func(Run)) (runs []Run, err error) {
-	if slices.Contains(works, GPU) { // whose program or driver may be missing: better told before minutes of others
+	if slices.Contains(works, GPU) { // fail early if the program or the driver is missing
 		looking, end := context.WithCancel(ctx)
 		defer end()
 		do, err := loadGPU(looking)
@@ -125,7 +127,7 @@ func (m *Machine) run(ctx context.Context, name string, rules Rules) (r Run, err
 	if err != nil {
 		return r, err
 	}
-	rounds := 1 // of a repetition; finding how many warms up
+	rounds := 1 // per repetition; determining the number also serves as warm-up
 	for took := time.Duration(0); took < rules.Rep/2; {
 		if _, took, err = do(rounds); err != nil {
 			return r, err
@@ -136,7 +138,7 @@ func (m *Machine) run(ctx context.Context, name string, rules Rules) (r Run, err
 	}
 	var rates, watts []float64
 	var asked, got time.Duration
-	m.Power() // since now
+	m.Power() // start of the measured interval
 	r = Run{Work: name, Start: time.Now()}
 	usage := ReadUsage()
 	narrow := func() bool { return meanOf(rates).narrow() && meanOf(watts).narrow() }

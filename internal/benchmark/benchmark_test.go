@@ -20,26 +20,26 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// The t quantile of two degrees of freedom is 4.303: 10 ± 2.484.
+// The t quantile for two degrees of freedom is 4.303, hence 10 ± 2.484.
 func TestMeans(t *testing.T) {
 	want := &Mean{Value: 10, Half: 0.2484, Count: 3}
 	if diff := cmp.Diff(want, meanOf([]float64{9, 10, 11}), cmpopts.EquateApprox(0, 1e-4)); diff != "" {
 		t.Error(diff)
 	}
 	if meanOf(nil) != nil || !meanOf(nil).narrow() || !meanOf([]float64{0, 0}).narrow() {
-		t.Error("what is not there, or always zero, is not narrow")
+		t.Error("narrow() = false without samples or for zeros, want true")
 	}
 	if meanOf([]float64{9, 11}).narrow() || !meanOf([]float64{100, 101, 100, 101, 100}).narrow() {
-		t.Error("3 % does not set means apart")
+		t.Error("narrow() does not apply the limit of 3 %")
 	}
 }
 
-// short measures for no longer than it takes to see that it works.
+// short are rules for the shortest possible measurement.
 var short = Rules{Runs: 2, AtLeast: 4 * time.Millisecond, Rep: time.Millisecond, Least: 2, Most: 4}
 
 func TestMeasure(t *testing.T) {
 	path := t.TempDir()
-	script := "#!/bin/sh\nwhile read n; do echo 0.01 $n; done\n" // each round is one thing, and all take 10 ms
+	script := "#!/bin/sh\nwhile read n; do echo 0.01 $n; done\n" // each round is one unit of work and takes 10 ms
 	if err := os.WriteFile(filepath.Join(path, "kubenergy-gpu"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -53,41 +53,41 @@ func TestMeasure(t *testing.T) {
 	}
 	for i, r := range runs {
 		if r.Work != works[i%len(works)] {
-			t.Errorf("run %d is %s: works are not run in turn", i, r.Work)
+			t.Errorf("run %d is %s, want the benchmarks to run in turn", i, r.Work)
 		}
 		if (r.Rate == nil) != (r.Work == Idle) || r.Rate != nil && !(r.Rate.Value > 0) {
-			t.Errorf("%s has the rate %+v", r.Work, r.Rate)
+			t.Errorf("unexpected rate of %s: %+v", r.Work, r.Rate)
 		}
 		if r.Watts == nil || r.Watts.Value != 42 || r.Watts.Count < short.Least || r.Watts.Count > short.Most {
-			t.Errorf("%s has the watts %+v", r.Work, r.Watts)
+			t.Errorf("unexpected power of %s: %+v", r.Work, r.Watts)
 		}
 		if !r.End.After(r.Start) || r.Work != GPU && !(r.Got > 0 && r.Got < 1.5) {
-			t.Errorf("%s got %v, from %v to %v", r.Work, r.Got, r.Start, r.End)
+			t.Errorf("unexpected run of %s: got %v, from %v to %v", r.Work, r.Got, r.Start, r.End)
 		}
 	}
 	if g := runs[len(runs)-1]; math.Abs(g.Rate.Value-100) > 1e-6 {
-		t.Errorf("the GPU does %v a second, want 100: its time is its own", g.Rate.Value)
+		t.Errorf("rate of the GPU = %v, want 100 per second of GPU time", g.Rate.Value)
 	}
-	none := func(r Run) { t.Errorf("%s was run", r.Work) } // the GPU is looked for first
+	none := func(r Run) { t.Errorf("unexpected run of %s", r.Work) } // the GPU is checked first
 	script = "#!/bin/sh\nread n; echo 'kubenergy-gpu: no driver' >&2; exit 1\n"
 	if err := os.WriteFile(filepath.Join(path, "kubenergy-gpu"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.Measure(t.Context(), works, short, none); err == nil || err.Error() != "running gpu: kubenergy-gpu: no driver" {
-		t.Errorf("without a driver: %v", err)
+		t.Errorf("unexpected error without a driver: %v", err)
 	}
 	t.Setenv("PATH", "")
 	if _, err := m.Measure(t.Context(), works, short, none); !errors.Is(err, exec.ErrNotFound) {
-		t.Errorf("without the program: %v", err)
+		t.Errorf("unexpected error without the program: %v", err)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if _, err := m.Measure(ended, []string{Sequential}, short, func(Run) {}); !errors.Is(err, context.Canceled) {
-		t.Errorf("when it is to end: %v", err)
+		t.Errorf("unexpected error after cancellation: %v", err)
 	}
 }
 
-// A driver that hangs does not keep the command from ending.
+// A hanging driver must not prevent the command from terminating.
 func TestHangingGPU(t *testing.T) {
 	path := t.TempDir()
 	script := []byte("#!/bin/sh\nexec sleep 1000\n")
@@ -99,11 +99,11 @@ func TestHangingGPU(t *testing.T) {
 	defer end()
 	m := &Machine{CPUs: 1, Power: func() (energy.Watts, bool) { return 0, false }}
 	if _, err := m.Measure(ctx, []string{GPU}, short, func(Run) {}); err == nil {
-		t.Error("it answered")
+		t.Error("Measure() = nil, want an error")
 	}
 }
 
-// What a program that this one has started computes is not what others do.
+// The CPU time of descendants of this process does not count as time of other processes.
 func TestUsageOfDescendants(t *testing.T) {
 	before := ReadUsage()
 	child := exec.Command("sh", "-c", "while :; do :; done")
@@ -112,13 +112,13 @@ func TestUsageOfDescendants(t *testing.T) {
 	}
 	defer func() { _ = child.Wait() }()
 	defer func() { _ = child.Process.Kill() }()
-	kit.Await(t, time.Minute, "the child's time counts as ours", func(context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "the CPU time of the child counts as ours", func(context.Context) (bool, error) {
 		now, own := ReadUsage(), CPUTime().Seconds()
 		return now.ours-before.ours > own+0.2 && now.busy > before.busy, fmt.Errorf("%+v became %+v", before, now)
 	})
 }
 
-// resultOf has runs of each work, all alike but for a factor.
+// resultOf returns a result in which the runs of each benchmark differ only by the given factors.
 func resultOf(quality energy.Quality, factors ...float64) *Result {
 	r := &Result{Node: "pc", CPUs: 4, Source: "wall (shelly2)", Quality: quality}
 	for _, f := range factors {
@@ -146,7 +146,7 @@ func TestWhatIsJudged(t *testing.T) {
 	}{
 		"five agree":      {resultOf(energy.Measured, alike...), "", ""},
 		"four":            {resultOf(energy.Measured, alike[1:]...), "4 of 5 runs", "4 of 5 runs"},
-		"one is apart":    {resultOf(energy.Measured, 1, 1, 1, 1, 1.04), "runs are 4.0 % apart", "runs are 4.0 % apart"},
+		"one is apart":    {resultOf(energy.Measured, 1, 1, 1, 1, 1.04), "runs differ by 4.0 %", "runs differ by 4.0 %"},
 		"a model's watts": {resultOf(energy.Estimated, alike...), "", Modelled},
 	} {
 		f := figure(c.result)
@@ -156,12 +156,12 @@ func TestWhatIsJudged(t *testing.T) {
 	}
 	busy := resultOf(energy.Estimated, alike...)
 	busy.Runs[2].Others, busy.Runs[2].Rate.Half = 0.2, 0.05
-	if f := figure(busy); f.Watts.Why != "others used 20 % of the CPUs" || f.Rate.Why != "the interval is wide in 1 runs" {
+	if f := figure(busy); f.Watts.Why != "other processes used 20 % of the CPUs" || f.Rate.Why != "confidence interval is too wide in 1 runs" {
 		t.Errorf("%+v, %+v", f.Rate, f.Watts)
 	}
 	for _, b := range busy.Benchmarks() {
 		if b.Class == "training" {
-			t.Errorf("what is not judged is written: %+v", b)
+			t.Errorf("benchmark without an accepted figure is included: %+v", b)
 		}
 	}
 	if len(busy.Benchmarks()) != 3 || busy.PowerProfile() != nil {
@@ -169,7 +169,7 @@ func TestWhatIsJudged(t *testing.T) {
 	}
 }
 
-// What is written is read back by those who use it.
+// The generated knowledge base can be read by its consumers.
 func TestKnowledgeIsReadBack(t *testing.T) {
 	r := resultOf(energy.Measured, alike...)
 	config, err := KnowledgeBase([]*Result{r})

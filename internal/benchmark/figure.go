@@ -17,33 +17,33 @@ import (
 	"github.com/kubenergy/kubenergy/internal/hardware"
 )
 
-// A Figure is what the runs of a work agree on.
+// A Figure is the combined result of the runs of a benchmark.
 type Figure struct {
 	Value  float64 `json:"value"`
-	Spread float64 `json:"spread"`        // between the highest and the lowest run, as a share of the value
-	Why    string  `json:"why,omitempty"` // why it is not judged; "": it is
+	Spread float64 `json:"spread"`        // difference between the highest and the lowest run, relative to the value
+	Why    string  `json:"why,omitempty"` // reason for rejecting the figure; empty if it is accepted
 }
 
-// Judged reports whether a figure is known as well as [Within] asks for.
+// Judged reports whether the figure has the accuracy required by [Within].
 func (f *Figure) Judged() bool { return f != nil && f.Why == "" }
 
-// Figures are those of one work on one node.
+// Figures contains the figures of one benchmark on one node.
 type Figures struct {
 	Work        string
-	Rate, Watts *Figure // nil: there is none
-	Got, Others float64 // the worst of the runs
+	Rate, Watts *Figure // nil if not measured
+	Got, Others float64 // the worst values of all runs
 }
 
-// fewestRuns must agree for a figure to be judged.
+// fewestRuns is the minimum number of runs of an accepted figure.
 const fewestRuns = 5
 
-// Modelled are watts that no meter told.
+// Modelled is the reason for power values that were not measured by a meter.
 const Modelled = "modelled"
 
-// disturbed is the share of all CPUs that others may use while watts are measured.
+// disturbed is the maximum fraction of all CPUs that other processes may use during a power measurement.
 const disturbed = 0.05
 
-// Figures sums up, in the order in which works were first run.
+// Figures combines the runs of each benchmark, in the order of their first runs.
 func (r *Result) Figures() (all []*Figures) {
 	byWork := map[string][]*Run{}
 	for i := range r.Runs {
@@ -65,7 +65,7 @@ func (r *Result) Figures() (all []*Figures) {
 		}
 		switch {
 		case f.Others > disturbed:
-			f.Watts.Why = fmt.Sprintf("others used %.0f %% of the CPUs", 100*f.Others)
+			f.Watts.Why = fmt.Sprintf("other processes used %.0f %% of the CPUs", 100*f.Others)
 		case r.Quality == energy.Estimated:
 			f.Watts.Why = Modelled
 		}
@@ -93,20 +93,20 @@ func figureOf(runs []*Run, fn func(*Run) *Mean) *Figure {
 	case len(values) < fewestRuns:
 		f.Why = fmt.Sprintf("%d of %d runs", len(values), fewestRuns)
 	case wide > 0:
-		f.Why = fmt.Sprintf("the interval is wide in %d runs", wide)
+		f.Why = fmt.Sprintf("confidence interval is too wide in %d runs", wide)
 	case !(f.Spread <= Within):
-		f.Why = fmt.Sprintf("runs are %.1f %% apart", 100*f.Spread)
+		f.Why = fmt.Sprintf("runs differ by %.1f %%", 100*f.Spread)
 	}
 	return f
 }
 
-// classes are what pods call work, by the work that stands for it; what stands on a GPU is done by pods with GPUs.
+// classes maps each benchmark to the classes of work of pods. The GPU benchmark represents pods with GPUs.
 var classes = map[string][]string{
 	CPU: {"training", "inference"}, Sequential: {Sequential}, Memory: {Memory},
 	GPU: {hardware.OnGPU("training"), hardware.OnGPU("inference")},
 }
 
-// Benchmarks returns what a node does by class, as far as it is judged; watts may be modelled.
+// Benchmarks returns the benchmark of the node for each class with an accepted rate. Power values may be modelled.
 func (r *Result) Benchmarks() (all []v1alpha1.Benchmark) {
 	known := r.known()
 	idle := known[Idle]
@@ -124,7 +124,7 @@ func (r *Result) Benchmarks() (all []v1alpha1.Benchmark) {
 	return all
 }
 
-// NotJudged returns the classes of the works that were run which [Result.Benchmarks] leaves out.
+// NotJudged returns the classes of the executed benchmarks that [Result.Benchmarks] does not include.
 func (r *Result) NotJudged() (missing []string) {
 	judged := r.Benchmarks()
 	for _, f := range r.Figures() {
@@ -137,7 +137,7 @@ func (r *Result) NotJudged() (missing []string) {
 	return missing
 }
 
-// known are the works whose figures may be used.
+// known returns the usable figures by benchmark.
 func (r *Result) known() map[string]*Figures {
 	known := map[string]*Figures{}
 	for _, f := range r.Figures() {
@@ -148,7 +148,7 @@ func (r *Result) known() map[string]*Figures {
 	return known
 }
 
-// KnowledgeBase returns the ConfigMap of the hybrid scheduler.
+// KnowledgeBase returns the ConfigMap with the knowledge base of the hybrid scheduler.
 func KnowledgeBase(results []*Result) (*v1.ConfigMap, error) {
 	entries := map[string][]hardware.Knowledge{}
 	for _, r := range results {
@@ -172,7 +172,7 @@ func KnowledgeBase(results []*Result) (*v1.ConfigMap, error) {
 	}, err
 }
 
-// PowerProfile returns the node's; nil: too little is known.
+// PowerProfile returns the PowerProfile of the node, or nil if the idle or the full-load power is unknown.
 func (r *Result) PowerProfile() *v1alpha1.PowerProfile {
 	known, curve := r.known(), []energy.Point(nil)
 	for _, at := range []struct {

@@ -8,13 +8,13 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Usage is what the machine's processors have done at a moment: all of it, and for this process and its descendants.
+// Usage is a snapshot of the CPU time used by the machine and by this process with its descendants.
 type Usage struct {
 	at         time.Time
 	busy, ours float64 // seconds
 }
 
-// Busy returns the seconds of CPU time that the machine has used since its boot; 0: not known.
+// Busy returns the CPU time in seconds that the machine has used since boot, or 0 if it is unknown.
 func Busy() float64 {
 	machine, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -25,7 +25,7 @@ func Busy() float64 {
 	return c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal
 }
 
-// ReadUsage returns zeros where that cannot be known.
+// ReadUsage returns the current usage. Unknown values are zero.
 func ReadUsage() (u Usage) {
 	u.at, u.busy = time.Now(), Busy()
 	processes, _ := procfs.AllProcs()
@@ -35,7 +35,7 @@ func ReadUsage() (u Usage) {
 			all[s.PID] = s
 		}
 	}
-	const ticks = 100 // a second, as Linux tells CPU time on all architectures
+	const ticks = 100 // per second; Linux reports CPU time in this unit on all architectures
 	for pid, s := range all {
 		for up := pid; up > 1; up = all[up].PPID {
 			if up == os.Getpid() {
@@ -47,7 +47,7 @@ func ReadUsage() (u Usage) {
 	return u
 }
 
-// Others returns the share of the machine's processors that other programs have used since.
+// Others returns the fraction of the machine's CPUs that other processes have used since the snapshot.
 func (u Usage) Others() float64 {
 	now := ReadUsage()
 	return max(0, now.busy-u.busy-(now.ours-u.ours)) / now.at.Sub(u.at).Seconds() / float64(runtime.NumCPU())

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The works. Idle is none, and Half is CPU on half of the CPUs: they tell the machine's curve.
+// The benchmarks. Idle does no work and Half is CPU on half of the CPUs; both are required for the power curve.
 const (
 	Idle       = "idle"
 	Half       = "half"
@@ -24,16 +24,16 @@ const (
 	GPU        = "gpu"
 )
 
-// Units are those of rates, by work.
+// Units contains the unit of the rate of each benchmark.
 var Units = map[string]string{
 	Half: "GFLOP/s", CPU: "GFLOP/s", Sequential: "hashes/ms", Memory: "GB/s", GPU: "GFLOP/s",
 }
 
-// A load does some rounds of a work. It returns the work done, in the unit of the rate times a second, and the time
-// that it took: CPU time of each worker, or the GPU's.
+// A load executes a number of rounds of a benchmark. It returns the work done, in the unit of the rate times a
+// second, and the time used: the mean CPU time per worker, or the time of the GPU.
 type load func(rounds int) (done float64, took time.Duration, err error)
 
-// load returns one that lasts until ctx ends.
+// load returns the load of the named benchmark. It is valid until ctx is cancelled.
 func (m *Machine) load(ctx context.Context, name string, rep time.Duration) (load, error) {
 	switch name {
 	case Idle:
@@ -52,18 +52,19 @@ func (m *Machine) load(ctx context.Context, name string, rep time.Duration) (loa
 	case Memory:
 		return team(m.CPUs, newTriad), nil
 	}
-	return nil, fmt.Errorf("there is no work %q", name)
+	return nil, fmt.Errorf("unknown benchmark %q", name)
 }
 
-// loadGPU starts the program that loads a GPU: it needs libraries of the driver, which a program that runs everywhere
-// cannot link. It reads rounds, and writes seconds and the work done.
+// loadGPU starts the program that loads a GPU. It is a separate program because it needs the libraries of the
+// driver, which a portable binary cannot link. It reads the number of rounds and writes the seconds and the work
+// done.
 func loadGPU(ctx context.Context) (load, error) {
 	command := exec.CommandContext(ctx, "kubenergy-gpu")
 	var said bytes.Buffer
-	command.Stderr, command.WaitDelay = &said, time.Second // then it is killed: its driver hangs
+	command.Stderr, command.WaitDelay = &said, time.Second // kill the program if its driver hangs
 	in, errIn := command.StdinPipe()
 	out, errOut := command.StdoutPipe()
-	command.Cancel = in.Close // it ends at the end of its input
+	command.Cancel = in.Close // the program exits at the end of its input
 	if err := errors.Join(errIn, errOut, command.Start()); err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func loadGPU(ctx context.Context) (load, error) {
 		if _, err = fmt.Fprintln(in, rounds); err == nil {
 			_, err = fmt.Fscanln(out, &seconds, &done)
 		}
-		if err != nil { // it has ended, and has said why
+		if err != nil { // the program has exited and reported the cause
 			wait()
 			err = errors.New(cmp.Or(string(bytes.TrimSpace(said.Bytes())), err.Error()))
 		}
@@ -82,10 +83,10 @@ func loadGPU(ctx context.Context) (load, error) {
 	}, nil
 }
 
-// A worker does one round on one CPU, and returns how much that was.
+// A worker executes one round on one CPU and returns the work done.
 type worker func() (done float64)
 
-// team has workers work side by side.
+// team runs n workers concurrently.
 func team(n int, hire func() worker) load {
 	workers, each := make([]worker, n), make([]float64, n)
 	for i := range workers {
@@ -110,7 +111,7 @@ func team(n int, hire func() worker) load {
 	}
 }
 
-// CPUTime is what the process has computed so far.
+// CPUTime returns the CPU time used by the process, or 0 if it is unknown.
 func CPUTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -119,12 +120,12 @@ func CPUTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-const side = 96 // of matrices that stay in the caches of a core
+const side = 96 // of matrices that fit into the caches of a core
 
 type matrix [side * side]float32
 
-// newProduct multiplies matrices of numbers of 32 bits: what training does, without vector units, which Go does not
-// use.
+// newProduct multiplies matrices of 32-bit floats, as training does, but without vector instructions, which the Go
+// compiler does not generate.
 func newProduct() worker {
 	var a, b, c matrix
 	for i := range a {
@@ -136,8 +137,8 @@ func newProduct() worker {
 	}
 }
 
-// multiply is the same code for all works, and steps by eight: a loop of few instructions is twice as fast or slow by
-// where the linker puts it.
+// multiply is shared by all benchmarks and unrolled by eight, because the speed of a short loop varies by a factor
+// of two with its placement by the linker.
 //
 //go:noinline
 func multiply(a, b, c *matrix) {
@@ -161,7 +162,8 @@ func multiply(a, b, c *matrix) {
 	}
 }
 
-// newChain hashes what it hashed before, so that nothing can be done beside it: preprocessing.
+// newChain computes a chain of hashes in which each depends on the previous one, so that it cannot be parallelized,
+// like preprocessing.
 func newChain() worker {
 	var sum [sha256.Size]byte
 	return func() float64 {
@@ -169,11 +171,11 @@ func newChain() worker {
 		for range hashes {
 			sum = sha256.Sum256(sum[:])
 		}
-		return hashes / 1000.0 // a rate of one in a millisecond
+		return hashes / 1000.0 // in hashes per millisecond
 	}
 }
 
-// newTriad reads two long rows of numbers and writes a third: more than any cache holds.
+// newTriad reads two arrays and writes a third. They are larger than any cache.
 func newTriad() worker {
 	const n = 2 << 20
 	a := make([]float64, n)

@@ -69,7 +69,7 @@ func TestParse(t *testing.T) {
 		"--leader-elect=what": `invalid boolean value "what" for -leader-elect: parse error (see --help)`,
 		"--namespace=here":    "",
 		"--node-default-watts=50": `invalid value "50" for flag -node-default-watts: node power "50": want ` +
-			"idle:watts,max:watts, and more than 0 as max (see --help)",
+			"idle:watts,max:watts with a max above 0 (see --help)",
 	} {
 		var out strings.Builder
 		flags := flag.NewFlagSet("", flag.ContinueOnError)

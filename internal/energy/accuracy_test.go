@@ -11,10 +11,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// The accuracy of attribution is measured against machines whose truth is known in steps of 100 ms: in each, the pods
-// that run share what the machine draws beyond its idle power by their CPU time of that step. Power is a convex curve
-// of straight pieces. The meter is read every second, up to 100 ms after the CPU times, and is wrong by up to 1 % in
-// each interval.
+// The accuracy of attribution is measured on simulated machines with known ground truth in steps of 100 ms. In each
+// step, the running pods are charged for the power above idle by their CPU time in that step. Power is a convex
+// piecewise linear curve. The meter is read every second, up to 100 ms after the CPU times, with an error of up to
+// 1 % per interval.
 const (
 	step      = 100 * time.Millisecond
 	tickSteps = 10
@@ -22,7 +22,7 @@ const (
 	truthPods = 50
 )
 
-// A demand is what a pod would use, in CPUs, step by step.
+// A demand is the CPU demand of a pod, in CPUs, step by step.
 type demand struct {
 	kind    string
 	size    float64
@@ -54,7 +54,7 @@ func newDemand(r *rand.Rand, i int) *demand {
 
 func (d *demand) next(r *rand.Rand, now int, busy float64) float64 {
 	switch d.kind {
-	case "steady": // wanders a little
+	case "steady": // varies slowly
 		d.level += .02*(1-d.level) + .03*r.NormFloat64()
 		return d.size * max(d.level, 0)
 	case "bursty":
@@ -81,13 +81,14 @@ func (d *demand) next(r *rand.Rand, now int, busy float64) float64 {
 	return .002
 }
 
-// A clocking says when the meter is read after the CPU times, and if its readings say so.
+// A clocking is the delay of the meter reading after the CPU times, and whether the timestamps of the readings
+// include it.
 type clocking struct {
 	name  string
 	after func(r *rand.Rand) time.Duration
 	known bool
 
-	steady bool // its instants are known, or differ from those of the CPU times always by the same
+	steady bool // the delay is known or constant
 }
 
 var clockings = []clocking{
@@ -100,11 +101,11 @@ var clockings = []clocking{
 	},
 }
 
-// A history is what truly happened on a node.
+// A history is the ground truth of a node.
 type history struct {
 	curve *truth
-	cpu   [][]float64 // per pod, CPU seconds since the beginning, at each step
-	paid  [][]float64 // per pod, joules it owes for them
+	cpu   [][]float64 // per pod, CPU seconds since the start, at each step
+	paid  [][]float64 // per pod, joules to be charged for them
 	drawn []float64   // joules of the node
 	load  []float64   // utilisation in each step
 }
@@ -119,7 +120,7 @@ func newHistory(r *rand.Rand, ticks int) *history {
 	busy, until := .1, 0
 	used := make([]float64, truthPods)
 	for now := range ticks*tickSteps + 5 {
-		if now == until { // a phase: batch work comes and goes, minutes at a time
+		if now == until { // a phase in which batch jobs start and finish, lasting minutes
 			busy = []float64{0, .02, .1, .5, .8, 1.1}[r.IntN(6)]
 			until = now + int(uniform(r, 100, 600))
 		}
@@ -147,11 +148,11 @@ func at(series []float64, t time.Duration) float64 {
 	return series[i] + (series[i+1]-series[i])*float64(t%step)/float64(step)
 }
 
-// A squares adds up squared errors of pods' power, by interval and by batch of 15.
+// A squares accumulates squared errors of pod power, by interval and by batch of 15 intervals.
 type squares struct {
 	sum, n           float64
-	open             []float64 // errors of the batch that is not full
-	intervals        int       // in it
+	open             []float64 // errors of the current, incomplete batch
+	intervals        int       // number of intervals in the current batch
 	batchSum, batchN float64
 }
 
@@ -180,7 +181,7 @@ func (s *squares) join(o *squares) {
 	s.batchSum, s.batchN = s.batchSum+o.batchSum, s.batchN+o.batchN
 }
 
-// quotients returns the error of one method in parts of that of another, by interval and by batch.
+// quotients returns the ratio of the errors of two methods, by interval and by batch.
 func quotients(a, b *squares) (second, batch float64) {
 	return math.Sqrt(a.sum / a.n / (b.sum / b.n)), math.Sqrt(a.batchSum / a.batchN / (b.batchSum / b.batchN))
 }
@@ -191,8 +192,8 @@ func compare(ours, ratio *squares) string {
 		second, batch)
 }
 
-// observe runs an Attributor and the ratio method over a history, and returns their errors from the first tick on,
-// and from a later one on.
+// observe runs an Attributor and the ratio method over a history. It returns their errors from the first tick on
+// and from tick warmUp on.
 func observe(t *testing.T, r *rand.Rand, h *history, c clocking, ticks,
 	warmUp int,
 ) (ours, ratio [2]squares, a *energy.Attributor) {
@@ -236,7 +237,7 @@ func observe(t *testing.T, r *rand.Rand, h *history, c clocking, ticks,
 			for i := range errs {
 				cpu := at(h.cpu[i], o.At) - lastCPU[i]
 				want := at(h.paid[i], o.At) - at(h.paid[i], o.At-time.Second)
-				errs[i] = delta*cpu/nodeCPUs - want // ΔE × utilisation × share of CPU time
+				errs[i] = delta*cpu/nodeCPUs - want // ΔE × utilisation × fraction of CPU time
 			}
 			add(&ratio, tick, errs)
 		}
@@ -261,11 +262,12 @@ func observe(t *testing.T, r *rand.Rand, h *history, c clocking, ticks,
 	return ours, ratio, a
 }
 
-// After 200 ticks, the error of a pod's power is at most a quarter of that of the method that Kepler uses, on each
-// machine; and so it is from the first tick on, over all of them. (Of 60 machines it is on 57: on the others, the
-// ratio method happens to be right, or loads were never low enough to see the lowest bend.) If the meter's instants
-// jitter and are not known, a part of a second's energy is another second's, and of 15 seconds' less: these are as
-// good over all machines, and nearly so on each.
+// After 200 ticks, the error of a pod's power is at most a quarter of the error of the method used by Kepler, on
+// each machine. From the first tick on, this holds for all machines together, and for 57 of 60 machines
+// individually. On the others, the ratio method is accurate by chance, or loads were never low enough to observe
+// the lowest bend. If the timestamps of the meter jitter and the jitter is unknown, some energy is assigned to the
+// wrong second, and less to the wrong batch of 15 seconds. Then the limits hold for batches over all machines, and
+// nearly so on each machine.
 func TestPodPowerAgainstRatio(t *testing.T) {
 	const (
 		ticks  = 1800
@@ -294,7 +296,7 @@ func TestPodPowerAgainstRatio(t *testing.T) {
 				second, limit = 0, .3
 			}
 			if second > limit || batch > limit {
-				t.Errorf("machine %d: %s; want at most %v", seed, text, limit)
+				t.Errorf("machine %d: errors are %s, want at most %v", seed, text, limit)
 			}
 		}
 	}
@@ -302,7 +304,7 @@ func TestPodPowerAgainstRatio(t *testing.T) {
 		text := compare(&all[i], &allRatio[i])
 		t.Logf("all machines, %-26s from tick 0 %s", c.name, text)
 		if second, batch := quotients(&all[i], &allRatio[i]); batch > .25 || c.steady && second > .25 {
-			t.Errorf("%s, from tick 0: %s; want at most a quarter", c.name, text)
+			t.Errorf("%s, from tick 0: errors are %s, want at most a quarter", c.name, text)
 		}
 	}
 }

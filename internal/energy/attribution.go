@@ -8,60 +8,60 @@ import (
 	"time"
 )
 
-// Usage is the CPU time of a consumer since it began. Its counter never falls: one that does is another consumer that
-// took the name.
+// Usage is the CPU time of a consumer since it started. The counter is monotonic; if it decreases, another consumer
+// has reused the ID.
 type Usage struct {
 	ID  string        `json:"id"`
 	CPU time.Duration `json:"cpu"`
-	// requested CPU in thousandths; how idle energy is shared by requests
+	// Weight is the requested CPU in millicores. It determines the share of idle energy if that is divided by
+	// requests.
 	Weight uint64 `json:"weight,omitempty"`
 }
 
-// An Observation is everything that is read of a node at one tick. The counters are read a little after the CPU times;
-// what was used until At is interpolated.
+// An Observation contains all values read from a node in one tick. The counters are read shortly after the CPU
+// times and are interpolated at At.
 type Observation struct {
-	At    time.Duration // the middle of the sweep over the CPU times, on the node's clock since boot
-	CPUs  float64       // how many CPUs the node has
+	At    time.Duration // middle of the sweep over the CPU times, on the node's clock since boot
+	CPUs  float64       // number of CPUs of the node
 	Busy  time.Duration // CPU time of the whole node since boot; 0 if unknown
-	Root  []Reading     // the counters of the root domain, which are added
-	Parts []Reading     // the counters of domains inside the root, which are added; none if the root is not divided
+	Root  []Reading     // counters of the root domain; their sum counts
+	Parts []Reading     // counters of domains inside the root; empty if the root is not divided
 	Usage []Usage       // sorted by ID; nil if the sweep failed
-	Ended []Usage       // consumers that ended since the last tick, with their last known times; sorted by ID
+	Ended []Usage       // consumers that ended since the last tick, with their last known CPU times; sorted by ID
 }
 
-// A Share is what one consumer used in an interval.
+// A Share is the energy of one consumer in an interval.
 type Share struct {
 	ID      string        `json:"id"`
-	Dynamic Microjoules   `json:"dynamic"`         // because it computed
-	Idle    Microjoules   `json:"idle,omitempty"`  // its share of what the node draws anyway
-	GPU     Microjoules   `json:"gpu,omitempty"`   // of Dynamic and Idle: what GPUs used
-	CPU     time.Duration `json:"cpu"`             // CPU time
-	Ended   bool          `json:"ended,omitempty"` // there will be no more of it
+	Dynamic Microjoules   `json:"dynamic"`        // caused by its CPU time
+	Idle    Microjoules   `json:"idle,omitempty"` // its share of the node's idle energy
+	GPU     Microjoules   `json:"gpu,omitempty"`  // part of Dynamic and Idle used by GPUs
+	CPU     time.Duration `json:"cpu"`
+	Ended   bool          `json:"ended,omitempty"` // the consumer will not appear again
 }
 
-// An Attribution divides what was measured in an interval:
+// An Attribution divides the energy measured in an interval exactly:
 //
 //	Measured = Σ Shares + Idle + Platform + Unknown
-//
-// exactly.
 type Attribution struct {
 	Start, End time.Duration // on the node's clock since boot
 	Measured   Microjoules
-	Idle       Microjoules // drawn anyway, and not shared
-	Platform   Microjoules // of the root domain, outside of the domains that consumers are attributed to
-	Unknown    Microjoules // measured, and charged to no consumer: shown, never spread
-	GPUIdle    Microjoules // of Idle: what GPUs used
-	GPUUnknown Microjoules // of Unknown: what GPUs used
-	// part of the interval for which no meter gave a value; if one comes late, a later interval has it
+	Idle       Microjoules // not charged to any consumer
+	Platform   Microjoules // of the root domain, outside the domains that are attributed to consumers
+	Unknown    Microjoules // measured, but not attributable to a consumer; reported and never distributed
+	GPUIdle    Microjoules // part of Idle used by GPUs
+	GPUUnknown Microjoules // part of Unknown used by GPUs
+	// Unmeasured is the part of the interval without a meter value. If a value arrives late, a later interval
+	// includes its energy.
 	Unmeasured time.Duration
-	Quality    Quality // of Measured; shares are derived at best
+	Quality    Quality // of Measured; shares are at best derived
 	Shares     []Share // sorted by ID
 }
 
-// Check reports a breach of conservation, a negative amount or an interval that ends before it begins.
+// Check returns an error if energy is not conserved, an amount is negative or the interval ends before it starts.
 func (a *Attribution) Check() error {
 	if a.End < a.Start || a.Unmeasured < 0 || a.Unmeasured > a.End-a.Start {
-		return fmt.Errorf("%v of the interval from %v to %v are unmeasured", a.Unmeasured, a.Start, a.End)
+		return fmt.Errorf("unmeasured time is %v in the interval from %v to %v", a.Unmeasured, a.Start, a.End)
 	}
 	if err := CheckGPU(a.Idle, a.GPUIdle, a.Unknown, a.GPUUnknown); err != nil {
 		return err
@@ -69,18 +69,18 @@ func (a *Attribution) Check() error {
 	return CheckConserved(a.Measured, a.Idle, a.Platform, a.Unknown, a.Shares)
 }
 
-// CheckGPU reports if GPUs are said to have used more of what no consumer did than there is of it.
+// CheckGPU returns an error if the GPU energy of a part is negative or exceeds that part.
 func CheckGPU(idle, ofIdle, unknown, ofUnknown Microjoules) error {
 	if ofIdle < 0 || ofIdle > idle || ofUnknown < 0 || ofUnknown > unknown {
-		return fmt.Errorf("GPUs used %d of %d µJ idle and %d of %d µJ unknown", int64(ofIdle), int64(idle),
+		return fmt.Errorf("GPU energy is %d of %d µJ idle and %d of %d µJ unknown energy", int64(ofIdle), int64(idle),
 			int64(ofUnknown), int64(unknown))
 	}
 	return nil
 }
 
-// IncludeGPU adds the attribution of a board with a GPU in about the same time: all of its energy is a GPU's, and its
-// CPU time is time of the board. That a consumer has ended is not for the board to say; but one that the node does not
-// know any more has. The node's shares stay sorted.
+// IncludeGPU adds the attribution of a GPU board for about the same interval. All energy of the board is GPU
+// energy, and its CPU times are board times, so they are not added. A board does not determine whether a consumer
+// has ended, but a consumer that the node does not list has ended. The shares remain sorted.
 func (a *Attribution) IncludeGPU(board *Attribution) {
 	if board.Measured == 0 {
 		return
@@ -111,7 +111,8 @@ func (a *Attribution) IncludeGPU(board *Attribution) {
 	}
 }
 
-// CheckConserved reports if parts are negative or do not add up to what was measured. It allocates nothing if they do.
+// CheckConserved returns an error if a part is negative or the parts do not add up to measured. It does not
+// allocate on success.
 func CheckConserved(measured, idle, platform, unknown Microjoules, shares []Share) error {
 	var t tally
 	t.add("idle", "", idle)
@@ -129,12 +130,12 @@ func CheckConserved(measured, idle, platform, unknown Microjoules, shares []Shar
 		}
 	}
 	if t.err == nil && t.sum != measured {
-		t.err = fmt.Errorf("the parts are %d µJ, measured were %d µJ", int64(t.sum), int64(measured))
+		t.err = fmt.Errorf("the parts add up to %d µJ, want the measured %d µJ", int64(t.sum), int64(measured))
 	}
 	return t.err
 }
 
-// A tally adds parts until one is less than nothing, or too much.
+// A tally sums parts until one of them is negative or the sum overflows.
 type tally struct {
 	sum Microjoules
 	err error
@@ -144,9 +145,9 @@ func (t *tally) add(what, id string, v Microjoules) {
 	switch {
 	case t.err != nil:
 	case v < 0:
-		t.err = fmt.Errorf("%s%s is %d µJ: less than nothing", what, id, int64(v))
+		t.err = fmt.Errorf("%s%s is %d µJ: want a nonnegative amount", what, id, int64(v))
 	case t.sum > math.MaxInt64-v:
-		t.err = fmt.Errorf("the parts are more than %d µJ", int64(math.MaxInt64))
+		t.err = fmt.Errorf("the sum of the parts exceeds %d µJ", int64(math.MaxInt64))
 	default:
 		t.sum += v
 	}

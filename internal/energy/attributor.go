@@ -6,75 +6,78 @@ import (
 	"time"
 )
 
-// AttributorOptions say how a node's energy is attributed.
+// AttributorOptions configures an Attributor.
 type AttributorOptions struct {
 	Idle  IdlePolicy
 	Prior *Profile // of the node's hardware; nil if there is none
 
-	// Patience is for how long a root domain is waited for that a meter does not refresh, or that is missing, before
-	// the time is reported as unmeasured. 0 reads as ten minutes: two of the slowest scrapes there are.
+	// Patience is the time to wait for a root domain that is missing or not refreshed by its meter before the time
+	// is reported as unmeasured. 0 defaults to ten minutes, which is two intervals of the slowest scrapes.
 	Patience time.Duration
 }
 
 const (
 	defaultPatience = 10 * time.Minute
-	anotherBoot     = time.Minute // a clock that is back by more began anew
+	anotherBoot     = time.Minute // a clock that is set back by more than this belongs to another boot
 
-	// What is carried from interval to interval is bounded, so that a meter that is wrong for long, and then right,
-	// does not distort what comes for as long again.
-	platformCarried = 10 * time.Second // at the root's power
-	idleCarried     = 5 * time.Second  // at idle power
+	// The amounts carried from interval to interval are limited, so that a meter that was inaccurate for a long
+	// time does not distort the results for equally long after it recovers.
+	platformCarried = 10 * time.Second // of the root's power
+	idleCarried     = 5 * time.Second  // of idle power
 )
 
-// An Attributor divides what the root domain of a node used among the consumers of the node, interval by interval. An
-// interval ends when the CPU times were read, or at the latest reading of the root's counters if that is earlier; the
-// counters are interpolated there, and what is left of a reading belongs to the next interval. So over a run the
-// intervals add up to what the counters counted, exactly.
+// An Attributor divides the energy of a node's root domain among the consumers of the node, interval by interval.
+// An interval ends when the CPU times were read, or at the latest reading of the root's counters if that is
+// earlier. The counters are interpolated at that time, and the remainder of a reading belongs to the next interval.
+// The intervals of a run therefore add up exactly to the difference of the counters.
 //
-// An interval's energy is divided in three steps. What the root measured beyond its parts is platform. Of the rest,
-// idle is what the node draws anyway (see [Fit]); if nothing ran, all of it is. What is left is dynamic, and is split
-// by CPU time. CPU time that the node spent and no consumer did makes its part of it unknown.
+// The energy of an interval is divided in three steps. Energy measured by the root beyond its parts is platform
+// energy. Of the rest, the energy that the node uses without load is idle energy (see [Fit]); all of it is idle if
+// no consumer used CPU time. The remainder is dynamic energy and is split by CPU time. CPU time that the node used
+// and no consumer accounts for makes the corresponding part unknown.
 //
-// The root is what counts. Parts that are larger than it for a while are made up for later. If they are for long, they
-// contradict it, platform stays 0, and what they claim beyond ten seconds of the root's power is forgotten.
+// The root is authoritative. If the parts exceed it temporarily, the difference is compensated later. If they
+// exceed it for long, they contradict the root: platform energy is 0, and an excess of more than ten seconds of the
+// root's power is dropped.
 //
-// Parts are all or nothing. One that is missing goes on as before for a few seconds; from then on until all are back,
-// the energy of the root counts as unknown: the platform's part cannot be told from the rest, and consumers do not
-// pay for a platform because a meter failed. Where a part never comes back it stays so for as long as the process
-// lives. One that takes over its state expects only the parts that it sees itself.
+// The parts are used only if all are available. A missing part is extrapolated for a few seconds. After that, the
+// energy of the root is unknown until all parts are back, because platform energy cannot be determined, and
+// consumers must not be charged for the platform because a meter failed. If a part never returns, this lasts for
+// the lifetime of the process. A process that restores the state expects only the parts that it reads itself.
 //
-// The attributor waits for a root that does not advance. Whenever Patience has passed, it reports that time as
-// unmeasured, so that an operator notices; but the energy is not lost. When the same run of the counters goes on, all
-// that they counted meanwhile is in the interval that this ends, late, and is divided by the CPU times since the last
-// energy was. Only consumers that ended before such a report are told of in it: their part of what comes late is
-// unknown. The energy is lost if the counters begin a new run or are others.
+// The attributor waits for a root that does not advance. Each time Patience has passed, it reports the time as
+// unmeasured, so that an operator is alerted. The energy is not lost: if the same run of the counters continues,
+// all energy counted meanwhile is included in the interval that completes then, and is divided by the CPU times
+// since the last attributed energy. Consumers that ended before such a report are listed only in that report, and
+// their part of the late energy is unknown. The energy is lost if the counters start a new run or are replaced.
 //
-// What was learned of idle power is of the root and its parts, and forgotten with them.
+// The learned idle power belongs to the current root and its parts and is discarded when they change.
 //
-// An Attributor is for one goroutine. It allocates nothing as long as no more consumers come than ever were.
+// An Attributor is not safe for concurrent use. It does not allocate while the number of consumers stays within its
+// previous maximum.
 type Attributor struct {
 	o   AttributorOptions
 	fit *Fit
 
 	begun bool
 	at    time.Duration // of the last observation
-	end   time.Duration // until then everything is reported
-	since time.Duration // until then energy is booked, or known to be lost; before end if energy is late
-	root  []track       // none while nothing is known of the root
+	end   time.Duration // everything until then has been reported
+	since time.Duration // energy until then is attributed or known to be lost; before end if energy is late
+	root  []track       // empty while the root is unknown
 	parts []part
 
 	roster        roster
 	platformCarry Microjoules // negative: parts were larger than the root
-	idleCarry     Microjoules // idle energy that was due and not there
+	idleCarry     Microjoules // idle energy that exceeded the measured energy
 
-	// memory that is used again
+	// reusable memory
 	split   Split
 	weights []uint64
 	amounts []Microjoules
-	alive   []uint64 // per share: its weight in idle energy
+	alive   []uint64 // weight of each share in idle energy
 }
 
-// NewAttributor returns an attributor that has seen nothing.
+// NewAttributor returns an attributor without any state.
 func NewAttributor(o AttributorOptions) *Attributor {
 	if o.Patience <= 0 {
 		o.Patience = defaultPatience
@@ -82,10 +85,12 @@ func NewAttributor(o AttributorOptions) *Attributor {
 	return &Attributor{o: o, fit: NewFit(o.Prior)}
 }
 
-// IdlePower returns what the root domain draws without its platform and without work, and if that is settled.
+// IdlePower returns the power that the root domain draws without load, excluding the platform, and whether the
+// value is settled.
 func (a *Attributor) IdlePower() (w Watts, settled bool) { return a.fit.Idle() }
 
-// Readings appends the latest reading of each counter that is followed: what meters resume from, after RestoreState.
+// Readings appends the latest reading of each tracked counter to into. Meters resume from these readings after
+// RestoreState.
 func (a *Attributor) Readings(into []Reading) []Reading {
 	for i := range a.root {
 		into = append(into, a.root[i].last)
@@ -96,19 +101,19 @@ func (a *Attributor) Readings(into []Reading) []Reading {
 	return into
 }
 
-// Observe takes what was read at a tick. If that completes an interval, it fills out, whose memory is used again, and
-// is true. It is false for the first observation and as long as the root's counters do not advance: CPU times then
-// add up until they do. An observation that is not later than the last, or before boot, is ignored. It does not keep
-// o, except for the strings in it.
+// Observe processes the observation of one tick. If it completes an interval, Observe fills out, reusing its
+// memory, and returns true. It returns false for the first observation and while the root's counters do not
+// advance; CPU times accumulate meanwhile. Observations that are not later than the previous one or have a negative
+// time are ignored. Observe does not retain o except for its strings.
 func (a *Attributor) Observe(o *Observation, out *Attribution) bool {
 	if o.At < 0 {
-		return false // no time since boot; differences of others do not overflow
+		return false // not a time since boot; rejecting it prevents overflows in differences
 	}
 	if a.begun && o.At <= a.at {
 		if a.at-o.At <= anotherBoot {
 			return false
 		}
-		*a = *NewAttributor(a.o) // what is known is of the boot before
+		*a = *NewAttributor(a.o) // the state belongs to the previous boot
 	}
 	seen := a.roster.sweep(o)
 	a.at = o.At
@@ -127,7 +132,7 @@ func (a *Attributor) Observe(o *Observation, out *Attribution) bool {
 	case o.At-a.end <= a.o.Patience:
 		return false
 	case here > 0 && here < len(a.root):
-		a.restart(o.Root, o.Parts) // the rest is the root now
+		a.restart(o.Root, o.Parts) // continue with the remaining counters as the root
 	default:
 		a.end = o.At
 		out.End, out.Unmeasured = a.end, a.end-out.Start
@@ -145,7 +150,7 @@ func (a *Attributor) Observe(o *Observation, out *Attribution) bool {
 	return true
 }
 
-// begin makes out an empty attribution from an instant on.
+// begin resets out to an empty attribution that starts at the given time.
 func (out *Attribution) begin(start time.Duration, root []Reading) {
 	*out = Attribution{Start: start, End: start, Shares: out.Shares[:0]}
 	for i := range root {
@@ -155,8 +160,8 @@ func (out *Attribution) begin(start time.Duration, root []Reading) {
 	}
 }
 
-// restart follows the counters from their present readings on; what they counted before is not known. Without any,
-// nothing is known until now.
+// restart follows the counters from their current readings on. Energy counted before is unknown. Without any
+// reading, the energy until now is unknown.
 func (a *Attributor) restart(root, parts []Reading) {
 	if present(a.root, root) < len(a.root) || joined(a.root, root) {
 		a.parts = a.parts[:0]
@@ -184,10 +189,10 @@ func (a *Attributor) restart(root, parts []Reading) {
 	a.joinParts(parts)
 }
 
-// unlearn forgets the idle power of what is not the root any more, or not its parts.
+// unlearn discards the idle power of a previous root or of previous parts.
 func (a *Attributor) unlearn() { a.fit = NewFit(a.o.Prior) }
 
-// attribute divides the interval that the next readings of all counters of the root complete.
+// attribute divides the interval that is completed by the next readings of all counters of the root.
 func (a *Attributor) attribute(o *Observation, seen bool, out *Attribution) bool {
 	end := o.At
 	for i := range a.root {
@@ -227,8 +232,8 @@ func (a *Attributor) attribute(o *Observation, seen bool, out *Attribution) bool
 	return true
 }
 
-// platform returns what the root used beyond its parts in the dt until an interval's end, nothing if it has none, and
-// how well that is known.
+// platform returns the energy that the root used beyond its parts in the dt until the end of the interval, and its
+// reliability. It returns 0 if the root has no parts.
 func (a *Attributor) platform(readings []Reading, out *Attribution, dt time.Duration) (Microjoules, knowledge) {
 	parts, known := Microjoules(0), exact
 	kept := a.parts[:0]
@@ -236,7 +241,7 @@ func (a *Attributor) platform(readings []Reading, out *Attribution, dt time.Dura
 		p := a.parts[i]
 		r := find(readings, p.last.Domain)
 		if r == nil && p.restored && p.lostAt(out.End) {
-			a.unlearn() // this process has not seen it
+			a.unlearn() // not read by this process
 			continue
 		}
 		rise, k := p.to(out.End, out.End-dt, r)
@@ -245,7 +250,7 @@ func (a *Attributor) platform(readings []Reading, out *Attribution, dt time.Dura
 	}
 	a.parts = kept
 	if a.joinParts(readings) {
-		known = lost // it will say something of the next interval
+		known = lost // usage is available from the next interval on
 	}
 	if len(kept) == 0 || known == lost {
 		return 0, known
@@ -257,7 +262,7 @@ func (a *Attributor) platform(readings []Reading, out *Attribution, dt time.Dura
 	return platform, known
 }
 
-// joinParts begins to follow the parts that are new, and says if there are any.
+// joinParts starts to follow new parts and reports whether there are any.
 func (a *Attributor) joinParts(readings []Reading) (joined bool) {
 	for i := range readings {
 		r := &readings[i]
@@ -272,8 +277,8 @@ func (a *Attributor) joinParts(readings []Reading) (joined bool) {
 	return joined
 }
 
-// divide gives what the parts used in dt, or the root where it has none, to the consumers. The fit learns only of
-// what was measured, not of what parts were taken to use.
+// divide distributes the energy that the parts used in dt, or the root if it has none, among the consumers. The fit
+// is updated only with measured energy, not with extrapolations.
 func (a *Attributor) divide(o *Observation, out *Attribution, dt time.Duration, known knowledge) {
 	energy := out.Measured - out.Platform
 	if known == exact {
@@ -289,7 +294,7 @@ func (a *Attributor) divide(o *Observation, out *Attribution, dt time.Duration, 
 		}
 		out.Unknown = a.amounts[len(out.Shares)]
 	} else {
-		out.Idle = energy // no consumer used CPU: all of it is drawn anyway
+		out.Idle = energy // no consumer used CPU time
 	}
 	switch a.o.Idle {
 	case IdleByRequests:
@@ -300,7 +305,7 @@ func (a *Attributor) divide(o *Observation, out *Attribution, dt time.Duration, 
 	}
 }
 
-// learn shows the fit what was used at which utilisation, if the CPU times are of the same interval.
+// learn adds a sample to the fit if the CPU times cover the same interval as the energy.
 func (a *Attributor) learn(o *Observation, energy Microjoules, dt time.Duration) {
 	off := a.roster.span - dt
 	if !(o.CPUs > 0) || off > dt/4 || off < -dt/4 {
@@ -310,7 +315,7 @@ func (a *Attributor) learn(o *Observation, energy Microjoules, dt time.Duration)
 	a.fit.Add(u, Watts(float64(energy.Joules())/dt.Seconds()), dt)
 }
 
-// idle returns how much of an interval's energy the node would have used anyway.
+// idle returns the part of an interval's energy that the node would have used without load.
 func (a *Attributor) idle(energy Microjoules, dt time.Duration) Microjoules {
 	w, _ := a.fit.Idle()
 	w = min(max(w, 0), megawatt)
@@ -323,9 +328,9 @@ func (a *Attributor) idle(energy Microjoules, dt time.Duration) Microjoules {
 	return idle
 }
 
-// list fills in the shares, without energy, and what each weighs in dividing dynamic and idle energy. A consumer that
-// the sweep missed is among them only if it has something to pay, and takes no part in idle energy; nor does one that
-// ended.
+// list appends the shares, without energy, and sets the weights of each share in dynamic and idle energy. A
+// consumer that is missing in the sweep is included only if it has CPU time to account for, and does not get idle
+// energy. Neither does a consumer that has ended.
 func (a *Attributor) list(out *Attribution) {
 	a.weights, a.alive = a.weights[:0], a.alive[:0]
 	for i := range a.roster.entries {

@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// wall is a reading of the whole machine.
+// wall returns a reading of the whole machine.
 func wall(at time.Duration, total energy.Microjoules) energy.Reading {
 	return energy.Reading{
 		Domain: energy.Domain{Kind: energy.Wall, Name: "wall"}, At: at, Total: total, Quality: energy.Measured,
@@ -25,7 +25,7 @@ func socket(i int, at time.Duration, total energy.Microjoules) energy.Reading {
 	return energy.Reading{Domain: d, At: at, Total: total, Quality: energy.Measured}
 }
 
-// usage makes a sweep of "ID milliseconds weight" lines.
+// usage parses "ID milliseconds weight" lines into a sweep.
 func usage(lines ...string) []energy.Usage {
 	list := []energy.Usage{}
 	for _, line := range lines {
@@ -41,8 +41,8 @@ func usage(lines ...string) []energy.Usage {
 	return list
 }
 
-// An idler is an attributor that has learned that the node draws 40 W with nothing to do, and 100 W with one CPU of
-// two busy.
+// idler returns an attributor that has learned that the node draws 40 W when idle and 100 W with one of two CPUs
+// busy.
 func idler(t testing.TB, policy energy.IdlePolicy) *energy.Attributor {
 	t.Helper()
 	a := energy.NewAttributor(energy.AttributorOptions{Idle: policy})
@@ -59,12 +59,12 @@ func idler(t testing.TB, policy energy.IdlePolicy) *energy.Attributor {
 		a.Observe(&o, &out)
 	}
 	if w, settled := a.IdlePower(); !settled || math.Abs(float64(w)-40) > 1 {
-		t.Fatalf("idle power is %v W, settled %v; want 40 W", float64(w), settled)
+		t.Fatalf("IdlePower() = %v W, settled %v, want 40 W, settled", float64(w), settled)
 	}
 	return a
 }
 
-// then observes what comes after idler's 400 s, by seconds and joules since then.
+// then observes s seconds after the 400 s of idler, with the given joules and CPU time since then.
 func then(a *energy.Attributor, s float64, joules float64, busy time.Duration, list []energy.Usage,
 	out *energy.Attribution,
 ) bool {
@@ -81,7 +81,7 @@ func check(t testing.TB, out *energy.Attribution) {
 	}
 }
 
-// Kepler added the first reading, all that the machine used since it was built, to its total.
+// Kepler added the first reading, i.e. all energy since the machine was built, to its total.
 func TestFirstReadingCountsNothing(t *testing.T) {
 	var out energy.Attribution
 	a := energy.NewAttributor(energy.AttributorOptions{})
@@ -89,20 +89,20 @@ func TestFirstReadingCountsNothing(t *testing.T) {
 		At: sec, CPUs: 2, Busy: sec, Root: []energy.Reading{wall(sec, 5e15)}, Usage: usage("pod/a/1 1000 0"),
 	}
 	if a.Observe(&o, &out) {
-		t.Fatalf("the first reading gave %+v", out)
+		t.Fatalf("unexpected interval after the first reading: %+v", out)
 	}
 	o = energy.Observation{
 		At: 2 * sec, CPUs: 2, Busy: 2 * sec, Root: []energy.Reading{wall(2*sec, 5e15+100e6)},
 		Usage: usage("pod/a/1 2000 0"),
 	}
 	if !a.Observe(&o, &out) || out.Measured != 100e6 || out.Start != sec || out.End != 2*sec {
-		t.Fatalf("the second gave %+v", out)
+		t.Fatalf("unexpected interval after the second reading: %+v", out)
 	}
 	check(t, &out)
 }
 
-// Two pods that use the CPU alike pay alike, in each interval; Shapley's value of a game in which players are
-// exchangeable.
+// Two pods with equal CPU usage are charged equally in each interval, as the Shapley value requires for
+// exchangeable players.
 func TestSymmetry(t *testing.T) {
 	for _, policy := range []energy.IdlePolicy{energy.IdleApart, energy.IdleByRequests, energy.IdleEqually} {
 		a := idler(t, policy)
@@ -114,22 +114,22 @@ func TestSymmetry(t *testing.T) {
 		then(a, 1, 40, 0, list(0), &out)
 		for s := 2.0; s < 50; s++ {
 			if !then(a, s, 80*s-40+0.000_001, time.Duration(2*(s-1)*333.333*float64(ms)), list(s-1), &out) {
-				t.Fatal("no interval")
+				t.Fatal("Observe() = false, want an interval")
 			}
 			check(t, &out)
 			x, y := out.Shares[0], out.Shares[1]
 			if x.CPU != y.CPU || (x.Dynamic-y.Dynamic).Joules() > 1e-6 || x.Dynamic < y.Dynamic || x.Idle-y.Idle > 1 ||
 				x.Idle < y.Idle {
-				t.Fatalf("%v: equal pods pay %+v and %+v", policy, x, y)
+				t.Fatalf("policy %v: equal pods are charged differently: %+v and %+v", policy, x, y)
 			}
 			if x.Dynamic < 20e6 {
-				t.Fatalf("%v: a pod that works pays %v", policy, x.Dynamic)
+				t.Fatalf("policy %v: dynamic energy of a busy pod is %v, want at least 20 J", policy, x.Dynamic)
 			}
 		}
 	}
 }
 
-// A tool charged each idle pod with the idle energy of the node.
+// Another tool charged each idle pod with the idle energy of the whole node.
 func TestIdlePodsPayIdleEnergyOnce(t *testing.T) {
 	for _, policy := range []energy.IdlePolicy{energy.IdleApart, energy.IdleByRequests, energy.IdleEqually} {
 		for _, n := range []int{1, 7, 100} {
@@ -142,7 +142,7 @@ func TestIdlePodsPayIdleEnergyOnce(t *testing.T) {
 			list := usage(append(lines, "system 0 0")...)
 			then(a, 1, 40, 0, list, &out)
 			if !then(a, 2, 80, 0, list, &out) {
-				t.Fatal("no interval")
+				t.Fatal("Observe() = false, want an interval")
 			}
 			check(t, &out)
 			shared := energy.Microjoules(0)
@@ -157,7 +157,7 @@ func TestIdlePodsPayIdleEnergyOnce(t *testing.T) {
 				energy.IdleEqually: 40e6,
 			}[policy]
 			if shared != want || out.Idle+shared != 40e6 {
-				t.Errorf("%v: %d idle pods pay %v of 40 J, want %v; %v stay idle", policy, n, shared, want, out.Idle)
+				t.Errorf("policy %v: %d idle pods are charged %v of 40 J, want %v; %v remain idle", policy, n, shared, want, out.Idle)
 			}
 		}
 	}
@@ -168,7 +168,7 @@ func TestIdlePolicies(t *testing.T) {
 		name   string
 		policy energy.IdlePolicy
 		list   []energy.Usage
-		want   string // idle energy of each share, and of nobody
+		want   string // idle energy of each share, and the undistributed rest
 	}{
 		{"apart", energy.IdleApart, usage("pod/a/1 0 500", "vm/x 0 500"), "0 0 40000000"},
 		{"requests", energy.IdleByRequests, usage("pod/a/1 0 500", "pod/b 0 0", "pod/b/1 0 100", "system 0 9",
@@ -180,7 +180,7 @@ func TestIdlePolicies(t *testing.T) {
 		{"requests of more", energy.IdleByRequests, usage("pod/a/1 0 3000", "pod/b/1 0 1000"), "30000000 10000000 0"},
 		{"no requests", energy.IdleByRequests, usage("pod/a/1 0 0", "system 0 0"), "0 0 40000000"},
 		{
-			"other groups ask for nothing", energy.IdleByRequests, usage("cgroup//slurm/1 0 500", "pod/a/1 0 500"),
+			"other groups have no requests", energy.IdleByRequests, usage("cgroup//slurm/1 0 500", "pod/a/1 0 500"),
 			"0 10000000 30000000",
 		},
 		{
@@ -188,21 +188,21 @@ func TestIdlePolicies(t *testing.T) {
 			usage("pod/a 0 0", "pod/a/1 0 0", "pod/a/2 0 0", "vm/x 0 0"), "20000000 0 0 20000000 0",
 		},
 		{
-			"a pod of which only containers are known", energy.IdleEqually,
+			"a pod without its own share, only containers", energy.IdleEqually,
 			usage("pod/a/1 0 0", "pod/a/2 0 0", "pod/a/3 0 0", "vm/x 0 0"), "6666667 6666667 6666666 20000000 0",
 		},
 		{
 			"remainders", energy.IdleEqually, usage("pod/a/1 0 0", "pod/b/1 0 0", "vm/x 0 0"),
 			"13333334 13333333 13333333 0",
 		},
-		{"equally among nobody", energy.IdleEqually, usage("cgroup//a 0 9", "system 0 0"), "0 0 40000000"},
+		{"equally without pods", energy.IdleEqually, usage("cgroup//a 0 9", "system 0 0"), "0 0 40000000"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := idler(t, c.policy)
 			var out energy.Attribution
 			then(a, 1, 40, 0, c.list, &out)
 			if !then(a, 2, 80, 0, c.list, &out) {
-				t.Fatal("no interval")
+				t.Fatal("Observe() = false, want an interval")
 			}
 			check(t, &out)
 			var amounts []int64
@@ -210,7 +210,7 @@ func TestIdlePolicies(t *testing.T) {
 				amounts = append(amounts, int64(s.Idle))
 			}
 			if got := strings.Trim(fmt.Sprint(append(amounts, int64(out.Idle))), "[]"); got != c.want {
-				t.Errorf("idle energy is %s, want %s: %+v", got, c.want, out.Shares)
+				t.Errorf("idle energy = %s, want %s: %+v", got, c.want, out.Shares)
 			}
 		})
 	}
@@ -218,16 +218,16 @@ func TestIdlePolicies(t *testing.T) {
 		text, _ := p.MarshalText()
 		var again energy.IdlePolicy
 		if err := again.UnmarshalText(text); err != nil || again != p {
-			t.Errorf("%v reads as %v, error %v", p, again, err)
+			t.Errorf("UnmarshalText(%v) = %v, error %v", p, again, err)
 		}
 	}
 	if err := new(energy.IdlePolicy).UnmarshalText([]byte("fair")); err == nil ||
 		!strings.Contains(err.Error(), "fair") {
-		t.Errorf("error %v", err)
+		t.Errorf("expected an error that contains the policy, got %v", err)
 	}
 }
 
-// Idle is what the fit says, and no more than there is; what was due and not there is made up for.
+// Idle energy is computed by the fit and limited by the measured energy; the difference is carried to later intervals.
 func TestIdleEnergyIsCarried(t *testing.T) {
 	a := idler(t, energy.IdleApart)
 	w, _ := a.IdlePower()
@@ -240,11 +240,11 @@ func TestIdleEnergyIsCarried(t *testing.T) {
 		then(a, s, joules, time.Duration(s-1)*500*ms, list((s-1)*500), &out)
 		check(t, &out)
 		if idle += out.Idle; i == 0 && (out.Idle != 10e6 || out.Shares[0].Dynamic != 0) {
-			t.Errorf("of 10 J %v are idle: %+v", out.Idle, out)
+			t.Errorf("idle energy = %v, want 10 J: %+v", out.Idle, out)
 		}
 	}
 	if want := w.For(5 * sec).Microjoules(); (idle-want).Joules() > 2 || (idle-want).Joules() < -2 {
-		t.Errorf("%v are idle, want %v", idle, want)
+		t.Errorf("total idle energy = %v, want %v", idle, want)
 	}
 }
 
@@ -255,9 +255,9 @@ func TestBusyTimeWithoutConsumerIsUnknown(t *testing.T) {
 	then(a, 2, 200, sec, usage("pod/a/1 750 0"), &out)
 	check(t, &out)
 	if d := out.Shares[0].Dynamic; out.Unknown != (100e6-out.Idle+2)/4 || d != 100e6-out.Idle-out.Unknown {
-		t.Errorf("a quarter of the busy time was nobody's: %+v", out)
+		t.Errorf("expected a quarter of the dynamic energy to be unknown: %+v", out)
 	}
-	// The node's counter was read a moment later than the consumers': then they catch up.
+	// If the node's counter was read slightly later than those of the consumers, the consumers catch up.
 	then(a, 3, 300, 2*sec, usage("pod/a/1 1750 0"), &out)
 	if out.Unknown != 0 {
 		t.Errorf("%+v", out)
@@ -265,16 +265,16 @@ func TestBusyTimeWithoutConsumerIsUnknown(t *testing.T) {
 	then(a, 4, 400, 3*sec-100*ms, usage("pod/a/1 2750 0"), &out)
 	then(a, 5, 500, 4*sec, usage("pod/a/1 3750 0"), &out)
 	if check(t, &out); out.Unknown != 0 {
-		t.Errorf("skew became unknown: %+v", out)
+		t.Errorf("unexpected unknown energy caused by clock skew: %+v", out)
 	}
-	// Without the node's time nobody else is known of.
+	// Without the CPU time of the node, unattributed usage cannot be detected.
 	then(a, 6, 600, -760*sec, usage("pod/a/1 4000 0"), &out)
 	if check(t, &out); out.Unknown != 0 || out.Shares[0].Dynamic+out.Idle != 100e6 {
 		t.Errorf("%+v", out)
 	}
 	then(a, 7, 700, 5*sec, usage("pod/a/1 4500 0"), &out)
 	if check(t, &out); out.Unknown != 0 {
-		t.Errorf("the node's time, known again, is taken for that of one interval: %+v", out)
+		t.Errorf("unexpected unknown energy after the node's CPU time is available again: %+v", out)
 	}
 }
 
@@ -283,12 +283,12 @@ func TestMissedSweepIsUnknown(t *testing.T) {
 	var out energy.Attribution
 	then(a, 1, 100, 0, usage("pod/a/1 0 0", "system 0 0"), &out)
 	if !then(a, 2, 200, sec, nil, &out) || out.Unknown != 100e6 || len(out.Shares) != 0 || out.Unmeasured != 0 {
-		t.Errorf("without a sweep: %+v", out)
+		t.Errorf("unexpected interval without a sweep: %+v", out)
 	}
 	check(t, &out)
 	then(a, 3, 300, 2*sec, usage("pod/a/1 2000 0", "system 0 0"), &out)
 	if check(t, &out); out.Unknown != 0 || out.Shares[0].CPU != 2*sec || out.Shares[0].Dynamic+out.Idle != 100e6 {
-		t.Errorf("with the next one: %+v", out)
+		t.Errorf("unexpected interval after the next sweep: %+v", out)
 	}
 }
 
@@ -303,7 +303,7 @@ func TestConsumersComeAndGo(t *testing.T) {
 		}
 		o.Root = []energy.Reading{wall(o.At, 7e12+400*97e6+energy.Joules(100*s).Microjoules())}
 		if !a.Observe(&o, &out) {
-			t.Fatal("no interval")
+			t.Fatal("Observe() = false, want an interval")
 		}
 		check(t, &out)
 		var shares []string
@@ -323,16 +323,16 @@ func TestConsumersComeAndGo(t *testing.T) {
 		{600, nil, []string{"pod/a/1 500 0", "pod/b/1 100 0"}, "pod/a/1 500 pod/b/1 100"},
 		{800, usage("pod/a/1 600 0"), []string{"pod/b/1 200 0"}, "pod/a/1 100! pod/b/1 100"},
 		{900, nil, []string{"pod/b/1 300 0"}, "pod/b/1 100"},
-		{1000, nil, []string{}, "system 0!"}, // the system, which idler left behind, was missed five times
+		{1000, nil, []string{}, "system 0!"}, // the system consumer of idler was missed five times
 		{1100, nil, []string{"pod/b/1 450 0"}, "pod/b/1 150"},
 		{1200, usage("pod/b/1 480 0", "pod/c/1 20 0"), []string{"pod/b/1 50 0"}, "pod/b/1 80 pod/c/1 20!"},
 		{1300, nil, []string{"pod/b/1 30 0"}, "pod/b/1 30"},
 		{1400, nil, []string{"pod/b/1 30 0", "pod/d/1 3600000 0"}, "pod/b/1 0 pod/d/1 0"},
 		{1500, nil, []string{"pod/b/1 30 0", "pod/d/1 3600100 0"}, "pod/b/1 0 pod/d/1 100"},
 	} {
-		// the first is only where the others begin
+		// the first tick only sets the baseline
 		if got := observe(float64(i+1), c.busy, c.ended, c.lines...); got != c.want && i > 0 {
-			t.Errorf("tick %d: %q, want %q", i+1, got, c.want)
+			t.Errorf("tick %d: shares = %q, want %q", i+1, got, c.want)
 		}
 	}
 }
@@ -350,7 +350,7 @@ func TestSlowRoot(t *testing.T) {
 		}
 		o.Usage = usage(fmt.Sprintf("pod/a/1 %d 0", s*500), "system 0 0")
 		if s == 13 {
-			o.Ended = usage("pod/b/1 77 0") // came and went between two refreshes, and two sweeps
+			o.Ended = usage("pod/b/1 77 0") // started and ended between two refreshes and two sweeps
 		}
 		if !a.Observe(&o, &out) {
 			continue
@@ -363,7 +363,7 @@ func TestSlowRoot(t *testing.T) {
 			if share.Ended {
 				ended++
 				if share.CPU != 77*ms || share.Dynamic == 0 {
-					t.Errorf("a short life is lost: %+v", share)
+					t.Errorf("unexpected share of a short-lived consumer: %+v", share)
 				}
 			}
 		}
@@ -371,9 +371,9 @@ func TestSlowRoot(t *testing.T) {
 			t.Errorf("at %d s: %+v", s, out)
 		}
 	}
-	// The last reading is of 60.6 s, the last interval ends at 60.5 s.
+	// The last reading is at 60.6 s, and the last interval ends at 60.5 s.
 	if intervals != 12 || cpu != 30*sec+77*ms || ended != 1 || sum != 5500e6+500e6*49/50 {
-		t.Errorf("%d intervals, %v of CPU time, %d ended, %v", intervals, cpu, ended, sum)
+		t.Errorf("unexpected totals: %d intervals, %v of CPU time, %d ended, %v", intervals, cpu, ended, sum)
 	}
 }
 
@@ -387,7 +387,7 @@ func TestUnmeasured(t *testing.T) {
 	type step struct {
 		s    float64
 		root []energy.Reading
-		want string // start end measured unmeasured; "" for no interval
+		want string // start end measured unmeasured; "" if no interval is expected
 	}
 	both := func(s float64) []energy.Reading { return []energy.Reading{root(s, 0, 0), root(s, 1, 0)} }
 	for _, c := range []struct {
@@ -403,7 +403,7 @@ func TestUnmeasured(t *testing.T) {
 		{"a counter is missing for a while", []step{
 			{1, both(1), ""}, {2, both(2)[:1], ""}, {3, both(3)[1:], ""}, {4, both(4), "1 4 300 0"},
 		}},
-		{"a counter is gone", []step{
+		{"a counter is missing permanently", []step{
 			{1, both(1), ""},
 			{2, both(2), "1 2 100 0"},
 			{40, both(40)[:1], ""},
@@ -428,7 +428,7 @@ func TestUnmeasured(t *testing.T) {
 			{65, both(65), "63 65 6300 0"},
 			{66, both(66), "65 66 100 0"},
 		}},
-		{"a root that is gone", []step{
+		{"the root is missing", []step{
 			{1, both(1), ""},
 			{2, both(2), "1 2 100 0"},
 			{63, none, "2 63 0 61"},
@@ -448,7 +448,7 @@ func TestUnmeasured(t *testing.T) {
 				{Domain: root(2, 0, 0).Domain, At: 2 * sec, Total: 5}, root(2, 1, 0),
 			}, "1 2 0 1"},
 		}},
-		{"readings of less than nothing", []step{
+		{"negative readings", []step{
 			{1, []energy.Reading{wall(sec, -5)}, ""}, {2, []energy.Reading{wall(2*sec, -4)}, "1 2 0 1"},
 		}},
 		{"a long sleep", []step{{1, both(1), ""}, {10_000, both(10_000), "1 10000 999900 0"}}},
@@ -461,7 +461,7 @@ func TestUnmeasured(t *testing.T) {
 		{"a sweep before the last readings", []step{
 			{1, both(1), ""}, {2, both(2.9), "1 2 100 0"}, {2.5, both(3.5), "2 2.5 50 0"}, {4, both(4), "2.5 4 150 0"},
 		}},
-		{"counters that are read apart", []step{
+		{"counters read at different times", []step{
 			{1, []energy.Reading{root(1, 0, 0), root(1.5, 1, 0)}, ""},
 			{2, []energy.Reading{root(2, 0, 0), root(2.5, 1, 0)}, "1.5 2 50 0"},
 			{3, []energy.Reading{root(3, 0, 0), root(3.5, 1, 0)}, "2 3 100 0"},
@@ -483,7 +483,7 @@ func TestUnmeasured(t *testing.T) {
 						out.Unmeasured.Seconds())
 				}
 				if got != s.want {
-					t.Errorf("at %v s: %q, want %q", s.s, got, s.want)
+					t.Errorf("at %v s: interval = %q, want %q", s.s, got, s.want)
 				}
 			}
 		})
@@ -494,7 +494,8 @@ func TestPlatform(t *testing.T) {
 	var out energy.Attribution
 	var a *energy.Attributor
 	second, rootTotal, partTotal := 0, energy.Microjoules(0), energy.Microjoules(0)
-	// step lets a second pass in which the wall used some joules, and the part, which is read or not.
+	// step advances the time by a second in which the wall meter and the part used the given energy. The part is
+	// only observed if read is set.
 	step := func(wallJoules, partJoules energy.Microjoules, read bool) energy.Microjoules {
 		t.Helper()
 		second++
@@ -520,44 +521,44 @@ func TestPlatform(t *testing.T) {
 	expect := func(what string, got, want energy.Microjoules) {
 		t.Helper()
 		if got != want {
-			t.Errorf("%s: platform is %d J, want %d J", what, got, want)
+			t.Errorf("%s: got %d J, want %d J", what, got, want)
 		}
 	}
 	begin()
-	expect("root − part", step(100, 70, true), 30)
-	expect("a missing part goes on as before", step(100, 60, false), 30)
-	expect("what came then is made up for", step(100, 70, true), 40)
-	expect("then it is as ever", step(100, 70, true), 30)
-	expect("a part larger than the root", step(100, 130, true), 0)
-	expect("is made up for", step(100, 50, true), 20)
+	expect("root minus part", step(100, 70, true), 30)
+	expect("a missing part is extrapolated", step(100, 60, false), 30)
+	expect("the next reading corrects the extrapolation", step(100, 70, true), 40)
+	expect("after the correction", step(100, 70, true), 30)
+	expect("a part exceeds the root", step(100, 130, true), 0)
+	expect("the excess is compensated", step(100, 50, true), 20)
 	begin()
 	step(100, 70, true)
 	for range 8 {
-		expect("a part larger than the root for long", step(100, 200, true), 0)
+		expect("a part exceeds the root for a long time", step(100, 200, true), 0)
 	}
 	for range 8 {
 		step(100, 200, true)
 	}
 	if out.Idle+out.Shares[0].Dynamic != 100e6 {
-		t.Errorf("parts contradict the root: %+v", out)
+		t.Errorf("expected all energy to be idle or dynamic if parts contradict the root: %+v", out)
 	}
 	for range 10 {
-		expect("it is made up for, ten seconds at most", step(100, 0, true), 0)
+		expect("an excess of up to ten seconds is compensated", step(100, 0, true), 0)
 	}
-	expect("and no more", step(100, 0, true), 100)
+	expect("after the compensation", step(100, 0, true), 100)
 	begin()
 	step(100, 70, true)
 	for range 60 {
 		step(100, 70, false)
 	}
-	expect("a part that is gone leaves no platform", step(100, 70, false), 0)
+	expect("no platform energy after a part is lost", step(100, 70, false), 0)
 	a = energy.NewAttributor(energy.AttributorOptions{})
 	step(100, 70, false)
 	expect("no parts", step(100, 70, false), 0)
 	step(100, 70, true)
-	expect("a part that joins", out.Platform/1e6, 0)
-	expect("makes it unknown what is platform", out.Unknown/1e6, 100)
-	expect("is known from its second reading on", step(100, 70, true), 30)
+	expect("no platform energy when a part is added", out.Platform/1e6, 0)
+	expect("unknown energy when a part is added", out.Unknown/1e6, 100)
+	expect("after the second reading of a new part", step(100, 70, true), 30)
 }
 
 func TestQualityIsTheLeast(t *testing.T) {
@@ -569,12 +570,13 @@ func TestQualityIsTheLeast(t *testing.T) {
 		a.Observe(&energy.Observation{At: s * sec, CPUs: 1, Root: []energy.Reading{x, y}, Usage: usage()}, &out)
 	}
 	if out.Quality != energy.Derived {
-		t.Errorf("measured and derived is %v", out.Quality)
+		t.Errorf("quality of measured and derived = %v, want derived", out.Quality)
 	}
 }
 
-// A host attributes its energy to its virtual machines and publishes it; each guest attributes that to its pods. Sums
-// over nodes leave out what has a parent, and are then what the host's meter counted.
+// A host attributes its energy to its virtual machines and publishes the result, and each guest attributes that
+// energy to its pods. Sums over nodes exclude nodes with a parent and therefore equal the energy counted by the
+// host's meter.
 func TestHostAndGuestsAreSummedOnce(t *testing.T) {
 	type guest struct {
 		vm      string
@@ -635,8 +637,8 @@ func TestHostAndGuestsAreSummedOnce(t *testing.T) {
 		}
 		used := uint64(100e6 + rng.Int64N(300e6))
 		truth += used
-		// The host's interval ends with the sweep, a little before its reading; at the last tick, with the reading
-		// itself.
+		// The host's interval ends with the sweep, shortly before the reading. The last interval ends with the
+		// reading itself.
 		o := energy.Observation{At: at, CPUs: 32, Busy: hostBusy, Usage: usages}
 		read := at + time.Duration(rng.Int64N(int64(10*ms)))
 		if tick == 999 {
@@ -660,7 +662,7 @@ func TestHostAndGuestsAreSummedOnce(t *testing.T) {
 		}
 		for i, g := range guests {
 			if (tick+i)%7 == 0 {
-				continue // guests have ticks of their own, and lose some
+				continue // guests have their own ticks and miss some of them
 			}
 			gat := at + time.Duration(i)*20*ms
 			go_ := energy.Observation{At: gat, CPUs: 4}
@@ -682,7 +684,7 @@ func TestHostAndGuestsAreSummedOnce(t *testing.T) {
 		}
 	}
 	if want := energy.Microjoules(truth - start); hostBatch.Measured != booked || booked != want {
-		t.Errorf("the host's batches measure %d µJ, its meter %d µJ", hostBatch.Measured, want)
+		t.Errorf("the host's batches measured %d µJ, want %d µJ as on its meter", hostBatch.Measured, want)
 	}
 	sum, all := energy.Microjoules(0), energy.Microjoules(0)
 	batches := []batch.Batch{hostBatch}
@@ -695,7 +697,7 @@ func TestHostAndGuestsAreSummedOnce(t *testing.T) {
 			}
 		}
 		if left := published - g.first - g.batch.Measured; published != g.total || left < 0 || left > 2e9 {
-			t.Errorf("guest %s measured %d µJ of %d published ones", g.vm, g.batch.Measured, published-g.first)
+			t.Errorf("guest %s measured %d µJ of the published %d µJ", g.vm, g.batch.Measured, published-g.first)
 		}
 	}
 	for _, b := range batches {
@@ -707,11 +709,11 @@ func TestHostAndGuestsAreSummedOnce(t *testing.T) {
 		}
 	}
 	if sum != energy.Microjoules(truth-start) || all < sum*3/2 {
-		t.Errorf("summed once %d µJ, all %d µJ, the meter counted %d µJ", sum, all, truth-start)
+		t.Errorf("sum without guests is %d µJ and with guests %d µJ, want %d µJ without guests", sum, all, truth-start)
 	}
 }
 
-// A node with n containers in pods of two, all busy.
+// busyNode returns a generator of observations of a node with n busy containers in pods of two.
 func busyNode(n int) (next func(*energy.Observation)) {
 	rng := rand.New(rand.NewPCG(12, uint64(n)))
 	ids := make([]energy.Usage, n)
@@ -756,11 +758,11 @@ func TestAttributorAllocatesNothing(t *testing.T) {
 			step()
 		}
 		if n := testing.AllocsPerRun(50, step); n > 0.5 {
-			t.Errorf("%v: %v allocations", policy, n)
+			t.Errorf("policy %v: got %v allocations, want 0", policy, n)
 		}
 		check(t, &out)
 		if len(out.Shares) != 501 || out.Platform == 0 {
-			t.Errorf("%d shares, platform %v", len(out.Shares), out.Platform)
+			t.Errorf("got %d shares and platform energy %v, want 501 and more than 0", len(out.Shares), out.Platform)
 		}
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"math"
 )
 
-// Benchmark is how one node did on one class of work, with the power that a meter at its plug showed.
+// Benchmark is the result of one node for one class of work, with the power measured at its plug.
 type Benchmark struct {
-	Rate  float64 `json:"rate"`      // work per time, in any unit that all nodes of a class share
+	Rate  float64 `json:"rate"`      // work per time, in any unit common to all nodes of a class
 	Power Watts   `json:"watts"`     // while the work runs
-	Idle  Watts   `json:"idleWatts"` // while nothing does
+	Idle  Watts   `json:"idleWatts"` // without work
 }
 
-// UnmarshalJSON reads a benchmark strictly.
+// UnmarshalJSON decodes a benchmark and rejects unknown fields.
 func (b *Benchmark) UnmarshalJSON(text []byte) error {
 	type plain Benchmark
 	if err := strictly(text, (*plain)(b)); err != nil {
@@ -22,8 +22,8 @@ func (b *Benchmark) UnmarshalJSON(text []byte) error {
 	return b.Validate()
 }
 
-// Validate reports everything that makes b unusable. A loaded power below the idle one is let through: the two are
-// measured apart, and of work that hardly loads a node either may come out higher.
+// Validate returns an error that lists every problem of b. A loaded power below the idle power is accepted, because
+// the two are measured separately and work that hardly loads a node may appear below idle.
 func (b *Benchmark) Validate() error {
 	var errs []error
 	if !(b.Rate > 0) || math.IsInf(b.Rate, 0) {

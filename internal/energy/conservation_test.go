@@ -15,53 +15,54 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// What may go wrong in a node that a test simulates. Skew between the sweep over CPU times and the meters, and
-// consumers that come and go, are no faults.
+// Faults of a simulated node. Clock skew between the sweep over CPU times and the meters, and the churn of
+// consumers, are always present and not faults.
 type faults uint32
 
 const (
-	lostTicks faults = 1 << iota // the agent sleeps, up to two minutes
+	lostTicks faults = 1 << iota // the agent is suspended for up to two minutes
 	missedSweeps
 	missedRoots
 	missedParts
 	rootResets
 	partResets
 	partsTooLarge // parts measure up to 1.5 times the root
-	vanishing     // consumers go without a word
-	takeovers     // another consumer takes a name
-	lateFinds     // consumers that are older than they seem
+	vanishing     // consumers disappear without being reported as ended
+	takeovers     // another consumer reuses a name
+	lateFinds     // consumers are older than they appear
 	busyUnknown
 	busyFalls
-	disorder // sweeps that are not sorted, observations that come twice
+	disorder // sweeps are unsorted, observations are repeated
 	restartsWithState
 	restartsWithout
-	lateReadings // meters that take up to two seconds, by which time the next sweep is over
-	newCounters  // a counter joins the root, or leaves it
+	lateReadings // meters take up to two seconds, longer than until the next sweep
+	newCounters  // a counter is added to the root or removed from it
 
 	noFaults  faults = 0
 	allFaults        = newCounters<<1 - 1
 )
 
-// A simMeter is a true counter of energy, and the wrapping one that is read. Its truth is in microjoules of any size.
+// A simMeter is an exact energy counter and the wrapping counter that is read. The exact value is in microjoules
+// and of arbitrary size.
 type simMeter struct {
 	o      energy.CounterOptions
 	c      *energy.Counter
 	truth  *big.Int
-	zero   *big.Int // the truth at which the raw counter was 0
+	zero   *big.Int // the exact value at which the raw counter was 0
 	at     time.Duration
 	power  float64
-	every  int // ticks between refreshes
+	every  int // number of ticks between refreshes
 	age    int
 	shown  energy.Reading
 	resets int
-	known  *big.Int // the truth that is shown
-	runs   int      // how many resets came before it
+	known  *big.Int // the exact value of the last reading
+	runs   int      // number of resets before the last reading
 }
 
 func newSimMeter(rng *rand.Rand, kind energy.DomainKind, name string, every int) *simMeter {
 	m := &simMeter{truth: new(big.Int), zero: new(big.Int), every: every, known: new(big.Int)}
 	m.o = energy.CounterOptions{Domain: energy.Domain{Kind: kind, Name: name}, Quality: energy.Measured, Max: 1000}
-	if bits := 33 + rng.IntN(32); rng.IntN(5) > 0 { // wraps after 7 s at full power, at the earliest
+	if bits := 33 + rng.IntN(32); rng.IntN(5) > 0 { // wraps after at least 7 s at full power
 		m.o.Range = 1<<bits - 1
 	}
 	if m.o.Range > 0 {
@@ -76,7 +77,7 @@ func (m *simMeter) advance(at time.Duration) {
 	m.at = at
 }
 
-// read shows the counter. A meter that is slow shows the value of its last refresh.
+// read returns a reading of the counter. A slow meter returns the value of its last refresh.
 func (m *simMeter) read(at time.Duration) energy.Reading {
 	at = max(at, m.at)
 	m.advance(at)
@@ -89,14 +90,14 @@ func (m *simMeter) read(at time.Duration) energy.Reading {
 		raw.Mod(raw, new(big.Int).Add(new(big.Int).SetUint64(m.o.Range), big.NewInt(1)))
 	}
 	m.shown = m.c.Next(raw.Uint64(), at)
-	if m.shown.Raw == raw.Uint64() { // else the reading of before: after a restart the meter was read at the same instant
+	if m.shown.Raw == raw.Uint64() { // otherwise repeat the previous reading
 		m.known.Set(m.truth)
 		m.runs = m.resets
 	}
 	return m.shown
 }
 
-// reset puts the counter to 0, but only where that cannot look like work.
+// reset sets the counter to 0 unless the reset could be mistaken for usage.
 func (m *simMeter) reset() {
 	raw := new(big.Int).Sub(m.truth, m.zero)
 	if m.o.Range > 0 {
@@ -106,7 +107,7 @@ func (m *simMeter) reset() {
 		}
 	}
 	if raw.Cmp(big.NewInt(1200*200*1e6)) < 0 {
-		return // it could have risen above the old value until it is read
+		return // it could exceed the old value before the next reading
 	}
 	m.zero.Set(m.truth)
 	m.resets++
@@ -115,13 +116,13 @@ func (m *simMeter) reset() {
 type simConsumer struct {
 	id     string
 	cpu    time.Duration
-	shown  time.Duration // at the last sweep
+	shown  time.Duration // as of the last sweep
 	rate   float64
 	weight uint64
-	ghost  bool // alive, and not seen
+	ghost  bool // running, but not listed in sweeps
 }
 
-// A simNode is a node with meters and consumers, an attributor, and an oracle beside it.
+// A simNode is a node with meters and consumers, an attributor, and an oracle that verifies it.
 type simNode struct {
 	t       fataler
 	rng     *rand.Rand
@@ -132,17 +133,17 @@ type simNode struct {
 	parts   []*simMeter
 	who     []*simConsumer
 	born    int
-	busy    time.Duration // truth
-	gone    time.Duration // CPU time of those that ended, as far as the host knows
+	busy    time.Duration // exact value
+	gone    time.Duration // CPU time of ended consumers known to the host
 	system  time.Duration
 	options energy.AttributorOptions
 	a       *energy.Attributor
 	out     energy.Attribution
 	oracle  oracle
 
-	// parts are not missed: what is missing in a process's first interval, it does not expect
+	// whole is set if no part is missed. A process does not expect parts that are missing in its first interval.
 	whole   bool
-	twin    *energy.Attributor // which was not restarted
+	twin    *energy.Attributor // without restarts
 	twinOut energy.Attribution
 
 	intervals int
@@ -150,7 +151,7 @@ type simNode struct {
 	measured  energy.Microjoules
 	unm       time.Duration
 	shareCPU  map[string]time.Duration
-	past      map[string]time.Duration // what consumers used that ended
+	past      map[string]time.Duration // usage of ended consumers
 }
 
 type fataler interface {
@@ -216,7 +217,7 @@ func (n *simNode) bear() *simConsumer {
 	return c
 }
 
-// work lets the node run until an instant.
+// work advances the node by dt.
 func (n *simNode) work(dt time.Duration) {
 	u := 0.0
 	for _, c := range n.who {
@@ -228,7 +229,7 @@ func (n *simNode) work(dt time.Duration) {
 		n.busy += used
 		u += c.rate
 	}
-	n.busy += dt / 50 // the system
+	n.busy += dt / 50 // the system's usage
 	for i, m := range n.roots {
 		m.power = (60 + 100*u/n.cpus + 5*n.rng.Float64()) / float64(i+1)
 	}
@@ -247,7 +248,7 @@ func (n *simNode) sweep(o *energy.Observation) {
 	for i := 0; i < len(n.who); i++ {
 		c := n.who[i]
 		switch {
-		case n.rng.IntN(30) == 0: // it ends, and the host knows its last time
+		case n.rng.IntN(30) == 0: // it ends, and the host has its final CPU time
 			o.Ended = append(o.Ended, energy.Usage{ID: c.id, CPU: c.cpu})
 			n.past[c.id] += c.cpu
 			n.gone += c.cpu
@@ -265,7 +266,7 @@ func (n *simNode) sweep(o *energy.Observation) {
 			c.cpu, c.shown = time.Duration(n.rng.Int64N(int64(sec))), 0
 		}
 		if !c.ghost {
-			read := max(c.shown, c.cpu-time.Duration(n.rng.Int64N(int64(ms)))) // a moment ago
+			read := max(c.shown, c.cpu-time.Duration(n.rng.Int64N(int64(ms)))) // read slightly earlier
 			c.shown = read
 			o.Usage = append(o.Usage, energy.Usage{ID: c.id, CPU: read, Weight: c.weight})
 			others += read
@@ -282,7 +283,7 @@ func (n *simNode) sweep(o *energy.Observation) {
 		o.Usage = append(o.Usage, energy.Usage{ID: c.id, CPU: c.cpu, Weight: c.weight})
 		others += c.cpu
 	}
-	// The host computes it so, and it never falls.
+	// The host computes this value in the same way, and it never decreases.
 	n.system = max(n.system, n.busy-others)
 	o.Usage = append(o.Usage, energy.Usage{ID: energy.System, CPU: n.system})
 	for _, list := range [][]energy.Usage{o.Usage, o.Ended} {
@@ -294,7 +295,7 @@ func (n *simNode) observe() *energy.Observation {
 	o := &energy.Observation{CPUs: n.cpus, Busy: n.busy}
 	n.sweep(o)
 	o.At = n.now
-	skew := time.Duration(n.rng.Int64N(int64(200*ms))) - 50*ms // mostly the meters are read after the sweep
+	skew := time.Duration(n.rng.Int64N(int64(200*ms))) - 50*ms // in most cases the meters are read after the sweep
 	if n.chance(lateReadings, 5) {
 		skew = time.Duration(n.rng.Int64N(int64(2 * sec)))
 	}
@@ -327,7 +328,8 @@ func (n *simNode) observe() *energy.Observation {
 	return o
 }
 
-// tick lets a second pass, or what a fault makes of it, and holds the attributor to the oracle.
+// tick advances the time by a second, or longer if a fault is injected, and verifies the attributor with the
+// oracle.
 func (n *simNode) tick() {
 	dt := sec + time.Duration(n.rng.Int64N(int64(20*ms))) - 10*ms
 	if n.chance(lostTicks, 20) {
@@ -357,7 +359,7 @@ func (n *simNode) tick() {
 	if n.chance(disorder, 10) {
 		before := n.a.AppendState(nil)
 		if n.a.Observe(o, &n.out) || !bytes.Equal(before, n.a.AppendState(nil)) {
-			n.t.Fatalf("an observation that came twice changed something")
+			n.t.Fatalf("a repeated observation changed the state or completed an interval")
 		}
 	}
 	if n.chance(restartsWithState, 20) {
@@ -381,11 +383,11 @@ func (n *simNode) restart() {
 		n.t.Fatalf("%v", err)
 	}
 	if again := n.a.AppendState(nil); !bytes.Equal(state, again) {
-		n.t.Fatalf("the state changed in restoring it: %d and %d bytes", len(state), len(again))
+		n.t.Fatalf("state of %d bytes differs after restoring it: %d bytes", len(state), len(again))
 	}
 	for _, m := range append(slices.Clone(n.roots), n.parts...) {
 		m.c = energy.NewCounter(m.o)
-		m.shown = energy.Reading{} // the dead process held it; the run that it names is not this process's
+		m.shown = energy.Reading{} // the previous process held it; its run belongs to that process
 		for _, r := range n.a.Readings(nil) {
 			m.c.Resume(r)
 		}
@@ -400,7 +402,7 @@ func (n *simNode) attribute(o *energy.Observation) {
 		shares, twins := n.out.Shares, n.twinOut.Shares
 		if again != done || (done && (!slices.Equal(shares, twins) || n.out.Idle != n.twinOut.Idle ||
 			n.out.Platform != n.twinOut.Platform)) {
-			n.t.Fatalf("restored from its state it gives %+v, otherwise %+v", n.out, n.twinOut)
+			n.t.Fatalf("interval after restoring the state is %+v, want %+v", n.out, n.twinOut)
 		}
 	}
 	if !done {
@@ -413,37 +415,37 @@ func (n *simNode) attribute(o *energy.Observation) {
 		n.t.Fatalf("interval %d: %v: %+v", n.intervals, err, out)
 	}
 	if out.Unmeasured > 0 && out.Measured+out.Idle+out.Platform+out.Unknown != 0 {
-		n.t.Fatalf("interval %d: energy in an unmeasured interval: %+v", n.intervals, out)
+		n.t.Fatalf("interval %d: unexpected energy in an unmeasured interval: %+v", n.intervals, out)
 	}
 	n.measured += out.Measured
 	n.unknown += out.Unknown
 	n.unm += out.Unmeasured
 	for _, s := range out.Shares {
 		if s.CPU < 0 || (out.Unmeasured > 0 && s.Dynamic+s.Idle != 0) {
-			n.t.Fatalf("interval %d: share %+v", n.intervals, s)
+			n.t.Fatalf("interval %d: invalid share %+v", n.intervals, s)
 		}
 		n.shareCPU[s.ID] += s.CPU
 	}
 	if len(n.parts) == 0 && out.Platform != 0 {
-		n.t.Fatalf("interval %d: a platform without parts: %+v", n.intervals, out)
+		n.t.Fatalf("interval %d: unexpected platform energy without parts: %+v", n.intervals, out)
 	}
 }
 
-// The oracle knows the true counters, of which it interpolates in fractions of any size, and what an interval must be.
+// The oracle has the exact counters, interpolates them with arbitrary precision, and derives the expected interval.
 type oracle struct {
 	begun   bool
 	end     time.Duration
-	since   time.Duration // since when energy is not booked
+	since   time.Duration // start of the energy that has not been recorded
 	counter map[string]*trueCounter
 
 	first, booked *big.Int // sums over the counters, since the last break
-	segment       *big.Int // what the attributor measured since then
+	segment       *big.Int // measured by the attributor since then
 	known         bool
 }
 
 type trueCounter struct {
 	at     time.Duration
-	value  *big.Int // the truth, at
+	value  *big.Int // the exact value, at
 	runs   int
 	run    uint32
 	booked *big.Int
@@ -453,7 +455,7 @@ func (k *oracle) check(n *simNode, o *energy.Observation, done bool) {
 	n.t.Helper()
 	if !k.begun {
 		if done {
-			n.t.Fatalf("the first observation, whose counters say nothing, gave %+v", n.out)
+			n.t.Fatalf("unexpected interval after the first observation: %+v", n.out)
 		}
 		k.begun = true
 		k.restart(n, o, o.At)
@@ -464,29 +466,29 @@ func (k *oracle) check(n *simNode, o *energy.Observation, done bool) {
 	switch {
 	case !done:
 		if len(o.Root) == 0 && k.counter == nil {
-			n.t.Fatalf("nothing is known of the root, and nobody says so")
+			n.t.Fatalf("no unmeasured interval was reported without a root")
 		}
 		if !missing && !stale && !reset && !joined && k.until(o) > k.end {
-			n.t.Fatalf("all counters advanced, but nothing came of it")
+			n.t.Fatalf("no interval was reported although all counters advanced")
 		}
 		if (reset || joined) && k.lastOf(o) > k.end {
-			n.t.Fatalf("a break was not told")
+			n.t.Fatalf("no interval was reported at a break")
 		}
 		if o.At-k.end > time.Minute && !reset && !joined && (k.until(o) > k.end || !fewer && (missing || stale)) {
-			n.t.Fatalf("waiting for more than a minute")
+			n.t.Fatalf("no unmeasured interval was reported after more than a minute")
 		}
 		if reset || joined || fewer {
 			k.restart(n, o, k.end)
 		}
 	case n.out.Start != k.end || n.out.End <= n.out.Start:
-		n.t.Fatalf("after an interval until %v comes one from %v to %v", k.end, n.out.Start, n.out.End)
+		n.t.Fatalf("interval until %v is followed by one from %v to %v", k.end, n.out.Start, n.out.End)
 	case n.out.Unmeasured > 0:
 		if n.out.Unmeasured != n.out.End-n.out.Start {
-			n.t.Fatalf("an interval is measured in part: %+v", n.out)
+			n.t.Fatalf("interval is partly unmeasured: %+v", n.out)
 		}
 		gaveUp := o.At-k.end > time.Minute && (missing || stale)
 		if !joined && !reset && !gaveUp && k.counter != nil {
-			n.t.Fatalf("an interval is unmeasured without reason: %+v", n.out)
+			n.t.Fatalf("interval is unmeasured without a reason: %+v", n.out)
 		}
 		if gaveUp && !reset && !joined && !fewer && k.counter != nil {
 			k.end = n.out.End // the energy is late
@@ -495,7 +497,7 @@ func (k *oracle) check(n *simNode, o *energy.Observation, done bool) {
 		k.restart(n, o, n.out.End)
 	default:
 		if joined || missing || stale || reset {
-			n.t.Fatalf("an interval is measured by counters that joined %v, are missing %v, stale %v, were reset %v",
+			n.t.Fatalf("interval is measured although a counter was added %v, is missing %v, is stale %v or was reset %v",
 				joined, missing, stale, reset)
 		}
 		k.measured(n, o)
@@ -508,7 +510,7 @@ func (k *oracle) compare(n *simNode, o *energy.Observation) (joined, missing, st
 		switch m := n.meter(r.Domain.Name); {
 		case c == nil:
 			joined = true
-		case c.runs != m.runs, r.Run != c.run: // a gap in which a wrap may hide is a break too
+		case c.runs != m.runs, r.Run != c.run: // a gap that may hide a wrap is a break too
 			reset = true
 		case r.At <= c.at:
 			stale = true
@@ -559,12 +561,12 @@ func (k *oracle) restart(n *simNode, o *energy.Observation, end time.Duration) {
 
 func (k *oracle) measured(n *simNode, o *energy.Observation) {
 	if want := k.until(o); n.out.End != want {
-		n.t.Fatalf("interval until %v, want %v", n.out.End, want)
+		n.t.Fatalf("interval ends at %v, want %v", n.out.End, want)
 	}
 	want := new(big.Int)
 	for _, r := range o.Root {
 		c, m := k.counter[r.Domain.Name], n.meter(r.Domain.Name)
-		if c.booked == nil { // counts from the end of what is not known, if its reading is older
+		if c.booked == nil { // counting starts at the end of the unknown energy if its reading is older
 			c.booked = c.value
 			if c.at < k.since {
 				c.booked = between(c.at, c.value, r.At, m.known, k.since)
@@ -581,13 +583,13 @@ func (k *oracle) measured(n *simNode, o *energy.Observation) {
 		c.at, c.value, c.booked = r.At, new(big.Int).Set(m.known), value
 	}
 	if want.Sign() < 0 || !want.IsInt64() || want.Int64() != int64(n.out.Measured) {
-		n.t.Fatalf("measured are %d µJ, want %v: %+v", n.out.Measured, want, n.out)
+		n.t.Fatalf("measured energy = %d µJ, want %v: %+v", n.out.Measured, want, n.out)
 	}
 	k.segment.Add(k.segment, big.NewInt(int64(n.out.Measured)))
 	k.known, k.end, k.since = true, n.out.End, n.out.End
 }
 
-// endSegment holds the sum of all intervals since the last break to the difference of the true counters.
+// endSegment compares the sum of all intervals since the last break with the difference of the exact counters.
 func (k *oracle) endSegment(n *simNode) {
 	if !k.known {
 		return
@@ -599,7 +601,7 @@ func (k *oracle) endSegment(n *simNode) {
 	}
 	if k.segment.Cmp(low) != 0 || k.segment.Cmp(high) > 0 {
 		n.t.Fatalf(
-			"all intervals since the last break measured %v µJ, the true counters say %v, and at their last reading %v",
+			"intervals since the last break measured %v µJ, want %v, and %v at the last reading",
 			k.segment, low, high)
 	}
 }
@@ -611,8 +613,9 @@ func between(at time.Duration, value *big.Int, later time.Duration, then *big.In
 	return v.Add(v, value)
 }
 
-// P3: for every interval consumers + idle + platform + unknown = measured, in integer microjoules, and measured is
-// what the counters counted, whatever wraps, resets, churn, skew, lost ticks and restarts there are.
+// Property P3: in every interval, consumers + idle + platform + unknown = measured, in integer microjoules, and
+// measured equals the energy counted by the counters, regardless of wraps, resets, churn, clock skew, lost ticks
+// and restarts.
 func TestConservation(t *testing.T) {
 	t.Run("drawn", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -646,14 +649,14 @@ func TestConservation(t *testing.T) {
 			n.oracle.endSegment(n)
 			intervals, unmeasured, all = intervals+n.intervals, unmeasured+n.unm, all+n.now-start
 		}
-		t.Logf("%d intervals over %v, of which %.1f %% unmeasured", intervals, all,
+		t.Logf("%d intervals over %v, %.1f %% unmeasured", intervals, all,
 			100*unmeasured.Seconds()/all.Seconds())
 	})
 	t.Run("without faults", func(t *testing.T) {
 		var measured, unknown energy.Microjoules
 		for round := range rounds {
 			n := newSimNode(t, uint64(round), noFaults, 20)
-			for range 30 { // slow parts say nothing until their second value, and slow roots later
+			for range 30 { // slow parts have no usage until their second value, and slow roots later
 				n.tick()
 			}
 			n.unknown = 0
@@ -662,11 +665,11 @@ func TestConservation(t *testing.T) {
 			}
 			n.oracle.endSegment(n)
 			if n.unm > 0 {
-				t.Errorf("round %d: %v are unmeasured", round, n.unm)
+				t.Errorf("round %d: %v unmeasured, want 0", round, n.unm)
 			}
 			measured, unknown = measured+n.measured, unknown+n.unknown
 			if n.unknown > n.measured/1000 {
-				t.Errorf("round %d: %v of %v are unknown", round, n.unknown, n.measured)
+				t.Errorf("round %d: %v of %v are unknown, want at most a thousandth", round, n.unknown, n.measured)
 			}
 			n.checkCPU()
 		}
@@ -674,11 +677,11 @@ func TestConservation(t *testing.T) {
 	})
 }
 
-// checkCPU holds the CPU times that were attributed to those of the consumers, without faults.
+// checkCPU compares the attributed CPU times with those of the consumers, in a run without faults.
 func (n *simNode) checkCPU() {
 	for _, c := range n.who {
 		if got, want := n.shareCPU[c.id], c.cpu+n.past[c.id]; got > want {
-			n.t.Fatalf("%s was attributed %v of its %v", c.id, got, want)
+			n.t.Fatalf("CPU time attributed to %s = %v, want at most %v", c.id, got, want)
 		}
 	}
 	var all time.Duration
@@ -686,6 +689,6 @@ func (n *simNode) checkCPU() {
 		all += v
 	}
 	if all > n.busy {
-		n.t.Fatalf("consumers were attributed %v of %v", all, n.busy)
+		n.t.Fatalf("CPU time attributed to all consumers = %v, want at most %v", all, n.busy)
 	}
 }

@@ -6,32 +6,34 @@ import (
 	"time"
 )
 
-// CounterOptions say what a counter counts.
+// CounterOptions describes a cumulative energy counter.
 type CounterOptions struct {
 	Domain  Domain
 	Quality Quality
-	// the highest value, after which the counter goes on at 0, in its own units; 0: it never wraps
+	// Range is the maximum raw value, in the counter's units, after which the counter wraps around to 0. If it is
+	// 0, the counter never wraps.
 	Range              uint64
-	MicrojoulesPerUnit uint64 // 0 reads as 1
-	Scale              int64  // calibration factor in millionths, as Millionths returns it; 0 reads as a million
-	// the most that the domain can draw, after calibration: must be above 0; more than a megawatt counts as one
+	MicrojoulesPerUnit uint64 // defaults to 1
+	Scale              int64  // calibration factor in millionths, as returned by Millionths; defaults to a million
+	// Max is the maximum power of the domain after calibration. It must be above 0 and is limited to a megawatt.
 	Max Watts
-	// how long the counter may stand still because its writer has not refreshed it; 0: it is always current
+	// Period is the maximum time between two refreshes of the counter by its writer; 0 if the counter is always
+	// current.
 	Period time.Duration
 }
 
-// A Counter makes readings of the raw values of a cumulative counter. Between two values it counts what must have been
-// used, and where that cannot be known begins a new run:
+// A Counter converts the raw values of a cumulative counter to readings. Between two values it counts the energy
+// used, and it starts a new run if that energy cannot be determined:
 //
-//   - A value below the last one is a wrap if the counter has a Range and the step over it is one that Max allows.
-//     Otherwise the counter was reset.
-//   - A step is believed up to Max times 1.2 over the time since the last value, plus Period and 20 ms, because a
-//     counter is refreshed at instants of its own.
-//   - After a gap in which that would be the whole Range, a wrap may hide: nothing is known.
+//   - If a value is below the previous one, the counter has wrapped if it has a Range and Max allows the resulting
+//     step. Otherwise the counter was reset.
+//   - A step is accepted up to Max times 1.2 over the time since the previous value, plus Period and 20 ms,
+//     because a counter is refreshed at its own times.
+//   - After a gap in which this limit reaches the whole Range, a wrap may be hidden and the energy is unknown.
 //
-// What no rule can see: a reset that looks like a step which Max allows is counted as one.
+// A reset that is indistinguishable from a step allowed by Max is counted as a step.
 //
-// A value that stands still for no longer than one and a half times Period is the old reading again.
+// If the value has not changed for at most one and a half times Period, the previous reading is returned again.
 type Counter struct {
 	o     CounterOptions
 	scale Scale
@@ -47,7 +49,7 @@ const (
 	holdPeriods = 3 // halves of a Period
 )
 
-// NewCounter returns a counter that has seen nothing.
+// NewCounter returns a counter without readings.
 func NewCounter(o CounterOptions) *Counter {
 	c := &Counter{o: o, scale: NewScale(o.MicrojoulesPerUnit, o.Scale), whole: math.MaxInt64}
 	if whole, _, ok := c.scale.Take(o.Range); ok {
@@ -56,8 +58,8 @@ func NewCounter(o CounterOptions) *Counter {
 	return c
 }
 
-// Resume goes on from the last reading that a former process took of the same counter on the same boot, if it is one of
-// these: those of other domains are ignored. It comes before the first Next.
+// Resume continues from the last reading of the same counter by a previous process on the same boot, if last
+// contains it. Readings of other domains are ignored. It must be called before the first Next.
 func (c *Counter) Resume(last ...Reading) {
 	for _, r := range last {
 		if !c.known && r.Domain == c.o.Domain && r.Total >= 0 {
@@ -68,16 +70,16 @@ func (c *Counter) Resume(last ...Reading) {
 	}
 }
 
-// Break makes the next reading begin a new run.
+// Break makes the next reading start a new run.
 func (c *Counter) Break() { c.broken = true }
 
-// Next returns the reading that a raw value at an instant is. Values that are not later than the last are ignored: the
-// last reading comes again.
+// Next returns the reading for a raw value at the given time. A value that is not later than the previous one is
+// ignored and the last reading is returned again.
 func (c *Counter) Next(raw uint64, at time.Duration) Reading {
 	resumed := c.resumed
 	c.resumed = false
 	switch {
-	case !c.known, resumed && at < c.last.At: // resumed from a later time: it was another boot's
+	case !c.known, resumed && at < c.last.At: // resumed from a later time, i.e. from another boot
 		return c.begin(raw, at, firstRun(at))
 	case at <= c.last.At:
 		return c.last
@@ -99,37 +101,38 @@ func (c *Counter) Next(raw uint64, at time.Duration) Reading {
 func (c *Counter) begin(raw uint64, at time.Duration, run uint32) Reading {
 	total := c.last.Total
 	if total > math.MaxInt64/2 {
-		total = 0 // leaves room
+		total = 0 // prevents an overflow
 	}
 	c.known, c.broken, c.scale.rest = true, false, 0
 	c.last = Reading{Domain: c.o.Domain, At: at, Total: total, Run: run, Raw: raw, Quality: c.o.Quality}
 	return c.last
 }
 
-// firstRun numbers the first run of a process such that a former process of the same boot, which broke off less than
-// once a millisecond, did not use the number: its readings are then never mistaken for ones of this run.
+// firstRun returns the number of the first run of a process. It is derived from the time so that it differs from
+// the runs of a previous process of the same boot, provided that the process started fewer than one run per
+// millisecond. Readings of the previous process are then never mistaken for readings of this run.
 func firstRun(at time.Duration) uint32 { return uint32(at / time.Millisecond) }
 
-// step returns what was used since the last value, and false if that is not known.
+// step returns the energy used since the last value, and false if it is unknown.
 func (c *Counter) step(raw uint64, dt time.Duration) (Microjoules, Scale, bool) {
-	if dt <= 0 { // beyond what a duration holds
+	if dt <= 0 { // exceeds the range of time.Duration
 		return 0, c.scale, false
 	}
 	most, units := c.most(dt), raw-c.last.Raw
-	if c.o.Range > 0 && (raw > c.o.Range || c.last.Raw > c.o.Range || most >= c.whole) { // a wrap may hide
+	if c.o.Range > 0 && (raw > c.o.Range || c.last.Raw > c.o.Range || most >= c.whole) { // a wrap may be hidden
 		return 0, c.scale, false
 	}
 	if raw < c.last.Raw {
 		if c.o.Range == 0 {
 			return 0, c.scale, false
 		}
-		units += c.o.Range + 1 // modulo 2⁶⁴, so this holds of a Range of 64 bits too
+		units += c.o.Range + 1 // modulo 2⁶⁴, so this is also correct for a Range of 64 bits
 	}
 	step, scale, ok := c.scale.Take(units)
 	return step, scale, ok && step <= most
 }
 
-// most returns what is believed to be used in dt at most, with the slack that a counter's own pace needs.
+// most returns the maximum energy that is plausible in dt, with slack for the refresh period of the counter.
 func (c *Counter) most(dt time.Duration) Microjoules {
 	w, slack := min(max(c.o.Max, 0), megawatt)*tolerance, max(c.o.Period, minSlack)
 	if dt > math.MaxInt64-slack {

@@ -16,10 +16,10 @@ import (
 const (
 	ms   = time.Millisecond
 	sec  = time.Second
-	rapl = 262_143_328_850 // highest value of a common RAPL counter, in microjoules: 32 bits of 61 µJ
+	rapl = 262_143_328_850 // maximum value of a common RAPL counter, in microjoules: 32 bits of 61 µJ
 )
 
-// long says that there is time for the numbers of tests that the release needs.
+// long enables the number of iterations required for a release.
 var long = os.Getenv("KUBENERGY_LONG") != ""
 
 func pkg0(most energy.Watts) energy.CounterOptions {
@@ -34,7 +34,7 @@ func TestCounter(t *testing.T) {
 		raw   uint64
 		at    time.Duration
 		total energy.Microjoules // since the first reading of the run
-		run   uint32             // since the first
+		run   uint32             // since the first run
 	}
 	noRange, tiny, full := pkg0(200), pkg0(200), pkg0(200)
 	noRange.Range = 0
@@ -48,7 +48,7 @@ func TestCounter(t *testing.T) {
 		values []value
 	}{
 		{
-			"the first value counts nothing, whatever it is", pkg0(200),
+			"the first value is only a baseline", pkg0(200),
 			[]value{{200e9, sec, 0, 0}, {200e9 + 50e6, 2 * sec, 50e6, 0}},
 		},
 		{"wrap", pkg0(200), []value{{rapl - 10e6, sec, 0, 0}, {90e6 - 1, 2 * sec, 100e6, 0}}},
@@ -61,22 +61,22 @@ func TestCounter(t *testing.T) {
 			"a small step back is no wrap", pkg0(200),
 			[]value{{1e9, sec, 0, 0}, {1e9 - 1, 2 * sec, 0, 1}, {1e9, 3 * sec, 1, 1}},
 		},
-		{"without a range every step back is a reset", noRange, []value{{1e9, sec, 0, 0}, {1e9 - 1, 2 * sec, 0, 1}}},
+		{"every decrease without a range is a reset", noRange, []value{{1e9, sec, 0, 0}, {1e9 - 1, 2 * sec, 0, 1}}},
 		{"a wrap may hide in a long gap", pkg0(200), []value{{1e9, sec, 0, 0}, {2e9, 1200 * sec, 0, 1}}},
 		{"none can in a shorter one", pkg0(200), []value{{1e9, sec, 0, 0}, {101e9, 1001 * sec, 100e9, 0}}},
 		{"the envelope", pkg0(200), []value{
 			{1e9, sec, 0, 0}, {1e9 + 240e6, 2 * sec, 240e6, 0}, {1e9 + 490e6, 3 * sec, 240e6, 1},
 		}},
 		{
-			"two reads in a millisecond straddle a refresh", pkg0(200),
+			"a refresh between two reads in a millisecond", pkg0(200),
 			[]value{{1e9, sec, 0, 0}, {1e9 + 200e3, sec + ms/10, 200e3, 0}},
 		},
 		{
-			"the same instant, and an earlier one, are ignored", pkg0(200),
+			"values of the same time and of earlier times are ignored", pkg0(200),
 			[]value{{1e9, sec, 0, 0}, {1e9 + 5, sec, 0, 0}, {1e9 + 9, ms, 0, 0}, {1e9 + 10, 2 * sec, 10, 0}},
 		},
 		{
-			"a value above the range is none", pkg0(200),
+			"a value above the range is invalid", pkg0(200),
 			[]value{{1e9, sec, 0, 0}, {rapl + 1, 2 * sec, 0, 1}, {rapl, 3 * sec, 0, 2}, {9, 4 * sec, 10, 2}},
 		},
 	} {
@@ -89,7 +89,7 @@ func TestCounter(t *testing.T) {
 					first = r
 				}
 				if r.Total-first.Total != v.total || r.Run-first.Run != v.run {
-					t.Errorf("value %d at %v: %d µJ in run %d, want %d in %d", v.raw, v.at, r.Total-first.Total,
+					t.Errorf("value %d at %v: got %d µJ in run %d, want %d in %d", v.raw, v.at, r.Total-first.Total,
 						r.Run-first.Run, v.total, v.run)
 				}
 				if r.Domain != c.o.Domain || r.Quality != energy.Measured {
@@ -98,17 +98,17 @@ func TestCounter(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a counter that stands still was not refreshed", func(t *testing.T) {
+	t.Run("an unchanged counter was not refreshed", func(t *testing.T) {
 		n := energy.NewCounter(slow)
 		refreshed := map[int]uint64{1: 5, 4: 1e9, 9: 2e9}
 		raw := uint64(0)
-		// It is believed to be of 9 s for seven and a half seconds; then nothing was used.
+		// Its value is attributed to 9 s for seven and a half seconds; after that, no energy was used.
 		for i, want := range []time.Duration{1, 1, 1, 4, 4, 4, 4, 4, 9, 9, 9, 9, 9, 9, 9, 9, 17, 17} {
 			if v, ok := refreshed[i+1]; ok {
 				raw = v
 			}
 			if r := n.Next(raw, time.Duration(i+1)*sec); r.At != want*sec || r.Raw != raw {
-				t.Errorf("at %d s the value is %d, of %v; want that of %d s", i+1, r.Raw, r.At, want)
+				t.Errorf("at %d s: got value %d of %v, want the value of %d s", i+1, r.Raw, r.At, want)
 			}
 		}
 	})
@@ -124,7 +124,7 @@ func TestHoursOfWraps(t *testing.T) {
 		last = c.Next(truth%(rapl+1), s*sec)
 	}
 	if got := last.Total - first.Total; got != 4*3600*200e6 || last.Run != first.Run {
-		t.Errorf("4 h at 200 W are %v, in %d runs; want 2.88 MJ", got, last.Run-first.Run+1)
+		t.Errorf("energy of 4 h at 200 W = %v in %d runs, want 2.88 MJ in 1 run", got, last.Run-first.Run+1)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestCounterResumes(t *testing.T) {
 		at := time.Duration(i+1) * sec
 		a := one.Next(raw, at)
 		if b := other.Next(raw, at); a != b {
-			t.Fatalf("resumed reading %d is %+v, want %+v", i, b, a)
+			t.Fatalf("reading %d after resuming = %+v, want %+v", i, b, a)
 		}
 		if other = energy.NewCounter(o); i%7 != 0 {
 			other.Resume(energy.Reading{Domain: energy.Domain{Name: "another"}, At: at, Total: 99})
@@ -148,11 +148,11 @@ func TestCounterResumes(t *testing.T) {
 	c := energy.NewCounter(o)
 	c.Resume(energy.Reading{Domain: o.Domain, At: time.Hour, Total: 5, Run: 7, Raw: 1000})
 	if r := c.Next(1010, sec); r.At != sec || r.Run == 7 {
-		t.Errorf("a counter that resumed from a later time, of another boot, reads %+v", r)
+		t.Errorf("reading after resuming from a later time of another boot = %+v", r)
 	}
-	// A process that resumes from nothing must not seem to go on.
+	// A process that resumes without a reading must not continue a previous run.
 	if a, b := energy.NewCounter(o).Next(0, sec), energy.NewCounter(o).Next(0, 2*sec); a.Run == b.Run {
-		t.Error("two processes of one boot have the same run")
+		t.Error("two processes of one boot use the same run")
 	}
 }
 
@@ -161,26 +161,26 @@ func TestCounterBreaks(t *testing.T) {
 	a := c.Next(100, sec)
 	c.Break()
 	if b := c.Next(200, sec); b != a {
-		t.Errorf("a reading of the same instant is %+v, want %+v", b, a)
+		t.Errorf("reading of the same time = %+v, want %+v", b, a)
 	}
 	b := c.Next(200, 2*sec)
 	if b.Run == a.Run || b.Total != a.Total {
-		t.Errorf("after a break %+v follows %+v", b, a)
+		t.Errorf("reading after a break = %+v, want a new run after %+v", b, a)
 	}
 	if d := c.Next(300, 3*sec); d.Run != b.Run || d.Total != b.Total+100 {
-		t.Errorf("the new run goes on with %+v after %+v", d, b)
+		t.Errorf("next reading of the new run = %+v after %+v", d, b)
 	}
 }
 
 func TestScale(t *testing.T) {
 	for _, factor := range []float64{0.000_001, 0.97, 1, 5, 1000} {
 		if v, err := energy.Millionths(factor); err != nil || v != int64(math.Round(factor*1e6)) {
-			t.Errorf("factor %v is %d millionths, error %v", factor, v, err)
+			t.Errorf("Millionths(%v) = %d, unexpected error: %v", factor, v, err)
 		}
 	}
 	for _, factor := range []float64{0, -1, 1e-9, 1001, math.NaN(), math.Inf(1)} {
 		if v, err := energy.Millionths(factor); err == nil {
-			t.Errorf("factor %v is %d millionths", factor, v)
+			t.Errorf("Millionths(%v) = %d, want an error", factor, v)
 		}
 	}
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -193,13 +193,13 @@ func TestScale(t *testing.T) {
 			want := new(big.Int).Mul(big.NewInt(int64(unit)), big.NewInt(factor))
 			want.Mul(want, new(big.Int).Add(units, new(big.Int).SetUint64(n))).Div(want, big.NewInt(1e6)).Sub(want, sum)
 			if ok != want.IsInt64() {
-				t.Fatalf("%d units of %d µJ times %d: ok is %v", n, unit, factor, ok)
+				t.Fatalf("%d units of %d µJ times %d: got ok = %v", n, unit, factor, ok)
 			}
 			if !ok {
 				continue
 			}
 			if s = next; want.Int64() != int64(v) {
-				t.Fatalf("%d units of %d µJ times %d: %d µJ, want %v", n, unit, factor, v, want)
+				t.Fatalf("%d units of %d µJ times %d: got %d µJ, want %v", n, unit, factor, v, want)
 			}
 			units.Add(units, new(big.Int).SetUint64(n))
 			sum.Add(sum, want)
@@ -207,10 +207,10 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// A counterWorld is a true counter of unbounded size behind one that wraps.
+// A counterWorld is an exact counter of unbounded size behind one that wraps.
 type counterWorld struct {
 	o      energy.CounterOptions
-	truth  uint64 // units since the run began
+	truth  uint64 // units since the start of the run
 	raw    uint64
 	at     time.Duration
 	perMax float64 // units per second at Max
@@ -232,7 +232,7 @@ func newCounterWorld(rng *rand.Rand) *counterWorld {
 	if rng.UintN(2) == 0 {
 		w.o.Scale = 500_000 + rng.Int64N(1_000_000)
 	}
-	if w.o.Range > 0 && rng.UintN(4) > 0 { // so that it wraps after a second to a day
+	if w.o.Range > 0 && rng.UintN(4) > 0 { // wraps after a second to a day
 		w.o.Max = energy.Watts(float64(w.o.Range) * w.unit() / 1e6 / math.Pow(10, rng.Float64()*5))
 		w.o.Max = min(max(w.o.Max, 1e-3), 1e6)
 	}
@@ -251,7 +251,7 @@ func (w *counterWorld) unit() float64 {
 	return float64(w.o.MicrojoulesPerUnit) * float64(w.o.Scale) / 1e6
 }
 
-// use lets the domain draw at most Max for a while.
+// use advances the time by dt with a random power of at most Max.
 func (w *counterWorld) use(rng *rand.Rand, dt time.Duration) {
 	used := uint64(min(w.perMax*dt.Seconds()*rng.Float64(), 1<<60))
 	w.truth += used
@@ -266,7 +266,7 @@ func (w *counterWorld) use(rng *rand.Rand, dt time.Duration) {
 	}
 }
 
-// microjoules is the truth, by integers of any size.
+// microjoules returns the exact value, computed with integers of arbitrary size.
 func (w *counterWorld) microjoules() (energy.Microjoules, bool) {
 	v := new(big.Int).SetUint64(w.truth)
 	v.Mul(v, new(big.Int).SetUint64(w.o.MicrojoulesPerUnit*uint64(w.o.Scale)))
@@ -278,8 +278,9 @@ func (w *counterWorld) envelope(dt time.Duration) float64 { // in units
 	return 1.2 * w.perMax * (dt + 20*ms).Seconds()
 }
 
-// Any width, any scale, wraps, resets, steps back and gaps: within a run a counter is exact, a fault in it is found
-// unless it looks exactly as work would, and in no case is more counted than the domain can draw.
+// For any width and scale, and with wraps, resets, decreases and gaps, a counter is exact within a run. Every fault
+// is detected unless it is indistinguishable from usage, and the counted energy never exceeds the maximum of the
+// domain.
 func TestCounterAgainstOracle(t *testing.T) {
 	sequences := 100_000
 	if long {
@@ -297,9 +298,9 @@ func TestCounterAgainstOracle(t *testing.T) {
 		base := last.Total
 		for range 3 + rng.UintN(8) {
 			steps++
-			dt := time.Duration(float64(ms) * math.Pow(10, rng.Float64()*4.5)) // to 31 s
+			dt := time.Duration(float64(ms) * math.Pow(10, rng.Float64()*4.5)) // up to 31 s
 			if rng.UintN(10) == 0 {
-				dt = time.Duration(float64(sec) * math.Pow(10, rng.Float64()*6)) // to 11 days
+				dt = time.Duration(float64(sec) * math.Pow(10, rng.Float64()*6)) // up to 11 days
 			}
 			if wrap := float64(w.o.Range) / w.perMax; w.o.Range > 0 && wrap < 1e6 && rng.UintN(2) == 0 {
 				dt = max(ms, time.Duration(wrap*rng.Float64()*float64(sec)))
@@ -312,11 +313,11 @@ func TestCounterAgainstOracle(t *testing.T) {
 			}
 			r := c.Next(w.raw, w.at)
 			if r.At != w.at || r.Raw != w.raw || r.Total < last.Total {
-				t.Fatalf("sequence %d: %+v follows %+v", seq, r, last)
+				t.Fatalf("sequence %d: unexpected reading %+v after %+v", seq, r, last)
 			}
 			counted := float64(r.Total-last.Total) / w.unit()
 			if counted > w.envelope(dt)*(1+1e-9)+1 {
-				t.Fatalf("sequence %d: %v units counted in %v, more than %v", seq, counted, dt, w.envelope(dt))
+				t.Fatalf("sequence %d: counted %v units in %v, want at most %v", seq, counted, dt, w.envelope(dt))
 			}
 			hides := w.o.Range > 0 && w.envelope(dt) >= float64(w.o.Range)*(1+1e-3)+2
 			safe := w.o.Range == 0 || w.envelope(dt) < float64(w.o.Range)*(1-1e-3)-2
@@ -324,16 +325,16 @@ func TestCounterAgainstOracle(t *testing.T) {
 			case r.Run != last.Run:
 				breaks++
 				if r.Run != last.Run+1 || r.Total != last.Total {
-					t.Fatalf("sequence %d: a new run begins with %+v after %+v", seq, r, last)
+					t.Fatalf("sequence %d: unexpected start of a new run %+v after %+v", seq, r, last)
 				}
 				if !fault && safe {
-					t.Fatalf("sequence %d: %+v does not go on from %+v within %v, by %+v", seq, r, last, dt, w.o)
+					t.Fatalf("sequence %d: reading %+v does not continue the run of %+v within %v, options %+v", seq, r, last, dt, w.o)
 				}
 				base, w.truth = r.Total, 0
 			case hides:
-				t.Fatalf("sequence %d: a wrap may hide in %v, but the run goes on: %+v", seq, dt, w.o)
+				t.Fatalf("sequence %d: run continues although a wrap may be hidden in %v: %+v", seq, dt, w.o)
 			case fault:
-				// It looks like work: within the envelope, as was checked above.
+				// The fault looks like usage within the limit, which was checked above.
 				missed++
 				base, w.truth, last = r.Total, 0, r
 				c = energy.NewCounter(w.o)
@@ -344,16 +345,16 @@ func TestCounterAgainstOracle(t *testing.T) {
 					wraps++
 				}
 				if want, ok := w.microjoules(); !ok || want != r.Total-base {
-					t.Fatalf("sequence %d: %d µJ in the run, want %v, by %+v", seq, r.Total-base, want, w.o)
+					t.Fatalf("sequence %d: got %d µJ in the run, want %v, options %+v", seq, r.Total-base, want, w.o)
 				}
 			}
 			last = r
 		}
 	}
-	t.Logf("%d sequences, %d steps: %d wraps counted exactly, %d new runs, %d faults that look like work", sequences,
+	t.Logf("%d sequences, %d steps: %d wraps counted exactly, %d new runs, %d undetectable faults", sequences,
 		steps, wraps, breaks, missed)
 	if wraps < sequences/4 || breaks < sequences/4 {
-		t.Error("the sequences hold too few wraps or breaks to show anything")
+		t.Error("the sequences contain too few wraps or breaks")
 	}
 }
 
@@ -389,7 +390,7 @@ func FuzzCounterNext(f *testing.F) {
 			switch {
 			case at <= last.At:
 				if r != last {
-					t.Fatalf("a value that is not later changed %+v to %+v", last, r)
+					t.Fatalf("a value that is not later changed the reading from %+v to %+v", last, r)
 				}
 			case r.Run == last.Run && (r.Total < last.Total || r.At < last.At):
 				t.Fatalf("%+v follows %+v", r, last)
@@ -397,12 +398,12 @@ func FuzzCounterNext(f *testing.F) {
 				watts := min(max(most, 0), 1e6) * 1.2
 				if joules, dt := (r.Total - last.Total).Joules(),
 					(r.At-last.At).Seconds()+max(o.Period.Seconds(), 0.02); float64(joules) > watts*dt*(1+1e-9)+1e-5 {
-					t.Fatalf("%v in %v s with at most %v W", joules, dt, watts)
+					t.Fatalf("counted %v in %v s, want at most %v W", joules, dt, watts)
 				}
 			}
 			if most > 0 && at > last.At {
 				if resumed := again.Next(raw, at); resumed != r {
-					t.Fatalf("resumed: %+v, want %+v", resumed, r)
+					t.Fatalf("reading after resuming = %+v, want %+v", resumed, r)
 				}
 			}
 			last = r

@@ -2,29 +2,30 @@ package energy
 
 import "math"
 
-// curveEdges divide utilisation into bins, narrow where idle power is decided. A powerCurve may bend at them and
-// nowhere else.
+// curveEdges divides utilisation into bins that are narrow at low load, where idle power is determined. A
+// powerCurve can bend only at these edges.
 var curveEdges = [curveBins + 1]float64{
 	0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.125, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1,
 }
 
 const (
 	curveBins   = 18
-	maxTerms    = 8    // a constant, a line and six bends: more than a measured curve needs
-	minVariance = 1e-5 // of utilisation (±0.3 %) that has a slope
+	maxTerms    = 8    // a constant, a line and six bends, which is enough for measured curves
+	minVariance = 1e-5 // variance of utilisation (±0.3 %) below which no slope is fitted
 
-	bendMass = 6.0  // samples that must lie on either side of a bend
-	bendUp   = 4.0  // how many variances of the noise a bend upwards must explain, to be one
-	bendDown = 10.0 // and one downwards
+	bendMass = 6.0  // minimum number of samples on either side of a bend
+	bendUp   = 4.0  // minimum gain of an upward bend, in variances of the noise
+	bendDown = 10.0 // minimum gain of a downward bend, in variances of the noise
 )
 
-// A powerCurve is power over utilisation, as values at curveEdges with straight lines between them. It never falls.
+// A powerCurve is power as a function of utilisation. It stores the values at curveEdges, interpolates linearly in
+// between and never decreases.
 type powerCurve [curveBins + 1]float64
 
 // at returns the power at utilisation u in [0,1].
 func (c *powerCurve) at(u float64) float64 { return c.within(binOf(u), u) }
 
-// within is at for a u whose bin is known.
+// within is like at for a utilisation u in the given bin.
 func (c *powerCurve) within(bin int, u float64) float64 {
 	lo, hi := curveEdges[bin], curveEdges[bin+1]
 	return c[bin] + (c[bin+1]-c[bin])*(u-lo)/(hi-lo)
@@ -39,7 +40,7 @@ func binOf(u float64) int {
 	return i
 }
 
-// moments are the number of samples of utilisation u and power p, and weighted sums over them.
+// moments contains the number of samples of utilisation u and power p, and weighted sums over them.
 type moments struct{ n, w, u, uu, p, up float64 }
 
 func (m *moments) add(n, w, u, p float64) {
@@ -64,16 +65,16 @@ func (m *moments) merge(o *moments) {
 //
 //	P(u) = a + b·u + Σ cⱼ·max(0, u − edgeⱼ)
 //
-// by weighted least squares. Bends are taken one by one, the one that explains most first, and only while one
-// explains more than noise does: with a bend at every edge the fit would follow the noise, and worst of all at its
-// end near idle, which is what it is for. Bends upwards are usual (frequency and voltage rise with load); downwards
-// they occur (sleep states), unless power would fall.
+// by weighted least squares. Bends are added one by one, the one with the largest gain first, while a bend
+// explains more than noise would. With a bend at every edge, the fit would follow the noise, and most of all near
+// idle, where accuracy matters. Upward bends are common because frequency and voltage rise with load. Downward
+// bends, caused by sleep states, are accepted unless power would decrease.
 //
-// Bends are at edges of bins, so sums by bin are all it needs. The Cholesky factor of the normal equations grows by a
-// row with each term, so that a try costs tens of operations.
+// Because bends are at the edges of bins, sums by bin are sufficient. The Cholesky factor of the normal equations
+// grows by one row per term, so evaluating a candidate takes tens of operations.
 type bendRegression struct {
-	tail  [curveBins + 1]moments // tail[j]: of all samples at or above edge j
-	terms [maxTerms]int          // -1 is the constant, otherwise an edge
+	tail  [curveBins + 1]moments // tail[j] sums all samples at or above edge j
+	terms [maxTerms]int          // -1 is the constant, other values are edges
 	chol  [maxTerms][maxTerms]float64
 	z     [maxTerms]float64 // chol⁻¹ · right side
 	n     int
@@ -81,7 +82,7 @@ type bendRegression struct {
 
 const constant = -1
 
-// sum takes up samples by bin.
+// sum loads the samples, aggregated by bin.
 func (r *bendRegression) sum(bins *[curveBins]moments) {
 	r.tail[curveBins] = moments{}
 	for j := curveBins - 1; j >= 0; j-- {
@@ -90,7 +91,7 @@ func (r *bendRegression) sum(bins *[curveBins]moments) {
 	}
 }
 
-// inner returns the weighted inner product of two terms, and right that of a term and power.
+// inner returns the weighted inner product of two terms. right returns the inner product of a term and power.
 func (r *bendRegression) inner(i, j int) float64 {
 	if i > j {
 		i, j = j, i
@@ -112,8 +113,9 @@ func (r *bendRegression) right(j int) float64 {
 	return r.tail[j].up - curveEdges[j]*r.tail[j].p
 }
 
-// try computes the row that term j would add. The sum of squares would fall by z², and z has the sign of the term's
-// coefficient; it is 0 for a term that the others contain.
+// try computes the row that term j would add to the Cholesky factor. Adding the term would reduce the sum of
+// squares by z². The sign of z is the sign of the term's coefficient; z is 0 if the term depends linearly on the
+// existing ones.
 func (r *bendRegression) try(j int) (row [maxTerms]float64, z float64) {
 	own := r.inner(j, j)
 	left, right := own, r.right(j)
@@ -139,7 +141,7 @@ func (r *bendRegression) push(j int, row [maxTerms]float64, z float64) {
 	r.n++
 }
 
-// coefficients solves for the terms taken so far.
+// coefficients solves for the coefficients of the selected terms.
 func (r *bendRegression) coefficients() (c [maxTerms]float64) {
 	for i := r.n - 1; i >= 0; i-- {
 		v := r.z[i]
@@ -151,7 +153,7 @@ func (r *bendRegression) coefficients() (c [maxTerms]float64) {
 	return c
 }
 
-// run fits the samples that were summed, of which there must be one; variance is that of a sample of weight 1. It
+// run fits the loaded samples. At least one sample is required. variance is the variance of a sample of weight 1. run
 // returns false if the curve is flat, because utilisation hardly varied or power does not rise with it.
 func (r *bendRegression) run(variance float64) bool {
 	r.n = 0
@@ -170,12 +172,12 @@ func (r *bendRegression) run(variance float64) bool {
 	if r.coefficients()[1] >= 0 {
 		return true
 	}
-	r.n = 1 // it begins flat, and noise tilted it
+	r.n = 1 // the curve starts flat and noise tilted it
 	r.bend(variance)
 	return r.n > 1
 }
 
-// bend takes bends as long as there is one that explains enough.
+// bend adds bends while one of them explains enough variance.
 func (r *bendRegression) bend(variance float64) {
 	for r.n < maxTerms {
 		best, most := constant, 1.0
@@ -201,7 +203,7 @@ func (r *bendRegression) bend(variance float64) {
 	}
 }
 
-// rises reports if power still never falls once the term is added.
+// rises reports whether power remains nondecreasing if term j is added.
 func (r *bendRegression) rises(j int, row [maxTerms]float64, z float64) bool {
 	if r.n < 2 {
 		return false
@@ -227,7 +229,7 @@ func (r *bendRegression) rises(j int, row [maxTerms]float64, z float64) bool {
 	return true
 }
 
-// curve returns what was fitted.
+// curve returns the fitted curve.
 func (r *bendRegression) curve() (c powerCurve) {
 	coef := r.coefficients()
 	for k, u := range curveEdges {
@@ -240,7 +242,8 @@ func (r *bendRegression) curve() (c powerCurve) {
 	return c
 }
 
-// interceptVariance returns the variance of the power at no load, in units of that of a sample of weight 1.
+// interceptVariance returns the variance of the power at zero load, in units of the variance of a sample of weight
+// 1.
 func (r *bendRegression) interceptVariance() float64 {
 	var x [maxTerms]float64
 	sum := 0.0

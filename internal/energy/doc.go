@@ -1,6 +1,7 @@
-// Package energy holds the physical units of KubEnergy and the power models that turn utilisation into watts.
+// Package energy defines the physical units of KubEnergy, the power models that convert utilisation into watts, and
+// the attribution of a node's energy to its consumers.
 //
-// The named types are the only carriers of units: no other package passes energy, power or mass as a bare number.
-// The package reads no meters, knows no clock and refuses to guess: a number that was not measured says so through
-// its [Quality].
+// Energy, power and mass are always passed between packages as these named types, never as bare numbers. The
+// package does not read meters or clocks. Every number has a [Quality] that distinguishes measured values from
+// estimates.
 package energy

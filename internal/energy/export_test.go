@@ -6,14 +6,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/codec"
 )
 
-// AppendState appends what an attributor keeps of its fit.
+// AppendState appends the state of the fit as an attributor stores it.
 func (f *Fit) AppendState(b []byte) []byte {
 	c := codec.Writer(b)
 	f.code(&c)
 	return c.Data()
 }
 
-// RestoreState reads what AppendState wrote, as an attributor does, and returns what follows it.
+// RestoreState restores the output of AppendState as an attributor does, and returns the remaining data.
 func (f *Fit) RestoreState(b []byte) (rest []byte, err error) {
 	to := NewFit(f.prior)
 	c := codec.Reader(b)

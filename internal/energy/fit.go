@@ -8,29 +8,31 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/codec"
 )
 
-// A Fit learns online which power a node draws anyway, and which because it works, from pairs of utilisation and power.
+// A Fit is an online estimator that separates the idle power of a node from its load-dependent power, based on
+// samples of utilisation and power.
 //
-// It keeps the latest samples of each range of utilisation, so that a long time at one load does not push out what was
-// seen at others, and every few samples fits to them a curve of straight pieces (see bendRegression) that never falls,
-// with weights that fall with a sample's age and with its distance from the curve (Tukey's bisquare: a sample that
-// another device's power was added to counts nothing). Idle power is that curve's value at no load.
+// It retains the latest samples of each range of utilisation, so that a long period at one load does not evict
+// samples at other loads. Periodically it fits a nondecreasing piecewise linear curve to them (see bendRegression).
+// The weight of a sample decreases with its age and with its distance from the curve (Tukey's bisquare), so samples
+// that include the power of another device are ignored. Idle power is the value of the curve at zero load.
 //
-// Its memory is fixed, Add allocates nothing, and the same samples give the same result. A Fit is for one goroutine.
+// A Fit uses a fixed amount of memory, Add does not allocate, and the result is deterministic. It is not safe for
+// concurrent use.
 type Fit struct {
 	prior *Profile
 
 	bins [curveBins]sampleRing
-	seen uint32        // how many samples were ever added
-	mean time.Duration // between samples: how long they usually are
+	seen uint32        // total number of samples added
+	mean time.Duration // mean length of the samples
 
-	since       uint32  // the sample since which the machine is as it is
-	over, under float32 // share of the latest samples that lay above or below the curve, beyond noise
+	since       uint32  // the first sample since the last change of the machine
+	over, under float32 // fraction of the latest samples above or below the curve, beyond noise
 
-	// what the samples say, as of the last refit
+	// result of the last refit
 	curve   powerCurve
 	shaped  bool    // the curve has a slope
-	noise   float64 // standard deviation of a sample, in parts of its power
-	lo, hi  float64 // between which utilisations the curve is known
+	noise   float64 // standard deviation of a sample, relative to its power
+	lo, hi  float64 // known range of the curve
 	idle    float64
 	settled bool
 }
@@ -38,18 +40,19 @@ type Fit struct {
 const (
 	ringSize = 14
 
-	minPower = 1e-3           // watts: what draws less is no machine
-	longest  = 24 * time.Hour // a mean over more says nothing of any load
+	minPower = 1e-3           // watts; smaller values cannot come from a machine
+	longest  = 24 * time.Hour // samples longer than this say little about the load and are ignored
 
-	maxPredicted = 1e12 // watts: where lines through any samples stay below, for sure
+	maxPredicted = 1e12 // watts; upper bound of any extrapolation
 
-	changeShare = 0.5      // of the latest samples off the curve to one side: the machine is not what it was
-	changePace  = 1.0 / 16 // how much of that share the latest sample decides
-	changeNoise = 2.5      // standard deviations: less is not off the curve
-	changeLeast = 0.015    // nor is less than this part of power
+	changeShare = 0.5      // of the latest samples off the curve to one side: the machine has changed
+	changePace  = 1.0 / 16 // weight of the latest sample in that fraction
+	changeNoise = 2.5      // minimum distance from the curve, in standard deviations
+	changeLeast = 0.015    // minimum distance from the curve, relative to power
 )
 
-// A sample's utilisation is kept in 65535ths, as in the state, so that a restored Fit is the same as one that ran on.
+// A sample stores utilisation in units of 1/65535, as the state does, so that a restored Fit behaves exactly like
+// the original.
 type sample struct {
 	p    float32
 	seq  uint32
@@ -58,7 +61,7 @@ type sample struct {
 
 func (s *sample) u() float64 { return float64(s.load) / math.MaxUint16 }
 
-// A sampleRing holds the latest samples of a bin; the oldest is overwritten first.
+// A sampleRing contains the latest samples of a bin; the oldest is overwritten first.
 type sampleRing struct {
 	s       [ringSize]sample
 	n, next uint8
@@ -70,16 +73,16 @@ func (r *sampleRing) add(s sample) {
 	r.n = min(r.n+1, ringSize)
 }
 
-// at returns a sample by age, the oldest first.
+// at returns the k-th oldest sample.
 func (r *sampleRing) at(k uint8) *sample { return &r.s[(r.next+ringSize-r.n+k)%ringSize] }
 
-// genericIdle is the share of its full power that a server draws at no load, where nothing else is known: the median of
-// the machines published with SPECpower between 2011 and 2026 is between 0.16 and 0.26, by year.
+// genericIdle is the assumed ratio of idle power to full power of a server without a profile. The median of the
+// machines published with SPECpower between 2011 and 2026 is between 0.16 and 0.26, depending on the year.
 const genericIdle = 0.25
 
-// NewFit returns a Fit that has seen nothing. The prior is the model of the node's hardware, nil if there is none; of
-// it, the shape is used rather than the level, because a profile of a whole machine may meet a meter of its
-// processors. It is not changed and must stay unchanged.
+// NewFit returns an empty Fit. The prior is the model of the node's hardware, or nil if there is none. Only the
+// shape of the prior is used, not its level, because the profile of a whole machine may be combined with a meter of
+// its processors. The prior must not be modified afterwards.
 func NewFit(prior *Profile) *Fit {
 	f := &Fit{}
 	if prior == nil {
@@ -91,8 +94,8 @@ func NewFit(prior *Profile) *Fit {
 	return f
 }
 
-// Add takes a sample: mean power p at mean utilisation u (0 to 1) over dt. What cannot be a sample is ignored, and so
-// is one much shorter than usual, in which the meter's resolution would be most of it.
+// Add adds a sample of mean power p at mean utilisation u (0 to 1) over dt. It ignores invalid samples, and samples
+// much shorter than usual, which would be dominated by the resolution of the meter.
 func (f *Fit) Add(u float64, p Watts, dt time.Duration) {
 	if !(u >= 0 && u <= math.MaxFloat64) || !(p >= minPower && p <= megawatt) || dt <= 0 || dt > longest {
 		return
@@ -108,13 +111,13 @@ func (f *Fit) Add(u float64, p Watts, dt time.Duration) {
 	s := sample{p: float32(p), seq: f.seen, load: uint16(math.Round(min(u, 1) * math.MaxUint16))}
 	changed := f.detectChange(s)
 	f.bins[binOf(s.u())].add(s)
-	f.seen++ // for 136 years of seconds
+	f.seen++ // overflows after 136 years of seconds
 	if changed || f.due() {
 		f.refit()
 	}
 }
 
-// due says when to fit: at once as long as there is little, seldom when a sample changes little.
+// due reports whether to refit now: after every sample at first, and less often as samples accumulate.
 func (f *Fit) due() bool {
 	switch n := f.seen - f.since; {
 	case n <= 16:
@@ -128,9 +131,10 @@ func (f *Fit) due() bool {
 	}
 }
 
-// detectChange finds out that the machine changed: most of the latest samples are off the curve, to one side, at loads
-// at which the curve was known. What was learned before then counts little, and idle power is unsettled until low loads
-// were seen again. If load visits all of its range, idle power is right again within 150 samples.
+// detectChange reports whether the machine has changed: most of the latest samples are off the curve, to the same
+// side, at loads in the known range of the curve. Earlier samples then have little weight, and idle power is unsettled
+// until low loads are observed again. If the load covers its whole range, idle power is correct again within 150
+// samples.
 func (f *Fit) detectChange(s sample) (changed bool) {
 	if u := s.u(); !f.shaped || u < f.lo || u > f.hi {
 		return false
@@ -153,18 +157,19 @@ func (f *Fit) detectChange(s sample) (changed bool) {
 	return true
 }
 
-// Idle returns the power at no load, and if it is settled: known from samples, to about 5 %. It is settled once there
-// were samples at loads so low that what lies between them and none hardly matters, relative to what load costs; and
-// no more once the machine was found to have changed, until such samples came again. Nothing can tell of bends below
-// the least load seen, so a curve that has one there may be settled and off by more.
+// Idle returns the power at zero load, and whether the value is settled, that is, known from samples to within
+// about 5 %. It is settled once samples exist at loads low enough that the extrapolation to zero load is small
+// compared with the slope of the curve. It is unsettled again after a change of the machine until such samples are
+// added. A bend below the lowest observed load cannot be detected, so a curve with such a bend may be settled with
+// a larger error.
 //
-// Until it is settled it is the best there is: what the prior, or without it a server of which nothing is known,
-// would draw at no load if it drew what was measured at the least load seen. As lower loads and a wider range of
-// loads are seen, the weight moves to what the fitted curve says. It is never above the power measured at the least
-// load. Without prior and samples it is 0.
+// Until the value is settled, it is the best estimate: the prior, or a generic server without one, scaled to the
+// power measured at the lowest observed load. As lower loads and a wider range of loads are observed, the weight
+// moves to the fitted curve. The value never exceeds the power measured at the lowest load. It is 0 without a prior
+// and samples.
 func (f *Fit) Idle() (w Watts, settled bool) { return Watts(f.idle), f.settled }
 
-// shape returns the power of the prior at u, of a server in general if there is none, on a scale of its own.
+// shape returns the power of the prior at u, in arbitrary units. Without a prior it uses a generic server.
 func (f *Fit) shape(u float64) float64 {
 	if f.prior != nil {
 		return float64(f.prior.Power(u))
@@ -174,8 +179,8 @@ func (f *Fit) shape(u float64) float64 {
 
 const fitState = 1 // version
 
-// code writes all that was learned, 2.8 kB at most, or reads it: a Fit that was read goes on as the one that was
-// written. The prior is no part of it.
+// code encodes or decodes the learned state, at most 2.8 kB. A decoded Fit behaves exactly like the encoded one.
+// The prior is not part of the state.
 func (f *Fit) code(c *codec.Codec) {
 	c.Version(fitState)
 	codec.Fixed(c, 4, &f.seen)
@@ -190,7 +195,7 @@ func (f *Fit) code(c *codec.Codec) {
 	if f.seen == 0 || c.Failed() {
 		return
 	}
-	// The result of the last refit: the samples have changed since, so that it can't be had from them.
+	// The result of the last refit is stored because it cannot be recomputed: samples have been added since.
 	c.Flags(&f.shaped, &f.settled)
 	for _, v := range [...]*float64{&f.noise, &f.lo, &f.hi, &f.idle} {
 		c.Float64(v)
@@ -212,15 +217,16 @@ func (f *Fit) codeSamples(c *codec.Codec) {
 	}
 }
 
-// plausible reports whether a result that was read is one that a refit can have.
+// plausible reports whether a decoded result could have been produced by a refit.
 func (f *Fit) plausible() bool {
-	// What is no number comes first in order.
+	// NaN sorts before all other values.
 	return slices.IsSorted(f.curve[:]) && f.curve[0] >= 0 && f.curve[curveBins] <= maxPredicted &&
 		f.noise >= minNoise && f.noise <= 2 && f.lo >= 0 && f.lo <= f.hi && f.hi <= 1 &&
 		f.idle >= 0 && f.idle <= f.curve.at(f.lo)
 }
 
-// code codes the samples of a bin, the oldest first, each with how many were added since it was.
+// code encodes or decodes the samples of a bin, oldest first. The age of a sample is the number of samples added
+// since.
 func (r *sampleRing) code(c *codec.Codec, bin int, seen uint32) {
 	n := r.n
 	if c.Byte(&n); n > ringSize {

@@ -15,9 +15,10 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// A truth is a convex piecewise curve: what a Fit is to recover, and not of the family that power models are of.
+// A truth is a convex piecewise linear curve that a Fit is expected to recover. It does not belong to the family of
+// the power models.
 type truth struct {
-	at, slope []float64 // each slope holds from its utilisation to the next
+	at, slope []float64 // each slope applies from its utilisation to the next
 	idle      float64
 }
 
@@ -35,9 +36,9 @@ func (c *truth) power(u float64) float64 {
 	return p
 }
 
-// newTruth draws a curve with two to five bends between the given utilisation and 0.9, whose last slope is up to 5
-// times its first, idle at 0.15 to 0.6 of its power at full load, which is between 50 and 800 W. The extremes of both
-// are drawn more often than others.
+// newTruth returns a random curve with two to five bends between firstBend and 0.9. The last slope is up to 5 times
+// the first, and idle power is 0.15 to 0.6 of the full-load power of 50 to 800 W. The extremes of both ranges are
+// drawn more often.
 func newTruth(r *rand.Rand, firstBend float64) *truth {
 	c := &truth{at: []float64{0}}
 	for range 2 + r.IntN(4) {
@@ -67,7 +68,7 @@ func newTruth(r *rand.Rand, firstBend float64) *truth {
 
 func uniform(r *rand.Rand, lo, hi float64) float64 { return lo + (hi-lo)*r.Float64() }
 
-// quantiles sorts and renders what is asked of most errors.
+// quantiles sorts the errors and formats their quantiles.
 func quantiles(errs []float64) string {
 	slices.Sort(errs)
 	n := len(errs)
@@ -75,7 +76,8 @@ func quantiles(errs []float64) string {
 		100*errs[n/2], 100*errs[n*95/100], 100*errs[n*99/100], 100*errs[n-1])
 }
 
-// fewer returns how many of n machines to try under the race detector, which has nothing to find in arithmetic.
+// fewer returns the number of machines to test. It is lower under the race detector, because it cannot detect errors in
+// arithmetic.
 func fewer(n uint64) uint64 {
 	if raced {
 		return n/50 + 1
@@ -85,7 +87,7 @@ func fewer(n uint64) uint64 {
 
 func percent(r *rand.Rand) float64 { return uniform(r, -.01, .01) }
 
-// learn shows f so many samples of the curve at loads between lo and hi, and returns the least power it saw.
+// learn adds n samples of the curve at loads between lo and hi to f, and returns the lowest power among them.
 func learn(
 	f *energy.Fit, r *rand.Rand, power func(u float64) float64, n int, lo, hi float64, noise func(*rand.Rand) float64,
 ) (least float64) {
@@ -104,16 +106,16 @@ func off(f *energy.Fit, idle float64) (err float64, settled bool) {
 	return float64(w)/idle - 1, settled
 }
 
-// Idle power is recovered within 5 % from 200 samples. A curve that bends at 10 % of load shows its first piece to 11
-// of 200 samples, about, on average: there, one of 2,000 machines is off by 5.5 %. If noise is not within 1 % but has
-// a standard deviation of 1 %, it is 99 of 100 machines that are within 5 %.
+// Idle power is recovered to within 5 % from 200 samples. If a curve bends at 10 % of load, on average only about
+// 11 of 200 samples are on its first piece; then one of 2,000 machines is off by 5.5 %. If the noise has a standard
+// deviation of 1 % instead of a bound of 1 %, 99 of 100 machines are within 5 %.
 func TestFitRecoversIdle(t *testing.T) {
 	gauss := func(r *rand.Rand) float64 { return .01 * r.NormFloat64() }
 	for _, c := range []struct {
 		name  string
-		bend  float64 // the lowest
+		bend  float64 // utilisation of the lowest bend
 		noise func(r *rand.Rand) float64
-		spoil float64 // share of samples that another device's power is added to
+		spoil float64 // fraction of samples that include the power of another device
 		seeds uint64
 		worst float64
 		p99   float64
@@ -146,15 +148,15 @@ func TestFitRecoversIdle(t *testing.T) {
 		text := quantiles(errs)
 		t.Logf("%s: %s; settled %d of %d", c.name, text, settled, len(errs))
 		if worst, p99 := errs[len(errs)-1], errs[len(errs)*99/100]; worst > c.worst || p99 > c.p99 {
-			t.Errorf("%s: %s; want at most %v, and %v for 99 %%", c.name, text, c.worst, c.p99)
+			t.Errorf("%s: errors are %s, want at most %v, and %v for 99 %%", c.name, text, c.worst, c.p99)
 		}
 		if settled < len(errs)*8/10 {
-			t.Errorf("%s: only %d of %d are settled", c.name, settled, len(errs))
+			t.Errorf("%s: %d of %d machines are settled, want at least 80 %%", c.name, settled, len(errs))
 		}
 	}
 }
 
-// What is settled is right to about 5 %: of all ticks at which it is settled, in the first 200 of 300 machines.
+// A settled value is correct to about 5 %, over all settled ticks in the first 200 ticks of 300 machines.
 func TestSettledMeansKnown(t *testing.T) {
 	settled, wrong, worst := 0, 0, 0.0
 	for seed := range fewer(300) {
@@ -172,15 +174,15 @@ func TestSettledMeansKnown(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("settled at %d ticks of 60,000, of these off by more than 5 %% at %d, at worst by %.1f %%", settled, wrong,
+	t.Logf("settled at %d of 60,000 ticks, with an error above 5 %% at %d of them, maximum error %.1f %%", settled, wrong,
 		100*worst)
 	if !raced && settled < 30_000 || wrong > settled/100 || worst > .25 {
-		t.Errorf("settled at %d of 60,000 ticks, wrong at %d, at worst by %.1f %%", settled, wrong, 100*worst)
+		t.Errorf("settled at %d of 60,000 ticks, inaccurate at %d of them, maximum error %.1f %%", settled, wrong, 100*worst)
 	}
 }
 
-// A machine whose idle power rises or falls by a fifth, as when fans change, is known again after 150 samples. It
-// takes some tens of samples to notice; meanwhile, what was settled stays so.
+// If the idle power of a machine rises or falls by a fifth, e.g. because of its fans, it is correct again within
+// 150 samples. Detection takes some tens of samples, during which the value remains settled.
 func TestFitFollowsDrift(t *testing.T) {
 	for _, factor := range []float64{1.2, 0.8} {
 		longest, claimed := 0, 0
@@ -202,26 +204,27 @@ func TestFitFollowsDrift(t *testing.T) {
 			}
 			longest = max(longest, last)
 			if err, ok := off(f, idle); math.Abs(err) > .03 {
-				t.Errorf("factor %v, seed %d: off by %.3f after 400 samples, settled: %v", factor, seed, err, ok)
+				t.Errorf("factor %v, seed %d: error is %.3f after 400 samples, settled: %v", factor, seed, err, ok)
 			}
 		}
-		t.Logf("idle power times %v: known to 5 %% again after at most %d samples; settled and wrong at %d ticks of "+
+		t.Logf("idle power times %v: error below 5 %% again after at most %d samples, settled but inaccurate at %d ticks of "+
 			"100 machines",
 			factor, longest, claimed)
 		if longest > 150 || claimed > 1500 {
-			t.Errorf("factor %v: known again after %d samples, settled and wrong at %d ticks", factor, longest, claimed)
+			t.Errorf("factor %v: accurate again after %d samples, settled but inaccurate at %d ticks", factor, longest, claimed)
 		}
 	}
 }
 
-// A constant load says nothing of idle power, however long it lasts: the fit stays with its prior, unsettled.
+// A constant load of any duration contains no information about idle power, so the fit retains its prior and is not
+// settled.
 func TestConstantLoadTellsNothing(t *testing.T) {
 	profile := &energy.Profile{Idle: 100, Max: 300}
 	for _, c := range []struct {
 		name   string
 		prior  *energy.Profile
 		lo, hi float64
-		want   float64 // at 400 W at half load
+		want   float64 // for 400 W at half load
 	}{
 		{"of a profile", profile, .5, .5, 200},
 		{"of a profile, nearly", profile, .498, .502, 200},
@@ -232,13 +235,13 @@ func TestConstantLoadTellsNothing(t *testing.T) {
 		for i := range 5000 {
 			learn(f, r, func(float64) float64 { return 400 }, 1, c.lo, c.hi, percent)
 			if err, settled := off(f, c.want); settled || math.Abs(err) > .03 {
-				t.Fatalf("%s: after %d samples off by %.3f of %v W, settled: %v", c.name, i+1, err, c.want, settled)
+				t.Fatalf("%s: after %d samples the error is %.3f of %v W, settled: %v", c.name, i+1, err, c.want, settled)
 			}
 		}
 	}
 }
 
-// After a node was seen at all loads, hours at one load change nothing of what is known.
+// Once a node was observed at all loads, hours at a constant load do not change the result.
 func TestConstantLoadForgetsNothing(t *testing.T) {
 	for seed := range fewer(20) {
 		r := rand.New(rand.NewPCG(seed, 10))
@@ -248,13 +251,14 @@ func TestConstantLoadForgetsNothing(t *testing.T) {
 		for _, load := range []float64{.49, .93} {
 			learn(f, r, curve.power, 10_000, load, load+.02, percent)
 			if err, _ := off(f, curve.idle); math.Abs(err) > .05 {
-				t.Errorf("seed %d: off by %.3f after 10,000 samples at %v", seed, err, load)
+				t.Errorf("seed %d: error is %.3f after 10,000 samples at %v", seed, err, load)
 			}
 		}
 	}
 }
 
-// A node that is never less than 60 % busy does not claim to know its idle power; a good profile helps.
+// A node that is always at least 60 % busy does not claim to know its idle power, and a good profile improves the
+// estimate.
 func TestHighLoadClaimsNothing(t *testing.T) {
 	var without, with []float64
 	for seed := range fewer(100) {
@@ -268,7 +272,7 @@ func TestHighLoadClaimsNothing(t *testing.T) {
 			for range 50 {
 				learn(f, r, curve.power, 20, .6, .95, percent)
 				if _, settled := f.Idle(); settled {
-					t.Fatalf("seed %d: settled", seed)
+					t.Fatalf("seed %d: settled = true, want false", seed)
 				}
 			}
 			err, _ := off(f, curve.idle)
@@ -279,14 +283,14 @@ func TestHighLoadClaimsNothing(t *testing.T) {
 			}
 		}
 	}
-	t.Log("loads of 60 to 95 % only, without a prior:", quantiles(without))
-	t.Log("loads of 60 to 95 % only, with a profile 10 % off:", quantiles(with))
+	t.Log("errors at loads of only 60 to 95 %, without a prior:", quantiles(without))
+	t.Log("errors at loads of only 60 to 95 %, with an error of 10 % in the profile:", quantiles(with))
 	if with[len(with)/2] > .2 || with[len(with)/2] > without[len(without)/2] {
-		t.Error("a good profile does not help")
+		t.Error("a good profile does not improve the estimate")
 	}
 }
 
-// An idle node tells its idle power at once, and what it then does at high loads does not change that.
+// The idle power of an idle node is settled immediately and is not changed by later high loads.
 func TestIdleNodeIsSettled(t *testing.T) {
 	for seed := range fewer(20) {
 		r := rand.New(rand.NewPCG(seed, 13))
@@ -294,16 +298,16 @@ func TestIdleNodeIsSettled(t *testing.T) {
 		f := energy.NewFit(nil)
 		learn(f, r, curve.power, 50, .002, .009, percent)
 		if err, settled := off(f, curve.idle); math.Abs(err) > .03 || !settled {
-			t.Errorf("seed %d: off by %.3f when idle, settled: %v", seed, err, settled)
+			t.Errorf("seed %d: error is %.3f when idle, settled: %v", seed, err, settled)
 		}
 		learn(f, r, curve.power, 500, .6, .95, percent)
 		if err, settled := off(f, curve.idle); math.Abs(err) > .03 || !settled {
-			t.Errorf("seed %d: off by %.3f after work, settled: %v", seed, err, settled)
+			t.Errorf("seed %d: error is %.3f after high loads, settled: %v", seed, err, settled)
 		}
 	}
 }
 
-// Other work draws more at the same load. That is no change of idle power.
+// A different workload that draws more power at the same load does not change idle power.
 func TestOtherWorkIsNotIdle(t *testing.T) {
 	for seed := range fewer(50) {
 		r := rand.New(rand.NewPCG(seed, 14))
@@ -313,13 +317,13 @@ func TestOtherWorkIsNotIdle(t *testing.T) {
 		learn(f, r, func(u float64) float64 { return curve.idle + 1.2*(curve.power(u)-curve.idle) }, 600, .3, .95,
 			percent)
 		if err, _ := off(f, curve.idle); math.Abs(err) > .15 {
-			t.Errorf("seed %d: off by %.3f", seed, err)
+			t.Errorf("seed %d: error is %.3f", seed, err)
 		}
 	}
 }
 
-// Whatever it is shown, idle power is a number, not negative, and not above the power at the least loads; prediction
-// is a number and does not fall.
+// For any input, idle power is a nonnegative number of at most the power at the lowest loads, and the prediction is
+// a nondecreasing number.
 func checkFit(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -328,13 +332,13 @@ func checkFit(t interface {
 	t.Helper()
 	idle, _ := f.Idle()
 	if !(idle >= 0 && float64(idle) <= least) {
-		t.Fatalf("idle power is %v W, the least seen %v W", float64(idle), least)
+		t.Fatalf("Idle() = %v W, want at most the lowest sample of %v W", float64(idle), least)
 	}
 	last := energy.Watts(0)
 	for _, u := range []float64{math.Inf(-1), 0, 1e-9, .01, .05, .3, .5, .8, 1, math.Inf(1)} {
 		p := f.Predict(u)
 		if !(p >= last*(1-1e-9)) || math.IsInf(float64(p), 0) {
-			t.Fatalf("%v W at %v, below it %v W", float64(p), u, float64(last))
+			t.Fatalf("Predict() = %v W at %v, want at least %v W as at the load below", float64(p), u, float64(last))
 		}
 		last = p
 	}
@@ -348,7 +352,7 @@ func TestFitStaysSane(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 15))
 		f := energy.NewFit(nil)
 		checkFit(t, f, math.Inf(1))
-		falling := seed%2 == 0 // a node that draws less when it works: another device's power
+		falling := seed%2 == 0 // a node that draws less when it works, because of another device's power
 		least := math.Inf(1)
 		for range 300 {
 			u := r.Float64() * r.Float64()
@@ -371,7 +375,7 @@ func TestFitStaysSane(t *testing.T) {
 	least := math.Inf(1)
 	for range 500 {
 		least = min(least, learn(f, r, curve.power, 1, 0, 1, percent))
-		checkFit(t, f, least*1.02) // the least sample is one below the mean, by noise
+		checkFit(t, f, least*1.02) // noise may move the lowest sample below the mean
 	}
 }
 
@@ -400,37 +404,37 @@ func TestFitIgnoresWhatIsNoSample(t *testing.T) {
 	} {
 		f.Add(bad.u, bad.p, bad.dt)
 		if w, settled := f.Idle(); w != 0 || settled || f.Predict(1) != 0 {
-			t.Errorf("%+v was taken: idle %v W", bad, float64(w))
+			t.Errorf("sample %+v was not ignored: Idle() = %v W", bad, float64(w))
 		}
 	}
 	f.Add(.5, 100, time.Second)
 	before, _ := f.Idle()
 	f.Add(.5, 5000, time.Millisecond)
 	if w, _ := f.Idle(); w != before || before == 0 {
-		t.Errorf("a sample of a millisecond changed idle power from %v to %v W", float64(before), float64(w))
+		t.Errorf("a sample of one millisecond changed idle power from %v to %v W", float64(before), float64(w))
 	}
-	f.Add(3, 300, time.Second) // more than there is: all of it
+	f.Add(3, 300, time.Second) // clamped to full utilisation
 	if w := f.Predict(1); w < 250 {
-		t.Errorf("%v W at full load, want about 300", float64(w))
+		t.Errorf("Predict(1) = %v W, want about 300", float64(w))
 	}
 }
 
-// A prior is where a fit begins, and what it leaves.
+// A fit starts with its prior and departs from it as samples are added.
 func TestFitBeginsWithPrior(t *testing.T) {
 	f := energy.NewFit(&energy.Profile{Idle: 50, Max: 250})
 	if w, settled := f.Idle(); w != 50 || settled || f.Predict(.5) != 150 {
-		t.Errorf("before any sample: idle %v W, settled %v, %v W at half load", float64(w), settled,
+		t.Errorf("before the first sample: Idle() = %v W, settled %v, Predict(0.5) = %v W", float64(w), settled,
 			float64(f.Predict(.5)))
 	}
-	f.Add(.5, 300, time.Second) // twice what the profile says
+	f.Add(.5, 300, time.Second) // twice the power of the profile
 	if w, settled := f.Idle(); math.Abs(float64(w)-100) > .1 || settled {
-		t.Errorf("after 300 W at half load: idle %v W, settled %v; want 100 W, by the profile's shape", float64(w),
+		t.Errorf("after 300 W at half load: Idle() = %v W, settled %v, want 100 W by the profile's shape", float64(w),
 			settled)
 	}
 	r := rand.New(rand.NewPCG(1, 17))
 	learn(f, r, func(u float64) float64 { return 200 + 100*u }, 200, .05, .95, percent)
 	if err, settled := off(f, 200); math.Abs(err) > .02 || !settled {
-		t.Errorf("after 200 samples: off by %.3f, settled %v", err, settled)
+		t.Errorf("after 200 samples: error is %.3f, settled %v", err, settled)
 	}
 	for _, useless := range []energy.Profile{
 		{}, {Idle: energy.Watts(math.NaN()), Max: 100}, {Idle: -5, Max: 100}, {Idle: 1e300, Max: 1e301},
@@ -438,15 +442,15 @@ func TestFitBeginsWithPrior(t *testing.T) {
 		f := energy.NewFit(&useless)
 		f.Add(.5, 100, time.Second)
 		if w, _ := f.Idle(); math.Abs(float64(w)-40) > .1 {
-			t.Errorf("with %+v as prior: idle %v W, want 40 as without any", useless, float64(w))
+			t.Errorf("with prior %+v: Idle() = %v W, want 40 as without a prior", useless, float64(w))
 		}
 	}
-	f = energy.NewFit(&energy.Profile{Max: 100}) // draws nothing when idle
+	f = energy.NewFit(&energy.Profile{Max: 100}) // draws no power when idle
 	f.Add(0, 100, time.Second)
 	checkFit(t, f, 100)
 }
 
-// A Fit goes on from its state as if nothing had been.
+// A restored Fit continues exactly like the original.
 func TestFitStateRoundTrip(t *testing.T) {
 	for _, n := range []int{0, 1, 17, 256, 3000} {
 		r := rand.New(rand.NewPCG(uint64(n), 18))
@@ -455,15 +459,15 @@ func TestFitStateRoundTrip(t *testing.T) {
 		learn(f, r, curve.power, n, .05, .95, percent)
 		state := f.AppendState([]byte("head"))
 		if len(state) > 2900 {
-			t.Errorf("the state is %d bytes", len(state))
+			t.Errorf("len(state) = %d, want at most 2900", len(state))
 		}
 		g := energy.NewFit(nil)
 		rest, err := g.RestoreState(append(state[4:], "tail"...))
 		if err != nil || string(rest) != "tail" {
-			t.Fatalf("restoring after %d samples: rest %q, %v", n, rest, err)
+			t.Fatalf("RestoreState() after %d samples: rest is %q, error %v", n, rest, err)
 		}
 		if a, b := f.AppendState(nil), g.AppendState(nil); !bytes.Equal(a, b) {
-			t.Errorf("after %d samples: another state when appended again", n)
+			t.Errorf("after %d samples: the restored state differs", n)
 		}
 		r2 := rand.New(rand.NewPCG(uint64(n), 19))
 		r = rand.New(rand.NewPCG(uint64(n), 19))
@@ -472,7 +476,7 @@ func TestFitStateRoundTrip(t *testing.T) {
 		a, aok := f.Idle()
 		b, bok := g.Idle()
 		if a != b || aok != bok {
-			t.Errorf("after %d samples: idle %v W, settled %v; restored %v W, %v", n, float64(a), aok, float64(b), bok)
+			t.Errorf("after %d samples: Idle() = %v W, settled %v; after restoring %v W, %v", n, float64(a), aok, float64(b), bok)
 		}
 	}
 }
@@ -486,7 +490,7 @@ func TestFitRefusesForeignState(t *testing.T) {
 	for n := range state {
 		g := energy.NewFit(nil)
 		if rest, err := g.RestoreState(state[:n]); err == nil || len(rest) != n {
-			t.Fatalf("%d bytes of %d were taken", n, len(state))
+			t.Fatalf("RestoreState() accepted %d of %d bytes", n, len(state))
 		}
 	}
 	for i := range 210 {
@@ -494,7 +498,7 @@ func TestFitRefusesForeignState(t *testing.T) {
 		broken[i] ^= 0x80
 		before := f.AppendState(nil)
 		if _, err := f.RestoreState(broken); err != nil && !bytes.Equal(before, f.AppendState(nil)) {
-			t.Errorf("byte %d: %v, and the fit changed", i, err)
+			t.Errorf("byte %d: RestoreState() returned %v but modified the fit", i, err)
 		}
 		checkFit(t, f, math.Inf(1))
 	}
@@ -514,14 +518,14 @@ func FuzzFitRestore(f *testing.F) {
 		rest, err := fit.RestoreState(state)
 		if err != nil {
 			if len(rest) != len(state) {
-				t.Fatalf("%v, and %d bytes of %d are left", err, len(rest), len(state))
+				t.Fatalf("RestoreState() returned %v and %d remaining bytes, want %d", err, len(rest), len(state))
 			}
 			return
 		}
 		checkFit(t, fit, math.Inf(1))
 		taken := state[:len(state)-len(rest)]
 		if again := fit.AppendState(nil); !bytes.Equal(again, taken) {
-			t.Fatalf("took %x, appends %x", taken, again)
+			t.Fatalf("RestoreState() accepted %x, AppendState() = %x", taken, again)
 		}
 		for i := range 40 {
 			fit.Add(float64(i)/40, energy.Watts(100+i), time.Second)
@@ -561,10 +565,10 @@ func TestFitAddAllocatesNothing(t *testing.T) {
 		f.Idle()
 		f.Predict(.5)
 	}); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("got %v allocations, want 0", n)
 	}
 	if size := unsafe.Sizeof(*f); size > 4096 {
-		t.Errorf("a Fit is %d bytes", size)
+		t.Errorf("size of Fit = %d, want at most 4096", size)
 	}
 }
 

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// IdlePolicy says who pays for what a node draws anyway.
+// IdlePolicy determines how the idle energy of a node is charged.
 type IdlePolicy uint8
 
-// The policies. Only pods and virtual machines take part: the system and other control groups never do.
+// The policies. Only pods and virtual machines are charged; the system and other control groups never are.
 const (
-	IdleApart IdlePolicy = iota // idle energy is charged to no consumer
-	// who asked for CPUs, for the part of the node that was asked for; the rest stays idle
+	IdleApart IdlePolicy = iota // idle energy is not charged to any consumer
+	// IdleByRequests charges consumers for the requested part of the node's CPUs; the rest remains idle.
 	IdleByRequests
-	IdleEqually // each pod and each virtual machine alike, no matter how many containers it has
+	IdleEqually // every pod and virtual machine alike, regardless of its number of containers
 )
 
 var idlePolicyNames = []string{"apart", "requests", "equal"}
@@ -21,22 +21,22 @@ var idlePolicyNames = []string{"apart", "requests", "equal"}
 // String returns the name used in flags, labels and JSON.
 func (p IdlePolicy) String() string { return nameOf("idlepolicy", idlePolicyNames, p) }
 
-// MarshalText lets an IdlePolicy appear by name in flags and JSON.
+// MarshalText encodes p as its name in flags and JSON.
 func (p IdlePolicy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText reads the name of an IdlePolicy.
+// UnmarshalText parses the name of an IdlePolicy.
 func (p *IdlePolicy) UnmarshalText(text []byte) error {
 	return named("idle policy", idlePolicyNames, text, p)
 }
 
-// sharesIdle says if a consumer is one that idle energy is shared by.
+// sharesIdle reports whether a consumer is charged for idle energy.
 func sharesIdle(consumer string) bool {
 	return strings.HasPrefix(consumer, podPrefix) || strings.HasPrefix(consumer, vmPrefix)
 }
 
-// idleByRequests gives each share the part of idle that its weight is of the node's CPUs, or of all weights if those
-// are more, and returns the part that no weight claims. weights has an element for each share and one more, which is
-// overwritten.
+// idleByRequests sets the idle energy of each share to the fraction of its weight in the node's CPUs, or in the sum
+// of weights if that is larger. It returns the part that no weight claims. weights has one element more than
+// shares, which is overwritten.
 func (s *Split) idleByRequests(
 	idle Microjoules, cpus float64, weights []uint64, parts []Microjoules, shares []Share,
 ) (rest Microjoules) {
@@ -46,7 +46,7 @@ func (s *Split) idleByRequests(
 	}
 	asked, shift := sumOf(weights[:len(shares)])
 	if capacity == 0 || asked == 0 {
-		return idle // a request is no part of an unknown whole
+		return idle // the fraction is undefined without a capacity
 	}
 	weights[len(shares)] = 0
 	if shift == 0 && asked < capacity {
@@ -59,9 +59,10 @@ func (s *Split) idleByRequests(
 	return parts[len(shares)]
 }
 
-// idleEqually gives each pod and each virtual machine that has a share with a weight the same; what cannot be divided
-// goes to the first by ID. What a pod gets is booked on the pod itself, or if that is not among the shares on its
-// containers alike. Weights are 1 or 0. It returns the rest: all of it if no share has a weight, else nothing.
+// idleEqually divides idle energy equally among the pods and virtual machines that have a share with a weight. The
+// remainder goes to the first ones by ID. The part of a pod is assigned to the pod's own share, or equally to its
+// containers if there is no such share. Weights are 1 or 0. It returns the undistributed energy, which is all of it
+// if no share has a weight and 0 otherwise.
 func (s *Split) idleEqually(
 	idle Microjoules, weights []uint64, parts []Microjoules, shares []Share,
 ) (rest Microjoules) {
@@ -92,7 +93,7 @@ func (s *Split) idleEqually(
 	return idle
 }
 
-// unitEnd returns the index after the pod or the virtual machine that begins at i.
+// unitEnd returns the index after the last share of the pod or virtual machine that starts at i.
 func unitEnd(shares []Share, i int) int {
 	pod, _, isPod := PodOf(shares[i].ID)
 	for i++; i < len(shares); i++ {

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// An Integrator makes readings of the samples of a power meter: between two samples power is taken to change evenly. It
-// calculates in integer microwatts and nanoseconds and carries what is less than a microjoule.
+// An Integrator converts the samples of a power meter to readings. It assumes that power changes linearly between
+// two samples. It calculates in integer microwatts and nanoseconds and carries remainders of less than a
+// microjoule.
 type Integrator struct {
 	domain  Domain
 	quality Quality
@@ -17,17 +18,18 @@ type Integrator struct {
 	known, resumed, broken bool
 }
 
-// halfFemto is how many half femtojoules, microwatts times nanoseconds over two, make a microjoule.
+// halfFemto is the number of half femtojoules in a microjoule. A half femtojoule is a microwatt times a nanosecond,
+// divided by two.
 const halfFemto = 2_000_000_000
 
-// NewIntegrator returns an integrator that has seen nothing. Samples that are further apart than maxGap say nothing
-// of the time in between: the later one begins a new run.
+// NewIntegrator returns an empty integrator. If two samples are more than maxGap apart, the energy between them is
+// unknown and the later one starts a new run.
 func NewIntegrator(domain Domain, quality Quality, maxGap time.Duration) *Integrator {
 	return &Integrator{domain: domain, quality: quality, maxGap: maxGap}
 }
 
-// Resume goes on from the last reading that a former process took of the same meter on the same boot, if it is one of
-// these: those of other domains are ignored. It comes before the first Next.
+// Resume continues from the last reading of the same meter by a previous process on the same boot, if last contains
+// it. Readings of other domains are ignored. It must be called before the first Next.
 func (g *Integrator) Resume(last ...Reading) {
 	for _, r := range last {
 		if !g.known && r.Domain == g.domain && r.Total >= 0 && r.Raw <= megawatt*million && r.Rest < halfFemto {
@@ -37,9 +39,9 @@ func (g *Integrator) Resume(last ...Reading) {
 	}
 }
 
-// Next returns the reading at an instant at which the meter shows w. Samples that are not later than the last are
-// ignored: the last reading comes again. So are samples that are no power, and the next good one begins a new run; a
-// meter had better leave such out.
+// Next returns the reading for a sample of power w at the given time. A sample that is not later than the previous
+// one is ignored and the last reading is returned again. An invalid sample is ignored too, and the next valid one
+// starts a new run; meters should omit invalid samples.
 func (g *Integrator) Next(w Watts, at time.Duration) Reading {
 	good := w >= 0 && w <= megawatt // NaN is neither
 	resumed := g.resumed
@@ -57,7 +59,7 @@ func (g *Integrator) Next(w Watts, at time.Duration) Reading {
 		return g.begin(power, at, firstRun(at))
 	case at <= g.last.At:
 		return g.last
-	case g.broken, at-g.last.At > g.maxGap, at-g.last.At < 0: // the last is beyond what a duration holds
+	case g.broken, at-g.last.At > g.maxGap, at-g.last.At < 0: // the difference exceeds the range of time.Duration
 		return g.begin(power, at, g.last.Run+1)
 	}
 	hi, lo := bits.Mul64(g.last.Raw+power, uint64(at-g.last.At))

@@ -12,7 +12,7 @@ import (
 
 var plug = energy.Domain{Kind: energy.Wall, Name: "plug"}
 
-// KubEnergySched divided watt-seconds by 3600 and called them kilowatt-hours.
+// KubEnergySched divided watt-seconds by 3600 and reported them as kilowatt-hours.
 func TestHundredWattsForAnHour(t *testing.T) {
 	g := energy.NewIntegrator(plug, energy.Derived, 10*sec)
 	first := g.Next(100, 0)
@@ -21,14 +21,14 @@ func TestHundredWattsForAnHour(t *testing.T) {
 		last = g.Next(100, s*sec)
 	}
 	if used := last.Total - first.Total; used != 360_000e6 || math.Abs(used.Joules().KWh()-0.1) > 1e-12 {
-		t.Errorf("100 W for an hour are %v, want 0.1 kWh", used)
+		t.Errorf("energy of 100 W for an hour = %v, want 0.1 kWh", used)
 	}
 	if last.Run != first.Run || last.Quality != energy.Derived || last.Domain != plug {
-		t.Errorf("last reading is %+v", last)
+		t.Errorf("unexpected last reading %+v", last)
 	}
 }
 
-// The sum of trapezoids is exact for ever, also over restarts.
+// The sum of trapezoids is exact at any time, including after restarts.
 func TestIntegratorAgainstOracle(t *testing.T) {
 	rounds := 300
 	if long {
@@ -55,7 +55,7 @@ func TestIntegratorAgainstOracle(t *testing.T) {
 			before = power
 			want := new(big.Int).Div(sum, big.NewInt(2e9))
 			if r.Run != run || int64(r.Total) != want.Int64() || r.At != at {
-				t.Fatalf("round %d, sample %d: %+v, want %v µJ in run %d", round, i, r, want, run)
+				t.Fatalf("round %d, sample %d: got %+v, want %v µJ in run %d", round, i, r, want, run)
 			}
 			if rng.UintN(10) == 0 {
 				g = energy.NewIntegrator(plug, energy.Measured, time.Minute)
@@ -72,19 +72,19 @@ func TestIntegratorRefuses(t *testing.T) {
 		g := energy.NewIntegrator(plug, energy.Measured, time.Minute)
 		a := g.Next(100, sec)
 		if r := g.Next(bad, 2*sec); r != a {
-			t.Errorf("%v W: %+v, want the last reading", float64(bad), r)
+			t.Errorf("Next(%v W) = %+v, want the last reading", float64(bad), r)
 		}
 		b := g.Next(100, 3*sec)
 		if b.Run == a.Run || b.Total != a.Total || b.At != 3*sec {
-			t.Errorf("after %v W comes %+v, want a new run", float64(bad), b)
+			t.Errorf("reading after %v W = %+v, want a new run", float64(bad), b)
 		}
 		if c := g.Next(100, 4*sec); c.Run != b.Run || c.Total != b.Total+100e6 {
-			t.Errorf("then comes %+v", c)
+			t.Errorf("unexpected second reading of the new run: %+v", c)
 		}
 		g = energy.NewIntegrator(plug, energy.Measured, time.Minute)
 		first := g.Next(bad, sec)
 		if second := g.Next(100, 2*sec); first.At != sec || second.Run == first.Run || second.Total != first.Total {
-			t.Errorf("after %v W as the first sample comes %+v", float64(bad), second)
+			t.Errorf("unexpected reading after %v W as the first sample: %+v", float64(bad), second)
 		}
 	}
 }
@@ -94,27 +94,27 @@ func TestIntegratorGaps(t *testing.T) {
 	a := g.Next(100, sec)
 	b := g.Next(300, 11*sec)
 	if b.Run != a.Run || b.Total-a.Total != 2000e6 {
-		t.Errorf("from 100 to 300 W in 10 s: %+v after %+v", b, a)
+		t.Errorf("from 100 to 300 W in 10 s: got %+v after %+v", b, a)
 	}
 	c := g.Next(300, 21*sec+1)
 	if c.Run == b.Run || c.Total != b.Total {
-		t.Errorf("after a gap of more than 10 s: %+v after %+v", c, b)
+		t.Errorf("after a gap of more than 10 s: got %+v after %+v", c, b)
 	}
 	if d := g.Next(500, 21*sec+1); d != c {
-		t.Errorf("the same instant again: %+v after %+v", d, c)
+		t.Errorf("reading of the same time = %+v after %+v", d, c)
 	}
 	if d := g.Next(500, sec); d != c {
-		t.Errorf("an earlier instant: %+v after %+v", d, c)
+		t.Errorf("reading of an earlier time = %+v after %+v", d, c)
 	}
-	// The state of another boot, whose clock was ahead.
+	// The state belongs to another boot with a later clock.
 	h := energy.NewIntegrator(plug, energy.Measured, 10*sec)
 	h.Resume(energy.Reading{Domain: plug, At: time.Hour, Total: 5, Run: 3, Raw: 100e6})
 	if r := h.Next(100, sec); r.At != sec || r.Run == 3 {
-		t.Errorf("resumed from a later time: %+v", r)
+		t.Errorf("reading after resuming from a later time = %+v", r)
 	}
 	h = energy.NewIntegrator(plug, energy.Measured, 10*sec)
 	h.Resume(energy.Reading{Domain: plug, At: math.MinInt64, Total: 5, Run: 3, Raw: 100e6})
 	if r := h.Next(100, math.MaxInt64); r.Run == 3 || r.Total < 0 {
-		t.Errorf("resumed from before all time: %+v", r)
+		t.Errorf("reading after resuming from the minimum time = %+v", r)
 	}
 }

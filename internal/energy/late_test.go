@@ -9,7 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A board is a node whose wall meter shows 100 W of platform and its packages, which draw 20 W idle and 60 W at work.
+// A board is a node with a wall meter that includes 100 W of platform power, and packages that draw 20 W idle and
+// 60 W under load.
 type board struct {
 	a        *energy.Attributor
 	out      energy.Attribution
@@ -19,7 +20,7 @@ type board struct {
 	busy     time.Duration
 }
 
-// second lets a second pass at utilisation u, of which only some packages are read.
+// second advances the time by a second at utilisation u. Only the given packages are read.
 func (b *board) second(t *testing.T, u float64, read ...int) bool {
 	t.Helper()
 	b.at += sec
@@ -40,8 +41,8 @@ func (b *board) second(t *testing.T, u float64, read ...int) bool {
 	return done
 }
 
-// Without RAPL nobody can tell the platform of a node from its processors: it must become neither idle energy nor
-// that of pods.
+// Without RAPL, the platform of a node cannot be distinguished from its processors. Its energy must not be counted
+// as idle energy or as energy of pods.
 func TestLostPartIsUnknown(t *testing.T) {
 	for name, c := range map[string]struct {
 		packages    []energy.Microjoules
@@ -56,13 +57,13 @@ func TestLostPartIsUnknown(t *testing.T) {
 			for s := range 1000 {
 				u := float64(s*7%20) / 20
 				if s >= 199 && s < 204 {
-					u = 0.5 // what is taken to go on does
+					u = 0.5 // the load during the extrapolation
 				}
 				read := c.all
 				if s >= 200 && s < 330 {
 					read = c.remain
 				}
-				if s == 260 { // the loss outlives the process's counters, not the process
+				if s == 260 { // the loss outlasts the process
 					b.a.Observe(&energy.Observation{
 						At: b.at + sec/2, CPUs: 4,
 						Root: []energy.Reading{{Domain: wall(0, 0).Domain, At: b.at + sec/2, Total: b.wall, Run: 1}},
@@ -81,30 +82,30 @@ func TestLostPartIsUnknown(t *testing.T) {
 					}
 				}
 				switch {
-				case s < 200 || s > 330: // as ever
+				case s < 200 || s > 330: // normal operation
 					if math.Abs(float64(idle)-20) > 1 || math.Abs(float64(pod)-60*u) > 1 ||
 						b.out.Platform.Joules() < 99 {
-						t.Fatalf("at %d s, utilisation %v: %+v", s, u, b.out)
+						t.Fatalf("unexpected attribution at %d s, utilisation %v: %+v", s, u, b.out)
 					}
-				case s < 204: // as before
+				case s < 204: // extrapolated
 					if idle > 21 || pod > 61 {
-						t.Fatalf("at %d s, utilisation %v: %+v", s, u, b.out)
+						t.Fatalf("unexpected attribution at %d s, utilisation %v: %+v", s, u, b.out)
 					}
 				case b.out.Unknown != b.out.Measured:
 					t.Fatalf("at %d s: %+v", s, b.out)
 				}
 			}
 			if unknown < 120 {
-				t.Errorf("unknown for %d s of 130", unknown)
+				t.Errorf("energy is unknown for %d s, want at least 120 of 130", unknown)
 			}
 			if w, settled := b.a.IdlePower(); !settled || math.Abs(float64(w)-20) > 0.5 {
-				t.Errorf("idle power is %v W, settled %v", float64(w), settled)
+				t.Errorf("unexpected IdlePower() = %v W, settled %v", float64(w), settled)
 			}
 		})
 	}
 }
 
-// What a part was taken to use teaches nothing: here, that idle power is what the load did not take.
+// Extrapolated usage is not added to the fit. Otherwise, idle power would absorb the part not caused by the load.
 func TestGuessesTeachNothing(t *testing.T) {
 	b := board{a: energy.NewAttributor(energy.AttributorOptions{}), packages: make([]energy.Microjoules, 1)}
 	for s := range 600 {
@@ -116,11 +117,11 @@ func TestGuessesTeachNothing(t *testing.T) {
 		b.second(t, u, 0)
 	}
 	if w, settled := b.a.IdlePower(); !settled || math.Abs(float64(w)-20) > 0.2 {
-		t.Errorf("idle power is %v W, settled %v", float64(w), settled)
+		t.Errorf("unexpected IdlePower() = %v W, settled %v", float64(w), settled)
 	}
 }
 
-// A process that takes over a state expects the parts that it sees, not those that the one before it had.
+// A process that restores a state expects the parts that it reads itself, not those of the previous process.
 func TestPartsOfAnotherProcess(t *testing.T) {
 	b := board{a: energy.NewAttributor(energy.AttributorOptions{}), packages: make([]energy.Microjoules, 2)}
 	restart := func() {
@@ -141,18 +142,19 @@ func TestPartsOfAnotherProcess(t *testing.T) {
 		b.second(t, 0.5, 0)
 	}
 	if b.out.Unknown != b.out.Measured {
-		t.Errorf("a part that was seen again is lost: %+v", b.out)
+		t.Errorf("expected unknown energy while a part that this process has read is missing: %+v", b.out)
 	}
 	restart()
 	for range 10 {
 		b.second(t, 0.5)
 	}
 	if b.out.Unknown != 0 || b.out.Platform != 0 {
-		t.Errorf("a process without parts: %+v", b.out)
+		t.Errorf("unexpected attribution of a process without parts: %+v", b.out)
 	}
 }
 
-// A meter that is scraped seldom, or hangs for long, states the energy between two of its values exactly.
+// A meter that is scraped rarely, or hangs for a long time, still measures the energy between two of its values
+// exactly.
 func TestSlowScrapesAreExact(t *testing.T) {
 	for _, every := range []int{61, 120, 300, 900, 4000} {
 		t.Run(fmt.Sprint(every, " s"), func(t *testing.T) {
@@ -187,7 +189,7 @@ func TestSlowScrapesAreExact(t *testing.T) {
 				}
 				check(t, &out)
 				if out.Start < end {
-					t.Fatalf("an interval from %v follows one until %v", out.Start, end)
+					t.Fatalf("interval from %v follows one that ends at %v", out.Start, end)
 				}
 				sum, end, unmeasured = sum+out.Measured, out.End, unmeasured+out.Unmeasured
 				for _, share := range out.Shares {
@@ -199,26 +201,26 @@ func TestSlowScrapesAreExact(t *testing.T) {
 					}
 				}
 				if out.Measured > 0 && out.Idle > out.Measured/2 {
-					t.Errorf("of %v %v are idle", out.Measured, out.Idle)
+					t.Errorf("of %v measured, %v are idle, want at most half", out.Measured, out.Idle)
 				}
 			}
 			if want := total - first; sum != want {
-				t.Errorf("%v of %v are measured", sum, want)
+				t.Errorf("measured energy = %v, want %v", sum, want)
 			}
 			if want := busy + sec/2 - sec; ended != 1 || cpu < want-2 || cpu > want+2 {
-				t.Errorf("%d ended, CPU time is %v, want %v", ended, cpu, want)
+				t.Errorf("got %d ended consumers and CPU time %v, want 1 and %v", ended, cpu, want)
 			}
 			if (every <= 300) != (unmeasured == 0) {
-				t.Errorf("%v are unmeasured", unmeasured)
+				t.Errorf("unexpected unmeasured time %v", unmeasured)
 			}
 			if pod < sum*4/10 {
-				t.Errorf("a pod that did three quarters of the work used %v of %v", pod, sum)
+				t.Errorf("energy of a pod with three quarters of the CPU time = %v of %v, want at least 40 %%", pod, sum)
 			}
 		})
 	}
 }
 
-// The idle power of a model of the whole machine is not that of its board.
+// The idle power of a model of the whole machine must not be used for its board.
 func TestIdlePowerBelongsToTheRoot(t *testing.T) {
 	type setup struct {
 		root  energy.Domain
@@ -260,7 +262,7 @@ func TestIdlePowerBelongsToTheRoot(t *testing.T) {
 				second(setup{root: model}, 200, 100)
 			}
 			if w, settled := a.IdlePower(); !settled || math.Abs(float64(w)-200) > 2 {
-				t.Fatalf("idle power is %v W, settled %v", float64(w), settled)
+				t.Fatalf("unexpected IdlePower() = %v W, settled %v", float64(w), settled)
 			}
 			state := a.AppendState(nil)
 			a = energy.NewAttributor(energy.AttributorOptions{})
@@ -271,7 +273,7 @@ func TestIdlePowerBelongsToTheRoot(t *testing.T) {
 				second(c.then, 30, 60)
 			}
 			if w, settled := a.IdlePower(); (w < 100) != c.forget || settled == c.forget {
-				t.Errorf("idle power is %v W, settled %v", float64(w), settled)
+				t.Errorf("unexpected IdlePower() = %v W, settled %v", float64(w), settled)
 			}
 		})
 	}
@@ -284,7 +286,7 @@ func TestCheckConservedAllocatesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}); n > 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("got %v allocations, want 0", n)
 	}
 	for _, c := range []struct {
 		want      energy.Microjoules
@@ -293,15 +295,15 @@ func TestCheckConservedAllocatesNothing(t *testing.T) {
 		dynamic   energy.Microjoules
 		complaint string
 	}{
-		{21, -1, "a", "b", 4, "idle is -1 µJ: less than nothing"},
+		{21, -1, "a", "b", 4, "idle is -1 µJ: want a nonnegative amount"},
 		{21, 1, "b", "a", 4, `shares are not sorted: "b" before "a"`},
-		{22, 1, "a", "b", 4, "the parts are 21 µJ, measured were 22 µJ"},
-		{21, 1, "a", "b", -4, "dynamic energy of a is -4 µJ: less than nothing"},
-		{21, 1, "a", "b", math.MaxInt64 - 5, "the parts are more than 9223372036854775807 µJ"},
+		{22, 1, "a", "b", 4, "the parts add up to 21 µJ, want the measured 22 µJ"},
+		{21, 1, "a", "b", -4, "dynamic energy of a is -4 µJ: want a nonnegative amount"},
+		{21, 1, "a", "b", math.MaxInt64 - 5, "the sum of the parts exceeds 9223372036854775807 µJ"},
 	} {
 		shares[0].ID, shares[1].ID, shares[0].Dynamic = c.a, c.b, c.dynamic
 		if err := energy.CheckConserved(c.want, c.idle, 2, 3, shares); err == nil || err.Error() != c.complaint {
-			t.Errorf("error %v, want %s", err, c.complaint)
+			t.Errorf("CheckConserved() = %v, want %s", err, c.complaint)
 		}
 	}
 }

@@ -5,14 +5,14 @@ import (
 	"strconv"
 )
 
-// Microjoules is an exact amount of energy: what counters count and what bookkeeping is done in. Its range is 2.5 GWh,
-// 290 years of a node at one kilowatt.
+// Microjoules is an exact amount of energy. It is the unit of counters and of all accounting. Its range is 2.5 GWh,
+// which is 290 years of a node at one kilowatt.
 type Microjoules int64
 
-// Joules converts u to the unit of estimates; amounts above 9 GJ lose their last microjoules.
+// Joules converts u to floating-point joules; amounts above 9 GJ lose precision below a microjoule.
 func (u Microjoules) Joules() Joules { return Joules(u) / 1e6 }
 
-// Microjoules rounds j to the nearest microjoule. What is out of range, or not a number, is clamped or 0.
+// Microjoules rounds j to the nearest microjoule. Values out of range are clamped and NaN becomes 0.
 func (j Joules) Microjoules() Microjoules {
 	v := math.RoundToEven(float64(j) * 1e6)
 	switch {
@@ -26,7 +26,7 @@ func (j Joules) Microjoules() Microjoules {
 	return Microjoules(v)
 }
 
-// String renders u as joules or kilowatt-hours.
+// String formats u as joules or kilowatt-hours.
 func (u Microjoules) String() string { return u.Joules().String() }
 
 // AppendDecimal appends v/10^digits to b as an exact decimal number without trailing zeros.

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// nameOf returns the name that a value of a kind of things has.
+// nameOf returns the name of v, or "kind(v)" if v is out of range.
 func nameOf[T ~uint8](kind string, names []string, v T) string {
 	if int(v) < len(names) {
 		return names[v]
@@ -13,11 +13,11 @@ func nameOf[T ~uint8](kind string, names []string, v T) string {
 	return fmt.Sprintf("%s(%d)", kind, uint8(v))
 }
 
-// named sets a value to the one of a name.
+// named sets v to the index of text in names. It returns an error if the name is unknown.
 func named[T ~uint8](kind string, names []string, text []byte, v *T) error {
 	i := slices.Index(names, string(text))
 	if i < 0 {
-		return fmt.Errorf("unknown %s %q: have %v", kind, text, names)
+		return fmt.Errorf("unknown %s %q: want one of %v", kind, text, names)
 	}
 	*v = T(i)
 	return nil

@@ -2,5 +2,5 @@
 
 package energy_test
 
-// raced is whether the race detector is on, under which arithmetic takes ten times as long.
+// raced is set if the race detector is enabled, which makes arithmetic ten times slower.
 const raced = false

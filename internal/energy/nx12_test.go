@@ -20,7 +20,7 @@ func machineColumns(t *testing.T, name string, columns ...string) [][]float64 {
 	path := filepath.Join(filepath.FromSlash("../../../shared/data/power"), name)
 	file, err := os.Open(path)
 	if os.IsNotExist(err) {
-		t.Skipf("%s is not there: the measured machine can't be checked", path)
+		t.Skipf("skipping the measured machine: %s does not exist", path)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -55,31 +55,31 @@ func machineColumns(t *testing.T, name string, columns ...string) [][]float64 {
 	return rows
 }
 
-// A machineRow is 3 s of a machine: its CPU time, as utilisation of 32 CPUs (the column counts milliseconds per
-// second, its name notwithstanding: it goes up to 29,170 while the kubelet counts 32 CPUs), RAPL's power of packages
-// and memory, and the power of the platform by its ACPI meter.
+// A machineRow covers 3 s of a machine: its CPU time as utilisation of 32 CPUs, the RAPL power of packages and
+// memory, and the power of the platform from its ACPI meter. Contrary to its name, the CPU column counts
+// milliseconds per second, because its values reach 29,170 while the kubelet reports 32 CPUs.
 type machineRow struct{ load, rapl, platform float64 }
 
-const raplScale = 300 // W: more than it ever draws
+const raplScale = 300 // W; never reached
 
 func machineRows(t *testing.T) []machineRow {
 	t.Helper()
 	rapl := machineColumns(t, "kepler_nx12_rapl.csv.gz", "timestamp", "bpf_cpu_time_us", "package_power", "dram_power")
 	acpi := machineColumns(t, "kepler_nx12_acpi_platform.csv.gz", "timestamp", "platform_power")
 	if len(rapl) != len(acpi) || len(rapl) < 2000 {
-		t.Fatalf("%d rows of RAPL, %d of the platform", len(rapl), len(acpi))
+		t.Fatalf("got %d rows of RAPL and %d rows of the platform", len(rapl), len(acpi))
 	}
 	rows := make([]machineRow, len(rapl))
 	for i := range rows {
 		if rapl[i][0] != acpi[i][0] {
-			t.Fatalf("row %d: at %v and at %v", i, rapl[i][0], acpi[i][0])
+			t.Fatalf("row %d: timestamps %v and %v differ", i, rapl[i][0], acpi[i][0])
 		}
 		rows[i] = machineRow{load: rapl[i][1] / 32_000, rapl: rapl[i][2] + rapl[i][3], platform: acpi[i][1]}
 	}
 	return rows
 }
 
-// fitLeastSquares solves for the coefficients of the columns of x.
+// fitLeastSquares returns the least-squares coefficients of the columns of x.
 func fitLeastSquares(x [][]float64, y []float64) []float64 {
 	n := len(x[0])
 	a := make([][]float64, n)
@@ -110,7 +110,8 @@ func fitLeastSquares(x [][]float64, y []float64) []float64 {
 	return b
 }
 
-// A linear model is what is usual: platform power as a constant, RAPL's power and utilisation, each by its coefficient.
+// linearModel is the conventional model of platform power: a constant, RAPL power and utilisation, each with a
+// coefficient.
 func linearModel(rows []machineRow) func(machineRow) float64 {
 	var x [][]float64
 	var y []float64
@@ -121,8 +122,8 @@ func linearModel(rows []machineRow) func(machineRow) float64 {
 	return func(r machineRow) float64 { return b[0] + b[1]*r.rapl + b[2]*r.load }
 }
 
-// Our model is a Fit of platform power over RAPL's power, and what is left of it, without outliers, linear in
-// utilisation.
+// fittedModel is a Fit of platform power over RAPL power. Its residuals, without outliers, are modelled as linear
+// in utilisation.
 func fittedModel(rows []machineRow) func(machineRow) float64 {
 	fit := energy.NewFit(nil)
 	for _, r := range rows {
@@ -157,9 +158,10 @@ func (e *modelErrors) String() string {
 	return fmt.Sprintf("MAE %.2f W, RMSE %.2f W, MAPE %.2f %%", e.mae(), e.rmse(), e.mape())
 }
 
-// The platform power of a measured machine, out of sample: the 6,603 s are cut into blocks, and each is predicted by
-// models of the others. Most of what is left are rows in which the load changes: RAPL and the ACPI meter, which lags,
-// don't mean the same seconds there, and no model of one row can know.
+// The platform power of a measured machine is predicted out of sample: the 6,603 s are divided into blocks, and
+// each block is predicted by models of the other blocks. Most of the residual error is in rows in which the load
+// changes. There, RAPL and the lagging ACPI meter cover different seconds, which a model of single rows cannot
+// correct.
 func TestMeasuredMachine(t *testing.T) {
 	rows := machineRows(t)
 	for _, blocks := range []int{2, 5, 10} {
@@ -176,10 +178,10 @@ func TestMeasuredMachine(t *testing.T) {
 		t.Logf("%2d blocks: ours   %v", blocks, &ours)
 		t.Logf("           linear %v", &linear)
 		if ours.mae() > .85*linear.mae() || ours.rmse() > 1.02*linear.rmse() || ours.mape() > .85*linear.mape() {
-			t.Errorf("%d blocks: ours %v, a linear model %v: want less", blocks, &ours, &linear)
+			t.Errorf("%d blocks: errors are %v, want less than %v of a linear model", blocks, &ours, &linear)
 		}
 		if ours.mae() > 5.5 || ours.rmse() > 12 || ours.mape() > 2.3 {
-			t.Errorf("%d blocks: %v", blocks, &ours)
+			t.Errorf("%d blocks: errors are %v", blocks, &ours)
 		}
 	}
 }

@@ -2,9 +2,9 @@ package energy
 
 import "math"
 
-// Predict returns the power at utilisation u, clamped to 0 to 1: the fitted curve where samples were, a line to idle
-// power below them and the last slope above. It is the prior's shape as long as there is no slope, and 0 without any
-// sample or prior.
+// Predict returns the power at utilisation u, clamped to [0,1]: the fitted curve in the sampled range, a line to
+// idle power below it and the last slope above it. While no slope is known, it has the shape of the prior; without
+// samples and prior it is 0.
 func (f *Fit) Predict(u float64) Watts {
 	u = min(max(u, 0), 1)
 	if math.IsNaN(u) {

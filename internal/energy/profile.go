@@ -17,15 +17,15 @@ type Point struct {
 	Power       Watts   `json:"watts"`
 }
 
-// Profile is the power model of a kind of hardware: what a node draws at a given CPU utilisation.
+// Profile is the power model of a hardware type: the power of a node at a given CPU utilisation.
 //
 // With a Curve, power is interpolated linearly between the measured points. Otherwise it is
 //
 //	P(u) = Idle + (Max − Idle)·u^Exponent
 //
-// (Exponent 1 is the linear model, 1.4 in the mirrored form and 3 are the usual anchors of the literature; 0 reads as
-// 1). A node without any job draws Sleep, not P(0): an empty node may be suspended or switched off. A node that never
-// sleeps has Sleep equal to P(0); a zero Sleep means that an empty node is off.
+// An Exponent of 1 is the linear model; 1.4 in the mirrored form and 3 are common values in the literature; 0
+// defaults to 1. A node without jobs draws Sleep, not P(0), because an empty node may be suspended or switched off.
+// A node that never sleeps has Sleep equal to P(0). A zero Sleep means that an empty node is off.
 type Profile struct {
 	Name     string  `json:"name"`
 	Idle     Watts   `json:"idleWatts,omitempty"`
@@ -33,24 +33,24 @@ type Profile struct {
 	Exponent float64 `json:"exponent,omitempty"`
 	Curve    []Point `json:"curve,omitempty"`
 	Sleep    Watts   `json:"sleepWatts"`
-	WakeUp   Joules  `json:"wakeUpJoules,omitempty"` // of one boot, beyond Sleep
-	// BootSeconds is how long a machine takes from the order to wake until work can begin; 0: no time, so that it
-	// sleeps whenever it is empty.
+	WakeUp   Joules  `json:"wakeUpJoules,omitempty"` // of one boot, in addition to Sleep
+	// BootSeconds is the time from the wake-up request until the node can run jobs. If it is 0, waking up is
+	// immediate and the node sleeps whenever it is empty.
 	BootSeconds float64 `json:"bootSeconds,omitempty"`
-	GPUIdle     Watts   `json:"gpuIdleWatts,omitempty"` // of each GPU that no job holds
-	GPUMax      Watts   `json:"gpuMaxWatts,omitempty"`  // of each GPU that a job holds
-	// Memory is what memory draws, of the way from Idle to Max, when all of it is in use; 0 with a curve.
+	GPUIdle     Watts   `json:"gpuIdleWatts,omitempty"` // of each GPU that is not allocated to a job
+	GPUMax      Watts   `json:"gpuMaxWatts,omitempty"`  // of each GPU that is allocated to a job
+	// Memory is the part of Max − Idle that memory draws if all of it is in use; 0 with a curve.
 	Memory Watts `json:"memoryWatts,omitempty"`
 
-	// GPUClasses is, by class of work, the share of the way from GPUIdle to GPUMax that a held GPU draws: inference
-	// keeps a GPU less busy than training does. A class that is absent, "generic" among them, draws all of it.
+	// GPUClasses maps a class of work to the fraction of GPUMax − GPUIdle that an allocated GPU draws, because
+	// inference utilises a GPU less than training does. The fraction of a missing class, including "generic", is 1.
 	GPUClasses map[string]float64 `json:"gpuClasses,omitempty"`
 
 	Quality Quality `json:"quality"`
-	Source  string  `json:"source,omitempty"` // where the numbers were published
+	Source  string  `json:"source,omitempty"` // publication of the numbers
 }
 
-// UnmarshalJSON reads a profile strictly. A profile that says nothing of sleep never sleeps.
+// UnmarshalJSON decodes a profile and rejects unknown fields. A profile without sleepWatts never sleeps.
 func (p *Profile) UnmarshalJSON(text []byte) error {
 	type plain Profile
 	aux := struct {
@@ -66,14 +66,14 @@ func (p *Profile) UnmarshalJSON(text []byte) error {
 	return p.Validate()
 }
 
-// strictly decodes JSON and refuses fields that are not known.
+// strictly decodes JSON and rejects unknown fields.
 func strictly(text []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	return dec.Decode(into)
 }
 
-// Draw returns what a node draws at utilisation u while m of its memory is in use, 0 to 1.
+// Draw returns the power of a node at utilisation u with a fraction m (0 to 1) of its memory in use.
 func (p *Profile) Draw(u, m float64) Watts {
 	if p.Memory <= 0 {
 		return p.Power(u)
@@ -82,15 +82,15 @@ func (p *Profile) Draw(u, m float64) Watts {
 	return bare.Power(u) + p.Memory*Watts(min(max(m, 0), 1))
 }
 
-// Bare returns the profile without what memory draws beyond idle.
+// Bare returns the profile without the power of memory beyond idle.
 func (p *Profile) Bare() Profile {
 	bare := *p
 	bare.Max, bare.Memory = p.Max-p.Memory, 0
 	return bare
 }
 
-// Power returns what a node draws at utilisation u while at least one job is on it, and as much of its memory is in use
-// as of its CPU. Utilisation outside 0 to 1 is clamped: an overcommitted CPU is a full CPU.
+// Power returns the power of a node at utilisation u with at least one job, assuming that the fraction of memory in
+// use equals that of the CPU. Utilisation is clamped to [0,1]; an overcommitted CPU counts as fully utilised.
 func (p *Profile) Power(u float64) Watts {
 	switch {
 	case !(u > 0): // also NaN
@@ -121,12 +121,12 @@ func interpolate(curve []Point, u float64) Watts {
 	return curve[len(curve)-1].Power
 }
 
-// BootTime returns how long a machine takes to wake.
+// BootTime returns the time a machine takes to wake up.
 func (p *Profile) BootTime() time.Duration {
 	return time.Duration(p.BootSeconds * float64(time.Second))
 }
 
-// Booting returns the mean power of a machine that wakes.
+// Booting returns the mean power of a machine during wake-up.
 func (p *Profile) Booting() Watts {
 	if p.BootSeconds <= 0 {
 		return p.Power(0)
@@ -134,10 +134,10 @@ func (p *Profile) Booting() Watts {
 	return p.Sleep + Watts(float64(p.WakeUp)/p.BootSeconds)
 }
 
-// Sleeps reports whether a machine draws less asleep than idle.
+// Sleeps reports whether a machine draws less power when asleep than when idle.
 func (p *Profile) Sleeps() bool { return p.Sleep < p.Power(0) }
 
-// GPUPower returns what a GPU draws that a job of the given class of work holds.
+// GPUPower returns the power of a GPU allocated to a job of the given class of work.
 func (p *Profile) GPUPower(class string) Watts {
 	if share, ok := p.GPUClasses[class]; ok {
 		return p.GPUIdle + Watts(share*float64(p.GPUMax-p.GPUIdle))
@@ -146,12 +146,12 @@ func (p *Profile) GPUPower(class string) Watts {
 }
 
 const (
-	maxBoot     = 3600 // seconds: what takes longer does not come up
-	megawatt    = 1e6  // of one node: the unit is another one
-	maxGPUShare = 1.5  // GPUMax is the power at full load of a data sheet, which bursts exceed
+	maxBoot     = 3600 // seconds; a longer boot counts as failed
+	megawatt    = 1e6  // of one node; higher values indicate another unit
+	maxGPUShare = 1.5  // bursts may exceed GPUMax, which is the full-load power in the data sheet
 )
 
-// Validate reports everything that makes p unusable as a model.
+// Validate returns an error that lists every problem of p.
 func (p *Profile) Validate() error {
 	var errs []error
 	wrong := func(ok bool, format string, args ...any) {
@@ -175,12 +175,12 @@ func (p *Profile) Validate() error {
 	wrong(len(p.Curve) == 0 && p.Max < p.Idle, "max %v W is below idle %v W", float64(p.Max), float64(p.Idle))
 	wrong(float64(p.Sleep) > idle, "sleep %v W is above idle %v W", float64(p.Sleep), idle)
 	wrong(p.BootSeconds > maxBoot, "bootSeconds is %v: want at most %d", p.BootSeconds, maxBoot)
-	wrong(p.WakeUp > 0 && float64(p.Sleep) == idle, "wakeUp is %v J, but it never sleeps: sleep is its idle power",
+	wrong(p.WakeUp > 0 && float64(p.Sleep) == idle, "wakeUp is %v J, but the node never sleeps: sleep is equal to idle",
 		float64(p.WakeUp))
-	wrong(most > megawatt, "max %v W is beyond a megawatt", most)
-	wrong(float64(p.Memory) > most-idle, "memory %v W is more than the way from idle %v W to max %v W",
+	wrong(most > megawatt, "max %v W is above a megawatt", most)
+	wrong(float64(p.Memory) > most-idle, "memory %v W is above the difference of idle %v W and max %v W",
 		float64(p.Memory), idle, most)
-	wrong(p.Memory > 0 && len(p.Curve) > 0, "memory and a curve: want max instead of the curve")
+	wrong(p.Memory > 0 && len(p.Curve) > 0, "memory cannot be combined with a curve: want max instead of the curve")
 	wrong(p.GPUMax < p.GPUIdle, "gpuMax %v W is below gpuIdle %v W", float64(p.GPUMax), float64(p.GPUIdle))
 	for _, class := range slices.Sorted(maps.Keys(p.GPUClasses)) {
 		share := p.GPUClasses[class]
@@ -199,6 +199,6 @@ func (p *Profile) checkCurve(wrong func(ok bool, format string, args ...any)) {
 		wrong(!(w >= 0) || math.IsInf(w, 0), "curve[%d].watts is %v: want a finite number that is not negative", i, w)
 		wrong(!(u >= 0 && u <= 1), "curve[%d].utilisation is %v: want 0 to 1", i, u)
 		wrong(i > 0 && !(u > p.Curve[i-1].Utilisation),
-			"curve[%d].utilisation is %v: want more than the point before", i, u)
+			"curve[%d].utilisation is %v: want more than at the previous point", i, u)
 	}
 }

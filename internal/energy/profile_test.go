@@ -35,12 +35,12 @@ func TestPower(t *testing.T) {
 		{"curve full", curve, 1, 300},
 	} {
 		if got := c.profile.Power(c.u); math.Abs(float64(got-c.want)) > 1e-9 {
-			t.Errorf("%s: %v W, want %v W", c.name, float64(got), float64(c.want))
+			t.Errorf("%s: Power() = %v W, want %v W", c.name, float64(got), float64(c.want))
 		}
 	}
 }
 
-// Memory draws by itself: idle and full load are what they are with both.
+// Memory draws power independently of the CPU. Idle and full-load power include both.
 func TestDraw(t *testing.T) {
 	curve := []energy.Point{{0, 100}, {0.5, 160}, {1, 200}}
 	for _, c := range []struct {
@@ -60,7 +60,7 @@ func TestDraw(t *testing.T) {
 		{energy.Profile{Curve: curve}, 0.5, 1, 160},
 	} {
 		if got := c.p.Draw(c.u, c.m); math.Abs(float64(got-c.want)) > 1e-9 {
-			t.Errorf("%+v draws %v at %v and %v, want %v", c.p, got, c.u, c.m, c.want)
+			t.Errorf("profile %+v: Draw() = %v at %v and %v, want %v", c.p, got, c.u, c.m, c.want)
 		}
 	}
 	for _, p := range []energy.Profile{
@@ -69,12 +69,12 @@ func TestDraw(t *testing.T) {
 		{Name: "negative", Idle: 100, Max: 120, Sleep: 100, Memory: -1},
 	} {
 		if err := p.Validate(); err == nil {
-			t.Errorf("%s: it is valid", p.Name)
+			t.Errorf("%s: Validate() = nil, want an error", p.Name)
 		}
 	}
 }
 
-// More load never draws less, if the profile is valid and its curve does not fall.
+// If the profile is valid and its curve does not decrease, a higher load never draws less power.
 func TestPowerIsMonotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		idle := rapid.Float64Range(0, 300).Draw(t, "idle")
@@ -87,7 +87,7 @@ func TestPowerIsMonotone(t *testing.T) {
 			a, b = b, a
 		}
 		if p.Power(a) > p.Power(b) {
-			t.Fatalf("%v W at %v, but %v W at %v", float64(p.Power(a)), a, float64(p.Power(b)), b)
+			t.Fatalf("Power() = %v W at %v, but %v W at %v", float64(p.Power(a)), a, float64(p.Power(b)), b)
 		}
 	})
 }
@@ -99,7 +99,7 @@ func TestProfileJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.Sleep != 60 {
-		t.Errorf("a profile that says nothing of sleep sleeps at %v W, want its idle power", float64(p.Sleep))
+		t.Errorf("sleep power of a profile without sleepWatts = %v W, want its idle power", float64(p.Sleep))
 	}
 	for text, want := range map[string]string{
 		`{"name":"n","idleWatts":200,"maxWatts":160}`:                                        "below idle",
@@ -113,7 +113,7 @@ func TestProfileJSON(t *testing.T) {
 		`{"name":"n","gpuMaxWatts":300,"gpuClasses":{"inference":-0.1}}`:                     `gpuClasses["inference"]`,
 	} {
 		if err := json.Unmarshal([]byte(text), &energy.Profile{}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want one that says %q", text, err, want)
+			t.Errorf("%s: expected an error that contains %[3]q, got %[2]v", text, err, want)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func TestGPUPower(t *testing.T) {
 		"inference": 200, "idle": 50, "burst": 380, "training": 350, "generic": 350, "": 350,
 	} {
 		if got := p.GPUPower(class); math.Abs(float64(got-want)) > 1e-9 {
-			t.Errorf("%q: %v W, want %v W", class, float64(got), float64(want))
+			t.Errorf("GPUPower(%q) = %v W, want %v W", class, float64(got), float64(want))
 		}
 	}
 }
@@ -154,22 +154,22 @@ func TestBenchmarkJSON(t *testing.T) {
 	} {
 		if err := json.Unmarshal([]byte(text), &energy.Benchmark{}); err == nil ||
 			!strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want one that says %q", text, err, want)
+			t.Errorf("%s: expected an error that contains %[3]q, got %[2]v", text, err, want)
 		}
 	}
 }
 
 func TestUnits(t *testing.T) {
 	if got := energy.Watts(1000).For(time.Hour).KWh(); got != 1 {
-		t.Errorf("1 kW for an hour is %v kWh", got)
+		t.Errorf("energy of 1 kW for an hour = %v kWh, want 1", got)
 	}
 	if got := energy.Joules(2 * energy.JoulesPerKWh).String(); got != "2 kWh" {
-		t.Errorf("2 kWh prints as %q", got)
+		t.Errorf("String() of 2 kWh = %q", got)
 	}
 	if got := energy.Joules(12).String(); got != "12 J" {
-		t.Errorf("12 J prints as %q", got)
+		t.Errorf("String() of 12 J = %q", got)
 	}
 	if got := energy.Grams(1500).String(); got != "1.5 kgCO2e" {
-		t.Errorf("1500 g prints as %q", got)
+		t.Errorf("String() of 1500 g = %q", got)
 	}
 }

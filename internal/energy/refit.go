@@ -7,38 +7,38 @@ import (
 )
 
 const (
-	memory     = 256.0    // samples after which one counts least; after half as many it counts half
-	minAge     = 1.0 / 4  // what it counts then, until others take its place
-	distrust   = 1.0 / 32 // of the weight of samples from before a change of the machine is left
-	startNoise = 0.01     // of the medians of bins, in parts of power
-	minNoise   = 0.002    // noise is not believed to be less
+	memory     = 256.0    // age in samples of the minimum weight; the weight is one half at half of this age
+	minAge     = 1.0 / 4  // minimum weight by age
+	distrust   = 1.0 / 32 // factor on the weight of samples from before a change of the machine
+	startNoise = 0.01     // of the medians of bins, relative to power
+	minNoise   = 0.002    // lower bound of the noise estimate
 	bisquare   = 4.685    // Tukey's constant: 95 % efficient on Gaussian noise
-	passes     = 4        // of reweighting
-	startReach = 0.04     // noise that the first of them allows for, in parts of power; each next one half as much
+	passes     = 4        // number of reweighting passes
+	startReach = 0.04     // minimum noise in the first pass, relative to power; halved in each following pass
 
-	supportRank  = 3 // the curve is known from the third lowest to the third highest sample, about
-	envelopeRank = 3 // what fewer samples of a bin say is no envelope
+	supportRank  = 3 // the curve is known from about the third lowest to the third highest sample
+	envelopeRank = 3 // bins with fewer samples are excluded from the envelope
 
-	settledAfter = 48   // samples since the machine last changed
-	settledKept  = 12   // and of these, so many near the curve and still remembered
-	settledError = 0.05 // in parts of idle power
-	settledLow   = 0.25 // utilisation; more is too far from idle to be sure of anything
-	idleLoad     = 0.01 // utilisation at which a node idles
+	settledAfter = 48   // minimum number of samples since the machine last changed
+	settledKept  = 12   // minimum number of these samples that are near the curve and still stored
+	settledError = 0.05 // relative to idle power
+	settledLow   = 0.25 // maximum utilisation from which idle power can be extrapolated reliably
+	idleLoad     = 0.01 // maximum utilisation of an idle node
 
-	minSpan = 1e-3 // of utilisation: less is no range of loads at all
+	minSpan = 1e-3 // minimum range of utilisations to fit a slope
 
-	// The curve may bend where nothing was seen. If that is below a utilisation of u, what the fitted curve says that
-	// the power between none and u is may be off by bendDoubt·u parts of it.
+	// The curve may have a bend in the unobserved range. Below a utilisation of u, the fitted difference between
+	// the power at u and at zero load may be off by a fraction of bendDoubt·u.
 	bendDoubt = 2.5
 
-	// In parts of what lies between the power at the least load and at none: how far the shape of a profile may be off
-	// there, and that of any server. Both double with so many samples at low loads.
+	// Uncertainty of the shape of a profile, and of a generic server, relative to the difference between the power
+	// at the lowest load and at zero load. Both double after this many samples at low loads.
 	profileDoubt = 0.4
 	genericDoubt = 1.0
 	priorDecay   = 16.0
 )
 
-// A weighed sample is one of those that a refit looks at.
+// A weighed sample is a sample with its weights in a refit.
 type weighed struct {
 	u, p float64
 	age  float64 // weight by age
@@ -47,7 +47,7 @@ type weighed struct {
 	late bool // since the machine last changed
 }
 
-// refit fits the curve to all samples. It depends on nothing but these: not on the curve before.
+// refit fits the curve to all samples. The result depends only on the samples, not on the previous curve.
 func (f *Fit) refit() {
 	var all [curveBins * ringSize]weighed
 	var reg bendRegression
@@ -76,7 +76,7 @@ func (f *Fit) refit() {
 	f.conclude(samples, f.noise*math.Sqrt(reg.interceptVariance()))
 }
 
-// weigh lists the samples in order of bins and age, and returns how many they are.
+// weigh fills all with the samples, ordered by bin and age, and returns their number.
 func (f *Fit) weigh(all *[curveBins * ringSize]weighed) (n int) {
 	for b := range f.bins {
 		ring := &f.bins[b]
@@ -94,7 +94,7 @@ func (f *Fit) weigh(all *[curveBins * ringSize]weighed) (n int) {
 	return n
 }
 
-// start fits a curve to the bins' lower medians, which a minority of spoiled samples does not move far.
+// start fits a curve to the lower medians of the bins, which are robust against a minority of outliers.
 func (f *Fit) start(reg *bendRegression, samples []weighed) {
 	var bins [curveBins]moments
 	for len(samples) > 0 {
@@ -117,7 +117,7 @@ func (f *Fit) start(reg *bendRegression, samples []weighed) {
 	f.curve = reg.curve()
 }
 
-// lowerMedian returns the least value at or below which there is half of the weight by age of some samples.
+// lowerMedian returns the lowest value such that the samples up to it have at least half of the weight by age.
 func lowerMedian(samples []weighed, value func(weighed) float64) float64 {
 	var all [curveBins * ringSize]struct{ v, w float64 }
 	sorted, left := all[:len(samples)], 0.0
@@ -134,19 +134,19 @@ func lowerMedian(samples []weighed, value func(weighed) float64) float64 {
 	return sorted[len(sorted)-1].v
 }
 
-// spread estimates the noise by the median of the distances from the curve, in parts of power.
+// spread estimates the noise from the median distance of the samples from the curve, relative to power.
 func (f *Fit) spread(samples []weighed) float64 {
 	median := lowerMedian(samples, func(s weighed) float64 {
 		if off := math.Abs(s.p/f.curve.within(s.bin, s.u) - 1); off < 1 {
 			return off
 		}
-		return 1 // also where the curve is 0
+		return 1 // also if the curve is 0
 	})
 	return max(1.4826*median, minNoise)
 }
 
-// conclude derives idle power and its certainty from the curve; deviation is the standard error of its lowest point.
-// The curve's idle power and the prior's are averaged, each with the weight of its certainty.
+// conclude derives idle power and its certainty from the curve. deviation is the standard error of the curve's
+// value at zero load. The idle powers of the curve and of the prior are averaged, weighted by their certainty.
 func (f *Fit) conclude(samples []weighed, deviation float64) {
 	f.lo, f.hi = support(samples, false)
 	lo, _ := support(samples, true)
@@ -179,7 +179,7 @@ func (f *Fit) conclude(samples []weighed, deviation float64) {
 	f.settled = enough && (lo <= idleLoad || lo <= settledLow && seen >= lo && doubt <= settledError*f.idle)
 }
 
-// idleShare returns what part of the power at utilisation u the prior draws at none.
+// idleShare returns the ratio of the prior's power at zero load to its power at utilisation u.
 func (f *Fit) idleShare(u float64) float64 {
 	if at := f.shape(u); at > 0 {
 		return min(1, f.shape(0)/at)
@@ -194,8 +194,8 @@ func (f *Fit) priorDoubt() float64 {
 	return genericDoubt
 }
 
-// support returns between which utilisations there are samples near the curve, in whole bins' means, leaving out the
-// few at either end.
+// support returns the range of utilisations with samples near the curve, as means of whole bins. It excludes the
+// few outermost samples on either side.
 func support(samples []weighed, late bool) (lo, hi float64) {
 	var n, u [curveBins]float64
 	total := 0.0
@@ -224,8 +224,8 @@ func support(samples []weighed, late bool) (lo, hi float64) {
 	return lo, hi
 }
 
-// envelope returns the least mean power of a bin of samples near the curve; as long as no bin has enough of them, the
-// least power of one.
+// envelope returns the lowest mean power of a bin of samples near the curve. While no bin has enough samples, it
+// returns the lowest power of a single sample.
 func envelope(samples []weighed) float64 {
 	var n, w, p [curveBins]float64
 	first := math.Inf(1)

@@ -6,40 +6,42 @@ import (
 	"time"
 )
 
-// A roster is who ran on a node, with the CPU time that has not been paid for yet.
+// A roster contains the consumers of a node with their CPU time that has not been charged yet.
 type roster struct {
 	entries []entry // sorted by ID
-	spare   []entry // memory for the next sweep
+	spare   []entry // reusable memory for the next sweep
 
-	begun bool          // there was a sweep; use before the first is not charged
-	swept time.Duration // when the last good sweep was
+	begun bool          // a sweep has taken place; usage before the first sweep is not charged
+	swept time.Duration // time of the last successful sweep
 	busy  time.Duration // the node's CPU time then; 0 if unknown
-	found time.Duration // what consumers were found to use since then: more than nothing only after a sweep that failed
+	found time.Duration // CPU time of consumers accounted since then; above 0 only after a failed sweep
 
-	worked time.Duration // CPU time of the whole node that has not been paid for yet
-	span   time.Duration // the time in which it was used
-	gap    time.Duration // by how much it is more than that of all consumers; negative where their counters are ahead
+	worked time.Duration // CPU time of the whole node that has not been charged yet
+	span   time.Duration // period of the usage
+	gap    time.Duration // excess of worked over the CPU time of all consumers; negative if their counters are ahead
 }
 
 type entry struct {
 	id     string
-	cpu    time.Duration // at the last sweep that saw it
-	used   time.Duration // since it was paid for
+	cpu    time.Duration // as of the last sweep that included it
+	used   time.Duration // since it was last charged
 	weight uint64
-	absent uint8 // sweeps in a row that did not see it
+	absent uint8 // number of consecutive sweeps without it
 	ended  bool
 }
 
 const (
-	// A consumer that a sweep misses is not gone: reading one of a thousand files may fail. It is after so many.
+	// A consumer counts as ended after it was missing from this many consecutive sweeps, because reading one of a
+	// thousand files may fail temporarily.
 	goneAfter = 5
-	// A new consumer cannot have used more than the node did: if its counter says so, it is older than it
-	// seems, and only what comes is counted. Counters are not read at one instant, hence the slack.
+	// A new consumer cannot have used more CPU time than the node. If its counter is higher, the consumer is older
+	// than it appears, and only later usage is counted. The slack is required because the counters are not read at
+	// the same time.
 	newcomerSlack = 50 * time.Millisecond
 )
 
-// sweep books the CPU times of an observation and says if they tell who used what since the last ones. If the sweep
-// failed, or makes no sense, only ended consumers are booked, or nothing.
+// sweep accounts the CPU times of an observation and reports whether they cover all consumers since the last sweep.
+// If the sweep failed or is invalid, only ended consumers are accounted, or none.
 func (r *roster) sweep(o *Observation) bool {
 	if o.Usage == nil {
 		if r.begun {
@@ -64,7 +66,7 @@ func (r *roster) sweep(o *Observation) bool {
 	return begun
 }
 
-// maxOfOne is more CPU time than one consumer can have used since the last good sweep.
+// maxOfOne returns an upper bound for the CPU time of one consumer since the last successful sweep.
 func (r *roster) maxOfOne(o *Observation) time.Duration {
 	most := time.Duration(math.MaxInt64)
 	switch {
@@ -78,7 +80,7 @@ func (r *roster) maxOfOne(o *Observation) time.Duration {
 	return addClamped(most, most/8+newcomerSlack)
 }
 
-// maxAhead bounds by how much the consumers' counters may be ahead of the node's: a second of the whole node.
+// maxAhead limits how far the consumers' counters may be ahead of the node's: one second of all CPUs.
 func (r *roster) maxAhead(o *Observation) time.Duration {
 	if o.CPUs > 1 && o.CPUs < million {
 		return time.Duration(o.CPUs * float64(time.Second))
@@ -86,8 +88,9 @@ func (r *roster) maxAhead(o *Observation) time.Duration {
 	return time.Second
 }
 
-// merge brings the lists, which are sorted by ID, into the entries. It is false, and changes nothing, if they are not
-// sorted or hold a time below 0. Blind means that there is no usage, which says nothing of who is gone.
+// merge merges the lists, which must be sorted by ID, into the entries. It returns false and changes nothing if
+// they are not sorted or contain a negative time. If blind is set, usage is missing, and consumers that are absent
+// from it are not considered ended.
 func (r *roster) merge(usage, ended []Usage, most time.Duration, blind bool) bool {
 	old, into, found, last := r.entries, r.spare[:0], r.found, ""
 	for len(old)+len(usage)+len(ended) > 0 {
@@ -126,8 +129,8 @@ func (r *roster) merge(usage, ended []Usage, most time.Duration, blind bool) boo
 	return true
 }
 
-// firstOf returns the lowest ID at the head of the lists. Mostly the entry and the usage have the same, and even
-// share its memory, which makes comparing cheap.
+// firstOf returns the lowest ID at the head of the lists. In most cases the entry and the usage have the same ID
+// and share its memory, which makes the comparison cheap.
 func firstOf(old []entry, usage, ended []Usage) string {
 	var id string
 	switch {
@@ -146,8 +149,8 @@ func firstOf(old []entry, usage, ended []Usage) string {
 	return id
 }
 
-// account books the CPU time of a consumer and returns how much is new. A fresh one began since the last sweep, and so
-// did one whose counter fell: it is another that took the name.
+// account adds the CPU time of a consumer and returns the increase. A fresh consumer started after the last sweep.
+// A consumer with a decreased counter is treated as a new consumer of the same name.
 func (r *roster) account(e *entry, u *Usage, fresh bool, most time.Duration) time.Duration {
 	used := u.CPU - e.cpu
 	if fresh || used < 0 {
@@ -163,7 +166,7 @@ func (r *roster) account(e *entry, u *Usage, fresh bool, most time.Duration) tim
 	return used
 }
 
-// paid forgets what was used, and who ended.
+// paid resets the usage of all entries and removes the ended ones.
 func (r *roster) paid() {
 	r.entries = slices.DeleteFunc(r.entries, func(e entry) bool { return e.ended })
 	for i := range r.entries {
@@ -172,7 +175,8 @@ func (r *roster) paid() {
 	r.worked, r.span, r.gap = 0, 0, min(r.gap, 0)
 }
 
-// bury reports the consumers that ended, without energy, and forgets them: their last use is charged to no consumer.
+// bury reports the ended consumers, without energy, and removes them. Their last usage is not charged to any
+// consumer.
 func (r *roster) bury(out *Attribution) {
 	r.entries = slices.DeleteFunc(r.entries, func(e entry) bool {
 		if e.ended {

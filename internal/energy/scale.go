@@ -7,16 +7,16 @@ import (
 	"math/bits"
 )
 
-// million is the scale of factors: an integer number of millionths keeps sums exact for ever.
+// million is the scale of calibration factors. Integer millionths keep sums exact.
 const million = 1_000_000
 
-// The limits keep the product of a unit and a factor within 64 bits.
+// The limits ensure that the product of a unit and a factor fits into 64 bits.
 const (
 	maxUnit   = 10_000_000_000 // microjoules: 2.8 watt-hours
 	maxFactor = 1000 * million
 )
 
-// Millionths returns a calibration factor as the integer that a [Scale] takes.
+// Millionths converts a calibration factor to the integer that [NewScale] accepts.
 func Millionths(factor float64) (int64, error) {
 	v := math.RoundToEven(factor * million)
 	if !(v >= 1 && v <= maxFactor) {
@@ -25,27 +25,27 @@ func Millionths(factor float64) (int64, error) {
 	return int64(v), nil
 }
 
-// A Scale turns the units of a counter into microjoules. What is left over, less than a microjoule, is carried to the
-// next amount, so that the sum of all amounts is off by less than a microjoule for ever.
+// A Scale converts the units of a counter to microjoules. The remainder of less than a microjoule is carried to the
+// next amount, so that the error of the sum of all amounts is always less than a microjoule.
 type Scale struct {
 	num  uint64 // microjoules per unit, times the calibration factor in millionths
 	rest uint64 // carried, in millionths of a microjoule
 }
 
-// NewScale returns a scale of so many microjoules per unit (0 reads as 1) times a calibration factor in millionths (0
-// reads as a million: none). It panics if they are out of range: a factor that a person chose is checked by
-// [Millionths].
+// NewScale returns a scale of unit microjoules per unit of the counter, times a calibration factor in millionths. A
+// unit of 0 defaults to 1 and a factor of 0 to a million, i.e. no calibration. NewScale panics if an argument is
+// out of range; use [Millionths] to validate a user-supplied factor.
 func NewScale(unit uint64, factor int64) Scale {
 	unit = cmp.Or(unit, 1)
 	factor = cmp.Or(factor, million)
 	if unit > maxUnit || factor < 1 || factor > maxFactor {
-		panic(fmt.Sprintf("energy: a scale of %d µJ times %d millionths", unit, factor))
+		panic(fmt.Sprintf("energy: scale of %d µJ times %d millionths is out of range", unit, factor))
 	}
 	return Scale{num: unit * uint64(factor)}
 }
 
-// Take returns the microjoules of so many units, and the scale with which to go on. It is false if they are too many to
-// count.
+// Take returns the number of microjoules for the given units, and the scale to use for the next amount. It returns
+// false if the result overflows.
 func (s Scale) Take(units uint64) (Microjoules, Scale, bool) {
 	hi, lo := bits.Mul64(units, s.num)
 	lo, carry := bits.Add64(lo, s.rest, 0)
@@ -61,7 +61,7 @@ func (s Scale) Take(units uint64) (Microjoules, Scale, bool) {
 	return Microjoules(q), s, true
 }
 
-// project returns v·part/whole, rounded towards zero and clamped; 0 where part or whole is not above 0.
+// project returns v·part/whole, rounded towards zero and clamped. It returns 0 if part or whole is not positive.
 func project(v Microjoules, part, whole int64) Microjoules {
 	if whole <= 0 || part <= 0 {
 		return 0
@@ -78,7 +78,7 @@ func project(v Microjoules, part, whole int64) Microjoules {
 	return Microjoules(q)
 }
 
-// magnitude returns |u|, also of the least number.
+// magnitude returns |u|, including for the minimum value.
 func (u Microjoules) magnitude() uint64 {
 	if u < 0 {
 		return -uint64(u)
@@ -88,7 +88,7 @@ func (u Microjoules) magnitude() uint64 {
 
 func (u Microjoules) plus(v Microjoules) Microjoules { return addClamped(u, v) }
 
-// addClamped adds without overflow: a sum that is out of range is clamped.
+// addClamped returns the sum of a and b, clamped to the range of T.
 func addClamped[T ~int64](a, b T) T {
 	sum := a + b
 	switch {

@@ -5,34 +5,36 @@ import (
 	"time"
 )
 
-// Smoothed is a mean of power and its deviation in which what was measured t ago weighs e^(−t/τ), for samples that
-// come at any time, of any length and from any number of replicas. Of samples that come every Δt, the newest weighs 1
-// − e^(−Δt/τ), as in an exponentially weighted moving average; the first few are averaged plainly. Samples of one
-// time weigh the same, in whatever order they come. The zero Smoothed has no samples.
+// Smoothed is an exponentially weighted mean of power and its deviation, in which a measurement of age t has the
+// weight e^(−t/τ). Samples may have any length, arrive at any time and come from any number of replicas. If samples
+// arrive every Δt, the newest has the weight 1 − e^(−Δt/τ), as in an exponentially weighted moving average; the
+// first few are averaged with equal weights. Samples of the same time have equal weights regardless of their order.
+// The zero Smoothed has no samples.
 //
-// Power that goes to another level is followed at once: where all samples of one interval lie beyond what the
-// deviation explains, and the next one agrees with them, what was before is forgotten. Replicas of unlike load are no
-// change: those that are as before contradict it.
+// A step to another power level is followed immediately: if all samples of an interval deviate more than expected
+// and the next interval agrees with them, earlier samples are discarded. Replicas with different loads are not
+// mistaken for a step, because the unchanged replicas contradict it.
 type Smoothed struct {
-	at                   int64   // what the sums are as of, in nanoseconds since 1970
+	at                   int64   // reference time of the sums, in Unix nanoseconds
 	weight, sum, squares float64 // seconds; times watts; times their squares
 
-	// Samples that wait for the opinion of the next interval: when the first of them ended, their mean, their weight.
+	// Deviating samples that the next interval must confirm: the end of the first of them, their mean and their
+	// weight.
 	oddAt           int64
 	odd, oddSeconds float32
 
 	count int32
 }
 
-// What makes a sample odd: so many deviations, and so much of the mean, away from it, once there are so many samples.
-// What is less, the mean follows soon enough.
+// A sample deviates if its distance from the mean exceeds both limits and enough samples exist. The mean follows
+// smaller changes quickly enough.
 const (
 	oddDeviations = 3
 	oddShare      = 0.3
 	oddAfter      = 3
 )
 
-// Add adds the mean power over an interval that ends at an instant. What makes no sense is left out.
+// Add adds the mean power over an interval that ends at the given time. Invalid samples are ignored.
 func (s *Smoothed) Add(power Watts, over time.Duration, end time.Time, tau time.Duration) {
 	x, w := float64(power), over.Seconds()
 	if !(x >= 0) || math.IsInf(x, 1) || !(w > 0) || tau <= 0 {
@@ -42,7 +44,7 @@ func (s *Smoothed) Add(power Watts, over time.Duration, end time.Time, tau time.
 		s.count /= 2
 	}
 	s.count++
-	w = min(w, tau.Seconds()) // a sample that is much longer than τ says little about its end
+	w = min(w, tau.Seconds()) // a sample much longer than τ contains little information about its end
 	at := end.UnixNano()
 	odd, waiting := s.isOdd(x), s.oddSeconds > 0
 	overlaps := waiting && at-s.oddAt < int64(over)/10*9
@@ -52,7 +54,7 @@ func (s *Smoothed) Add(power Watts, over time.Duration, end time.Time, tau time.
 		share := decay(age, tau)
 		s.weight, s.sum, s.squares, s.at = s.weight*share, s.sum*share, s.squares*share, at
 	} else {
-		w *= decay(-age, tau) // it comes late
+		w *= decay(-age, tau) // the sample is late
 	}
 	switch {
 	case agrees && overlaps:
@@ -80,7 +82,7 @@ func (s *Smoothed) put(x, w float64) {
 	s.squares += w * x * x
 }
 
-// flush counts the samples that wait.
+// flush adds the unconfirmed samples to the sums.
 func (s *Smoothed) flush() {
 	if s.oddSeconds > 0 {
 		s.put(float64(s.odd), float64(s.oddSeconds))
@@ -88,13 +90,13 @@ func (s *Smoothed) flush() {
 	}
 }
 
-// isOdd reports whether the deviation does not explain a sample.
+// isOdd reports whether x deviates more than expected from the mean.
 func (s *Smoothed) isOdd(x float64) bool {
 	mean, deviation := s.moments()
 	return s.count > oddAfter && math.Abs(x-mean) > max(oddDeviations*deviation, oddShare*mean)
 }
 
-// agrees reports whether an odd sample says the same as those that wait.
+// agrees reports whether x confirms the unconfirmed samples.
 func (s *Smoothed) agrees(x float64) bool {
 	mean, _ := s.moments()
 	odd := float64(s.odd)
@@ -109,32 +111,33 @@ func (s *Smoothed) moments() (mean, deviation float64) {
 	return mean, math.Sqrt(max(0, s.squares/s.weight-mean*mean))
 }
 
-// settled returns the moments of all samples, those that wait among them.
+// settled returns the moments of all samples, including the unconfirmed ones.
 func (s Smoothed) settled() (mean, deviation float64) {
 	s.flush()
 	return s.moments()
 }
 
-// Mean returns the mean; 0 without samples.
+// Mean returns the mean, or 0 without samples.
 func (s *Smoothed) Mean() Watts {
 	mean, _ := s.settled()
 	return Watts(mean)
 }
 
-// Deviation returns the standard deviation of samples from the mean.
+// Deviation returns the standard deviation of the samples.
 func (s *Smoothed) Deviation() Watts {
 	_, deviation := s.settled()
 	return Watts(deviation)
 }
 
-// Samples returns how many samples were added.
+// Samples returns the number of samples added.
 func (s *Smoothed) Samples() int { return int(s.count) }
 
 // At returns the end of the latest sample.
 func (s *Smoothed) At() time.Time { return time.Unix(0, s.at).UTC() }
 
-// Shrink returns what to expect of something after n samples of the given mean: closer to a prior, which weighs as
-// much as so many samples, the fewer there are. Without either it is the prior.
+// Shrink returns the estimate for a quantity after n samples of the given mean. The prior has the weight of the
+// given number of samples, so the estimate is closer to the prior the fewer samples there are. If both weights are
+// 0, the estimate is the prior.
 func Shrink(mean Watts, n float64, prior Watts, weight float64) Watts {
 	if !(n+weight > 0) {
 		return prior

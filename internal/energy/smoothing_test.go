@@ -14,8 +14,8 @@ import (
 
 var dawn = time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
 
-// A step is followed to within 5 % in at most five samples where τ is two of them, whatever its size and direction, and
-// through the noise that meters have.
+// If τ is two samples long, a step is followed to within 5 % in at most five samples, regardless of its size, its
+// direction and the noise of the meter.
 func TestSmoothedFollowsSteps(t *testing.T) {
 	const every = 15 * time.Second
 	for _, tc := range []struct{ from, to, noise float64 }{
@@ -50,14 +50,15 @@ func TestSmoothedFollowsSteps(t *testing.T) {
 			}
 		}
 		if taken++; taken > 5 {
-			t.Errorf("from %v W to %v W, noise %v: %d samples until the mean stays within 5 %%, want 5 at most",
+			t.Errorf("from %v W to %v W, noise %v: mean is within 5 %% after %d samples, want at most 5",
 				tc.from, tc.to, tc.noise, taken)
 		}
 	}
 }
 
-// The mean is the integral of the past weighted by e^(−t/τ), however it is cut into samples: here in steady intervals
-// of one, two and seven, and at random, which would each give something else if a sample always weighed the same.
+// The mean is the integral of past power weighted by e^(−t/τ), regardless of how it is divided into samples. The
+// test uses regular intervals of one, two and seven, and random ones, which would give different results if all
+// samples had the same weight.
 func TestSmoothedDoesNotDependOnSampling(t *testing.T) {
 	const tau = 5 * time.Minute
 	power := func(at time.Duration) float64 { return 100 + 20*math.Sin(at.Minutes()) }
@@ -86,12 +87,12 @@ func TestSmoothedDoesNotDependOnSampling(t *testing.T) {
 			from = to
 		}
 		if off := math.Abs(float64(s.Mean()) - want); off > 0.02*want {
-			t.Errorf("samples of %s: mean %v, want %v", name, s.Mean(), want)
+			t.Errorf("samples of %s: Mean() = %v, want %v", name, s.Mean(), want)
 		}
 	}
 }
 
-// In the steady state the newest sample weighs 1 − e^(−Δt/τ).
+// In the steady state, the newest sample has the weight 1 − e^(−Δt/τ).
 func TestSmoothedWeighsAsAnEWMA(t *testing.T) {
 	const every, tau = 15 * time.Second, 60 * time.Second
 	var s energy.Smoothed
@@ -103,12 +104,13 @@ func TestSmoothedWeighsAsAnEWMA(t *testing.T) {
 		s.Add(energy.Watts(x), every, at, tau)
 		ewma += alpha * (x - ewma)
 		if i > 60 && math.Abs(float64(s.Mean())-ewma) > 1e-3 {
-			t.Fatalf("sample %d: mean %v, want %v", i, s.Mean(), ewma)
+			t.Fatalf("sample %d: Mean() = %v, want %v", i, s.Mean(), ewma)
 		}
 	}
 }
 
-// All replicas count, those of unlike load too: an average over copies would show the first one alone.
+// All replicas are included, also those with different loads. An average over copies would only reflect the first
+// one.
 func TestSmoothedAveragesReplicas(t *testing.T) {
 	const every, tau = 15 * time.Second, 5 * time.Minute
 	for _, order := range [][]energy.Watts{{10, 30}, {10, 10, 10, 30, 30, 30}, {30, 10, 30, 10}, {5, 10, 20, 45}} {
@@ -125,15 +127,16 @@ func TestSmoothedAveragesReplicas(t *testing.T) {
 			}
 		}
 		if off := s.Mean() - want; off > want/100 || off < -want/100 {
-			t.Errorf("replicas of %v W: mean %v, want %v", order, s.Mean(), want)
+			t.Errorf("replicas of %v W: Mean() = %v, want %v", order, s.Mean(), want)
 		}
 		if s.Deviation() < want/4 {
-			t.Errorf("replicas of %v W: deviation %v", order, s.Deviation())
+			t.Errorf("replicas of %v W: Deviation() = %v, want at least a quarter of the mean", order, s.Deviation())
 		}
 	}
 }
 
-// Whatever comes, mean and deviation are finite, not negative, and the mean lies between the samples.
+// For any input, mean and deviation are finite and nonnegative, and the mean is between the minimum and the maximum
+// of the samples.
 func TestSmoothedStaysSensible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s energy.Smoothed
@@ -154,7 +157,7 @@ func TestSmoothedStaysSensible(t *testing.T) {
 		}
 		if !(mean >= least*(1-1e-6)-1e-6 && mean <= most*(1+1e-6)+1e-6) || !(deviation >= 0) ||
 			deviation > most*(1+1e-6)+1 {
-			t.Fatalf("mean %v ± %v of samples between %v and %v", mean, deviation, least, most)
+			t.Fatalf("unexpected mean %v ± %v of samples between %v and %v", mean, deviation, least, most)
 		}
 	})
 }
@@ -167,13 +170,13 @@ func TestShrink(t *testing.T) {
 	} {
 		if got := energy.Shrink(energy.Watts(tc.mean), tc.n, energy.Watts(tc.prior),
 			tc.weight); math.Abs(float64(got)-tc.want) > 1e-3 {
-			t.Errorf("%+v: got %v", tc, got)
+			t.Errorf("Shrink(%+v) = %v", tc, got)
 		}
 	}
 }
 
 func TestSmoothedIsSmall(t *testing.T) {
 	if size := unsafe.Sizeof(energy.Smoothed{}); size > 64 {
-		t.Errorf("%d bytes", size)
+		t.Errorf("size of Smoothed = %d bytes, want at most 64", size)
 	}
 }

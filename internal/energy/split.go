@@ -5,16 +5,15 @@ import (
 	"slices"
 )
 
-// A Split divides amounts in proportion to weights. It is a value only to keep its memory from one division to the
-// next.
+// A Split divides amounts in proportion to weights. It is a type only to reuse its memory between divisions.
 type Split struct{ rests, ranked []uint64 }
 
-// Parts sets into[i] to the part of total that weights[i] has in the sum of weights, as an integer by largest
-// remainder: no part is off by a whole microjoule, and they add up to total exactly. Equal remainders go by index,
-// lowest first. A weight of 0 gets nothing.
+// Parts sets into[i] to the part of total that corresponds to the fraction of weights[i] in the sum of weights. It
+// rounds to integers by the largest remainder method, so each part is off by less than a microjoule and the parts
+// add up to total exactly. Equal remainders are served in the order of their index. A weight of 0 gets 0.
 //
-// It is false, and into is not touched, if total is negative or all weights are 0. Weights whose sum is above 64 bits
-// lose their lowest bits. It panics if into is shorter than weights.
+// Parts returns false and does not modify into if total is negative or all weights are 0. If the sum of weights
+// exceeds 64 bits, the lowest bits of the weights are dropped. Parts panics if into is shorter than weights.
 func (s *Split) Parts(total Microjoules, weights []uint64, into []Microjoules) bool {
 	sum, shift := sumOf(weights)
 	if total < 0 || sum == 0 {
@@ -41,13 +40,14 @@ func (s *Split) Parts(total Microjoules, weights []uint64, into []Microjoules) b
 	return true
 }
 
-// quotient returns v/by and v%by, given 1/by, for a v of 63 bits and a quotient of 50: then the product of floats is
-// off by less than 1. It takes a tenth of the time of a division, which processors of some years ago do in 90 cycles.
+// quotient returns v/by and v%by, given 1/by. v must fit into 63 bits and the quotient into 50 bits, so that the
+// floating-point product is off by less than 1. It takes a tenth of the time of an integer division, which takes 90
+// cycles on older processors.
 func quotient(v, by uint64, inverse float64) (q, rest uint64) {
 	q = uint64(int64(float64(int64(v)) * inverse))
 	rest = v - q*by
 	switch {
-	case rest>>63 != 0: // less than nothing
+	case rest>>63 != 0: // negative remainder
 		return q - 1, rest + by
 	case rest >= by:
 		return q + 1, rest - by
@@ -55,13 +55,13 @@ func quotient(v, by uint64, inverse float64) (q, rest uint64) {
 	return q, rest
 }
 
-// Remainders are ranked by their highest bits first, which is a count; only those that share the bits of the last one
-// to get something are sorted.
+// Remainders are first ranked by their highest bits using a histogram. Only the remainders in the bucket at the
+// threshold are sorted.
 const bucketBits = 8
 
-// handOut gives a microjoule to each of the left largest remainders, the first bits of which are those above shift.
-// The remainders add up to left times the sum of weights and each is less than that sum, so more than left of them
-// are above 0.
+// handOut adds a microjoule to each of the left largest remainders. The bits above shift select the bucket of a
+// remainder. The remainders add up to left times the sum of weights and each is less than that sum, so more than
+// left of them are above 0.
 func (s *Split) handOut(left uint64, into []Microjoules, shift uint) {
 	if left == 0 {
 		return
@@ -92,7 +92,7 @@ func (s *Split) handOut(left uint64, into []Microjoules, shift uint) {
 			left--
 		}
 	}
-	for i, rest := range s.rests { // left of the least ones get something too
+	for i, rest := range s.rests { // the remaining microjoules go to the remainders equal to least
 		switch {
 		case rest>>shift != bucket || rest < least:
 		case rest > least:
@@ -104,7 +104,8 @@ func (s *Split) handOut(left uint64, into []Microjoules, shift uint) {
 	}
 }
 
-// sumOf returns the sum of weights, each shifted right by as much as it takes to hold it.
+// sumOf returns the sum of weights. If the sum overflows, each weight is shifted right by the returned number of
+// bits.
 func sumOf(weights []uint64) (sum uint64, shift uint) {
 	var over uint64
 	for _, w := range weights {

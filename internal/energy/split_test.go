@@ -17,7 +17,7 @@ func TestSplit(t *testing.T) {
 	for _, c := range []struct {
 		total   energy.Microjoules
 		weights []uint64
-		want    []energy.Microjoules // nil: nothing to split by
+		want    []energy.Microjoules // nil if the total cannot be split
 	}{
 		{10, []uint64{1, 1, 1}, []energy.Microjoules{4, 3, 3}},
 		{11, []uint64{1, 1, 1}, []energy.Microjoules{4, 4, 3}},
@@ -36,12 +36,12 @@ func TestSplit(t *testing.T) {
 		var s energy.Split
 		got := make([]energy.Microjoules, len(c.weights))
 		if ok := s.Parts(c.total, c.weights, got); ok != (c.want != nil) || (ok && !slices.Equal(got, c.want)) {
-			t.Errorf("%d by %v: %v, %v; want %v", c.total, c.weights, got, ok, c.want)
+			t.Errorf("Parts(%d, %v) = %v, %v, want %v", c.total, c.weights, got, ok, c.want)
 		}
 	}
 }
 
-// bigSplit is the largest remainder method with a sort and integers of any size.
+// bigSplit implements the largest remainder method with sorting and integers of arbitrary size.
 func bigSplit(total energy.Microjoules, weights []uint64) []energy.Microjoules {
 	sum := new(big.Int)
 	for _, w := range weights {
@@ -64,7 +64,7 @@ func bigSplit(total energy.Microjoules, weights []uint64) []energy.Microjoules {
 }
 
 func TestSplitAgainstOracle(t *testing.T) {
-	var s energy.Split // with the memory of former splits
+	var s energy.Split // reuses memory of previous splits
 	rapid.Check(t, func(t *rapid.T) {
 		weights := rapid.SliceOfN(rapid.OneOf(rapid.Uint64Range(0, 3), rapid.Uint64Range(0, math.MaxUint64>>12)), 1,
 			300).Draw(t, "weights")
@@ -95,12 +95,12 @@ func checkSplit(t interface {
 	got := make([]energy.Microjoules, len(weights))
 	if !s.Parts(total, weights, got) {
 		if slices.Max(weights) > 0 {
-			t.Fatalf("nothing to split %d by %v", total, weights)
+			t.Fatalf("Parts(%d, %v) = false, want true", total, weights)
 		}
 		return
 	}
 	if want := bigSplit(total, weights); !slices.Equal(got, want) {
-		t.Fatalf("%d by %v: %v, want %v", total, weights, got, want)
+		t.Fatalf("Parts(%d, %v) = %v, want %v", total, weights, got, want)
 	}
 }
 

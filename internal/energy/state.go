@@ -9,27 +9,28 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/codec"
 )
 
-// stateVersion is the first byte of an attributor's state. Another version is refused: the agent then begins anew.
+// stateVersion is the first byte of an attributor's state. A state of another version is rejected, and the agent
+// starts without one.
 const stateVersion = 2
 
-// AppendState appends what the attributor knows, so that another one goes on as this one would. The state is of one
-// boot and one node, and its options are not part of it. What was learned of idle power belongs to the counters in
-// the state.
+// AppendState appends the state of the attributor, from which another attributor can continue seamlessly. The state
+// belongs to one boot of one node and does not include the options. The learned idle power belongs to the counters
+// in the state.
 func (a *Attributor) AppendState(b []byte) []byte {
 	c := codec.Writer(b)
 	a.code(&c)
 	return c.Data()
 }
 
-// RestoreState makes a as it was when the state was appended. If the state is damaged or of another version, it
-// returns an error and leaves a as it is.
+// RestoreState sets a to an appended state. It returns an error and leaves a unchanged if the state is damaged or
+// of another version.
 func (a *Attributor) RestoreState(state []byte) error {
 	n := NewAttributor(a.o)
 	c := codec.Reader(state)
 	n.code(&c)
 	err := n.checkState()
 	if !c.Whole() {
-		err = errors.New("it is damaged, or of another version")
+		err = errors.New("state is damaged or of another version")
 	}
 	if err != nil {
 		return fmt.Errorf("restoring attribution: %w", err)
@@ -38,7 +39,7 @@ func (a *Attributor) RestoreState(state []byte) error {
 	return nil
 }
 
-// The least bytes that an element takes.
+// The minimum number of bytes of an element.
 const (
 	minTrack = 10
 	minEntry = 6
@@ -92,16 +93,16 @@ func (r *roster) code(c *codec.Codec) {
 	}
 }
 
-// checkState holds what the rest of the attributor relies on.
+// checkState validates the invariants that the rest of the attributor relies on.
 func (a *Attributor) checkState() error {
 	if !a.begun && (len(a.root)+len(a.parts) > 0 || a.roster.begun) {
-		return errors.New("there are counters before the first observation")
+		return errors.New("counters exist before the first observation")
 	}
 	if a.at < 0 || a.since < 0 || a.since > a.end {
-		return errors.New("energy is booked beyond what is reported")
+		return errors.New("energy is recorded beyond the end of the reported interval")
 	}
 	if a.idleCarry < 0 || a.idleCarry > math.MaxInt64/2 {
-		return errors.New("idle energy that is due is out of range")
+		return errors.New("carried idle energy is out of range")
 	}
 	if err := a.checkCounters(); err != nil {
 		return err
@@ -114,12 +115,12 @@ func (a *Attributor) checkCounters() error {
 		t := &a.root[i]
 		if t.booked < 0 || t.booked > t.last.Total || t.fresh != (t.last.At < a.since) ||
 			tracked(a.root[:i], t.last.Domain) {
-			return fmt.Errorf("counter %q contradicts what is booked", t.last.Domain.Name)
+			return fmt.Errorf("counter %q is inconsistent with the recorded energy", t.last.Domain.Name)
 		}
 	}
 	for i := range a.parts {
 		if p := &a.parts[i]; p.rise < 0 || p.over < 0 || p.known > lost {
-			return fmt.Errorf("counter %q fell", p.last.Domain.Name)
+			return fmt.Errorf("counter %q decreased", p.last.Domain.Name)
 		}
 	}
 	return nil

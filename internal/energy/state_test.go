@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// usedState is the state of an attributor that has seen something of everything.
+// usedState returns the state of an attributor that has processed all kinds of events.
 func usedState(t testing.TB, seed uint64, ticks int) []byte {
 	t.Helper()
 	n := newSimNode(t, seed, allFaults&^restartsWithout, 12)
@@ -42,7 +42,7 @@ func TestStateIsAllThereIs(t *testing.T) {
 		x, y := a.Observe(&o, &out), b.Observe(&p, &same)
 		if x != y || out.Measured != same.Measured || out.Idle != same.Idle || out.Platform != same.Platform ||
 			!slices.Equal(out.Shares, same.Shares) {
-			t.Fatalf("tick %d: the interval is another from the restored state: idle energy is %v, want %v", i,
+			t.Fatalf("tick %d: the interval differs after restoring the state: idle energy is %v, want %v", i,
 				same.Idle, out.Idle)
 		}
 	}
@@ -54,25 +54,25 @@ func TestDamagedState(t *testing.T) {
 		a := energy.NewAttributor(energy.AttributorOptions{})
 		before := a.AppendState(nil)
 		if err := a.RestoreState(state[:i]); err == nil {
-			t.Fatalf("%d of %d bytes are a state", i, len(state))
+			t.Fatalf("RestoreState() accepted %d of %d bytes", i, len(state))
 		} else if !strings.Contains(err.Error(), "restoring") {
-			t.Errorf("error %v", err)
+			t.Errorf("unexpected error: %v", err)
 		}
 		if !bytes.Equal(before, a.AppendState(nil)) {
-			t.Fatalf("an error after %d bytes left something behind", i)
+			t.Fatalf("RestoreState() of %d bytes returned an error but modified the state", i)
 		}
 	}
 	a := energy.NewAttributor(energy.AttributorOptions{})
 	if err := a.RestoreState(append(bytes.Clone(state), 0)); err == nil {
-		t.Error("a byte too many is a state")
+		t.Error("RestoreState() accepted an extra byte")
 	}
 	state[0]++
 	if err := a.RestoreState(state); err == nil {
-		t.Error("another version is a state")
+		t.Error("RestoreState() accepted another version")
 	}
 }
 
-// What is restored from foreign bytes is refused, or is an attributor that keeps its promises.
+// Restoring arbitrary bytes fails, or results in an attributor that satisfies its invariants.
 func FuzzRestoreState(f *testing.F) {
 	f.Add(energy.NewAttributor(energy.AttributorOptions{}).AppendState(nil), []byte{})
 	for seed := range uint64(6) {
@@ -87,13 +87,13 @@ func FuzzRestoreState(f *testing.F) {
 		b := energy.NewAttributor(energy.AttributorOptions{})
 		if err := b.RestoreState(a.AppendState(nil)); err != nil ||
 			!bytes.Equal(a.AppendState(nil), b.AppendState(nil)) {
-			t.Fatalf("a state that was restored cannot be again: %v", err)
+			t.Fatalf("restoring the state again failed or changed it: %v", err)
 		}
 		observeAll(t, a, data)
 	})
 }
 
-// Whatever an attributor is shown, its intervals are conserved, follow each other and hold nothing negative.
+// For any observations, intervals conserve energy, are consecutive and contain no negative values.
 func FuzzObserve(f *testing.F) {
 	f.Add([]byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"))
 	f.Add(bytes.Repeat([]byte{1, 0, 200, 7, 0, 0, 3, 1}, 40))
@@ -108,7 +108,7 @@ func FuzzObserve(f *testing.F) {
 	})
 }
 
-// observeAll makes observations of bytes: some of them sound, others not.
+// observeAll converts bytes to observations, some of them valid and others not.
 func observeAll(t *testing.T, a *energy.Attributor, data []byte) {
 	take := func() byte {
 		if len(data) == 0 {
@@ -118,7 +118,7 @@ func observeAll(t *testing.T, a *energy.Attributor, data []byte) {
 		data = data[1:]
 		return b
 	}
-	wide := func() int64 { // small, or of any size
+	wide := func() int64 { // small, or of any magnitude
 		b := take()
 		if b < 250 || len(data) < 8 {
 			return int64(b)
@@ -163,7 +163,7 @@ func observeAll(t *testing.T, a *energy.Attributor, data []byte) {
 		}
 		o.Usage, o.Ended = usages(), usages()
 		if at < before {
-			end = math.MinInt64 // perhaps another boot
+			end = math.MinInt64 // possibly another boot
 		}
 		if !a.Observe(&o, &out) {
 			continue
@@ -172,7 +172,7 @@ func observeAll(t *testing.T, a *energy.Attributor, data []byte) {
 			t.Fatalf("%v: %+v of %+v", err, out, o)
 		}
 		if out.Start < end {
-			t.Fatalf("an interval from %v on follows one until %v", out.Start, end)
+			t.Fatalf("interval from %v follows one that ends at %v", out.Start, end)
 		}
 		end = out.End
 	}

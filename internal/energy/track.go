@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// A track follows one counter from interval to interval. Of what it counted, everything up to booked is in an
-// attribution.
+// A track follows one counter across intervals. Energy up to booked is already included in an attribution.
 type track struct {
 	last   Reading
-	booked Microjoules // its value at the end of the last interval, interpolated
-	fresh  bool        // booked is not known yet: the last reading is older than the end of the last interval
-	next   Reading     // the reading that is being attributed
+	booked Microjoules // interpolated value at the end of the last interval
+	fresh  bool        // booked is still unset: the last reading is older than the end of the last interval
+	next   Reading     // the reading being attributed
 }
 
-// at returns the counter's value at an instant after the end of the last interval and not after the next reading. It
-// never falls with the instant and is never above the next reading.
+// at returns the counter's value at a time after the end of the last interval and not after the next reading. The
+// value is monotonic in time and never exceeds the next reading.
 func (t *track) at(instant, end time.Duration) Microjoules {
 	if instant >= t.last.At {
 		return t.last.Total + project(t.next.Total-t.last.Total, int64(instant-t.last.At), int64(t.next.At-t.last.At))
@@ -24,13 +23,13 @@ func (t *track) at(instant, end time.Duration) Microjoules {
 	return t.booked + project(t.last.Total-t.booked, int64(instant-end), int64(t.last.At-end))
 }
 
-// what a root domain's readings say of the interval that ends with them.
+// progress describes how a root domain's readings have advanced since the last interval.
 type progress uint8
 
 const (
 	advanced progress = iota
-	waiting           // a counter is missing, or was not refreshed
-	broken            // a counter began a new run, or another one joined
+	waiting           // a counter is missing or was not refreshed
+	broken            // a counter started a new run, or a counter was added
 )
 
 // follow finds the next reading of each track.
@@ -58,12 +57,12 @@ func follow(tracks []track, readings []Reading) progress {
 	return p
 }
 
-// joined says if there are readings of domains that are not tracked.
+// joined reports whether there are readings of domains that are not tracked.
 func joined(tracks []track, readings []Reading) bool {
 	return slices.ContainsFunc(readings, func(r Reading) bool { return valid(&r) && !tracked(tracks, r.Domain) })
 }
 
-// present counts the tracks that have readings.
+// present returns the number of tracks that have a reading.
 func present(tracks []track, readings []Reading) (found int) {
 	for i := range tracks {
 		if find(readings, tracks[i].last.Domain) != nil {
@@ -88,38 +87,38 @@ func tracked(tracks []track, d Domain) bool {
 	return slices.ContainsFunc(tracks, func(t track) bool { return t.last.Domain == d })
 }
 
-// A part is a track of a domain inside the root. What it used decides only how the root's energy is divided, so where
-// a part's counter is late, or missing for a moment, it is taken to have gone on as before; what it then says is made
-// up for.
+// A part is a track of a domain inside the root. Its usage only determines how the root's energy is divided.
+// Therefore, if the counter of a part is late or temporarily missing, its usage is extrapolated at the last rate
+// and corrected by the next reading.
 type part struct {
 	track
-	rise     Microjoules // what it used from its last reading but one to its last
+	rise     Microjoules // usage between its last two readings, in the time over
 	over     time.Duration
-	known    knowledge // at the end of the last interval
-	restored bool      // from a state, and this process has not seen it
+	known    knowledge // as of the end of the last interval
+	restored bool      // restored from a state and not yet read by this process
 }
 
-// knowledge is how well something is known.
+// knowledge describes the reliability of a part's usage.
 type knowledge uint8
 
 const (
 	exact   knowledge = iota
-	guessed           // taken to have gone on as before, or made up for that
+	guessed           // extrapolated, or the correction of an extrapolation
 	lost
 )
 
-// How long a part is taken to have gone on as before: three times as long as from reading to reading, within limits.
+// Limits for the duration of an extrapolation, which is three times the interval between the last two readings.
 const (
 	minGuess = 3 * time.Second
 	maxGuess = 15 * time.Second
 )
 
-// lostAt says if the last reading says nothing of an instant any more.
+// lostAt reports whether the last reading is too old for extrapolation at the given time.
 func (p *part) lostAt(instant time.Duration) bool {
 	return instant-p.last.At > 3*min(max(p.over, minGuess/3), maxGuess/3)
 }
 
-// restart begins anew from the part's reading; without one, the part is lost until it comes.
+// restart resets the part to its current reading. Without a reading, the part is lost until the next one.
 func (p *part) restart(readings []Reading) {
 	if r := find(readings, p.last.Domain); r != nil {
 		*p = part{track: track{last: *r, booked: r.Total}}
@@ -128,13 +127,13 @@ func (p *part) restart(readings []Reading) {
 	p.known = lost
 }
 
-// forecast returns what the part uses in dt at its last rate.
+// forecast returns the usage of the part in dt at its last rate.
 func (p *part) forecast(dt time.Duration) Microjoules {
 	return project(p.rise, int64(dt), int64(p.over))
 }
 
-// to moves the part to the end of the root's interval, given its reading if there is one, and returns by how much it
-// rose. That can be negative, where more was foreseen than came.
+// to advances the part to the end of the root's interval, using its reading if there is one, and returns the
+// increase. The increase is negative if an earlier extrapolation was too high.
 func (p *part) to(end, before time.Duration, r *Reading) (Microjoules, knowledge) {
 	previous, run := p.known, p.last.Run
 	p.restored = p.restored && r == nil
@@ -150,11 +149,11 @@ func (p *part) to(end, before time.Duration, r *Reading) (Microjoules, knowledge
 	return rise, max(previous, p.known)
 }
 
-// move is false if nothing is known of the part.
+// move returns false if the usage of the part is unknown.
 func (p *part) move(end, before time.Duration, r *Reading) (Microjoules, bool) {
 	known := p.over > 0
 	if r == nil || (r.Run == p.last.Run && r.Total >= p.last.Total && r.At <= p.last.At) {
-		value := p.last.Total.plus(p.forecast(end - p.last.At)) // not refreshed
+		value := p.last.Total.plus(p.forecast(end - p.last.At)) // the counter was not refreshed
 		if end < p.last.At {
 			value = p.between(end, before)
 		}
@@ -169,7 +168,7 @@ func (p *part) move(end, before time.Duration, r *Reading) (Microjoules, bool) {
 	var value Microjoules
 	rise, over := r.Total-p.last.Total, r.At-p.last.At
 	switch {
-	case over <= 0: // beyond what a duration holds
+	case over <= 0: // exceeds the range of time.Duration
 		p.last, p.booked, p.over = *r, r.Total, 0
 		return 0, false
 	case end > r.At:

@@ -15,52 +15,54 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// CSVOptions say what to read from a file of values over time.
+// CSVOptions specifies the values to read from a CSV file.
 type CSVOptions struct {
-	Column string // "": the lifecycle intensity, or the only column of values
-	Zone   Zone   // "": the only zone of the file
-	Price  bool   // money, which may be negative, instead of an intensity
+	Column string // if empty, the lifecycle intensity, or the only column of values
+	Zone   Zone   // if empty, the only zone of the file
+	Price  bool   // read prices, which may be negative, instead of intensities
 
-	Currency string // of prices, if it is known: what is too much for a price depends on it
+	Currency string // of prices, if known; it determines the maximum plausible price
 
-	// From and Until, unless zero, are which values to keep: those that begin from the first on and before the
-	// second. Those outside are read and checked, but take no memory. Where all are outside the error is ErrOutside.
+	// From and Until, unless zero, limit the values to the range starting at or after From and before Until. Other
+	// values are parsed and validated but not stored. If no value is in the range, the error is ErrOutside.
 	From, Until time.Time
 
-	// Fill is up to how long a gap between two values is filled: with values on the line from the one to the other,
-	// which make the series an estimated one. A row without a value counts as missing. Zero: a gap is an error. Filled,
-	// unless nil, counts the values.
+	// Fill is the maximum length of a gap to fill by linear interpolation. Filling marks the series as estimated. A
+	// row without a value counts as missing. If Fill is zero, a gap is an error. If Filled is not nil, the number
+	// of filled values is added to it.
 	Fill   time.Duration
 	Filled *int
 
-	// Every, unless zero, is the step to read the file in, where its own is a fraction of it: of the values, only
-	// those are kept that begin at a multiple of it. The others are checked as numbers, and may be absent. A value then
-	// stands for the whole of its new step: what lay between is left out, not averaged, since published figures were
-	// computed that way, as those of Let's Wait Awhile, which takes every second quarter of an hour.
+	// Every, unless zero, is the step of the resulting series. It must be a multiple of the step of the file. Only
+	// the values that start at a multiple of Every are kept, and each covers a whole step; the other rows must
+	// contain valid numbers, but may be missing. Values in between are dropped rather than averaged, because
+	// published results were computed in this way, e.g. by Let's Wait Awhile, which uses every second quarter
+	// of an hour.
 	Every time.Duration
 }
 
-// ErrOutside is what is wrong with a file that has values, but none of the time that was asked for.
-var ErrOutside = errors.New("the file has no values of that time")
+// ErrOutside is returned if a file has values, but none in the requested time range.
+var ErrOutside = errors.New("the file has no values in the requested time range")
 
-// DefaultColumn is the intensity that is read where the caller names none.
+// DefaultColumn is the intensity column that is read by default.
 const DefaultColumn = "ci_lifecycle_g_per_kwh"
 
-// lifecycleColumns are what the intensity is called where the caller names no column: here, in files that give the
-// generation by source beside it, and in older and newer downloads from Electricity Maps.
+// lifecycleColumns are the default names of the intensity column: in our files, in files with generation by source,
+// and in older and newer downloads from Electricity Maps.
 var lifecycleColumns = []string{
 	DefaultColumn, "carbon_intensity", "Carbon Intensity gCO₂eq/kWh (LCA)", "Carbon intensity gCO₂eq/kWh (Life cycle)",
 }
 
-// maxIntensity is above the dirtiest oil-fired grid by far; beyond it a file has another unit than it seems.
+// maxIntensity is far above the intensity of any oil-fired grid. Higher values indicate another unit.
 const maxIntensity = 10_000
 
-// ReadCSV reads one column of hourly or finer values of one zone. The file has a header; its first column is the
-// start of each interval, RFC 3339 or close to it, in UTC where it has no offset; a column without a name may stand
-// before it, as pandas writes one that counts the rows. A column "zone" or "Zone Id" tells zones apart; in a file
-// without, zones may be columns instead. A series is derived from what power plants reported; a column "estimated" or
-// "Data Estimated" other than 0 and false says that its provider filled some of it in, and marks it as estimated. Gaps
-// that are not to be filled, duplicates and values that cannot be are errors that name their line.
+// ReadCSV reads one column of hourly or finer values of one zone. The file must have a header. Its first column is
+// the start of each interval in RFC 3339 or a similar format, in UTC if it has no offset. It may be preceded by an
+// unnamed column, such as the row numbers written by pandas. A column "zone" or "Zone Id" distinguishes zones; in a
+// file without such a column, each zone may have its own column. The quality of a series is derived, because it is
+// computed from the reports of power plants. If a column "estimated" or "Data Estimated" has a value other than 0
+// and false, the provider filled in values and the quality is estimated. Gaps that are not filled, duplicates and
+// invalid values are reported as errors with their line.
 func ReadCSV(path string, o CSVOptions) (Signal, Zone, error) {
 	text, err := ReadFile(path)
 	if err != nil {
@@ -69,13 +71,13 @@ func ReadCSV(path string, o CSVOptions) (Signal, Zone, error) {
 	return ParseCSV(path, text, o)
 }
 
-// ParseCSV is [ReadCSV] for a text that was read before; errors call it by the name given.
+// ParseCSV is like [ReadCSV] for a text in memory. The given name is used in errors.
 func ParseCSV(name string, text []byte, o CSVOptions) (Signal, Zone, error) {
 	r := newCSVReader(name, text, o)
-	if o.Fill > 0 { // the first two rows may have a gap between them
+	if o.Fill > 0 { // the first two rows may be separated by a gap
 		first := newCSVReader(name, text, o)
 		first.measuring = true
-		_, _, _ = first.read() // reading on tells what is wrong
+		_, _, _ = first.read() // read returns the error again
 		r.step = first.step
 	}
 	return r.read()
@@ -93,17 +95,17 @@ type csvReader struct {
 	options CSVOptions
 	csv     *csv.Reader
 
-	time                   int // column: the first, or the second after one that only counts the rows
-	value, zone, estimated int // columns; -1: none
+	time                   int // index of the first column, or of the second if the first contains row numbers
+	value, zone, estimated int // column indexes; -1 if absent
 	name                   string
 	scale                  float64
 	zones                  []string
 	signal                 []float64
-	rows                   int // of the zone
+	rows                   int // number of rows of the zone
 	start, last            time.Time
-	previous               float64 // the value at last
+	previous               float64 // value at last
 	step                   time.Duration
-	measuring              bool // only the step is wanted: see measure
+	measuring              bool // only determine the step; see measure
 	quality                energy.Quality
 }
 
@@ -112,7 +114,7 @@ func (r *csvReader) fail(field, format string, args ...any) *RowError {
 	return &RowError{File: r.file, Line: line, Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// failOption is fail for what the caller can mend by one of the options.
+// failOption is like fail for errors that the caller can fix by setting an option.
 func (r *csvReader) failOption(option, format string, args ...any) *RowError {
 	err := r.fail("", format, args...)
 	err.Option = option
@@ -146,7 +148,7 @@ func (r *csvReader) read() (Signal, Zone, error) {
 	return r.finish()
 }
 
-// broken turns an error of encoding/csv into ours.
+// broken converts an error of encoding/csv to a RowError.
 func (r *csvReader) broken(err error) error {
 	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
 		cause := parse.Err
@@ -168,7 +170,7 @@ func (r *csvReader) row(row []string) error {
 			return nil
 		}
 		if r.options.Zone == "" && len(r.zones) > 1 {
-			return r.failOption(OptionZone, "the file has several zones, %s among them: name one",
+			return r.failOption(OptionZone, "the file has several zones, including %s: select one",
 				strings.Join(r.zones, ", "))
 		}
 	}
@@ -177,7 +179,7 @@ func (r *csvReader) row(row []string) error {
 		return r.fail("time", "%w", err)
 	}
 	if r.options.Fill > 0 && row[r.value] == "" {
-		return nil // as if the row was not there
+		return nil // treat the row as missing
 	}
 	v, err := r.number(row[r.value])
 	if err != nil {
@@ -197,14 +199,14 @@ func (r *csvReader) row(row []string) error {
 	return nil
 }
 
-// markEstimated notes what a row says of its own quality.
+// markEstimated lowers the quality if the row is marked as estimated.
 func (r *csvReader) markEstimated(row []string) {
 	if r.estimated >= 0 && !slices.Contains([]string{"", "0", "false"}, row[r.estimated]) {
 		r.quality = energy.Estimated
 	}
 }
 
-// keep adds a value to the series if it is of the time that was asked for.
+// keep appends a value to the series if it is in the requested time range.
 func (r *csvReader) keep(t time.Time, value float64) {
 	if t.Before(r.options.From) || !r.options.Until.IsZero() && !t.Before(r.options.Until) {
 		return
@@ -215,33 +217,33 @@ func (r *csvReader) keep(t time.Time, value float64) {
 	r.signal = append(r.signal, value)
 }
 
-// number parses a value as it stands in the file.
+// number parses the value of a row.
 func (r *csvReader) number(text string) (float64, error) {
 	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	switch {
 	case err != nil:
-		return 0, r.fail(r.name, "%q is no number", text)
+		return 0, r.fail(r.name, "%q is not a number", text)
 	case math.IsNaN(v) || math.IsInf(v, 0):
-		return 0, r.fail(r.name, "%q is no finite number", text)
+		return 0, r.fail(r.name, "%q is not a finite number", text)
 	case !r.options.Price && v < 0:
 		return 0, r.fail(r.name, "%q is negative", text)
 	case !r.options.Price && v > maxIntensity:
-		return 0, r.fail(r.name, "%q is beyond %d gCO2e per kWh: is the unit another one?", text, maxIntensity)
+		return 0, r.fail(r.name, "%q is above %d gCO2e per kWh: is the unit different?", text, maxIntensity)
 	case r.options.Price && math.Abs(v*r.scale) > float64(MaxPriceOf(r.options.Currency)):
-		return 0, r.fail(r.name, "%q is beyond %v per kWh: is it per MWh, and the column's name does not say so?", text,
+		return 0, r.fail(r.name, "%q is above %v per kWh: is it per MWh, without the unit in the column name?", text,
 			MaxPriceOf(r.options.Currency))
 	}
 	return v, nil
 }
 
-// begin takes the step from the first two rows.
+// begin sets the step to the difference of the first two rows.
 func (r *csvReader) begin(t time.Time) error {
 	r.step = t.Sub(r.last)
 	if r.step <= 0 {
-		return r.fail("time", "%s does not come after %s", t.Format(time.RFC3339), r.last.Format(time.RFC3339))
+		return r.fail("time", "%s is not after %s", t.Format(time.RFC3339), r.last.Format(time.RFC3339))
 	}
 	if r.step > time.Hour {
-		err := r.fail("time", "%s comes %v after the row before: want an hour or less", t.Format(time.RFC3339), r.step)
+		err := r.fail("time", "%s is %v after the previous row: want an hour or less", t.Format(time.RFC3339), r.step)
 		if r.options.Fill == 0 {
 			err.Option = OptionFill
 		}
@@ -250,14 +252,14 @@ func (r *csvReader) begin(t time.Time) error {
 	return nil
 }
 
-// measure makes the step the smallest between the first rows; an error ends it.
+// measure sets the step to the smallest difference between the first rows. It returns an error to stop reading.
 func (r *csvReader) measure(t time.Time) error {
-	const most = 24 // rows: an irregular one far down is an error, and no step
+	const most = 24 // an irregular step further down is an error and does not determine the step
 	if step := t.Sub(r.last); step > 0 && step <= time.Hour && (r.step == 0 || step < r.step) {
 		r.step = step
 	}
 	if r.rows >= most {
-		return errors.New("it is measured")
+		return errors.New("step is known")
 	}
 	return nil
 }
@@ -287,7 +289,7 @@ func (r *csvReader) finish() (Signal, Zone, error) {
 	return Signal{Series: series, Quality: r.quality}, zone, nil
 }
 
-// ParseTime reads the forms in which public data give the start of an interval, in UTC where there is no offset.
+// ParseTime parses the start of an interval in the formats common in public data, in UTC if there is no offset.
 func ParseTime(text string) (time.Time, error) {
 	for _, layout := range []string{
 		"2006-1-2T15:04Z07:00", time.RFC3339, "2006-1-2 15:04:05", "2006-1-2 15:04:05-07:00", "2006-1-2 15:04",
@@ -297,5 +299,5 @@ func ParseTime(text string) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is no time: want 2022-06-01T13:00Z", text)
+	return time.Time{}, fmt.Errorf("%q is not a time: want e.g. 2022-06-01T13:00Z", text)
 }

@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// columns finds the columns in the header.
+// columns determines the columns from the header.
 func (r *csvReader) columns(header []string) error {
 	called := func(names ...string) int {
 		return slices.IndexFunc(header, func(column string) bool {
@@ -38,7 +38,7 @@ func (r *csvReader) columns(header []string) error {
 	return r.unit()
 }
 
-// unit finds out from a column's name what its values are.
+// unit determines the unit of the values from the name of the column.
 func (r *csvReader) unit() error {
 	r.scale = 1
 	unit := strings.ToLower(r.name)
@@ -51,7 +51,7 @@ func (r *csvReader) unit() error {
 	if r.name == string(r.options.Zone) {
 		return nil
 	}
-	// The name is all there is to tell a percentage or pounds from grams.
+	// Only the name of the column distinguishes grams from percentages or pounds.
 	for _, foreign := range []string{"pct", "percent", "kg", "lb", "lbs", "mwh"} {
 		if slices.Contains(strings.FieldsFunc(unit, notLetter), foreign) {
 			return r.fail("", "column %q does not look like gCO2e per kWh", r.name)
@@ -62,13 +62,13 @@ func (r *csvReader) unit() error {
 
 func notLetter(r rune) bool { return !unicode.IsLetter(r) }
 
-// zoneID is what a column is called that has the values of a zone.
+// zoneID matches the column names that are zones.
 var zoneID = regexp.MustCompile(`^[A-Z][A-Z0-9]*(-[A-Z0-9]+)*$`)
 
-// choose returns the column of values to read.
+// choose returns the name of the column of values to read.
 func (r *csvReader) choose(values []string) (string, error) {
 	zone, all := string(r.options.Zone), strings.Join(values, ", ")
-	columnOfZone := r.zone < 0 && zone != "" // perhaps a file with a column for each zone
+	columnOfZone := r.zone < 0 && zone != "" // the file may have a column for each zone
 	if want := r.options.Column; want != "" {
 		if !slices.Contains(values, want) {
 			return "", r.failOption(OptionColumn, "no column %q: the file has %s", want, all)
@@ -90,9 +90,9 @@ func (r *csvReader) choose(values []string) (string, error) {
 		return "", r.failOption(OptionZone, "no zone %q: the file has %s", zone, all)
 	case columnOfZone:
 		return "", r.failOption(OptionColumn,
-			"which column? The file has neither a column %q nor one called %s: it has %s", "zone", zone, all)
+			"select a column: the file has neither a column %q nor a column %s, but %s", "zone", zone, all)
 	case zonesOnly:
-		return "", r.failOption(OptionZone, "which zone? The file has %s", all)
+		return "", r.failOption(OptionZone, "select a zone: the file has %s", all)
 	}
-	return "", r.failOption(OptionColumn, "which column? The file has %s", all)
+	return "", r.failOption(OptionColumn, "select a column: the file has %s", all)
 }

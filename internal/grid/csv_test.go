@@ -111,7 +111,7 @@ func TestReadCSV(t *testing.T) {
 		}
 		if got := signal.Series.Value(1); got != c.second || signal.Series.Step() != c.step ||
 			signal.Quality != c.quality {
-			t.Errorf("%s: second value %v, step %v, %v; want %v, %v, %v", name, got, signal.Series.Step(),
+			t.Errorf("%s: second value = %v, step %v, quality %v, want %v, %v, %v", name, got, signal.Series.Step(),
 				signal.Quality, c.second, c.step, c.quality)
 		}
 	}
@@ -134,17 +134,17 @@ func TestReadCSVRefuses(t *testing.T) {
 		"NaN": {
 			header + row("00:00", "NaN"),
 			grid.CSVOptions{},
-			"grid.csv:2: ci_lifecycle_g_per_kwh: \"NaN\" is no finite number",
+			"grid.csv:2: ci_lifecycle_g_per_kwh: \"NaN\" is not a finite number",
 		},
-		"infinite": {header + row("00:00", "+Inf"), grid.CSVOptions{}, "is no finite number"},
+		"infinite": {header + row("00:00", "+Inf"), grid.CSVOptions{}, "is not a finite number"},
 		"negative": {
 			header + row("00:00", "1") + row("01:00", "-0.5"),
 			grid.CSVOptions{},
 			"grid.csv:3: ci_lifecycle_g_per_kwh: \"-0.5\" is negative",
 		},
-		"another unit": {header + row("00:00", "213790"), grid.CSVOptions{}, "is the unit another one"},
-		"no number":    {header + row("00:00", "many"), grid.CSVOptions{}, "\"many\" is no number"},
-		"blank":        {header + row("00:00", ""), grid.CSVOptions{}, "\"\" is no number"},
+		"another unit": {header + row("00:00", "213790"), grid.CSVOptions{}, "is the unit different"},
+		"no number":    {header + row("00:00", "many"), grid.CSVOptions{}, "\"many\" is not a number"},
+		"blank":        {header + row("00:00", ""), grid.CSVOptions{}, "\"\" is not a number"},
 		"unknown zone": {header + row("00:00", "1"), grid.CSVOptions{Zone: "XX"}, `no zone "XX": the file has DE`},
 		"unknown column": {
 			header + row("00:00", "1"),
@@ -154,7 +154,7 @@ func TestReadCSVRefuses(t *testing.T) {
 		"which zone": {
 			header + row("00:00", "1") + strings.Replace(row("00:00", "1"), "DE", "FR", 1),
 			grid.CSVOptions{},
-			"name one",
+			"select one",
 		},
 		"gap": {
 			header + row("00:00", "1") + row("01:00", "1") + row("03:00", "1"),
@@ -171,7 +171,7 @@ func TestReadCSVRefuses(t *testing.T) {
 		"no time": {
 			header + "yesterday,DE,1,1,1,1,0\n",
 			grid.CSVOptions{},
-			`grid.csv:2: time: "yesterday" is no time`,
+			`grid.csv:2: time: "yesterday" is not a time`,
 		},
 		"no header": {
 			"2022-01-01T00:00Z,1\n2022-01-01T01:00Z,2\n",
@@ -182,28 +182,28 @@ func TestReadCSVRefuses(t *testing.T) {
 		"carbon as price": {
 			"t," + grid.DefaultColumn + ",price\n2022-01-01T00:00Z,15,0.1\n",
 			grid.CSVOptions{Price: true},
-			"which column?",
+			"select a column",
 		},
 		"price of a MWh": {"t,price\n2022-01-01T00:00Z,120\n", grid.CSVOptions{Price: true}, "is it per MWh"},
 		"price in euros": {
 			"t,price\n2022-01-01T00:00Z,31\n",
 			grid.CSVOptions{Price: true, Currency: "EUR"},
-			"is beyond 20 per kWh",
+			"is above 20 per kWh",
 		},
 		"price in yen": {
 			"t,price\n2022-01-01T00:00Z,2001\n",
 			grid.CSVOptions{Price: true, Currency: "JPY"},
-			"is beyond 2000 per kWh",
+			"is above 2000 per kWh",
 		},
 		"all before": {
 			"t,v\n2022-01-01T00:00Z,1\n",
 			grid.CSVOptions{From: t0.AddDate(9, 0, 0)},
-			"no values of that time",
+			"no values in the requested time range",
 		},
 		"all after": {
 			"t,v\n2022-01-01T00:00Z,1\n",
 			grid.CSVOptions{Until: t0.AddDate(-9, 0, 0)},
-			"no values of that time",
+			"no values in the requested time range",
 		},
 		"gap before From": {
 			"t,v\n2022-01-01T00:00Z,1\n2022-01-01T01:00Z,1\n2022-01-01T04:00Z,1\n",
@@ -212,34 +212,34 @@ func TestReadCSVRefuses(t *testing.T) {
 		},
 		"one column":       {"time\n", grid.CSVOptions{}, "one column"},
 		"truncated gzip":   {"\x1f\x8b\x08\x00", grid.CSVOptions{}, "unpacking"},
-		"two, none chosen": {"t,a,b\n2022-01-01T00:00Z,1,2\n", grid.CSVOptions{}, "which column? The file has a, b"},
+		"two, none chosen": {"t,a,b\n2022-01-01T00:00Z,1,2\n", grid.CSVOptions{}, "select a column: the file has a, b"},
 		"wide, not a zone": {
 			"t,A,B\n2022-01-01T00:00Z,1,2\n",
 			grid.CSVOptions{Zone: "C"},
 			`no zone "C": the file has A, B`,
 		},
-		"wide, no zone": {"t,A,B\n2022-01-01T00:00Z,1,2\n", grid.CSVOptions{}, "which zone? The file has A, B"},
+		"wide, no zone": {"t,A,B\n2022-01-01T00:00Z,1,2\n", grid.CSVOptions{}, "select a zone: the file has A, B"},
 		"columns are no zones": {
 			"id,submit_time,duration,cpu\na,0,60,1\n",
 			grid.CSVOptions{Zone: "DE"},
-			`which column? The file has neither a column "zone" nor one called DE: it has submit_time, duration, cpu`,
+			`select a column: the file has neither a column "zone" nor a column DE, but submit_time, duration, cpu`,
 		},
 	} {
 		signal, _, err := grid.ReadCSV(write(t, c.text), c.options)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want one that says %q", name, err, c.want)
+			t.Errorf("%s: expected an error that contains %[3]q, got %[2]v", name, err, c.want)
 		}
 		if signal.Series != nil {
-			t.Errorf("%s: got a series in spite of the error", name)
+			t.Errorf("%s: ReadCSV() returned both a series and an error", name)
 		}
 	}
 	if _, _, err := grid.ReadCSV(filepath.Join(t.TempDir(), "none.csv"), grid.CSVOptions{}); err == nil ||
 		!strings.HasSuffix(err.Error(), "none.csv: no such file or directory") {
-		t.Errorf("missing file: error %v", err)
+		t.Errorf("unexpected error for a missing file: %v", err)
 	}
 }
 
-// Of a file only the values of a time are kept, with the step that all of it has.
+// Only the values in the time range are kept, with the step of the whole file.
 func TestReadCSVOfATime(t *testing.T) {
 	start := time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
 	var text strings.Builder
@@ -264,13 +264,13 @@ func TestReadCSVOfATime(t *testing.T) {
 		s := signal.Series
 		if s.Value(0) != c.first || s.Value(s.Len()-1) != c.last || s.Step() != 30*time.Minute ||
 			s.Start() != start.Add(time.Duration(c.first)*s.Step()) {
-			t.Errorf("from %v until %v: %v to %v, every %v from %v", c.from, c.until, s.Value(0), s.Value(s.Len()-1),
+			t.Errorf("from %v until %v: got values %v to %v, step %v, start %v", c.from, c.until, s.Value(0), s.Value(s.Len()-1),
 				s.Step(), s.Start())
 		}
 	}
 }
 
-// A text may have as many bytes as the limit says, packed or not, and no more.
+// A text is limited to the given number of bytes, compressed or not.
 func TestReadText(t *testing.T) {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
@@ -284,17 +284,17 @@ func TestReadText(t *testing.T) {
 		for limit, want := range map[int64]bool{4: false, 5: true, 6: true, math.MaxInt64: true} {
 			got, err := grid.ReadText(strings.NewReader(text), limit)
 			if (err == nil) != want || want && string(got) != "12345" {
-				t.Errorf("five bytes with a limit of %d: %q, %v", limit, got, err)
+				t.Errorf("ReadText() of five bytes with a limit of %d = %q, %v", limit, got, err)
 			}
 		}
 	}
 }
 
-// The real year is read whole, and its mean is what the published file's rows add up to.
+// All values of the real year are read.
 func TestReadCSVRealYear(t *testing.T) {
 	path := filepath.FromSlash("../../../shared/data/carbon/em_hourly/DE_2022.csv.gz")
 	if _, err := os.Stat(path); err != nil {
-		t.Skip("the shared data folder is not here: ", err)
+		t.Skip("skipping because the shared data directory is missing: ", err)
 	}
 	signal, zone, err := grid.ReadCSV(path, grid.CSVOptions{})
 	if err != nil {
@@ -302,7 +302,7 @@ func TestReadCSVRealYear(t *testing.T) {
 	}
 	s := signal.Series
 	if zone != "DE" || s.Len() != 8760 || s.Step() != time.Hour || s.Value(0) != 213.79 {
-		t.Errorf("zone %s, %d values of %v each, the first %v", zone, s.Len(), s.Step(), s.Value(0))
+		t.Errorf("unexpected result: zone %s, %d values with step %v, first value %v", zone, s.Len(), s.Step(), s.Value(0))
 	}
 }
 
@@ -313,12 +313,12 @@ func FuzzReadCSV(f *testing.F) {
 		defer memtest.Limit(t, 100*len(text))()
 		signal, _, err := grid.ReadCSV(write(t, string(text)), grid.CSVOptions{})
 		if (err == nil) != (signal.Series != nil) {
-			t.Errorf("error %v and series %v", err, signal.Series)
+			t.Errorf("ReadCSV() returned error %v and series %v", err, signal.Series)
 		}
 		filled := 0
 		with, _, failed := grid.ParseCSV("x", text, grid.CSVOptions{Fill: 24 * time.Hour, Filled: &filled})
 		if (failed == nil) != (with.Series != nil) || err == nil && (failed != nil || filled != 0) {
-			t.Errorf("%d filled, error %v and series %v", filled, failed, with.Series)
+			t.Errorf("ParseCSV() filled %d values and returned error %v and series %v", filled, failed, with.Series)
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// A kilowatt over the last half hour of a dirty hour and the first half of a clean one.
+// The consumption is one kilowatt during the last half hour of a dirty hour and the first half of a clean one.
 func ExampleSeries_Mean() {
 	midnight := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	intensity, err := grid.NewSeries(midnight, time.Hour, []float64{400, 100})

@@ -11,24 +11,24 @@ import (
 	"os"
 )
 
-// RowError is what is wrong with one row of a file. Readers of rows, of grids and of workloads, all report it.
+// RowError is an error in a row of a file. It is returned by all readers of grid and workload files.
 type RowError struct {
 	File  string
-	Line  int    // from 1; 0: the file as a whole
-	Field string // "" if it is not about one
+	Line  int    // starting at 1; 0 if the error concerns the whole file
+	Field string // empty if the error does not concern a single field
 	Err   error
 
-	Option string // of [CSVOptions], by which the caller can mend it: one of those below, or "" for none
+	Option string // of [CSVOptions] that fixes the error: one of the constants below, or empty
 }
 
-// What callers can mend errors by.
+// Options of [CSVOptions] that can fix an error.
 const (
 	OptionZone   = "zone"
 	OptionColumn = "column"
 	OptionFill   = "fill"
 )
 
-// Error names file, line and field.
+// Error returns the file, line and field followed by the cause.
 func (e *RowError) Error() string {
 	switch {
 	case e.Line == 0:
@@ -42,12 +42,12 @@ func (e *RowError) Error() string {
 // Unwrap returns the cause.
 func (e *RowError) Unwrap() error { return e.Err }
 
-// ReadFile returns the content of a text file, unpacked if it is gzip and without a byte order mark. Whether a file is
-// packed is told from its first bytes, not from its name.
+// ReadFile returns the content of a text file, without a byte order mark. It decompresses gzip files, which it
+// recognizes by their first bytes rather than by their name.
 func ReadFile(path string) ([]byte, error) {
 	fail := func(err error) ([]byte, error) {
 		if pathError, ok := errors.AsType[*os.PathError](err); ok {
-			err = pathError.Err // the name stands in front already
+			err = pathError.Err // the path is already in the RowError
 		}
 		return nil, &RowError{File: path, Err: err}
 	}
@@ -63,7 +63,7 @@ func ReadFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// ReadText is [ReadFile] for what is open already. More than limit bytes, counted after unpacking, are an error.
+// ReadText is like [ReadFile] for a reader. It returns an error if the decompressed text exceeds limit bytes.
 func ReadText(r io.Reader, limit int64) ([]byte, error) {
 	in := bufio.NewReader(r)
 	r = in
@@ -86,7 +86,7 @@ func ReadText(r io.Reader, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(text)) > limit {
-		return nil, fmt.Errorf("it has more than %d bytes", limit)
+		return nil, fmt.Errorf("content exceeds %d bytes", limit)
 	}
 	return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// follow checks that t is one step after the row before, and fills the gap in between if there is one and it may.
+// follow checks that t is one step after the previous row. It fills the gap in between if the options allow it.
 func (r *csvReader) follow(t time.Time, value float64) error {
 	defer func() { r.last = t }()
 	switch {
@@ -35,21 +35,21 @@ func (r *csvReader) follow(t time.Time, value float64) error {
 		err.Option = OptionFill
 		return err
 	}
-	err := r.fail("time", "%s is out of order or comes twice: want %s", t.Format(time.RFC3339),
+	err := r.fail("time", "%s is out of order or duplicate: want %s", t.Format(time.RFC3339),
 		want.Format(time.RFC3339))
-	if r.rows == 2 && t.After(r.last) && r.options.Fill == 0 { // a gap before the second row looks like this
+	if r.rows == 2 && t.After(r.last) && r.options.Fill == 0 { // a gap before the second row has this effect
 		err.Option = OptionFill
 	}
 	return err
 }
 
-// fills reports whether a gap is to be filled.
+// fills reports whether a gap can be filled.
 func (o *CSVOptions) fills(gap, step time.Duration) bool {
-	const most = 100_000 // steps: a file of another kind may have very short ones
+	const most = 100_000 // limits the number of values in files with very short steps
 	return gap > 0 && gap <= o.Fill && gap%step == 0 && gap/step <= most
 }
 
-// between returns so many values, evenly spaced, on the line from one to another, and counts them.
+// between returns count values, linearly interpolated between from and to, and adds count to Filled.
 func (o *CSVOptions) between(from, to float64, count int) []float64 {
 	values := make([]float64, count)
 	for i := range values {
@@ -61,12 +61,12 @@ func (o *CSVOptions) between(from, to float64, count int) []float64 {
 	return values
 }
 
-// FilledNote says that so many values of a file were filled in.
+// FilledNote returns a note about the number of values that were filled in.
 func FilledNote(name string, values int, fill time.Duration) string {
 	if values == 1 {
-		return fmt.Sprintf("%s: filled in 1 missing value, in gaps of up to %v; it is estimated from those beside it",
+		return fmt.Sprintf("%s: filled in 1 missing value in gaps of up to %v by linear interpolation",
 			name, fill)
 	}
-	return fmt.Sprintf("%s: filled in %d missing values, in gaps of up to %v; they are estimated from those beside "+
-		"them", name, values, fill)
+	return fmt.Sprintf("%s: filled in %d missing values in gaps of up to %v by linear "+
+		"interpolation", name, values, fill)
 }

@@ -2,10 +2,10 @@ package grid
 
 import "time"
 
-// Forecast is what one model expects of a signal, known as of a moment. The zero Forecast is absent.
+// Forecast is the forecast of a signal by one model, as of IssuedAt. The zero Forecast is absent.
 type Forecast struct {
 	Series    *Series
-	Low, High *Series // tenth and ninetieth percentile of each value; both nil where the model gives none
+	Low, High *Series // tenth and ninetieth percentile of each value; nil if the model has none
 	IssuedAt  time.Time
-	Model     string // who forecast: a provider's name, or that of one of our models
+	Model     string // name of the provider, or of one of our models
 }

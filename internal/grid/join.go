@@ -10,8 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// ReadFiles is [ReadCSV] for files of one zone that follow each other in time. A name may be a pattern, as
-// DE_202?.csv.
+// ReadFiles is like [ReadCSV] for consecutive files of one zone. A name may be a glob pattern, e.g. DE_202?.csv.
 func ReadFiles(o CSVOptions, names ...string) (Signal, Zone, error) {
 	var parts []part
 	var zone Zone
@@ -21,7 +20,7 @@ func ReadFiles(o CSVOptions, names ...string) (Signal, Zone, error) {
 			return Signal{}, "", err
 		}
 		if len(parts) > 0 && z != zone {
-			return Signal{}, "", fmt.Errorf("%s is of zone %q, %s of %q", path, z, parts[0].path, zone)
+			return Signal{}, "", fmt.Errorf("%s has zone %q, but %s has zone %q", path, z, parts[0].path, zone)
 		}
 		zone = z
 		parts = append(parts, part{path, signal})
@@ -31,9 +30,8 @@ func ReadFiles(o CSVOptions, names ...string) (Signal, Zone, error) {
 	return signal, zone, err
 }
 
-// Files returns the names of files that names and patterns stand for. The name of a file that there is stands for that
-// one, whatever else it would match. What matches nothing stands for itself, so that reading it says why it cannot be
-// read.
+// Files expands file names and glob patterns. The name of an existing file is not expanded. A pattern without
+// matches is returned unchanged, so that reading it results in an error.
 func Files(names ...string) (paths []string) {
 	for _, name := range names {
 		found, _ := filepath.Glob(name)
@@ -45,13 +43,13 @@ func Files(names ...string) (paths []string) {
 	return paths
 }
 
-// part is one of several files.
+// part is the content of one of several files.
 type part struct {
 	path string
 	Signal
 }
 
-// join makes one signal of parts that are in order.
+// join concatenates parts, which must be sorted by start.
 func join(o CSVOptions, parts []part) (Signal, error) {
 	joined := parts[0].Signal
 	if len(parts) == 1 {
@@ -63,7 +61,7 @@ func join(o CSVOptions, parts []part) (Signal, error) {
 		before := parts[i]
 		gap := p.Series.Start().Sub(before.Series.End())
 		if p.Series.Step() != step || gap != 0 && !o.fills(gap, step) {
-			err := &RowError{File: p.path, Err: fmt.Errorf("from %s every %v, it does not follow %s, until %s every %v",
+			err := &RowError{File: p.path, Err: fmt.Errorf("starting at %s with step %v, it does not follow %s, ending at %s with step %v",
 				p.Series.Start().Format(time.RFC3339), p.Series.Step(), before.path,
 				before.Series.End().Format(time.RFC3339), step)}
 			if p.Series.Step() == step && gap > 0 {

@@ -16,7 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// hoursOf is a file of hours from the one to the other, each worth its own number, without some.
+// hoursOf returns a file of hourly values between from and until, excluding the given hours. Each value is 100 plus
+// its hour.
 func hoursOf(from, until int, without ...int) string {
 	var b strings.Builder
 	b.WriteString("t,v\n")
@@ -39,7 +40,7 @@ func valuesOf(s *grid.Series) (values []float64) {
 	return values
 }
 
-// Gaps up to the given length are filled on the line between their ends, marked as estimated and counted.
+// Gaps up to the given length are filled by linear interpolation, marked as estimated and counted.
 func TestFill(t *testing.T) {
 	const two = 2 * time.Hour
 	for name, c := range map[string]struct {
@@ -68,13 +69,13 @@ func TestFill(t *testing.T) {
 		"the second half-hour": {
 			"t,v\n2022-01-01T00:00Z,10\n2022-01-01T01:00Z,30\n2022-01-01T01:30Z,40\n", two, []float64{10, 20, 30, 40}, 1, "",
 		},
-		"every two hours": {hoursOf(0, 5, 1, 3), two, nil, 0, "2h0m0s after the row before"},
+		"every two hours": {hoursOf(0, 5, 1, 3), two, nil, 0, "2h0m0s after the previous row"},
 	} {
 		filled := 0
 		s, _, err := grid.ParseCSV("grid.csv", []byte(c.text), grid.CSVOptions{Fill: c.fill, Filled: &filled})
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%s: error %v, want one that says %q", name, err, c.err)
+				t.Errorf("%s: expected an error that contains %[3]q, got %[2]v", name, err, c.err)
 			}
 			continue
 		}
@@ -84,12 +85,12 @@ func TestFill(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.want, valuesOf(s.Series)); diff != "" || filled != c.filled ||
 			(s.Quality == energy.Estimated) != (c.filled > 0) {
-			t.Errorf("%s: %d filled, %v\n%s", name, filled, s.Quality, diff)
+			t.Errorf("%s: %d values filled, quality %v, unexpected values (-want +got):\n%s", name, filled, s.Quality, diff)
 		}
 	}
 }
 
-// Files are joined in time, whatever their names; a gap between two is one like any other.
+// Files are joined by time, regardless of their names. A gap between two files is treated like any other.
 func TestReadFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -112,7 +113,7 @@ func TestReadFiles(t *testing.T) {
 		"a pattern":  {[]string{file("[az]_?.csv")}, 0, []float64{100, 101, 102, 103, 104}, ""},
 		"with a gap": {[]string{file("?_?.csv")}, time.Hour, []float64{100, 101, 102, 103, 104, 105, 106, 107}, ""},
 		"a gap": {
-			[]string{file("?_?.csv")}, 0, nil, "m_3.csv: from 2022-03-27T06:00:00Z every 1h0m0s, it does not follow",
+			[]string{file("?_?.csv")}, 0, nil, "m_3.csv: starting at 2022-03-27T06:00:00Z with step 1h0m0s, it does not follow",
 		},
 		"overlap":      {[]string{file("a_2.csv"), file("other.csv")}, time.Hour, nil, "does not follow"},
 		"brackets":     {[]string{file("g[1].csv")}, 0, []float64{107, 108}, ""},
@@ -121,7 +122,7 @@ func TestReadFiles(t *testing.T) {
 		s, _, err := grid.ReadFiles(grid.CSVOptions{Fill: c.fill}, c.names...)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%s: error %v, want one that says %q", name, err, c.err)
+				t.Errorf("%s: expected an error that contains %[3]q, got %[2]v", name, err, c.err)
 			}
 			continue
 		}
@@ -136,7 +137,7 @@ func TestReadFiles(t *testing.T) {
 	}
 }
 
-// An error says that filling mends it where it does.
+// An error refers to the option Fill if filling would fix it.
 func TestFillIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct {
@@ -163,12 +164,12 @@ func TestFillIsNamed(t *testing.T) {
 		_, _, err := grid.ReadFiles(grid.CSVOptions{Fill: c.fill}, paths...)
 		row, _ := errors.AsType[*grid.RowError](err)
 		if err == nil || row == nil && c.want != "" || row != nil && row.Option != c.want {
-			t.Errorf("%s: %v (%+v), want the option %q", name, err, row, c.want)
+			t.Errorf("%s: error %v (%+v), want option %q", name, err, row, c.want)
 		}
 	}
 }
 
-// Downloads from Electricity Maps are read as they come.
+// Downloads from Electricity Maps can be read without changes.
 func TestReadElectricityMaps(t *testing.T) {
 	const text = "Datetime (UTC),Country,Zone Name,Zone Id,Carbon Intensity gCO₂eq/kWh (direct)," +
 		"Carbon Intensity gCO₂eq/kWh (LCA),Low Carbon Percentage,Renewable Percentage,Data Source,Data Estimated," +
@@ -181,7 +182,7 @@ func TestReadElectricityMaps(t *testing.T) {
 		for estimated, quality := range map[string]energy.Quality{"false": energy.Derived, "true": energy.Estimated} {
 			s, zone, err := grid.ParseCSV("x", fmt.Appendf(nil, text, estimated), grid.CSVOptions{})
 			if err != nil || zone != "DE" || s.Series.Value(1) != 218 || s.Quality != quality {
-				t.Errorf("zone %s, %v, %v", zone, s.Quality, err)
+				t.Errorf("unexpected result: zone %s, quality %v, error %v", zone, s.Quality, err)
 			}
 		}
 	}

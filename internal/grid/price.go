@@ -1,10 +1,11 @@
 package grid
 
-// MaxPrice is above any price per kWh in a currency of the usual size; spot prices per MWh are above it.
+// MaxPrice is above any price per kWh in euros, dollars and currencies of similar value, but below spot prices per
+// MWh.
 const MaxPrice = 20
 
-// MaxPriceOf returns what no price per kWh in a currency, by its ISO 4217 code, is beyond. Where the currency is not
-// known, "", it is taken for one of the usual size.
+// MaxPriceOf returns the maximum plausible price per kWh in a currency, given its ISO 4217 code. For other or
+// unknown currencies it returns MaxPrice.
 func MaxPriceOf(currency string) Price {
 	if scale, ok := small[currency]; ok {
 		return Price(MaxPrice * scale)
@@ -12,7 +13,7 @@ func MaxPriceOf(currency string) Price {
 	return MaxPrice
 }
 
-// small are currencies in which electricity costs much more than in those of the usual size, and how much.
+// small contains currencies of low value with the factor for their maximum price.
 var small = map[string]float64{
 	"CZK": 10, "DKK": 10, "INR": 10, "MXN": 10, "NOK": 10, "PHP": 10, "SEK": 10, "THB": 10, "TRY": 10, "TWD": 10,
 	"UAH": 10,

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// ZoneOfRegion returns the grid zone that feeds a region of a public cloud: of aws, azure or gcp, or, where the
-// provider is "", of whichever has such a region, if they agree. Of a region with sites on several grids it is the
-// one that feeds the first of them. The nodes of a cluster say which region they are in with the label
+// ZoneOfRegion returns the grid zone of a region of a public cloud. The provider is aws, azure or gcp. If it is
+// empty, all providers with such a region are considered, and they must agree. For a region with sites on several
+// grids, it returns the zone of the first site. The nodes of a cluster have their region in the label
 // topology.kubernetes.io/region.
 func ZoneOfRegion(provider, region string) (zone Zone, ok bool) {
 	providers := []string{strings.ToLower(provider)}
@@ -27,7 +27,7 @@ func ZoneOfRegion(provider, region string) (zone Zone, ok bool) {
 	return zone, zone != ""
 }
 
-// zonesByRegion is cloudRegions the other way round.
+// zonesByRegion is the inverse of cloudRegions.
 var zonesByRegion = byRegion(cloudRegions)
 
 func byRegion(zones map[Zone][]string) map[string]Zone {
@@ -40,7 +40,7 @@ func byRegion(zones map[Zone][]string) map[string]Zone {
 	return all
 }
 
-// cloudRegions are the regions of providers that lie in each zone, as these say, on the map of Electricity Maps.
+// cloudRegions maps each zone of Electricity Maps to the cloud regions in it, according to the providers.
 var cloudRegions = map[Zone][]string{
 	"AE": {"aws/me-central-1", "azure/uaecentral", "azure/uaenorth"},
 	"AT": {"azure/austriaeast"},

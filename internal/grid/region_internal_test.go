@@ -15,14 +15,14 @@ func TestCloudRegionsAreWellFormed(t *testing.T) {
 	for z, regions := range cloudRegions {
 		for _, r := range regions {
 			if !zone.MatchString(string(z)) || !region.MatchString(r) || seen[r] {
-				t.Errorf("%s in %s is not well formed, or named twice", r, z)
+				t.Errorf("region %s in zone %s is malformed or duplicate", r, z)
 			}
 			seen[r] = true
 		}
 	}
-	// docs/how-to/signals.md gives this number.
+	// docs/how-to/signals.md contains this number.
 	if n := len(seen); n != 157 {
-		t.Errorf("%d regions: say so in docs/how-to/signals.md", n)
+		t.Errorf("got %d regions: update the number in docs/how-to/signals.md", n)
 	}
 }
 
@@ -30,7 +30,7 @@ func TestCloudRegionsAreInZonesThatExist(t *testing.T) {
 	path := filepath.FromSlash("../../../shared/data/api/electricitymaps/zones.json")
 	text, err := os.ReadFile(path)
 	if err != nil {
-		t.Skipf("the shared data folder is not here: %v", err)
+		t.Skipf("skipping because the shared data directory is missing: %v", err)
 	}
 	var zones map[Zone]json.RawMessage
 	if err := json.Unmarshal(text, &zones); err != nil {
@@ -38,7 +38,7 @@ func TestCloudRegionsAreInZonesThatExist(t *testing.T) {
 	}
 	for zone := range cloudRegions {
 		if _, ok := zones[zone]; !ok {
-			t.Errorf("there is no zone %s", zone)
+			t.Errorf("zone %s does not exist", zone)
 		}
 	}
 }
@@ -63,22 +63,22 @@ func TestZoneOfRegion(t *testing.T) {
 	} {
 		got, ok := ZoneOfRegion(c.provider, c.region)
 		if got != c.want || ok != (c.want != "") {
-			t.Errorf("%s %s is in %q, %v; want %q", c.provider, c.region, got, ok, c.want)
+			t.Errorf("ZoneOfRegion(%q, %q) = %q, %v, want %q", c.provider, c.region, got, ok, c.want)
 		}
 	}
 }
 
-// Where two providers use one name for regions on different grids, only the provider can tell.
+// If two providers use the same name for regions on different grids, the zone depends on the provider.
 func TestZoneOfRegionThatTwoProvidersHave(t *testing.T) {
 	defer func(old map[string]Zone) { zonesByRegion = old }(zonesByRegion)
 	zonesByRegion = map[string]Zone{"aws/north": "SE", "azure/north": "SE", "aws/south": "ES", "azure/south": "IT"}
 	if zone, ok := ZoneOfRegion("", "north"); zone != "SE" || !ok {
-		t.Errorf("both say SE, got %q, %v", zone, ok)
+		t.Errorf("zone of a region with the same zone in both providers = %q, %v, want SE", zone, ok)
 	}
 	if zone, ok := ZoneOfRegion("", "south"); ok {
-		t.Errorf("they differ, got %q", zone)
+		t.Errorf("zone of an ambiguous region = %q, want none", zone)
 	}
 	if zone, _ := ZoneOfRegion("azure", "south"); zone != "IT" {
-		t.Errorf("of azure it is %q", zone)
+		t.Errorf("zone of the region of azure = %q, want IT", zone)
 	}
 }

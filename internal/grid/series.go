@@ -8,24 +8,23 @@ import (
 	"time"
 )
 
-// Series is a piecewise constant function of time: value i holds from Start + i·step until the next step.
-// It is immutable, so that snapshots can share it.
+// Series is a piecewise constant function of time: value i applies from Start + i·step until the next step. It is
+// immutable, so that snapshots can share it.
 type Series struct {
 	start  int64 // Unix nanoseconds
 	step   int64 // nanoseconds
 	values []float64
-	sums   []float64 // sums[i] = before + values[0] + … + values[i-1]: integrals cost two lookups, whatever the window
+	sums   []float64 // sums[i] = before + values[0] + … + values[i-1], so that any integral takes two lookups
 }
 
-// NewSeries copies values into a Series. It refuses an empty series, a step that is not positive, and NaN or infinite
-// values, so that no caller has to check again.
+// NewSeries copies values into a Series. It returns an error for an empty series, a step that is not positive, and
+// NaN or infinite values.
 func NewSeries(start time.Time, step time.Duration, values []float64) (*Series, error) {
 	return Resume(0, start, step, values)
 }
 
-// Resume returns a series whose values before start, which it does not know any more, add up to before. Integrals are
-// differences of sums, which are rounded: only with the same sums are they the same as those of the whole series, to
-// the last digit.
+// Resume returns a series without its earlier values. Their sum is before. Integrals are
+// differences of rounded sums, so they are exactly the same as for the complete series only if the sums are the same.
 func Resume(before float64, start time.Time, step time.Duration, values []float64) (*Series, error) {
 	if len(values) == 0 {
 		return nil, fmt.Errorf("series from %s has no values", start.Format(time.RFC3339))
@@ -50,18 +49,18 @@ func Resume(before float64, start time.Time, step time.Duration, values []float6
 	return s, nil
 }
 
-// Constant returns a series of one value from start on for d.
+// Constant returns a series with a single value from start until start + d.
 func Constant(start time.Time, d time.Duration, value float64) (*Series, error) {
 	return NewSeries(start, d, []float64{value})
 }
 
-// Start returns the first instant with a value.
+// Start returns the first time with a value.
 func (s *Series) Start() time.Time { return time.Unix(0, s.start).UTC() }
 
-// End returns the first instant without a value.
+// End returns the first time without a value.
 func (s *Series) End() time.Time { return time.Unix(0, s.end()).UTC() }
 
-// Step returns how long each value holds.
+// Step returns the duration of each value.
 func (s *Series) Step() time.Duration { return time.Duration(s.step) }
 
 // Len returns the number of values.
@@ -70,24 +69,24 @@ func (s *Series) Len() int { return len(s.values) }
 // Value returns the i-th value.
 func (s *Series) Value(i int) float64 { return s.values[i] }
 
-// Values returns a copy of the values from the first on and before the second of two numbers.
+// Values returns a copy of the values with indexes in [from, until).
 func (s *Series) Values(from, until int) []float64 { return slices.Clone(s.values[from:until]) }
 
-// Before returns the sum of the values before the i-th: see [Resume].
+// Before returns the sum of the values before index i; see [Resume].
 func (s *Series) Before(i int) float64 { return s.sums[i] }
 
 func (s *Series) end() int64 { return s.start + int64(len(s.values))*s.step }
 
-// Covers reports whether the series knows every instant of [start, end), and start itself.
+// Covers reports whether start and all of [start, end) are within the series.
 func (s *Series) Covers(start, end time.Time) bool {
 	return start.UnixNano() >= s.start && start.UnixNano() < s.end() && end.UnixNano() <= s.end()
 }
 
-// At returns the value at t. Before its start and after its end a series keeps its first and last value; callers that
-// must not rely on that ask Covers.
+// At returns the value at t. Before the start and after the end it returns the first and the last value; use Covers
+// to exclude these cases.
 func (s *Series) At(t time.Time) float64 { return s.values[s.index(t.UnixNano())] }
 
-// Integral returns the exact integral over [start, end) in value·seconds, with the first and last value extended
+// Integral returns the exact integral over [start, end) in value·seconds. The first and the last value extend
 // beyond the series.
 func (s *Series) Integral(start, end time.Time) float64 {
 	a, b := start.UnixNano(), end.UnixNano()
@@ -98,14 +97,14 @@ func (s *Series) Integral(start, end time.Time) float64 {
 	if i == j {
 		return s.values[i] * seconds(b-a)
 	}
-	// The two ends are computed by themselves: as a difference of two sums from the start of the series, a short
-	// window would lose most of its digits.
+	// The two ends are computed separately. As a difference of two sums from the start of the series, the integral
+	// over a short window would lose most of its precision.
 	head := s.values[i] * seconds(s.start+(i+1)*s.step-a)
 	tail := s.values[j] * seconds(b-s.start-j*s.step)
 	return head + (s.sums[j]-s.sums[i+1])*seconds(s.step) + tail
 }
 
-// Mean returns the average over [start, end), or the value at start if the window is empty.
+// Mean returns the mean over [start, end), or the value at start if the window is empty.
 func (s *Series) Mean(start, end time.Time) float64 {
 	if !end.After(start) {
 		return s.At(start)
@@ -113,7 +112,7 @@ func (s *Series) Mean(start, end time.Time) float64 {
 	return s.Integral(start, end) / end.Sub(start).Seconds()
 }
 
-// index returns the number of the value that holds at t, the first or last one beyond the series.
+// index returns the index of the value at t, clamped to the series.
 func (s *Series) index(t int64) int64 {
 	if t < s.start {
 		return 0
@@ -123,7 +122,7 @@ func (s *Series) index(t int64) int64 {
 
 func seconds(nanos int64) float64 { return float64(nanos) / 1e9 }
 
-// Steps yields the instants in (after, until] at which a new value begins or the series ends.
+// Steps yields the times in (after, until] at which a new value starts or the series ends.
 func (s *Series) Steps(after, until time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		i := max(0, (after.UnixNano()-s.start)/s.step)
@@ -139,7 +138,7 @@ func (s *Series) Steps(after, until time.Time) iter.Seq[time.Time] {
 	}
 }
 
-// Between returns the steps of the series that overlap [from, until), or nil where there are none.
+// Between returns the steps of the series that overlap [from, until), or nil if there are none.
 func (s *Series) Between(from, until time.Time) *Series {
 	first := max(0, (from.UnixNano()-s.start)/s.step)
 	last := min(int64(len(s.values)), (until.UnixNano()-s.start+s.step-1)/s.step)

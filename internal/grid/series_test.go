@@ -24,7 +24,7 @@ func draw(t *rapid.T) (*grid.Series, []float64) {
 	return s, values
 }
 
-// The integral is the sum over every second, within the series and beyond both ends, and it is additive.
+// The integral equals the sum over every second, within the series and beyond both ends, and is additive.
 func TestIntegral(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, values := draw(t)
@@ -38,16 +38,16 @@ func TestIntegral(t *testing.T) {
 		}
 		got := s.Integral(moment(0), moment(2))
 		if math.Abs(got-want) > 1e-6*(1+math.Abs(want)) {
-			t.Fatalf("integral is %v, the sum over seconds %v", got, want)
+			t.Fatalf("Integral() = %v, want the sum over seconds %v", got, want)
 		}
 		if parts := s.Integral(moment(0), moment(1)) + s.Integral(moment(1),
 			moment(2)); math.Abs(got-parts) > 1e-6*(1+math.Abs(got)) {
-			t.Fatalf("integral is %v, in two parts %v", got, parts)
+			t.Fatalf("Integral() = %v, but the sum of two parts is %v", got, parts)
 		}
 	})
 }
 
-// The rest of a series that is resumed has the same integrals, to the last digit.
+// A resumed series has exactly the same integrals as the complete one.
 func TestResumedSeriesAreTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole, values := draw(t)
@@ -62,10 +62,10 @@ func TestResumedSeriesAreTheSame(t *testing.T) {
 		}
 		from, to := at("from"), at("to")
 		if previous, current := whole.Integral(from, to), rest.Integral(from, to); current != previous {
-			t.Fatalf("integral is %v, of the whole series %v", current, previous)
+			t.Fatalf("Integral() = %v, want %v as for the complete series", current, previous)
 		}
 		if previous, current := whole.Before(len(values)), rest.Before(rest.Len()); current != previous {
-			t.Fatalf("the values add up to %v, those of the whole series to %v", current, previous)
+			t.Fatalf("Before() = %v, want %v as for the complete series", current, previous)
 		}
 	})
 }
@@ -77,13 +77,13 @@ func TestIntegralBelowASecondIsExact(t *testing.T) {
 	}
 	if got := s.Integral(t0.Add(time.Hour-time.Nanosecond),
 		t0.Add(time.Hour+time.Nanosecond)); math.Abs(got-400e-9) > 1e-12 {
-		t.Errorf("integral over two nanoseconds around a step is %v, want 400e-9", got)
+		t.Errorf("integral over two nanoseconds around a step = %v, want 400e-9", got)
 	}
 	if got := s.Integral(t0.Add(time.Hour), t0); got != 0 {
-		t.Errorf("integral over an empty window is %v", got)
+		t.Errorf("integral over an empty window = %v, want 0", got)
 	}
 	if got := s.Mean(t0.Add(90*time.Minute), t0.Add(90*time.Minute)); got != 300 {
-		t.Errorf("mean over an instant is %v, want the value 300", got)
+		t.Errorf("mean over an empty window = %v, want the value 300", got)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestSteps(t *testing.T) {
 			}
 		}
 		if got := slices.Collect(s.Steps(a, b)); !slices.EqualFunc(got, want, time.Time.Equal) {
-			t.Fatalf("steps in (%v, %v] are %v, want %v", a, b, got, want)
+			t.Fatalf("Steps(%v, %v) = %v, want %v", a, b, got, want)
 		}
 	})
 }
@@ -113,7 +113,7 @@ func TestNewSeriesRefuses(t *testing.T) {
 		"infinite":      func() (*grid.Series, error) { return grid.NewSeries(t0, 1, []float64{math.Inf(1)}) },
 	} {
 		if s, err := try(); err == nil {
-			t.Errorf("%s: got a series of %d values", name, s.Len())
+			t.Errorf("%s: NewSeries() returned a series of %d values, want an error", name, s.Len())
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestFresh(t *testing.T) {
 		{"recorded", grid.Signal{Series: s}, 90 * time.Minute, time.Minute, true},
 	} {
 		if got := c.signal.Fresh(t0.Add(c.at), c.maxAge); got != c.want {
-			t.Errorf("%s: fresh is %v", c.name, got)
+			t.Errorf("%s: Fresh() = %v", c.name, got)
 		}
 	}
 }
@@ -161,13 +161,13 @@ func TestSignalJSON(t *testing.T) {
 	}
 	if back.Series.Value(1) != 2.5 || back.Series.Step() != 30*time.Minute || !back.AsOf.Equal(t0) ||
 		back.Quality != energy.Measured {
-		t.Errorf("%s came back as %+v", text, back)
+		t.Errorf("unmarshalling %s returned %+v", text, back)
 	}
 	for _, bad := range []string{
 		`{"step":"x"}`, `{"start":"2022-01-01T00:00:00Z","step":"1h","values":[]}`, `{"stepp":"1h"}`, `7`,
 	} {
 		if err := json.Unmarshal([]byte(bad), &back); err == nil {
-			t.Errorf("%s was accepted", bad)
+			t.Errorf("unmarshalling %s succeeded, want an error", bad)
 		}
 	}
 }
@@ -190,10 +190,10 @@ func TestBetween(t *testing.T) {
 	} {
 		part := s.Between(start.Add(c.from), start.Add(c.until))
 		if part == nil || part.Len() != c.n || part.Value(0) != c.first || part.At(part.Start()) != c.first {
-			t.Errorf("from %v to %v: %+v", c.from, c.until, part)
+			t.Errorf("unexpected result of Between(%v, %v): %+v", c.from, c.until, part)
 		}
 	}
 	if part := s.Between(start.Add(4*time.Hour), start.Add(5*time.Hour)); part != nil {
-		t.Errorf("after the end: %+v", part)
+		t.Errorf("Between() after the end = %+v, want nil", part)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Zone names an electricity grid area, as in "DE" or "US-CAL-CISO". It is not a topology zone.
+// Zone identifies an electricity grid area, e.g. "DE" or "US-CAL-CISO". It is not a topology zone.
 type Zone string
 
 // Intensity is the carbon intensity of electricity in gCO2e per kilowatt-hour.
@@ -27,19 +27,20 @@ type Money float64
 // Of returns the cost of e at price p.
 func (p Price) Of(e energy.Joules) Money { return Money(float64(p) * e.KWh()) }
 
-// Signal is one quantity of a zone over time, known as of a moment. The zero Signal is absent.
+// Signal is a time series of a zone as of a given time. The zero Signal is absent.
 type Signal struct {
 	Series  *Series
-	AsOf    time.Time // when the provider issued it; zero for a recorded series, which does not age
+	AsOf    time.Time // time of issue; zero for a recorded series, which does not age
 	Quality energy.Quality
-	MaxAge  time.Duration // beyond which it is not believed, whatever a policy says; 0: as the policy says
+	MaxAge  time.Duration // maximum age that takes precedence over policies; 0 if the policy decides
 }
 
-// clockSkew is how far the clocks of a provider and ours may be apart: what was issued later than that was not issued.
+// clockSkew is the maximum difference between the clocks of a provider and this process. A signal issued further in
+// the future is rejected.
 const clockSkew = time.Minute
 
-// Fresh reports whether the signal exists, says something about now, and is not older than its own maximum age, or else
-// than maxAge (0: any age).
+// Fresh reports whether the signal exists, covers now, and does not exceed its own maximum age, or maxAge if it has
+// none. A maxAge of 0 means any age.
 func (s Signal) Fresh(now time.Time, maxAge time.Duration) bool {
 	if s.Series == nil || !s.Series.Covers(now, now) {
 		return false
@@ -54,7 +55,7 @@ func (s Signal) Fresh(now time.Time, maxAge time.Duration) bool {
 	return age <= maxAge && age >= -clockSkew
 }
 
-// signalText is the written form of a Signal.
+// signalText is the JSON representation of a Signal.
 type signalText struct {
 	Start   time.Time      `json:"start"`
 	Step    string         `json:"step"` // a Go duration
@@ -63,7 +64,7 @@ type signalText struct {
 	Quality energy.Quality `json:"quality"`
 }
 
-// MarshalJSON writes the signal with its whole series; an absent signal is null.
+// MarshalJSON encodes the signal with its whole series. An absent signal is null.
 func (s Signal) MarshalJSON() ([]byte, error) {
 	if s.Series == nil {
 		return []byte("null"), nil
@@ -74,7 +75,7 @@ func (s Signal) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, strictly.
+// UnmarshalJSON decodes the output of MarshalJSON and rejects unknown fields.
 func (s *Signal) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		*s = Signal{}

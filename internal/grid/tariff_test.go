@@ -22,7 +22,7 @@ func location(t testing.TB, name string) *time.Location {
 	return l
 }
 
-// window returns a schedule as people write it.
+// window returns a schedule for the given days and hours.
 func window(t testing.TB, days, start, end, zone string, price grid.Price) grid.Schedule {
 	t.Helper()
 	s := grid.Schedule{Location: location(t, zone), Price: price}
@@ -39,7 +39,7 @@ func window(t testing.TB, days, start, end, zone string, price grid.Price) grid.
 	return s
 }
 
-// spell describes a series as the local times at which its value changes, and the values.
+// spell formats a series as the local times and values of its changes.
 func spell(s *grid.Series, l *time.Location) string {
 	var b strings.Builder
 	last := math.NaN()
@@ -101,17 +101,17 @@ func TestTariff(t *testing.T) {
 			berlin, "2026-03-02", 1,
 			"Mon 00:00+01=1 Mon 05:30+01=3 Mon 06:30+01=1 Mon 10:00+01=2 Mon 11:00+01=1", 30 * time.Minute,
 		},
-		"spring in Berlin: the hour from 02:00 is left out, and the window is an hour short": {
+		"spring in Berlin: the hour from 02:00 does not exist, and the window is an hour shorter": {
 			[]grid.Schedule{window(t, "", "01:00", "04:00", berlin, 2)},
 			berlin, "2026-03-29", 1,
 			"Sun 00:00+01=1 Sun 01:00+01=2 Sun 04:00+02=1", time.Hour,
 		},
-		"spring in Berlin: a window within the hour that is left out": {
+		"spring in Berlin: a window within the hour that does not exist": {
 			[]grid.Schedule{window(t, "", "02:00", "03:00", berlin, 2)},
 			berlin, "2026-03-29", 1, "Sun 00:00+01=1",
 			time.Hour,
 		},
-		"autumn in Berlin: the hour from 02:00 comes twice": {
+		"autumn in Berlin: the hour from 02:00 is repeated": {
 			[]grid.Schedule{window(t, "", "02:00", "03:00", berlin, 2)},
 			berlin, "2026-10-25", 1,
 			"Sun 00:00+02=1 Sun 02:00+02=2 Sun 03:00+01=1", time.Hour,
@@ -158,7 +158,7 @@ func TestTariff(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		got := strings.ReplaceAll(spell(s, l), "+10=", "+1030=") // Lord Howe's winter
+		got := strings.ReplaceAll(spell(s, l), "+10=", "+1030=") // the offset in winter
 		if got != c.want || s.Step() != c.step {
 			t.Errorf("%s:\n got %s every %v\nwant %s every %v", name, got, s.Step(), c.want, c.step)
 		}
@@ -180,10 +180,10 @@ func TestTariffHolidaysAndMonths(t *testing.T) {
 	for text, want := range map[string]grid.Price{
 		"2026-12-24 12:00": 3, // Thursday
 		"2026-12-25 12:00": 1, // Friday, a holiday
-		"2026-12-25 23:00": 1, // the night of a Friday that counts as a Sunday is none
+		"2026-12-25 23:00": 1, // the night of a holiday does not count as Sunday night
 		"2026-12-26 05:00": 2,
 		"2026-12-18 23:00": 0.5,
-		"2026-12-19 05:59": 0.5, // Saturday, but of Friday's night
+		"2026-12-19 05:59": 0.5, // Saturday, in the night of Friday
 		"2026-12-19 06:00": 2,
 		"2026-07-02 12:00": 2, // not in winter
 		"2027-02-26 12:00": 3,
@@ -194,12 +194,12 @@ func TestTariffHolidaysAndMonths(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := tariff.At(at); got != want {
-			t.Errorf("%s: price %v, want %v", text, got, want)
+			t.Errorf("At(%s) = %v, want %v", text, got, want)
 		}
 	}
 }
 
-// The series says the same as the tariff at any instant, whatever the schedules and wherever it begins.
+// The series equals the tariff at any time, regardless of the schedules and the start of the series.
 func TestTariffSeriesIsExact(t *testing.T) {
 	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "UTC"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -225,13 +225,13 @@ func TestTariffSeriesIsExact(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !s.Covers(from, until) || from.Sub(s.Start()) >= step || s.End().Sub(until) >= step {
-			t.Fatalf("the series is from %v to %v, want %v to %v", s.Start(), s.End(), from, until)
+			t.Fatalf("series covers %v to %v, want %v to %v", s.Start(), s.End(), from, until)
 		}
 		for range 200 {
 			at := from.Add(time.Duration(rapid.IntRange(0, int(until.Sub(from)/time.Second)-1).Draw(t, "at")) *
 				time.Second)
 			if got, want := grid.Price(s.At(at)), tariff.At(at); got != want {
-				t.Fatalf("at %v the series has %v, the tariff %v", at, got, want)
+				t.Fatalf("at %v: price of the series = %v, want %v", at, got, want)
 			}
 		}
 	})
@@ -243,34 +243,34 @@ func TestParseWeekdaysAndMonths(t *testing.T) {
 		"0-7": 127, "6,7": 0b1000001,
 	} {
 		if got, err := grid.ParseWeekdays(text); err != nil || got != want {
-			t.Errorf("weekdays %q are %b, %v; want %b", text, got, err, want)
+			t.Errorf("ParseWeekdays(%q) = %b, %v, want %b", text, got, err, want)
 		}
 	}
 	for text, want := range map[string]grid.Months{
 		"": 0, "1": 2, "6-9": 0b1111000000, "11-2": 0b1100000000110, "12": 1 << 12,
 	} {
 		if got, err := grid.ParseMonths(text); err != nil || got != want {
-			t.Errorf("months %q are %b, %v; want %b", text, got, err, want)
+			t.Errorf("ParseMonths(%q) = %b, %v, want %b", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"8", "1-8", "a", "1-", "-1", "1,,2", "1-2-3"} {
 		if got, err := grid.ParseWeekdays(text); err == nil {
-			t.Errorf("weekdays %q were read as %b", text, got)
+			t.Errorf("ParseWeekdays(%q) = %b, want an error", text, got)
 		}
 	}
 	for _, text := range []string{"0", "13", "1-13"} {
 		if got, err := grid.ParseMonths(text); err == nil {
-			t.Errorf("months %q were read as %b", text, got)
+			t.Errorf("ParseMonths(%q) = %b, want an error", text, got)
 		}
 	}
 	for text, want := range map[string]grid.Clock{"00:00": 0, "09:05": 545, "23:59": 1439, "24:00": 1440} {
 		if got, err := grid.ParseClock(text); err != nil || got != want || got.String() != text {
-			t.Errorf("time of day %q is %v, %v", text, got, err)
+			t.Errorf("ParseClock(%q) = %v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "9:00", "24:01", "12:60", "12", "12:5", "ab:cd", "-1:00"} {
 		if got, err := grid.ParseClock(text); err == nil {
-			t.Errorf("time of day %q was read as %v", text, got)
+			t.Errorf("ParseClock(%q) = %v, want an error", text, got)
 		}
 	}
 }
@@ -292,7 +292,7 @@ func TestTariffRefuses(t *testing.T) {
 		c.change(&s)
 		tariff := grid.Tariff{Schedules: []grid.Schedule{s}, Currency: "EUR"}
 		if err := tariff.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
+			t.Errorf("%s: Validate() = %v, want %q", name, err, c.want)
 		}
 	}
 	for currency, most := range map[string]grid.Price{"EUR": 20, "NOK": 200, "JPY": 2000, "KRW": 20_000} {
@@ -303,7 +303,7 @@ func TestTariffRefuses(t *testing.T) {
 		}
 	}
 	if err := (&grid.Tariff{Price: 31}).Validate(); err != nil {
-		t.Errorf("a price in a currency that is not known: %v", err)
+		t.Errorf("unexpected error for a price without a currency: %v", err)
 	}
 	tariff := grid.Tariff{Schedules: []grid.Schedule{good}}
 	for _, c := range []struct {
@@ -317,7 +317,7 @@ func TestTariffRefuses(t *testing.T) {
 		{500 * 24 * time.Hour, time.Hour},
 	} {
 		if s, err := tariff.Series(t0, t0.Add(c.span), c.step); err == nil {
-			t.Errorf("over %v every %v: got %d values", c.span, c.step, s.Len())
+			t.Errorf("Series() over %v with step %v returned %d values, want an error", c.span, c.step, s.Len())
 		}
 	}
 }

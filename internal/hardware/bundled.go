@@ -17,8 +17,8 @@ var written []byte
 //go:embed tables.json
 var generated []byte
 
-// Default returns the bundled catalogue: CPUs of servers and PCs, current GPUs, memory, and the instance types of AWS,
-// Google Cloud and Azure. It is parsed when it is first asked for.
+// Default returns the bundled catalogue: CPUs of servers and PCs, current GPUs, memory, and the instance types of
+// AWS, Google Cloud and Azure. It is parsed on first use.
 func Default() *Catalog { return bundled() }
 
 var bundled = sync.OnceValue(func() *Catalog {
@@ -29,13 +29,13 @@ var bundled = sync.OnceValue(func() *Catalog {
 		c, err = t.Catalog(written)
 	}
 	if err != nil {
-		panic(fmt.Sprintf("the bundled hardware catalogue is broken: %v", err)) // a test reads it
+		panic(fmt.Sprintf("the bundled hardware catalogue is invalid: %v", err)) // covered by a test
 	}
 	return c
 })
 
-// Tables are what hack/hardware writes of the bundled catalogue: CPUs and instance types as users' files have them,
-// and what these cannot say.
+// Tables is the generated part of the bundled catalogue, written by hack/hardware: CPUs and instance types in the
+// format of user files, and additional fields that this format lacks.
 type Tables struct {
 	Attribution string                         `json:"attribution"`
 	Errors      []*Errors                      `json:"errors"`
@@ -44,21 +44,21 @@ type Tables struct {
 	Instances   map[string]map[string]Instance `json:"cloudInstanceMapping"`
 }
 
-// A Generation names the architecture, a key of CPUs, of models that have no profile of their own.
+// A Generation maps CPU models without a profile of their own to an architecture, which is a key of CPUs.
 type Generation struct {
-	Models       string `json:"models"` // a pattern of whole names, as [Spell] has them
+	Models       string `json:"models"` // a pattern of whole names in the form returned by [Spell]
 	Architecture string `json:"architecture"`
 
 	names *regexp.Regexp
 }
 
-// TableCPU is a CPU with what its profile rests on.
+// TableCPU is a CPU with the basis of its profile.
 type TableCPU struct {
 	CPU
 	Basis string `json:"basis"`
 }
 
-// Catalog returns the catalogue of tables and of a file that is written by hand.
+// Catalog returns the catalogue of the tables and a manually written file.
 func (t *Tables) Catalog(file []byte) (*Catalog, error) {
 	c := &Catalog{Instances: t.Instances, generations: t.Generations, errors: map[string]*Errors{}}
 	if err := yaml.UnmarshalStrict(file, c); err != nil {
@@ -68,7 +68,7 @@ func (t *Tables) Catalog(file []byte) (*Catalog, error) {
 		if gpu.WorkloadTypes == nil {
 			gpu.WorkloadTypes = typicalClasses
 		}
-		gpu.Source = cmp.Or(gpu.Source, "board power of the data sheet") + "; idle power is an estimate"
+		gpu.Source = cmp.Or(gpu.Source, "board power of the data sheet") + "; idle power is estimated"
 		c.GPUs[model] = gpu
 	}
 	for _, e := range t.Errors {
@@ -87,6 +87,6 @@ func (t *Tables) Catalog(file []byte) (*Catalog, error) {
 	return c, c.finish()
 }
 
-// typicalClasses are the shares of full power that Compute Gardener documents for an A100, and, for rendering, one
-// between. They are estimates for every other board.
+// typicalClasses are the fractions of full power that Compute Gardener documents for an A100, and an intermediate
+// value for rendering. They are estimates for all other boards.
 var typicalClasses = map[string]float64{"inference": 0.6, "rendering": 0.8, "training": 1}

@@ -13,32 +13,32 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Catalog is what is known about hardware: the contents of a hardware-profiles.yaml. Build it with [Default] or
-// [WithFile]; after that it is read only, and any number of goroutines may ask it.
+// Catalog contains the power models of known hardware, in the format of a hardware-profiles.yaml. Use [Default] or
+// [WithFile] to create it. It is read-only afterwards and safe for concurrent use.
 //
-// Fields that carry no power are accepted, so that files of Compute Gardener load as they are; [Catalog.Warnings] lists
-// those without effect. Fields marked "ours" are additions to that format.
+// Fields that do not affect power are accepted, so that files of Compute Gardener can be loaded without changes;
+// [Catalog.Warnings] lists the ones without effect. Fields documented as extensions are not part of that format.
 type Catalog struct {
-	// DefaultPUE is that of nodes that name none; 0: that of the site.
+	// DefaultPUE is the PUE of nodes without one; 0 for the PUE of the site.
 	DefaultPUE float64 `json:"defaultPUE,omitempty"`
-	// DefaultGPUPUE holds for GPUs of nodes that name none; 0: that of the node.
+	// DefaultGPUPUE is the PUE of GPUs of nodes without one; 0 for the PUE of the node.
 	DefaultGPUPUE float64 `json:"defaultGPUPUE,omitempty"`
-	// CPUModels maps vendor and "family-model", as Node Feature Discovery labels them, to a key of CPUs. A key of the
-	// family alone is a fallback.
+	// CPUModels maps vendor and "family-model", in the form of Node Feature Discovery labels, to a key of CPUs. A
+	// key with only the family is a fallback.
 	CPUModels map[string]map[string]string `json:"cpuModelMappings,omitempty"`
 	CPUs      map[string]CPU               `json:"cpuProfiles,omitempty"`
 	GPUs      map[string]GPU               `json:"gpuProfiles,omitempty"`
 	Memory    map[string]Memory            `json:"memProfiles,omitempty"`
-	// Instances maps provider (aws, gcp, azure, or the scheme of another one's provider ID) and type to components.
+	// Instances maps provider (aws, gcp, azure, or the scheme of another provider ID) and type to components.
 	Instances map[string]map[string]Instance `json:"cloudInstanceMapping,omitempty"`
 
 	warnings    []string
-	errors      map[string]*Errors // of profiles, by what they rest on
+	errors      map[string]*Errors // by basis of the profiles
 	generations []Generation
-	cpus        map[string]string // spellings of a name → key of CPUs; "" where several models share one
+	cpus        map[string]string // spellings of a name → key of CPUs; "" if shared by several models
 	gpus        map[string]string
 	instances   map[string]map[string]string // provider → type in lower case → type
-	slugs       map[string]int               // how many models or instance types share a form of their names
+	slugs       map[string]int               // number of models or instance types with the same slug
 
 	mu       sync.Mutex
 	profiles map[Components]*energy.Profile
@@ -48,28 +48,32 @@ type Catalog struct {
 type CPU struct {
 	IdlePower energy.Watts `json:"idlePower"`
 	MaxPower  energy.Watts `json:"maxPower"`
-	// NumCores are the physical cores of the socket. Without them the socket is the node, however many CPUs it counts.
+	// NumCores is the number of physical cores of the socket. If it is 0, the profile covers the whole node,
+	// regardless of its number of CPUs.
 	NumCores int64 `json:"numCores,omitempty"`
-	// BaseFrequencyGHz has no effect: max power is that of the whole range.
+	// BaseFrequencyGHz has no effect, because max power applies to the whole frequency range.
 	BaseFrequencyGHz float64 `json:"baseFrequencyGHz,omitempty"`
-	// PowerScaling says how power grows over the range from idle to full load: linear, or quadratic.
+	// PowerScaling is the growth of power between idle and full load: linear or quadratic.
 	PowerScaling string `json:"powerScaling,omitempty"`
-	// FrequencyRangeGHz bounds the clock. A node that is annotated with a lower maximum draws less at full load.
+	// FrequencyRangeGHz is the range of the clock. A node with an annotation of a lower maximum draws less power at
+	// full load.
 	FrequencyRangeGHz Range `json:"frequencyRangeGHz,omitzero"`
 
-	// ThreadsPerCore is ours: hardware threads that a core shows as CPUs. By default 2; 1 for ARM.
+	// ThreadsPerCore is an extension: the number of hardware threads per core. It defaults to 2, and to 1 for ARM.
 	ThreadsPerCore int64 `json:"threadsPerCore,omitempty"`
-	// MemoryGBPerThread is ours: memory whose power the profile contains, since whole servers were measured.
+	// MemoryGBPerThread is an extension: the memory included in the power of the profile, because whole servers were
+	// measured.
 	MemoryGBPerThread float64 `json:"memoryGBPerThread,omitempty"`
-	// Names is ours: what the model is also called.
+	// Names is an extension: other names of the model.
 	Names []string `json:"names,omitempty"`
-	// Generic is ours: the profile stands in for hardware that is not known better.
+	// Generic is an extension: the profile is a fallback for hardware without a specific profile.
 	Generic bool `json:"generic,omitempty"`
-	// Source is ours: where the numbers come from.
+	// Source is an extension: the source of the numbers.
 	Source string `json:"source,omitempty"`
 
-	// What it rests on: model (results of this one), TDP and generation (results of that), TDP, threads (watts of its
-	// generation by the thread), family, or stand-in (watts of another generation); "": it was written by hand.
+	// The basis of the profile: model (results of this model), TDP and generation (results of the generation), TDP,
+	// threads (watts per thread of the generation), family, or stand-in (watts of another generation); empty if it
+	// was written manually.
 	basis string
 }
 
@@ -77,47 +81,46 @@ type CPU struct {
 type GPU struct {
 	IdlePower energy.Watts `json:"idlePower"`
 	MaxPower  energy.Watts `json:"maxPower"`
-	// WorkloadTypes are the shares of max power that classes of work draw: inference, training, rendering.
+	// WorkloadTypes contains the fraction of max power by class of work: inference, training, rendering.
 	WorkloadTypes map[string]float64 `json:"workloadTypes,omitempty"`
 
-	// Without effect: how power follows the clock of a GPU is not modelled.
+	// No effect: the dependence of power on the clock of a GPU is not modelled.
 	BaseFrequencyGHz  float64 `json:"baseFrequencyGHz,omitempty"`
 	PowerScaling      string  `json:"powerScaling,omitempty"`
 	FrequencyRangeGHz Range   `json:"frequencyRangeGHz,omitzero"`
 
-	Names  []string `json:"names,omitempty"`  // ours: what the model is also called
-	Source string   `json:"source,omitempty"` // ours: where the numbers come from
+	Names  []string `json:"names,omitempty"`  // extension: other names of the model
+	Source string   `json:"source,omitempty"` // extension: source of the numbers
 }
 
 // Memory is the power model of a type of memory.
 type Memory struct {
 	IdlePowerPerGB energy.Watts `json:"idlePowerPerGB"`
 	MaxPowerPerGB  energy.Watts `json:"maxPowerPerGB"`
-	BaseIdlePower  energy.Watts `json:"baseIdlePower,omitempty"` // of the modules, whatever their size
+	BaseIdlePower  energy.Watts `json:"baseIdlePower,omitempty"` // of the modules, independent of their size
 }
 
-// Range is one of frequencies, in GHz.
+// Range is a range of frequencies in GHz.
 type Range struct {
 	Min float64 `json:"min,omitempty"`
 	Max float64 `json:"max,omitempty"`
 }
 
-// Instance is what a type of virtual machine is made of.
+// Instance contains the components of a type of virtual machine.
 type Instance struct {
 	CPUModel    string       `json:"cpuModel"`
-	NumCPUs     int64        `json:"numCPUs,omitempty"`  // hardware threads that the instance sees; 0: as the node says
-	NumCores    int64        `json:"numCores,omitempty"` // another word for numCPUs in files that exist
+	NumCPUs     int64        `json:"numCPUs,omitempty"`  // hardware threads; 0 for the number reported by the node
+	NumCores    int64        `json:"numCores,omitempty"` // alias of numCPUs in existing files
 	GPUModel    string       `json:"gpuModel,omitempty"`
 	NumGPUs     int64        `json:"numGPUs,omitempty"`
 	MemoryType  string       `json:"memoryType,omitempty"`
-	TotalMemory int64        `json:"totalMemory,omitempty"` // MiB; 0: as the node says
+	TotalMemory int64        `json:"totalMemory,omitempty"` // MiB; 0 for the amount reported by the node
 	MemChannels int64        `json:"memChannels,omitempty"` // without effect
 	CPUTDPWatts energy.Watts `json:"cpuTdpWatts,omitempty"` // of the socket, for a cpuModel without a profile
 }
 
-// WithFile returns the bundled catalogue with what a hardware-profiles.yaml, or the ConfigMap that holds one, adds to
-// it. Reading is strict: a field that the format does not have is an error, because its author believes it to have an
-// effect.
+// WithFile returns the bundled catalogue extended with a hardware-profiles.yaml, or with a ConfigMap that contains
+// one. Unknown fields are errors, because their author expects them to have an effect.
 func WithFile(data []byte) (*Catalog, error) {
 	users, err := read(data)
 	if err != nil {
@@ -141,14 +144,14 @@ func read(data []byte) (*Catalog, error) {
 	return c, nil
 }
 
-// unwrap returns the value of a key of a ConfigMap, or the text itself if it is not one.
+// unwrap returns the value of a key of a ConfigMap, or the text itself if it is not a ConfigMap.
 func unwrap(text []byte, key string) ([]byte, error) {
 	var wrapper struct {
 		Kind string            `json:"kind"`
 		Data map[string]string `json:"data"`
 	}
 	if err := yaml.Unmarshal(text, &wrapper); err != nil || wrapper.Kind != "ConfigMap" {
-		return text, nil //nolint:nilerr // whatever it is, it is not a ConfigMap; the caller reads it strictly
+		return text, nil //nolint:nilerr // not a ConfigMap; the caller decodes the text strictly
 	}
 	value, ok := wrapper.Data[key]
 	if !ok {
@@ -158,10 +161,11 @@ func unwrap(text []byte, key string) ([]byte, error) {
 	return []byte(value), nil
 }
 
-// Warnings returns what a file says without effect, in order.
+// Warnings returns the parts of a file that have no effect, sorted.
 func (c *Catalog) Warnings() []string { return c.warnings }
 
-// merge returns a catalogue of all entries. Of entries of one key the last one wins: what users write.
+// merge returns a catalogue with all entries. If several entries have the same key, the last one takes precedence,
+// so that user files override the bundled catalogue.
 func merge(catalogues ...*Catalog) (*Catalog, error) {
 	all := &Catalog{
 		CPUModels: map[string]map[string]string{}, CPUs: map[string]CPU{}, GPUs: map[string]GPU{},
@@ -195,8 +199,8 @@ func mergeNested[V any](into, from map[string]map[string]V) {
 	}
 }
 
-// preferLast gives spellings that several models share to the model of the last catalogue that has one of them: a
-// user's "NVIDIA A100" is meant to replace the bundled board of that name.
+// preferLast assigns spellings shared by several models to the model of the last catalogue that contains the
+// spelling. For example, a user's "NVIDIA A100" replaces the bundled board of that name.
 func (c *Catalog) preferLast(catalogues []*Catalog) {
 	for _, part := range catalogues {
 		for _, index := range [...]struct{ all, of map[string]string }{{c.cpus, part.cpus}, {c.gpus, part.gpus}} {
@@ -209,7 +213,7 @@ func (c *Catalog) preferLast(catalogues []*Catalog) {
 	}
 }
 
-// finish checks c and builds its indexes.
+// finish validates c and builds its indexes.
 func (c *Catalog) finish() error {
 	if err := c.check(); err != nil {
 		return err
@@ -230,8 +234,8 @@ func (c *Catalog) finish() error {
 	return nil
 }
 
-// index notes what each model may be found under: the spellings of its key and of its other names. One that several
-// models share belongs to none.
+// index maps the spellings of each model's key and other names to its key. A spelling shared by several models maps
+// to "".
 func index[V any](slugs map[string]int, all map[string]V, others func(V) []string, spellings func(string) []string,
 ) map[string]string {
 	found := map[string]string{}

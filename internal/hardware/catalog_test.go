@@ -15,12 +15,12 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// shared returns a file of the shared data folder, or skips.
+// shared returns a file of the shared data directory, or skips the test.
 func shared(t *testing.T, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(filepath.FromSlash("../../../shared/data"), filepath.FromSlash(name)))
 	if err != nil {
-		t.Skip("the shared data folder is not here: ", err)
+		t.Skip("skipping because the shared data directory is missing: ", err)
 	}
 	return text
 }
@@ -32,35 +32,35 @@ func TestBundledCatalogue(t *testing.T) {
 	}
 	for provider, least := range map[string]int{"aws": 1000, "gcp": 300, "azure": 350} {
 		if n := len(c.Instances[provider]); n < least {
-			t.Errorf("%s: %d instance types", provider, n)
+			t.Errorf("provider %s: got only %d instance types", provider, n)
 		}
 		for name, i := range c.Instances[provider] {
 			if _, ok := c.GPUs[i.GPUModel]; i.GPUModel != "" && !ok {
-				t.Errorf("%s %s has a GPU that has no profile: %s", provider, name, i.GPUModel)
+				t.Errorf("%s %s has a GPU without a profile: %s", provider, name, i.GPUModel)
 			}
 		}
 	}
 	if !bytes.Contains(generated, []byte("Derived from SPECpower_ssj2008")) {
-		t.Error("no attribution")
+		t.Error("the generated tables contain no attribution")
 	}
 	if size := len(generated) + len(written); size > 600<<10 {
-		t.Errorf("the catalogue has %d bytes", size)
+		t.Errorf("size of the catalogue = %d bytes, want at most 600 KiB", size)
 	}
 	for vendor, models := range c.CPUModels {
 		for id, model := range models {
 			if _, ok := c.CPUs[model]; !ok {
-				t.Errorf("%s %s is mapped to %q, which has no profile", vendor, id, model)
+				t.Errorf("%s %s is mapped to %q, which does not have a profile", vendor, id, model)
 			}
 		}
 	}
 	for spelling, model := range c.gpus {
 		if model == "" {
-			t.Errorf("several GPUs are called %q", spelling)
+			t.Errorf("several GPUs have the spelling %q", spelling)
 		}
 	}
 }
 
-// Every instance type can be told, and its power is between that of a small board and that of a rack.
+// Every instance type is recognised, and its power is plausible for anything between a small board and a rack.
 func TestEveryInstanceType(t *testing.T) {
 	c := Default()
 	scheme := map[string]string{"aws": "aws", "gcp": "gce", "azure": "azure"}
@@ -75,18 +75,18 @@ func TestEveryInstanceType(t *testing.T) {
 				t.Errorf("%s %s: %s", provider, name, kind)
 				continue
 			}
-			// The largest are leased machines of 1,920 threads and 32 TB.
+			// The largest are rented machines with 1,920 threads and 32 TB.
 			if p.Idle < 0.2 || p.Max <= p.Idle || p.Max > 25_000 || (p.GPUMax > 0) != (i.NumGPUs > 0) {
-				t.Errorf("%s: %v to %v W, GPUs %v to %v W", p.Name, p.Idle, p.Max, p.GPUIdle, p.GPUMax)
+				t.Errorf("%s: implausible power of %v to %v W, GPUs %v to %v W", p.Name, p.Idle, p.Max, p.GPUIdle, p.GPUMax)
 			}
 			if kind.Fallback {
-				t.Errorf("%s is a stand-in", p.Name)
+				t.Errorf("%s is recognised only by a fallback", p.Name)
 			}
 		}
 	}
 }
 
-// The hardware profiles that Compute Gardener ships, as they are: a ConfigMap, and the file inside.
+// The hardware profiles shipped with Compute Gardener, unmodified: a ConfigMap, and the file in it.
 func TestComputeGardenersFile(t *testing.T) {
 	text := shared(t, "power/compute_gardener_hw_profiles.yaml")
 	c, err := read(text)
@@ -99,7 +99,7 @@ func TestComputeGardenersFile(t *testing.T) {
 	}
 	if plain, err := read(inner); err != nil || len(plain.CPUs) != len(c.CPUs) || len(c.CPUs) < 20 || len(c.GPUs) < 9 ||
 		len(c.Memory) < 7 {
-		t.Fatalf("%d CPUs, %d GPUs, %d memory types; %v", len(c.CPUs), len(c.GPUs), len(c.Memory), err)
+		t.Fatalf("got %d CPUs, %d GPUs, %d memory types, error %v", len(c.CPUs), len(c.GPUs), len(c.Memory), err)
 	}
 	warned := strings.Join(c.Warnings(), "\n")
 	if !strings.Contains(warned, "memChannels") || !strings.Contains(warned, "baseFrequencyGHz") ||
@@ -108,7 +108,7 @@ func TestComputeGardenersFile(t *testing.T) {
 	}
 }
 
-// With that file beside the bundled catalogue every type of both is known, and so is every CPU that either names.
+// If that file is added to the bundled catalogue, every instance type and every CPU of both is still recognised.
 func TestComputeGardenersFileKeepsNodesKnown(t *testing.T) {
 	c, err := WithFile(shared(t, "power/compute_gardener_hw_profiles.yaml"))
 	if err != nil {
@@ -126,7 +126,7 @@ func TestComputeGardenersFileKeepsNodesKnown(t *testing.T) {
 	}
 	for model := range Default().CPUs {
 		if mapped := c.mapped(model); !c.knows(mapped) {
-			t.Errorf("%s is not known any more", model)
+			t.Errorf("%s is no longer recognised", model)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestComputeGardenersComponents(t *testing.T) {
 	}{
 		{
 			// 4 of 48 threads of a socket of 10 to 115 W, and 16 GB at 0.125 to 0.375 W with a base of 1 W.
-			"an instance has its share of the socket",
+			"an instance has a fraction of the socket",
 			node{
 				labels: map[string]string{labelInstance: "m5.xlarge"}, providerID: "aws:///a/i", cpus: 4,
 				memory: 15 * gb,
@@ -152,7 +152,7 @@ func TestComputeGardenersComponents(t *testing.T) {
 			3.83, 16.58, "aws-m5-xlarge",
 		},
 		{
-			"numCores of an instance are its CPUs",
+			"numCores of an instance is the number of its CPUs",
 			node{
 				labels: map[string]string{labelInstance: "n2-standard-8"}, providerID: "gce://p/z/n", cpus: 8,
 				memory: 31 * gb,
@@ -160,7 +160,7 @@ func TestComputeGardenersComponents(t *testing.T) {
 			7.2, 38, "gcp-n2-standard-8",
 		},
 		{
-			// A machine of its own, of two sockets, and 192 GB of memory of a type that nobody said.
+			// A physical machine with two sockets, and 192 GB of memory of an unspecified type.
 			"whole sockets",
 			node{
 				annotations: map[string]string{annotationCPUModel: "Intel(R) Xeon(R) Gold 6148"}, cpus: 80,
@@ -182,7 +182,7 @@ func TestComputeGardenersComponents(t *testing.T) {
 			2 + 4*0.15, 6 + 4*0.39, "raspberry-pi-4-model-b-bcm2711-4c-4g",
 		},
 		{
-			// The range from idle to full load shrinks with the square of the clock.
+			// The range from idle to full load decreases with the square of the clock.
 			"a capped clock",
 			node{annotations: map[string]string{
 				annotationCPUModel: "Intel(R) Xeon(R) Gold 6148", annotationCPUMaxGHz: "1.85",
@@ -196,7 +196,7 @@ func TestComputeGardenersComponents(t *testing.T) {
 			continue
 		}
 		if !near(p.Idle, k.idle) || !near(p.Max, k.full) || !strings.HasPrefix(p.Name, k.name) || p.Exponent != 2 {
-			t.Errorf("%s: %s, %v to %v W, exponent %v; want %s, %v to %v W", k.what, p.Name, p.Idle, p.Max, p.Exponent,
+			t.Errorf("%s: got %s, %v to %v W, exponent %v, want %s, %v to %v W", k.what, p.Name, p.Idle, p.Max, p.Exponent,
 				k.name, k.idle, k.full)
 		}
 	}
@@ -230,9 +230,9 @@ cloudInstanceMapping:
 	if !ok {
 		t.Fatal(kind)
 	}
-	// GPU watts carry PUE 1.5 where the node's 1.2 is multiplied to them.
+	// The power of the GPU includes PUE 1.5, divided by the node's PUE of 1.2, which is applied separately.
 	if p.Idle != 4+16*0.15 || p.Max != 20+16*0.39 || p.GPUIdle != 37.5 || p.GPUMax != 512.5 || kind.PUE != 1.2 {
-		t.Errorf("%+v, PUE %v", p, kind.PUE)
+		t.Errorf("unexpected profile %+v, PUE %v", p, kind.PUE)
 	}
 	// 0.6 of 410 W is 216 of the 380 W above idle.
 	if got := p.GPUClasses["inference"]; math.Abs(got-216./380) > 1e-4 || p.GPUClasses["training"] != 1 {
@@ -241,12 +241,12 @@ cloudInstanceMapping:
 	if p, _, ok := (node{
 		labels: map[string]string{labelInstance: "m5.large"}, providerID: "aws:///a/i", cpus: 2, memory: 8 * gb,
 	}).detect(c); !ok || p.Name != "aws-m5-large" {
-		t.Errorf("the bundled types are gone: %+v", p)
+		t.Errorf("bundled instance types are missing: %+v", p)
 	}
 }
 
-// An instance type of a file may name a CPU that the bundled catalogue alone knows, under any of its spellings, as the
-// documents of Compute Gardener do.
+// An instance type of a file may refer to a CPU of the bundled catalogue, under any of its spellings, as in the
+// documentation of Compute Gardener.
 func TestInstanceTypeOfABundledCPU(t *testing.T) {
 	users, err := read([]byte(`
 cloudInstanceMapping:
@@ -272,11 +272,11 @@ cloudInstanceMapping:
 		t.Errorf("%+v by %s", p, kind)
 	}
 	if _, kind, ok := m5("xlarge", 4).detect(c); ok || !strings.Contains(kind.String(), "Titanium 9999") {
-		t.Errorf("a type of an unknown CPU: %v, %s", ok, kind)
+		t.Errorf("unexpected result for a type with an unknown CPU: %v, %s", ok, kind)
 	}
 	if all := strings.Join(c.Warnings(), "\n"); !strings.Contains(all, "m5.xlarge") ||
 		!strings.Contains(all, "Titanium 9999") || strings.Contains(all, "m5.large") {
-		t.Errorf("warnings: %s", all)
+		t.Errorf("unexpected warnings: %s", all)
 	}
 }
 
@@ -321,19 +321,19 @@ func TestReadRefuses(t *testing.T) {
 		"gpuProfiles: {a: {idlePower: 1, maxPower: 2, workloadTypes: {x: 60}}}":    "workloadTypes x is 60",
 		"cloudInstanceMapping: {aws: {a: {numCPUs: 2}}}":                           "cpuModel is missing",
 		"cloudInstanceMapping: {aws: {a: {cpuModel: b, numGPUs: 2}}}":              "without a gpuModel",
-		"cloudInstanceMapping: {aws: {a: {cpuModel: b, numCPUs: 2, numCores: 1}}}": "they mean the same",
+		"cloudInstanceMapping: {aws: {a: {cpuModel: b, numCPUs: 2, numCores: 1}}}": "want equal values",
 		"defaultPUE: 0.9":                       "defaultPUE is 0.9",
 		"defaultPUE: 1\ndefaultPUE: 2":          "already set",
 		"kind: ConfigMap\ndata: {x.yaml: \"\"}": "has no key hardware-profiles.yaml",
 	} {
 		if _, err := read([]byte(text)); err == nil || !strings.Contains(err.Error(), wrong) {
-			t.Errorf("%s: got %v, want %q", text, err, wrong)
+			t.Errorf("%s: read() = %v, want %q", text, err, wrong)
 		}
 	}
 }
 
 func FuzzDetect(f *testing.F) {
-	Default() // read once: not what an input costs
+	Default() // exclude the initialization from the cost of an input
 	f.Add("m5.xlarge", "aws:///a/i", "Intel(R) Xeon(R) Gold 6148", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "1.2", "600",
 		int64(4), int64(1<<34), int64(7))
 	f.Fuzz(func(t *testing.T, instance, provider, cpu, gpu, pue, power string, cpus, memory, gpus int64) {
@@ -352,20 +352,20 @@ func FuzzDetect(f *testing.F) {
 	})
 }
 
-// The README and docs/how-to/hardware.md give this number.
+// The README and docs/how-to/hardware.md contain this number.
 func TestNumberOfInstanceTypes(t *testing.T) {
 	n := 0
 	for _, types := range Default().Instances {
 		n += len(types)
 	}
 	if n != 1876 {
-		t.Errorf("%d instance types: say so in README.md and docs/how-to/hardware.md", n)
+		t.Errorf("got %d instance types: update the number in README.md and docs/how-to/hardware.md", n)
 	}
 }
 
-// FuzzReadFiles reads a knowledge base, a catalogue of hardware, the power of a node, results and a PowerProfile.
+// FuzzReadFiles decodes a knowledge base, a hardware catalogue, the power of a node, results and a PowerProfile.
 func FuzzReadFiles(f *testing.F) {
-	Default() // read once: not what an input costs
+	Default() // exclude the initialization from the cost of an input
 	f.Add([]byte("c:\n- {nodeName: a-cpu, performanceRate: 2, powerConsumptionWatts: 90, idlePowerWatts: 50}\n"))
 	f.Add([]byte("kind: ConfigMap\ndata:\n  profiles.yaml: \"c: [{nodeName: a}]\"\n" +
 		"  hardware-profiles.yaml: \"defaultPUE: 2\"\n"))
@@ -409,7 +409,7 @@ func FuzzReadFiles(f *testing.F) {
 		if p, pue, err := FromPowerProfile(&o); err == nil {
 			again, same, err := FromPowerProfile(ToPowerProfile(p, pue))
 			if err != nil || same != pue || !reflect.DeepEqual(p, again) {
-				t.Fatalf("%+v became %+v: %v", p, again, err)
+				t.Fatalf("round trip of %+v returned %+v, error %v", p, again, err)
 			}
 		}
 	})

@@ -39,7 +39,7 @@ func checkAll[V interface{ check() error }](table string, all map[string]V) (err
 
 const (
 	maxPUE   = 10
-	maxWatts = 100_000 // of one component: more was written in another unit
+	maxWatts = 100_000 // of one component; higher values indicate another unit
 )
 
 func validPUE(pue float64) bool { return pue >= 1 && pue <= maxPUE }
@@ -49,7 +49,7 @@ func checkPower(idle, full energy.Watts) error {
 	case !(idle >= 0 && idle <= maxWatts):
 		return fmt.Errorf("idle power is %v W: want 0 to %d", float64(idle), maxWatts)
 	case !(full >= idle && full <= maxWatts):
-		return fmt.Errorf("max power is %v W: want idle power, which is %v, to %d", float64(full), float64(idle),
+		return fmt.Errorf("max power is %v W: want at least the idle power of %v W and at most %d", float64(full), float64(idle),
 			maxWatts)
 	}
 	return nil
@@ -64,7 +64,7 @@ func (p CPU) check() error {
 	case err != nil:
 		return err
 	case p.NumCores < 0 || p.ThreadsPerCore < 0:
-		return errors.New("numCores and threadsPerCore: want more than 0")
+		return errors.New("numCores and threadsPerCore: want numbers that are not negative")
 	case !(p.MemoryGBPerThread >= 0) || math.IsInf(p.MemoryGBPerThread, 0):
 		return fmt.Errorf("memoryGBPerThread is %v: want a number that is not negative", p.MemoryGBPerThread)
 	}
@@ -80,7 +80,7 @@ func (r Range) check() error {
 
 const maxGHz = 20
 
-// exponent of P(u) = idle + (max − idle)·u^exponent.
+// exponent returns the exponent of P(u) = idle + (max − idle)·u^exponent.
 func exponent(scaling string) (float64, error) {
 	switch scaling {
 	case "", "linear":
@@ -97,7 +97,7 @@ func (p GPU) check() error {
 	}
 	for _, class := range slices.Sorted(maps.Keys(p.WorkloadTypes)) {
 		if share := p.WorkloadTypes[class]; !(share >= 0 && share <= 1) {
-			return fmt.Errorf("workloadTypes %s is %v: want 0 to 1, a share of max power", class, share)
+			return fmt.Errorf("workloadTypes %s is %v: want 0 to 1, a fraction of max power", class, share)
 		}
 	}
 	_, err := exponent(p.PowerScaling)
@@ -118,7 +118,7 @@ func (i Instance) check() error {
 	case i.NumCPUs < 0 || i.NumCores < 0 || i.NumGPUs < 0 || i.TotalMemory < 0:
 		return errors.New("numCPUs, numGPUs and totalMemory: want numbers that are not negative")
 	case i.NumCPUs > 0 && i.NumCores > 0 && i.NumCPUs != i.NumCores:
-		return fmt.Errorf("numCPUs is %d and numCores %d: they mean the same", i.NumCPUs, i.NumCores)
+		return fmt.Errorf("numCPUs is %d and numCores is %d: want equal values", i.NumCPUs, i.NumCores)
 	case i.NumGPUs > 0 && i.GPUModel == "":
 		return errors.New("numGPUs without a gpuModel")
 	case !(i.CPUTDPWatts >= 0 && i.CPUTDPWatts <= maxWatts):
@@ -127,13 +127,13 @@ func (i Instance) check() error {
 	return nil
 }
 
-// warn collects what has no effect.
+// warn collects the fields that have no effect.
 func (c *Catalog) warn() {
 	used := map[string]int{}
 	var unknown []string
 	for _, p := range c.CPUs {
 		if p.BaseFrequencyGHz != 0 {
-			used["cpuProfiles baseFrequencyGHz: max power is that of the whole frequency range"]++
+			used["cpuProfiles baseFrequencyGHz: max power applies to the whole frequency range"]++
 		}
 	}
 	for _, p := range c.GPUs {
@@ -144,18 +144,18 @@ func (c *Catalog) warn() {
 	for provider, types := range c.Instances {
 		for name, i := range types {
 			if i.MemChannels != 0 {
-				used["cloudInstanceMapping memChannels: memory power goes by its size"]++
+				used["cloudInstanceMapping memChannels: memory power depends on its size"]++
 			}
 			if !c.knows(c.mapped(i.CPUModel)) && i.CPUTDPWatts == 0 {
 				unknown = append(unknown,
 					fmt.Sprintf("cloudInstanceMapping %s %s: cpuModel %q is not in the catalogue, "+
-						"and there is no cpuTdpWatts: nodes of the type stay unknown", provider, name, i.CPUModel))
+						"and there is no cpuTdpWatts: nodes of the type remain unknown", provider, name, i.CPUModel))
 			}
 		}
 	}
 	slices.Sort(unknown)
 	c.warnings = unknown
 	for _, what := range slices.Sorted(maps.Keys(used)) {
-		c.warnings = append(c.warnings, fmt.Sprintf("without effect, in %d entries: %s", used[what], what))
+		c.warnings = append(c.warnings, fmt.Sprintf("ignored in %d entries: %s", used[what], what))
 	}
 }

@@ -13,23 +13,24 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Components is what a node is made of, as far as its power depends on it. Nodes of equal Components have one profile.
+// Components contains the properties of a node that determine its power. Nodes with equal Components share one
+// profile.
 type Components struct {
-	Provider string `json:"provider,omitempty"` // of the cloud that owns the machine; its nodes are parts of servers
-	Instance string `json:"instance,omitempty"` // its type
+	Provider string `json:"provider,omitempty"` // cloud provider of a virtual machine; empty for a physical machine
+	Instance string `json:"instance,omitempty"` // instance type
 
 	CPUModel string       `json:"cpuModel,omitempty"`
-	CPUs     int64        `json:"cpus,omitempty"`          // hardware threads that the node sees
-	Sockets  int64        `json:"sockets,omitempty"`       // of a machine of its own; 0: guessed from the threads
-	TDP      energy.Watts `json:"cpuTDPWatts,omitempty"`   // of a socket, where the model has no profile
-	MaxGHz   float64      `json:"cpuMaxGHz,omitempty"`     // where the clock is capped; 0: it is not
-	GPUModel string       `json:"gpuModel,omitempty"`      // several are joined by " + "
-	GPUs     int64        `json:"gpus,omitempty"`          // that Kubernetes counts
-	GPUShare float64      `json:"gpuShare,omitempty"`      // of a board in each of them, where boards are partitioned
-	GPUPower energy.Watts `json:"gpuPowerWatts,omitempty"` // of each at full load, where the owner says so
+	CPUs     int64        `json:"cpus,omitempty"`          // hardware threads visible to the node
+	Sockets  int64        `json:"sockets,omitempty"`       // of a physical machine; 0 to estimate it from the threads
+	TDP      energy.Watts `json:"cpuTDPWatts,omitempty"`   // of a socket, if the model has no profile
+	MaxGHz   float64      `json:"cpuMaxGHz,omitempty"`     // limit of the clock; 0 for none
+	GPUModel string       `json:"gpuModel,omitempty"`      // several models are joined by " + "
+	GPUs     int64        `json:"gpus,omitempty"`          // number counted by Kubernetes
+	GPUShare float64      `json:"gpuShare,omitempty"`      // fraction of a board per GPU, if boards are partitioned
+	GPUPower energy.Watts `json:"gpuPowerWatts,omitempty"` // of each GPU at full load, if annotated
 	GPUPUE   float64      `json:"gpuPUERatio,omitempty"`   // PUE of the GPUs divided by that of the node
-	Memory   int64        `json:"memoryBytes,omitempty"`   // of the machine, not what its kernel left of it
-	MemType  string       `json:"memoryType,omitempty"`    // "" reads as DDR4
+	Memory   int64        `json:"memoryBytes,omitempty"`   // installed memory, including the kernel's reserved part
+	MemType  string       `json:"memoryType,omitempty"`    // defaults to DDR4
 }
 
 const (
@@ -37,24 +38,25 @@ const (
 	gib           = 1 << 30
 )
 
-// TypicalMemory is what holds for types of memory that the catalogue lacks.
+// TypicalMemory is used for types of memory that are not in the catalogue.
 var TypicalMemory = Memory{IdlePowerPerGB: 0.15, MaxPowerPerGB: 0.39}
 
-// Where only the TDP of a CPU is known, full load draws about that, and idle about an eighth: the usual fit to servers
-// measured at the socket.
+// If only the TDP of a CPU is known, full load is assumed to draw the TDP, and idle about an eighth of it. This is
+// the usual fit to servers measured at the socket.
 const idleShareOfTDP = 0.12
 
-// Of a GPU of unknown model whose full power the owner says. Boards of the catalogue idle at 5 to 20 %.
+// For a GPU of unknown model with annotated full power. Boards in the catalogue idle at 5 to 20 %.
 const idleShareOfGPU = 0.1
 
-// Profile returns the power model of k: the sum of its parts. It is estimated. It never sleeps, because it
-// is unknown what the node draws then. Equal components get one and the same pointer: read only.
+// Profile returns the power model of k, which is the estimated sum of its components. The profile never sleeps,
+// because sleep power is unknown. Equal components share the same pointer, which must not be modified.
 //
-// The CPU's part is its share of the socket by hardware threads: all of it for machines of their own, which have whole
-// sockets. Memory whose power the CPU's profile contains is not counted again; that of the rest follows its use.
+// The CPU contributes its fraction of the socket by hardware threads; a physical machine has whole sockets. Memory
+// that is included in the profile of the CPU is not counted again, and the power of the remaining memory depends on
+// its usage.
 //
-// A GPU's PUE other than the node's is folded into the watts of the GPUs, so that the PUE of the node times those is
-// what the facility draws for them.
+// If the PUE of the GPUs differs from the PUE of the node, the power of the GPUs is scaled, so that multiplying it
+// by the node's PUE gives the power at the facility.
 func (c *Catalog) Profile(k Components) (*energy.Profile, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,13 +68,13 @@ func (c *Catalog) Profile(k Components) (*energy.Profile, error) {
 		return nil, err
 	}
 	if len(c.profiles) >= maxProfiles {
-		clear(c.profiles) // from now on there are two pointers for some hardware, which is no harm
+		clear(c.profiles) // afterwards some hardware has two pointers, which is harmless
 	}
 	c.profiles[k] = p
 	return p, nil
 }
 
-// maxProfiles bounds what labels can make us remember.
+// maxProfiles limits the cached profiles, because labels are untrusted.
 const maxProfiles = 1024
 
 func (c *Catalog) sum(k Components) (*energy.Profile, error) {
@@ -98,7 +100,7 @@ func (c *Catalog) sum(k Components) (*energy.Profile, error) {
 	idle, full := sockets*cpu.IdlePower, sockets*cpu.IdlePower+sockets*capped(cpu, k.MaxGHz, exp)
 	memory := energy.Watts(0)
 	source := []string{
-		fmt.Sprintf("%d threads of %s (%s)", k.CPUs, k.CPUModel, cmp.Or(cpu.Source, "as the catalogue says")),
+		fmt.Sprintf("%d threads of %s (%s)", k.CPUs, k.CPUModel, cmp.Or(cpu.Source, "from the catalogue")),
 	}
 
 	if gb := float64(k.Memory)/gib - cpu.MemoryGBPerThread*float64(k.CPUs); gb > 0 {
@@ -130,9 +132,9 @@ func (c *Catalog) sum(k Components) (*energy.Profile, error) {
 	return p, p.Validate()
 }
 
-// socketsOf returns how many sockets, or which part of one, the node has.
+// socketsOf returns the number of sockets of the node, or its fraction of one.
 func socketsOf(cpu CPU, k Components) (energy.Watts, error) {
-	// A profile of one thread is of no socket.
+	// A profile of a single thread does not describe a socket.
 	if perThread := cpu.NumCores == 1 && cpu.ThreadsPerCore == 1; k.Sockets > 0 && !perThread {
 		return energy.Watts(k.Sockets), nil
 	}
@@ -140,19 +142,19 @@ func socketsOf(cpu CPU, k Components) (energy.Watts, error) {
 		return 1, nil
 	}
 	if k.CPUs <= 0 {
-		return 0, errors.New("how many CPUs the node has is not known")
+		return 0, errors.New("the number of CPUs of the node is unknown")
 	}
 	threads := float64(cpu.NumCores * threadsPerCore(cpu, k.CPUModel))
 	share := float64(k.CPUs) / threads
 	if k.Provider == "" && k.CPUs >= cpu.NumCores {
-		// A machine of its own. With hyper-threading off it shows half of the threads, of the same sockets.
+		// A physical machine. With hyper-threading disabled it has half of the threads of the same sockets.
 		share = max(1, math.Round(share))
 	}
 	return energy.Watts(share), nil
 }
 
 func threadsPerCore(cpu CPU, model string) int64 {
-	// the first word of the names of ARM CPUs that are in use
+	// The first words of the names of common ARM CPUs.
 	arm := []string{"arm", "ampere", "raspberry", "neoverse", "graviton"}
 	if w := words(model); cpu.ThreadsPerCore == 0 && len(w) > 0 && slices.Contains(arm, w[0]) {
 		return 1
@@ -160,8 +162,8 @@ func threadsPerCore(cpu CPU, model string) int64 {
 	return cmp.Or(max(0, cpu.ThreadsPerCore), 2)
 }
 
-// capped is the range from idle to full load of a socket whose clock may not exceed limit: power follows the clock,
-// linearly or squared, as the profile says.
+// capped returns the difference between idle and full-load power of a socket with a clock of at most limit. Power
+// depends on the clock linearly or quadratically, according to the profile.
 func capped(cpu CPU, limit, exp float64) energy.Watts {
 	span := cpu.MaxPower - cpu.IdlePower
 	if top := cpu.FrequencyRangeGHz.Max; limit > 0 && limit < top {
@@ -175,16 +177,16 @@ func (c *Catalog) memory(kind string) (Memory, string) {
 	if m, ok := c.Memory[kind]; ok {
 		return m, kind
 	}
-	return TypicalMemory, "memory, taken as typical DDR4"
+	return TypicalMemory, "unknown memory, assumed to be typical DDR4"
 }
 
-const mix = " + " // joins the models of a node with several
+const mix = " + " // separates the models of a node with several GPU models
 
-// addGPUs sets the GPU fields of p to those of the mean GPU of k.
+// addGPUs sets the GPU fields of p to the mean over the GPUs of k.
 func (c *Catalog) addGPUs(p *energy.Profile, k Components) (source string, err error) {
 	models := strings.Split(k.GPUModel, mix)
 	share, pue := energy.Watts(cmp.Or(k.GPUShare, 1)), energy.Watts(cmp.Or(k.GPUPUE, 1))
-	classes := map[string]energy.Watts{} // power in a class, if all models have it
+	classes := map[string]energy.Watts{} // power by class, for classes that all models have
 	seen := map[string]int{}
 	var idle, full energy.Watts
 	for _, model := range models {
@@ -216,7 +218,7 @@ func (c *Catalog) addGPUs(p *energy.Profile, k Components) (source string, err e
 		if p.GPUClasses == nil {
 			p.GPUClasses = map[string]float64{}
 		}
-		// From a share of full power to one of the range above idle.
+		// Convert a fraction of full power to a fraction of the range above idle.
 		p.GPUClasses[class] = rounded(float64(min(max((power-idle)/(full-idle), 0), 1)), 1e4)
 	}
 	p.GPUMax = cents(full * share * scale * pue)
@@ -225,16 +227,16 @@ func (c *Catalog) addGPUs(p *energy.Profile, k Components) (source string, err e
 	if k.GPUShare > 0 {
 		said += fmt.Sprintf(", each %.3g of a board", k.GPUShare)
 	}
-	return said + " (" + cmp.Or(source, "as the catalogue says") + ")", nil
+	return said + " (" + cmp.Or(source, "from the catalogue") + ")", nil
 }
 
-// name of the profile of k: a DNS label that says what it is, made different by a hash where it would not be otherwise.
+// name returns the name of the profile of k: a descriptive DNS label, made unique by a hash if necessary.
 func (c *Catalog) name(k Components) string {
 	parts := []string{slug(k.Provider + "-" + k.Instance)}
 	plain, ok := c.instanceComponents(k.Provider, k.Instance)
 	detailed := plain != k
 	if ok && plain.CPUModel == k.CPUModel {
-		plain.CPUs, plain.Memory = k.CPUs, k.Memory // where the type leaves them to the node
+		plain.CPUs, plain.Memory = k.CPUs, k.Memory // the type leaves these to the node
 	} else {
 		parts = slices.DeleteFunc([]string{slug(k.Provider), slug(k.CPUModel)}, func(s string) bool { return s == "" })
 		plain = Components{
@@ -253,20 +255,20 @@ func (c *Catalog) name(k Components) string {
 	for _, model := range append(strings.Split(k.GPUModel, mix), k.CPUModel, k.Provider+"-"+k.Instance) {
 		unique = unique && c.slugs[slug(model)] <= 1
 	}
-	const longest = 63 // bytes of a label value, and of a DNS label
+	const longest = 63 // bytes of a label value and of a DNS label
 	if unique && len(name) <= longest {
 		return name
 	}
-	// As JSON, so that fields to come do not change the names of hardware that has none of them.
+	// Hash the JSON encoding, so that new optional fields do not change the names of existing hardware.
 	h := fnv.New32a()
 	if err := json.NewEncoder(h).Encode(k); err != nil {
-		panic(err) // numbers that are not finite are refused where they are read
+		panic(err) // numbers that are not finite are rejected when they are parsed
 	}
 	tail := fmt.Sprintf("-%08x", h.Sum32())
 	return strings.TrimRight(name[:min(len(name), longest-len(tail))], "-") + tail
 }
 
-// cents keeps hundredths of a watt, more than any of this is worth.
+// cents rounds to hundredths of a watt, which is more than sufficient.
 func cents(w energy.Watts) energy.Watts { return energy.Watts(rounded(float64(w), 100)) }
 
 func rounded(v, parts float64) float64 { return math.Round(v*parts) / parts }

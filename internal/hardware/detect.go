@@ -14,64 +14,65 @@ import (
 
 const gardener = "compute-gardener-scheduler.kubernetes.io/"
 
-// Annotations of nodes that Compute Gardener's tools write. They come before the labels below.
+// Annotations of nodes that are written by the tools of Compute Gardener. They take precedence over the labels
+// below.
 const (
-	// name: the CPU
+	// name: model of the CPU
 	annotationCPUModel = gardener + "cpu-model"
-	// GHz: the highest frequency that its CPUs are allowed
+	// GHz: maximum frequency of its CPUs
 	annotationCPUMaxGHz = gardener + "cpu-max-frequency"
-	// names with commas, or `none`: the GPUs
+	// names separated by commas, or `none`: models of the GPUs
 	annotationGPUModel = gardener + "gpu-model"
-	// number: how many GPUs it has
+	// number: number of GPUs
 	annotationGPUCount = gardener + "gpu-count"
-	// watts: what all its GPUs draw at most
+	// watts: maximum total power of its GPUs
 	annotationGPUPower = gardener + "gpu-total-power"
-	// number, 1 or more: energy of the facility per energy of the node
+	// number, 1 or more: ratio of the energy of the facility to the energy of the node
 	annotationPUE = gardener + "pue"
-	// number, 1 or more: the same for its GPUs; it needs the annotation above
+	// number, 1 or more: the same ratio for its GPUs; requires the annotation above
 	annotationGPUPUE = gardener + "gpu-pue"
 )
 
-// Labels of nodes that name their hardware. The instance type comes before what is read from the CPU. cpu-model and
-// gpu-model may be annotations, too.
+// Labels of nodes that identify their hardware. The instance type takes precedence over CPU labels. cpu-model and
+// gpu-model can also be annotations.
 const (
-	// name: the CPU
+	// name: model of the CPU
 	labelCPUModel = "node.kubernetes.io/cpu-model"
-	// name: the GPUs
+	// name: model of the GPUs
 	labelGPUModel = "node.kubernetes.io/gpu-model"
-	// name: the instance type of a cloud
+	// name: instance type of a cloud provider
 	labelInstance = "node.kubernetes.io/instance-type"
 	// name, vendor, family and model of the CPU: written by Node Feature Discovery
 	labelNFD = "feature.node.kubernetes.io/cpu-model."
-	// product, count and replicas of the GPUs: written by NVIDIA's feature discovery
+	// product, count and replicas of the GPUs: written by NVIDIA GPU Feature Discovery
 	labelNVIDIA = "nvidia.com/gpu."
-	// name: the GPUs, written by AMD's labeller
+	// name: model of the GPUs, written by the AMD node labeller
 	labelAMDProduct = "amd.com/gpu.product-name"
-	// name: the GPUs, written by GKE, with their number in `gke-accelerator-count`
+	// name: model of the GPUs, written by GKE, with their number in `gke-accelerator-count`
 	labelGKEProduct = "cloud.google.com/gke-accelerator"
 )
 
-// withoutEffect are annotations that people may have, and that say nothing about power that we could use.
+// withoutEffect contains annotations of Compute Gardener that do not affect power here.
 var withoutEffect = []string{"cpu-base-frequency", "cpu-min-frequency", "cpu-dynamic-frequency-enabled"}
 
-// Kind says what a node was recognised as, and by what.
+// Kind is the recognised hardware of a node, with the labels or annotations used to recognise it.
 type Kind struct {
-	Name       string     `json:"name,omitempty"` // of the profile; "" if there is none
+	Name       string     `json:"name,omitempty"` // of the profile; empty if there is none
 	Components Components `json:"components"`
-	CPUFrom    string     `json:"cpuFrom,omitempty"` // what the CPU was recognised by; "" if it was not
+	CPUFrom    string     `json:"cpuFrom,omitempty"` // label or annotation that identified the CPU; empty if unknown
 	GPUFrom    string     `json:"gpuFrom,omitempty"`
-	// Fallback says that the profile is a stand-in: the vendor is known, the hardware is not.
+	// Fallback is set if the profile is a fallback: the vendor is known, but the hardware is not.
 	Fallback bool `json:"fallback,omitempty"`
-	// Error of profiles of this kind, as measured; nil: it is not known.
+	// Error contains the measured errors of profiles of this kind; nil if unknown.
 	Error *Errors `json:"error,omitempty"`
-	// PUE of the node; 0: nothing is said about it, so that of the site holds.
+	// PUE of the node; 0 if unknown, so that the PUE of the site applies.
 	PUE     float64 `json:"pue,omitempty"`
 	PUEFrom string  `json:"pueFrom,omitempty"`
-	// Notes say what was not recognised, and what has no effect.
+	// Notes lists the values that were not recognised or have no effect.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// String describes k in one line.
+// String returns a one-line description of k.
 func (k Kind) String() string {
 	var parts []string
 	if k.CPUFrom != "" {
@@ -96,17 +97,19 @@ func (k *Kind) note(format string, args ...any) {
 	k.Notes = append(k.Notes, fmt.Sprintf(format, args...))
 }
 
-// Detect recognises a node by its labels and annotations, spec.providerID, and its capacity: logical CPUs, bytes of
-// memory, GPUs. It returns the profile of its hardware, and false where hardware is not known: no profile rather than
-// that of other hardware, or of one half of it. The profile is shared: read only.
+// Detect recognises the hardware of a node by its labels and annotations, spec.providerID, and capacity: logical
+// CPUs, bytes of memory, and GPUs. It returns the profile of the hardware, or false if the CPU or the GPUs are
+// unknown. A partial profile, or the profile of other hardware, is never returned. The profile is shared and must
+// not be modified.
 //
-// The CPU is that of Compute Gardener's annotation, else of the annotation or label node.kubernetes.io/cpu-model, else
-// of the instance type, else the model name of Node Feature Discovery, then of the node's agent, else family and model,
-// or, as a fallback, the family alone. The instance type comes before what is read from the CPU, because it says which
-// part of a server the node is, and because CPUs of several generations share one family and model. GPUs are those of
-// the annotation, else of the annotation or label node.kubernetes.io/gpu-model, else of the labels
-// nvidia.com/gpu.product, amd.com/gpu.product-name and cloud.google.com/gke-accelerator, else of the instance type, or
-// those that the node's agent tells. What is written but unknown is noted, and the next one is asked.
+// The CPU is identified by the first of the following that is in the catalogue: the annotation of Compute Gardener,
+// the annotation or label node.kubernetes.io/cpu-model, the instance type, the model name of Node Feature
+// Discovery, the model name reported by the agent, the family and model of Node Feature Discovery, and, as a
+// fallback, only the family. The instance type takes precedence over the detected CPU, because it determines the
+// fraction of a server, and because CPUs of several generations share a family and model. GPUs are identified by
+// the annotation, the annotation or label node.kubernetes.io/gpu-model, the labels nvidia.com/gpu.product,
+// amd.com/gpu.product-name and cloud.google.com/gke-accelerator, the instance type, and the agent. Values that are
+// not in the catalogue are noted and skipped.
 func (c *Catalog) Detect(labels, annotations map[string]string, providerID string, cpus, memory,
 	gpus int64,
 ) (*energy.Profile, Kind, bool) {
@@ -128,7 +131,7 @@ func (c *Catalog) Detect(labels, annotations map[string]string, providerID strin
 	return p, d.kind, true
 }
 
-// detection is one question.
+// detection is the state of a single call of Detect.
 type detection struct {
 	catalog             *Catalog
 	labels, annotations map[string]string
@@ -136,12 +139,12 @@ type detection struct {
 
 	kind     Kind
 	instance Components // of the instance type, if it is known
-	typed    bool       // it is
-	typeName string     // as the label has it
-	typeFrom string     // the label
+	typed    bool       // whether the instance type is known
+	typeName string     // value of the label
+	typeFrom string     // key of the label
 }
 
-// place looks the instance type up.
+// place looks up the instance type.
 func (d *detection) place(providerID string) {
 	provider, _, _ := strings.Cut(providerID, "://")
 	if provider == "gce" {
@@ -151,14 +154,14 @@ func (d *detection) place(providerID string) {
 	if d.typeName == "" && d.labels[v1alpha1.LabelInstanceType] != "" {
 		d.typeName, d.typeFrom = d.labels[v1alpha1.LabelInstanceType], v1alpha1.LabelInstanceType
 	}
-	if _, known := d.catalog.Instances[provider]; !known { // such as k3s://
+	if _, known := d.catalog.Instances[provider]; !known { // unknown schemes such as k3s://
 		provider = cmp.Or(d.labels[v1alpha1.LabelCloud], provider)
 	}
 	if provider == "" && d.typeName != "" {
 		provider = d.catalog.providerOf(d.typeName)
 	}
 	if _, known := d.catalog.Instances[provider]; !known {
-		return // not a cloud that we know, such as k3s://
+		return // not a known cloud provider
 	}
 	d.kind.Components.Provider = provider
 	if name, ok := d.catalog.instances[provider][strings.ToLower(d.typeName)]; ok {
@@ -166,7 +169,7 @@ func (d *detection) place(providerID string) {
 	}
 }
 
-// providerOf returns the provider that alone has an instance type of a name, or "".
+// providerOf returns the only provider with an instance type of the given name, or "".
 func (c *Catalog) providerOf(instance string) (provider string) {
 	for p, types := range c.instances {
 		if _, ok := types[strings.ToLower(instance)]; ok {
@@ -179,7 +182,7 @@ func (c *Catalog) providerOf(instance string) (provider string) {
 	return provider
 }
 
-// instanceComponents returns what an instance type is made of.
+// instanceComponents returns the components of an instance type.
 func (c *Catalog) instanceComponents(provider, name string) (Components, bool) {
 	i, ok := c.Instances[provider][name]
 	if !ok {
@@ -201,7 +204,7 @@ func (c *Catalog) instanceComponents(provider, name string) (Components, bool) {
 	return k, true
 }
 
-// cpu finds out which CPU the node has, and how much of it.
+// cpu determines the CPU model of the node and its number of CPUs.
 func (d *detection) cpu() bool {
 	k := &d.kind.Components
 	model, from := d.named("annotation", d.annotations, annotationCPUModel, labelCPUModel)
@@ -227,7 +230,7 @@ func (d *detection) cpu() bool {
 				d.kind.note("instance type %s is not in the catalogue", quoted(d.typeName))
 			}
 			if len(d.kind.Notes) == 0 {
-				d.kind.note("no annotation, instance type, Node Feature Discovery or agent says what the node is")
+				d.kind.note("no annotation, instance type, Node Feature Discovery or agent identifies the hardware")
 			}
 			return false
 		}
@@ -239,7 +242,8 @@ func (d *detection) cpu() bool {
 	return true
 }
 
-// sockets takes the number of sockets that the node's agent tells, where threads would let us guess another one.
+// sockets sets the number of sockets reported by the node's agent if it differs from the number estimated from the
+// threads.
 func (d *detection) sockets() {
 	const most = 64
 	k := &d.kind.Components
@@ -252,7 +256,7 @@ func (d *detection) sockets() {
 	}
 }
 
-// named returns the CPU model that annotations or labels name, from the first key whose value is in the catalogue.
+// named returns the CPU model in the first annotation or label with a value in the catalogue.
 func (d *detection) named(what string, texts map[string]string, keys ...string) (model, from string) {
 	for _, key := range keys {
 		name := texts[key]
@@ -262,12 +266,12 @@ func (d *detection) named(what string, texts map[string]string, keys ...string) 
 		if model = d.catalog.mapped(name); d.catalog.knows(model) {
 			return model, what + " " + key
 		}
-		d.kind.note("%s %s names %s, which is not in the catalogue", what, key, quoted(name))
+		d.kind.note("%s %s is %s, which is not in the catalogue", what, key, quoted(name))
 	}
 	return "", ""
 }
 
-// discovered goes by what Node Feature Discovery read from the CPU.
+// discovered determines the CPU from the labels of Node Feature Discovery and of the agent.
 func (d *detection) discovered() (model, from string) {
 	if model, from = d.named("label", d.labels, labelNFD+"name", v1alpha1.LabelCPUModel); model != "" {
 		return model, from
@@ -282,19 +286,19 @@ func (d *detection) discovered() (model, from string) {
 	}
 	if model = models[family]; model != "" {
 		d.kind.Fallback = true
-		return d.catalog.mapped(model), "the CPU family alone, in labels " + labelNFD + "*"
+		return d.catalog.mapped(model), "only the CPU family in labels " + labelNFD + "*"
 	}
 	d.kind.note("%s CPU of family %s, model %s is not in the catalogue", quoted(vendor), quoted(family), quoted(id))
 	return "", ""
 }
 
-// knows reports whether there is a profile of a CPU.
+// knows reports whether the catalogue contains a profile of a CPU.
 func (c *Catalog) knows(model string) bool {
 	_, ok := c.CPUs[model]
 	return ok
 }
 
-// mapped returns the key of a CPU of any spelling, or the name itself if there is none.
+// mapped returns the key of a CPU for any spelling of its name, or the name itself if there is none.
 func (c *Catalog) mapped(model string) string {
 	if c.knows(model) {
 		return model
@@ -312,8 +316,9 @@ func (c *Catalog) mapped(model string) string {
 	return model
 }
 
-// installed is the memory of a machine of which the kernel shows memory: it keeps one or two per cent, and modules have
-// round sizes. Nodes of one kind whose kernels differ get the same profile.
+// installed returns the installed memory of a machine, given the memory reported by the kernel, which reserves one
+// or two per cent. Modules have round sizes. Nodes of the same kind with different kernels therefore get the same
+// profile.
 func installed(memory int64) int64 {
 	if memory <= 0 {
 		return 0
@@ -323,7 +328,7 @@ func installed(memory int64) int64 {
 	return int64(math.Ceil(gb/step)*step) * gib
 }
 
-// pue takes the node's PUE, and folds that of its GPUs into their watts.
+// pue sets the node's PUE, and the ratio of the PUE of its GPUs to it.
 func (d *detection) pue() {
 	node, nodeFrom := d.readPUE(annotationPUE, d.catalog.DefaultPUE, "defaultPUE")
 	gpus, _ := d.readPUE(annotationGPUPUE, d.catalog.DefaultGPUPUE, "defaultGPUPUE")
@@ -337,7 +342,8 @@ func (d *detection) pue() {
 	}
 }
 
-// AnnotatedPUE returns the PUE that is written on a node, or 0. It holds whatever tells the node's watts.
+// AnnotatedPUE returns the PUE in the annotations of a node, or 0. It applies regardless of the source of the
+// node's power.
 func AnnotatedPUE(annotations map[string]string) float64 {
 	if pue, err := strconv.ParseFloat(strings.TrimSpace(annotations[annotationPUE]), 64); err == nil && validPUE(pue) {
 		return pue
@@ -355,7 +361,7 @@ func (d *detection) readPUE(annotation string, otherwise float64, name string) (
 	return 0, ""
 }
 
-// annotated returns the number that an annotation says, 0 if it says none. One that is not valid is noted.
+// annotated returns the number in an annotation, or 0 if there is none. An invalid number is noted.
 func (d *detection) annotated(key, want string, valid func(float64) bool) float64 {
 	text := d.annotations[key]
 	v, err := strconv.ParseFloat(text, 64)
@@ -366,13 +372,13 @@ func (d *detection) annotated(key, want string, valid func(float64) bool) float6
 	return 0
 }
 
-// limits takes the cap of the clock, and notes what has no effect.
+// limits sets the limit of the clock and notes annotations without effect.
 func (d *detection) limits() {
 	ghz := d.annotated(annotationCPUMaxGHz, "GHz", func(v float64) bool { return v > 0 && v <= maxGHz })
 	top := d.catalog.CPUs[d.kind.Components.CPUModel].FrequencyRangeGHz.Max
 	switch {
 	case ghz > 0 && top == 0:
-		d.kind.note("annotation %s has no effect: the frequency range of the CPU is not known", annotationCPUMaxGHz)
+		d.kind.note("annotation %s has no effect: the frequency range of the CPU is unknown", annotationCPUMaxGHz)
 	case ghz > 0 && ghz < top:
 		d.kind.Components.MaxGHz = ghz
 	}
@@ -383,7 +389,7 @@ func (d *detection) limits() {
 	}
 }
 
-// quoted shows a value that strangers wrote, without letting it fill a log.
+// quoted returns a quoted untrusted value, truncated to limit its length in logs.
 func quoted(value string) string {
 	const most = 63
 	if len(value) > most {
@@ -392,7 +398,7 @@ func quoted(value string) string {
 	return strconv.Quote(value)
 }
 
-// recognised returns the keys of the GPUs of a list with commas, and what is not among them.
+// recognised returns the keys of the GPUs in a comma-separated list, or the first unknown name.
 func (c *Catalog) recognised(list string) (models []string, sevenths int, shared bool, unknown string) {
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.TrimSpace(name)

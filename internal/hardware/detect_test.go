@@ -94,7 +94,7 @@ func TestDetect(t *testing.T) {
 			note: `instance type "m5.xlarge2" is not in the catalogue`,
 		},
 		{
-			what: "instance label that is no cloud's", note: `instance type "k3s" is not in the catalogue`,
+			what: "instance label of an unknown provider", note: `instance type "k3s" is not in the catalogue`,
 			node: node{
 				labels: map[string]string{labelInstance: "k3s"}, providerID: "k3s://node1", cpus: 4, memory: 16 * gb,
 			},
@@ -108,7 +108,7 @@ func TestDetect(t *testing.T) {
 			},
 		},
 		{
-			what: "instance whose GPUs are shared by a device plugin",
+			what: "instance with GPUs shared by a device plugin",
 			name: "aws-g4dn-xlarge-4c-16g-4x-nvidia-t4-300c1eae", idle: 3.83, full: 19.69, gpuIdle: 2.5, gpuMax: 17.5,
 			cpuFrom: "label " + labelInstance, gpuFrom: "label " + labelInstance,
 			node: node{
@@ -147,7 +147,7 @@ func TestDetect(t *testing.T) {
 		},
 		{
 			what: "family alone", name: "generic-intel-server-8c-16g", idle: 7.35, full: 32.75, fallback: true,
-			cpuFrom: "the CPU family alone, in labels " + labelNFD + "*",
+			cpuFrom: "only the CPU family in labels " + labelNFD + "*",
 			node:    node{labels: nfd("Intel", "6", "9999"), cpus: 8, memory: 16 * gb},
 		},
 		{
@@ -163,19 +163,19 @@ func TestDetect(t *testing.T) {
 			node: node{labels: nfd("ARM", "15", "1"), cpus: 8, memory: 16 * gb},
 		},
 		{
-			what: "nothing said", note: "no annotation, instance type, Node Feature Discovery or agent",
+			what: "no information", note: "no annotation, instance type, Node Feature Discovery or agent",
 			node: node{labels: map[string]string{"kubernetes.io/arch": "amd64"}, cpus: 8, memory: 16 * gb},
 		},
 		{
-			what: "part of a model's name", note: `names "Gold 6148"`,
+			what: "part of a model's name", note: `is "Gold 6148"`,
 			node: node{annotations: map[string]string{annotationCPUModel: "Gold 6148"}, cpus: 8, memory: 16 * gb},
 		},
 		{
-			what: "model of a longer name", note: `names "AMD EPYC 77631"`,
+			what: "model of a longer name", note: `is "AMD EPYC 77631"`,
 			node: node{annotations: map[string]string{annotationCPUModel: "AMD EPYC 77631"}, cpus: 8, memory: 16 * gb},
 		},
 		{
-			what: "any Xeon is no Xeon", note: `names "Intel(R) Xeon(R) CPU @ 2.20GHz"`,
+			what: "any Xeon is no Xeon", note: `is "Intel(R) Xeon(R) CPU @ 2.20GHz"`,
 			node: node{
 				annotations: map[string]string{annotationCPUModel: "Intel(R) Xeon(R) CPU @ 2.20GHz"}, cpus: 8,
 				memory: 16 * gb,
@@ -225,24 +225,24 @@ func TestDetect(t *testing.T) {
 			},
 		},
 		{
-			what: "unknown GPU", note: `names "NVIDIA A1000"`,
+			what: "unknown GPU", note: `is "NVIDIA A1000"`,
 			node: node{
 				annotations: with(xeon, annotationGPUModel, "NVIDIA A1000"), cpus: 32, memory: 128 * gb, gpus: 1,
 			},
 		},
 		{
-			what: "GPUs of which nobody says the model", note: "of which model its 2 GPUs are is not said",
+			what: "GPUs without a model", note: "the model of its 2 GPUs is unknown",
 			node: node{annotations: xeon, cpus: 32, memory: 128 * gb, gpus: 2},
 		},
 		{
-			what: "GPUs of which the owner says the power",
+			what: "GPUs with annotated power",
 			name: "intel-xeon-gold-6338-32c-128g-2x-gpu-of-unknown-model-1e11f297", idle: 59.4, full: 254.72, gpuIdle: 30,
 			gpuMax: 300, fallback: true, cpuFrom: "annotation " + annotationCPUModel,
 			gpuFrom: "annotation " + annotationGPUPower,
 			node:    node{annotations: with(xeon, annotationGPUPower, "600"), cpus: 32, memory: 128 * gb, gpus: 2},
 		},
 		{
-			what: "no GPU, and said so", name: "intel-xeon-gold-6338-32c-128g", idle: 59.4, full: 254.72,
+			what: "annotated as having no GPU", name: "intel-xeon-gold-6338-32c-128g", idle: 59.4, full: 254.72,
 			cpuFrom: "annotation " + annotationCPUModel, gpuFrom: "annotation " + annotationGPUModel,
 			node: node{annotations: with(xeon, annotationGPUModel, "none"), cpus: 32, memory: 128 * gb},
 		},
@@ -254,12 +254,12 @@ func TestDetect(t *testing.T) {
 				"1.5"), cpus: 32, memory: 128 * gb, gpus: 1},
 		},
 		{
-			what: "PUE that makes no sense", name: "intel-xeon-gold-6338-32c-128g", idle: 59.4, full: 254.72,
+			what: "invalid PUE", name: "intel-xeon-gold-6338-32c-128g", idle: 59.4, full: 254.72,
 			cpuFrom: "annotation " + annotationCPUModel, note: `pue is "0.5": want 1 to 10`,
 			node: node{annotations: with(xeon, annotationPUE, "0.5"), cpus: 32, memory: 128 * gb},
 		},
 		{
-			what: "no count of CPUs", note: "how many CPUs the node has is not known",
+			what: "no count of CPUs", note: "the number of CPUs of the node is unknown",
 			cpuFrom: "annotation " + annotationCPUModel,
 			node:    node{annotations: xeon, memory: 128 * gb},
 		},
@@ -267,11 +267,11 @@ func TestDetect(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			p, kind, ok := c.node.detect(Default())
 			if ok != (c.name != "") || ok != (p != nil) {
-				t.Fatalf("known: %v, profile %v; %s", ok, p, kind)
+				t.Fatalf("Detect() = %v, profile %v, kind %s", ok, p, kind)
 			}
 			if notes := strings.Join(kind.Notes, "; "); !strings.Contains(notes, c.note) ||
 				c.note == "" && notes != "" {
-				t.Errorf("notes %q, want %q", notes, c.note)
+				t.Errorf("Notes = %q, want %q", notes, c.note)
 			}
 			if !ok {
 				return
@@ -288,10 +288,10 @@ func TestDetect(t *testing.T) {
 			}
 			want := outcome{c.name, c.idle, c.full, c.gpuIdle, c.gpuMax, c.cpuFrom, c.gpuFrom, c.fallback, c.pue}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("want -, got +:\n%s%s", diff, p.Source)
+				t.Errorf("unexpected result (-want +got):\n%s%s", diff, p.Source)
 			}
 			if p.Name != kind.Name || p.Quality != energy.Estimated || p.Sleep != p.Idle {
-				t.Errorf("%+v, kind %s", p, kind.Name)
+				t.Errorf("unexpected profile %+v, kind %s", p, kind.Name)
 			}
 			if wrong := validation.IsDNS1123Label(p.Name); wrong != nil {
 				t.Errorf("name %q: %v", p.Name, wrong)
@@ -300,13 +300,13 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// Whole names alone count. Compute Gardener takes the GPU power of node10 for node1, and guesses GPUs from node names.
+// Only whole names match. Compute Gardener uses the GPU power of node10 for node1, and infers GPUs from node names.
 func TestNodeNamesAreNoEvidence(t *testing.T) {
 	gpuNode := node{labels: map[string]string{
 		"kubernetes.io/hostname": "gpu-p3-a10-node10", labelInstance: "m5.xlarge",
 	}, providerID: "aws:///a/i", cpus: 4, memory: 16 * gb, gpus: 1}
 	if p, kind, ok := gpuNode.detect(Default()); ok {
-		t.Errorf("a GPU of unknown model got %s: %s", p.Name, kind)
+		t.Errorf("Detect() of a GPU of unknown model = %s, kind %s, want none", p.Name, kind)
 	}
 	for _, host := range []string{"node1", "node10"} {
 		n := node{
@@ -381,7 +381,7 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// Nodes of one kind differ in what their kernels leave of the memory.
+// Nodes of the same kind differ in the memory reserved by their kernels.
 func TestInstalledMemory(t *testing.T) {
 	for shown, want := range map[int64]int64{
 		0: 0, 1_900_000 << 10: 2, 3_884_000 << 10: 4, 7_900_000 << 10: 8, 15_900_000 << 10: 16, 16_073_216 << 10: 16,
@@ -391,7 +391,7 @@ func TestInstalledMemory(t *testing.T) {
 		791_000_000 << 10: 768, 1_056_000_000 << 10: 1024, 16 * gb: 16, 512 * gb: 512,
 	} {
 		if got := installed(shown) / gb; got != want {
-			t.Errorf("%.2f GiB shown: %d GiB, want %d", float64(shown)/float64(gb), got, want)
+			t.Errorf("installed() of %.2f GiB = %d GiB, want %d", float64(shown)/float64(gb), got, want)
 		}
 	}
 }
@@ -413,12 +413,12 @@ func TestEqualHardwareSharesOneProfile(t *testing.T) {
 	group.Wait()
 	for _, p := range found {
 		if p == nil || p != found[0] {
-			t.Fatalf("%p and %p", p, found[0])
+			t.Fatalf("profiles %p and %p of equal hardware differ", p, found[0])
 		}
 	}
 }
 
-// What labels can make the catalogue remember is bounded, and hardware of different power has different names.
+// The number of cached profiles is limited, and hardware with different power has different names.
 func TestNamesDifferWherePowerDoes(t *testing.T) {
 	c, err := merge(Default())
 	if err != nil {
@@ -439,13 +439,13 @@ func TestNamesDifferWherePowerDoes(t *testing.T) {
 				t.Fatal(kind)
 			}
 			if other, taken := seen[kind.Name]; taken && other != kind.Components {
-				t.Fatalf("%s is both %+v and %+v", kind.Name, other, kind.Components)
+				t.Fatalf("name %s is used for both %+v and %+v", kind.Name, other, kind.Components)
 			}
 			seen[kind.Name] = kind.Components
 		}
 	}
 	if len(c.profiles) > maxProfiles {
-		t.Errorf("%d profiles are remembered", len(c.profiles))
+		t.Errorf("%d profiles are cached, more than the limit", len(c.profiles))
 	}
 }
 

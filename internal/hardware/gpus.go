@@ -11,15 +11,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// found is what one place says about the GPUs of a node.
+// found contains the GPUs of a node according to a single source.
 type found struct {
 	from   string
 	models []string // keys of the catalogue, sorted, with repetitions
-	count  int64    // of what Kubernetes counts; 0: not said
-	share  float64  // of a board in each of them
+	count  int64    // number counted by Kubernetes; 0 if unknown
+	share  float64  // fraction of a board per GPU
 }
 
-// gpu finds out which GPUs the node has. It reports false if it has some, and they are not known.
+// gpu determines the GPUs of the node. It returns false if the node has GPUs of unknown power.
 func (d *detection) gpu() bool {
 	if model := d.annotations[annotationGPUModel]; strings.EqualFold(strings.TrimSpace(model), "none") {
 		return d.noGPU()
@@ -30,7 +30,7 @@ func (d *detection) gpu() bool {
 	const most = 1024
 	annotated := d.annotated(annotationGPUCount, fmt.Sprint("0 to ", most),
 		func(n float64) bool { return n >= 0 && n <= most && n == math.Trunc(n) })
-	// What Kubernetes counts is what jobs are charged for.
+	// Jobs are charged for the GPUs counted by Kubernetes.
 	count := cmp.Or(d.gpus, int64(annotated), max(f.count, int64(len(f.models))))
 	k := &d.kind.Components
 	switch {
@@ -41,7 +41,7 @@ func (d *detection) gpu() bool {
 		d.kind.Fallback = true
 	case len(f.models) == 0:
 		if !unknown {
-			d.kind.note("of which model its %d GPUs are is not said", count)
+			d.kind.note("the model of its %d GPUs is unknown", count)
 		}
 		return false
 	default:
@@ -57,16 +57,17 @@ func (d *detection) gpu() bool {
 	return true
 }
 
-// noGPU believes that a node has none, unless Kubernetes counts some.
+// noGPU handles the annotation that a node has no GPU. It returns false if Kubernetes counts GPUs.
 func (d *detection) noGPU() bool {
 	d.kind.GPUFrom = "annotation " + annotationGPUModel
 	if d.gpus > 0 {
-		d.kind.note("%s says none, but the node has %d GPUs", d.kind.GPUFrom, d.gpus)
+		d.kind.note("%s is none, but the node has %d GPUs", d.kind.GPUFrom, d.gpus)
 	}
 	return d.gpus == 0
 }
 
-// joined names the boards of a sorted list. Of unlike ones, the mean depends on how many there are of each.
+// joined joins the boards in a sorted list. If they differ, each is listed as often as it occurs, because the mean
+// depends on their numbers.
 func joined(models []string) string {
 	if models[0] == models[len(models)-1] {
 		return models[0]
@@ -74,8 +75,8 @@ func joined(models []string) string {
 	return strings.Join(models, mix)
 }
 
-// findGPU asks everything that may name GPUs, in order. unknown reports that one did, and that the catalogue does not
-// have what it named.
+// findGPU evaluates the sources of GPU models in order. unknown is set if a source has a model that is not in the
+// catalogue.
 func (d *detection) findGPU() (f found, unknown bool) {
 	for _, place := range []struct{ from, value, count string }{
 		{"annotation " + annotationGPUModel, d.annotations[annotationGPUModel], ""},
@@ -90,7 +91,7 @@ func (d *detection) findGPU() (f found, unknown bool) {
 		}
 		models, sevenths, shared, strange := d.catalog.recognised(place.value)
 		if strange != "" {
-			d.kind.note("%s names %s, which is not in the catalogue", place.from, quoted(strange))
+			d.kind.note("%s is %s, which is not in the catalogue", place.from, quoted(strange))
 			unknown = true
 			continue
 		}
@@ -110,7 +111,7 @@ func (d *detection) findGPU() (f found, unknown bool) {
 	return d.otherGPU(unknown)
 }
 
-// otherGPU returns the GPUs of the instance type, else those that the node's agent tells.
+// otherGPU returns the GPUs of the instance type, or the ones reported by the node's agent.
 func (d *detection) otherGPU(unknown bool) (f found, still bool) {
 	from, named, count := "label "+d.typeFrom, d.instance.GPUModel, d.instance.GPUs
 	if !d.typed || named == "" {
@@ -121,13 +122,13 @@ func (d *detection) otherGPU(unknown bool) (f found, still bool) {
 	if len(models) > 0 {
 		f = found{from: from, models: models, count: count, share: 1}
 		if d.gpus > f.count && f.count > 0 {
-			f.share = rounded(float64(f.count)/float64(d.gpus), 1e4) // boards are partitioned, whatever the way
+			f.share = rounded(float64(f.count)/float64(d.gpus), 1e4) // boards are partitioned in an unknown way
 		}
 		return f, false
 	}
 	if strange != "" {
-		d.kind.note("%s stands for GPUs, %s, that are not in the catalogue", from, quoted(strange))
-		// What an agent sees, and Kubernetes does not count, may be for a screen.
+		d.kind.note("%s has GPUs %s, which are not in the catalogue", from, quoted(strange))
+		// GPUs reported by an agent but not counted by Kubernetes may only drive a screen.
 		unknown = unknown || d.typed && d.instance.GPUModel != "" || d.gpus > 0
 	}
 	return found{}, unknown

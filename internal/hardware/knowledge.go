@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Knowledge is one entry of the hybrid scheduler's knowledge base.
+// Knowledge is an entry of the knowledge base of the hybrid scheduler.
 type Knowledge struct {
 	NodeName              string       `json:"nodeName"`
 	PerformanceRate       float64      `json:"performanceRate"`
@@ -20,29 +20,30 @@ type Knowledge struct {
 	IdlePowerWatts        energy.Watts `json:"idlePowerWatts"`
 }
 
-// Suffixes that the knowledge base appends to node names, to tell a node's CPU from its GPU.
+// Suffixes of node names in the knowledge base that distinguish the CPU of a node from its GPU.
 const (
 	SuffixCPU = "-cpu"
 	SuffixGPU = "-gpu"
 )
 
-// OnGPU returns the class of work that a job of a class belongs to if it asks for GPUs: in the knowledge base, a node
-// does the same work at different rates on its CPU and on its GPU.
+// OnGPU returns the class of work for jobs of the given class that request GPUs. In the knowledge base, a node does
+// the same work at different rates on its CPU and on its GPU.
 func OnGPU(class string) string {
 	if class == "" {
 		return ""
 	}
-	return class + "/gpu" // no label value has a slash, so no class is called so
+	return class + "/gpu" // label values cannot contain a slash, so the name is unique
 }
 
-// ReadKnowledgeBase reads profiles.yaml of the hybrid scheduler, or the ConfigMap that holds it: measured rates and
-// power by class of work and node.
+// ReadKnowledgeBase decodes profiles.yaml of the hybrid scheduler, or the ConfigMap that contains it. It returns
+// measured rates and power by class of work and node.
 //
-// An entry is about the node of exactly its name. An entry whose name ends in -cpu or -gpu is also about the node whose
-// name is the rest: of jobs without GPUs the one, of jobs with GPUs the other; the latter stand under [OnGPU] of their
-// class. The entry of exactly the name comes first. No other likeness counts: "rpi" takes nothing from "rpi2-cpu".
+// An entry applies to the node with exactly its name. An entry with the suffix -cpu or -gpu also applies to the
+// node named by the rest: -cpu to jobs without GPUs, and -gpu to jobs with GPUs, which are stored under [OnGPU] of
+// their class. An entry with the exact name takes precedence. Partial matches are ignored: "rpi" does not match
+// "rpi2-cpu".
 //
-// Entries that make no sense are left out, and warned of.
+// Invalid entries are skipped with a warning.
 func ReadKnowledgeBase(profilesYAML []byte) (byClass map[string]map[string]energy.Benchmark, warnings []string,
 	err error,
 ) {
@@ -64,7 +65,7 @@ func ReadKnowledgeBase(profilesYAML []byte) (byClass map[string]map[string]energ
 				continue
 			}
 			if _, twice := exact[e.NodeName]; twice {
-				warnings = append(warnings, fmt.Sprintf("%s, entry %d, %s appears twice: the first one counts", class,
+				warnings = append(warnings, fmt.Sprintf("%s, entry %d: %s is duplicate, the first entry is used", class,
 					i, quoted(e.NodeName)))
 				continue
 			}

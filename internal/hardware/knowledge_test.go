@@ -13,7 +13,7 @@ func TestHybridKnowledgeBase(t *testing.T) {
 		t.Fatal(warnings, err)
 	}
 	if len(byClass) != 6 {
-		t.Errorf("%d classes, want three, each with and without GPU", len(byClass))
+		t.Errorf("got %d classes, want three, each with and without GPU", len(byClass))
 	}
 	for _, c := range []struct {
 		class, node string
@@ -21,25 +21,25 @@ func TestHybridKnowledgeBase(t *testing.T) {
 	}{
 		{"training", "tvpc", energy.Benchmark{Rate: 68.39, Power: 136.89, Idle: 50.06}},
 		{OnGPU("training"), "tvpc", energy.Benchmark{Rate: 1715.98, Power: 226.72, Idle: 50.06}},
-		{"training", "tvpc-gpu", energy.Benchmark{Rate: 1715.98, Power: 226.72, Idle: 50.06}}, // if a node is called so
+		{"training", "tvpc-gpu", energy.Benchmark{Rate: 1715.98, Power: 226.72, Idle: 50.06}}, // exact name
 		{"inference", "dgoh-wyze", energy.Benchmark{Rate: 7742.88, Power: 10.77, Idle: 2.75}},
 		{"sequential", "rpi", energy.Benchmark{Rate: 71.96, Power: 2.80, Idle: 2.32}},
 	} {
 		if got := byClass[c.class][c.node]; got != c.want {
-			t.Errorf("%s of %s: %+v, want %+v", c.class, c.node, got, c.want)
+			t.Errorf("benchmark %s of %s = %+v, want %+v", c.class, c.node, got, c.want)
 		}
 	}
 	if b, ok := byClass[OnGPU("training")]["rpi"]; ok {
-		t.Errorf("a node without GPU entry has %+v", b)
+		t.Errorf("unexpected benchmark of a node without a GPU entry: %+v", b)
 	}
 	for _, stranger := range []string{"tv", "wyze", "rpi2", "tvpc-", ""} {
 		if b, ok := byClass["training"][stranger]; ok {
-			t.Errorf("%q took %+v", stranger, b)
+			t.Errorf("unexpected benchmark of %q: %+v", stranger, b)
 		}
 	}
 }
 
-// The hybrid scheduler takes rpi2's entry for rpi.
+// The hybrid scheduler uses the entry of rpi2 for rpi.
 func TestKnowledgeIsOfTheVeryNode(t *testing.T) {
 	byClass, warnings, err := ReadKnowledgeBase([]byte(`
 training:
@@ -57,19 +57,19 @@ training:
 	training := byClass["training"]
 	for _, stranger := range []string{"rpi", "node1", "hot", ""} {
 		if b, ok := training[stranger]; ok {
-			t.Errorf("%q took %+v", stranger, b)
+			t.Errorf("unexpected benchmark of %q: %+v", stranger, b)
 		}
 	}
 	if training["rpi2"].Rate != 9 || training["node10"].Rate != 1 || training["node10-cpu"].Rate != 2 {
 		t.Error(training)
 	}
 	all := strings.Join(warnings, "\n")
-	for _, want := range []string{`"node10" appears twice`, "nodeName is missing", `"hot": max power is 5 W`} {
+	for _, want := range []string{`"node10" is duplicate`, "nodeName is missing", `"hot": max power is 5 W`} {
 		if !strings.Contains(all, want) {
-			t.Errorf("no warning %q in:\n%s", want, all)
+			t.Errorf("missing warning %q in:\n%s", want, all)
 		}
 	}
 	if _, _, err := ReadKnowledgeBase([]byte("training: 5")); err == nil {
-		t.Error("a number was read as a list")
+		t.Error("decoding a number as a list succeeded")
 	}
 }

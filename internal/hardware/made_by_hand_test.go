@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// madeByHand returns a file of our own making, in a format of others.
+// madeByHand returns a synthetic file in the format of another project.
 func madeByHand(t *testing.T, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
@@ -27,11 +27,11 @@ func TestProfilesInAConfigMap(t *testing.T) {
 	}
 	inner, err := unwrap(text, "hardware-profiles.yaml")
 	if err != nil || len(inner) >= len(text) || len(c.CPUs) != 3 || len(c.GPUs) != 1 || len(c.Memory) != 1 {
-		t.Fatalf("%d of %d bytes, %+v, %v", len(inner), len(text), c, err)
+		t.Fatalf("unexpected result: %d of %d bytes, %+v, error %v", len(inner), len(text), c, err)
 	}
 	if _, err := unwrap(text, "profiles.yaml"); err == nil ||
 		!strings.Contains(err.Error(), "has hardware-profiles.yaml") {
-		t.Errorf("a key that is not there: %v", err)
+		t.Errorf("unexpected error for a missing key: %v", err)
 	}
 	warned := strings.Join(c.Warnings(), "\n")
 	for _, want := range []string{
@@ -39,7 +39,7 @@ func TestProfilesInAConfigMap(t *testing.T) {
 		`aws made.unknown: cpuModel "No such CPU"`,
 	} {
 		if !strings.Contains(warned, want) {
-			t.Errorf("no warning of %s in:\n%s", want, warned)
+			t.Errorf("missing warning about %s in:\n%s", want, warned)
 		}
 	}
 	for _, k := range []struct {
@@ -49,7 +49,7 @@ func TestProfilesInAConfigMap(t *testing.T) {
 	}{
 		{
 			// 4 of 16 threads of a socket of 10 to 110 W, and 16 GB at 0.1 to 0.3 W with a base of 1 W.
-			"an instance has its share of the socket",
+			"an instance has a fraction of the socket",
 			node{
 				labels: map[string]string{labelInstance: "made.large"}, providerID: "aws:///a/i", cpus: 4,
 				memory: 15 * gb,
@@ -57,7 +57,7 @@ func TestProfilesInAConfigMap(t *testing.T) {
 			2.5 + 1 + 1.6, 27.5 + 1 + 4.8,
 		},
 		{
-			"numCores of an instance are its CPUs",
+			"numCores of an instance is the number of its CPUs",
 			node{
 				labels: map[string]string{labelInstance: "made.cores"}, providerID: "aws:///a/i", cpus: 8,
 				memory: 31 * gb,
@@ -71,7 +71,7 @@ func TestProfilesInAConfigMap(t *testing.T) {
 			continue
 		}
 		if !near(p.Idle, k.idle) || !near(p.Max, k.full) || p.Exponent != 2 {
-			t.Errorf("%s: %v to %v W, exponent %v; want %v to %v W", k.what, p.Idle, p.Max, p.Exponent, k.idle, k.full)
+			t.Errorf("%s: got %v to %v W, exponent %v, want %v to %v W", k.what, p.Idle, p.Max, p.Exponent, k.idle, k.full)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestMachinesOfTheirOwn(t *testing.T) {
 			10, 110,
 		},
 		{
-			"threads as the profile says",
+			"threads according to the profile",
 			node{annotations: map[string]string{annotationCPUModel: "Made CPU without threads"}, cpus: 2, memory: gb},
 			3, 9,
 		},
@@ -107,7 +107,7 @@ func TestMachinesOfTheirOwn(t *testing.T) {
 			2, 10,
 		},
 		{
-			// Half of the clock, squared: a quarter of the range from idle to full load.
+			// Half of the clock, squared, is a quarter of the range from idle to full load.
 			"a capped clock",
 			node{annotations: map[string]string{
 				annotationCPUModel: "Made CPU 8", annotationCPUMaxGHz: "2",
@@ -120,9 +120,9 @@ func TestMachinesOfTheirOwn(t *testing.T) {
 			t.Errorf("%s: %s", k.what, kind)
 			continue
 		}
-		// A GB of memory of a type that nobody named.
+		// A GB of memory of an unspecified type.
 		if !near(p.Idle, k.idle+0.15) || !near(p.Max, k.full+0.39) {
-			t.Errorf("%s: %v to %v W, want %v to %v W for the sockets", k.what, p.Idle, p.Max, k.idle, k.full)
+			t.Errorf("%s: got %v to %v W, want %v to %v W for the sockets", k.what, p.Idle, p.Max, k.idle, k.full)
 		}
 	}
 }
@@ -143,9 +143,9 @@ func TestKnowledgeBaseInAConfigMap(t *testing.T) {
 	}
 	board := energy.Benchmark{Rate: 10, Power: 20, Idle: 5}
 	if got := byClass["training"]["board"]; got != board {
-		t.Errorf("training: %+v, want %+v", got, board)
+		t.Errorf("benchmark of training = %+v, want %+v", got, board)
 	}
 	if got := byClass[OnGPU("training")]["board"]; got.Rate != 200 || got.Power != 120 {
-		t.Errorf("training on the GPU: %+v", got)
+		t.Errorf("unexpected benchmark of training on the GPU: %+v", got)
 	}
 }

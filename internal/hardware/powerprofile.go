@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// FromPowerProfile returns the power model of a PowerProfile, and the PUE of its nodes; 0 is that of the site. A
-// profile that says nothing of sleep never sleeps. Its benchmarks are no part of a power model; see [Benchmarks].
+// FromPowerProfile converts a PowerProfile to a power model and the PUE of its nodes, or 0 for the PUE of the site.
+// A profile without sleepWatts never sleeps. Benchmarks are not part of a power model; see [Benchmarks].
 func FromPowerProfile(o *v1alpha1.PowerProfile) (p *energy.Profile, pue float64, err error) {
 	s := &o.Spec
 	p = &energy.Profile{
@@ -23,7 +23,7 @@ func FromPowerProfile(o *v1alpha1.PowerProfile) (p *energy.Profile, pue float64,
 	for _, point := range s.Curve {
 		p.Curve = append(p.Curve, energy.Point{Utilisation: point.Utilisation, Power: energy.Watts(point.Watts)})
 	}
-	if s.Quality != "" { // else estimated
+	if s.Quality != "" { // defaults to estimated
 		if err := p.Quality.UnmarshalText([]byte(s.Quality)); err != nil {
 			return nil, 0, fmt.Errorf("power profile %q: %w", o.Name, err)
 		}
@@ -54,7 +54,7 @@ func Benchmarks(o *v1alpha1.PowerProfile) map[string]energy.Benchmark {
 	return all
 }
 
-// ToPowerProfile is the inverse of [FromPowerProfile]. A PUE of 0 is left out.
+// ToPowerProfile is the inverse of [FromPowerProfile]. A PUE of 0 is omitted.
 func ToPowerProfile(p *energy.Profile, pue float64) *v1alpha1.PowerProfile {
 	o := &v1alpha1.PowerProfile{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "PowerProfile"},

@@ -32,11 +32,11 @@ func TestPowerProfileBackAndForth(t *testing.T) {
 		for _, pue := range []float64{0, 1.3} {
 			got, gotPUE, err := FromPowerProfile(ToPowerProfile(&p, pue))
 			if err != nil || gotPUE != pue {
-				t.Errorf("%s: PUE %v, want %v; %v", p.Name, gotPUE, pue, err)
+				t.Errorf("%s: got PUE %v, want %v, error %v", p.Name, gotPUE, pue, err)
 				continue
 			}
 			if diff := cmp.Diff(&p, got); diff != "" {
-				t.Errorf("%s: want -, got +:\n%s", p.Name, diff)
+				t.Errorf("%s: unexpected profile (-want +got):\n%s", p.Name, diff)
 			}
 		}
 	}
@@ -82,13 +82,13 @@ func TestParseNodePower(t *testing.T) {
 		"idle:-1,max:40":       {wrong: "idle power is -1"},
 		"idle:NaN,max:40":      {wrong: "want idle:watts,max:watts"},
 		"idle:x,max:40":        {wrong: "want idle:watts,max:watts"},
-		"idle:0,max:0":         {wrong: "more than 0 as max"},
+		"idle:0,max:0":         {wrong: "with a max above 0"},
 		"idle:1,max:2,gpu:3":   {wrong: "want idle:watts,max:watts"},
 	} {
 		idle, full, err := ParseNodePower(text)
 		if want.wrong != "" {
 			if err == nil || !strings.Contains(err.Error(), want.wrong) {
-				t.Errorf("%q: %v, want %q", text, err, want.wrong)
+				t.Errorf("ParseNodePower(%q) = %v, want %q", text, err, want.wrong)
 			}
 		} else if err != nil || idle != want.idle || full != want.full {
 			t.Errorf("%q: %v to %v, %v", text, idle, full, err)

@@ -11,14 +11,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// ReportedLabels are the labels of a node that its agent's word stands in, and nothing else.
+// ReportedLabels are the node labels with values reported by the agent, and only by the agent.
 var ReportedLabels = []string{
 	v1alpha1.LabelCPUModel, v1alpha1.LabelCPUSockets, v1alpha1.LabelCPUCores, v1alpha1.LabelGPUModel,
 	v1alpha1.LabelGPUCount, v1alpha1.LabelMachine, v1alpha1.LabelCloud, v1alpha1.LabelInstanceType,
 }
 
-// Labels returns the labels of a node whose agent tells h, which may be anything. What cannot be a label, or a number
-// of processors and boards, is left out.
+// Labels returns the labels for the hardware reported by the agent of a node. The values are untrusted; invalid
+// label values and implausible numbers are omitted.
 func Labels(h *batch.Hardware) map[string]string {
 	labels := map[string]string{}
 	name := func(key, value string) {
@@ -50,8 +50,8 @@ func Labels(h *batch.Hardware) map[string]string {
 	return labels
 }
 
-// labelValue is a name with dashes in the place of what no label's value can have: of "Intel(R) Xeon(R) Gold 6148 CPU @
-// 2.40GHz" it is Intel-R-Xeon-R-Gold-6148-CPU-2.40GHz, which names the same CPU.
+// labelValue replaces characters that are invalid in label values with dashes. For example, "Intel(R) Xeon(R) Gold
+// 6148 CPU @ 2.40GHz" becomes Intel-R-Xeon-R-Gold-6148-CPU-2.40GHz, which is recognised as the same CPU.
 func labelValue(name string) string {
 	const longest = 63
 	parts := strings.FieldsFunc(name, func(c rune) bool {
@@ -61,7 +61,7 @@ func labelValue(name string) string {
 	return strings.Trim(value[:min(len(value), longest)], "-._")
 }
 
-// Untold returns the labels of a node without those that its agent's word stands in.
+// Untold returns the labels of a node without the ones reported by its agent.
 func Untold(labels map[string]string) map[string]string {
 	labels = maps.Clone(labels)
 	for _, key := range ReportedLabels {
@@ -70,8 +70,8 @@ func Untold(labels map[string]string) map[string]string {
 	return labels
 }
 
-// Guess says for people what a node is taken to draw, and how far profiles of its kind were off; "" where nothing is
-// known.
+// Guess returns a human-readable estimate of the power of a node, with the errors of similar profiles, or ""
+// without a profile.
 func Guess(p *energy.Profile, k Kind) string {
 	if p == nil {
 		return ""
@@ -80,7 +80,7 @@ func Guess(p *energy.Profile, k Kind) string {
 	text := fmt.Sprintf("%.0f W idle, %.0f W at full load, %v", float64(p.Idle+boards*p.GPUIdle),
 		float64(p.Max+boards*p.GPUMax), p.Quality)
 	if k.Error != nil {
-		text += fmt.Sprintf(" by %s: half of such guesses were within %.0f %% and %.0f %%", k.Error.Basis,
+		text += fmt.Sprintf(" by %s: half of such estimates were within %.0f %% and %.0f %%", k.Error.Basis,
 			100*k.Error.IdleMedian, 100*k.Error.FullMedian)
 	}
 	return text

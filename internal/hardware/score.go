@@ -17,10 +17,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Result is what one machine drew when it was measured.
+// Result is the measured power of one machine.
 type Result struct {
 	CPU       string       `json:"cpu"`
-	Sockets   int64        `json:"sockets,omitempty"` // 0: not known
+	Sockets   int64        `json:"sockets,omitempty"` // 0 if unknown
 	Threads   int64        `json:"threads"`
 	MemoryGB  float64      `json:"memoryGB"`
 	Idle      energy.Watts `json:"idleWatts"`
@@ -28,18 +28,19 @@ type Result struct {
 	Published time.Time    `json:"published,omitzero"`
 }
 
-// resultColumns maps the names of columns to ours: those of SPECpower's list of results, in lower case.
+// resultColumns maps lower-case column names of SPECpower's list of results to our names.
 var resultColumns = map[string]string{
 	"cpu description": "cpu", "chips": "sockets", "# cores": "cores", "total threads": "threads",
 	"total memory (gb)": "memorygb", "avg. watts @ active idle": "idlewatts", "avg. watts @ 100%": "fullwatts",
 	"published": "date",
 }
 
-const minWatts = 0.01 // no machine draws less
+const minWatts = 0.01 // lower bound for any machine
 
-// ReadResults reads measured machines from CSV with the columns cpu, cores or threads, memoryGB, idleWatts, fullWatts
-// and, where they are known, sockets and date, in any order and among others. SPECpower's own columns serve too.
-// Without threads, each core has two. Rows without watts are left out: tests that failed are published as well.
+// ReadResults reads measured machines from CSV with the columns cpu, cores or threads, memoryGB, idleWatts,
+// fullWatts and optionally sockets and date. The columns may be in any order, and other columns are ignored. The
+// column names of SPECpower are also accepted. Without threads, two threads per core are assumed. Rows without
+// watts are skipped, because failed tests are published as well.
 func ReadResults(text []byte) ([]Result, error) {
 	r := csv.NewReader(bytes.NewReader(text))
 	r.Comment = '#'
@@ -65,7 +66,7 @@ func ReadResults(text []byte) ([]Result, error) {
 			return all, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading results: %w", err) // it names the line
+			return nil, fmt.Errorf("reading results: %w", err) // includes the line
 		}
 		one, err := readResult(at, row)
 		if err != nil {
@@ -86,7 +87,7 @@ func readResult(at map[string]int, row []string) (r Result, err error) {
 		return ""
 	}
 	value := func(name string) float64 {
-		text := strings.ReplaceAll(field(name), ",", "") // of thousands
+		text := strings.ReplaceAll(field(name), ",", "") // thousands separators
 		v, wrong := strconv.ParseFloat(cmp.Or(text, "0"), 64)
 		if wrong != nil || !(v >= 0 && v <= 1e9) {
 			err = errors.Join(err, fmt.Errorf("%s is %s: want a number that is not negative", name, quoted(text)))
@@ -99,7 +100,7 @@ func readResult(at map[string]int, row []string) (r Result, err error) {
 	}
 	r.Threads = cmp.Or(r.Threads, 2*int64(value("cores")))
 	if r.MemoryGB < float64(r.Threads)/10 {
-		r.MemoryGB = float64(r.Threads) // "1,280" was cut at its comma: what such servers have in the middle
+		r.MemoryGB = float64(r.Threads) // "1,280" was truncated at its comma; assume a typical value
 	}
 	if text := field("date"); text != "" {
 		for _, form := range []string{"Jan-2006", "2006-01", "2006-01-02"} {
@@ -112,15 +113,15 @@ func readResult(at map[string]int, row []string) (r Result, err error) {
 	return r, err
 }
 
-// Score is how far profiles are from results.
+// Score contains the errors of profiles compared with results.
 type Score struct {
 	Results int      `json:"results"`
-	Unknown int      `json:"unknown"` // results whose CPU is not recognised
-	Errors  []Errors `json:"errors"`  // of all that are known, and then of each kind
-	Rows    []Scored `json:"rows"`    // the worst at full load first, then those that are not known
+	Unknown int      `json:"unknown"` // number of results with an unknown CPU
+	Errors  []Errors `json:"errors"`  // over all known results, followed by each basis
+	Rows    []Scored `json:"rows"`    // sorted by error at full load, worst first, followed by unknown results
 }
 
-// Errors are those of the profiles of one kind, as shares of what was measured.
+// Errors contains the errors of the profiles with one basis, relative to the measured values.
 type Errors struct {
 	Basis      string  `json:"basis"`
 	Results    int     `json:"results"`
@@ -130,14 +131,14 @@ type Errors struct {
 	FullP90    float64 `json:"fullP90Ratio,omitempty"`
 }
 
-// String says how far off such profiles were.
+// String returns a description of the errors.
 func (e *Errors) String() string {
-	return fmt.Sprintf("profiles by %s: half of %d servers that they were not made from were within %.0f %% idle and "+
+	return fmt.Sprintf("profiles by %s: half of %d servers of the test set were within %.0f %% idle and "+
 		"%.0f %% at full load", e.Basis, e.Results, 100*e.IdleMedian, 100*e.FullMedian)
 }
 
-// errorsOf returns how far profiles of the kind of some hardware were off, on servers that the catalogue was built
-// without; nil: it was not measured. None of those had GPUs.
+// errorsOf returns the errors of profiles with the same basis, measured on servers that were not used to build the
+// catalogue, or nil if they were not measured. None of these servers had GPUs.
 func (c *Catalog) errorsOf(k Components) *Errors {
 	if k.GPUs > 0 {
 		return nil
@@ -145,17 +146,18 @@ func (c *Catalog) errorsOf(k Components) *Errors {
 	return c.errors[c.CPUs[k.CPUModel].basis]
 }
 
-// Scored is a result beside its profile. Errors have a sign: above 0 the profile has too much.
+// Scored is a result with its profile. Errors are positive if the profile is too high.
 type Scored struct {
 	Result
-	Basis       string       `json:"basis,omitempty"` // "": not known
+	Basis       string       `json:"basis,omitempty"` // empty if unknown
 	ProfileIdle energy.Watts `json:"profileIdleWatts,omitempty"`
 	ProfileFull energy.Watts `json:"profileFullWatts,omitempty"`
 	IdleError   float64      `json:"idleErrorRatio,omitempty"`
 	FullError   float64      `json:"fullErrorRatio,omitempty"`
 }
 
-// Score compares the profiles of machines, recognised by the name of their CPU as nodes are, with what they drew.
+// Score compares the profiles of machines with their measured power. Machines are recognised by the name of their
+// CPU, like nodes.
 func (c *Catalog) Score(results []Result) Score {
 	s := Score{Results: len(results)}
 	for _, r := range results {

@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// made is a catalogue of one model and one generation.
+// made returns a catalogue with one model and one generation.
 func made(t *testing.T) *Catalog {
 	t.Helper()
 	tables := &Tables{
@@ -65,7 +65,7 @@ Made Lake 1234,1,8,10,0,0,,failed
 	}
 }
 
-// A profile carries the error that was measured of its kind.
+// A profile contains the error measured for its basis.
 func TestProfilesSayHowFarOffTheyAre(t *testing.T) {
 	c := made(t)
 	_, kind, ok := node{labels: map[string]string{labelCPUModel: "Made Lake 1234"}, cpus: 32, memory: 64 * gb}.detect(c)
@@ -74,13 +74,13 @@ func TestProfilesSayHowFarOffTheyAre(t *testing.T) {
 	}
 	kind.Components.Sockets = 2
 	p, err := c.Profile(kind.Components)
-	if err != nil || !strings.HasSuffix(p.Source, "profiles by model: half of 12 servers that they were "+
-		"not made from were within 30 % idle and 40 % at full load") {
+	if err != nil || !strings.HasSuffix(p.Source, "profiles by model: half of 12 servers of the test "+
+		"set were within 30 % idle and 40 % at full load") {
 		t.Errorf("%+v %v", p, err)
 	}
 	board := node{labels: map[string]string{labelCPUModel: "Board"}, cpus: 4, memory: gb}
 	if _, kind, ok := board.detect(c); !ok || kind.Error != nil {
-		t.Errorf("nothing was measured of a board: %+v", kind.Error)
+		t.Errorf("unexpected error of a board without measurements: %+v", kind.Error)
 	}
 }
 
@@ -99,12 +99,12 @@ func TestReadResultsRefuses(t *testing.T) {
 	}
 }
 
-// The errors that profiles carry are those of tables.json; here is what the bundled catalogue, made of all results,
-// leaves of the newest ones. More than that on results that it knows means that the tables are broken.
+// The errors stored in profiles are from tables.json. This test computes the errors of the bundled catalogue, which
+// was built from all results, for the newest results. Larger errors on known results indicate broken tables.
 func TestScoreOfSPECpower(t *testing.T) {
 	text, err := grid.ReadFile("../../../shared/data/power/ccf/SPECpower-2023-05-23.csv.gz")
 	if err != nil {
-		t.Skip("the shared data folder is not here: ", err)
+		t.Skip("skipping because the shared data directory is missing: ", err)
 	}
 	results, err := ReadResults(text)
 	if err != nil || len(results) != 840 {
@@ -114,6 +114,6 @@ func TestScoreOfSPECpower(t *testing.T) {
 	results = slices.DeleteFunc(results, func(r Result) bool { return r.Published.Before(since) })
 	s := Default().Score(results)
 	if all := s.Errors[0]; len(results) != 126 || s.Unknown > 6 || all.IdleMedian > 0.2 || all.FullMedian > 0.15 {
-		t.Errorf("%d results, %d unknown: %+v", len(results), s.Unknown, all)
+		t.Errorf("unexpected score: %d results, %d unknown, errors %+v", len(results), s.Unknown, all)
 	}
 }

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// One model is spelled in many ways: "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz" by the CPU, "Intel-Xeon-Gold-6148" by
-// tools that make a label of it. Names are compared word by word after this, and always as a whole: no name is part
-// of another one.
+// A model has many spellings: "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz" from the CPU, "Intel-Xeon-Gold-6148" from
+// tools that convert it to a label. Names are normalized as follows and compared word by word. Only whole names
+// match.
 
 var (
 	clock  = regexp.MustCompile(`^[0-9.]+[gm]hz$`)
 	digits = regexp.MustCompile(`^[0-9]+$`)
-	// generations before "Core", graphics after "Ryzen"; "2660v2" becomes two words, and groups 1 and 2 keep them
+	// Generations before "Core" and graphics after "Ryzen". "2660v2" becomes two words, in groups 1 and 2.
 	trimmings = regexp.MustCompile(`^\d+th gen | with radeon.*|\b(\d{4}[a-z]{0,2})(v\d)\b`)
 	slice     = regexp.MustCompile(`^[0-9]g\.[0-9]+gb$`) // of a GPU: compute slices and memory
 )
 
-// words of a name, lower case, without trademarks.
+// words returns the words of a name in lower case, without trademark signs.
 func words(name string) []string {
 	parts := func(c rune) bool { return !alphanumeric(c) && c != '.' && c != '+' }
 	all := strings.FieldsFunc(strings.ToLower(name), parts)
@@ -30,13 +30,13 @@ func words(name string) []string {
 	return all
 }
 
-// plus stands for the sign in labels, which cannot have it.
+// plus replaces the plus sign in labels, where it is invalid.
 const plus = "plus"
 
 func alphanumeric(c rune) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 
-// cpuSpellings returns what a CPU may be found under: its name, and the same without the clock if there is still a
-// model in it. "Intel Xeon CPU @ 2.20GHz" without its clock would be any Xeon.
+// cpuSpellings returns the spellings of a CPU: its name, and the name without the clock if it still contains a
+// model. Without its clock, "Intel Xeon CPU @ 2.20GHz" would match any Xeon.
 func cpuSpellings(name string) []string {
 	var all, short []string
 	w := words(trimmings.ReplaceAllString(strings.ToLower(name), "$1 $2"))
@@ -44,7 +44,7 @@ func cpuSpellings(name string) []string {
 		switch {
 		case word == "cpu" || word == "processor":
 			continue
-		case word == "core" && i > 0 && digits.MatchString(w[i-1]): // as in "64-Core Processor"
+		case word == "core" && i > 0 && digits.MatchString(w[i-1]): // e.g. in "64-Core Processor"
 			all, short = all[:len(all)-1], short[:len(short)-1]
 			continue
 		case !clock.MatchString(word):
@@ -60,15 +60,15 @@ func cpuSpellings(name string) []string {
 	return spelled
 }
 
-// gpuSpellings returns what a GPU may be found under: its name without makers and series, which some leave out.
+// gpuSpellings returns the spellings of a GPU: its name without vendor and series, which are sometimes omitted.
 func gpuSpellings(name string) []string {
 	spelled, _, _ := readGPU(name)
 	return []string{spelled}
 }
 
-// readGPU reads a product name of a driver, or of GPU Feature Discovery: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED". It
-// returns the spelling of the board, how many sevenths of it a partition has (0: it is not partitioned), and whether
-// several users share it in time.
+// readGPU parses a product name of a driver or of GPU Feature Discovery, e.g.
+// "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED". It returns the normalized name of the board, the number of sevenths in
+// a partition (0 if not partitioned), and whether it is shared by time slicing.
 func readGPU(product string) (spelling string, sevenths int, shared bool) {
 	w := words(product)
 	if n := len(w); n > 1 && w[n-1] == "shared" {
@@ -84,13 +84,13 @@ func readGPU(product string) (spelling string, sevenths int, shared bool) {
 	return strings.Join(w, " "), sevenths, shared
 }
 
-// slug is a name in the form of a DNS label.
+// slug returns a name in the form of a DNS label.
 func slug(name string) string {
 	parts := strings.FieldsFunc(strings.Join(words(name), "-"), func(c rune) bool { return !alphanumeric(c) })
 	return strings.Join(parts, "-")
 }
 
-// Spell returns the form in which names of CPUs are compared.
+// Spell returns the normalized name of a CPU used for comparisons.
 func Spell(cpu string) string {
 	all := cpuSpellings(cpu)
 	return all[len(all)-1]

@@ -13,14 +13,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// What an agent tells becomes labels, and by these a node is what it would be by the whole names.
+// Reported hardware becomes labels, and a node with these labels is recognised as with the full names.
 func TestToldHardware(t *testing.T) {
 	h100 := map[string]int{"NVIDIA H100 80GB HBM3": 8}
 	for what, c := range map[string]struct {
 		reported batch.Hardware
 		node     node
 		labels   map[string]string
-		// like is the CPU, and the board, whose profile it has; "": it is unknown
+		// like and board are the CPU and the GPU with the expected profile; empty if unknown.
 		like, board string
 		cpuFrom     string
 		sockets     int64
@@ -38,14 +38,14 @@ func TestToldHardware(t *testing.T) {
 			},
 			like: "Intel Xeon Platinum 8480+", cpuFrom: "label " + v1alpha1.LabelCPUModel,
 		},
-		// Threads alone would be those of one socket.
-		"two sockets, half of whose cores are off": {
+		// The number of threads would match a single socket.
+		"two sockets with half of the cores disabled": {
 			reported: batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor", Sockets: 2, Cores: 64, Threads: 128},
 			node:     node{cpus: 128, memory: 512 * gb},
 			like:     "AMD EPYC 7763",
 			cpuFrom:  "label " + v1alpha1.LabelCPUModel, sockets: 2,
 		},
-		"a virtual machine, whose sockets are made up": {
+		"a virtual machine with fictitious sockets": {
 			reported: batch.Hardware{
 				CPU: "Intel(R) Xeon(R) Platinum 8175M CPU @ 2.50GHz", Sockets: 4, Cores: 4, Threads: 4, Virtual: true,
 			},
@@ -62,7 +62,7 @@ func TestToldHardware(t *testing.T) {
 			node: node{providerID: "k3s://ip-10-0-0-1", cpus: 4, memory: 15 * gb},
 			like: "m5.xlarge", cpuFrom: "label " + v1alpha1.LabelInstanceType,
 		},
-		"a type that the cloud has said": {
+		"an instance type set by the cloud provider": {
 			reported: batch.Hardware{Cloud: "aws", Instance: "c5.large"},
 			node: node{
 				providerID: "aws:///a/i-0", cpus: 4, memory: 15 * gb, labels: map[string]string{labelInstance: "m5.xlarge"},
@@ -74,7 +74,7 @@ func TestToldHardware(t *testing.T) {
 			node:     node{cpus: 8, memory: 31 * gb},
 			like:     "AMD EPYC 3rd Gen", cpuFrom: "label " + v1alpha1.LabelCPUModel,
 		},
-		"what people write comes first": {
+		"an annotation takes precedence": {
 			reported: batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor"},
 			node: node{
 				cpus: 128, memory: 512 * gb, annotations: map[string]string{labelCPUModel: "Intel(R) Xeon(R) Gold 6148"},
@@ -97,7 +97,7 @@ func TestToldHardware(t *testing.T) {
 			like:     "AMD EPYC 7763",
 			cpuFrom:  "label " + v1alpha1.LabelCPUModel, note: "PCI-10de-1d01",
 		},
-		"boards that are counted, and not known": {
+		"unknown boards counted by Kubernetes": {
 			reported: batch.Hardware{CPU: "AMD EPYC 7763 64-Core Processor", GPUs: map[string]int{"PCI 10de:1d01": 1}},
 			node:     node{cpus: 256, memory: 512 * gb, gpus: 1}, note: "PCI-10de-1d01",
 		},
@@ -132,18 +132,18 @@ func TestToldHardware(t *testing.T) {
 			t.Errorf("%s: it is %s: %+v", what, kind, k)
 		}
 		if !strings.Contains(strings.Join(kind.Notes, "\n"), c.note) {
-			t.Errorf("%s: notes %q", what, kind.Notes)
+			t.Errorf("%s: unexpected Notes = %q", what, kind.Notes)
 		}
 		if said := Guess(p, kind); known != strings.Contains(said, "W at full load, estimated") {
-			t.Errorf("%s: the guess is %q", what, said)
+			t.Errorf("%s: unexpected Guess() = %q", what, said)
 		}
 		if bare := Untold(labels); len(bare) != len(labels)-len(Labels(&c.reported)) {
-			t.Errorf("%s: without what is told, %v", what, bare)
+			t.Errorf("%s: unexpected Untold() = %v", what, bare)
 		}
 	}
 }
 
-// A machine of which the agent tells two sockets draws as two of one.
+// A machine with two reported sockets draws twice the power of one socket.
 func TestToldSockets(t *testing.T) {
 	one := node{labels: map[string]string{v1alpha1.LabelCPUModel: "AMD-EPYC-7763-64-Core-Processor"}, cpus: 128}
 	two := node{labels: with(one.labels, v1alpha1.LabelCPUSockets, "2"), cpus: 128}
@@ -155,13 +155,13 @@ func TestToldSockets(t *testing.T) {
 	for _, nonsense := range []string{"0", "-1", "65", "two"} {
 		two.labels[v1alpha1.LabelCPUSockets] = nonsense
 		if again, _, _ := two.detect(Default()); again != p {
-			t.Errorf("%s sockets are %v", nonsense, again)
+			t.Errorf("profile with %s sockets = %v, want the default profile", nonsense, again)
 		}
 	}
 }
 
-// The file that Compute Gardener documents: one type, whose CPU it does not describe, under the name that the CPU has
-// for itself.
+// The file documented by Compute Gardener contains an instance type with a CPU that has no profile in the file,
+// named as the CPU reports itself.
 func TestComputeGardenersDocumentedFile(t *testing.T) {
 	for _, cpu := range []string{
 		"Intel(R) Xeon(R) Platinum 8175M", "Intel(R) Xeon(R) Platinum 8175M CPU @ 2.50GHz", "intel xeon platinum 8175m",

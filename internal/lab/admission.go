@@ -28,8 +28,9 @@ import (
 	"github.com/kubenergy/kubenergy/deploy"
 )
 
-// AdmitHolds installs the shipped policy that suspends Jobs which may wait, and what it looks at: our kinds, and a
-// policy of the cluster that enforces. It returns once all works, which takes the API server a second or two.
+// AdmitHolds installs the shipped admission policy that suspends Jobs with an allowed delay, and its prerequisites:
+// our CRDs, and an EnergyPolicy in mode enforce. It returns when the policy is effective, which takes the API
+// server a second or two.
 func (c *Cluster) AdmitHolds(ctx context.Context) error {
 	if err := c.AddKinds(ctx); err != nil {
 		return err
@@ -48,12 +49,12 @@ func (c *Cluster) AdmitHolds(ctx context.Context) error {
 			return admitsHolds(ctx, c.client)
 		})
 	if err != nil {
-		return fmt.Errorf("waiting for the hold policy to work: %w", err)
+		return fmt.Errorf("waiting for the hold policy to become effective: %w", err)
 	}
 	return nil
 }
 
-// AddKinds creates the definitions of our kinds and returns when they are served.
+// AddKinds creates our CRDs and returns when they are established.
 func (c *Cluster) AddKinds(ctx context.Context) error {
 	client, err := apiextensions.NewForConfig(c.config)
 	if err != nil {
@@ -62,7 +63,7 @@ func (c *Cluster) AddKinds(ctx context.Context) error {
 	for _, document := range charts.CRDs() {
 		crds, err := objects(document)
 		if err != nil {
-			return fmt.Errorf("reading our kinds: %w", err)
+			return fmt.Errorf("decoding our CRDs: %w", err)
 		}
 		for _, crd := range crds {
 			if err := c.create(ctx, crd); err != nil {
@@ -74,14 +75,14 @@ func (c *Cluster) AddKinds(ctx context.Context) error {
 					return apihelpers.IsCRDConditionTrue(got, apiextensionsv1.Established), err
 				})
 			if err != nil {
-				return fmt.Errorf("waiting for the kind %s: %w", crd.GetName(), err)
+				return fmt.Errorf("waiting for the CRD %s to be established: %w", crd.GetName(), err)
 			}
 		}
 	}
 	return nil
 }
 
-// objects reads a file of manifests.
+// objects decodes a file of manifests.
 func objects(text []byte) ([]*unstructured.Unstructured, error) {
 	reader := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 	var all []*unstructured.Unstructured
@@ -99,7 +100,7 @@ func objects(text []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// Apply creates the objects of a file of manifests, but those that skip names; what exists stays as it is.
+// Apply creates the objects in a file of manifests, except objects selected by skip. Existing objects are not changed.
 func (c *Cluster) Apply(ctx context.Context, manifests []byte, skip func(*unstructured.Unstructured) bool) error {
 	all, err := objects(manifests)
 	if err != nil {
@@ -116,8 +117,8 @@ func (c *Cluster) Apply(ctx context.Context, manifests []byte, skip func(*unstru
 	return nil
 }
 
-// create creates an object that need not be new. Its resource is told from its kind, as far as those go that are used
-// here.
+// create creates an object unless it exists. It guesses the resource from the kind, which is sufficient for the
+// kinds used here.
 func (c *Cluster) create(ctx context.Context, object *unstructured.Unstructured) error {
 	client, err := dynamic.NewForConfig(c.config)
 	if err != nil {
@@ -133,7 +134,7 @@ func (c *Cluster) create(ctx context.Context, object *unstructured.Unstructured)
 	return nil
 }
 
-// admitsHolds asks what would become of a Job that may wait.
+// admitsHolds reports whether the API server would suspend a Job with an allowed delay, using a dry run.
 func admitsHolds(ctx context.Context, client kubernetes.Interface) (bool, error) {
 	probe := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{

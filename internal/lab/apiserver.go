@@ -16,11 +16,11 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 )
 
-// KubernetesVersion is the release that this package links and that its API server reports.
+// KubernetesVersion is the version of Kubernetes that is linked and reported by the API server.
 const KubernetesVersion = "v1.36.4"
 
-// runAPIServer starts the API server on the given listener, which it takes over; its proxy reaches pods through dial.
-// The cobra command is avoided because it installs the process-wide signal handler.
+// runAPIServer starts the API server on the given listener and takes ownership of it. The API server's proxy
+// connects to pods through dial. The cobra command is not used because it installs the process-wide signal handler.
 func runAPIServer(ctx context.Context, l net.Listener, etcd string, creds *credentials,
 	dial func(ctx context.Context, network, to string) (net.Conn, error), extra []string,
 ) (*component, error) {
@@ -28,13 +28,13 @@ func runAPIServer(ctx context.Context, l net.Listener, etcd string, creds *crede
 	args := append([]string{
 		"--etcd-servers=" + etcd,
 		"--advertise-address=127.0.0.1",
-		// Endpoints may not be loopback addresses, and we have no other.
+		// Endpoints must not be loopback addresses, and there is no other address.
 		"--endpoint-reconciler-type=none",
 		"--tls-cert-file=" + creds.servingCert,
 		"--tls-private-key-file=" + creds.servingKey,
 		"--token-auth-file=" + creds.tokenFile,
-		// No client has such certificates, but components that authenticate their callers look for the ConfigMap that
-		// tells of the authorities.
+		// No client has such a certificate, but components that authenticate their clients require the ConfigMap
+		// with these CAs.
 		"--client-ca-file=" + creds.servingCert,
 		"--requestheader-client-ca-file=" + creds.servingCert,
 		"--requestheader-allowed-names=front-proxy-client",
@@ -48,10 +48,10 @@ func runAPIServer(ctx context.Context, l net.Listener, etcd string, creds *crede
 		"--service-account-key-file=" + creds.signingKey,
 		"--service-cluster-ip-range=" + serviceIPRange,
 		"--allow-privileged",
-		// It taints every new node, ready or not; see AddNodes. Nodes that are not ready get their taint from
-		// kube-controller-manager.
+		// It taints every new node, ready or not; see AddNodes. kube-controller-manager taints nodes that are not
+		// ready.
 		"--disable-admission-plugins=TaintNodesByCondition",
-		// Otherwise one forgotten watch of a client delays the end by the request timeout, 60 s.
+		// Otherwise, a single open watch delays the shutdown by the request timeout of 60 s.
 		"--shutdown-send-retry-after",
 		"--shutdown-watch-termination-grace-period=1s",
 	}, extra...)
@@ -61,9 +61,9 @@ func runAPIServer(ctx context.Context, l net.Listener, etcd string, creds *crede
 	s.SecureServing.Listener = l
 	s.SecureServing.BindAddress = l.Addr().(*net.TCPAddr).IP
 	s.SecureServing.BindPort = l.Addr().(*net.TCPAddr).Port
-	// The options start goroutines of their own, so they are completed in the component's context.
+	// The options start goroutines, so they are completed in the context of the component.
 	return startComponent(ctx, "kube-apiserver", func(ctx context.Context) error {
-		defer l.Close() // for the errors before the server has taken it over
+		defer l.Close() // for errors before the server takes ownership
 		completed, err := s.Complete(ctx)
 		if err != nil {
 			return err
@@ -93,9 +93,8 @@ func runAPIServer(ctx context.Context, l net.Listener, etcd string, creds *crede
 	}), nil
 }
 
-// served is the API server's version without the help of the linker: a binary built without
-// Kubernetes' own -ldflags, as every test binary is, would report v0.0.0-master, which clients take
-// for an ancient release.
+// served overrides the version of the API server. A binary that is built without Kubernetes' -ldflags, like every
+// test binary, would report v0.0.0-master, which clients treat as an ancient release.
 type served struct {
 	compatibility.EffectiveVersion
 }
@@ -107,7 +106,7 @@ func (v served) Info() *apimachineryversion.Info {
 }
 
 func setVersion(c *app.Config) {
-	const unset = "v0.0.0-master+$Format:%H$" // component-base/version.gitVersion as it is in the source
+	const unset = "v0.0.0-master+$Format:%H$" // value of component-base/version.gitVersion in the source
 	if version.Get().GitVersion != unset {
 		return
 	}
@@ -117,7 +116,7 @@ func setVersion(c *app.Config) {
 	c.Aggregator.GenericConfig.EffectiveVersion = v
 }
 
-// parse is what cobra would do with the flag sets of a component, and the component with the globals among them.
+// parse parses the flags of a component and applies the global component options, like the cobra command does.
 func parse(sets cliflag.NamedFlagSets, args []string, globals compatibility.ComponentGlobalsRegistry) error {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, f := range sets.FlagSets {

@@ -9,29 +9,29 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Clock maps the time of a trace to that of the wall, Factor times faster. Signals, delays and durations are compressed
-// with it before anything in the cluster sees them, so that schedulers run unmodified on the real clock.
+// Clock maps the time of a trace to wall-clock time, Factor times faster. Signals, delays and durations are
+// compressed accordingly before they are used in the cluster, so that schedulers run unmodified on the real clock.
 type Clock struct {
-	Trace  time.Time // this instant of the trace …
-	Wall   time.Time // … is this one here
+	Trace  time.Time // this time of the trace …
+	Wall   time.Time // … corresponds to this wall-clock time
 	Factor float64
 }
 
-// ToWall returns when an instant of the trace comes.
+// ToWall converts a time of the trace to wall-clock time.
 func (c Clock) ToWall(trace time.Time) time.Time { return c.Wall.Add(c.Shrink(trace.Sub(c.Trace))) }
 
-// ToTrace returns which instant of the trace it is.
+// ToTrace converts wall-clock time to a time of the trace.
 func (c Clock) ToTrace(wall time.Time) time.Time {
 	return c.Trace.Add(time.Duration(float64(wall.Sub(c.Wall)) * c.Factor))
 }
 
-// Shrink returns how long something of the trace lasts here.
+// Shrink converts a duration of the trace to a wall-clock duration.
 func (c Clock) Shrink(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / c.Factor)
 }
 
-// Profile returns p with what is not proportional to time compressed like time: one wake-up must weigh as much
-// against a compressed run as it does against a real one.
+// Profile returns p with the values that are not proportional to time compressed as well, so that a wake-up has the
+// same weight relative to a compressed run as in reality.
 func (c Clock) Profile(p *energy.Profile) *energy.Profile {
 	compressed := *p
 	compressed.WakeUp /= energy.Joules(c.Factor)
@@ -39,15 +39,15 @@ func (c Clock) Profile(p *energy.Profile) *energy.Profile {
 	return &compressed
 }
 
-// Policy does the same for weights: all terms but utilisation shrink with the time that they are integrated over.
+// Policy compresses the weights: all terms except utilisation are integrated over compressed time.
 func (c Clock) Policy(p sched.Policy) sched.Policy {
 	p.Weights.Utilisation /= c.Factor
 	p.MaxDelay = c.Shrink(p.MaxDelay)
 	return p
 }
 
-// Signal returns the part of a signal in [from, until), compressed. What it was issued at does not matter: it is
-// recorded.
+// Signal returns the part of a signal in [from, until), compressed. The result is a recorded signal without a time
+// of issue.
 func (c Clock) Signal(s grid.Signal, from, until time.Time) (grid.Signal, error) {
 	if s.Series == nil {
 		return grid.Signal{}, nil

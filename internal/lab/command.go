@@ -23,17 +23,17 @@ import (
 	"github.com/kubenergy/kubenergy/scenarios"
 )
 
-// usageError is a mistake of the user; the exit code for it is 2.
+// usageError is an invalid use of the command line. The exit code is 2.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// Main runs one command line of kubenergy-lab, which has the given commands besides its own, and returns the exit code
+// Main runs a command line of kubenergy-lab, including the additional commands in more, and returns the exit code
 // of the process.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer, more ...*cobra.Command) int {
 	root := &cobra.Command{
 		Use:           "kubenergy-lab",
-		Short:         "A real Kubernetes control plane with simulated nodes and KubEnergy's scheduler, in one process",
+		Short:         "Run a real Kubernetes control plane with simulated nodes and KubEnergy's scheduler in one process",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -48,7 +48,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, more ...
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SuggestionsMinimumDistance = 2 // letters
+	root.SuggestionsMinimumDistance = 2 // maximum edit distance
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		meant := ""
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
@@ -74,7 +74,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, more ...
 	return 1
 }
 
-// commandFlags are the flags that the commands share.
+// commandFlags contains the flags shared by the commands.
 type commandFlags struct {
 	file            string
 	over            sim.Overrides
@@ -83,23 +83,23 @@ type commandFlags struct {
 	hours           float64
 	minutes, factor float64
 	output          string
-	shows           bool // the page of the results, to a person at the terminal
+	shows           bool // open the page with the results if run in a terminal
 }
 
 func (o *commandFlags) inputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.over.Workload, "workload", "", "trace of jobs, gzip or not")
-	f.StringVar(&o.over.Format, "format", "", "format of the trace (default: by its content)")
-	f.StringVar(&o.over.Nodes, "nodes", "", "file of nodes, or a preset")
-	f.StringVar(&o.over.Grid, "grid", "", "carbon intensity over time, CSV, gzip or not")
+	f.StringVar(&o.over.Workload, "workload", "", "trace of jobs, optionally compressed with gzip")
+	f.StringVar(&o.over.Format, "format", "", "format of the trace (default: detected from its content)")
+	f.StringVar(&o.over.Nodes, "nodes", "", "file of nodes, or name of a preset")
+	f.StringVar(&o.over.Grid, "grid", "", "CSV file of carbon intensity over time, optionally compressed with gzip")
 	f.StringVar(&o.over.Column, "column", "", "column of the grid file")
-	f.StringVar(&o.over.Zone, "zone", "", "grid zone, where the grid file has several")
-	f.StringVar(&o.over.Start, "start", "", "when the trace starts (default: the start of the grid file)")
-	f.StringVar(&o.over.MaxDelay, "max-delay", "", "longest allowed delay; also that of jobs whose trace gives none")
-	f.StringVar(&o.dir, "dir", "", "folder for everything that is written")
+	f.StringVar(&o.over.Zone, "zone", "", "grid zone, if the grid file has several")
+	f.StringVar(&o.over.Start, "start", "", "start time of the trace (default: the start of the grid file)")
+	f.StringVar(&o.over.MaxDelay, "max-delay", "", "maximum allowed delay, also used for jobs without one in the trace")
+	f.StringVar(&o.dir, "dir", "", "directory for all output files")
 }
 
-// scenario merges a scenario file and the flags.
+// scenario merges a scenario file with the flags.
 func (o *commandFlags) scenario(file *sim.File) (*sim.Scenario, error) {
 	if err := file.Override(o.over); err != nil {
 		return nil, err
@@ -107,8 +107,8 @@ func (o *commandFlags) scenario(file *sim.File) (*sim.Scenario, error) {
 	return file.Load()
 }
 
-// bundled reads the bundled scenario below dir. Where its grid is replaced, so are the zone and the start, which only
-// make sense with it.
+// bundled reads the bundled scenario below dir. If the grid is overridden, zone and start are reset because they
+// only apply to the bundled grid.
 func (o *commandFlags) bundled(dir string) (*sim.File, error) {
 	input, err := scenarios.WriteDemo(filepath.Join(dir, "input"))
 	if err != nil {
@@ -127,32 +127,32 @@ func (o *commandFlags) bundled(dir string) (*sim.File, error) {
 	return file, nil
 }
 
-// makeRoom removes what an earlier cluster left in its folder, and nothing else: neither a folder
-// with other content, nor one that a cluster is running in.
+// makeRoom removes the files of a previous cluster. It returns an error if the directory has other content or if a
+// cluster is running in it.
 func makeRoom(home string) error {
 	if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join(home, "etcd")); err != nil {
-		return fmt.Errorf("%s exists and holds no earlier cluster: remove it or choose another folder", home)
+		return fmt.Errorf("%s exists and is not a previous cluster: remove it or choose another directory", home)
 	}
 	if IsRunning(home) {
-		return fmt.Errorf("a cluster is running in %s: stop it or choose another folder", home)
+		return fmt.Errorf("a cluster is running in %s: stop it or choose another directory", home)
 	}
 	return os.RemoveAll(home)
 }
 
-// IsRunning reports whether a cluster runs in its folder.
+// IsRunning reports whether a cluster is running in the given directory.
 func IsRunning(home string) bool {
 	c, err := net.Dial("unix", filepath.Join(home, "etcd.sock"))
 	if err != nil {
 		return false
 	}
-	_ = c.Close() // nothing was sent
+	_ = c.Close() // no data was sent
 	return true
 }
 
-// withCluster runs f on a fresh cluster below dir and stops it afterwards.
+// withCluster runs f with a new cluster below dir and stops the cluster afterwards.
 func withCluster(cmd *cobra.Command, dir string, processes kubelet.Programs,
 	f func(context.Context, *Cluster) error,
 ) (err error) {
@@ -163,7 +163,7 @@ func withCluster(cmd *cobra.Command, dir string, processes kubelet.Programs,
 	ctx := cmd.Context()
 	began := time.Now()
 	fmt.Fprintln(cmd.ErrOrStderr(), "starting the control plane …")
-	// The controllers' own limits and periods are those of a cluster where a day takes a day.
+	// The default limits and periods of the controllers are too slow for compressed time.
 	quiet := sayThatItLives(cmd.ErrOrStderr(), "the control plane is starting")
 	c, err := Start(ctx, Options{
 		Dir: home, Processes: processes,
@@ -183,17 +183,18 @@ func withCluster(cmd *cobra.Command, dir string, processes kubelet.Programs,
 	return f(ctx, c)
 }
 
-// silence is how long nothing is printed at most while something is waited for.
+// silence is the maximum time without output while waiting.
 const silence = 5 * time.Second
 
-// sayThatItLives prints a line after each silence until quiet is called. Nothing else is written to w meanwhile.
+// sayThatItLives prints a line at every interval of silence until quiet is called. The caller must not write to w
+// meanwhile.
 func sayThatItLives(w io.Writer, what string) (quiet func()) {
 	began := time.Now()
 	ctx, stop := context.WithCancel(context.Background())
 	var saying sync.WaitGroup
 	saying.Go(func() {
 		for kube.Pause(ctx, silence) {
-			fmt.Fprintf(w, "%s, for %.0f s now\n", what, time.Since(began).Seconds())
+			fmt.Fprintf(w, "%s (%.0f s so far)\n", what, time.Since(began).Seconds())
 		}
 	})
 	return func() {

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// component owns the goroutine of one part of the cluster.
+// component manages the goroutine of one part of the cluster.
 type component struct {
 	name   string
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // read only after done is closed
+	err    error // must only be read after done is closed
 }
 
-// startComponent runs run until its context ends. The context keeps ctx's values but not its
-// cancellation: the parts of a control plane must end in order, not all at once.
+// startComponent calls run in a goroutine. The context passed to run has the values of ctx but not its
+// cancellation, because the parts of a control plane must be stopped in order.
 func startComponent(ctx context.Context, name string, run func(context.Context) error) *component {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c := &component{name: name, cancel: cancel, done: make(chan struct{})}
@@ -24,22 +24,22 @@ func startComponent(ctx context.Context, name string, run func(context.Context) 
 		defer close(c.done)
 		err := run(ctx)
 		if ctx.Err() != nil {
-			return // what a component says when it is told to end is not news
+			return // errors after cancellation are expected and ignored
 		}
 		c.err = fmt.Errorf("running %s: %w", name, cmp.Or(err, errEnded))
 	}()
 	return c
 }
 
-// stop ends the component and waits for it. It returns the error of a component that had ended on its
-// own.
+// stop cancels the component and waits until it has returned. It returns the error of a component that ended
+// prematurely.
 func (c *component) stop() error {
 	c.cancel()
 	<-c.done
 	return c.err
 }
 
-// wait calls ready until it reports true, the component ends, or ctx does.
+// wait polls ready until it returns true, the component ends, or ctx is cancelled.
 func (c *component) wait(ctx context.Context, ready func(context.Context) bool) error {
 	outer := ctx
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
@@ -62,7 +62,7 @@ func (c *component) wait(ctx context.Context, ready func(context.Context) bool) 
 	return nil
 }
 
-// closed reports whether a channel is.
+// closed returns a function that reports whether the channel is closed.
 func closed(ready <-chan struct{}) func(context.Context) bool {
 	return func(context.Context) bool {
 		select {

@@ -11,9 +11,9 @@ import (
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
 )
 
-// startControllerManager runs kube-controller-manager with its default set of controllers and its
-// default client limits; extra is parsed last and wins. It opens no port of its own: its metrics stand
-// on the API server's page.
+// startControllerManager runs kube-controller-manager with its default controllers and client limits. extra is
+// parsed last and takes precedence. It does not listen on a port, because its metrics are included in the API
+// server's metrics.
 func startControllerManager(ctx context.Context, client kubernetes.Interface, creds *credentials,
 	extra []string,
 ) (*component, error) {
@@ -40,7 +40,7 @@ func startControllerManager(ctx context.Context, client kubernetes.Interface, cr
 		defer configz.Delete(app.ConfigzName)
 		return app.Run(ctx, config.Complete())
 	})
-	// No pod can be created before this account exists.
+	// Pods cannot be created before this service account exists.
 	err = c.wait(ctx, func(ctx context.Context) bool {
 		_, err := client.CoreV1().ServiceAccounts(corev1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err == nil

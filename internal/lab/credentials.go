@@ -21,15 +21,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/lab/kubelet"
 )
 
-// serviceIPRange is where cluster IPs come from; its first address is the API server's service.
+// serviceIPRange is the range of cluster IPs. Its first address is the API server's Service.
 const (
 	serviceIPRange = "10.96.0.0/16"
 	apiServiceIP   = "10.96.0.1"
 )
 
-// credentials are the secrets of one cluster. All are made anew by each Start.
+// credentials contains the secrets of one cluster. Each Start generates new ones.
 type credentials struct {
-	servingCert  string // PEM, self-signed: also what clients trust
+	servingCert  string // PEM, self-signed; also the CA of clients
 	servingKey   string
 	signingKey   string // of service account tokens
 	tokenFile    string
@@ -38,7 +38,7 @@ type credentials struct {
 	servingBytes []byte
 }
 
-// newCredentials writes everything but the kubeconfig, which needs the port.
+// newCredentials writes all credentials except for the kubeconfig, which requires the port.
 func newCredentials(dir, address string) (*credentials, error) {
 	c := &credentials{
 		servingCert: filepath.Join(dir, "apiserver.crt"),
@@ -52,7 +52,7 @@ func newCredentials(dir, address string) (*credentials, error) {
 		return nil, err
 	}
 	if c.servingBytes, err = selfSigned(key, address); err != nil {
-		return nil, fmt.Errorf("making the serving certificate: %w", err)
+		return nil, fmt.Errorf("creating the serving certificate: %w", err)
 	}
 	if err := os.WriteFile(c.servingCert, c.servingBytes, 0o600); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func newCredentials(dir, address string) (*credentials, error) {
 	return c, os.WriteFile(c.tokenFile, []byte(line), 0o600)
 }
 
-// writeKubeconfig writes the administrator's kubeconfig and returns the same as a rest.Config.
+// writeKubeconfig writes the administrator's kubeconfig and returns the corresponding rest.Config.
 func (c *credentials) writeKubeconfig(host string) (*rest.Config, error) {
 	config := kubelet.Kubeconfig(clientcmdapi.Cluster{Server: host, CertificateAuthorityData: c.servingBytes},
 		clientcmdapi.AuthInfo{Token: c.adminToken}, "")
@@ -76,11 +76,12 @@ func (c *credentials) writeKubeconfig(host string) (*rest.Config, error) {
 		Host:            host,
 		BearerToken:     c.adminToken,
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.servingBytes},
-		QPS:             -1, // a test that creates a thousand objects must not measure its own client's limiter
+		QPS:             -1, // disable the client-side rate limiter, which would distort measurements
 	}, nil
 }
 
-// writeKey writes a new key. It is elliptic: an RSA key takes a noticeable part of the whole start.
+// writeKey generates and writes a key. It is an elliptic key, because generating an RSA key takes a considerable
+// part of the startup time.
 func writeKey(path string) (crypto.Signer, error) {
 	text, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {

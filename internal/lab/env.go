@@ -13,12 +13,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// Where kubenergy-lab up keeps its cluster: below the folder that it is given, which is defaultDir if none is.
+// The cluster of kubenergy-lab up is in clusterName below the given directory, which defaults to defaultDir.
 const (
 	defaultDir     = "out/lab"
 	clusterName    = "cluster"
 	kubeconfigName = "kubeconfig"
-	readyName      = "ready" // an empty file: all of the cluster has started
+	readyName      = "ready" // an empty file that is created when the whole cluster has started
 )
 
 func newEnv() *cobra.Command {
@@ -26,10 +26,10 @@ func newEnv() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "env",
-		Short: "Print shell lines after which kubectl, helm and kubenergy use the running cluster",
-		Long: `Print shell lines that set KUBECONFIG to that of the cluster which kubenergy-lab up keeps, and put
-the folder of this program first in PATH: make build tools puts kubectl, helm and kubenergy there. No port and no token
-is needed: the API server's proxy reaches the controller.`,
+		Short: "Print shell commands that make kubectl, helm and kubenergy use the running cluster",
+		Long: `Print shell commands that set KUBECONFIG to the cluster of kubenergy-lab up and add the directory of
+this program to the front of PATH. make build tools installs kubectl, helm and kubenergy there. No port or token is
+required, because the controller is reachable through the proxy of the API server.`,
 		Example: "  eval \"$(bin/kubenergy-lab env)\"\n" +
 			"  bin/kubenergy-lab up --stock &\n  eval \"$(bin/kubenergy-lab env --wait 5m)\"",
 		Args: cobra.NoArgs,
@@ -39,8 +39,8 @@ is needed: the API server's proxy reaches the controller.`,
 				return err
 			}
 			if !waitReady(cmd.Context(), home, timeout) {
-				return usageError{fmt.Errorf("no lab is ready in %s: start one with kubenergy-lab up, give --wait "+
-					"where it is starting, or name its folder with --dir", dir)}
+				return usageError{fmt.Errorf("no lab is ready in %s: start one with kubenergy-lab up, set --wait "+
+					"if it is starting, or set its directory with --dir", dir)}
 			}
 			binary, err := os.Executable()
 			if err != nil {
@@ -54,12 +54,12 @@ is needed: the API server's proxy reaches the controller.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", defaultDir, "folder that kubenergy-lab up was given")
-	cmd.Flags().DurationVar(&timeout, "wait", 0, "how long to wait for a cluster that is starting")
+	cmd.Flags().StringVar(&dir, "dir", defaultDir, "directory of kubenergy-lab up")
+	cmd.Flags().DurationVar(&timeout, "wait", 0, "maximum time to wait for a cluster that is starting")
 	return cmd
 }
 
-// waitReady reports whether a cluster is ready in its folder, or becomes so in time.
+// waitReady reports whether the cluster in home is ready, or becomes ready before the timeout.
 func waitReady(ctx context.Context, home string, timeout time.Duration) bool {
 	until := time.Now().Add(timeout)
 	for {
@@ -72,5 +72,5 @@ func waitReady(ctx context.Context, home string, timeout time.Duration) bool {
 	}
 }
 
-// quote makes one word of a text, for a shell.
+// quote quotes text as a single word for a shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestEnv has a shell run what the command prints, in a folder whose name a shell would take apart.
+// TestEnv evaluates the output of the command in a shell, with a directory name that requires quoting.
 func TestEnv(t *testing.T) {
 	dir := filepath.Join(kit.Dir(t, "env"), "a lab's $HOME")
 	home := filepath.Join(dir, clusterName)
@@ -36,7 +36,7 @@ func TestEnv(t *testing.T) {
 	if err := os.WriteFile(ready, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused("an earlier lab")
+	refused("a previous lab")
 	l, err := net.Listen("unix", filepath.Join(home, "etcd.sock"))
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestEnv(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("a lab that is starting")
-	time.AfterFunc(300*time.Millisecond, func() { _ = os.WriteFile(ready, nil, 0o600) }) // else the next fails
+	time.AfterFunc(300*time.Millisecond, func() { _ = os.WriteFile(ready, nil, 0o600) }) // awaited
 	lines, complaint, code := env("--wait", "1m")
 	if code != 0 {
 		t.Fatalf("exit code %d, %s", code, complaint)
@@ -61,15 +61,15 @@ func TestEnv(t *testing.T) {
 	}
 	want := filepath.Join(home, kubeconfigName) + "\n" + filepath.Dir(binary) + ":" + os.Getenv("PATH") + "\n"
 	if string(shown) != want {
-		t.Errorf("the shell has\n%s\nwant\n%s", shown, want)
+		t.Errorf("output of the shell =\n%s\nwant\n%s", shown, want)
 	}
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", path+":"+filepath.Dir(binary))
 	if later, _, _ := env(); !strings.Contains(later, "PATH=") {
-		t.Errorf("the folder stands behind others that may have a kubectl, and is not put first:\n%s", later)
+		t.Errorf("PATH is not set although other directories precede the one of the program:\n%s", later)
 	}
 	t.Setenv("PATH", filepath.Dir(binary)+":"+path)
 	if again, _, _ := env(); strings.Contains(again, "PATH=") {
-		t.Errorf("the second time PATH grows:\n%s", again)
+		t.Errorf("PATH is extended a second time:\n%s", again)
 	}
 }

@@ -66,7 +66,7 @@ func podsOf(ctx context.Context, t *testing.T, client kubernetes.Interface, job 
 	return pods.Items
 }
 
-// eventually waits as long as a busy machine may need.
+// eventually waits long enough for a busy machine.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	kit.Eventually(t, 3*time.Minute, what, ok)
@@ -98,7 +98,7 @@ func listeners(t *testing.T) map[string]bool {
 		}
 	}
 	found := map[string]bool{}
-	// Column numbers of state, inode and address; the state's value for listening.
+	// Column numbers of state, inode and address, and the value of the listening state.
 	for file, col := range map[string]struct {
 		state, inode, addr int
 		listening          string

@@ -25,26 +25,27 @@ import (
 	"github.com/kubenergy/kubenergy/internal/lab/kubelet"
 )
 
-// RunSeconds is the value of the annotation lab-run-seconds for a duration.
+// RunSeconds formats a duration as the value of the annotation lab-run-seconds.
 func RunSeconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
 }
 
-// kwokAnnotation, with the value "fake", marks the nodes that are simulated; others are left alone.
+// kwokAnnotation with the value "fake" marks simulated nodes. KWOK ignores other nodes.
 const kwokAnnotation = "kwok.x-k8s.io/node"
 
-// nodeIP of every simulated node is loopback, so that kubectl logs and exec are refused at once instead of
-// timing out.
+// nodeIP is the address of every simulated node. It is loopback, so that kubectl logs and exec fail immediately
+// instead of timing out.
 const nodeIP = "127.0.0.1"
 
 const (
-	kwokID       = "kubenergy-lab" // holds the Leases of nodes that are on
+	kwokID       = "kubenergy-lab" // holder of the Leases of nodes that are on
 	leaseSeconds = 40              // kubelet's default
-	// reasonStopping is why a node is not ready that shuts down, and that KWOK must not make ready.
+	// reasonStopping is the reason for the Ready condition of nodes that are shutting down. KWOK must not make
+	// these nodes ready.
 	reasonStopping = "KubeletNotReady"
 )
 
-// nodeInit makes nodes ready, but those that shut down.
+// nodeInit is the stage that makes nodes ready, except for nodes that are shutting down.
 var nodeInit = strings.Replace(fast.DefaultNodeInit, "matchExpressions:", `matchExpressions:
     - {key: '.status.conditions.[] | select( .type == "Ready" ) | .reason', operator: NotIn, values: [`+
 	reasonStopping+`]}`, 1)
@@ -52,8 +53,8 @@ var nodeInit = strings.Replace(fast.DefaultNodeInit, "matchExpressions:", `match
 //go:embed stages.yaml
 var ownStages string
 
-// startKwok runs the simulation of nodes and their pods as a library: the kwok command would read flags
-// and a configuration from the user's home folder. It leaves pods alone that run as processes.
+// startKwok runs the simulation of nodes and their pods as a library, because the kwok command would read flags and
+// a configuration from the user's home directory. Pods that run as processes are ignored.
 func startKwok(ctx context.Context, kubeconfig string, logs *sink, processes kubelet.Programs) (*component, error) {
 	conf, err := kwokConfig(kubeconfig, processes)
 	if err != nil {
@@ -92,7 +93,7 @@ func kwokConfig(kubeconfig string, processes kubelet.Programs) (controllers.Conf
 	if err := errors.Join(errConfig, errMapper, errDynamic); err != nil {
 		return none, err
 	}
-	binary := rest.CopyConfig(config) // the machine is shared with all other components: save its CPU
+	binary := rest.CopyConfig(config) // protobuf reduces the CPU usage of the machine shared by all components
 	binary.ContentType = runtime.ContentTypeProtobuf
 	binary.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	typed, errTyped := kubernetes.NewForConfig(binary)
@@ -109,7 +110,7 @@ func kwokConfig(kubeconfig string, processes kubelet.Programs) (controllers.Conf
 		RESTMapper:                        mapper,
 		TypedClient:                       typed,
 		ManageNodesWithAnnotationSelector: kwokAnnotation + "=fake",
-		// Large, because addresses outside the range are never given back to the pool.
+		// The range is large because addresses outside the range are never returned to the pool.
 		CIDR:                      "10.128.0.0/9",
 		NodeIP:                    nodeIP,
 		LocalStages:               stages,
@@ -123,8 +124,8 @@ func kwokConfig(kubeconfig string, processes kubelet.Programs) (controllers.Conf
 }
 
 func loadStages(processes kubelet.Programs) (map[internalversion.StageResourceRef][]*internalversion.Stage, error) {
-	// The heartbeat of nodes are their Leases. KWOK's stage of that name would make one ready that was turned off
-	// within ten minutes before.
+	// Nodes send heartbeats through their Leases only. KWOK's heartbeat stage would make a node ready again that
+	// was turned off less than ten minutes before.
 	documents := []string{nodeInit, podfast.DefaultPodReady}
 	documents = append(documents, strings.Split(ownStages, "\n---\n")...)
 	stages := map[internalversion.StageResourceRef][]*internalversion.Stage{}

@@ -20,42 +20,42 @@ import (
 )
 
 var (
-	// ErrStarted is returned by a second Start in one process; see the package comment.
+	// ErrStarted is returned by a second Start in the same process; see the package comment.
 	ErrStarted = errors.New("this process has already started a lab cluster")
 
-	errEnded   = errors.New("ended without being asked to")
+	errEnded   = errors.New("ended unexpectedly")
 	errStopped = errors.New("the cluster is stopped")
 )
 
 const (
 	pollInterval = 20 * time.Millisecond
-	// readyTimeout bounds each component's start. Alone on two cores the slowest takes some ten seconds; beside
-	// compilers it was seen to take more than two minutes.
+	// readyTimeout limits the startup time of each component. On two idle cores the slowest takes about ten
+	// seconds; next to compilers it took more than two minutes.
 	readyTimeout = 5 * time.Minute
 )
 
-// Options says what a Cluster runs.
+// Options configures a Cluster.
 type Options struct {
-	// Dir is where everything is written: etcd's data, keys, kubeconfig, logs. It is made if it does
-	// not exist, closed to other users, and must not hold an earlier cluster. It is not removed by
-	// Stop. Keep it short: etcd's socket is in it.
+	// Dir is the directory for all files: etcd's data, keys, kubeconfig and logs. It is created with access for the
+	// current user only if it does not exist, and must not contain a previous cluster. Stop does not remove it. The
+	// path must be short, because it contains etcd's socket.
 	Dir string
-	// Address is where kube-apiserver listens; by default 127.0.0.1. Nodes of other network namespaces need another.
+	// Address is the listen address of kube-apiserver. It defaults to 127.0.0.1; nodes in other network namespaces
+	// require another one.
 	Address string
-	// APIServerArgs are further flags of kube-apiserver.
+	// APIServerArgs contains additional flags of kube-apiserver.
 	APIServerArgs []string
-	// ControllerManagerArgs are further flags of kube-controller-manager, such as
-	// --kube-api-qps=1000 --kube-api-burst=1000; its own defaults (20 and 30) are what limits bursts
-	// of Jobs.
+	// ControllerManagerArgs contains additional flags of kube-controller-manager, e.g. --kube-api-qps=1000
+	// --kube-api-burst=1000; its defaults of 20 and 30 limit bursts of Jobs.
 	ControllerManagerArgs []string
-	// ControlPlaneOnly leaves out kube-controller-manager and the simulation of nodes: objects stay as they were
-	// created, and no component asks the API server anything.
+	// ControlPlaneOnly disables kube-controller-manager and the simulation of nodes. Objects are not modified after
+	// they are created, and no component sends requests to the API server.
 	ControlPlaneOnly bool
-	// Processes, if there are any, are pods that run as processes of this machine; all others are simulated.
+	// Processes selects pods that run as processes on this machine. All others are simulated.
 	Processes kubelet.Programs
 }
 
-// Cluster is a running control plane with simulated nodes. Its methods may be called concurrently.
+// Cluster is a running control plane with simulated nodes. It is safe for concurrent use.
 type Cluster struct {
 	dir    string
 	creds  *credentials
@@ -63,11 +63,11 @@ type Cluster struct {
 	client kubernetes.Interface
 	logs   *sink
 
-	network kubelet.Network // of pods that run as processes
+	network kubelet.Network // for pods that run as processes
 
-	parts []*component // in order of their start
+	parts []*component // in the order they were started
 	done  chan struct{}
-	end   func() // closes done, once
+	end   func() // closes done once
 
 	mu         sync.Mutex
 	schedulers []*component
@@ -77,24 +77,23 @@ type Cluster struct {
 
 var started atomic.Bool
 
-// Start runs a cluster and returns when all of it is ready: the API server's /readyz, the default
-// service account and the node simulation. ctx bounds the start only. When Start
-// fails, nothing keeps running.
+// Start starts a cluster and returns when all of it is ready: the API server's /readyz, the default service account
+// and the node simulation. ctx only applies to the startup. If Start fails, no component keeps running.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Dir == "" {
-		return nil, errors.New("starting the lab: no folder given")
+		return nil, errors.New("starting the lab: no directory specified")
 	}
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, "etcd")); err == nil {
-		return nil, fmt.Errorf("starting the lab: %s holds an earlier cluster; remove it or choose another folder", dir)
+		return nil, fmt.Errorf("starting the lab: %s contains a previous cluster; remove it or choose another directory", dir)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("starting the lab: %w", err)
 	}
-	if err := os.Chmod(dir, 0o700); err != nil { // it may have existed, open to all
+	if err := os.Chmod(dir, 0o700); err != nil { // it may have existed with other permissions
 		return nil, fmt.Errorf("starting the lab: %w", err)
 	}
 	if started.Swap(true) {
@@ -115,7 +114,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 func (c *Cluster) start(ctx context.Context, o Options) error {
 	var err error
 	if c.creds, err = newCredentials(c.dir, o.Address); err != nil {
-		return fmt.Errorf("making credentials: %w", err)
+		return fmt.Errorf("creating credentials: %w", err)
 	}
 	etcd, endpoint, err := startEtcd(ctx, c.dir, c.logs)
 	if err := c.add(etcd, err); err != nil {
@@ -145,11 +144,12 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	return nil
 }
 
-// maxConnections of a listener of the lab, whose clients all share an address.
+// maxConnections limits the connections of a listener of the lab. All of its clients share an address.
 const maxConnections = 20_000
 
 func (c *Cluster) startAPIServer(ctx context.Context, etcd string, o Options) error {
-	// Bound here, not in the options, so that the port is known and cannot be taken in between.
+	// The listener is opened here rather than in the options, so that the port is known and cannot be taken in
+	// between.
 	l, err := daemon.Listen(cmp.Or(o.Address, "127.0.0.1")+":0", maxConnections, maxConnections)
 	if err != nil {
 		return err
@@ -167,32 +167,31 @@ func (c *Cluster) startAPIServer(ctx context.Context, etcd string, o Options) er
 	return c.add(server, server.wait(ctx, apiReady(c.client)))
 }
 
-// add makes c the owner of a part, be it ready or not, and watches it.
+// add transfers the ownership of a part to c, whether it is ready or not, and monitors it.
 func (c *Cluster) add(p *component, err error) error {
 	if p == nil {
 		return err
 	}
 	c.parts = append(c.parts, p)
-	go func() { // ends with the part, which Stop waits for
+	go func() { // ends with the part; Stop waits for it
 		<-p.done
 		c.end()
 	}()
 	return err
 }
 
-// Done is closed when a part of the control plane, schedulers not counted, has ended: by Stop, or on its
-// own, and then Stop tells why.
+// Done returns a channel that is closed when a part of the control plane, excluding schedulers, has ended, either
+// by Stop or prematurely. In the latter case, Stop returns the error.
 func (c *Cluster) Done() <-chan struct{} { return c.done }
 
-// Config returns a copy of the administrator's client configuration, without client-side rate limit.
+// Config returns a copy of the administrator's client configuration without a client-side rate limit.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // Kubeconfig returns the path of the administrator's kubeconfig, for kubectl.
 func (c *Cluster) Kubeconfig() string { return c.creds.kubeconfig }
 
-// Stop ends the schedulers, the pods that are processes, the nodes, the controllers, the API server and etcd, in this
-// order, and waits for each. It returns the errors of those that had ended before they were told to. Further calls
-// return the same.
+// Stop stops the schedulers, the pods that run as processes, the nodes, the controllers, the API server and etcd in
+// this order, and waits for each of them. It returns the errors of parts that ended prematurely. It is idempotent.
 func (c *Cluster) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -28,7 +28,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestCluster is one test because a process can have one Cluster only.
+// TestCluster is a single test because a process can only have one Cluster.
 func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -53,7 +53,7 @@ func TestCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		if v.GitVersion != KubernetesVersion || v.Major+"."+v.Minor != "1.36" {
-			t.Errorf("server reports %s (%s.%s)", v.GitVersion, v.Major, v.Minor)
+			t.Errorf("unexpected version of the server: %s (%s.%s)", v.GitVersion, v.Major, v.Minor)
 		}
 	})
 	t.Run("kubeconfig", func(t *testing.T) { checkKubeconfig(t, c) })
@@ -75,19 +75,19 @@ func TestCluster(t *testing.T) {
 	}
 	lap("start of a scheduler")
 	if ready != 1 {
-		t.Errorf("OnReady was called %d times", ready)
+		t.Errorf("OnReady was called %d times, want 1", ready)
 	}
 	machine := kit.WatchMachine(t)
 	ran := runJob(ctx, t, client, job("first", "1", ""))
 	lap("Job of 1 s")
 	if ran < time.Second {
-		t.Errorf("Job of 1 s took %s", ran)
+		t.Errorf("Job of 1 s completed after %s", ran)
 	}
-	if ran > 4*time.Second { // the status has whole seconds
-		machine.TooSlow("Job of 1 s took %s", ran)
+	if ran > 4*time.Second { // the status has a resolution of seconds
+		machine.TooSlow("Job of 1 s completed after %s", ran)
 	}
 	stop()
-	stop() // may be called again
+	stop() // stop is idempotent
 	lap("stop of the scheduler")
 
 	t.Run("no scheduler", func(t *testing.T) {
@@ -97,9 +97,9 @@ func TestCluster(t *testing.T) {
 		if _, err := client.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(500 * time.Millisecond) // no binding may follow
+		time.Sleep(500 * time.Millisecond) // no binding must follow
 		if got := getPod(ctx, t, client, "orphan"); got.Spec.NodeName != "" {
-			t.Errorf("pod was bound to %s after the scheduler's stop", got.Spec.NodeName)
+			t.Errorf("pod was bound to %s after the scheduler was stopped", got.Spec.NodeName)
 		}
 	})
 
@@ -123,25 +123,25 @@ func TestCluster(t *testing.T) {
 	lap("Job of 0.25 s")
 	for _, p := range podsOf(ctx, t, client, "second") {
 		if p.Spec.NodeName != "node-0001" {
-			t.Errorf("pod of the profile with our plugin ran on %s", p.Spec.NodeName)
+			t.Errorf("pod of the profile with our plugin ran on %s, want node-0001", p.Spec.NodeName)
 		}
 	}
-	eventually(t, "the pod that had no scheduler ends", func() bool {
+	eventually(t, "the pod without a scheduler ends", func() bool {
 		return getPod(ctx, t, client, "orphan").Status.Phase == corev1.PodSucceeded
 	})
 	if _, err := c.StartScheduler(ctx, Scheduler{Name: "bad", ConfigFile: "no-such-file"}); err == nil {
-		t.Error("a scheduler runs without its configuration")
+		t.Error("StartScheduler() without its configuration = nil, want an error")
 	}
 
 	t.Run("pods without a time run until deleted", func(t *testing.T) { checkDeletion(ctx, t, client) })
 	t.Run("processes", func(t *testing.T) { checkProcesses(t, c, client) })
 	t.Run("second start", func(t *testing.T) {
 		if _, err := Start(ctx, Options{Dir: filepath.Join(dir, "d")}); !errors.Is(err, ErrStarted) {
-			t.Errorf("second Start: %v", err)
+			t.Errorf("second Start() = %v, want ErrStarted", err)
 		}
 	})
 
-	// A client that watches and never lets go must not delay the end.
+	// A client with an open watch must not delay the shutdown.
 	watch, err := client.CoreV1().Pods("").Watch(context.WithoutCancel(ctx), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -150,17 +150,17 @@ func TestCluster(t *testing.T) {
 	noProcessIsLeft := endWithCluster(ctx, t, c, client)
 	lap = stopwatch(t)
 	if err := c.Stop(); err != nil {
-		t.Errorf("Stop: %v", err)
+		t.Errorf("Stop() = %v", err)
 	}
 	lap("stop of all")
 	noProcessIsLeft()
 	select {
 	case <-c.Done():
 	default:
-		t.Error("Done is open after Stop")
+		t.Error("Done() is not closed after Stop()")
 	}
 	if _, err := c.StartScheduler(ctx, Scheduler{}); err == nil {
-		t.Error("a scheduler was started on a stopped cluster")
+		t.Error("StartScheduler() on a stopped cluster = nil, want an error")
 	}
 	host, err := url.Parse(c.Config().Host)
 	if err != nil {
@@ -168,7 +168,7 @@ func TestCluster(t *testing.T) {
 	}
 	if conn, err := net.Dial("tcp", host.Host); err == nil {
 		conn.Close()
-		t.Errorf("%s still answers after Stop", host.Host)
+		t.Errorf("%s still accepts connections after Stop", host.Host)
 	}
 	for l := range listeners(t) {
 		if !before[l] {
@@ -199,7 +199,7 @@ func checkKubeconfig(t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	if info.Mode().Perm() != 0o600 {
-		t.Errorf("kubeconfig has mode %v", info.Mode())
+		t.Errorf("mode of the kubeconfig = %v, want 0600", info.Mode())
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 	if err != nil {
@@ -212,12 +212,12 @@ func checkKubeconfig(t *testing.T, c *Cluster) {
 	config.BearerToken = ""
 	_, err = kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
 	if !apierrors.IsUnauthorized(err) {
-		t.Errorf("without a token: %v", err)
+		t.Errorf("unexpected error without a token: %v", err)
 	}
 }
 
-// checkDeletion deletes a Job's pod as a suspend does. Were the pod left without a final phase, the Job
-// controller would wait for it for ever.
+// checkDeletion deletes the pod of a Job like a suspension does. Without a final phase of the pod, the Job
+// controller would wait for it forever.
 func checkDeletion(ctx context.Context, t *testing.T, client kubernetes.Interface) {
 	j := job("endless", "", "")
 	j.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed)
@@ -239,7 +239,7 @@ func checkDeletion(ctx context.Context, t *testing.T, client kubernetes.Interfac
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the suspended Job's pod is gone", func() bool {
+	eventually(t, "the suspended Job's pod is deleted", func() bool {
 		s := status()
 		return len(podsOf(ctx, t, client, "endless")) == 0 && s.Active == 0 && ptr.Deref(s.Terminating, 0) == 0
 	})
@@ -256,7 +256,7 @@ func TestKubernetesVersionIsTheOneLinked(t *testing.T) {
 	}
 }
 
-// TestStartFails runs each case in a process of its own, because a failed Start counts as a start.
+// TestStartFails runs each case in its own process, because a failed Start counts as a start.
 func TestStartFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -274,7 +274,7 @@ func TestStartFails(t *testing.T) {
 			Options{ControllerManagerArgs: []string{"--no-such-flag"}},
 			"starting kube-controller-manager: unknown flag",
 		},
-		"long path": {Options{Dir: strings.Repeat("long", 30)}, "shorter folder"},
+		"long path": {Options{Dir: strings.Repeat("long", 30)}, "shorter directory"},
 	}
 	if name := os.Getenv("LAB_TEST_START_FAILS"); name != "" {
 		o := cases[name].o
@@ -286,11 +286,11 @@ func TestStartFails(t *testing.T) {
 		o.Dir = filepath.Join(dir, o.Dir)
 		before := listeners(t)
 		if _, err = Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), cases[name].want) {
-			t.Errorf("error is %v, want one with %q", err, cases[name].want)
+			t.Errorf("expected an error that contains %[2]q, got %[1]v", err, cases[name].want)
 		}
 		for l := range listeners(t) {
 			if !before[l] {
-				t.Errorf("%s is still listening", l)
+				t.Errorf("%s is still listening after a failed Start", l)
 			}
 		}
 		return
@@ -312,7 +312,7 @@ func TestStartRefusesAnEarlierCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Start(t.Context(), Options{Dir: dir}); err == nil ||
-		!strings.Contains(err.Error(), "earlier cluster") {
-		t.Errorf("error is %v", err)
+		!strings.Contains(err.Error(), "previous cluster") {
+		t.Errorf("unexpected error: %v", err)
 	}
 }

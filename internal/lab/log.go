@@ -15,13 +15,13 @@ import (
 
 const logName = "lab.log"
 
-// sink is a file that takes whole lines until it is closed, as the one behind the loggers of all components.
-// It outlives what it writes to: upstream goroutines may still log after Stop, when the file is closed and
-// their lines do not belong on the terminal.
+// sink is a log file for the loggers of all components that accepts lines until it is closed. It outlives the file:
+// upstream goroutines may still log after Stop, when the file is closed and their output must not appear on the
+// terminal.
 type sink struct {
 	mu   sync.Mutex
-	file *os.File // nil: it is closed
-	late error    // what comes after that gets; nil: it is dropped in silence
+	file *os.File // nil if closed
+	late error    // returned by writes after close; nil to drop them silently
 }
 
 func newSink(dir string) (*sink, error) {
@@ -38,7 +38,7 @@ func (s *sink) Write(p []byte) (int, error) {
 	return s.file.Write(p)
 }
 
-// Sync makes sink a zapcore.WriteSyncer.
+// Sync implements zapcore.WriteSyncer.
 func (s *sink) Sync() error { return nil }
 
 func (s *sink) close() error {
@@ -49,7 +49,7 @@ func (s *sink) close() error {
 	return file.Close()
 }
 
-// captureLogs sends klog and gRPC, both process-wide, to the sink for the rest of the process.
+// captureLogs redirects klog and gRPC, which are both process-wide, to the sink.
 func (s *sink) captureLogs() {
 	klog.SetLogger(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(s))))
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, s))

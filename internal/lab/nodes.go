@@ -19,13 +19,14 @@ import (
 // NodeSpec describes a simulated node.
 type NodeSpec struct {
 	Name        string
-	Labels      map[string]string // on top of hostname, os and arch
+	Labels      map[string]string // in addition to hostname, os and arch
 	Annotations map[string]string
-	Capacity    corev1.ResourceList // CPU, memory, pods and whatever else, such as GPUs; all is allocatable
+	Capacity    corev1.ResourceList // CPU, memory, pods and other resources such as GPUs; all of it is allocatable
 	Taints      []corev1.Taint
 }
 
-// Capacity returns a node's capacity: whole CPUs, memory in GiB, and 110 pods, kubelet's default limit.
+// Capacity returns the capacity of a node: whole CPUs, memory in GiB, and 110 pods, which is kubelet's default
+// limit.
 func Capacity(cpus, memoryGiB int64) corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewQuantity(cpus, resource.DecimalSI),
@@ -34,9 +35,9 @@ func Capacity(cpus, memoryGiB int64) corev1.ResourceList {
 	}
 }
 
-// AddNodes creates simulated nodes and returns when KWOK has taken charge of all of them. They are born
-// ready: otherwise kube-controller-manager would lift the taint of each new node with a few requests, and
-// with its default client limits a hundred nodes would take 20 s.
+// AddNodes creates simulated nodes and returns when KWOK manages all of them. The nodes are ready from the
+// beginning. Otherwise, kube-controller-manager would remove the taint of each new node with several requests,
+// which takes 20 s for a hundred nodes with its default client limits.
 func (c *Cluster) AddNodes(ctx context.Context, specs []NodeSpec) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -53,8 +54,8 @@ func (c *Cluster) AddNodes(ctx context.Context, specs []NodeSpec) error {
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("adding nodes: %w", err)
 	}
-	// A node whose lease KWOK does not hold yet has its pods listed when it does: pods that are bound
-	// meanwhile start late, and some of them twice.
+	// When KWOK acquires the Lease of a node, it lists the pods of the node. Pods bound before that start late, and
+	// some of them twice.
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		leases, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx,
 			metav1.ListOptions{ResourceVersion: "0"})
@@ -72,8 +73,8 @@ func (c *Cluster) AddNodes(ctx context.Context, specs []NodeSpec) error {
 	return nil
 }
 
-// node is what the API server and the controllers would have after KWOK's stage node-initialize, the
-// labels and the annotation that controllers add included, so that none of them has anything to write.
+// node returns the node as it would be after KWOK's stage node-initialize, including the labels and the annotation
+// added by controllers, so that none of them has to update it.
 func (s NodeSpec) node(now time.Time) *corev1.Node {
 	labels := map[string]string{
 		corev1.LabelHostname:   s.Name,
@@ -112,10 +113,10 @@ func (s NodeSpec) node(now time.Time) *corev1.Node {
 	}
 }
 
-// SystemUUID is what the firmware of a simulated node's machine calls it.
+// SystemUUID returns the UUID of a simulated node's machine.
 func SystemUUID(node string) string { return uuid.NewSHA1(uuid.NameSpaceOID, []byte(node)).String() }
 
-// healthy are the conditions of a node that is ready.
+// healthy returns the conditions of a ready node.
 func healthy(now time.Time) []corev1.NodeCondition {
 	return []corev1.NodeCondition{
 		condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", now),

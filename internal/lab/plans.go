@@ -11,16 +11,16 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// plansFile is what the plans of a replay are recorded in, in its folder.
+// plansFile is the name of the file with the recorded plans of a replay.
 const plansFile = "plans.jsonl"
 
-// plan reports whether the hold loop is to plan jobs together.
+// plan reports whether the hold loop plans jobs together.
 func plan(trials []Trial) bool {
 	return slices.ContainsFunc(trials, func(t Trial) bool { return strategy.When(t.Strategy) == planRule })
 }
 
-// recordPlans has the scheduler record its plans, if it is to make some. The last plan may end after the loop that
-// began it, when the record is closed.
+// recordPlans configures the scheduler to record its plans, if it makes any. The last plan may complete after the
+// loop that started it, when the record is already closed.
 func (s *Scheduling) recordPlans(trials []Trial) (*sink, error) {
 	if !plan(trials) {
 		return &sink{}, nil
@@ -31,19 +31,19 @@ func (s *Scheduling) recordPlans(trials []Trial) (*sink, error) {
 	return r, err
 }
 
-// plansAgain makes the plans of a replay again from their snapshots, and says how many there were.
+// plansAgain recomputes the plans of a replay from their snapshots, compares them, and reports their number.
 func plansAgain(dir string, stderr io.Writer) error {
 	file, err := os.Open(filepath.Join(dir, plansFile))
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	quiet := sayThatItLives(stderr, "plans are being made again")
+	quiet := sayThatItLives(stderr, "plans are being recomputed")
 	same, err := policy.ReplayPlans(file)
 	quiet()
 	if err != nil {
 		return fmt.Errorf("%s: %w", file.Name(), err)
 	}
-	fmt.Fprintf(stderr, "%d plans were made again from their snapshots (%s): all the same\n", same, file.Name())
+	fmt.Fprintf(stderr, "recomputed %d plans from their snapshots (%s): all identical\n", same, file.Name())
 	return nil
 }

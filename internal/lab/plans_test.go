@@ -13,12 +13,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// A replay ends well only if its plans are the same again.
+// A replay is only successful if recomputing its plans gives the same results.
 func TestPlansAreMadeAgain(t *testing.T) {
 	s := &Scheduling{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
 	file := filepath.Join(s.Dir, plansFile)
 	if r, err := s.recordPlans([]Trial{{Strategy: "energy"}, {Strategy: Stock}}); err != nil || s.recordPlan != nil {
-		t.Fatalf("plans of trials without any are recorded: %v", err)
+		t.Fatalf("plans of trials without plans are recorded, error %v", err)
 	} else {
 		_ = r.close()
 	}
@@ -31,14 +31,14 @@ func TestPlansAreMadeAgain(t *testing.T) {
 		job := sched.Job{ID: "a/" + strings.Repeat("x", 1+i), Submitted: now, Duration: time.Hour}
 		snapshot := &sched.Snapshot{Now: now, Queue: []sched.Job{job}}
 		plan, looks := policy.PlanTogether(snapshot, nil, func() bool { return false })
-		if i == 2 { // one that ends after the loop
+		if i == 2 { // one that completes after the loop
 			_ = plans.close()
 		}
 		s.recordPlan(snapshot, plan, looks)
 	}
 	var out bytes.Buffer
-	if err := plansAgain(s.Dir, &out); err != nil || !strings.HasPrefix(out.String(), "2 plans were made again") ||
-		!strings.Contains(out.String(), "all the same") {
+	if err := plansAgain(s.Dir, &out); err != nil || !strings.HasPrefix(out.String(), "recomputed 2 plans") ||
+		!strings.Contains(out.String(), "all identical") {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 	text, err := os.ReadFile(file)
@@ -50,6 +50,6 @@ func TestPlansAreMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := plansAgain(s.Dir, &out); err == nil || !strings.Contains(err.Error(), `"a/yy"`) {
-		t.Errorf("error %v does not name what differs", err)
+		t.Errorf("expected an error that contains the difference, got %v", err)
 	}
 }

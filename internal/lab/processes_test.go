@@ -28,7 +28,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// testImages are what the shared cluster runs as processes; the program of the second is not there.
+// testImages are the images that the shared cluster runs as processes. The program of the second image does not
+// exist.
 var testImages = []string{"process", "absent"}
 
 func buildProcess(t *testing.T, dir string) {
@@ -38,7 +39,7 @@ func buildProcess(t *testing.T, dir string) {
 	}
 }
 
-// processPods tests pods that run as processes.
+// processPods contains the tests of pods that run as processes.
 type processPods struct {
 	t       *testing.T
 	cluster *Cluster
@@ -52,12 +53,12 @@ func checkProcesses(t *testing.T, c *Cluster, client kubernetes.Interface) {
 	t.Run("stubborn", func(t *testing.T) { p.in(t).stubborn() })
 	t.Run("jobs", func(t *testing.T) { p.in(t).jobs() })
 	t.Run("program that is not there", func(t *testing.T) { p.in(t).absent() })
-	t.Run("what processes cannot have", func(t *testing.T) { p.in(t).refused() })
+	t.Run("unsupported features", func(t *testing.T) { p.in(t).refused() })
 }
 
 func (p *processPods) in(t *testing.T) *processPods { return &processPods{t, p.cluster, p.client} }
 
-// pod is a pod of the test program that is ready when its health page answers.
+// pod returns a pod of the test program that is ready when its health page responds.
 func (p *processPods) pod(name string, args ...string) *corev1.Pod {
 	page := corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromString("health")}}
 	return &corev1.Pod{
@@ -99,7 +100,7 @@ func (p *processPods) eventually(what string, ok func() bool) {
 	eventually(p.t, what, ok)
 }
 
-// programs is the folder of the test program.
+// programs returns the directory of the test program.
 func (p *processPods) programs() string { return filepath.Dir(p.cluster.dir) }
 
 func isReady(pod *corev1.Pod) bool {
@@ -111,12 +112,12 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// pid is that of the process, by its own account.
+// pid returns the process ID that the process has logged.
 func (p *processPods) pid(name string) (pid int) {
 	p.t.Helper()
 	_, after, _ := strings.Cut(p.log(name), " pid ")
 	if _, err := fmt.Sscan(after, &pid); err != nil {
-		p.t.Fatalf("no process number in the log of %s: %v", name, err)
+		p.t.Fatalf("no process ID in the log of %s: %v", name, err)
 	}
 	return pid
 }
@@ -132,7 +133,7 @@ func (p *processPods) port(name string) int {
 	return port
 }
 
-// replicas listen on one port, see what they mount, and have their account.
+// replicas verifies that replicas can listen on the same port, read their mounts, and use their service account.
 func (p *processPods) replicas() {
 	t, ctx := p.t, p.t.Context()
 	config := &corev1.ConfigMap{
@@ -171,7 +172,7 @@ func (p *processPods) replicas() {
 		p.eventually(name+" is ready", func() bool { return isReady(p.get(name)) })
 		if got := p.get(name); got.Status.Phase != corev1.PodRunning || !strings.HasPrefix(got.Status.PodIP, "10.127.") ||
 			got.Status.ContainerStatuses[0].RestartCount != 0 {
-			t.Errorf("%s has status %+v", name, got.Status)
+			t.Errorf("unexpected status of %s: %+v", name, got.Status)
 		}
 		log := p.log(name)
 		for _, want := range []string{
@@ -179,13 +180,13 @@ func (p *processPods) replicas() {
 			"args [" + name + " /etc/apple]",
 		} {
 			if !strings.Contains(log, want) {
-				t.Errorf("the log of %s is without %q:\n%s", name, want, log)
+				t.Errorf("the log of %s does not contain %q:\n%s", name, want, log)
 			}
 		}
 		p.account(name, log)
 	}
 	if a, b := p.port("replica-1"), p.port("replica-2"); a == b {
-		t.Errorf("both replicas listen on port %d", a)
+		t.Errorf("both replicas listen on the same port %d", a)
 	}
 	p.proxied()
 	file := p.logged("replica-1", "env FILE=")
@@ -199,7 +200,7 @@ func (p *processPods) replicas() {
 	})
 }
 
-// proxied reaches a pod through its Service and the API server, as kubenergy report reaches the controller.
+// proxied connects to a pod through its Service and the API server, like kubenergy report does to the controller.
 func (p *processPods) proxied() {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "process"}, Spec: corev1.ServiceSpec{
 		Selector: map[string]string{"app": "process"},
@@ -208,7 +209,7 @@ func (p *processPods) proxied() {
 	if _, err := p.client.CoreV1().Services("default").Create(p.t.Context(), service, metav1.CreateOptions{}); err != nil {
 		p.t.Fatal(err)
 	}
-	p.eventually("the API server's proxy reaches the pods", func() bool {
+	p.eventually("the API server's proxy connects to the pods", func() bool {
 		_, err := p.client.CoreV1().Services("default").ProxyGet("http", "process", "web", "healthz", nil).
 			DoRaw(p.t.Context())
 		return err == nil
@@ -217,18 +218,18 @@ func (p *processPods) proxied() {
 
 const accountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// logged is the rest of the line that begins with prefix.
+// logged returns the rest of the log line with the given prefix.
 func (p *processPods) logged(name, prefix string) string {
 	for line := range strings.Lines(p.log(name)) {
 		if rest, ok := strings.CutPrefix(line, prefix); ok {
 			return strings.TrimSpace(rest)
 		}
 	}
-	p.t.Fatalf("the log of %s has no line with %q", name, prefix)
+	p.t.Fatalf("the log of %s has no line with prefix %q", name, prefix)
 	return ""
 }
 
-// account checks that the process has the pod's own account.
+// account verifies that the process uses the pod's own service account.
 func (p *processPods) account(name, log string) {
 	config, err := clientcmd.BuildConfigFromFlags("", p.logged(name, "env KUBECONFIG="))
 	if err != nil {
@@ -246,7 +247,7 @@ func (p *processPods) account(name, log string) {
 	}
 }
 
-// restart ends a process by itself, and stops another from answering.
+// restart lets one process exit and makes another one unresponsive.
 func (p *processPods) restart() {
 	p.create(p.pod("restarted"))
 	p.eventually("the pod is ready", func() bool { return isReady(p.get("restarted")) })
@@ -263,12 +264,12 @@ func (p *processPods) restart() {
 	lap := stopwatch(p.t)
 	p.remove("restarted", metav1.DeleteOptions{})
 	lap("end of a process")
-	if log := p.log("restarted"); !strings.Contains(log, "told to end") {
-		p.t.Errorf("the process was not told to end:\n%s", log)
+	if log := p.log("restarted"); !strings.Contains(log, "received SIGTERM") {
+		p.t.Errorf("the process did not receive SIGTERM:\n%s", log)
 	}
 	dirs, err := filepath.Glob(filepath.Join(p.cluster.PodsDir(), "default_restarted_*"))
 	if err != nil || len(dirs) > 0 {
-		p.t.Errorf("left behind: %v (%v)", dirs, err)
+		p.t.Errorf("remaining directories: %v (%v)", dirs, err)
 	}
 }
 
@@ -277,13 +278,13 @@ func (p *processPods) remove(name string, o metav1.DeleteOptions) {
 	if err := p.client.CoreV1().Pods("default").Delete(p.t.Context(), name, o); err != nil {
 		p.t.Fatal(err)
 	}
-	p.eventually(name+" is gone", func() bool {
+	p.eventually(name+" is deleted", func() bool {
 		_, err := p.client.CoreV1().Pods("default").Get(p.t.Context(), name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
 }
 
-// stubborn processes are killed after the grace period, or at once.
+// stubborn processes are killed after the grace period, or immediately.
 func (p *processPods) stubborn() {
 	for name, o := range map[string]metav1.DeleteOptions{
 		"stubborn": {GracePeriodSeconds: ptr.To[int64](1)},
@@ -293,18 +294,18 @@ func (p *processPods) stubborn() {
 		p.eventually(name+" is ready", func() bool { return isReady(p.get(name)) })
 		pid := p.pid(name)
 		if !alive(pid) {
-			p.t.Fatalf("%s has no process %d", name, pid)
+			p.t.Fatalf("process %[2]d of %[1]s does not exist", name, pid)
 		}
 		began := time.Now()
 		p.remove(name, o)
-		p.eventually("the process of "+name+" is gone", func() bool { return !alive(pid) })
+		p.eventually("the process of "+name+" has exited", func() bool { return !alive(pid) })
 		if took := time.Since(began); name == "stubborn" && took < 900*time.Millisecond {
-			p.t.Errorf("a grace period of 1 s ended after %v", took)
+			p.t.Errorf("grace period of 1 s ended after %v", took)
 		}
 	}
 }
 
-// jobs end as their processes do.
+// jobs verifies that Jobs complete with the exit codes of their processes.
 func (p *processPods) jobs() {
 	ctx := p.t.Context()
 	for name, code := range map[string]string{"good": "0", "bad": "4"} {
@@ -331,7 +332,7 @@ func (p *processPods) jobs() {
 		pod := podsOf(ctx, p.t, p.client, j.Name)[0]
 		if got := pod.Status.ContainerStatuses[0].State.Terminated; got == nil ||
 			strconv.Itoa(int(got.ExitCode)) != code {
-			p.t.Errorf("the pod of %s ended with %+v", j.Name, pod.Status.ContainerStatuses)
+			p.t.Errorf("unexpected container status of the pod of %s: %+v", j.Name, pod.Status.ContainerStatuses)
 		}
 		p.remove(pod.Name, metav1.DeleteOptions{})
 	}
@@ -357,7 +358,7 @@ func (p *processPods) absent() {
 	p.create(pod)
 	program := filepath.Join(p.programs(), "absent")
 	if message := p.waiting("absent", "ErrImagePull"); !strings.Contains(message, "go build -o "+program) {
-		p.t.Errorf("message is %q", message)
+		p.t.Errorf("unexpected message %q", message)
 	}
 	if err := os.Link(filepath.Join(p.programs(), "process"), program); err != nil {
 		p.t.Fatal(err)
@@ -372,12 +373,12 @@ func (p *processPods) refused() {
 	}}
 	p.create(pod)
 	if message := p.waiting("refused", "ContainerCreating"); !strings.Contains(message, "volume host: only configMap") {
-		p.t.Errorf("message is %q", message)
+		p.t.Errorf("unexpected message %q", message)
 	}
 	p.remove("refused", metav1.DeleteOptions{})
 }
 
-// endWithCluster returns a check, for after Stop, that no process of a pod is left.
+// endWithCluster returns a check for remaining processes of pods, to be called after Stop.
 func endWithCluster(ctx context.Context, t *testing.T, c *Cluster, client kubernetes.Interface) func() {
 	p := &processPods{t, c, client}
 	pids := map[string]int{}
@@ -388,16 +389,16 @@ func endWithCluster(ctx context.Context, t *testing.T, c *Cluster, client kubern
 	for i := range pods.Items {
 		name := pods.Items[i].Name
 		if pids[name] = p.pid(name); !alive(pids[name]) {
-			t.Errorf("%s does not run before the end", name)
+			t.Errorf("%s is not running before Stop", name)
 		}
 	}
 	if len(pids) < 3 {
-		t.Errorf("only %v run before the end", pids)
+		t.Errorf("only %v are running before Stop, want at least 3", pids)
 	}
 	return func() {
 		for name, pid := range pids {
 			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-				t.Errorf("%s outlives the lab: %v", name, err)
+				t.Errorf("%s still runs after Stop: %v", name, err)
 			}
 		}
 	}

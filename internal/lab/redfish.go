@@ -22,22 +22,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// systems is where the service has its machines, each by the name of its node.
+// systems is the path of the machines, which are identified by the names of their nodes.
 const systems = "/redfish/v1/Systems"
 
-// powerStates is what Redfish calls the states of a machine.
+// powerStates maps the states of a machine to those of Redfish.
 var powerStates = map[sleep.State]string{
 	sleep.Awake: "On", sleep.Stopping: "PoweringOff", sleep.Asleep: "Off", sleep.Booting: "PoweringOn",
 }
 
-// System is a machine as Redfish has it.
+// System is a machine in the Redfish service.
 type System struct {
 	UUID  string
 	State func() string                  // On, Off, PoweringOn or PoweringOff
 	Reset func(kind string) (status int) // On, GracefulShutdown, ForceOff, …
 }
 
-// Redfish is the service of systems, each by the name of its node.
+// Redfish returns the handler of a service with the given systems, by node name.
 func Redfish(of map[string]System) http.Handler {
 	members := []map[string]string{}
 	for node := range of {
@@ -67,30 +67,30 @@ func Redfish(of map[string]System) http.Handler {
 			return
 		}
 		var order struct{ ResetType string }
-		_ = json.NewDecoder(r.Body).Decode(&order) // what cannot be read is not possible either
+		_ = json.NewDecoder(r.Body).Decode(&order) // an invalid request results in an unsupported reset type
 		w.WriteHeader(s.Reset(order.ResetType))
 	})
 	return mux
 }
 
-// Machine is that of a simulated node. It is on at first.
+// Machine is the machine of a simulated node. It is on initially.
 type Machine struct {
 	BootTime time.Duration
-	Fails    func(boot uint64) bool // whether its first boot fails, its second, and so on
+	Fails    func(boot uint64) bool // reports whether the boot with the given number, starting at 1, fails
 
 	node  string
 	state sleep.State
 	boots uint64
 }
 
-// Machines are a Redfish service on loopback that turns simulated nodes off and on. A node that is off sends no
-// heartbeat. One that boots is ready after its boot time; if its boot fails, it is off again by then.
+// Machines is a Redfish service on loopback that turns simulated nodes off and on. A node that is off sends no
+// heartbeat. A node that boots is ready after its boot time, or off again if the boot fails.
 type Machines struct {
 	URL  string
-	Stop func() // leaves nodes as they are
+	Stop func() // does not change the nodes
 
-	// What happened, of each machine in order, how often one was forced off, and the pods that ended with their
-	// machine. They are complete after Stop.
+	// Changes in order of time for each machine, the number of forced power-offs, and the number of pods killed
+	// with their machine. They are complete after Stop.
 	Changes []sim.PowerChange
 	Forced  int
 	Killed  int
@@ -100,7 +100,7 @@ type Machines struct {
 	running sync.WaitGroup
 }
 
-// StartMachines gives nodes their machines.
+// StartMachines starts the machines of the given nodes.
 func (c *Cluster) StartMachines(ctx context.Context, of map[string]*Machine) (*Machines, error) {
 	l, err := daemon.Listen("127.0.0.1:0", maxConnections, maxConnections)
 	if err != nil {
@@ -132,7 +132,7 @@ func (m *Machines) powerState(s *Machine) string {
 	return powerStates[s.state]
 }
 
-// reset starts what a machine is asked for, which goes on until ctx ends.
+// reset starts the requested power operation, which continues until ctx is cancelled.
 func (m *Machines) reset(ctx context.Context, s *Machine, kind string) (status int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,13 +157,13 @@ func (m *Machines) reset(ctx context.Context, s *Machine, kind string) (status i
 	return http.StatusNoContent
 }
 
-// note changes the state of a machine; m.mu is held.
+// note changes the state of a machine. The caller must hold m.mu.
 func (m *Machines) note(s *Machine, to sleep.State, at time.Time) {
 	s.state = to
 	m.Changes = append(m.Changes, sim.PowerChange{Node: s.node, At: at, State: to})
 }
 
-// switchPower stops or boots a machine, and asks the API server until it has done what follows from that.
+// switchPower stops or boots a machine and updates the node, retrying until the API server accepts the changes.
 func (m *Machines) switchPower(ctx context.Context, s *Machine, to sleep.State, after time.Duration) {
 	if !kube.Pause(ctx, after) {
 		return
@@ -171,7 +171,7 @@ func (m *Machines) switchPower(ctx context.Context, s *Machine, to sleep.State, 
 	at, fails := time.Now(), s.state == sleep.Booting && to == sleep.Asleep
 	_ = wait.PollUntilContextCancel(ctx, 10*pollInterval, true, func(ctx context.Context) (bool, error) {
 		if fails {
-			return true, nil // nothing has changed for the node
+			return true, nil // the node is unchanged
 		}
 		err := m.cluster.heartbeat(ctx, s.node, to == sleep.Awake)
 		if err == nil && to == sleep.Asleep {
@@ -184,8 +184,8 @@ func (m *Machines) switchPower(ctx context.Context, s *Machine, to sleep.State, 
 	m.note(s, to, at)
 }
 
-// heartbeat has KWOK renew the Lease of a node, or not: it leaves a node alone whose Lease another holds. As kubelet
-// does, a node says itself that it shuts down and that it is ready.
+// heartbeat enables or disables the renewal of a node's Lease by KWOK, which ignores nodes with another Lease
+// holder. Like kubelet, the node sets its own Ready condition.
 func (c *Cluster) heartbeat(ctx context.Context, node string, on bool) error {
 	now := time.Now()
 	spec := map[string]any{"holderIdentity": "off", "leaseDurationSeconds": math.MaxInt32}
@@ -210,7 +210,7 @@ func (c *Cluster) heartbeat(ctx context.Context, node string, on bool) error {
 	return err
 }
 
-// kill ends the pods that run on a node; those of DaemonSets go with it.
+// kill deletes the pods on a node, except for pods of DaemonSets.
 func (m *Machines) kill(ctx context.Context, node string) error {
 	pods, err := m.cluster.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: "spec.nodeName=" + node + ",status.phase!=Succeeded,status.phase!=Failed",

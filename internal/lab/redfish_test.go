@@ -21,7 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// bench is a service with one machine, whose second boot fails.
+// bench is a service with one machine. Its second boot fails.
 type bench struct {
 	*Machines
 	t       *testing.T
@@ -55,7 +55,7 @@ func benchOf(t *testing.T, c *Cluster, node string) *bench {
 	return b
 }
 
-// ask sends a request and returns the status and the body of the answer.
+// ask sends a request and returns the status and the body of the response.
 func (b *bench) ask(method, path, body string) (int, map[string]any) {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), method, b.URL+path, strings.NewReader(body))
@@ -72,7 +72,7 @@ func (b *bench) ask(method, path, body string) (int, map[string]any) {
 		b.t.Fatal(err)
 	}
 	var answer map[string]any
-	_ = json.Unmarshal(text, &answer) // errors are plain texts
+	_ = json.Unmarshal(text, &answer) // errors are plain text
 	return resp.StatusCode, answer
 }
 
@@ -80,7 +80,7 @@ func (b *bench) reset(kind string, want int) {
 	b.t.Helper()
 	status, _ := b.ask(http.MethodPost, systems+"/"+b.node+"/Actions/ComputerSystem.Reset", `{"ResetType": "`+kind+`"}`)
 	if status != want {
-		b.t.Errorf("%s is answered with %d, want %d", kind, status, want)
+		b.t.Errorf("status of reset %s = %d, want %d", kind, status, want)
 	}
 }
 
@@ -92,7 +92,7 @@ func (b *bench) becomes(state string) {
 	})
 }
 
-// beats reports who renews the Lease of the node, and whether it is ready.
+// beats returns the holder of the node's Lease and the status of its Ready condition.
 func (b *bench) beats(ctx context.Context) (holder string, ready corev1.ConditionStatus) {
 	b.t.Helper()
 	lease, err := b.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, b.node, metav1.GetOptions{})
@@ -124,25 +124,25 @@ func TestMachinesGoOffAndBoot(t *testing.T) {
 	}
 	if _, system := b.ask(http.MethodGet, systems+"/n1", ""); system["UUID"] != node.Status.NodeInfo.SystemUUID ||
 		system["PowerState"] != "On" {
-		t.Errorf("the system is %v, the node's UUID %q", system, node.Status.NodeInfo.SystemUUID)
+		t.Errorf("unexpected system %v, the node's UUID is %q", system, node.Status.NodeInfo.SystemUUID)
 	}
 	if status, _ := b.ask(http.MethodGet, systems+"/other", ""); status != http.StatusNotFound {
-		t.Errorf("a machine that is not there is answered with %d", status)
+		t.Errorf("status of a request for an unknown machine = %d, want 404", status)
 	}
 
-	b.reset("On", http.StatusNoContent) // which it is
+	b.reset("On", http.StatusNoContent) // already on
 	b.reset("Nothing", http.StatusConflict)
 	b.reset("GracefulShutdown", http.StatusNoContent)
 	b.becomes("Off")
 	if holder, ready := b.beats(ctx); holder == kwokID || ready != corev1.ConditionFalse {
-		t.Errorf("the node of a machine that is off has the heartbeat of %s and is ready: %s", holder, ready)
+		t.Errorf("machine is off, but the Lease holder of its node is %s and Ready is %s", holder, ready)
 	}
 
 	b.reset("On", http.StatusNoContent)
-	b.reset("GracefulShutdown", http.StatusConflict) // it boots
+	b.reset("GracefulShutdown", http.StatusConflict) // it is booting
 	b.becomes("On")
 	if holder, ready := b.beats(ctx); holder != kwokID || ready != corev1.ConditionTrue {
-		t.Errorf("the node of a machine that is on has the heartbeat of %s and is ready: %s", holder, ready)
+		t.Errorf("machine is on, but the Lease holder of its node is %s and Ready is %s", holder, ready)
 	}
 
 	b.reset("GracefulShutdown", http.StatusNoContent)
@@ -161,11 +161,11 @@ func TestMachinesGoOffAndBoot(t *testing.T) {
 		sleep.Asleep, sleep.Booting, sleep.Awake, sleep.Asleep, sleep.Booting, sleep.Asleep, sleep.Booting, sleep.Awake,
 	}
 	if diff := cmp.Diff(want, states); diff != "" || b.Forced != 0 || b.Killed != 0 {
-		t.Errorf("%d forced, %d pods killed (-want +got)\n%s", b.Forced, b.Killed, diff)
+		t.Errorf("%d machines forced off, %d pods killed, unexpected states (-want +got):\n%s", b.Forced, b.Killed, diff)
 	}
 }
 
-// The client that sends machines to sleep understands the service.
+// The client that puts machines to sleep works with the service.
 func TestMachinesAreSwitched(t *testing.T) {
 	b := newBench(t)
 	switches, err := power.NewSwitches([]power.Machine{{
@@ -178,7 +178,7 @@ func TestMachinesAreSwitched(t *testing.T) {
 	is := func(want bool) {
 		t.Helper()
 		if on, uuid, err := machine.State(t.Context()); on != want || uuid != SystemUUID("n1") || err != nil {
-			t.Errorf("on: %v, UUID %s, error %v", on, uuid, err)
+			t.Errorf("unexpected State() = %v, UUID %s, error %v", on, uuid, err)
 		}
 	}
 	is(true)
@@ -203,7 +203,7 @@ func TestTrials(t *testing.T) {
 			names = append(names, trials[i].String())
 		}
 		if got := fmt.Sprint(names); got != want || err != nil {
-			t.Errorf("%s, want %s, error %v", got, want, err)
+			t.Errorf("Trials() = %s, want %s, error %v", got, want, err)
 		}
 	}
 }
@@ -223,15 +223,16 @@ func TestWhatRunsOnAMachineEndsWithIt(t *testing.T) {
 	b.becomes("Off")
 	b.Stop()
 	if b.Forced != 1 || b.Killed != 1 {
-		t.Errorf("%d forced, %d pods killed", b.Forced, b.Killed)
+		t.Errorf("%d machines forced off, %d pods killed, want 1 and 1", b.Forced, b.Killed)
 	}
 	left, err := b.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(left.Items) != 1 || left.Items[0].Name != "comes-with-the-node" {
-		t.Errorf("left: %v, error %v", left.Items, err)
+		t.Errorf("unexpected remaining pods: %v, error %v", left.Items, err)
 	}
 }
 
-// On a real control plane: what is off stays so although KWOK and the controllers live, and comes back.
+// On a real control plane, a node remains off although KWOK and the controllers are running, and becomes ready
+// again when it is turned on.
 func checkMachines(t *testing.T, c *Cluster) {
 	const node = "node-0002"
 	b := benchOf(t, c, node)
@@ -244,15 +245,15 @@ func checkMachines(t *testing.T, c *Cluster) {
 		}
 		return len(n.Spec.Taints)
 	}
-	eventually(t, "a node that is off has taints", func() bool { return taints() > 0 })
-	renewal := 12 * time.Second // KWOK tries to renew Leases in less
+	eventually(t, "a node that is off is tainted", func() bool { return taints() > 0 })
+	renewal := 12 * time.Second // longer than the interval of Lease renewals
 	time.Sleep(renewal)
 	if holder, ready := b.beats(t.Context()); holder == kwokID || ready == corev1.ConditionTrue {
-		t.Errorf("after %v the heartbeat is that of %s, and ready: %s", renewal, holder, ready)
+		t.Errorf("after %v the Lease holder is %s and Ready is %s", renewal, holder, ready)
 	}
 	b.reset("On", http.StatusNoContent)
 	b.becomes("On")
-	eventually(t, "a node that is on has no taint", func() bool { return taints() == 0 })
+	eventually(t, "the taints of a node that is on are removed", func() bool { return taints() == 0 })
 	on := time.Now()
 	eventually(t, "KWOK renews its Lease", func() bool {
 		lease, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), node,

@@ -26,27 +26,27 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Stock is the name of the trial that runs under kube-scheduler's own default profile.
+// Stock is the name of the trial with the default profile of kube-scheduler.
 const Stock = "stock"
 
-// Trial is one strategy of a replay. All trials of a replay run at the same time, each on nodes and in a namespace of
-// its own: a trace then lasts as long for three strategies as for one, and may be compressed less.
+// Trial is one strategy of a replay. All trials of a replay run concurrently, each in its own namespace and on its
+// own nodes. The replay then takes equally long for any number of strategies, so less compression is needed.
 type Trial struct {
 	Strategy string // Stock, or a name that strategy.New accepts
-	Sleeps   bool   // its machines are sent to sleep and woken; else they stay on
+	Sleeps   bool   // whether its machines are put to sleep and woken
 
-	namespace string // also the prefix of its nodes and the value of their label
+	namespace string // also the name prefix and the label value of its nodes
 	holds     bool
 	machines  *Machines
 }
 
-// labelTrial keeps the pods of a trial on its own nodes.
+// labelTrial restricts the pods of a trial to its own nodes.
 const labelTrial = "kubenergy.io/lab-trial"
 
 // annotationJob is the index of the pod's job in the scenario.
 const annotationJob = "kubenergy.io/lab-job"
 
-// Replay plays a scenario as Kubernetes Jobs against the real scheduler of a cluster.
+// Replay replays a scenario as Kubernetes Jobs with the real scheduler of a cluster.
 type Replay struct {
 	Cluster  *Cluster
 	Scenario *sim.Scenario
@@ -59,9 +59,9 @@ type Replay struct {
 	scheduling *Scheduling
 }
 
-// Progress is how far a replay is.
+// Progress is the progress of a replay.
 type Progress struct {
-	Trace  time.Time // the present instant of the trace
+	Trace  time.Time // current time of the trace
 	Trials []TrialProgress
 }
 
@@ -71,8 +71,8 @@ type TrialProgress struct {
 	Held, Pending, Running, Finished int
 }
 
-// Trials parses the names of strategies. If machines sleep, a trial of the first strategy on machines that stay on is
-// what the others are compared with.
+// Trials parses the names of strategies. If machines sleep, it adds a trial of the first strategy without sleep as
+// a baseline for the others.
 func Trials(names []string, sleep bool) ([]Trial, error) {
 	if sleep && len(names) > 0 {
 		names = slices.Insert(slices.Clone(names), 0, names[0])
@@ -83,11 +83,11 @@ func Trials(names []string, sleep bool) ([]Trial, error) {
 		if name != Stock {
 			greedy, err := strategy.New(name)
 			if err != nil {
-				return nil, fmt.Errorf("%w; the lab also has %q", err, Stock)
+				return nil, fmt.Errorf("%w; the lab also supports %q", err, Stock)
 			}
 			t.holds = greedy.Holds()
 			if when := strategy.When(name); t.holds && when != HoldRule && when != planRule {
-				return nil, fmt.Errorf("strategy %q: the lab's hold loop follows the rules %q and %q", name, HoldRule,
+				return nil, fmt.Errorf("strategy %q: the lab's hold loop only supports the rules %q and %q", name, HoldRule,
 					planRule)
 			}
 		}
@@ -96,7 +96,7 @@ func Trials(names []string, sleep bool) ([]Trial, error) {
 	return trials, nil
 }
 
-// Prepare adds the nodes and the namespaces of all trials. It comes before the scheduler starts.
+// Prepare adds the nodes and namespaces of all trials. It must be called before the scheduler starts.
 func (r *Replay) Prepare(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(r.Cluster.Config())
 	if err != nil {
@@ -115,7 +115,7 @@ func (r *Replay) Prepare(ctx context.Context) error {
 	return r.waitForServiceAccounts(ctx)
 }
 
-// addNodes adds the scenario's nodes, once for each trial.
+// addNodes adds the nodes of the scenario once for each trial.
 func (r *Replay) addNodes(ctx context.Context) error {
 	var specs []NodeSpec
 	for _, t := range r.Trials {
@@ -132,14 +132,14 @@ func (r *Replay) addNodes(ctx context.Context) error {
 	return r.Cluster.AddNodes(ctx, specs)
 }
 
-// NodeSpecOf returns a node of the core as a simulated node, with labels for its site and its power profile.
+// NodeSpecOf converts a node of the scenario to a simulated node, with labels for its site and its power profile.
 func NodeSpecOf(n *sched.Node) NodeSpec {
 	labels := map[string]string{v1alpha1.LabelPowerProfile: n.Profile.Name, v1alpha1.LabelSite: n.Site.Name}
 	maps.Copy(labels, n.Labels)
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewMilliQuantity(n.Capacity.MilliCPU, resource.DecimalSI),
 		corev1.ResourceMemory: *resource.NewQuantity(n.Capacity.Memory, resource.BinarySI),
-		corev1.ResourcePods:   *resource.NewQuantity(1000, resource.DecimalSI), // the model knows no limit of pods
+		corev1.ResourcePods:   *resource.NewQuantity(1000, resource.DecimalSI), // effectively unlimited
 	}
 	if n.Capacity.GPU > 0 {
 		capacity["nvidia.com/gpu"] = *resource.NewQuantity(n.Capacity.GPU, resource.DecimalSI)
@@ -164,8 +164,8 @@ func (r *Replay) waitForServiceAccounts(ctx context.Context) error {
 	return nil
 }
 
-// Run submits every job when it is due and waits until all have finished. It returns a result per trial, accounted by
-// the simulator's model from the placements and the starts that were observed.
+// Run submits every job when it is due and waits until all have finished. It returns a result per trial, accounted
+// with the simulator's model for the observed placements and starts.
 func (r *Replay) Run(ctx context.Context, clock Clock) ([]*sim.Result, error) {
 	r.clock = clock
 	watch, err := newWatch(ctx, r)
@@ -189,7 +189,7 @@ func (r *Replay) Run(ctx context.Context, clock Clock) ([]*sim.Result, error) {
 	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("replaying the trace: %w", err)
 	}
-	watch.stop() // nothing is noted any more
+	watch.stop() // stop recording observations
 	return r.results(watch)
 }
 
@@ -221,7 +221,7 @@ func (r *Replay) submit(ctx context.Context) error {
 	return group.Wait()
 }
 
-// kubeJob is a job of the trace as a Kubernetes Job of a trial.
+// kubeJob returns the Kubernetes Job for a job of the trace in a trial.
 func (r *Replay) kubeJob(t *Trial, i int) *batchv1.Job {
 	j := &r.Scenario.Jobs[i]
 	job := kube.TraceJob(fmt.Sprintf("job-%04d", i), j, r.clock.Shrink)
@@ -246,10 +246,10 @@ func (r *Replay) kubeJob(t *Trial, i int) *batchv1.Job {
 	return job
 }
 
-// node is what a node of the scenario is called in the trial.
+// node returns the name of a node of the scenario in the trial.
 func (t *Trial) node(name string) string { return t.namespace + "-" + name }
 
-// String names the trial.
+// String returns the name of the trial.
 func (t *Trial) String() string {
 	if t.Sleeps {
 		return t.Strategy + " with sleep"
@@ -257,7 +257,7 @@ func (t *Trial) String() string {
 	return t.Strategy
 }
 
-// profile is the schedulerName of the trial's pods.
+// profile returns the schedulerName of the trial's pods.
 func (t *Trial) profile() string {
 	if t.Strategy == Stock {
 		return corev1.DefaultSchedulerName
@@ -287,7 +287,7 @@ func (r *Replay) wait(ctx context.Context, w *watch) error {
 	}
 }
 
-// String renders the progress in one line.
+// String formats the progress in one line.
 func (p Progress) String() string {
 	var b strings.Builder
 	b.WriteString(p.Trace.Format("Jan 02 15:04"))
@@ -298,8 +298,9 @@ func (p Progress) String() string {
 	return b.String()
 }
 
-// results accounts what was observed. Start and node are what Kubernetes did; the run time is the trace's, since the
-// latencies of a compressed control plane would otherwise be booked as hours of work.
+// results accounts the observations. Node and start time are as observed in Kubernetes, but the run time is taken
+// from the trace. Otherwise, the latencies of the control plane would be accounted as hours of work in compressed
+// time.
 func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 	var results []*sim.Result
 	for k := range r.Trials {
@@ -308,7 +309,7 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 		if m := t.machines; m != nil {
 			scenario = r.Scenario
 			if m.Forced+m.Killed > 0 {
-				return nil, fmt.Errorf("%s: %d machines were forced off, and %d pods ended with their machine", t,
+				return nil, fmt.Errorf("%s: %d machines were forced off and %d pods were killed with their machine", t,
 					m.Forced, m.Killed)
 			}
 			for _, c := range m.Changes {
@@ -329,7 +330,7 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 				return nil, fmt.Errorf("a pod of job %s of %s failed or was evicted", j.ID, t)
 			}
 			if n == nil {
-				return nil, fmt.Errorf("job %s of %s ran on %q, which is none of its nodes", j.ID, t.Strategy,
+				return nil, fmt.Errorf("job %s of %s ran on %q, which is not one of its nodes", j.ID, t.Strategy,
 					seen.node)
 			}
 			p := sim.Placement{Job: i, Node: name, Start: timeutil.Later(r.clock.ToTrace(seen.bound), j.Submitted)}
@@ -337,7 +338,7 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 			if !seen.released.IsZero() {
 				p.Released = timeutil.Later(r.clock.ToTrace(seen.released), j.Submitted)
 			}
-			if seen.planned { // others were suspended just until the loop had seen them
+			if seen.planned { // others were only suspended until the loop processed them
 				p.Hold = p.Released
 			}
 			placements = append(placements, p)

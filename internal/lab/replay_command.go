@@ -30,13 +30,13 @@ import (
 func (o *commandFlags) replayFlags(cmd *cobra.Command, minutes float64) {
 	f := cmd.Flags()
 	f.StringSliceVar(&o.over.Strategies, "strategy", nil,
-		"strategies to compare, stock among them; the first one is the baseline")
-	f.StringVar(&o.over.EmptyNodes, "empty-nodes", "", "what machines without jobs do: sleep, compared with the first "+
-		"strategy on ones that stay on, or idle (default sleep)")
-	f.IntVar(&o.jobs, "jobs", 300, "replay at most so many jobs, evenly spaced over the trace")
-	f.Float64Var(&o.hours, "hours", 12, "replay jobs of the first hours of the trace")
-	f.Float64Var(&o.minutes, "minutes", minutes, "how long the replay may take, if there is room for every job")
-	f.Float64Var(&o.factor, "factor", 0, "how much faster than the trace the clock runs (default: from --minutes)")
+		"strategies to compare, may include stock; the first one is the baseline")
+	f.StringVar(&o.over.EmptyNodes, "empty-nodes", "", "behavior of machines without jobs: sleep, compared with the first "+
+		"strategy on machines that stay awake, or idle (default sleep)")
+	f.IntVar(&o.jobs, "jobs", 300, "maximum number of jobs to replay, evenly sampled from the trace")
+	f.Float64Var(&o.hours, "hours", 12, "number of hours to replay from the start of the trace")
+	f.Float64Var(&o.minutes, "minutes", minutes, "duration of the replay in minutes, if capacity is sufficient")
+	f.Float64Var(&o.factor, "factor", 0, "speed-up of the clock relative to the trace (default: derived from --minutes)")
 	f.StringVarP(&o.output, "output", "o", "table", "table, json or csv")
 }
 
@@ -49,7 +49,7 @@ func newRun() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.file == "" {
-				return usageError{errors.New("no scenario: give -f FILE")}
+				return usageError{errors.New("no scenario: specify -f FILE")}
 			}
 			file, err := sim.ReadFile(o.file)
 			if err != nil {
@@ -85,7 +85,7 @@ func newDemo() *cobra.Command {
 			}
 			file.Strategies = []string{Stock, "energy", "carbon+" + HoldRule}
 			if o.over.Workload != "" && o.over.MaxDelay == "" {
-				o.over.MaxDelay = "6h" // traces of others seldom say how long their jobs may wait
+				o.over.MaxDelay = "6h" // most traces do not specify allowed delays
 			}
 			return o.replay(cmd, file, note)
 		},
@@ -95,10 +95,10 @@ func newDemo() *cobra.Command {
 	return cmd
 }
 
-// check finds wrong values of flags.
+// check validates the values of flags.
 func (o *commandFlags) check() error {
 	if !(o.minutes > 0) || !(o.hours > 0) || o.jobs <= 0 || !(o.factor >= 0) {
-		return errors.New("--minutes, --hours and --jobs want more than 0, --factor 0 or more")
+		return errors.New("want --minutes, --hours and --jobs above 0 and --factor of 0 or more")
 	}
 	if formats := []string{"table", "json", "csv"}; !slices.Contains(formats, o.output) {
 		return fmt.Errorf("-o: unknown output format %q: want one of %s", o.output, strings.Join(formats, ", "))
@@ -106,7 +106,7 @@ func (o *commandFlags) check() error {
 	return nil
 }
 
-// replay says the note, if there is one, once all of the input is read.
+// replay runs the replay. It prints the note, if any, after all input has been read.
 func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) error {
 	stderr := cmd.ErrOrStderr()
 	if err := o.check(); err != nil {
@@ -119,7 +119,7 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	if err != nil {
 		return usageError{err}
 	}
-	// A real scheduler is told the true series here, whatever the file says, and pods of simulated nodes have no
+	// The real scheduler uses the true series here, regardless of the file, and pods of simulated nodes have no
 	// meters.
 	scenario.Foresight, scenario.Power, scenario.Use = nil, nil, nil
 	trials, err := Trials(file.Strategies, sleeps(scenario))
@@ -131,7 +131,7 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	}
 	thin(scenario, o.jobs, time.Duration(o.hours*float64(time.Hour)), stderr)
 	if len(scenario.Jobs) == 0 {
-		return usageError{errors.New("no job is left to replay")}
+		return usageError{errors.New("no jobs to replay")}
 	}
 	if err := rehearse(cmd.Context(), scenario); err != nil {
 		return usageError{err}
@@ -140,7 +140,8 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	if factor <= 0 {
 		factor = max(1, span(scenario).Minutes()/o.minutes)
 	}
-	// A release counts as late beyond one second of the wall, which is what the scheduler promises.
+	// A release is late if it is delayed by more than one second of wall-clock time, which is the limit promised by
+	// the scheduler.
 	scenario.Slack = time.Duration(factor * float64(time.Second))
 	var results []*sim.Result
 	err = withCluster(cmd, o.dir, kubelet.Programs{}, func(ctx context.Context, c *Cluster) error {
@@ -156,8 +157,8 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	}
 	summary := report.New(file, results)
 	summary.Kind = "LabReport"
-	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; waits, and the "+
-		"time until machines sleep, hold Kubernetes' latencies so many times over. Energy is modelled from the "+
+	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; waits and the "+
+		"time until machines sleep include Kubernetes' latencies times this factor. Energy is modelled from the "+
 		"placements, not metered.",
 		KubernetesVersion, factor)
 	folder := filepath.Join(o.dir, "report")
@@ -182,7 +183,7 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	return o.show(cmd, folder)
 }
 
-// show serves the page of the results to a person at the terminal, until it is interrupted.
+// show serves the page with the results until it is interrupted, if run in a terminal.
 func (o *commandFlags) show(cmd *cobra.Command, folder string) error {
 	if !o.shows || os.Getenv("CI") != "" || !isTerminal(os.Stdin) || !isTerminal(cmd.OutOrStdout()) {
 		return nil
@@ -195,7 +196,7 @@ func (o *commandFlags) show(cmd *cobra.Command, folder string) error {
 		cmd.ErrOrStderr())
 }
 
-// play starts our scheduler beside the stock one and replays the trace under both.
+// play starts our scheduler next to the stock one and replays the trace under both.
 func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim.Result, error) {
 	quiet := sayThatItLives(stderr, "nodes are being added")
 	err := r.Prepare(ctx)
@@ -203,7 +204,7 @@ func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim
 	if err != nil {
 		return nil, err
 	}
-	const settle = 3 * time.Second // for the scheduler to start before the first job is due
+	const settle = 3 * time.Second // time for the scheduler to start before the first job is due
 	clock := Clock{Trace: r.Scenario.Start, Wall: time.Now().Add(settle), Factor: r.Factor}
 	quiet = sayThatItLives(stderr, "the schedulers are starting")
 	stop, err := r.startScheduling(ctx, dir, clock)
@@ -217,7 +218,7 @@ func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim
 	fmt.Fprintf(stderr,
 		"replaying %d jobs on %d nodes under each of %s, %.0f times faster than the trace, about %.0f s\n",
 		len(r.Scenario.Jobs), len(r.Scenario.Nodes), strings.Join(names, ", "), r.Factor, length.Seconds())
-	// Room may be lacking and the machine slow, but a demo ends by itself.
+	// The replay is limited even if capacity is insufficient or the machine is slow.
 	limit := 3*length + 2*time.Minute
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
 		fmt.Errorf("not all jobs have finished after %v", limit.Round(time.Second)))
@@ -225,7 +226,7 @@ func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim
 	return r.Run(ctx, clock)
 }
 
-// startScheduling starts our scheduler. Its plans are recorded until it is stopped.
+// startScheduling starts our scheduler and records its plans until it is stopped.
 func (r *Replay) startScheduling(ctx context.Context, dir string, clock Clock) (stop func(), err error) {
 	if r.scheduling, err = newScheduling(r.Cluster, dir, r.Scenario, clock, r.Trials); err != nil {
 		return nil, err
@@ -242,13 +243,13 @@ func (r *Replay) startScheduling(ctx context.Context, dir string, clock Clock) (
 	return func() { end(); _ = plans.close() }, nil
 }
 
-// rehearse simulates the scenario, which finds in a blink what a replay would only find at its end, such as a grid that
-// ends before the last job does.
+// rehearse simulates the scenario to detect errors immediately that would otherwise only occur at the end of a
+// replay, e.g. a grid that ends before the last job.
 func rehearse(ctx context.Context, s *sim.Scenario) error {
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.Speed != 0 && n.Speed != 1 {
 			return fmt.Errorf(
-				"node %s has speed %v: Kubernetes' nodes have none, so the lab replays nodes of speed 1 only", n.Name,
+				"node %s has speed %v: Kubernetes nodes have no speed, so the lab requires speed 1", n.Name,
 				n.Speed)
 		}
 	}
@@ -256,7 +257,7 @@ func rehearse(ctx context.Context, s *sim.Scenario) error {
 	for i := range s.Nodes {
 		p := s.Nodes[i].Profile
 		if known := profiles[p.Name]; known != nil && !reflect.DeepEqual(known, p) {
-			return fmt.Errorf("two power profiles are called %q: Kubernetes' nodes refer to them by name", p.Name)
+			return fmt.Errorf("two power profiles have the name %q: Kubernetes nodes refer to them by name", p.Name)
 		}
 		profiles[p.Name] = p
 	}
@@ -268,13 +269,13 @@ func rehearse(ctx context.Context, s *sim.Scenario) error {
 	return err
 }
 
-// isTerminal reports whether a person reads or writes here.
+// isTerminal reports whether the argument is a terminal.
 func isTerminal(at any) bool {
 	file, ok := at.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// progressTo prints a line that overwrites itself on a terminal, and one now and then elsewhere.
+// progressTo returns a function that updates a single line on a terminal, or prints a line occasionally otherwise.
 func progressTo(w io.Writer, jobs int) func(Progress) {
 	terminal := isTerminal(w)
 	var last time.Time

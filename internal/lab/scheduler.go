@@ -17,34 +17,32 @@ import (
 	"github.com/kubenergy/kubenergy/internal/lab/kubelet"
 )
 
-// Scheduler says how one kube-scheduler is run.
+// Scheduler configures a kube-scheduler.
 type Scheduler struct {
-	// Name tells the schedulers of one cluster apart in files and errors. It is not the
-	// schedulerName that pods ask for: that stands in the profiles. Empty means "kube-scheduler".
+	// Name identifies the scheduler in file names and errors within a cluster. It is not the schedulerName of pods,
+	// which is defined in the profiles. It defaults to "kube-scheduler".
 	Name string
-	// ConfigFile is a KubeSchedulerConfiguration; empty means the stock configuration. The lab turns
-	// leaderElection off and, unless the file names one, sets clientConnection.kubeconfig to the
-	// administrator's. Name another to run with fewer rights.
+	// ConfigFile is a KubeSchedulerConfiguration; empty for the default configuration. The lab disables
+	// leaderElection and sets clientConnection.kubeconfig to the administrator's kubeconfig unless the file sets
+	// it. Set another kubeconfig to run with fewer permissions.
 	ConfigFile string
-	// Plugins are out-of-tree plugins, made with app.WithPlugin.
+	// Plugins are out-of-tree plugins, created with app.WithPlugin.
 	Plugins []app.Option
-	// Prepare, if set, is called once, before the scheduler runs.
+	// Prepare, if set, is called once before the scheduler runs.
 	Prepare func(*scheduler.Scheduler) error
-	// OnReady, if set, is called once, before StartScheduler returns.
+	// OnReady, if set, is called once before StartScheduler returns.
 	OnReady func(*scheduler.Scheduler)
 }
 
 func (s Scheduler) name() string { return cmp.Or(s.Name, "kube-scheduler") }
 
-// configzName is the key under which every kube-scheduler registers itself, process-wide, without
-// ever taking it back.
+// configzName is the process-wide key that every kube-scheduler registers and never removes.
 const configzName = "componentconfig"
 
-// StartScheduler runs a kube-scheduler in this process and returns when its caches are synced and it
-// schedules. stop ends it and waits for the end; it may be called more than once. Schedulers that
-// still run are stopped by Stop.
+// StartScheduler runs a kube-scheduler in this process and returns when its caches are synced and it is scheduling.
+// stop stops it and waits for its end; it is idempotent. Remaining schedulers are stopped by Stop.
 func (c *Cluster) StartScheduler(ctx context.Context, s Scheduler) (stop func(), err error) {
-	c.mu.Lock() // one start at a time: see configzName
+	c.mu.Lock() // allow only one start at a time; see configzName
 	defer c.mu.Unlock()
 	if c.stopped {
 		return nil, fmt.Errorf("starting %s: %w", s.name(), errStopped)
@@ -59,14 +57,14 @@ func (c *Cluster) StartScheduler(ctx context.Context, s Scheduler) (stop func(),
 		return sched.WaitForHandlersSync(poll) == nil
 	})
 	if err != nil {
-		_ = comp.stop() // its error, if any, is the one that wait returned
+		_ = comp.stop() // wait already returned its error, if any
 		return nil, fmt.Errorf("starting %s: %w", s.name(), err)
 	}
 	c.schedulers = append(c.schedulers, comp)
 	if s.OnReady != nil {
 		s.OnReady(sched)
 	}
-	return sync.OnceFunc(func() { _ = comp.stop() }), nil // Stop reports the error
+	return sync.OnceFunc(func() { _ = comp.stop() }), nil // Stop returns the error
 }
 
 func (c *Cluster) runScheduler(ctx context.Context, s Scheduler) (*scheduler.Scheduler, *component, error) {
@@ -104,8 +102,8 @@ func (c *Cluster) runScheduler(ctx context.Context, s Scheduler) (*scheduler.Sch
 	return sched, comp, nil
 }
 
-// schedulerConfig writes the configuration file that the scheduler really reads, since flags cannot
-// give a kubeconfig together with --config.
+// schedulerConfig writes the configuration file that is passed to the scheduler, because a kubeconfig cannot be set
+// by a flag together with --config.
 func (c *Cluster) schedulerConfig(s Scheduler) (string, error) {
 	config := map[string]any{
 		"apiVersion": "kubescheduler.config.k8s.io/v1",

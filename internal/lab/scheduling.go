@@ -30,30 +30,31 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// HoldRule is the when that the lab's hold loop follows, unless a Job asks for planRule.
+// HoldRule is the start rule of the lab's hold loop, unless a Job requests planRule.
 const (
 	HoldRule = "window"
 	planRule = "plan"
 )
 
-// Scheduling is our scheduler in a cluster: plugins, hold loop and the knowledge that they share.
+// Scheduling is our scheduler in a cluster: plugins, hold loop and shared knowledge.
 type Scheduling struct {
 	Dir      string            // for configuration, signals and profiles
 	Sites    []*sched.Site     // the first is the default
 	Profiles []*energy.Profile // the first is the default
 	Policy   sched.Policy
-	MaxDelay time.Duration // of any hold
-	// Strategies are the profiles besides kube-scheduler's own, by schedulerName.
+	MaxDelay time.Duration // maximum of any hold
+	// Strategies maps schedulerNames to the strategies of additional profiles.
 	Strategies map[string]string
-	Log        *slog.Logger               // nil: there is none
-	Clock      func() time.Time           // of the plugins; nil: the wall's
+	Log        *slog.Logger               // nil to disable logging
+	Clock      func() time.Time           // for the plugins; nil for the real clock
 	OnReady    func(*scheduler.Scheduler) // may be nil
 
-	view       func() *kube.View // once started
+	view       func() *kube.View // set by Start
 	recordPlan func(s *sched.Snapshot, plan sched.Plan, looks int)
 }
 
-// Start writes the configuration, admits held Jobs and runs the scheduler with the hold loop. stop ends both.
+// Start writes the configuration, installs the admission policy and runs the scheduler with the hold loop. stop
+// stops both.
 func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err error) {
 	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 	files := &kube.Files{
@@ -103,7 +104,7 @@ func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err er
 	}, nil
 }
 
-// prepare completes a scheduler as kubenergy-scheduler does.
+// prepare configures a scheduler like kubenergy-scheduler does.
 func prepare(s *scheduler.Scheduler) error {
 	parking.Install(s)
 	return fallback.Install(s)
@@ -118,7 +119,7 @@ func (s *Scheduling) writeKnowledge(files *kube.Files) error {
 	return errors.Join(writeYAML(files.SignalsFile, signals), writeYAML(files.ProfilesFile, profiles))
 }
 
-// writeYAML writes a file by rename: pollers never read half of it.
+// writeYAML writes a file atomically, so that readers never see partial content.
 func writeYAML(path string, content any) error {
 	text, err := yaml.Marshal(content)
 	if err != nil {
@@ -127,8 +128,8 @@ func writeYAML(path string, content any) error {
 	return renameio.WriteFile(path, text, 0o600)
 }
 
-// writeConfig derives the scheduler's configuration from the shipped one: stock's own profile, the shipped profile, and
-// a copy of the shipped profile for each strategy, which scores every pod.
+// writeConfig derives the scheduler's configuration from the shipped one: the stock profile, the shipped profile,
+// and for each strategy a copy of the shipped profile that scores every pod.
 func (s *Scheduling) writeConfig() (string, error) {
 	var config map[string]any
 	if err := yaml.Unmarshal(deploy.SchedulerConfig, &config); err != nil {
@@ -142,7 +143,7 @@ func (s *Scheduling) writeConfig() (string, error) {
 	for name, strategy := range s.Strategies {
 		profile, _ := runtime.DeepCopyJSONValue(shipped[0]).(map[string]any)
 		profile["schedulerName"] = name
-		where, _, _ := strings.Cut(strategy, "+") // what waits, and for what, is not a profile's to say: see HoldRule
+		where, _, _ := strings.Cut(strategy, "+") // the start rule does not belong to the profile; see HoldRule
 		profile["pluginConfig"] = withArgs(profile["pluginConfig"], map[string]any{
 			"apiVersion": place.ArgsAPIVersion, "kind": place.ArgsKind,
 			"strategy": where, "scope": string(place.All), "weights": s.Policy.Weights, "seed": s.Policy.Seed,
@@ -151,13 +152,13 @@ func (s *Scheduling) writeConfig() (string, error) {
 		profiles = append(profiles, profile)
 	}
 	config["profiles"] = profiles
-	// kube-scheduler's own limit, 50 requests per second, is a matter of minutes in a compressed trace.
+	// kube-scheduler's default limit of 50 requests per second corresponds to minutes in a compressed trace.
 	config["clientConnection"] = map[string]any{"qps": 5000, "burst": 5000}
 	path := filepath.Join(s.Dir, "scheduler-config.yaml")
 	return path, writeYAML(path, config)
 }
 
-// withArgs sets args of our plugin in a profile's pluginConfig and keeps all others.
+// withArgs sets arguments of our plugin in a profile's pluginConfig and preserves all others.
 func withArgs(pluginConfig any, args map[string]any) any {
 	list, _ := pluginConfig.([]any)
 	for _, entry := range list {
@@ -168,7 +169,7 @@ func withArgs(pluginConfig any, args map[string]any) any {
 	return list
 }
 
-// newScheduling returns our scheduler with the scenario's signals on the clock.
+// newScheduling returns our scheduler with the scenario's signals mapped to the clock.
 func newScheduling(c *Cluster, dir string, s *sim.Scenario, clock Clock, trials []Trial) (*Scheduling, error) {
 	scheduling := &Scheduling{
 		Dir: dir, Policy: clock.Policy(s.Policy), Strategies: map[string]string{},

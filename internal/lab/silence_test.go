@@ -16,9 +16,9 @@ func TestSilenceIsBroken(t *testing.T) {
 		bubble.Advance(2*silence + time.Second)
 		quiet()
 		bubble.Advance(time.Hour)
-		const want = "something is starting, for 5 s now\nsomething is starting, for 10 s now\n"
+		const want = "something is starting (5 s so far)\nsomething is starting (10 s so far)\n"
 		if out.String() != want {
-			t.Errorf("%q, want %q", &out, want)
+			t.Errorf("output = %q, want %q", &out, want)
 		}
 	})
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// sleeps reports whether the machines of a scenario can be sent to sleep: all that draw less asleep say how long they
-// boot.
+// sleeps reports whether the machines of a scenario can be put to sleep, i.e. whether all machines that draw less
+// power asleep have a boot time.
 func sleeps(s *sim.Scenario) bool {
 	return s.Sleeps() && !slices.ContainsFunc(s.Nodes, func(n sched.Node) bool {
 		return n.Profile.Sleeps() && n.Profile.BootSeconds == 0
 	})
 }
 
-// sleep sends the machines of a trial to sleep, and wakes them, until ctx ends.
+// sleep puts the machines of a trial to sleep and wakes them until ctx is cancelled.
 func (r *Replay) sleep(ctx context.Context, t *Trial) error {
 	machines := map[string]*Machine{}
 	for i := range r.Scenario.Nodes {
@@ -48,7 +48,7 @@ func (r *Replay) sleep(ctx context.Context, t *Trial) error {
 		return err
 	}
 	defer t.machines.Stop()
-	const maxSpeedup = 10 // there must be a second to see what is being bound
+	const maxSpeedup = 10 // a higher factor would not leave enough time to observe bindings
 	o := power.Options{
 		Client: client, View: r.scheduling.view, Policy: r.Scenario.Sleep.Policy, Mode: power.ModeEnforce,
 		Identity: t.namespace, Namespace: t.namespace, Faster: min(r.Factor, maxSpeedup), Every: time.Second,
@@ -61,11 +61,11 @@ func (r *Replay) sleep(ctx context.Context, t *Trial) error {
 			System: systems + "/" + node,
 		})
 	}
-	time.Sleep(time.Until(r.clock.Wall)) // machines have been empty since then
+	time.Sleep(time.Until(r.clock.Wall)) // machines are empty since then
 	return power.Run(ctx, o)
 }
 
-// nodesOf has a client see the nodes of one trial only.
+// nodesOf restricts the node list of a client to the nodes of one trial.
 type nodesOf struct {
 	trial *Trial
 	next  http.RoundTripper

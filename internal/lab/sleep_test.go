@@ -16,8 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/power"
 )
 
-// What sends machines to sleep turns one off that is empty, and boots it for a pod that waits, the second time too,
-// when the first boot fails.
+// The power controller turns off an empty machine and boots it for a waiting pod, also the second time, when the
+// first boot attempt fails.
 func TestAMachineSleepsAndWakesForAPod(t *testing.T) {
 	b := newBench(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -65,7 +65,7 @@ func TestAMachineSleepsAndWakesForAPod(t *testing.T) {
 		if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the machine is on and takes pods", func() bool {
+		eventually(t, "the machine is on and accepts pods", func() bool {
 			node, err := b.client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
 			return err == nil && node.Labels[v1alpha1.LabelPowerState] == "" && len(node.Spec.Taints) == 0
 		})
@@ -77,6 +77,6 @@ func TestAMachineSleepsAndWakesForAPod(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if n := b.machine.boots; n != 3 || b.Forced != 0 || b.Killed != 0 {
-		t.Errorf("%d boots, %d forced, %d pods killed", n, b.Forced, b.Killed)
+		t.Errorf("got %d boots, %d machines forced off, %d pods killed, want 3, 0 and 0", n, b.Forced, b.Killed)
 	}
 }

@@ -11,21 +11,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// thin cuts a scenario down to what a replay in real time can carry: jobs of the first hours that fit on some empty
-// node, and of these evenly spaced ones. It says on w what it left out.
+// thin reduces a scenario to jobs that can be replayed in real time: jobs of the first hours that fit on some empty
+// node, evenly sampled. It reports the omitted jobs on w.
 func thin(s *sim.Scenario, jobs int, span time.Duration, w io.Writer) {
 	before := len(s.Jobs)
 	s.Jobs = slices.Clone(s.Jobs)
 	s.Jobs = slices.DeleteFunc(s.Jobs, func(j sched.Job) bool { return j.Submitted.Sub(s.Start) >= span })
 	if late := before - len(s.Jobs); late > 0 {
-		fmt.Fprintf(w, "left out %d jobs submitted after the first %v\n", late, span)
+		fmt.Fprintf(w, "skipped %d jobs submitted after the first %v\n", late, span)
 	}
 	before = len(s.Jobs)
 	s.Jobs = slices.DeleteFunc(s.Jobs, func(j sched.Job) bool {
 		return !slices.ContainsFunc(s.Nodes, func(n sched.Node) bool { return j.Fits(&n) })
 	})
 	if large := before - len(s.Jobs); large > 0 {
-		fmt.Fprintf(w, "left out %d jobs that fit on no node\n", large)
+		fmt.Fprintf(w, "skipped %d jobs that do not fit on any node\n", large)
 	}
 	if n := len(s.Jobs); n > jobs {
 		slices.SortStableFunc(s.Jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })
@@ -34,11 +34,11 @@ func thin(s *sim.Scenario, jobs int, span time.Duration, w io.Writer) {
 			kept[i] = s.Jobs[i*n/jobs]
 		}
 		s.Jobs = kept
-		fmt.Fprintf(w, "took %d of %d jobs, evenly spaced\n", jobs, n)
+		fmt.Fprintf(w, "selected %d of %d jobs, evenly spaced\n", jobs, n)
 	}
 }
 
-// span returns how long the jobs of a scenario can take from the start of the trace, were there room for all.
+// span returns the time from the start of the trace until the latest completion of any job with unlimited capacity.
 func span(s *sim.Scenario) time.Duration {
 	var end time.Time
 	for i := range s.Jobs {

@@ -24,15 +24,15 @@ func newUp() *cobra.Command {
 	var stock, bare bool
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Start a cluster with KubEnergy's scheduler, or without it, and keep it until interrupted",
+		Short: "Run a cluster with or without KubEnergy's scheduler until interrupted",
 		Long: `Start a control plane, simulated nodes and KubEnergy's scheduler, print a kubeconfig for
-kubectl, and stay until interrupted. Pods that name the scheduler "kubenergy" are served by the shipped profile.
-Signals and power profiles are files in the folder; edit them and the scheduler follows. Signals run in real time from
-the start of the trace.
+kubectl, and run until interrupted. Pods with the schedulerName "kubenergy" are scheduled by the shipped profile.
+Signals and power profiles are files in the directory; the scheduler reloads them after changes. Signals start at
+the beginning of the trace and advance in real time.
 
-With --stock the cluster is one that has never heard of KubEnergy: nodes of a cloud and the stock scheduler. KubEnergy
-can be installed there with its Helm chart: pods of its images run as processes of this machine, by the binaries that
-stand beside this one. All other pods are simulated.`,
+With --stock, the cluster only has nodes of a cloud and the stock scheduler, without any part of KubEnergy. KubEnergy
+can be installed with its Helm chart: pods with its images run as processes on this machine, using the binaries in
+the directory of this one. All other pods are simulated.`,
 		Example: "  kubenergy-lab up --nodes demo24\n  kubenergy-lab up --stock\n  kubenergy-lab kubectl get nodes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,16 +44,16 @@ stand beside this one. All other pods are simulated.`,
 	}
 	o.inputFlags(cmd)
 	cmd.Flags().BoolVar(&stock, "stock", false,
-		"nodes and the stock scheduler only; KubEnergy can then be installed with Helm")
+		"start only nodes and the stock scheduler, so that KubEnergy can be installed with Helm")
 	cmd.Flags().BoolVar(&bare, "bare", false,
-		"our kinds, but neither nodes nor a scheduler: kubenergy experiment adds its own")
+		"install only the CRDs, without nodes and schedulers, for use by kubenergy experiment")
 	cmd.MarkFlagsMutuallyExclusive("stock", "bare")
 	return cmd
 }
 
 func (o *commandFlags) up(cmd *cobra.Command) error {
 	dir := cmp.Or(o.dir, defaultDir)
-	o.over.EmptyNodes = sim.EmptyNodesIdle // nothing sends them to sleep
+	o.over.EmptyNodes = sim.EmptyNodesIdle // no component puts them to sleep
 	file, err := o.bundled(dir)
 	if err != nil {
 		return err
@@ -91,7 +91,8 @@ func (o *commandFlags) up(cmd *cobra.Command) error {
 	})
 }
 
-// stay tells that the cluster is ready, and returns when ctx ends, or with an error when the cluster does.
+// stay marks the cluster as ready and waits. It returns nil when ctx is cancelled, or an error when the cluster
+// ends.
 func (c *Cluster) stay(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(c.dir, readyName), nil, 0o600); err != nil {
 		return err
@@ -104,12 +105,12 @@ func (c *Cluster) stay(ctx context.Context) error {
 	}
 }
 
-// upStock keeps a cluster without KubEnergy, a bare one without nodes and a scheduler too.
+// upStock runs a cluster without KubEnergy; a bare one also without nodes and a scheduler.
 func (o *commandFlags) upStock(cmd *cobra.Command, bare bool) error {
 	var err error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains([]string{"stock", "bare", "dir"}, f.Name) {
-			err = usageError{fmt.Errorf("--%s does not go with --stock and --bare, which have no scenario", f.Name)}
+			err = usageError{fmt.Errorf("--%s cannot be combined with --stock and --bare, which have no scenario", f.Name)}
 		}
 	})
 	if err != nil {
@@ -145,7 +146,7 @@ func (c *Cluster) StartStock(ctx context.Context) error {
 	return err
 }
 
-// CloudNodes are six machines of a cloud in three zones of one region, with the labels that clouds give.
+// CloudNodes returns six nodes of a cloud in three zones of one region, with the labels set by cloud providers.
 func CloudNodes() []NodeSpec {
 	const region = "eu-central-1"
 	var specs []NodeSpec
@@ -172,7 +173,7 @@ func (c *Cluster) printStock(out io.Writer, dir, binaries string) {
 	fmt.Fprintf(out, "  eval \"$(%s env --dir %s)\"   # kubectl, helm and kubenergy then use this cluster\n",
 		os.Args[0], dir)
 	fmt.Fprintf(out, "  helm install kubenergy charts/kubenergy --namespace kubenergy-system --create-namespace \\\n"+
-		"      --set zone=DE,ledger.persistence.enabled=false --wait\n\n") // there are no volumes here
+		"      --set zone=DE,ledger.persistence.enabled=false --wait\n\n") // no volumes in the lab
 	fmt.Fprintf(out, "KubEnergy's pods run as processes from %s\n", binaries)
 	fmt.Fprintf(out, "and log to %s. Interrupt to stop.\n", filepath.Join(c.PodsDir(), "logs"))
 }

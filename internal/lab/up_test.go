@@ -9,12 +9,13 @@ import (
 func TestStockTakesNoScenario(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := Main(t.Context(), []string{"up", "--stock", "--dir", t.TempDir(), "--nodes", "demo24"}, &stdout, &stderr)
-	if code != 2 || !strings.Contains(stderr.String(), "--nodes does not go with --stock") {
+	if code != 2 || !strings.Contains(stderr.String(), "--nodes cannot be combined with --stock") {
 		t.Errorf("exit code %d: %s", code, &stderr)
 	}
 }
 
-// TestCloudNodes wants what KubEnergy detects machines and grid zones by, and nothing that only KubEnergy would write.
+// TestCloudNodes verifies the labels required to detect machines and grid zones, and that there are no labels set
+// only by KubEnergy.
 func TestCloudNodes(t *testing.T) {
 	names := map[string]bool{}
 	for _, n := range CloudNodes() {
@@ -23,21 +24,21 @@ func TestCloudNodes(t *testing.T) {
 			"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type",
 		} {
 			if n.Labels[key] == "" {
-				t.Errorf("%s has no label %s", n.Name, key)
+				t.Errorf("node %s has no label %s", n.Name, key)
 			}
 		}
 		for key := range n.Labels {
 			if strings.HasPrefix(key, "kubenergy.io/") {
-				t.Errorf("%s has the label %s", n.Name, key)
+				t.Errorf("node %s has unexpected label %s", n.Name, key)
 			}
 		}
 	}
 	if len(names) < 4 {
-		t.Errorf("only %d nodes", len(names))
+		t.Errorf("got only %d nodes, want at least 4", len(names))
 	}
 }
 
-// A mistyped file is all that the demo tells of: not of the bundled input, which it does not run. Flags are named.
+// For a mistyped file, the demo only prints an error with the flag, without the note about the bundled input.
 func TestDemoOfAMistypedFile(t *testing.T) {
 	for want, args := range map[string][]string{
 		"kubenergy-lab: --workload: ":                           {"--workload", "jbos.csv"},
@@ -49,13 +50,13 @@ func TestDemoOfAMistypedFile(t *testing.T) {
 		code := Main(t.Context(), append([]string{"demo", "--dir", t.TempDir()}, args...), &stdout, &stderr)
 		if code != 2 || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), want) ||
 			strings.Count(stderr.String(), "\n") != 1 {
-			t.Errorf("%v: exit code %d: %s%s, want one line that begins with %s", args, code, stdout.String(),
+			t.Errorf("%v: exit code %d: %s%s, want one line with prefix %s", args, code, stdout.String(),
 				stderr.String(), want)
 		}
 	}
 }
 
-// What is mistyped is told in one line that names what was meant.
+// A mistyped command or flag results in a single line with a suggestion.
 func TestDidYouMean(t *testing.T) {
 	for typed, want := range map[string]string{
 		"upp":       `unknown command "upp" (did you mean up?) (see kubenergy-lab --help)`,

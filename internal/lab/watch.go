@@ -15,25 +15,25 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// watch notes when the jobs of a replay were released, bound and finished. The clock is its own: timestamps in the
-// objects have whole seconds, which are many minutes of a compressed trace.
+// watch records when the jobs of a replay were released, bound and finished. It uses its own clock, because
+// timestamps in objects have a resolution of a second, which is many minutes of a compressed trace.
 type watch struct {
 	replay  *Replay
 	factory informers.SharedInformerFactory
 	cancel  context.CancelFunc
 
 	mu     sync.Mutex
-	trials map[string]map[int]*observed // by namespace, then by job
+	trials map[string]map[int]*observed // by namespace and job
 }
 
 type observed struct {
-	held     bool // is, or was, suspended
-	planned  bool // until a window, not just until the loop saw it
+	held     bool // whether it is or was suspended
+	planned  bool // held until a window, not just until the loop processed it
 	released time.Time
 	node     string
 	bound    time.Time
 	finished time.Time
-	lost     bool // a pod of it failed or was evicted
+	lost     bool // a pod failed or was evicted
 }
 
 func newWatch(ctx context.Context, r *Replay) (*watch, error) {
@@ -96,7 +96,7 @@ func (seen *observed) job(o *batchv1.Job, now time.Time) {
 	case seen.held && seen.released.IsZero():
 		seen.released = now
 	}
-	// A Job that was held and released between two events is known by what the release wrote on it.
+	// A Job that was held and released between two events is recognised by the annotation of its release.
 	if _, ok := o.Annotations[v1alpha1.AnnotationReleasedAt]; ok && !seen.held {
 		seen.held, seen.released = true, now
 	}
@@ -111,7 +111,7 @@ func (seen *observed) pod(o *corev1.Pod, now time.Time) {
 	}
 }
 
-// entry returns the record of an object of ours, nil for others.
+// entry returns the record of an object of the replay, or nil for other objects.
 func (w *watch) entry(namespace string, annotations map[string]string) *observed {
 	jobs := w.trials[namespace]
 	i, err := strconv.Atoi(annotations[annotationJob])

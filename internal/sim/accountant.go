@@ -10,18 +10,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// accountant integrates the power of every node over time. A node's power is constant between two changes of what runs
-// on it, and signals are integrated exactly, so the totals carry no discretisation error. It goes by what the signals
-// really were, whatever strategies know of them.
+// accountant integrates the power of every node over time. The power of a node is constant between two changes of
+// its jobs, and signals are integrated exactly, so the totals have no discretisation error. It uses the true
+// signals, regardless of the forecasts given to strategies.
 type accountant struct {
 	start time.Time
 	use   *use
 	sites []*sched.Site // per node
-	since []time.Time   // per node: up to when it is accounted
+	since []time.Time   // per node: end of the accounted time
 	total Totals
 	nodes []energy.Joules
 	bins  []bin
-	cells [][]Cell // per interval of the nodes' own, and node
+	cells [][]Cell // per interval of CellStep, and node
 	step  time.Duration
 }
 
@@ -32,10 +32,11 @@ type bin struct {
 	parts  parts
 }
 
-// parts are how much of some energy, or which share of it, machines drew for being awake and for being asleep.
+// parts contains the amounts or fractions of energy that machines draw for being awake and while asleep.
 type parts struct{ idle, asleep float64 }
 
-// partsOf says which shares of what a node draws it would also draw without a job, or draws asleep.
+// partsOf returns the fractions of the power of a node that it would draw without jobs, and that it draws while
+// asleep.
 func partsOf(n *sched.Node, power energy.Watts) parts {
 	switch {
 	case power <= 0:
@@ -48,10 +49,10 @@ func partsOf(n *sched.Node, power energy.Watts) parts {
 	return parts{idle: min(1, float64(bare.Power()/power))}
 }
 
-// asleep reports whether a node sleeps, or boots and serves nothing yet.
+// asleep reports whether a node is asleep, or booting and not yet available.
 func asleep(n *sched.Node) bool { return n.Jobs == 0 && !n.Awake && n.Profile.Sleeps() }
 
-// perCell is how many intervals of the timeline a [Cell] spans: a node's own need not be as fine.
+// perCell is the number of timeline intervals in a [Cell]. The values per node can be coarser.
 const perCell = 5
 
 func newAccountant(start time.Time, nodes []sched.Node, u *use, step time.Duration) *accountant {
@@ -65,7 +66,7 @@ func newAccountant(start time.Time, nodes []sched.Node, u *use, step time.Durati
 	return a
 }
 
-// bookUntil books what node i drew until t. It must be called before the node changes.
+// bookUntil accounts the energy of node i until t. It must be called before the node changes.
 func (a *accountant) bookUntil(i int, n *sched.Node, t time.Time) error {
 	if !t.After(a.since[i]) {
 		return nil
@@ -76,14 +77,14 @@ func (a *accountant) bookUntil(i int, n *sched.Node, t time.Time) error {
 	for _, signal := range [2]*grid.Series{site.Carbon.Series, site.Price.Series} {
 		if signal != nil && !signal.Covers(window.Start, window.End) {
 			return fmt.Errorf("site %s, zone %s: the signal covers %s to %s, but the run reaches %s: start earlier "+
-				"or give a longer series",
+				"or provide a longer series",
 				site.Name, site.Zone, signal.Start().Format(time.RFC3339), signal.End().Format(time.RFC3339),
 				window.End.Format(time.RFC3339))
 		}
 	}
 	e, shares := site.Account(power, 0, window), partsOf(n, power)
 	a.book(i, e)
-	// it mostly lies in one interval
+	// In most cases the window is within one interval.
 	if k := window.Start.Sub(a.start) / a.step; !t.After(a.start.Add((k + 1) * a.step)) {
 		a.bin(i, n, window, e, shares)
 		return nil
@@ -92,7 +93,7 @@ func (a *accountant) bookUntil(i int, n *sched.Node, t time.Time) error {
 	return nil
 }
 
-// wake books the energy of waking node i at t, and returns it.
+// wake accounts the energy for waking node i at t, and returns it.
 func (a *accountant) wake(i int, n *sched.Node, t time.Time) energy.Joules {
 	if n.Profile.WakeUp == 0 {
 		return 0
@@ -111,7 +112,7 @@ func (a *accountant) book(i int, e sched.Estimate) {
 	a.total.Cost += e.Cost
 }
 
-// chart spreads a window over the bins of the timeline.
+// chart distributes a window over the bins of the timeline.
 func (a *accountant) chart(i int, n *sched.Node, power energy.Watts, shares parts, w sched.Window) {
 	for w.Start.Before(w.End) {
 		k := w.Start.Sub(a.start) / a.step
@@ -122,7 +123,7 @@ func (a *accountant) chart(i int, n *sched.Node, power energy.Watts, shares part
 	}
 }
 
-// bin adds what node i drew to the interval of the timeline that a window lies in, and to the node's own.
+// bin adds the energy of node i to the timeline interval that contains the window, and to the node's own interval.
 func (a *accountant) bin(i int, n *sched.Node, w sched.Window, e sched.Estimate, shares parts) {
 	k := int(w.Start.Sub(a.start) / a.step)
 	for len(a.bins) <= k {

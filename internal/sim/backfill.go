@@ -12,24 +12,25 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// backfill serves the queue as Slurm's sched/backfill does, conservatively: jobs start in order of submission until one
-// has no room; at every interval, those behind it start as well that need no room which a job before them is going to
-// get, if all run until their time limits. The strategy says which of the nodes with room a job gets.
+// backfill serves the queue conservatively, like Slurm's sched/backfill. Jobs start in order of submission until
+// one of them does not fit. At every interval, jobs behind it start as well if they do not use capacity reserved
+// for the jobs before them, assuming that all jobs run until their time limits. The strategy chooses among the
+// nodes with sufficient capacity.
 type backfill struct {
 	every   int64
 	epilog  int64
-	ticking bool            // the next interval's event is to come
-	jobs    []int32         // that may start and have no room yet, in order of submission
-	ends    map[int32]int64 // of what runs: when its time limit ends; of what has ended: when its epilog does
-	held    map[int32]event // by job: the event at which it is asked next
-	pushed  map[int32]event // by job: the event that was pushed last
-	room    sched.Room      // of all nodes together, with what runs and what is held: jobs that may wait go by it
+	ticking bool            // an event for the next interval is pending
+	jobs    []int32         // ready to start but without capacity, in order of submission
+	ends    map[int32]int64 // per running job, the end of its time limit; per finished job, the end of its epilog
+	held    map[int32]event // per held job, the event of its next decision
+	pushed  map[int32]event // per job, the last event that was pushed
+	room    sched.Room      // total over all nodes, including running and held jobs; used for jobs that may wait
 }
 
-// maxBackfilled is how many jobs of the queue are looked at, as bf_max_job_test of Slurm has it.
+// maxBackfilled is the maximum number of queued jobs to consider, like Slurm's bf_max_job_test.
 const maxBackfilled = 500
 
-// newBackfill returns nil where the scenario does not ask for it.
+// newBackfill returns nil if the scenario does not enable backfill.
 func newBackfill(s *Scenario) *backfill {
 	if s.Queue.Backfill == 0 {
 		return nil
@@ -44,7 +45,8 @@ func newBackfill(s *Scenario) *backfill {
 	return b
 }
 
-// openings returns when a job that may wait finds room, as kubenergy-slurm tells the strategy.
+// openings returns the windows in which a job that may wait would fit, as kubenergy-slurm reports them to the
+// strategy.
 func (e *engine) openings(job int, j *sched.Job, now time.Time) []sched.Window {
 	if e.backfill == nil || j.AllowedDelay <= 0 {
 		return nil
@@ -56,7 +58,8 @@ func (e *engine) openings(job int, j *sched.Job, now time.Time) []sched.Window {
 	return e.backfill.room.Openings(int64(job), &within, now)
 }
 
-// takes notes when a job runs, or is to run. One that does not wait is not known to be the last.
+// takes records the window in which a job runs or is planned to run. A job that may not wait is recorded as an
+// open-ended reservation.
 func (b *backfill) takes(job int, j *sched.Job, w sched.Window) {
 	switch {
 	case b == nil:
@@ -67,8 +70,8 @@ func (b *backfill) takes(job int, j *sched.Job, w sched.Window) {
 	}
 }
 
-// holds notes when a job is to run that is held, and at which event it is asked again. It reports whether that is to be
-// pushed: it may have been.
+// holds records a planned start of a held job and the event of its next decision. It returns false if that event is
+// already in the event queue.
 func (b *backfill) holds(j *sched.Job, ev event, until time.Time) bool {
 	if b == nil {
 		return true
@@ -79,7 +82,7 @@ func (b *backfill) holds(j *sched.Job, ev event, until time.Time) bool {
 	return !pushed
 }
 
-// begins notes that a job runs now, and until when it may.
+// begins records that a job runs now, and the end of its time limit.
 func (e *engine) begins(job int, j *sched.Job, now time.Time) {
 	if b := e.backfill; b != nil {
 		until := now.Add(limit(&e.scenario.Jobs[job]))
@@ -88,7 +91,7 @@ func (e *engine) begins(job int, j *sched.Job, now time.Time) {
 	}
 }
 
-// ends notes that a job runs no more. Its cores are free after the epilog.
+// ends records that a job has ended. Its cores become free after the epilog.
 func (e *engine) ends(job int, now time.Time) {
 	if b := e.backfill; b != nil {
 		b.room.Drop(int64(job))
@@ -99,10 +102,10 @@ func (e *engine) ends(job int, now time.Time) {
 	}
 }
 
-// limit is how long a job may run.
+// limit returns the maximum run time of a job.
 func limit(j *sched.Job) time.Duration { return max(j.TimeLimit, j.Duration) }
 
-// serve puts what is new at an instant into the queue, and starts what may start.
+// serve adds the new jobs to the queue and starts the jobs that may start.
 func (e *engine) serve(ctx context.Context, now time.Time, at int64, ticked bool) error {
 	b := e.backfill
 	vacant := b.vacant(at)
@@ -126,14 +129,14 @@ func (e *engine) serve(ctx context.Context, now time.Time, at int64, ticked bool
 	return nil
 }
 
-// vacant forgets the jobs whose cores have become free, and reports whether there are any.
+// vacant removes jobs after their cores have become free, and reports whether there were any.
 func (b *backfill) vacant(at int64) bool {
 	n := len(b.ends)
 	maps.DeleteFunc(b.ends, func(_ int32, end int64) bool { return end <= at })
 	return len(b.ends) < n
 }
 
-// queued returns how many cores are waited for by jobs that do not ask to wait.
+// queued returns the number of millicores requested by queued jobs that may not wait.
 func (e *engine) queued() (milliCPU int64) {
 	for _, job := range e.backfill.jobs {
 		if j := &e.scenario.Jobs[job]; j.AllowedDelay <= 0 {
@@ -143,8 +146,8 @@ func (e *engine) queued() (milliCPU int64) {
 	return milliCPU
 }
 
-// askHeld has all that is held asked again, since the queue which it let pass is no more. It reports whether there is
-// any.
+// askHeld schedules new decisions for all held jobs because the queue they yielded to is empty. It reports whether
+// there are any held jobs.
 func (e *engine) askHeld(at int64) bool {
 	b := e.backfill
 	e.fresh = e.fresh[:0]
@@ -156,18 +159,18 @@ func (e *engine) askHeld(at int64) bool {
 	return len(e.fresh) > 0
 }
 
-// lineUp puts a job that waits for no better time into the queue.
+// lineUp adds a job to the queue unless the strategy holds it.
 func (e *engine) lineUp(now time.Time, ev event) error {
 	job, b := int(ev.job), e.backfill
 	if ev.kind != arrival {
 		if b.held[ev.job] != ev {
-			return nil // it was asked since
+			return nil // a newer event replaced this one
 		}
 		delete(b.held, ev.job)
 		e.held--
 	}
 	final := e.final(now, job, ev.kind == release)
-	e.feasible = e.feasible[:0] // when it starts depends on no node
+	e.feasible = e.feasible[:0] // the start time does not depend on a node
 	if d := e.plan(now, job, final); d.Held(now) {
 		return e.hold(now, job, d, final)
 	}
@@ -175,7 +178,7 @@ func (e *engine) lineUp(now time.Time, ev event) error {
 	b.room.Drop(int64(job))
 	e.lacksRoom(job)
 	if !e.fitsSomewhere(job) {
-		return nil // it would keep all behind it from running
+		return nil // it would block all jobs behind it
 	}
 	if e.scenario.Jobs[job].AllowedDelay <= 0 {
 		b.takes(job, &e.scenario.Jobs[job], sched.Window{Start: now})
@@ -185,12 +188,13 @@ func (e *engine) lineUp(now time.Time, ev event) error {
 	return nil
 }
 
-// inOrder compares jobs by their submission.
+// inOrder compares jobs by submission time.
 func (e *engine) inOrder(a, b int32) int {
 	return cmp.Or(e.scenario.Jobs[a].Submitted.Compare(e.scenario.Jobs[b].Submitted), cmp.Compare(a, b))
 }
 
-// startInOrder starts jobs that have room: those before the first that has none, or also those behind it.
+// startInOrder starts the jobs before the first one that does not fit. If behind is set, it also starts jobs behind
+// it.
 func (e *engine) startInOrder(ctx context.Context, now time.Time, at int64, behind bool) error {
 	b := e.backfill
 	free := e.profiles(at)
@@ -210,7 +214,7 @@ func (e *engine) startInOrder(ctx context.Context, now time.Time, at int64, behi
 		} else {
 			d := e.plan(now, int(job), true)
 			if d.Node == "" {
-				return fmt.Errorf("strategy places job %s nowhere, though there is room: %s", j.ID, d.Reason.String())
+				return fmt.Errorf("strategy did not place job %s although it fits: %s", j.ID, d.Reason.String())
 			}
 			if err := e.place(now, int(job), d); err != nil {
 				return err
@@ -223,7 +227,8 @@ func (e *engine) startInOrder(ctx context.Context, now time.Time, at int64, behi
 	return nil
 }
 
-// finds returns when a job finds room first, and on which node; those that have room now are e.feasible.
+// finds returns the earliest time at which a job fits, and the node. It sets e.feasible to the nodes on which the
+// job fits now.
 func (e *engine) finds(now time.Time, at int64, j *sched.Job, free []profile) (first int64, where int) {
 	first = math.MaxInt64
 	e.feasible = e.feasible[:0]
@@ -242,7 +247,7 @@ func (e *engine) finds(now time.Time, at int64, j *sched.Job, free []profile) (f
 	return first, where
 }
 
-// profile is what is free of a node, from each level's instant until that of the next.
+// profile is the free capacity of a node over time. Each level applies until the next one.
 type profile []level
 
 type level struct {
@@ -250,23 +255,24 @@ type level struct {
 	free sched.Resources
 }
 
-// profiles returns what is free of each node from now on, if all that runs does so until its time limit.
+// profiles returns the free capacity of each node from now on, assuming that all running jobs use their full time
+// limits.
 func (e *engine) profiles(at int64) []profile {
 	all := make([]profile, len(e.nodes))
 	for i := range e.nodes {
 		all[i] = profile{{at, e.scenario.Nodes[i].Capacity}}
-		if m := e.machines; m != nil && m.of[i] >= 0 && !e.nodes[i].Awake { // Slurm wakes a node that it gives work
+		if m := e.machines; m != nil && m.of[i] >= 0 && !e.nodes[i].Awake { // Slurm wakes it on allocation
 			boots := at + int64(m.snapshot.Machines[m.of[i]].BootTime())
 			all[i] = all[i].less(e.scenario.Nodes[i].Capacity, at, boots)
 		}
 	}
-	for job, end := range e.backfill.ends { // in any order: what is taken adds up
+	for job, end := range e.backfill.ends { // in any order
 		all[e.on[job]] = all[e.on[job]].less(e.sized(int(job)).Request, at, end)
 	}
 	return all
 }
 
-// less returns p without what a job takes from one instant to another.
+// less returns p reduced by the resources of a job between two times.
 func (p profile) less(r sched.Resources, from, to int64) profile {
 	p = p.split(from).split(to)
 	for k := range p {
@@ -277,7 +283,7 @@ func (p profile) less(r sched.Resources, from, to int64) profile {
 	return p
 }
 
-// split makes an instant one at which what is free may change.
+// split adds a level that starts at the given time, if there is none.
 func (p profile) split(at int64) profile {
 	k, found := slices.BinarySearchFunc(p, at, func(l level, at int64) int { return cmp.Compare(l.at, at) })
 	if found {
@@ -286,7 +292,8 @@ func (p profile) split(at int64) profile {
 	return slices.Insert(p, k, level{at, p[k-1].free})
 }
 
-// earliest returns when so much is free for so long, of a node that has so much.
+// earliest returns the earliest time from which r is free for the given length. The node's capacity must be at
+// least r.
 func (p profile) earliest(r sched.Resources, length int64) int64 {
 	start := p[0].at
 	for k := range p {

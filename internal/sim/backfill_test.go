@@ -15,7 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// inOrder is a node of four cores and jobs that come one second after the other, each of which knows its length.
+// inOrder returns a scenario with a node of four cores and jobs that are submitted one second apart, with known
+// lengths.
 func inOrder(t testing.TB, every time.Duration, jobs ...sched.Job) *sim.Scenario {
 	t.Helper()
 	home := site(t, "home", 1, 500, 400, 300)
@@ -41,26 +42,26 @@ func TestBackfill(t *testing.T) {
 		jobs   []sched.Job
 		starts []string
 	}{
-		"one that has no room keeps those behind it waiting until the next interval": {
+		"jobs behind one that does not fit wait until the next interval": {
 			[]sched.Job{cores(3, time.Minute, 0), cores(4, time.Minute, 0), cores(1, 20*time.Second, 0)},
 			[]string{"j0 0s", "j1 1m0s", "j2 10s"},
 		},
-		"none is passed by what may run until after its turn": {
+		"a job is not delayed by jobs with later time limits": {
 			[]sched.Job{cores(3, time.Minute, 0), cores(4, time.Minute, 0), cores(1, 20*time.Second, time.Hour)},
 			[]string{"j0 0s", "j1 1m0s", "j2 2m0s"},
 		},
-		"limits are what is planned with, and what ends early makes room": {
+		"plans use time limits, and jobs that end early free capacity": {
 			[]sched.Job{cores(3, time.Minute, time.Hour), cores(4, time.Minute, 0), cores(1, 20*time.Second, 50*time.Minute)},
 			[]string{"j0 0s", "j1 1m0s", "j2 10s"},
 		},
-		"each of those behind has its turn as well": {
+		"every job behind the first one keeps its place": {
 			[]sched.Job{
 				cores(3, time.Minute, 0), cores(4, time.Minute, 0), cores(3, time.Minute, 0), cores(2, time.Minute, 0),
 				cores(1, 3*time.Minute, 0),
 			},
 			[]string{"j0 0s", "j1 1m0s", "j2 2m0s", "j3 3m0s", "j4 2m0s"},
 		},
-		"what fits on no node keeps none from running": {
+		"a job that fits on no node does not block others": {
 			[]sched.Job{cores(5, time.Minute, 0), cores(4, time.Minute, 0)},
 			[]string{"j1 1s"},
 		},
@@ -74,15 +75,15 @@ func TestBackfill(t *testing.T) {
 	}
 }
 
-// Jobs that may wait choose, as with kubenergy-slurm, among the times at which there is room beside what runs and what
-// was put off before them; and come before those who were submitted later.
+// Jobs that may wait choose among the times at which they fit next to the running jobs and earlier held jobs, as
+// with kubenergy-slurm. They take precedence over jobs that were submitted later.
 func TestBackfillSharesTheCleanHour(t *testing.T) {
 	job := func(n int64) sched.Job {
 		j := cores(n, time.Hour, 0)
 		j.AllowedDelay = 3 * time.Hour
 		return j
 	}
-	s := inOrder(t, time.Minute, job(3), job(3), job(1)) // the grid gets cleaner by the hour
+	s := inOrder(t, time.Minute, job(3), job(3), job(1)) // the intensity decreases every hour
 	r := run(t, s, "fcfs+window")
 	want := []string{"j0 2h0m0s", "j1 1h0m0s", "j2 2h0m0s"}
 	if diff := cmp.Diff(want, starts(r)); diff != "" {
@@ -90,7 +91,7 @@ func TestBackfillSharesTheCleanHour(t *testing.T) {
 	}
 }
 
-// The cores of a job are free after its epilog.
+// The cores of a job become free after its epilog.
 func TestEpilog(t *testing.T) {
 	s := inOrder(t, time.Minute, cores(4, time.Minute, 0), cores(2, time.Minute, 0), cores(4, time.Minute, 0))
 	s.Queue.Epilog = 10 * time.Second
@@ -100,19 +101,19 @@ func TestEpilog(t *testing.T) {
 	}
 }
 
-// What may wait lets others pass while they queue, and takes the room that is left once they do not.
+// A held job yields to queued jobs, and uses the remaining capacity once the queue is empty.
 func TestBackfillLetsOthersPass(t *testing.T) {
 	late := cores(2, time.Hour, 0)
 	late.AllowedDelay = 4 * time.Hour
 	s := inOrder(t, time.Minute, cores(4, time.Hour, 0), cores(4, 30*time.Minute, 0), late, cores(2, time.Hour, 0))
 	r := run(t, s, "fcfs+window")
-	want := []string{"j0 0s", "j1 1h0m0s", "j2 1h30m0s", "j3 1h30m0s"} // the cleanest hour begins after two
+	want := []string{"j0 0s", "j1 1h0m0s", "j2 1h30m0s", "j3 1h30m0s"} // the cleanest hour starts at 2h
 	if diff := cmp.Diff(want, starts(r)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// On one node, with limits that are the truth, no job starts later than if none ever passed another.
+// On a single node with accurate time limits, no job starts later than in strict order of submission.
 func TestBackfillDelaysNone(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var jobs []sched.Job
@@ -121,7 +122,7 @@ func TestBackfillDelaysNone(t *testing.T) {
 			jobs = append(jobs, cores(rapid.Int64Range(1, 4).Draw(r, "cores"), length, 0))
 		}
 		s := inOrder(t, time.Second, jobs...)
-		free := []time.Time{start, start, start, start} // when each core is
+		free := []time.Time{start, start, start, start} // time at which each core becomes free
 		last := start
 		for i, o := range run(t, s, "fcfs").Outcomes {
 			j := &s.Jobs[i]
@@ -132,7 +133,7 @@ func TestBackfillDelaysNone(t *testing.T) {
 				free[k] = last.Add(j.Duration)
 			}
 			if o.Start.After(last) {
-				r.Errorf("%s starts %v after its turn", j.ID, o.Start.Sub(last))
+				r.Errorf("%s starts %v later than in order of submission", j.ID, o.Start.Sub(last))
 			}
 		}
 	})

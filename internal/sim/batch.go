@@ -11,30 +11,31 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// batch plans the queue as a whole, by the rules of the scenario.
+// batch plans the queue as a whole, according to the rules of the scenario.
 type batch struct {
 	rules   QueueRules
-	jobs    []int32     // in the order in which they came
-	queue   []sched.Job // the same, as strategies are told of them
-	kept    []bool      // and whether the last plan held them in line
-	inLine  int         // how many of them it did
-	tried   int         // how many of them, from the first, the last plan was made for and left there
+	jobs    []int32     // in order of arrival
+	queue   []sched.Job // the same jobs, as given to strategies
+	kept    []bool      // whether the last plan held the job in line
+	inLine  int         // number of jobs held in line
+	tried   int         // number of jobs at the head of the queue that the last plan considered and did not place
 	nodes   []*sched.Node
-	ticking bool // a tick is to come, and nothing is planned before
-	// when a tick comes because of jobs that are held in line, and may have been planned before; 0: none was asked
-	// for
+	ticking bool // a tick is pending, and no plan is made before it
+	// wake is the time of the next tick requested by jobs held in line. Plans may be made earlier. 0 if no tick is
+	// requested.
 	wake int64
-	// the strategy counts what runs on all nodes: it gets those without room for a single job as well, and is told when
-	// jobs are to end
+	// all is set if the strategy considers all nodes. It is then given nodes that are full as well, and the planned
+	// ends of running jobs.
 	all  bool
-	ends map[int]sched.End // by job that runs
-	// whether the strategy decides anew on jobs that run and may be suspended, which these are, and nodes without them
+	ends map[int]sched.End // by running job
+	// replans is set if the strategy makes new decisions for running jobs that may be suspended. running contains
+	// these jobs and without the nodes without them.
 	replans bool
 	running []int32
 	without []sched.Node
 }
 
-// newBatch returns nil where jobs are to be decided on one by one.
+// newBatch returns nil if jobs are decided one by one.
 func newBatch(s *Scenario, strategy strategy.Strategy) *batch {
 	planner, ok := strategy.(interface{ Batches() bool })
 	if strategy == nil || s.Queue.Backfill > 0 || s.Queue == (QueueRules{}) && (!ok || !planner.Batches()) {
@@ -48,8 +49,8 @@ func newBatch(s *Scenario, strategy strategy.Strategy) *batch {
 	}
 }
 
-// planAll puts what is new at an instant into the queue and plans it, now or at the next step. Nothing is planned while
-// nothing has changed since a plan that placed nothing.
+// planAll adds the new jobs to the queue and plans the queue now or at the next step. No plan is made
+// if nothing has changed since a plan that placed no job.
 func (e *engine) planAll(ctx context.Context, now time.Time, at int64, ticked bool) error {
 	b := e.batch
 	for _, ev := range e.fresh {
@@ -67,7 +68,7 @@ func (e *engine) planAll(ctx context.Context, now time.Time, at int64, ticked bo
 	b.ticking = false
 	done, err := e.planQueue(ctx, now)
 	if err == nil && done && len(b.jobs) > 0 && b.rules.Step > 0 {
-		e.tickAt(at + int64(b.rules.Step)) // what is left may be placed now that others have been
+		e.tickAt(at + int64(b.rules.Step)) // remaining jobs may be placed now that others have started
 	}
 	return err
 }
@@ -77,19 +78,19 @@ func (e *engine) tickAt(at int64) {
 	e.events.push(event{at: at, kind: tick})
 }
 
-// enqueue puts a job that arrives, whose hold ends or that is asked again at the end of the queue.
+// enqueue adds an arriving or released job, or one with a due decision, to the end of the queue.
 func (e *engine) enqueue(now time.Time, job int, kind eventKind) {
 	if kind != arrival {
 		e.held--
 	} else if b := e.batch; b.rules.Window > 0 && !e.fitsSomewhere(job) {
-		e.result.Outcomes[job].Placed.Reason = sched.NoRoom // it would keep a place in the window for ever
+		e.result.Outcomes[job].Placed.Reason = sched.NoRoom // otherwise it would occupy the window permanently
 		return
 	}
 	e.lineUpLast(now, job, e.final(now, job, kind == release))
 	e.letGo(now, job)
 }
 
-// lineUpLast puts a job at the end of the queue.
+// lineUpLast adds a job to the end of the queue.
 func (e *engine) lineUpLast(now time.Time, job int, final bool) {
 	b := e.batch
 	b.jobs = append(b.jobs, int32(job))
@@ -98,13 +99,13 @@ func (e *engine) lineUpLast(now time.Time, job int, final bool) {
 	e.describeJob(&b.queue[len(b.queue)-1], now, job, final)
 }
 
-// fitsSomewhere reports whether a job fits on a node when that is empty.
+// fitsSomewhere reports whether a job fits on any empty node.
 func (e *engine) fitsSomewhere(job int) bool {
 	j := &e.scenario.Jobs[job]
 	return slices.ContainsFunc(e.scenario.Nodes, func(n sched.Node) bool { return j.Fits(&n) })
 }
 
-// planQueue plans the head of the queue on all nodes, and reports whether it changed anything.
+// planQueue plans the head of the queue on all nodes and reports whether anything changed.
 func (e *engine) planQueue(ctx context.Context, now time.Time) (changed bool, err error) {
 	b := e.batch
 	size := len(b.jobs)
@@ -136,20 +137,20 @@ func (e *engine) planQueue(ctx context.Context, now time.Time) (changed bool, er
 	return e.carryOutAll(now, plan[:size])
 }
 
-// ask asks the strategy. A plan of a whole queue may take minutes: it stops when ctx ends.
+// ask requests a plan from the strategy. Planning a whole queue may take minutes and stops when ctx is cancelled.
 func (e *engine) ask(ctx context.Context, s *sched.Snapshot) (sched.Plan, error) {
 	within, ok := e.strategy.(interface {
 		PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, strategy.Optimality)
 	})
-	if !ok || len(s.Queue) == 1 && !e.batch.all { // Plan takes it that one job fits on what it is offered
+	if !ok || len(s.Queue) == 1 && !e.batch.all { // Plan assumes that a single job fits on all offered nodes
 		return e.strategy.Plan(s), nil
 	}
 	plan, _ := within.PlanWithin(s, func() bool { return ctx.Err() != nil })
 	return plan, ctx.Err()
 }
 
-// carryOutAll does what a plan says of the head of the queue, as far as the rules allow, and reports whether that
-// changed anything.
+// carryOutAll applies a plan for the head of the queue within the rules, and reports whether anything
+// changed.
 func (e *engine) carryOutAll(now time.Time, plan sched.Plan) (changed bool, err error) {
 	b, size := e.batch, len(plan)
 	left, placed := 0, 0
@@ -177,13 +178,13 @@ func (e *engine) carryOutAll(now time.Time, plan sched.Plan) (changed bool, err 
 	return changed, nil
 }
 
-// offerAll collects the nodes that a plan for so many jobs is made on.
+// offerAll collects the nodes for a plan of size jobs.
 func (e *engine) offerAll(now time.Time, size int) {
 	b := e.batch
 	b.nodes = b.nodes[:0]
 	for i := range e.nodes {
-		// Strategies take it that one job alone fits wherever they are asked about it, and see to that themselves for
-		// several.
+		// Strategies assume that a single job fits on all offered nodes. For several jobs they check the capacity
+		// themselves.
 		if n := &e.nodes[i]; b.all || size > 1 || e.scenario.Jobs[b.jobs[0]].Fits(n) {
 			e.meters.read(i, n, now)
 			b.nodes = append(b.nodes, n)
@@ -191,7 +192,7 @@ func (e *engine) offerAll(now time.Time, size int) {
 	}
 }
 
-// carryOut does what a plan says of one job of the queue, and reports whether the job stays there.
+// carryOut applies the decision for one job of the queue and reports whether the job remains in the queue.
 func (e *engine) carryOut(now time.Time, k int, d *sched.Decision) (stays bool, err error) {
 	b := e.batch
 	job, released := int(b.jobs[k]), b.queue[k].Released
@@ -214,8 +215,8 @@ func (e *engine) carryOut(now time.Time, k int, d *sched.Decision) (stays bool, 
 	return false, e.place(now, job, d)
 }
 
-// keepInLine holds a job in its place in the queue, which is planned again when something ends and when the decision
-// says.
+// keepInLine holds a job in its place in the queue. The job is planned again when another job ends, and at the time
+// given in the decision.
 func (e *engine) keepInLine(now time.Time, k int, d *sched.Decision) error {
 	b := e.batch
 	job := int(b.jobs[k])
@@ -232,7 +233,7 @@ func (e *engine) keepInLine(now time.Time, k int, d *sched.Decision) error {
 		e.held++
 		e.tasks.idle(job, now)
 	}
-	if e.machines != nil && d.Node != "" && b.queue[k].Place != d.Place() { // which is to be awake by then
+	if e.machines != nil && d.Node != "" && b.queue[k].Place != d.Place() { // the planned node must be awake by then
 		e.events.push(event{at: e.since(timeutil.Later(now, d.Window.Start.Add(-e.machines.horizon))), kind: power})
 	}
 	b.queue[k].Place = d.Place()
@@ -240,7 +241,7 @@ func (e *engine) keepInLine(now time.Time, k int, d *sched.Decision) error {
 	return nil
 }
 
-// planAgain has the queue be planned at a later time, and not before that for lack of anything else that happens.
+// planAgain schedules a plan of the queue at the given time, in case no other event triggers one before.
 func (e *engine) planAgain(now, then time.Time) {
 	b, at := e.batch, e.since(then)
 	if step := int64(b.rules.Step); step > 0 {
@@ -252,8 +253,8 @@ func (e *engine) planAgain(now, then time.Time) {
 	}
 }
 
-// begins notes when a job is to leave the node that it begins on, as far as the strategy knows; or that the strategy
-// goes on to decide on it.
+// begins records when a job will leave its node according to the strategy, or adds the job to the running jobs that
+// the strategy replans.
 func (b *batch) begins(n *sched.Node, job int, j *sched.Job, end time.Time) {
 	switch {
 	case b == nil || !b.all:
@@ -265,7 +266,7 @@ func (b *batch) begins(n *sched.Node, job int, j *sched.Job, end time.Time) {
 	}
 }
 
-// left notes that a job has left its node.
+// left removes a job that has left its node.
 func (b *batch) left(n *sched.Node, job int) {
 	if b == nil || !b.all {
 		return
@@ -279,13 +280,14 @@ func (b *batch) left(n *sched.Node, job int) {
 	}
 }
 
-// withRunning appends what runs and may be suspended to a queue, and has the nodes of the batch be without it.
+// withRunning appends the running jobs that may be suspended to the queue and removes their usage from the nodes of
+// the batch.
 func (e *engine) withRunning(now time.Time, queue []sched.Job) []sched.Job {
 	b := e.batch
 	if len(b.running) == 0 {
 		return queue
 	}
-	b.without = append(b.without[:0], e.nodes...) // all of them are offered
+	b.without = append(b.without[:0], e.nodes...) // all nodes are offered
 	for k := range b.nodes {
 		b.nodes[k] = &b.without[k]
 	}
@@ -300,8 +302,8 @@ func (e *engine) withRunning(now time.Time, queue []sched.Job) []sched.Job {
 	return queue
 }
 
-// goOnAll does what a plan says of the jobs that run: it suspends some, then tells others on how many replicas they go
-// on, those first that get fewer.
+// goOnAll applies the decisions for running jobs: it suspends jobs first and then changes the number of replicas of
+// others, starting with decreases.
 func (e *engine) goOnAll(now time.Time, queue []sched.Job, plan sched.Plan) error {
 	running := slices.Clone(e.batch.running)
 	for k, job := range running {

@@ -14,8 +14,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// firstFit plans a whole queue: every job that fits goes to the first node with room. It writes down when it is asked
-// about how many jobs.
+// firstFit plans a whole queue and places every job on the first node with sufficient capacity. It records the time
+// and the number of jobs of each plan.
 type firstFit struct {
 	batches bool
 	asked   []string
@@ -71,7 +71,8 @@ func crowd(t testing.TB, cores ...int64) *sim.Scenario {
 	return s
 }
 
-// The rules of a queue, each by hand. All jobs come half a second after the start and take a minute.
+// Expected results of each queue rule, computed by hand. All jobs are submitted half a second after the start and
+// run for a minute.
 func TestQueueRules(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules         sim.QueueRules
@@ -83,17 +84,17 @@ func TestQueueRules(t *testing.T) {
 			starts: []string{"j0 500ms", "j1 1m0.5s", "j2 500ms", "j3 500ms"},
 			asked:  []string{"500ms 4", "1m0.5s 1"},
 		},
-		"a window of two lets nobody pass from behind it": {
+		"no job behind a window of two is considered": {
 			rules: sim.QueueRules{Window: 2}, cores: []int64{3, 3, 1, 1},
 			starts: []string{"j0 500ms", "j1 1m0.5s", "j2 1m0.5s", "j3 2m0.5s"},
 			asked:  []string{"500ms 2", "1m0.5s 2", "2m0.5s 1"},
 		},
-		"what fits on no node takes no place in the window": {
+		"a job that fits on no node is not in the window": {
 			rules: sim.QueueRules{Window: 2}, cores: []int64{5, 5, 4, 1},
 			starts: []string{"j2 500ms", "j3 1m0.5s"},
 			asked:  []string{"500ms 2", "1m0.5s 1"},
 		},
-		"in steps, what is left is planned again after a step": {
+		"in steps, remaining jobs are planned again after a step": {
 			rules: sim.QueueRules{Window: 2, Step: time.Second}, cores: []int64{3, 3, 1, 1},
 			starts: []string{"j0 1s", "j1 1m1s", "j2 2s", "j3 1m2s"},
 			asked:  []string{"1s 2", "2s 2", "3s 2", "1m1s 2", "1m2s 1"},
@@ -109,25 +110,26 @@ func TestQueueRules(t *testing.T) {
 		f := &firstFit{batches: true}
 		r := play(t, s, f)
 		if diff := cmp.Diff(c.starts, starts(r)); diff != "" {
-			t.Errorf("%s: starts (-want +got):\n%s", name, diff)
+			t.Errorf("%s: unexpected starts (-want +got):\n%s", name, diff)
 		}
 		if diff := cmp.Diff(c.asked, f.asked); diff != "" {
-			t.Errorf("%s: planned (-want +got):\n%s", name, diff)
+			t.Errorf("%s: unexpected plans (-want +got):\n%s", name, diff)
 		}
 	}
 }
 
-// Any strategy is planned as a whole where the scenario has rules, as the stock scheduler with one placement a second.
+// If the scenario has queue rules, every strategy plans the queue as a whole. Here the stock scheduler makes one
+// placement per second.
 func TestRulesHoldForEveryStrategy(t *testing.T) {
 	s := crowd(t, 1, 1, 1, 1)
 	s.Queue = sim.QueueRules{PerStep: 1, Step: time.Second}
 	if diff := cmp.Diff([]string{"j0 1s", "j1 2s", "j2 3s", "j3 4s"},
 		starts(run(t, s, "least-allocated"))); diff != "" {
-		t.Errorf("starts (-want +got):\n%s", diff)
+		t.Errorf("unexpected starts (-want +got):\n%s", diff)
 	}
 }
 
-// A plan may hold jobs, for good or until they are asked about again, and they come back to the end of the queue.
+// A plan may hold jobs, either finally or until the next decision. They return to the end of the queue.
 func TestBatchesHold(t *testing.T) {
 	s := crowd(t, 1, 1, 1)
 	for i := range s.Jobs {
@@ -144,14 +146,14 @@ func TestBatchesHold(t *testing.T) {
 	}}
 	r := play(t, s, f)
 	if diff := cmp.Diff([]string{"j0 10m0s", "j1 20m0.5s", "j2 500ms"}, starts(r)); diff != "" {
-		t.Errorf("starts (-want +got):\n%s", diff)
+		t.Errorf("unexpected starts (-want +got):\n%s", diff)
 	}
 	if o := r.Outcomes[0]; !o.Held() || o.Delayed != 10*time.Minute-500*time.Millisecond || !o.Released.Equal(o.Start) {
 		t.Errorf("j0: %+v", o)
 	}
 }
 
-// Batches on a busy cluster: every job runs once, within the capacity, whatever the rules.
+// On a busy cluster with queue rules, every job runs once and within the capacity.
 func TestBatchesOfEveryStrategy(t *testing.T) {
 	wheres, _ := strategy.Names()
 	for k, rules := range []sim.QueueRules{{Window: 5}, {Window: 7, PerStep: 2, Step: time.Minute}, {Step: time.Hour}} {
@@ -171,10 +173,10 @@ func TestBatchesOfEveryStrategy(t *testing.T) {
 			for i, o := range r.Outcomes {
 				if o.Placed.Node == "" || o.Finish.Sub(o.Start) != s.Jobs[i].Duration ||
 					o.Start.Before(s.Jobs[i].Submitted) {
-					t.Errorf("rules %d: %s: %+v", k, name, o)
+					t.Errorf("rules %d: %s: unexpected outcome %+v", k, name, o)
 				}
 				if rules.Step > 0 && o.Start.Sub(start)%rules.Step != 0 {
-					t.Errorf("rules %d: %s: job %d starts between two steps, at %v", k, name, i, o.Start)
+					t.Errorf("rules %d: %s: job %d starts between two steps at %v", k, name, i, o.Start)
 				}
 			}
 			perStep := map[time.Time]int{}
@@ -183,7 +185,7 @@ func TestBatchesOfEveryStrategy(t *testing.T) {
 			}
 			for at, n := range perStep {
 				if rules.PerStep > 0 && n > rules.PerStep {
-					t.Errorf("rules %d: %s: %d starts at %v", k, name, n, at)
+					t.Errorf("rules %d: %s: %d jobs start in the step at %v", k, name, n, at)
 				}
 			}
 		}
@@ -193,14 +195,14 @@ func TestBatchesOfEveryStrategy(t *testing.T) {
 	}
 }
 
-// A quota of two cores is used by two jobs when two more come: the first, which has little delay, and one that has a
-// day. What becomes free before the intensity changes is for who is first in line, and nobody waits longer than he
-// may.
+// A quota of two cores is used by two jobs when two more arrive: the first with a short allowed delay, and the
+// second with a day. Cores that become free before the intensity changes go to the first in line, and no job waits
+// longer than allowed.
 func TestThrottledJobsStayInLine(t *testing.T) {
 	hours := append([]float64{500, 500, 500, 100}, slices.Repeat([]float64{500}, 60)...)
 	for name, c := range map[string]struct {
 		rules sim.QueueRules
-		brief time.Duration // how long the first one runs
+		brief time.Duration // run time of the first job
 		want  []string
 	}{
 		"a core becomes free": {
@@ -237,26 +239,26 @@ func TestThrottledJobsStayInLine(t *testing.T) {
 		}
 		r := play(t, s, strategy)
 		if diff := cmp.Diff(c.want, starts(r)); diff != "" {
-			t.Errorf("%s: starts (-want +got):\n%s", name, diff)
+			t.Errorf("%s: unexpected starts (-want +got):\n%s", name, diff)
 		}
 		for i, o := range r.Outcomes {
 			if held := i >= 2; o.Held() != held ||
 				held && (o.Hold.Reason.Kind != sched.QuotaUsedUp || o.Released != o.Start) {
-				t.Errorf("%s: %s is held %v, released at %v, starts at %v", name, s.Jobs[i].ID, o.Held(),
+				t.Errorf("%s: unexpected outcome of %s: held %v, released at %v, starts at %v", name, s.Jobs[i].ID, o.Held(),
 					o.Released.Sub(start), o.Start.Sub(start))
 			}
 		}
 		for _, sample := range r.Timeline {
-			planned := sample.Time.Sub(start) >= c.rules.Step // nobody was asked before
+			planned := sample.Time.Sub(start) >= c.rules.Step // no plan was made before the first step
 			if planned && sample.Queued != 0 || sample.Held < 0 || sample.Held > 2 {
-				t.Errorf("%s: %d wait for room and %d for the quota at %v", name, sample.Queued, sample.Held,
+				t.Errorf("%s: %d jobs wait for capacity and %d for the quota at %v", name, sample.Queued, sample.Held,
 					sample.Time.Sub(start))
 			}
 		}
 	}
 }
 
-// A throttled strategy suspends what it would suspend by itself.
+// A throttled strategy suspends the same jobs as the underlying strategy.
 func TestThrottledStrategiesSuspend(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, append([]float64{100, 900, 900, 100}, slices.Repeat([]float64{500}, 60)...)...)
@@ -269,7 +271,7 @@ func TestThrottledStrategiesSuspend(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o := play(t, s, strategy).Outcomes[0]; o.Suspensions != 1 || !o.Finish.Equal(start.Add(4*time.Hour)) {
-			t.Errorf("%s: %d suspensions, ends after %v", name, o.Suspensions, o.Finish.Sub(start))
+			t.Errorf("%s: got %d suspensions and an end after %v, want 1 and 4h", name, o.Suspensions, o.Finish.Sub(start))
 		}
 	}
 }

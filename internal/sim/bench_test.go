@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// bench returns a scenario of three kinds of machines at about half load.
+// bench returns a scenario with three kinds of machines at about half load.
 func bench(t testing.TB, nodes, jobs int) *sim.Scenario {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -50,7 +50,7 @@ func bench(t testing.TB, nodes, jobs int) *sim.Scenario {
 	return s
 }
 
-// fleet returns the scenario of bench on nodes of so many kinds, each with a power profile of its own.
+// fleet returns the scenario of bench with the given number of kinds of nodes, each with its own power profile.
 func fleet(t testing.TB, nodes, kinds, jobs int) *sim.Scenario {
 	t.Helper()
 	s := bench(t, nodes, jobs)
@@ -66,7 +66,7 @@ func fleet(t testing.TB, nodes, kinds, jobs int) *sim.Scenario {
 	return s
 }
 
-// BenchmarkRun reports jobs per second: arrival, feasibility, decision, completion and accounting.
+// BenchmarkRun reports jobs per second, including arrival, feasibility, decision, completion and accounting.
 func BenchmarkRun(b *testing.B) {
 	for _, c := range []struct {
 		name         string

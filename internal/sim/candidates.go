@@ -12,17 +12,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// candidates finds the nodes that a strategy has to be asked about. Where the strategy cannot tell some of them
-// apart, it is offered only the one that it would take of them; see [strategy.Symmetry].
+// candidates determines the nodes to offer to a strategy. Among nodes that the strategy cannot distinguish, only
+// the node that it would choose is offered; see [strategy.Symmetry].
 type candidates struct {
 	symmetry strategy.Symmetry
 	nodes    []sched.Node
-	byRank   []int32 // nodes in the order of their names
-	rank     []int32 // and the reverse
+	byRank   []int32 // node indexes in order of names
+	rank     []int32 // the inverse of byRank
 	free     []sched.Resources
 
-	class  []int32 // by node: what of it never changes
-	groups []group // of nodes that are the same but for their names
+	class  []int32 // per node: number of its class of constant properties
+	groups []group // groups of nodes that differ only in their names
 	byKey  map[groupKey]int32
 	unused [][]int32
 }
@@ -35,15 +35,15 @@ type groupKey struct {
 
 type group struct {
 	groupKey
-	ranks []int32 // sorted: the first one is the first by name
+	ranks []int32 // sorted; the first one is the first by name
 }
 
-// symmetric is implemented by strategies that cannot tell some nodes apart.
+// symmetric is implemented by strategies that cannot distinguish some nodes.
 type symmetric interface {
 	Symmetry(*sched.Policy) strategy.Symmetry
 }
 
-// newCandidates narrows nothing where all nodes are wanted.
+// newCandidates does not narrow the candidates if all is set.
 func newCandidates(nodes []sched.Node, s strategy.Strategy, policy *sched.Policy, all bool) *candidates {
 	c := &candidates{nodes: nodes}
 	if s, ok := s.(symmetric); ok && !all {
@@ -74,7 +74,7 @@ func newCandidates(nodes []sched.Node, s strategy.Strategy, policy *sched.Policy
 	return c
 }
 
-// classes numbers what never changes of the nodes, but for their names.
+// classes assigns a number to each combination of the constant properties of a node, except its name.
 func classes(nodes []sched.Node) []int32 {
 	type kind struct {
 		site       *sched.Site
@@ -90,7 +90,7 @@ func classes(nodes []sched.Node) []int32 {
 		n := &nodes[i]
 		k := kind{n.Site, n.Profile, n.Capacity, n.Speed, n.PUE, "", ""}
 		if len(n.Labels) > 0 {
-			k.labels = fmt.Sprint(n.Labels) // sorted by key
+			k.labels = fmt.Sprint(n.Labels) // fmt sorts maps by key
 		}
 		if len(n.Benchmarks) > 0 {
 			k.benchmarks = fmt.Sprintf("%#v", n.Benchmarks)
@@ -139,7 +139,7 @@ func (c *candidates) leave(i int32) {
 	c.groups = c.groups[:len(c.groups)-1]
 }
 
-// change carries out a change of node i.
+// change applies a change to node i.
 func (c *candidates) change(i int, to func(*sched.Node)) {
 	switch c.symmetry {
 	case strategy.Interchangeable:
@@ -154,7 +154,7 @@ func (c *candidates) change(i int, to func(*sched.Node)) {
 	}
 }
 
-// offer adds what fits j to the candidates of a decision.
+// offer adds the nodes on which j fits to the candidates of a decision.
 func (e *engine) offer(now time.Time, j *sched.Job) {
 	c := e.candidates
 	switch c.symmetry {
@@ -181,7 +181,7 @@ func (e *engine) offer(now time.Time, j *sched.Job) {
 	}
 }
 
-// offerFirst offers the first node that fits, of those from one place in the order of names to another.
+// offerFirst offers the first node that fits between two ranks.
 func (e *engine) offerFirst(j *sched.Job, from, to int) bool {
 	c := e.candidates
 	for r := from; r < to; r++ {

@@ -23,8 +23,8 @@ type unnarrowed struct{ *strategy.Greedy }
 
 func (unnarrowed) Symmetry(*sched.Policy) strategy.Symmetry { return strategy.Asymmetric }
 
-// drawFleet draws a cluster in which many nodes are alike. Strategies may insist on a site, and machines sleep and wake
-// up for as long as a job waits, so every site has a node of the kind that some jobs select.
+// drawFleet returns a random cluster with many identical nodes. Strategies may require a site, and machines sleep
+// and wake up while a job waits, so every site has a node of the kind that some jobs select.
 func drawFleet(t *rapid.T) *sim.Scenario {
 	s := drawScenario(t, func(i int) float64 { return 200 + float64(i%24)*10 })
 	kinds := s.Nodes
@@ -39,7 +39,7 @@ func drawFleet(t *rapid.T) *sim.Scenario {
 	s.Nodes = nil
 	for i := range rapid.IntRange(len(s.Sites), 14).Draw(t, "fleet") {
 		n := kinds[i%len(kinds)]
-		n.Name = fmt.Sprintf("n%x", (i*7)%15) // names are in another order than the nodes
+		n.Name = fmt.Sprintf("n%x", (i*7)%15) // the order of names differs from the order of nodes
 		n.Speed = []float64{0, 0.5}[i/len(kinds)%2]
 		s.Nodes = append(s.Nodes, n)
 	}
@@ -53,7 +53,7 @@ func drawFleet(t *rapid.T) *sim.Scenario {
 	return s
 }
 
-// Every job of a drawn fleet can run at every site.
+// Every job of a random fleet can run at every site.
 func TestDrawnFleetsHaveRoom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawFleet(t)
@@ -64,14 +64,14 @@ func TestDrawnFleetsHaveRoom(t *testing.T) {
 					kind, selects := j.Selector["kind"]
 					return n.Site == site && j.Request.CountIn(n.Capacity) > 0 && (!selects || n.Labels["kind"] == kind)
 				}) {
-					t.Fatalf("job %s can run nowhere at site %s", j.ID, site.Name)
+					t.Fatalf("job %s does not fit on any node of site %s", j.ID, site.Name)
 				}
 			}
 		}
 	})
 }
 
-// Offering one of the nodes that a strategy cannot tell apart changes nothing, under any strategy.
+// Offering only one of several indistinguishable nodes does not change the result of any strategy.
 func TestNarrowedCandidatesChangeNothing(t *testing.T) {
 	wheres, whens := strategy.Names()
 	wheres = slices.DeleteFunc(append(wheres, strategy.Clusters()...), func(name string) bool {
@@ -93,12 +93,12 @@ func TestNarrowedCandidatesChangeNothing(t *testing.T) {
 			cmpopts.IgnoreUnexported(sim.Result{}), cmpopts.IgnoreFields(sim.Result{}, "Elapsed", "Scenario"),
 		}
 		if diff := cmp.Diff(want, got, ignore); diff != "" {
-			t.Fatalf("%s (-all nodes +narrowed):\n%s", name, diff)
+			t.Fatalf("%s: results differ (-all nodes +narrowed):\n%s", name, diff)
 		}
 	})
 }
 
-// Which strategies are narrowed at all: the property test above must not pass because none is.
+// The property test above must not pass because no strategy is narrowed.
 func TestSymmetry(t *testing.T) {
 	for name, want := range map[string]strategy.Symmetry{
 		"energy": strategy.Interchangeable, "carbon+window": strategy.Interchangeable,
@@ -111,7 +111,7 @@ func TestSymmetry(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := greedy.Symmetry(&sched.Policy{}); got != want {
-			t.Errorf("%s has symmetry %d, want %d", name, got, want)
+			t.Errorf("Symmetry() of %s = %d, want %d", name, got, want)
 		}
 	}
 	greedy, err := strategy.New("least-allocated")
@@ -119,13 +119,13 @@ func TestSymmetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := greedy.Symmetry(&sched.Policy{Seed: 1}); got != strategy.Asymmetric {
-		t.Errorf("least-allocated breaks ties by names under a seed, and has symmetry %d", got)
+		t.Errorf("Symmetry() of least-allocated with a seed = %d, want Asymmetric because it breaks ties by name", got)
 	}
 	asked := 0
 	s := fleet(t, 40, 1, 1)
 	play(t, s, &spied{Greedy: mustNew(t, "energy"), seen: func(s *sched.Snapshot) { asked = len(s.Nodes) }})
 	if asked != 1 {
-		t.Errorf("of 40 equal nodes %d were offered, want 1", asked)
+		t.Errorf("%d of 40 identical nodes were offered, want 1", asked)
 	}
 }
 
@@ -148,7 +148,7 @@ func mustNew(t rapid.TB, name string) *strategy.Greedy {
 	return g.(*strategy.Greedy)
 }
 
-// A result does not depend on how many processors there are.
+// A result does not depend on the number of CPUs.
 func TestRunDoesNotDependOnProcessors(t *testing.T) {
 	s := fleet(t, 12, 3, 300)
 	for _, name := range []string{"energy", "round-robin", "carbon+window", "least-allocated"} {

@@ -11,17 +11,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// DataVariable is the variable that names the folder of public data, which "kubenergy data fetch" fills. Documents name
-// its files as ${KUBENERGY_DATA}/gaia/pai_1k.csv, where the first part is the set that the command fetches.
+// DataVariable is the environment variable with the directory of public data, which is created by "kubenergy data
+// fetch". Documents refer to its files as e.g. ${KUBENERGY_DATA}/gaia/pai_1k.csv. The first path element is the
+// name of the data set.
 const DataVariable = "KUBENERGY_DATA"
 
 const inData = "${" + DataVariable + "}/"
 
 var dataSets = regexp.MustCompile(regexp.QuoteMeta(inData) + `([\w-]+)/`)
 
-// FindFile returns where a file is that a document names: relative to the document, in the folder of public data, or by
-// its full name. The name may be a pattern. What is missing of public data is an error that says what fetches all of
-// the document's.
+// FindFile returns the path of a file referenced in a document. The name is absolute, relative to the document, or
+// in the directory of public data. It may be a glob pattern. If public data is missing, the error contains the
+// command that fetches all data sets of the document.
 func FindFile(document, name string) (string, error) {
 	if !strings.HasPrefix(name, "$") {
 		if name == "" || document == "" || filepath.IsAbs(name) {
@@ -33,7 +34,7 @@ func FindFile(document, name string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("file %q: want a name without a variable, or %sSET/FILE", name, inData)
 	}
-	text, _ := os.ReadFile(document) // the file alone will do
+	text, _ := os.ReadFile(document) // a missing document is not an error
 	var sets []string
 	for _, m := range dataSets.FindAllStringSubmatch(string(text)+inData+rest, -1) {
 		sets = append(sets, m[1])

@@ -57,13 +57,13 @@ func TestFindFile(t *testing.T) {
 			said = err.Error()
 		}
 		if got != c.want || said != c.err {
-			t.Errorf("%s of %q: %q, %s; want %q, %s", c.name, c.document, got, said, c.want, c.err)
+			t.Errorf("FindFile() of %s in %q = %q, %s, want %q, %s", c.name, c.document, got, said, c.want, c.err)
 		}
 	}
 }
 
-// A trace that says itself when its jobs came begins with their first hour, not months before, where the grid's file
-// does.
+// A trace with absolute submission times starts at the hour of its first job, rather than months earlier at the
+// start of the grid file.
 func TestStartOfADatedTrace(t *testing.T) {
 	dir := t.TempDir()
 	var hours strings.Builder
@@ -91,7 +91,7 @@ func TestStartOfADatedTrace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s, err := f.Load(); err != nil || !s.Start.Equal(want) {
-			t.Errorf("%s starts at %v, want %v: %v", name, s.Start, want, err)
+			t.Errorf("start of %s = %v, want %v, error %v", name, s.Start, want, err)
 		}
 	}
 }

@@ -10,10 +10,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// elastic is what a run knows of jobs whose replicas the strategy chooses.
+// elastic contains the state of a run with elastic jobs if the strategy chooses their numbers of replicas.
 type elastic struct {
 	scales bool
-	// there is room for all replicas of all jobs, whenever they may run, or the strategy can make it: see gives
+	// assured is set if there is always capacity for all replicas of all jobs, or if the strategy can provide it;
+	// see gives.
 	assured bool
 }
 
@@ -22,17 +23,17 @@ func newElastic(s *Scenario, strategy strategy.Strategy, sure, replans bool) ela
 	if !ok || !scaler.Scales() || !slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.Scaling != nil }) {
 		return elastic{}
 	}
-	// How long what is done on some replicas takes on others is only known between machines that are equally fast.
+	// The duration of work on another machine is only known if all machines have the same speed.
 	if slices.ContainsFunc(s.Nodes, func(n sched.Node) bool { return n.Speed != 0 && n.Speed != 1 }) {
 		return elastic{}
 	}
-	// It is uncertain whether the rest of a job of unknown length fits into the rest of its time, and whether a job
-	// that waits for its turn in a queue begins in time.
+	// It is uncertain whether the remainder of a job of unknown length fits into its remaining time, and whether a
+	// queued job starts in time.
 	return elastic{scales: true, assured: sure && s.roomForAll() || replans && s.gives()}
 }
 
-// gives reports whether a strategy that decides anew on all that runs can give any job as many replicas as it may have:
-// all run on one machine, and can be moved aside at no cost.
+// gives reports whether a strategy that replans all running jobs can always give any job its maximum number of
+// replicas: there is a single machine, and all jobs can be suspended at no cost.
 func (s *Scenario) gives() bool {
 	return len(s.Nodes) == 1 && s.Queue == QueueRules{} && !slices.ContainsFunc(s.Jobs, func(j sched.Job) bool {
 		if j.Scaling != nil {
@@ -42,20 +43,21 @@ func (s *Scenario) gives() bool {
 	})
 }
 
-// roomForAll reports whether every node has room for all jobs at their largest that may run at one time.
+// roomForAll reports whether every node has the capacity for all jobs that may run at the same time, at their
+// maximum sizes.
 func (s *Scenario) roomForAll() bool {
 	most := s.Peak(func(j *sched.Job) (sched.Job, time.Duration) {
 		sized := *j
 		if j.Scaling != nil {
 			sized = j.On(j.Scaling.Most())
 		}
-		return sized, j.Duration + j.RestartCost // one that is resumed at the last moment takes a restart longer
+		return sized, j.Duration + j.RestartCost // includes a restart at the latest resume
 	})
 	return !slices.ContainsFunc(s.Nodes, func(n sched.Node) bool { return !most.Within(n.Capacity) })
 }
 
-// Peak returns the most of each resource that jobs may want at one time: as sized makes them, each of them from its
-// submission until the length that sized returns after its latest start.
+// Peak returns the maximum of each resource that jobs may request at the same time. sized returns the job with the
+// resources to count and the length to count after its latest start. Each job counts from its submission on.
 func (s *Scenario) Peak(sized func(*sched.Job) (sched.Job, time.Duration)) (most sched.Resources) {
 	type change struct {
 		at time.Time
@@ -78,8 +80,8 @@ func (s *Scenario) Peak(sized func(*sched.Job) (sched.Job, time.Duration)) (most
 	return most
 }
 
-// catchUp returns how much sooner than on its least replicas a job can be done with what is left, if it is sure to
-// have room for more.
+// catchUp returns the time that a job can save by running its remaining work on the maximum number of replicas, or
+// 0 if the capacity for them is not assured.
 func (e *elastic) catchUp(j *sched.Job, done time.Duration) time.Duration {
 	if !e.assured || j.Scaling == nil || !j.Interruptible {
 		return 0
@@ -88,7 +90,7 @@ func (e *elastic) catchUp(j *sched.Job, done time.Duration) time.Duration {
 	return left - time.Duration(math.Ceil(float64(left)/j.Scaling.Rate(j.Scaling.Most())))
 }
 
-// checkScaling finds what is wrong with how a job scales.
+// checkScaling returns an error if the scaling of a job is invalid.
 func checkScaling(j *sched.Job) error {
 	if j.Scaling == nil {
 		return nil
@@ -97,21 +99,21 @@ func checkScaling(j *sched.Job) error {
 		return err
 	}
 	if j.On(j.Scaling.Least).Request != j.Request {
-		return fmt.Errorf("what it asks for is not a whole multiple of its %d replicas", j.Scaling.Least)
+		return fmt.Errorf("request is not a multiple of its %d replicas", j.Scaling.Least)
 	}
 	return nil
 }
 
-// setReplicas notes on how many replicas a job is about to run.
+// setReplicas sets the number of replicas for the next run of a job.
 func (e *engine) setReplicas(job, replicas int) error {
 	s := e.scenario.Jobs[job].Scaling
 	if replicas == 0 && e.elastic.scales && s != nil && e.scenario.Jobs[job].Interruptible {
-		replicas = s.Least // by a where that matches a whole queue
+		replicas = s.Least // a strategy that plans a whole queue may omit the number
 	}
 	switch {
 	case replicas == 0:
 	case e.tasks == nil || s == nil || replicas < s.Least || replicas > s.Most():
-		return fmt.Errorf("strategy runs job %s on %d replicas, which it cannot", e.scenario.Jobs[job].ID, replicas)
+		return fmt.Errorf("strategy runs job %s on an invalid number of replicas: %d", e.scenario.Jobs[job].ID, replicas)
 	}
 	if e.tasks != nil {
 		e.tasks.of[job].replicas = replicas
@@ -119,7 +121,7 @@ func (e *engine) setReplicas(job, replicas int) error {
 	return nil
 }
 
-// sized returns a job with what it asks for as it runs now.
+// sized returns a job with its current request.
 func (e *engine) sized(job int) *sched.Job {
 	j := &e.scenario.Jobs[job]
 	if e.tasks == nil || e.tasks.of[job].replicas == 0 {
@@ -128,7 +130,7 @@ func (e *engine) sized(job int) *sched.Job {
 	return new(j.On(e.tasks.of[job].replicas))
 }
 
-// rate is the throughput of the present run, relative to that on the least replicas.
+// rate returns the throughput of the current run, relative to the minimum number of replicas.
 func (k *task) rate(j *sched.Job) float64 {
 	if k.replicas == 0 {
 		return 1
@@ -136,7 +138,7 @@ func (k *task) rate(j *sched.Job) float64 {
 	return j.Scaling.Rate(k.replicas)
 }
 
-// sooner returns how long work takes that takes so long on the least replicas.
+// sooner converts a duration on the minimum number of replicas to the duration on the current number.
 func (k *task) sooner(j *sched.Job, d time.Duration) time.Duration {
 	if rate := k.rate(j); rate != 1 {
 		return time.Duration(math.Ceil(float64(d) / rate))
@@ -144,7 +146,7 @@ func (k *task) sooner(j *sched.Job, d time.Duration) time.Duration {
 	return d
 }
 
-// more returns how long what is done in a time takes on the least replicas.
+// more converts a duration on the current number of replicas to the duration on the minimum number.
 func (k *task) more(j *sched.Job, d time.Duration) time.Duration {
 	if rate := k.rate(j); rate != 1 {
 		return time.Duration(float64(d) * rate)
@@ -152,11 +154,11 @@ func (k *task) more(j *sched.Job, d time.Duration) time.Duration {
 	return d
 }
 
-// gained is how much longer a run would have taken on the least replicas.
+// gained returns the additional time that a run of length d would have taken on the minimum number of replicas.
 func (k *task) gained(j *sched.Job, d time.Duration) time.Duration { return k.more(j, d) - d }
 
-// resize has a running job go on, on another number of replicas, on the node where it is. That is not a restart:
-// nothing is done once more, and the node stays awake.
+// resize changes the number of replicas of a running job on its node. This is not a restart: no work is repeated
+// and the node stays awake.
 func (e *engine) resize(now time.Time, job, replicas int) error {
 	k, i, j := &e.tasks.of[job], int(e.on[job]), &e.scenario.Jobs[job]
 	if replicas == k.replicas {
@@ -167,7 +169,7 @@ func (e *engine) resize(now time.Time, job, replicas int) error {
 	before := e.sized(job).Request
 	room := n.Free.Add(before)
 	if !sized.Request.Within(room) {
-		return fmt.Errorf("strategy runs job %s on %d replicas, for which node %q has no room", j.ID, replicas, n.Name)
+		return fmt.Errorf("strategy runs job %s on %d replicas, but they do not fit on node %q", j.ID, replicas, n.Name)
 	}
 	if err := e.account.bookUntil(i, n, now); err != nil {
 		return err

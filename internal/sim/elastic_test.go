@@ -20,7 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// elastic makes a job of one that asks for what its least number of replicas does.
+// elastic returns an elastic job; the request of j is that of its minimum number of replicas.
 func elastic(j sched.Job, least int, throughput ...float64) sched.Job {
 	j.Interruptible, j.Scaling = true, &sched.Scaling{Least: least, Throughput: throughput}
 	return j
@@ -28,12 +28,13 @@ func elastic(j sched.Job, least int, throughput ...float64) sched.Job {
 
 const scaler = "energy+carbon-scaler"
 
-// proportional draws one watt per busy core of 1000.
+// proportional draws one watt per busy core of 1000 cores.
 var proportional = &energy.Profile{Max: 1000}
 
-// A job of 4 h on one replica of 2 cores, of two that do 1.5 times as much, by noon at the latest. The cheapest hours
-// of one replica are 100, 200 and 300 g; the second replica gets half as much done for as much: at 100 g it is as
-// good as the first at 200. 1.5 + 1.5 h are done at 100 and 200 g, the rest at 300 g.
+// A job takes 4 h on one replica of 2 cores; two replicas have 1.5 times the throughput. It must finish by noon.
+// The cheapest hours for one replica are at 100, 200 and 300 g. The second replica adds half the work for the same
+// energy, so at 100 g it is as efficient as the first at 200 g. 1.5 h of work each are done at 100 and 200 g, and
+// the rest at 300 g.
 //
 //	00:00–01:00  500 g  held
 //	01:00–02:00  100 g  2 replicas   1½ h done
@@ -60,26 +61,26 @@ func TestScalingByHand(t *testing.T) {
 		Replicas: []int{2, 1, 2},
 	}
 	if diff := cmp.Diff(want, o); diff != "" {
-		t.Errorf("outcome (-want +got):\n%s", diff)
+		t.Errorf("unexpected outcome (-want +got):\n%s", diff)
 	}
 	wantKWh := 1.2 * (0.01 + (0.18 + 0.01) + 0.14 + 0.01 + (0.18 + 0.01))
 	wantGrams := 1.2 * (0.01*500 + 0.19*100 + 0.14*300 + 0.01*900 + 0.19*200)
 	if got := r.Energy.KWh(); math.Abs(got-wantKWh) > 1e-12 {
-		t.Errorf("energy is %v kWh, want %v", got, wantKWh)
+		t.Errorf("energy = %v kWh, want %v", got, wantKWh)
 	}
 	if got := float64(r.Carbon); math.Abs(got-wantGrams) > 1e-9 {
-		t.Errorf("emissions are %v g, want %v", got, wantGrams)
+		t.Errorf("emissions = %v g, want %v", got, wantGrams)
 	}
 	if want := 3600 * (4. + 2 + 4); r.BusyCPU != want {
-		t.Errorf("%v core-seconds were in use, want %v", r.BusyCPU, want)
+		t.Errorf("BusyCPU = %v core-seconds, want %v", r.BusyCPU, want)
 	}
 	if got := o.Overdue(&s.Jobs[0]); got != -time.Hour {
-		t.Errorf("overdue by %v: it ended an hour before it had to", got)
+		t.Errorf("Overdue() = %v, want -1h", got)
 	}
 }
 
-// Where others may take the room, a job does not wait for longer than the least replicas can make up for; it takes
-// what room there is, and no more.
+// If other jobs may use the capacity, a job does not wait longer than its minimum number of replicas allows. It
+// uses at most the available capacity.
 func TestScalingTakesTheRoomThereIs(t *testing.T) {
 	home := site(t, "home", 1, 900, 800, 100, 900, 900, 900, 900, 900, 900, 900)
 	s := &sim.Scenario{
@@ -92,17 +93,19 @@ func TestScalingTakesTheRoomThereIs(t *testing.T) {
 	r := run(t, s, scaler)
 	o := r.Outcomes[0]
 	at := func(minutes int) time.Time { return start.Add(time.Duration(minutes) * time.Minute) }
-	// Alone it would do all of it at 100 g. It must begin at 1:00, and then has one hour on two replicas.
+	// With assured capacity, it would do all work at 100 g. It must start at 1:00, and then has one hour on two
+	// replicas.
 	want := []sched.Window{{Start: at(60), End: at(120)}, {Start: at(120), End: at(180)}}
 	if diff := cmp.Diff(want, o.Runs); diff != "" || !slices.Equal(o.Replicas, []int{1, 2}) {
-		t.Errorf("on %v replicas (-want +got):\n%s", o.Replicas, diff)
+		t.Errorf("unexpected runs on %v replicas (-want +got):\n%s", o.Replicas, diff)
 	}
 	if !r.Outcomes[1].Start.Equal(at(30)) {
-		t.Errorf("b began at %v", r.Outcomes[1].Start)
+		t.Errorf("unexpected start of b at %v", r.Outcomes[1].Start)
 	}
 }
 
-// drawElastic draws a day of hourly intensities and an elastic job within it, whose time ends with an hour.
+// drawElastic returns a scenario with a random day of hourly intensities and an elastic job. The deadline of the
+// job is at a full hour.
 func drawElastic(t *rapid.T, intensity func(label string) float64) (*sim.Scenario, *sched.Job) {
 	least := rapid.IntRange(1, 3).Draw(t, "least")
 	throughput, gain := []float64{1}, 1/float64(least)
@@ -128,8 +131,8 @@ func drawElastic(t *rapid.T, intensity func(label string) float64) (*sim.Scenari
 	}, &j
 }
 
-// minGrams tries every number of replicas in every hour that a job has, and in one of them a mixture of two: the
-// work is one constraint of a linear programme, so one of these is the optimum.
+// minGrams evaluates every number of replicas in every hour available to a job, and a mixture of two numbers in one
+// of the hours. The amount of work is one constraint of a linear program, so one of these schedules is optimal.
 func minGrams(c *grid.Series, j *sched.Job) float64 {
 	hours := int((j.AllowedDelay + j.Duration) / time.Hour)
 	levels := append([]float64{0}, j.Scaling.Throughput...)
@@ -167,7 +170,7 @@ func minGrams(c *grid.Series, j *sched.Job) float64 {
 	return least / 1000
 }
 
-// On forecasts that come true, and with room for all, a run emits what the best of all plans does, and never less.
+// With accurate forecasts and sufficient capacity, the emissions of a run equal those of the optimal plan.
 func TestScalingIsOptimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, j := drawElastic(t, func(label string) float64 { return 10 * float64(rapid.IntRange(0, 50).Draw(t, label)) })
@@ -181,17 +184,17 @@ func TestScalingIsOptimal(t *testing.T) {
 		}
 		got, want := float64(r.Carbon), minGrams(s.Sites[0].Carbon.Series, j)
 		if got < want-1e-9*max(1, want) || got > want+1e-5*max(1, want) {
-			t.Fatalf("%v g, the best of all plans %v g: %+v", got, want, r.Outcomes[0])
+			t.Fatalf("emissions = %v g, want %v g as for the optimal plan: %+v", got, want, r.Outcomes[0])
 		}
-		const rounding = time.Microsecond // what is left of a job is rounded up to nanoseconds, at each change
+		const rounding = time.Microsecond // the remaining work is rounded up to nanoseconds at each change
 		if end := j.Submitted.Add(j.AllowedDelay + j.Duration); r.Outcomes[0].Finish.After(end.Add(rounding)) {
-			t.Fatalf("it ended at %v, and had until %v: %+v", r.Outcomes[0].Finish, end, r.Outcomes[0])
+			t.Fatalf("job finished at %v, after its deadline %v: %+v", r.Outcomes[0].Finish, end, r.Outcomes[0])
 		}
 	})
 }
 
-// A job that may not be late waits for the cleanest hours all the same, up to the last moment at which all of its
-// replicas are done in time.
+// A job with a strict deadline still waits for the hours with the lowest intensity, until the latest time at which
+// its maximum number of replicas can finish in time.
 func TestScalingWaitsForItsPlan(t *testing.T) {
 	for name, c := range map[string]struct {
 		work   time.Duration
@@ -217,14 +220,14 @@ func TestScalingWaitsForItsPlan(t *testing.T) {
 		}
 		o := run(t, s, scaler).Outcomes[0]
 		if end := start.Add(c.work + c.delay); !o.Start.Equal(start.Add(c.starts)) || o.Finish.After(end) {
-			t.Errorf("%s: it ran from %v to %v, want from %v on and no longer than %v", name, o.Start.Sub(start),
+			t.Errorf("%s: job ran from %v to %v, want a start after %v and an end after at most %v", name, o.Start.Sub(start),
 				o.Finish.Sub(start), c.starts, end.Sub(start))
 		}
 	}
 }
 
-// A pause that is too short to save anything is not made; that must not cost the replicas that the job counts on
-// after it.
+// A pause that is too short to save energy is omitted. The job must still get the replicas that it relies on
+// afterwards.
 func TestScalingAfterAPauseOfNothing(t *testing.T) {
 	series, err := grid.NewSeries(start, 30*time.Minute, slices.Repeat([]float64{1.5, 1.5, 1, 0.5}, 20))
 	if err != nil {
@@ -237,11 +240,12 @@ func TestScalingAfterAPauseOfNothing(t *testing.T) {
 		Jobs: []sched.Job{j},
 	}
 	if o, end := run(t, s, scaler).Outcomes[0], start.Add(j.Duration+j.AllowedDelay); o.Finish.After(end) {
-		t.Errorf("it ended at %v, and had until %v: %+v", o.Finish, end, o)
+		t.Errorf("job finished at %v, after its deadline %v: %+v", o.Finish, end, o)
 	}
 }
 
-// A linear speed-up on a constant intensity changes when a job ends, but not what it emits.
+// With a linear speed-up and a constant intensity, scaling changes the completion time of a job but not its
+// emissions.
 func TestScalingOnAConstantIntensity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		value := float64(rapid.IntRange(1, 900).Draw(t, "value"))
@@ -257,12 +261,12 @@ func TestScalingOnAConstantIntensity(t *testing.T) {
 		}
 		want := value * j.Duration.Hours() * float64(j.Scaling.Least) / 1000
 		if got := float64(r.Carbon); math.Abs(got-want) > 1e-9*want {
-			t.Fatalf("%v g, on the least replicas %v g: %+v", got, want, r.Outcomes[0])
+			t.Fatalf("emissions = %v g, want %v g as on the minimum number of replicas: %+v", got, want, r.Outcomes[0])
 		}
 	})
 }
 
-// liar forecasts anything at all.
+// liar returns arbitrary forecasts.
 type liar struct{ seed uint64 }
 
 func (l liar) At(now time.Time) grid.Signal {
@@ -282,11 +286,11 @@ func (l liar) At(now time.Time) grid.Signal {
 	return grid.Signal{Series: series, AsOf: now}
 }
 
-// drawCluster draws jobs of which most are elastic, on nodes that may be too small for them.
+// drawCluster returns a scenario with mostly elastic jobs on nodes that may be too small for them.
 func drawCluster(t *rapid.T) *sim.Scenario {
 	s := drawScenario(t, func(i int) float64 { return 300 + 200*math.Sin(float64(i)/24*2*math.Pi) })
 	for i := range s.Nodes {
-		s.Nodes[i].Speed = s.Nodes[0].Speed // an outcome does not say where a job went on
+		s.Nodes[i].Speed = s.Nodes[0].Speed // the outcome does not record the node of each run
 	}
 	restart := time.Duration(rapid.IntRange(0, 1).Draw(t, "restart")) * 7 * time.Minute
 	for i := range s.Jobs {
@@ -318,8 +322,8 @@ func drawCluster(t *rapid.T) *sim.Scenario {
 	return s
 }
 
-// Whatever is forecast, and however little room there is: elastic jobs do all of their work, on as many replicas as
-// they may have; decisions keep none of them for longer than it allows; and the same run again gives the same.
+// For any forecast and capacity, elastic jobs complete all of their work with an allowed number of replicas,
+// decisions never delay a job longer than allowed, and runs are reproducible.
 func TestScalingKeepsItsInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawCluster(t)
@@ -341,27 +345,27 @@ func TestScalingKeepsItsInvariants(t *testing.T) {
 				continue // no node is large enough
 			}
 			busy += checkScaled(t, o, j, s.Nodes[0].Speed)
-			// Where machines are not of speed 1, nobody chooses replicas, and jobs are suspended as those are that
-			// have none.
+			// On machines with a speed other than 1, the number of replicas is fixed, and jobs are suspended like
+			// jobs that are not elastic.
 			scaled := j.Scaling != nil && j.Interruptible && (s.Nodes[0].Speed == 0 || s.Nodes[0].Speed == 1)
 			if over := o.Overdue(j); over > j.RestartCost || over > 0 && scaled {
-				t.Fatalf("job %s is overdue by %v: %+v", j.ID, over, o)
+				t.Fatalf("job %s is overdue by %v, outcome %+v", j.ID, over, o)
 			}
 		}
 		if math.Abs(busy-r.BusyCPU) > 1e-6*busy {
-			t.Fatalf("%v core-seconds in use, the jobs ran for %v", r.BusyCPU, busy)
+			t.Fatalf("BusyCPU = %v core-seconds, want %v as in the runs of the jobs", r.BusyCPU, busy)
 		}
 		again, err := sim.Run(context.Background(), s, "x", strategy)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(r.Outcomes, again.Outcomes); diff != "" || r.Totals != again.Totals {
-			t.Fatalf("another run of the same gives something else:\n%s", diff)
+			t.Fatalf("second run of the same scenario differs:\n%s", diff)
 		}
 	})
 }
 
-// checkScaled checks what a job has done on nodes of a speed and returns for how many core-seconds.
+// checkScaled verifies the runs of a job on nodes of the given speed and returns its core-seconds.
 func checkScaled(t *rapid.T, o *sim.Outcome, j *sched.Job, speed float64) (busy float64) {
 	if speed == 0 {
 		speed = 1
@@ -372,18 +376,18 @@ func checkScaled(t *rapid.T, o *sim.Outcome, j *sched.Job, speed float64) (busy 
 	}
 	if scaled := j.Scaling != nil && j.Interruptible && speed == 1; scaled != (o.Replicas != nil) ||
 		scaled && len(o.Replicas) != len(runs) {
-		t.Fatalf("job %s: %+v", j.ID, o)
+		t.Fatalf("unexpected outcome of job %s: %+v", j.ID, o)
 	}
 	work := 0.0
 	for k, w := range runs {
 		if k > 0 && w.Start.Before(runs[k-1].End) || !w.End.After(w.Start) {
-			t.Fatalf("job %s runs in %v", j.ID, runs)
+			t.Fatalf("job %s has invalid runs %v", j.ID, runs)
 		}
 		cores, rate := float64(j.Request.MilliCPU)/1000, 1.0
 		if o.Replicas != nil {
 			n := o.Replicas[k]
 			if rate = j.Scaling.Rate(n); n < j.Scaling.Least || n > j.Scaling.Most() {
-				t.Fatalf("job %s runs on %d replicas", j.ID, n)
+				t.Fatalf("job %s runs on an invalid number of %d replicas", j.ID, n)
 			}
 			cores *= float64(n) / float64(j.Scaling.Least)
 		}
@@ -392,15 +396,15 @@ func checkScaled(t *rapid.T, o *sim.Outcome, j *sched.Job, speed float64) (busy 
 	}
 	if math.Abs(work-(j.Duration+o.Lost).Seconds()) > 1e-3 || !runs[0].Start.Equal(o.Start) ||
 		!runs[len(runs)-1].End.Equal(o.Finish) {
-		t.Fatalf("job %s of %v did %v s: %+v", j.ID, j.Duration, work, o)
+		t.Fatalf("job %s of length %v did %v s of work: %+v", j.ID, j.Duration, work, o)
 	}
 	if o.Lost > time.Duration(o.Suspensions)*j.RestartCost {
-		t.Fatalf("job %s lost %v in %d suspensions", j.ID, o.Lost, o.Suspensions)
+		t.Fatalf("job %s lost %v in %d suspensions, more than possible", j.ID, o.Lost, o.Suspensions)
 	}
 	return busy
 }
 
-// No node is ever overfull, and energy is what a node with these jobs draws: one node, whose load follows from the
+// A node is never overcommitted, and the energy equals the integral over the load of a single node derived from the
 // runs.
 func TestScalingConservesEnergy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -423,24 +427,24 @@ func TestScalingConservesEnergy(t *testing.T) {
 			return
 		}
 		joules := drawnBy(t, n, changes)
-		// What wakes a node up is drawn a whole number of times, at most once for each run.
+		// The energy for a wake-up is consumed an integral number of times, at most once per run
 		pue := n.Site.PUE
 		wakes := (float64(r.Energy) - pue*joules) / (pue * float64(n.Profile.WakeUp))
 		if math.Abs(wakes-math.Round(wakes)) > 1e-6*max(1, float64(r.Energy)/1000) || math.Round(wakes) < 1 ||
 			int(math.Round(wakes)) > len(changes)/2 {
-			t.Fatalf("%v J, the runs make %v J and %v wake-ups", r.Energy, pue*joules, wakes)
+			t.Fatalf("energy = %v J, but the runs account for %v J and %v wake-ups", r.Energy, pue*joules, wakes)
 		}
 	})
 }
 
-// loadChange is a run of a job that begins or ends.
+// loadChange is the start or the end of a run of a job.
 type loadChange struct {
 	at   time.Time
 	cpu  int64
 	jobs int
 }
 
-// loadOf lists the runs of all jobs, in the order of time.
+// loadOf returns the changes of the runs of all jobs in order of time.
 func loadOf(r *sim.Result) (changes []loadChange) {
 	for i := range r.Outcomes {
 		o, j := &r.Outcomes[i], &r.Scenario.Jobs[i]
@@ -464,7 +468,7 @@ func loadOf(r *sim.Result) (changes []loadChange) {
 	return changes
 }
 
-// drawnBy integrates what a node draws under a load, which must never be more than it has.
+// drawnBy integrates the power of a node under a load, which must never exceed its capacity.
 func drawnBy(t *rapid.T, n *sched.Node, changes []loadChange) (joules float64) {
 	var used int64
 	jobs, since := 0, start
@@ -477,14 +481,14 @@ func drawnBy(t *rapid.T, n *sched.Node, changes []loadChange) (joules float64) {
 		since = c.at
 		used, jobs = used+c.cpu, jobs+c.jobs
 		if last := k+1 == len(changes) || !changes[k+1].at.Equal(c.at); last && used > n.Capacity.MilliCPU {
-			t.Fatalf("%d of %d millicores in use at %v", used, n.Capacity.MilliCPU, c.at)
+			t.Fatalf("node is overcommitted: %d of %d millicores in use at %v", used, n.Capacity.MilliCPU, c.at)
 		}
 	}
 	return joules
 }
 
-// What Hanafy et al. find: the more a job can scale, the more it saves; and both more than running it at once, and
-// more than suspending and resuming it on a fixed number of replicas.
+// As reported by Hanafy et al., savings increase with the scalability of a job. Scaling saves more than starting
+// immediately, and more than suspending and resuming on a fixed number of replicas.
 func TestMoreScalingSavesMore(t *testing.T) {
 	values := make([]float64, 24*12)
 	for i := range values {
@@ -508,12 +512,12 @@ func TestMoreScalingSavesMore(t *testing.T) {
 		saved = append(saved, 1-grams(scaler, most, 1)/atOnce)
 	}
 	if !slices.IsSorted(saved) || saved[1] < saved[0]+0.05 || saved[3] < saved[2]+0.01 {
-		t.Errorf("up to 1, 2, 4 and 8 replicas save %.3f: want clearly more each time", saved)
+		t.Errorf("savings with up to 1, 2, 4 and 8 replicas = %.3f, want a clear increase each time", saved)
 	}
 	if fixed := 1 - suspended/atOnce; math.Abs(saved[0]-fixed) > 1e-6 {
-		t.Errorf("what cannot scale saves %v, on one replica suspending saves %v", saved[0], fixed)
+		t.Errorf("savings without scaling = %v, want %v as with suspending on one replica", saved[0], fixed)
 	}
 	if less := 1 - grams(scaler, 4, 0.8)/atOnce; less <= saved[0] || less >= saved[2] {
-		t.Errorf("up to 4 replicas that are not all of use save %v, 1 saves %v and 4 save %v", less, saved[0], saved[2])
+		t.Errorf("savings with 4 inefficient replicas = %v, want between %v and %v", less, saved[0], saved[2])
 	}
 }

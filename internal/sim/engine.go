@@ -11,23 +11,23 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Run plays the scenario under a strategy until the last job has finished.
+// Run simulates the scenario under a strategy until the last job has finished.
 //
-// The queue is served as kube-scheduler serves it: in order of arrival, a job that fits nowhere does not block those
-// behind it, and it is tried again when a completion makes room. Strategies that plan the queue as a whole, and
-// scenarios with queue rules, are served by those rules instead.
+// The queue is served like in kube-scheduler: in order of arrival, a job that does not fit on any node does not
+// block those behind it, and it is retried when a completion frees capacity. Strategies that plan the queue as a
+// whole and scenarios with queue rules use those rules instead.
 func Run(ctx context.Context, s *Scenario, name string, strategy strategy.Strategy) (*Result, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
 	if planner, ok := strategy.(interface{ Batches() bool }); ok && planner.Batches() && s.Queue.Backfill > 0 {
-		return nil, fmt.Errorf("%s plans the queue as a whole, and queue.backfill serves it in order", name)
+		return nil, fmt.Errorf("%s plans the queue as a whole and cannot be combined with queue.backfill", name)
 	}
 	began := time.Now()
 	e := newEngine(s, strategy)
 	if err := e.run(ctx); err != nil {
 		if s.Queue.Step > 0 {
-			name += fmt.Sprintf(", planned every %v (queue.step)", s.Queue.Step) // it may be why a run takes too long
+			name += fmt.Sprintf(", planned every %v (queue.step)", s.Queue.Step) // may explain a timeout
 		}
 		return nil, fmt.Errorf("simulating %s: %w", name, err)
 	}
@@ -41,35 +41,35 @@ type engine struct {
 	scenario *Scenario
 	strategy strategy.Strategy
 	account  *accountant
-	use      *use    // nil: jobs use all that they request
-	meters   *meters // nil: the strategy does not look at them
-	pods     *pods   // nil: no learner is told what jobs draw
+	use      *use    // nil if jobs use all of their requests
+	meters   *meters // nil if the strategy does not use live power
+	pods     *pods   // nil if no learner is informed of the power of jobs
 	result   *Result
 
-	arrivals []int32 // jobs by time of submission, and then as the scenario has them
-	arrived  int     // so many of them have
+	arrivals []int32 // sorted by submission time, stable
+	arrived  int     // number of jobs that have arrived
 	events   eventHeap
-	fresh    []event // arrivals, releases and jobs asked again of one instant
-	checks   []event // and running jobs that are asked
+	fresh    []event // arrivals, releases and due decisions at the current time
+	checks   []event // running jobs with a due decision
 
-	nodes      []sched.Node // as strategies see them
+	nodes      []sched.Node // as seen by strategies
 	byName     map[string]int
 	candidates *candidates
-	freed      []int   // nodes with more room than at the instant before
-	on         []int32 // by job: the node that it runs on or ran on last
+	freed      []int   // nodes with more free capacity than at the previous event time
+	on         []int32 // per job: the node on which it runs or ran last
 	waiting    waitingQueue
-	batch      *batch    // nil: jobs are decided on one by one
-	backfill   *backfill // nil: the queue is not served in order
-	tasks      *tasks    // nil: the strategy suspends nothing
+	batch      *batch    // nil if jobs are decided one by one
+	backfill   *backfill // nil if backfill is disabled
+	tasks      *tasks    // nil if the strategy does not suspend jobs
 	elastic    elastic
 	knowledge  knowledge
-	machines   *machines // nil: none takes time to boot
+	machines   *machines // nil if no machine takes time to boot
 
 	running int
 	held    int
 	counts  []counts // at the start of every timeline interval
 
-	snapshot sched.Snapshot // reused: strategies keep nothing of it
+	snapshot sched.Snapshot // reused; strategies must not retain it
 	feasible []*sched.Node
 }
 
@@ -138,7 +138,7 @@ func (e *engine) run(ctx context.Context) error {
 	}
 }
 
-// nextInstant returns when something happens next.
+// nextInstant returns the time of the next event.
 func (e *engine) nextInstant() (at int64, ok bool) {
 	if e.arrived < len(e.arrivals) {
 		at, ok = e.since(e.scenario.Jobs[e.arrivals[e.arrived]].Submitted), true
@@ -149,7 +149,7 @@ func (e *engine) nextInstant() (at int64, ok bool) {
 	return at, ok
 }
 
-// instant plays all that happens at one instant, in the order that [event] names.
+// instant processes all events of one point in time in the order documented at [event].
 func (e *engine) instant(ctx context.Context, at int64) error {
 	now := e.scenario.Start.Add(time.Duration(at))
 	e.chartCounts(now)
@@ -171,7 +171,7 @@ func (e *engine) instant(ctx context.Context, at int64) error {
 	return e.decideSleep(now, at)
 }
 
-// decideAll decides on the jobs of an instant.
+// decideAll makes the decisions for the current jobs.
 func (e *engine) decideAll(ctx context.Context, now time.Time, at int64, ticked bool) error {
 	switch {
 	case e.backfill != nil:
@@ -183,7 +183,7 @@ func (e *engine) decideAll(ctx context.Context, now time.Time, at int64, ticked 
 		return err
 	}
 	for _, ev := range e.fresh {
-		if err := ctx.Err(); err != nil { // a decision may take long, and many may fall on one instant
+		if err := ctx.Err(); err != nil { // decisions may be slow, and there may be many at the same time
 			return err
 		}
 		if err := e.admit(now, int(ev.job), ev.kind); err != nil {
@@ -193,7 +193,7 @@ func (e *engine) decideAll(ctx context.Context, now time.Time, at int64, ticked 
 	return nil
 }
 
-// collect carries out the completions of an instant and gathers what else happens at it. It reports whether the queue
+// collect processes the completions at the current time and collects the other events. It reports whether the queue
 // is to be planned as a whole.
 func (e *engine) collect(now time.Time, at int64) (ticked bool, err error) {
 	for len(e.events) > 0 && e.events[0].at == at {
@@ -232,7 +232,7 @@ func (e *engine) collect(now time.Time, at int64) (ticked bool, err error) {
 
 func (e *engine) since(t time.Time) int64 { return int64(t.Sub(e.scenario.Start)) }
 
-// admit decides on a job that arrives, whose hold ends, or that is asked again.
+// admit makes a decision for a job that arrives, is released, or has a due decision.
 func (e *engine) admit(now time.Time, job int, kind eventKind) error {
 	if kind != arrival {
 		e.held--
@@ -260,8 +260,8 @@ func (e *engine) lacksRoom(job int) {
 	}
 }
 
-// final reports whether a job must not be held any more: it was released for good, or has no slack left for another
-// hold.
+// final reports whether a job must not be held any longer, because it was released finally or has no remaining
+// slack for another hold.
 func (e *engine) final(now time.Time, job int, released bool) bool {
 	if released {
 		return true
@@ -270,7 +270,7 @@ func (e *engine) final(now time.Time, job int, released bool) bool {
 	return (o.Held() || o.Suspensions > 0) && e.slack(now, job) <= 0
 }
 
-// hold keeps a job that has not begun, or is suspended, from running.
+// hold delays a job that has not started or is suspended.
 func (e *engine) hold(now time.Time, job int, d *sched.Decision, final bool) error {
 	j := &e.scenario.Jobs[job]
 	if err := e.putOff(now, job, d, final); err != nil {
@@ -296,10 +296,10 @@ func (e *engine) hold(now time.Time, job int, d *sched.Decision, final bool) err
 	return nil
 }
 
-// putOff notes that a decision holds a job, which must not be final.
+// putOff records that a decision holds a job. It returns an error if the job is final.
 func (e *engine) putOff(now time.Time, job int, d *sched.Decision, final bool) error {
 	if final {
-		return fmt.Errorf("strategy holds job %s at %s, which was released already or has no slack left",
+		return fmt.Errorf("strategy holds job %s at %s, but it is already released or has no slack left",
 			e.scenario.Jobs[job].ID, now.Format(time.RFC3339))
 	}
 	if out := &e.result.Outcomes[job]; out.Placed.Node == "" {
@@ -308,16 +308,16 @@ func (e *engine) putOff(now time.Time, job int, d *sched.Decision, final bool) e
 	return nil
 }
 
-// checkAgain refuses to ask about a job for ever at one instant.
+// checkAgain returns an error if the next decision is not in the future, which would cause an infinite loop.
 func checkAgain(now time.Time, j *sched.Job, d *sched.Decision) error {
 	if d.Again.After(now) {
 		return nil
 	}
-	return fmt.Errorf("strategy wants to be asked about job %s again at %s, and it is %s already", j.ID,
+	return fmt.Errorf("strategy requests the next decision on job %s at %s, which is not after %s", j.ID,
 		d.Again.Format(time.RFC3339), now.Format(time.RFC3339))
 }
 
-// letGo notes that from now on only room is lacking for a job.
+// letGo records that from now on a job only waits for capacity.
 func (e *engine) letGo(now time.Time, job int) {
 	out := &e.result.Outcomes[job]
 	if out.Placed.Node == "" {
@@ -329,13 +329,13 @@ func (e *engine) letGo(now time.Time, job int) {
 	e.tasks.letGo(job, now, out)
 }
 
-// consider adds a node to those that a strategy is asked about.
+// consider adds a node to the candidates of a decision.
 func (e *engine) consider(now time.Time, i int) {
 	e.meters.read(i, &e.nodes[i], now)
 	e.feasible = append(e.feasible, &e.nodes[i])
 }
 
-// plan asks the strategy about one job, with e.feasible as its nodes.
+// plan requests a decision from the strategy for one job, with the nodes in e.feasible.
 func (e *engine) plan(now time.Time, job int, released bool) *sched.Decision {
 	e.knowledge.look(now)
 	e.snapshot.Now = now
@@ -345,7 +345,7 @@ func (e *engine) plan(now time.Time, job int, released bool) *sched.Decision {
 	return &e.strategy.Plan(&e.snapshot)[0]
 }
 
-// describeJob fills in what a strategy is told of a job.
+// describeJob sets q to the job as seen by strategies.
 func (e *engine) describeJob(q *sched.Job, now time.Time, job int, released bool) {
 	*q = e.scenario.Jobs[job]
 	q.Released = q.Released || released
@@ -360,13 +360,13 @@ func (e *engine) describeJob(q *sched.Job, now time.Time, job int, released bool
 	e.expect(q)
 }
 
-// expect fills in what a strategy is told of a job that it cannot know, and that may change while the job waits.
+// expect sets the fields of a job that strategies cannot know exactly and that may change while the job waits.
 func (e *engine) expect(q *sched.Job) {
 	e.knowledge.expect(q)
 	e.pods.expect(q)
 }
 
-// place carries out a decision that runs a job now.
+// place applies a decision to run a job now.
 func (e *engine) place(now time.Time, job int, d *sched.Decision) error {
 	i, ok := e.byName[d.Node]
 	j := &e.scenario.Jobs[job]
@@ -374,7 +374,7 @@ func (e *engine) place(now time.Time, job int, d *sched.Decision) error {
 		return err
 	}
 	if !ok || !e.sized(job).Fits(&e.nodes[i]) {
-		return fmt.Errorf("strategy placed job %s on node %q, which has no room for it", j.ID, d.Node)
+		return fmt.Errorf("strategy placed job %s on node %q, but it does not fit", j.ID, d.Node)
 	}
 	out := &e.result.Outcomes[job]
 	if out.Placed.Node == "" {
@@ -391,7 +391,7 @@ func (e *engine) place(now time.Time, job int, d *sched.Decision) error {
 	return e.runs(now, job, d)
 }
 
-// begin puts a job on node i.
+// begin places a job on node i.
 func (e *engine) begin(now time.Time, job, i int) error {
 	n, j := &e.nodes[i], e.sized(job)
 	if err := e.account.bookUntil(i, n, now); err != nil {
@@ -413,7 +413,7 @@ func (e *engine) begin(now time.Time, job, i int) error {
 	return nil
 }
 
-// end takes a job from its node.
+// end removes a job from its node.
 func (e *engine) end(now time.Time, job int) error {
 	i := int(e.on[job])
 	n, j := &e.nodes[i], e.sized(job)
@@ -438,14 +438,14 @@ func (e *engine) end(now time.Time, job int) error {
 	return nil
 }
 
-// ran books that a job had its cores from one instant to another.
+// ran adds the core-seconds of a job in a time window.
 func (e *engine) ran(job int, w sched.Window) {
 	e.result.BusyCPU += float64(e.sized(job).Request.MilliCPU) / 1000 * w.End.Sub(w.Start).Seconds()
 }
 
 func (e *engine) complete(now time.Time, at int64, job int) error {
 	if e.tasks != nil && !e.tasks.ends(job, at) {
-		return nil // it was suspended since
+		return nil // it has been suspended in the meantime
 	}
 	if err := e.end(now, job); err != nil {
 		return err

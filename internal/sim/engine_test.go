@@ -59,7 +59,7 @@ func run(t testing.TB, s *sim.Scenario, name string) *sim.Result {
 	return r
 }
 
-// Energy and emissions of a run that can be computed by hand: one node of 10 cores, 100 to 300 W, 10 W asleep, PUE 1.2.
+// Energy and emissions of a run computed by hand: one node of 10 cores with 100 to 300 W, 10 W asleep, PUE 1.2.
 //
 //	00:00–01:00 asleep                10 W at 500 g
 //	01:00–02:00 a (5 cores)          200 W at 400 g, after a wake-up of 36 kJ
@@ -76,13 +76,13 @@ func TestAccountingByHand(t *testing.T) {
 	wantKWh := 1.2 * (0.010 + 0.2 + 0.010 + 0.3 + 0.2)
 	wantGrams := 1.2 * (0.010*500 + 0.21*400 + 0.3*300 + 0.2*200)
 	if got := r.Energy.KWh(); math.Abs(got-wantKWh) > 1e-12 {
-		t.Errorf("energy is %v kWh, want %v", got, wantKWh)
+		t.Errorf("energy = %v kWh, want %v", got, wantKWh)
 	}
 	if got := float64(r.Carbon); math.Abs(got-wantGrams) > 1e-9 {
-		t.Errorf("emissions are %v g, want %v", got, wantGrams)
+		t.Errorf("emissions = %v g, want %v", got, wantGrams)
 	}
 	if !r.End.Equal(start.Add(4 * time.Hour)) {
-		t.Errorf("the last job ended at %v", r.End)
+		t.Errorf("unexpected end of the last job at %v", r.End)
 	}
 	var charted energy.Joules
 	for i, sample := range r.Timeline {
@@ -92,12 +92,12 @@ func TestAccountingByHand(t *testing.T) {
 		}
 		charted += sample.Power.For(length)
 		if rest := sample.Power - sample.Idle - sample.Asleep; sample.Idle < 0 || sample.Asleep < 0 || rest < -1e-9 {
-			t.Errorf("at %v %v W are drawn, of them %v idle and %v asleep", sample.Time, sample.Power, sample.Idle,
+			t.Errorf("inconsistent sample at %v: power %v W, %v idle and %v asleep", sample.Time, sample.Power, sample.Idle,
 				sample.Asleep)
 		}
 	}
 	if math.Abs(charted.KWh()-wantKWh) > 1e-9 {
-		t.Errorf("the timeline holds %v kWh, the total is %v", charted.KWh(), wantKWh)
+		t.Errorf("energy of the timeline = %v kWh, want %v", charted.KWh(), wantKWh)
 	}
 	var sum sim.Cell
 	for _, cells := range r.Cells {
@@ -109,7 +109,7 @@ func TestAccountingByHand(t *testing.T) {
 	}
 	if math.Abs(sum.Energy.KWh()-wantKWh) > 1e-9 || math.Abs(float64(sum.Carbon)-wantGrams) > 1e-6 ||
 		math.Abs(sum.Busy-r.BusyCPU) > 1e-6 || math.Abs(sum.Asleep-3600) > 1e-6 {
-		t.Errorf("the node's cells sum to %v kWh, %v g, %v core-seconds and %v s asleep, want %v, %v, %v and 3600",
+		t.Errorf("the node's cells add up to %v kWh, %v g, %v core-seconds and %v s asleep, want %v, %v, %v and 3600",
 			sum.Energy.KWh(), float64(sum.Carbon), sum.Busy, sum.Asleep, wantKWh, wantGrams, r.BusyCPU)
 	}
 }
@@ -124,15 +124,16 @@ func TestAHeldJobStartsInItsWindow(t *testing.T) {
 	r := run(t, s, "energy+window")
 	for i, want := range []time.Duration{2 * time.Hour, 0} {
 		if got := r.Outcomes[i].Start.Sub(start); got != want {
-			t.Errorf("%s started after %v, want %v", s.Jobs[i].ID, got, want)
+			t.Errorf("start of %s = %v, want %v", s.Jobs[i].ID, got, want)
 		}
 	}
 	if !r.Outcomes[0].Held() || r.Outcomes[1].Held() {
-		t.Errorf("held: %v and %v, want the first alone", r.Outcomes[0].Held(), r.Outcomes[1].Held())
+		t.Errorf("Held() = %v and %v, want true and false", r.Outcomes[0].Held(), r.Outcomes[1].Held())
 	}
 }
 
-// A job that does not fit lets smaller ones pass, as in kube-scheduler, and starts when a completion makes room.
+// A job that does not fit does not block smaller jobs, as in kube-scheduler, and starts when a completion frees
+// capacity.
 func TestTheQueueIsNotBlockedByItsHead(t *testing.T) {
 	p := &energy.Profile{Idle: 50, Max: 150}
 	home := site(t, "home", 1, 500, 400, 100, 600)
@@ -152,7 +153,7 @@ func TestTheQueueIsNotBlockedByItsHead(t *testing.T) {
 	}
 	want := []string{"running 0s", "big 1h0m0s", "small 2m0s"}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("starts (-want +got):\n%s", diff)
+		t.Errorf("unexpected starts (-want +got):\n%s", diff)
 	}
 }
 
@@ -186,13 +187,14 @@ func TestRunRefuses(t *testing.T) {
 		}
 		if _, err := sim.Run(context.Background(), s, name, strategy); err == nil ||
 			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want one that says %q", name, err, c.want)
+			t.Errorf("%s: expected an error that contains %[3]q, got %[2]v", name, err, c.want)
 		}
 	}
 }
 
-// drawScenario draws a busy little cluster whose series outlasts every run: 40 jobs one after the other, each of 20,000
-// s at half speed after twelve hours of delay, end after 40 days. Every site has a node with room for every job.
+// drawScenario returns a random busy small cluster with series that outlast every run: 40 consecutive jobs of
+// 20,000 s at half speed after a delay of twelve hours end after 40 days. Every site has a node with capacity for
+// every job.
 func drawScenario(t *rapid.T, intensity func(i int) float64) *sim.Scenario {
 	values := make([]float64, 24*90)
 	for i := range values {
@@ -208,7 +210,7 @@ func drawScenario(t *rapid.T, intensity func(i int) float64) *sim.Scenario {
 			Name: fmt.Sprint("s", i), PUE: 1 + float64(i)/10, Carbon: grid.Signal{Series: series},
 		})
 	}
-	for i := range rapid.IntRange(len(s.Sites), 5).Draw(t, "nodes") { // one at each site, where strategies may insist on it
+	for i := range rapid.IntRange(len(s.Sites), 5).Draw(t, "nodes") { // at least one per site
 		idle := energy.Watts(rapid.IntRange(20, 150).Draw(t, "idle"))
 		at := rapid.SampledFrom(s.Sites).Draw(t, "site")
 		if i < len(s.Sites) {
@@ -239,8 +241,8 @@ func drawScenario(t *rapid.T, intensity func(i int) float64) *sim.Scenario {
 	return s
 }
 
-// Whatever the strategy: every job runs once, for as long as it takes there, on a node with room, never before it was
-// submitted or released; and energy is what the nodes drew, summed over a fine clock.
+// Under any strategy, every job runs once and for its run time on a node with sufficient capacity, and not before
+// its submission and release. Energy equals the sum of the power of the nodes over fine time steps.
 func TestRunKeepsItsInvariants(t *testing.T) {
 	wheres, whens := strategy.Names()
 	wheres = append(wheres, strategy.Clusters()...)
@@ -266,10 +268,10 @@ func TestRunKeepsItsInvariants(t *testing.T) {
 			on := slices.IndexFunc(s.Nodes, func(n sched.Node) bool { return n.Name == o.Placed.Node })
 			if on < 0 || o.Finish.Sub(o.Start) != s.Nodes[on].Runtime(j) || o.Start.Before(o.Released) ||
 				o.Released.Before(j.Submitted) {
-				t.Fatalf("%s: job %s: %+v", name, j.ID, o)
+				t.Fatalf("%s: unexpected outcome of job %s: %+v", name, j.ID, o)
 			}
 			if o.Released.After(j.LatestStart()) {
-				t.Fatalf("%s: job %s was released at %v, after its latest start %v", name, j.ID, o.Released,
+				t.Fatalf("%s: job %s was released at %v, after its latest start at %v", name, j.ID, o.Released,
 					j.LatestStart())
 			}
 			changes = append(changes, change{o.Start, o.Placed.Node, j.Request.MilliCPU},
@@ -301,7 +303,7 @@ func TestRunKeepsItsInvariants(t *testing.T) {
 				draw(c.at)
 				used += c.by
 				if used < 0 || used > n.Capacity.MilliCPU {
-					t.Fatalf("%s: node %s has %d of %d in use at %v", name, n.Name, used, n.Capacity.MilliCPU, c.at)
+					t.Fatalf("%s: node %s uses %d of %d millicores at %v", name, n.Name, used, n.Capacity.MilliCPU, c.at)
 				}
 				if c.by > 0 {
 					if jobs == 0 {
@@ -316,12 +318,12 @@ func TestRunKeepsItsInvariants(t *testing.T) {
 			draw(r.End)
 		}
 		if math.Abs(float64(sum-r.Energy)) > 1e-6*float64(sum) {
-			t.Fatalf("%s: accounted %v, the nodes drew %v", name, r.Energy, sum)
+			t.Fatalf("%s: accounted energy = %v, want %v", name, r.Energy, sum)
 		}
 	})
 }
 
-// The same scenario gives the same result, to the last bit.
+// Runs of the same scenario give identical results.
 func TestRunIsDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t, func(i int) float64 { return float64(i%24) * 30 })
@@ -340,13 +342,13 @@ func TestRunIsDeterministic(t *testing.T) {
 				cmpopts.IgnoreUnexported(sim.Result{}), cmpopts.IgnoreFields(sim.Result{}, "Elapsed", "Scenario"),
 			}
 			if diff := cmp.Diff(results[0], results[1], ignore); diff != "" {
-				t.Fatalf("%s differs from itself:\n%s", name, diff)
+				t.Fatalf("%s: two runs of the same scenario differ:\n%s", name, diff)
 			}
 		}
 	})
 }
 
-// Replaying what a run decided accounts the same.
+// A replay of the decisions of a run results in the same accounting.
 func TestReplayAgreesWithRun(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t, func(i int) float64 { return float64(i%24) * 30 })
@@ -378,16 +380,16 @@ func TestReplayAgreesWithRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Sleep != want.Sleep {
-			t.Fatalf("replay counts %+v, the run %+v", got.Sleep, want.Sleep)
+			t.Fatalf("sleep statistics of the replay = %+v, want %+v", got.Sleep, want.Sleep)
 		}
 		if math.Abs(float64(got.Energy-want.Energy)) > 1e-6*float64(want.Energy) ||
 			math.Abs(float64(got.Carbon-want.Carbon)) > 1e-6*float64(want.Carbon) {
-			t.Fatalf("replay accounts %v and %v, the run %v and %v", got.Energy, got.Carbon, want.Energy, want.Carbon)
+			t.Fatalf("replay accounts %v and %v, want %v and %v as in the run", got.Energy, got.Carbon, want.Energy, want.Carbon)
 		}
 	})
 }
 
-// A strategy that holds is not charged for more hours of empty nodes than one that does not.
+// A strategy that holds jobs is not charged for more hours of empty nodes than one that does not.
 func TestAlign(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300, Sleep: 100}
 	home := site(t, "home", 1, 500, 500, 500, 100, 500, 500)
@@ -397,17 +399,17 @@ func TestAlign(t *testing.T) {
 	}
 	at, later := run(t, s, "energy"), run(t, s, "energy+window")
 	if at.Energy == later.Energy {
-		t.Fatal("before alignment the runs are accounted over the same time already")
+		t.Fatal("expected different energies before alignment")
 	}
 	end, err := sim.Align(at, later)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if at.Energy != later.Energy || !end.Equal(start.Add(4*time.Hour)) {
-		t.Errorf("aligned to %v: %v and %v", end, at.Energy, later.Energy)
+		t.Errorf("unexpected result of alignment to %v: %v and %v", end, at.Energy, later.Energy)
 	}
 	if want := energy.Grams(0.3*500 + 0.1*500*2 + 0.1*100); math.Abs(float64(at.Carbon-want)) > 1e-9 {
-		t.Errorf("emissions are %v, want %v", at.Carbon, want)
+		t.Errorf("emissions = %v, want %v", at.Carbon, want)
 	}
 }
 
@@ -420,11 +422,11 @@ func TestRunStopsWhenTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := sim.Run(ctx, s, "energy", strategy); err == nil {
-		t.Error("a cancelled run came to its end")
+		t.Error("Run() with a cancelled context = nil, want an error")
 	}
 }
 
-// patient is a strategy that plans a queue for as long as it may.
+// patient is a strategy that plans a queue until it is stopped.
 type patient struct{ planning chan struct{} }
 
 func (patient) Batches() bool { return true }
@@ -439,7 +441,7 @@ func (p patient) PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, st
 	return p.Plan(s), strategy.Optimality{}
 }
 
-// Who has had enough does not wait for a plan.
+// Cancelling the context stops planning.
 func TestPlansStopWhenTold(t *testing.T) {
 	s := bench(t, 10, 100)
 	for i := range s.Jobs {
@@ -452,6 +454,6 @@ func TestPlansStopWhenTold(t *testing.T) {
 		cancel()
 	}()
 	if _, err := sim.Run(ctx, s, "patient", strategy); !errors.Is(err, context.Canceled) {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("unexpected error after cancellation: %v", err)
 	}
 }

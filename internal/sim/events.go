@@ -1,20 +1,20 @@
 package sim
 
-// event is a moment at which the state of the cluster changes or a strategy is asked. What happens at one instant
-// happens in this order, and within each kind in the order of the jobs, so that runs are reproducible:
+// event is a change of the state of the cluster, or a due decision. Events at the same time are processed in the
+// following order, and events of the same kind in the order of the jobs, so that runs are reproducible:
 //
-//	completions                      what ends makes room for what begins
-//	boots                            machines that come up, or fail to
-//	checks                           running jobs go on or are suspended, which makes room too
-//	(jobs that lack room are tried on the nodes that became free, in the order of the queue)
-//	releases                         final holds end
-//	jobs that are held or suspended and are asked again
+//	completions    finished jobs free capacity
+//	boots          machines finish booting, successfully or not
+//	checks         running jobs continue or are suspended, which frees capacity too
+//	(waiting jobs are tried on the nodes with new free capacity, in the order of the queue)
+//	releases       final holds end
+//	due decisions  on held or suspended jobs
 //	arrivals
-//	ticks                            the queue is planned as a whole
-//	                                 machines go to sleep and are woken
+//	ticks          the queue is planned as a whole
+//	(machines are put to sleep and woken)
 //
-// What is learnt from completions and arrivals is learnt before the strategy is asked. What an instant causes at the
-// very same instant, as the completion of a job of next to no length, comes after all of it.
+// The learner is updated with completions and arrivals before the strategy makes decisions. Events caused at the
+// same time, e.g. the completion of a job with a negligible run time, are processed afterwards.
 type event struct {
 	at   int64 // nanoseconds since the start of the scenario
 	kind eventKind
@@ -25,13 +25,13 @@ type eventKind uint8
 
 const (
 	completion eventKind = iota
-	booted               // its job is the index of a node
+	booted               // job is the index of a node
 	check
 	release
 	again
 	arrival
 	tick
-	power // a machine may sleep by now, or is to wake
+	power // a machine may sleep now, or must wake up
 )
 
 func (e event) before(o event) bool {
@@ -44,7 +44,7 @@ func (e event) before(o event) bool {
 	return e.job < o.job
 }
 
-// eventHeap is a 4-ary min-heap of values: shallower than a binary heap and without a pointer per event.
+// eventHeap is a 4-ary min-heap of values. It is shallower than a binary heap and avoids a pointer per event.
 type eventHeap []event
 
 func (h *eventHeap) push(e event) {
@@ -87,7 +87,7 @@ func (h *eventHeap) pop() event {
 	return top
 }
 
-// until calls each with the events up to an instant, in no order.
+// until calls each for the events up to the given time, in no particular order.
 func (h eventHeap) until(at int64, each func(event)) { h.walk(0, at, each) }
 
 func (h eventHeap) walk(i int, at int64, each func(event)) {

@@ -33,13 +33,14 @@ func TestEventHeapSorts(t *testing.T) {
 		slices.SortFunc(want, compareEvents)
 		for i, e := range want {
 			if got := h.pop(); got != e {
-				t.Fatalf("event %d is %+v, want %+v", i, got, e)
+				t.Fatalf("event %d = %+v, want %+v", i, got, e)
 			}
 		}
 	})
 }
 
-// BenchmarkEventLoop is the bare loop: pop the next event, push one later, with 1,000 and 100,000 pending.
+// BenchmarkEventLoop measures the bare loop: pop the next event and push a later one, with 1,000 and 100,000
+// pending events.
 func BenchmarkEventLoop(b *testing.B) {
 	for name, pending := range map[string]int{"pending=1000": 1000, "pending=100000": 100_000} {
 		b.Run(name, func(b *testing.B) {

@@ -18,84 +18,85 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
-// File is a scenario as people write it: a YAML document whose fields the command line can override.
+// File is a scenario file: a YAML document with fields that the command line can override.
 type File struct {
 	APIVersion string        `json:"apiVersion"`
 	Kind       string        `json:"kind"`
 	Name       string        `json:"name,omitempty"`
 	Workload   WorkloadFile  `json:"workload"`
-	Nodes      string        `json:"nodes,omitempty"` // file or preset, for a scenario with one site
+	Nodes      string        `json:"nodes,omitempty"` // file or preset, for a scenario with a single site
 	Sites      []SiteFile    `json:"sites,omitempty"`
-	Start      string        `json:"start,omitempty"` // default: where the first grid series starts
+	Start      string        `json:"start,omitempty"` // defaults to the start of the first grid series
 	Strategies []string      `json:"strategies,omitempty"`
 	MaxDelay   string        `json:"maxDelay,omitempty"`
 	Seed       uint64        `json:"seed,omitempty"`
 	Weights    sched.Weights `json:"weights,omitzero"`
 	Limits     LimitsFile    `json:"limits,omitzero"`
 	MinSaving  float64       `json:"minSaving,omitempty"`
-	// of "window": the share that each hour of waiting must save, and emissions
+	// The minimum saving per hour of waiting, as a fraction and in grams, for the strategy "window".
 	MinSavingPerHour float64      `json:"minSavingPerHour,omitempty"`
 	MinSavingGrams   energy.Grams `json:"minSavingGrams,omitempty"`
 
 	Live LiveFile `json:"live,omitzero"`
-	// Benchmarks are of nodes or of power profiles, by name, all of the one class of work that the jobs are of. The
-	// benchmark of a node that is not named follows from its power profile.
+	// Benchmarks contains benchmarks by name of a node or power profile. All of them are for the class of work of
+	// the jobs. The benchmark of other nodes is derived from their power profiles.
 	Benchmarks map[string]energy.Benchmark `json:"benchmarks,omitempty"`
-	// "sleep" (default): as their profiles say; "idle": they never sleep
+	// EmptyNodes is "sleep" (default) if nodes sleep according to their profiles, or "idle" if they never sleep.
 	EmptyNodes string    `json:"emptyNodes,omitempty"`
 	Sleep      SleepFile `json:"sleep,omitzero"`
 
-	Interruptible bool `json:"interruptible,omitempty"` // jobs may be suspended and resumed
-	// work that an interruptible job does once more at each resume
+	Interruptible bool `json:"interruptible,omitempty"` // whether jobs may be suspended and resumed
+	// RestartCost is the work that an interruptible job repeats at each resume.
 	RestartCost string `json:"restartCost,omitempty"`
-	Learner     string `json:"learner,omitempty"` // what says how long jobs run; default: the truth
-	// what says what jobs draw: "profiles" of nodes (default), or "learnt"
+	Learner     string `json:"learner,omitempty"` // model of run times; defaults to the true run times
+	// Power is the model of the power of jobs: "profiles" of nodes (default), or "learnt".
 	Power string    `json:"power,omitempty"`
 	Queue QueueFile `json:"queue,omitzero"`
-	// of a tonne, in the prices' currency: adds the CI-adjusted cost to reports
+	// CarbonPrice per tonne, in the currency of the prices. If it is set, reports include the CI-adjusted cost.
 	CarbonPrice float64 `json:"carbonPrice,omitempty"`
 
-	name  string            // of the file, which file names are relative to; "": there is none
-	flags map[string]string // by field: the flag that it was given with instead, if any
+	name  string            // path of the file, to which file names are relative; empty if there is none
+	flags map[string]string // by field: the flag that overrides it, if any
 }
 
-// WorkloadFile names a trace.
+// WorkloadFile references a trace.
 type WorkloadFile struct {
 	File    string `json:"file"`
 	Format  string `json:"format,omitempty"`
-	SkipBad bool   `json:"skipBad,omitempty"` // rows that are wrong are left out; else the first one is an error
+	SkipBad bool   `json:"skipBad,omitempty"` // skip invalid rows instead of returning the first error
 }
 
-// SiteFile describes a site: its grid, and in a scenario with several sites its nodes.
+// SiteFile describes a site: its grid, and in a scenario with several sites, its nodes.
 type SiteFile struct {
 	Name   string   `json:"name,omitempty"`
 	Zone   string   `json:"zone,omitempty"`
 	PUE    float64  `json:"pue,omitempty"`
-	Weight int64    `json:"weight,omitempty"` // of "karmada-static"; default: 1
+	Weight int64    `json:"weight,omitempty"` // for "karmada-static"; defaults to 1
 	Nodes  string   `json:"nodes,omitempty"`
 	Grid   GridFile `json:"grid"`
-	Price  *float64 `json:"price,omitempty"` // per kWh, constant
+	Price  *float64 `json:"price,omitempty"` // constant, per kWh
 	Prices GridFile `json:"prices,omitzero"`
 
-	// what strategies know of the intensity to come; default: all of it
+	// Forecast is the forecast of the intensity given to strategies; defaults to a perfect one.
 	Forecast ForecastFile `json:"forecast,omitzero"`
 }
 
-// GridFile names one column of a file of hourly or finer values, or of several that follow each other, by a pattern.
+// GridFile references one column of a file of hourly or finer values, or of several consecutive files by a glob
+// pattern.
 type GridFile struct {
 	File   string `json:"file"`
 	Column string `json:"column,omitempty"`
-	Zone   string `json:"zone,omitempty"`  // of prices, where the file has several zones
-	Every  string `json:"every,omitempty"` // step to read it in, as 30m: values between its multiples are left out
-	Fill   string `json:"fill,omitempty"`  // up to how long gaps are filled, as 3h
+	Zone   string `json:"zone,omitempty"`  // of prices, if the file has several zones
+	Every  string `json:"every,omitempty"` // step, e.g. 30m; values in between are dropped
+	Fill   string `json:"fill,omitempty"`  // maximum length of gaps to fill, e.g. 3h
 }
 
-// read reads the values of a zone. o says what they are of.
+// read reads the values of a zone with the options o.
 func (f *File) read(g *GridFile, o grid.CSVOptions) (s grid.Signal, zone grid.Zone, note string, err error) {
 	o.Column, o.Filled = g.Column, new(int)
 	if g.Every != "" {
 		if o.Every, err = time.ParseDuration(g.Every); err != nil || o.Every <= 0 || o.Every > time.Hour {
-			return s, "", "", f.fault("every: %q is no step: want 30m or 1h", g.Every)
+			return s, "", "", f.fault("every: %q is not a step: want 30m or 1h", g.Every)
 		}
 	}
 	if o.Fill, err = duration(f.Called("fill"), g.Fill, 0); err != nil {
@@ -114,12 +115,12 @@ func (f *File) read(g *GridFile, o grid.CSVOptions) (s grid.Signal, zone grid.Zo
 	return s, zone, note, nil
 }
 
-// ofGrid names what an error about a file of values can be mended by.
+// ofGrid adds the field or flag that fixes an error of a grid file to the error.
 func (f *File) ofGrid(err error, prices bool) error {
 	row, ok := errors.AsType[*grid.RowError](err)
 	switch {
 	case ok && row.Option == grid.OptionFill:
-		return fmt.Errorf("%w; fill: 3h, or --fill 3h, fills gaps of up to that", err)
+		return fmt.Errorf("%w; set fill: 3h or --fill 3h to fill gaps of up to 3h", err)
 	case prices || !ok:
 		return err
 	case row.Option != "" && f.name == "" && f.flags != nil:
@@ -130,10 +131,10 @@ func (f *File) ofGrid(err error, prices bool) error {
 	return f.ofFlag("grid", err)
 }
 
-// LimitsFile is what all jobs of the scenario wait for under the when "threshold".
+// LimitsFile contains the limits that all jobs of the scenario wait for with the strategy "threshold".
 type LimitsFile struct {
 	Carbon     float64  `json:"carbon,omitempty"`     // gCO2e/kWh
-	Percentile float64  `json:"percentile,omitempty"` // of the intensity of the next 24 hours: above 0, below 1
+	Percentile float64  `json:"percentile,omitempty"` // of the intensity of the next 24 hours, between 0 and 1
 	Price      *float64 `json:"price,omitempty"`      // per kWh
 }
 
@@ -158,13 +159,13 @@ func (l *LimitsFile) check() error {
 	return nil
 }
 
-// What nodes without jobs do.
+// The behavior of nodes without jobs.
 const (
-	EmptyNodesSleep = "sleep" // what their power profiles say
-	EmptyNodesIdle  = "idle"  // they draw idle power for ever
+	EmptyNodesSleep = "sleep" // according to their power profiles
+	EmptyNodesIdle  = "idle"  // they always draw idle power
 )
 
-// ReadFile reads a scenario file strictly; unknown fields are errors.
+// ReadFile reads a scenario file. Unknown fields are errors.
 func ReadFile(path string) (*File, error) {
 	f := &File{name: path}
 	if err := document.Read(path, document.ScenarioKind, f); err != nil {
@@ -173,24 +174,24 @@ func ReadFile(path string) (*File, error) {
 	return f, nil
 }
 
-// site returns the only site of a scenario, making it if there is none: what flags such as --zone speak of.
+// site returns the only site of a scenario, and adds one if there is none. Flags such as --zone refer to it.
 func (f *File) site() (*SiteFile, error) {
 	switch len(f.Sites) {
 	case 0:
 		f.Sites = []SiteFile{{}}
 	case 1:
 	default:
-		return nil, fmt.Errorf("--grid, --column, --fill, --zone, --price, --forecast and --weather are of one site, "+
-			"and "+
+		return nil, fmt.Errorf("--grid, --column, --fill, --zone, --price, --forecast and --weather apply to one site, "+
+			"but "+
 			"%s has %d: change the file instead", f.name, len(f.Sites))
 	}
 	return &f.Sites[0], nil
 }
 
-// Load reads all that f names. It fails on the first thing that is wrong, before anything runs.
+// Load reads all files referenced by f. It returns the first error, before the simulation starts.
 func (f *File) Load() (*Scenario, error) { return f.LoadContext(context.Background()) }
 
-// LoadContext is Load, which can be stopped: learning forecasts takes seconds.
+// LoadContext is like Load with a context, because learning forecasts takes seconds.
 func (f *File) LoadContext(ctx context.Context) (*Scenario, error) {
 	s := &Scenario{Name: f.Name, CarbonPrice: f.CarbonPrice, Policy: sched.Policy{
 		Weights: f.Weights, Seed: f.Seed,
@@ -220,10 +221,10 @@ func (f *File) LoadContext(ctx context.Context) (*Scenario, error) {
 	return s, nil
 }
 
-// check finds what is wrong with f itself, before any other file is read.
+// check validates f before other files are read.
 func (f *File) check() error {
 	if len(f.Sites) == 0 {
-		return f.fault("the scenario has no site: give a grid file")
+		return f.fault("the scenario has no site: specify a grid file")
 	}
 	names, priced := map[string]bool{}, 0
 	for i := range f.Sites {
@@ -233,9 +234,9 @@ func (f *File) check() error {
 		}
 		switch {
 		case len(f.Sites) > 1 && site.Name == "":
-			return f.fault("sites: number %d has no name", i+1)
+			return f.fault("site number %d has no name", i+1)
 		case names[site.Name]:
-			return f.fault("site %q appears twice", site.Name)
+			return f.fault("duplicate site %q", site.Name)
 		}
 		names[site.Name] = true
 		if site.Price != nil || site.Prices.File != "" {
@@ -251,26 +252,26 @@ func (f *File) check() error {
 	return f.checkPolicy()
 }
 
-// checkPrices is given how many sites have a price.
+// checkPrices validates the prices; priced is the number of sites with a price.
 func (f *File) checkPrices(priced int) error {
 	for i := range f.Sites {
 		if p := f.Sites[i].Price; p != nil && !(*p >= 0 && *p <= grid.MaxPrice) {
-			return fmt.Errorf("%s is %v: want the price of a kWh, 0 or more and at most %d; prices that fall below 0 "+
-				"come in a file", f.Called("price"), *p, grid.MaxPrice)
+			return fmt.Errorf("%s is %v: want the price of a kWh, 0 or more and at most %d; negative prices require "+
+				"a file of prices", f.Called("price"), *p, grid.MaxPrice)
 		}
 	}
 	switch {
 	case priced > 0 && priced < len(f.Sites):
-		return f.fault("some sites have a price and some have none: the cost would leave those out")
+		return f.fault("some sites have no price: want a price for all sites or for none")
 	case f.Weights.Price > 0 && priced == 0:
-		return f.fault("price has a weight, and no site has a price")
+		return f.fault("price has a weight, but no site has a price")
 	case f.Limits.Price != nil && priced == 0:
-		return f.fault("limits.price is given, and no site has a price")
+		return f.fault("limits.price is set, but no site has a price")
 	case priced == 0:
 		if i := slices.IndexFunc(f.Strategies, func(name string) bool {
 			return strategy.When(name) == "price"
 		}); i >= 0 {
-			return fmt.Errorf("%s: strategy %q holds by prices, and no site has any: give the site a price or prices",
+			return fmt.Errorf("%s: strategy %q requires prices, but no site has any: set price or prices of the site",
 				f.Called("strategies"), f.Strategies[i])
 		}
 	}
@@ -280,10 +281,10 @@ func (f *File) checkPrices(priced int) error {
 func (f *File) checkStrategies() error {
 	for i, name := range f.Strategies {
 		if slices.Contains(f.Strategies[:i], name) {
-			return fmt.Errorf("%s: strategy %q comes twice", f.Called("strategies"), name)
+			return fmt.Errorf("%s: duplicate strategy %q", f.Called("strategies"), name)
 		}
 		if strategy.When(name) == "threshold" && f.Limits == (LimitsFile{}) {
-			return fmt.Errorf("%s: strategy %q waits for limits, and the scenario has none: give its file limits, as "+
+			return fmt.Errorf("%s: strategy %q requires limits, but the scenario has none: add limits to its file, e.g. "+
 				"{carbon: 200}", f.Called("strategies"), name)
 		}
 	}
@@ -301,7 +302,7 @@ func (f *File) checkPolicy() error {
 		return f.fault("minSavingPerHour is %v: want 0 or more and less than 1", f.MinSavingPerHour)
 	}
 	if g := float64(f.MinSavingGrams); !(g >= 0) || math.IsInf(g, 1) {
-		return f.fault("minSavingGrams is %v: want a number of 0 or more", g)
+		return f.fault("minSavingGrams is %v: want a finite number, 0 or more", g)
 	}
 	w := f.Weights
 	for _, v := range [...]float64{w.Carbon, w.Wait, w.Price} {
@@ -315,7 +316,7 @@ func (f *File) checkPolicy() error {
 	return nil
 }
 
-// label names a site in errors, where it has a name.
+// label returns a prefix with the name of a site for errors, if it has one.
 func (s *SiteFile) label() string {
 	if s.Name == "" {
 		return ""
@@ -326,7 +327,7 @@ func (s *SiteFile) label() string {
 func (s *SiteFile) check() error {
 	for _, text := range [...]string{s.Name, s.Zone} {
 		if text == "false" || text == "true" {
-			return fmt.Errorf("a site's name or zone is %s: quote it, YAML reads a bare NO as false", text)
+			return fmt.Errorf("name or zone of a site is %s: quote it, because YAML parses an unquoted NO as false", text)
 		}
 	}
 	if s.PUE != 0 && !(s.PUE >= 1 && s.PUE <= 10) {
@@ -338,7 +339,7 @@ func (s *SiteFile) check() error {
 	return nil
 }
 
-// Called is what errors about a field begin with: the flag that it was given with, or the file and the field.
+// Called returns the prefix of errors about a field: the flag that overrides it, or the file and the field.
 func (f *File) Called(field string) string {
 	if flag := f.flags[field]; flag != "" || f.name == "" {
 		return cmp.Or(flag, field)
@@ -346,7 +347,7 @@ func (f *File) Called(field string) string {
 	return f.name + ": " + field
 }
 
-// fault is an error about the scenario, by the name of its file if it has one.
+// fault returns an error about the scenario with the name of its file, if it has one.
 func (f *File) fault(format string, args ...any) error {
 	if f.name == "" {
 		return fmt.Errorf(format, args...)
@@ -354,7 +355,7 @@ func (f *File) fault(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", f.name, fmt.Errorf(format, args...))
 }
 
-// ofFlag names the flag that a file was given with, in an error about that file.
+// ofFlag adds the flag that overrides a file to an error about that file.
 func (f *File) ofFlag(field string, err error) error {
 	if flag := f.flags[field]; flag != "" {
 		return fmt.Errorf("%s: %w", flag, err)
@@ -362,7 +363,7 @@ func (f *File) ofFlag(field string, err error) error {
 	return err
 }
 
-// loadSite also returns notes on what was read.
+// loadSite reads the files of a site. It also returns notes on them.
 func (f *File) loadSite(in *SiteFile) (*sched.Site, []string, error) {
 	if in.Grid.File == "" {
 		return nil, nil, f.fault("site %q has no grid file", in.Name)
@@ -404,7 +405,7 @@ func (f *File) loadStart(s *Scenario) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: %q is no time: want 2022-06-01 or 2022-06-01T12:00:00Z", f.Called("start"), f.Start)
+	return fmt.Errorf("%s: %q is not a time: want 2022-06-01 or 2022-06-01T12:00:00Z", f.Called("start"), f.Start)
 }
 
 func (f *File) loadNodes(s *Scenario) error {
@@ -415,9 +416,9 @@ func (f *File) loadNodes(s *Scenario) error {
 	for i := range f.Sites {
 		source := cmp.Or(f.Sites[i].Nodes, f.Nodes)
 		if source == "" {
-			return f.fault("the scenario has no nodes: give a file or one of the presets %v", workload.Presets())
+			return f.fault("the scenario has no nodes: specify a file or one of the presets %v", workload.Presets())
 		}
-		// Nodes that stand with a site are of that site; one list for all sites says itself where each node is.
+		// The nodes of a site belong to that site. A common list contains the site of each node.
 		own := f.Sites[i].Nodes != ""
 		sites := s.Sites
 		if own {
@@ -447,7 +448,7 @@ func (f *File) loadNodes(s *Scenario) error {
 	return nil
 }
 
-// StayAwake returns the nodes with power profiles that never sleep.
+// StayAwake returns a copy of the nodes with power profiles that never sleep.
 func StayAwake(nodes []sched.Node) []sched.Node {
 	nodes = slices.Clone(nodes)
 	awake := map[*energy.Profile]*energy.Profile{}
@@ -463,7 +464,7 @@ func StayAwake(nodes []sched.Node) []sched.Node {
 	return nodes
 }
 
-// nodeSource is where a list of nodes is, or a preset.
+// nodeSource returns the path of a list of nodes, or the name of a preset.
 func (f *File) nodeSource(source string) (string, error) {
 	if slices.Contains(workload.Presets(), source) {
 		return source, nil
@@ -477,7 +478,7 @@ func (f *File) nodeSource(source string) (string, error) {
 
 func (f *File) loadJobs(s *Scenario) error {
 	if f.Workload.File == "" {
-		return f.fault("the scenario has no workload: give a file")
+		return f.fault("the scenario has no workload: specify a file")
 	}
 	if err := workload.CheckFormat(f.Workload.Format); err != nil {
 		return fmt.Errorf("%s: %w", f.Called("workload.format"), err)
@@ -497,7 +498,7 @@ func (f *File) loadJobs(s *Scenario) error {
 		s.Notes = append(s.Notes, filepath.Base(f.Workload.File)+": "+line)
 	}
 	if trace.Dated && f.Start == "" {
-		s.Start = s.Jobs[0].Submitted.Truncate(time.Hour) // not months before, when the grid's file begins
+		s.Start = s.Jobs[0].Submitted.Truncate(time.Hour) // instead of months earlier, at the start of the grid file
 	}
 	limit := time.Duration(0)
 	if f.MaxDelay != "" {

@@ -9,28 +9,28 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// knowledge is what strategies are told of what they cannot know: the intensities to come, and how long jobs run.
+// knowledge provides the estimates given to strategies for unknown values: future intensities and run times.
 type knowledge struct {
-	sites []*sched.Site // as strategies see them
-	views []view        // those of them of which the future is not known
-	next  time.Time     // when one of them changes
+	sites []*sched.Site // as seen by strategies
+	views []view        // the sites with an unknown future
+	next  time.Time     // time of the next change of a view
 
-	learner predict.Learner // nil: true run times are told
-	shown   []sched.Job     // without their durations
-	begun   []int32         // jobs that began, some of which have ended since
-	over    []bool          // by job
-	changed bool            // a job arrived or ended at this instant
-	refill  time.Time       // when the learner is to take notice of what runs, unless it is at every change
+	learner predict.Learner // nil if strategies are given the true run times
+	shown   []sched.Job     // jobs without their durations
+	begun   []int32         // jobs that have started; some may have ended since
+	over    []bool          // per job: whether it has ended
+	changed bool            // a job arrived or ended at the current time
+	refill  time.Time       // time of the next update of the learner, unless it is updated at every change
 }
 
-// view is a site as a strategy sees it.
+// view is a site as seen by strategies.
 type view struct {
 	site      *sched.Site
 	truth     *grid.Series
 	foresight Foresight
 }
 
-// newKnowledge has nodes stand at the sites that the strategy sees.
+// newKnowledge returns the knowledge for a run and assigns nodes to the sites as seen by the strategy.
 func newKnowledge(s *Scenario, strategy strategy.Strategy, nodes []sched.Node) knowledge {
 	k := knowledge{sites: s.Sites}
 	if strategy == nil {
@@ -77,7 +77,7 @@ func (k *knowledge) hideFuture(s *Scenario, nodes []sched.Node) {
 	}
 }
 
-// look shows the signals as they are known at now.
+// look updates the signals to those known at now.
 func (k *knowledge) look(now time.Time) {
 	if len(k.views) == 0 || now.Before(k.next) {
 		return
@@ -93,7 +93,7 @@ func (k *knowledge) look(now time.Time) {
 	}
 }
 
-// expect fills in how long a job is thought to run.
+// expect sets the estimated run time of a job.
 func (k *knowledge) expect(j *sched.Job) {
 	if k.learner != nil {
 		j.Duration, j.Runtimes = 0, nil
@@ -107,7 +107,7 @@ func (k *knowledge) begins(job int) {
 	}
 }
 
-// ended notes that a job has ended, and how long it was.
+// ended updates the learner with the run time of a job that has ended.
 func (k *knowledge) ended(job int, length time.Duration) {
 	k.changed = true
 	if k.learner != nil {
@@ -116,7 +116,7 @@ func (k *knowledge) ended(job int, length time.Duration) {
 	}
 }
 
-// refresh has the learner take notice of the jobs that run, if it is time for that.
+// refresh updates the learner with the running jobs, if an update is due.
 func (k *knowledge) refresh(e *engine, now time.Time) {
 	changed := k.changed
 	k.changed = false
@@ -147,7 +147,7 @@ func (k *knowledge) refresh(e *engine, now time.Time) {
 	})
 }
 
-// elapsed returns how much a job that has not ended has worked so far.
+// elapsed returns the work done so far by a job that has not ended.
 func (e *engine) elapsed(now time.Time, job int) time.Duration {
 	if e.tasks != nil {
 		done, _ := e.done(now, job)

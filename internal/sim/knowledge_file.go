@@ -15,23 +15,23 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
-// QueueFile is how the queue is planned as a whole; see [QueueRules].
+// QueueFile configures how the queue is planned as a whole; see [QueueRules].
 type QueueFile struct {
 	Window  int    `json:"window,omitempty"`
 	PerStep int    `json:"perStep,omitempty"`
 	Step    string `json:"step,omitempty"`
-	// Backfill is the interval at which jobs behind one that has no room are started, as Slurm's bf_interval.
+	// Backfill is the interval of backfilling jobs behind one that does not fit, like Slurm's bf_interval.
 	Backfill string `json:"backfill,omitempty"`
-	Epilog   string `json:"epilog,omitempty"` // how long it takes until the cores of a job that has ended are free
+	Epilog   string `json:"epilog,omitempty"` // time until the cores of an ended job become free
 }
 
-// ForecastFile is what strategies know of the intensity to come: forecasts, each issued from what was known at the
-// time.
+// ForecastFile configures the forecasts of the intensity that are given to strategies. A forecast only uses data
+// available when it is issued.
 type ForecastFile struct {
-	Model   string `json:"model,omitempty"`   // "perfect" (default): the truth
-	Weather string `json:"weather,omitempty"` // file, for the model of that name
-	Refit   string `json:"refit,omitempty"`   // after how long it is learnt again; default 672h
-	Lag     string `json:"lag,omitempty"`     // how long after it begins the value of an hour becomes known; default 0s
+	Model   string `json:"model,omitempty"`   // "perfect" (default) for the true values
+	Weather string `json:"weather,omitempty"` // file for the model "weather"
+	Refit   string `json:"refit,omitempty"`   // interval at which the model is trained again; default 672h
+	Lag     string `json:"lag,omitempty"`     // delay after the start of an hour until its value is known; default 0s
 }
 
 const (
@@ -42,7 +42,7 @@ const (
 	powerLearnt     = "learnt"
 )
 
-// learners are what a scenario file can have in place of true run times.
+// learners contains the run-time models that a scenario file can select.
 var learners = map[string]func() predict.Learner{
 	"groups":   func() predict.Learner { return predict.NewGroups() },
 	"mean":     func() predict.Learner { return predict.NewMean() },
@@ -50,7 +50,7 @@ var learners = map[string]func() predict.Learner{
 	"survival": func() predict.Learner { return predict.NewSurvival() },
 }
 
-// loadKnowledge sets what strategies are told of what they cannot know, and how the queue is served.
+// loadKnowledge configures the estimates given to strategies, and the queue.
 func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 	restart, err := duration(f.Called("restartCost"), f.RestartCost, 0)
 	if err != nil {
@@ -58,11 +58,11 @@ func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 	}
 	if restart > 0 && !f.Interruptible && !slices.ContainsFunc(s.Jobs,
 		func(j sched.Job) bool { return j.Scaling != nil }) {
-		return fmt.Errorf("%s is %s, and jobs are not interruptible", f.Called("restartCost"), f.RestartCost)
+		return fmt.Errorf("%s is %s, but jobs are not interruptible", f.Called("restartCost"), f.RestartCost)
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		j.Interruptible, j.RestartCost = f.Interruptible || j.Scaling != nil, restart // on 0 replicas, too
+		j.Interruptible, j.RestartCost = f.Interruptible || j.Scaling != nil, restart // may have 0 replicas
 	}
 	if f.Learner != "" && f.Learner != knownRuntimes {
 		if s.Learner = learners[f.Learner]; s.Learner == nil {
@@ -95,12 +95,12 @@ func (f *File) loadQueue(s *Scenario) (err error) {
 		return err
 	}
 	if s.Queue.PerStep > 0 && s.Queue.Step == 0 {
-		return f.fault("queue.perStep is %d, and there is no queue.step", s.Queue.PerStep)
+		return f.fault("queue.perStep is %d, but there is no queue.step", s.Queue.PerStep)
 	}
 	return nil
 }
 
-// duration parses a duration; where it is left out, the result is `otherwise`.
+// duration parses a duration, or returns otherwise if the text is empty.
 func duration(name, text string, otherwise time.Duration) (time.Duration, error) {
 	if text == "" {
 		return otherwise, nil
@@ -138,18 +138,18 @@ func (in *ForecastFile) perfect() bool { return in.Model == "" || in.Model == pe
 func (in *ForecastFile) check(f *File) error {
 	switch {
 	case in.perfect() && *in != (ForecastFile{Model: in.Model}):
-		return f.fault("forecast: weather, refit and lag are of a model, and none is given")
+		return f.fault("forecast: weather, refit and lag require a model")
 	case !in.perfect() && !slices.Contains(forecast.Models(), in.Model):
 		return fmt.Errorf("%s: %q: want %s, %s", f.Called("forecast.model"), in.Model, perfectForecast,
 			strings.Join(forecast.Models(), ", "))
 	case (in.Model == forecast.WithWeather) != (in.Weather != ""):
-		return fmt.Errorf("%s: the model %q needs a weather file, and no other takes one",
+		return fmt.Errorf("%s: the model %q requires a weather file, and other models do not accept one",
 			f.Called("forecast.weather"), forecast.WithWeather)
 	}
 	return nil
 }
 
-// issue makes the forecasts of a site for the time in which jobs can run, and for so long again should they queue up.
+// issue returns the forecasts of a site for the time in which jobs can run, doubled to allow for queueing.
 func (f *File) issue(ctx context.Context, in *ForecastFile, s *Scenario, site int) (Foresight, error) {
 	o := forecast.Issuance{History: s.Sites[site].Carbon.Series, Model: in.Model, From: s.Start, Seed: f.Seed}
 	var err error
@@ -168,9 +168,9 @@ func (f *File) issue(ctx context.Context, in *ForecastFile, s *Scenario, site in
 			return nil, err
 		}
 	}
-	// The present hour is known, unless it comes late.
+	// The current hour is known unless there is a lag.
 	if first := o.History.Start().Add(forecast.MinBefore - time.Hour + o.Lag); s.Start.Before(first) {
-		return nil, fmt.Errorf("the trace starts at %s, and models want a day of the grid before that: start it at "+
+		return nil, fmt.Errorf("the trace starts at %s, but models require a day of earlier grid data: start it at "+
 			"%s or "+
 			"later (start, or --start)", s.Start.Format(time.RFC3339), first.Format(time.RFC3339))
 	}

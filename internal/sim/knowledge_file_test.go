@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// What strategies are told of run times and intensities, as a scenario file says it.
+// The configuration of run-time models, forecasts and the queue in a scenario file.
 func TestKnowledgeOfAScenarioFile(t *testing.T) {
 	dir := t.TempDir()
 	load := func(site, extra string) (*sim.Scenario, error) {
@@ -46,7 +46,7 @@ func TestKnowledgeOfAScenarioFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Learner != nil || s.Foresight != nil || s.Queue != (sim.QueueRules{}) || s.Jobs[0].Interruptible {
-		t.Errorf("a file that says nothing loads as %+v", s)
+		t.Errorf("unexpected defaults: %+v", s)
 	}
 	s, err = load(", forecast: {model: yesterday, lag: 0s}",
 		"interruptible: true\nrestartCost: 5m\nlearner: survival\nqueue: {window: 100, perStep: 1, step: 1s}\n")
@@ -54,7 +54,7 @@ func TestKnowledgeOfAScenarioFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !s.Jobs[0].Interruptible || s.Jobs[0].RestartCost != 5*time.Minute {
-		t.Errorf("job %+v", s.Jobs[0])
+		t.Errorf("unexpected job %+v", s.Jobs[0])
 	}
 	if want := (sim.QueueRules{Window: 100, PerStep: 1, Step: time.Second}); s.Queue != want {
 		t.Errorf("queue %+v, want %+v", s.Queue, want)
@@ -63,15 +63,15 @@ func TestKnowledgeOfAScenarioFile(t *testing.T) {
 		t.Errorf("learner %T", s.Learner())
 	}
 	if s.Power != nil || s.Use != nil {
-		t.Errorf("power %v, use %v: the file says nothing of them", s.Power != nil, s.Use)
+		t.Errorf("got power %v and use %v, want neither by default", s.Power != nil, s.Use)
 	}
 	if s, err := load("", "power: learnt\n"); err != nil || s.Power == nil {
-		t.Errorf("learnt power: %v, %v", s, err)
+		t.Errorf("unexpected result for learnt power: %v, %v", s, err)
 	} else if _, ok := s.Power().(*predict.Power); !ok {
 		t.Errorf("power of %T", s.Power())
 	}
 	if s, err := load("", "power: profiles\n"); err != nil || s.Power != nil {
-		t.Errorf("power of profiles: %v, %v", s, err)
+		t.Errorf("unexpected result for power of profiles: %v, %v", s, err)
 	}
 	busy := filepath.Join(dir, "busy.csv")
 	if err := os.WriteFile(busy, []byte("id,submit_time,duration,cpu,cpu_use\na,0,600,1,0.2\nb,0,600,1,\n"),
@@ -86,15 +86,15 @@ func TestKnowledgeOfAScenarioFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s, err := f.Load(); err != nil || s.Power == nil || !slices.Equal(s.Use, []float64{0.2, 1}) {
-		t.Errorf("a trace that says how busy jobs keep their cores: %v, %v", s, err)
+		t.Errorf("unexpected result for a trace with CPU use: %v, %v", s, err)
 	}
 	now := s.Start.Add(30 * time.Hour)
 	known, truth := s.Foresight[0].At(now).Series, s.Sites[0].Carbon.Series
 	if got, want := known.At(now), truth.At(now); got != want {
-		t.Errorf("at present %v, want %v", got, want)
+		t.Errorf("current value = %v, want %v", got, want)
 	}
 	if got, want := known.At(now.Add(5*time.Hour)), truth.At(now.Add(-19*time.Hour)); got != want {
-		t.Errorf("in five hours %v, want yesterday's %v", got, want)
+		t.Errorf("forecast for five hours ahead = %v, want yesterday's value %v", got, want)
 	}
 
 	for _, c := range [...]struct{ site, extra, want string }{
@@ -111,14 +111,14 @@ func TestKnowledgeOfAScenarioFile(t *testing.T) {
 		{"", "queue: {perStep: -1}\n", "queue.perStep is -1: want a number of placements, or 0 for all"},
 		{"", "queue: {size: 1}\n", "size"},
 		{", forecast: {model: tea-leaves}", "", "tea-leaves"},
-		{", forecast: {model: weather}", "", "needs a weather file"},
-		{", forecast: {model: history, weather: w.csv}", "", "no other takes one"},
-		{", forecast: {lag: 1h}", "", "none is given"},
+		{", forecast: {model: weather}", "", "requires a weather file"},
+		{", forecast: {model: history, weather: w.csv}", "", "other models do not accept one"},
+		{", forecast: {lag: 1h}", "", "require a model"},
 		{", forecast: {model: yesterday, lag: 1s}", "", "full hours"},
 		{", forecast: {model: yesterday, lag: 1}", "", `lag: "1" has no unit`},
 	} {
 		if _, err := load(c.site, c.extra); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s %q: error %v, want one that says %q", c.site, c.extra, err, c.want)
+			t.Errorf("%s %q: expected an error that contains %[4]q, got %[3]v", c.site, c.extra, err, c.want)
 		}
 	}
 }

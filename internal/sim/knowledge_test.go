@@ -17,10 +17,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// poison stands for every value that nobody can know yet.
+// poison is the value of all times that must not be known yet.
 const poison = 1e6
 
-// guess knows the present value and forecasts the one of an hour ago for ever.
+// guess has the current value and forecasts the value of an hour ago for all future times.
 type guess struct {
 	t     testing.TB
 	truth *grid.Series
@@ -42,8 +42,7 @@ func (g *guess) At(now time.Time) grid.Signal {
 	return grid.Signal{Series: series, AsOf: now}
 }
 
-// Strategies see of a signal what was known at the time, at the sites and at the nodes, and the accountant sees what
-// came.
+// Strategies get the forecasts known at the time, at sites and at nodes, and the accountant uses the true values.
 func TestForesight(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 400, poison, poison, poison, poison)
@@ -61,35 +60,35 @@ func TestForesight(t *testing.T) {
 	r := play(t, s, &scripted{seen: func(s *sched.Snapshot) {
 		carbon := s.Sites[0].Carbon.Series
 		if carbon == home.Carbon.Series || s.Sites[1] != known {
-			t.Error("the strategy sees the truth of one site, or not that of the other")
+			t.Error("the strategy is given the wrong series of a site")
 		}
 		if carbon.At(s.Now) != home.Carbon.Series.At(s.Now) {
-			t.Errorf("at %v the present is %v", s.Now, carbon.At(s.Now))
+			t.Errorf("at %v: unexpected current value %v", s.Now, carbon.At(s.Now))
 		}
 		for i := range carbon.Len() {
 			if carbon.Value(i) == poison {
-				t.Fatalf("at %v the strategy sees what comes", s.Now)
+				t.Fatalf("at %v: the strategy is given future values", s.Now)
 			}
 		}
 		for _, n := range s.Nodes {
 			if n.Site != s.Sites[0] && n.Site != s.Sites[1] {
-				t.Errorf("node %s stands at a site that is not in the snapshot", n.Name)
+				t.Errorf("node %s belongs to a site that is not in the snapshot", n.Name)
 			}
 		}
 	}})
 	if want := []time.Time{start.Add(10 * time.Minute), start.Add(65 * time.Minute)}; !cmp.Equal(g.asked, want) {
-		t.Errorf("foresight was asked at %v, want once an hour: %v", g.asked, want)
+		t.Errorf("foresight was queried at %v, want once an hour: %v", g.asked, want)
 	}
 	if got, want := float64(r.Carbon), 0.2*(50./60*500+10./60*400)+0.02*1./60*500+0.1*1./60*400; math.Abs(
 		got-want) > 1e-9 {
-		t.Errorf("emissions are %v g, want %v by the truth", got, want)
+		t.Errorf("emissions = %v g, want %v by the true intensity", got, want)
 	}
 	if s.Nodes[0].Site != home || s.Nodes[1].Site != known {
-		t.Error("the run changed the scenario")
+		t.Error("Run() modified the scenario")
 	}
 }
 
-// No strategy decides by what it cannot know: futures that differ after an instant differ in no decision before it.
+// No strategy uses unknown values: if futures differ after some time, decisions before that time are the same.
 func TestDecisionsDoNotDependOnTheFuture(t *testing.T) {
 	_, whens := strategy.Names()
 	until := 30 * time.Hour
@@ -121,11 +120,11 @@ func TestDecisionsDoNotDependOnTheFuture(t *testing.T) {
 			a, b := &one.Outcomes[i], &other.Outcomes[i]
 			before := func(at time.Time) bool { return at.Before(start.Add(until)) }
 			if (before(a.Start) || before(b.Start)) && !a.Start.Equal(b.Start) {
-				t.Errorf("%s: job %d starts at %v or at %v, by what comes after %v", name, i, a.Start, b.Start, until)
+				t.Errorf("%s: job %d starts at %v or at %v depending on the future after %v", name, i, a.Start, b.Start, until)
 			}
 			for k, w := range a.Runs {
 				if before(w.Start) && (k >= len(b.Runs) || !b.Runs[k].Start.Equal(w.Start)) {
-					t.Errorf("%s: job %d runs in %v or in %v, by what comes after %v", name, i, a.Runs, b.Runs, until)
+					t.Errorf("%s: job %d runs in %v or in %v depending on the future after %v", name, i, a.Runs, b.Runs, until)
 					break
 				}
 			}
@@ -133,7 +132,7 @@ func TestDecisionsDoNotDependOnTheFuture(t *testing.T) {
 	}
 }
 
-// notes is a learner that writes down what it is told.
+// notes is a learner that records its input.
 type notes struct {
 	t         *testing.T
 	every     time.Duration
@@ -167,7 +166,7 @@ func (n *notes) Expect(j *sched.Job) {
 func (n *notes) blind(j *sched.Job) {
 	n.t.Helper()
 	if j.Duration != 0 || j.Runtimes != nil {
-		n.t.Errorf("the learner is shown that job %s takes %v", j.ID, j.Duration)
+		n.t.Errorf("the learner is given the duration of job %s: %v", j.ID, j.Duration)
 	}
 }
 
@@ -175,7 +174,7 @@ type seer struct{ scripted }
 
 func (*seer) Clairvoyant() bool { return true }
 
-// The true length of a job is shown to nobody before it has ended.
+// The true length of a job is not revealed before the job has ended.
 func TestLearner(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 400, 300, 200, 100, 50)
@@ -195,41 +194,41 @@ func TestLearner(t *testing.T) {
 	seen := func(s *sched.Snapshot) {
 		asked++
 		if got := s.Queue[0].Duration; got != 42*time.Minute {
-			t.Errorf("at %v the strategy is told that job %s takes %v", s.Now, s.Queue[0].ID, got)
+			t.Errorf("at %v: the strategy is given a duration of job %s of %v", s.Now, s.Queue[0].ID, got)
 		}
 	}
 	r := play(t, s, &scripted{hold: dirty(1), interrupts: true, seen: seen})
 	if asked < 5 {
-		t.Errorf("asked %d times", asked)
+		t.Errorf("got %d decisions, want at least 5", asked)
 	}
 	for i, want := range []time.Duration{
 		3 * time.Hour, 40 * time.Minute, 100 * time.Minute, 4*time.Hour + time.Minute,
 	} {
 		if got := r.Outcomes[i].Finish.Sub(start); got != want {
-			t.Errorf("job %s finished after %v, want %v: true lengths count", s.Jobs[i].ID, got, want)
+			t.Errorf("job %s finished after %v, want %v by its true length", s.Jobs[i].ID, got, want)
 		}
 	}
 	if want := map[string]time.Duration{
 		"a": 2 * time.Hour, "b": 30 * time.Minute, "waits": time.Hour, "late": time.Minute,
 	}; !cmp.Equal(n.ended, want) {
-		t.Errorf("ended: %v, want %v", n.ended, want)
+		t.Errorf("Ended() calls = %v, want %v", n.ended, want)
 	}
-	// At 1:00 a has run for an hour, and is suspended then; at 2:00 it has still run for an hour.
+	// At 1:00, a has run for an hour and is then suspended; at 2:00 the value is unchanged.
 	wantElapsed := []map[string]time.Duration{{}, {"a": time.Hour, "waits": 20 * time.Minute}, {"a": time.Hour}, {}, {}}
 	if diff := cmp.Diff(wantElapsed, n.elapsed); diff != "" {
-		t.Errorf("elapsed at %v (-want +got):\n%s", n.refreshed, diff)
+		t.Errorf("unexpected elapsed times at %v (-want +got):\n%s", n.refreshed, diff)
 	}
 
 	clairvoyant := &seer{scripted{seen: func(snapshot *sched.Snapshot) {
 		if q := snapshot.Queue[0]; q.ID == "b" && q.Duration != 30*time.Minute {
-			t.Errorf("the clairvoyant strategy is told that b takes %v", q.Duration)
+			t.Errorf("the clairvoyant strategy is given a duration of b of %v", q.Duration)
 		}
 	}}}
 	play(t, s, clairvoyant)
 }
 
-// A learner that wants to know of every change is told of what runs whenever a job arrives or ends, before anybody is
-// asked.
+// A learner that requires updates at every change is updated whenever a job arrives or ends, before the next
+// decision.
 func TestLearnerOfEveryChange(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500)
@@ -244,6 +243,6 @@ func TestLearnerOfEveryChange(t *testing.T) {
 	}
 	want := []map[string]time.Duration{{}, {"a": 5 * time.Minute}, {"b": 5 * time.Minute}, {}}
 	if diff := cmp.Diff(want, n.elapsed); diff != "" {
-		t.Errorf("elapsed at %v (-want +got):\n%s", n.refreshed, diff)
+		t.Errorf("unexpected elapsed times at %v (-want +got):\n%s", n.refreshed, diff)
 	}
 }

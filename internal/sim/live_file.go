@@ -8,14 +8,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// LiveFile is how well strategies know what nodes draw just now.
+// LiveFile configures the live power of nodes as seen by strategies.
 type LiveFile struct {
-	Disabled bool   `json:"disabled,omitempty"` // not at all
-	Period   string `json:"period,omitempty"`   // of a meter's readings; "0s": it is ideal
-	MaxAge   string `json:"maxAge,omitempty"`   // an older reading is none; "0s": any age
+	Disabled bool   `json:"disabled,omitempty"` // no live power
+	Period   string `json:"period,omitempty"`   // of meter readings; "0s" for an ideal meter
+	MaxAge   string `json:"maxAge,omitempty"`   // older readings are ignored; "0s" for any age
 }
 
-// What holds where a file says nothing, as in a cluster.
+// Defaults, as in a cluster.
 const (
 	livePeriod = 15 * time.Second
 	liveMaxAge = 45 * time.Second
@@ -24,7 +24,7 @@ const (
 // jobClass is the class of work of all jobs of a scenario file.
 const jobClass = "scenario"
 
-// loadLive sets what strategies see of meters and benchmarks. Only those that look at them are changed by it.
+// loadLive configures meters and benchmarks. They only affect strategies that use them.
 func (f *File) loadLive(s *Scenario) error {
 	s.Live.Off = f.Live.Disabled
 	var err error
@@ -50,7 +50,7 @@ func (f *File) loadLive(s *Scenario) error {
 	}
 	for name := range f.Benchmarks {
 		if !named[name] {
-			return f.fault("benchmarks: %q is neither a node nor a power profile of one", name)
+			return f.fault("benchmarks: %q is neither a node nor a power profile of a node", name)
 		}
 	}
 	for i := range s.Jobs {
@@ -59,8 +59,8 @@ func (f *File) loadLive(s *Scenario) error {
 	return nil
 }
 
-// modelled returns the benchmark that the simulator's own model of a node would pass: all of its cores at work, and its
-// GPUs.
+// modelled returns the benchmark result of a node according to the simulator's own model, with all of its cores and
+// GPUs in use.
 func modelled(n *sched.Node) energy.Benchmark {
 	gpus := energy.Watts(n.Capacity.GPU)
 	return energy.Benchmark{

@@ -12,47 +12,47 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// SleepRules say how machines sleep whose power profiles give a boot time.
+// SleepRules configures the sleep of machines with a boot time in their power profiles.
 type SleepRules struct {
 	sleep.Policy
-	BootFailures float64 // share of boots that fail, and have to be done again
+	BootFailures float64 // fraction of boots that fail and must be repeated
 }
 
-// Sleep is how machines slept in a run.
+// Sleep contains statistics about sleeping machines in a run.
 type Sleep struct {
-	Boots       int           // of machines that were asleep, the failed ones included
-	FailedBoots int           //
-	BootEnergy  energy.Joules // that they took, at the sites' meters
-	BootTime    time.Duration // and the time, of all machines together
-	Asleep      time.Duration // machine time
-	MaxCycles   int           // how often one machine was sent to sleep within 24 hours, at most
+	Boots       int // of sleeping machines, including failed boots
+	FailedBoots int
+	BootEnergy  energy.Joules // consumed by boots, at the sites' meters
+	BootTime    time.Duration // total boot time of all machines
+	Asleep      time.Duration // total over all machines
+	MaxCycles   int           // maximum number of times that one machine was put to sleep within 24 hours
 }
 
-// PowerChange is when a machine was sent to sleep, began to boot, or was awake.
+// PowerChange records that a machine was put to sleep, started to boot, or became awake.
 type PowerChange struct {
 	Node  string
 	At    time.Time
-	State sleep.State // Asleep of one that boots: that failed
+	State sleep.State // Asleep after Booting means that the boot failed
 }
 
-// machines puts those to sleep that nothing needs, and wakes them, as [sleep.Decide] says. A nil *machines has none
-// that take time to boot: they sleep whenever they are empty.
+// machines puts unused machines to sleep and wakes them according to [sleep.Decide]. A nil *machines means that no
+// machine takes time to boot, and machines sleep whenever they are empty.
 type machines struct {
 	snapshot sleep.Snapshot
-	node     []int         // by index of snapshot.Machines: the node
-	of       []int         // and the reverse; -1: it takes no time to boot
-	horizon  time.Duration // how far ahead planned work may need a machine
-	boots    []uint64      // by machine: how often it booted
-	slept    [][]int64     // by machine: when it was sent to sleep
-	planned  eventHeap     // jobs that are held, by when they are to start; some may have started since
-	asked    int64         // when the next decision is due; 0: none is
+	node     []int         // per index of snapshot.Machines: index of the node
+	of       []int         // the inverse; -1 for nodes without a boot time
+	horizon  time.Duration // maximum time before planned work at which a machine may be needed
+	boots    []uint64      // per machine: number of boots
+	slept    [][]int64     // per machine: times at which it was put to sleep
+	planned  eventHeap     // planned starts of held jobs; some may have started since
+	asked    int64         // time of the next decision; 0 if none is scheduled
 	recent   [2]sched.Resources
-	hour     int64         // of recent[0]; recent[1] is the hour before
-	played   time.Time     // the last instant
-	asleep   time.Duration // of machines that woke again, until then
+	hour     int64         // hour of recent[0]; recent[1] is for the hour before
+	played   time.Time     // time of the last decision
+	asleep   time.Duration // total sleep time of completed sleeps
 }
 
-// newMachines returns nil where no machine takes time to boot.
+// newMachines returns nil if no machine takes time to boot.
 func newMachines(s *Scenario, nodes []sched.Node) *machines {
 	if !slices.ContainsFunc(nodes, func(n sched.Node) bool { return boots(&n) }) {
 		return nil
@@ -82,14 +82,14 @@ func newMachines(s *Scenario, nodes []sched.Node) *machines {
 
 func boots(n *sched.Node) bool { return n.Profile.BootSeconds > 0 && n.Profile.Sleeps() }
 
-// emptied notes that the last job has left node i.
+// emptied records that the last job has left node i.
 func (m *machines) emptied(i int, now time.Time) {
 	if m != nil && m.of[i] >= 0 {
 		m.snapshot.Machines[m.of[i]].Since = now
 	}
 }
 
-// began notes what a job that starts asks for.
+// began records the request of a job that starts.
 func (m *machines) began(r sched.Resources, at int64) {
 	if m == nil {
 		return
@@ -104,7 +104,7 @@ func (m *machines) began(r sched.Resources, at int64) {
 	m.recent[0] = m.recent[0].Max(r)
 }
 
-// willStart notes when a job that is held is to start, and has machines decided on when that comes near.
+// willStart records the planned start of a held job and schedules a decision on machines before that time.
 func (e *engine) willStart(now time.Time, job int, at int64) {
 	m := e.machines
 	if m == nil {
@@ -116,7 +116,7 @@ func (e *engine) willStart(now time.Time, job int, at int64) {
 	}
 }
 
-// decideSleep sends machines to sleep and wakes them.
+// decideSleep puts machines to sleep and wakes them.
 func (e *engine) decideSleep(now time.Time, at int64) error {
 	m := e.machines
 	if m == nil {
@@ -153,17 +153,18 @@ func (e *engine) decideSleep(now time.Time, at int64) error {
 	return nil
 }
 
-// cycles returns how often a machine was sent to sleep in the last 24 hours.
+// cycles returns how many times a machine was put to sleep in the last 24 hours.
 func (m *machines) cycles(k int, at int64) int {
 	slept := m.slept[k]
 	first, _ := slices.BinarySearch(slept, at-int64(24*time.Hour)+1)
 	return len(slept) - first
 }
 
-// maxNeeds is for how many waiting jobs machines are looked for at once: they come up long before the rest is served.
+// maxNeeds limits the number of waiting jobs considered in one decision. The machines for them boot long before the
+// remaining jobs are due.
 const maxNeeds = 256
 
-// needs collects the jobs that fit nowhere, and those that are planned to start soon.
+// needs collects the jobs that do not fit on any node, and jobs that are planned to start soon.
 func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
 	m := e.machines
 	binder, binds := e.strategy.(interface {
@@ -183,7 +184,7 @@ func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
 			Machines: machines,
 		})
 	}
-	waiting := 0 // none is looked at where none can be helped
+	waiting := 0 // waiting jobs are ignored if no machine could be woken
 	if slices.ContainsFunc(m.snapshot.Machines, func(m sleep.Machine) bool { return m.State != sleep.Awake }) {
 		waiting = maxNeeds
 	}
@@ -199,14 +200,15 @@ func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
 	}
 	m.planned.until(at+int64(m.horizon), func(ev event) {
 		if e.backfill != nil && e.backfill.held[ev.job].at != ev.at {
-			return // it was put off anew, or has started
+			return // it was held again or has started
 		}
 		add(int(ev.job), e.scenario.Start.Add(time.Duration(ev.at)))
 	})
 	return needs
 }
 
-// batchNeeds adds those of a queue that is planned as a whole: what waits, and what is to start soon on a machine.
+// batchNeeds adds the needs of a queue that is planned as a whole: the waiting jobs, and the jobs planned to start
+// soon on a machine.
 func (e *engine) batchNeeds(at int64, waiting int, add func(job int, start time.Time, machines ...string)) {
 	b := e.batch
 	if b == nil {
@@ -227,7 +229,7 @@ func (e *engine) batchNeeds(at int64, waiting int, add func(job int, start time.
 	}
 }
 
-// at returns the names of the machines at some sites; of no sites none, which means all machines.
+// at returns the names of the machines at the given sites. Without sites it returns none, which means all machines.
 func (m *machines) at(sites []string) (names []string) {
 	for k := range m.snapshot.Machines {
 		if slices.Contains(sites, m.snapshot.Machines[k].Zone) {
@@ -256,7 +258,7 @@ func (e *engine) switchMachine(now time.Time, k int, to sleep.State) error {
 		e.meters.changed(i, &e.nodes[i])
 		e.freed = append(e.freed, i)
 	case sleep.Asleep:
-		if machine.State == sleep.Booting { // it draws as much as asleep, beside what the boot took
+		if machine.State == sleep.Booting { // a failed boot draws as much as sleep, in addition to the boot energy
 			machine.Failed++
 			slept.FailedBoots++
 			break
@@ -272,7 +274,7 @@ func (e *engine) switchMachine(now time.Time, k int, to sleep.State) error {
 	return nil
 }
 
-// boot ends the boot of node i, which may have failed.
+// boot completes the boot of node i, which may have failed.
 func (e *engine) boot(now time.Time, i int) error {
 	k := e.machines.of[i]
 	e.machines.boots[k]++
@@ -282,22 +284,22 @@ func (e *engine) boot(now time.Time, i int) error {
 	return e.switchMachine(now, k, sleep.Awake)
 }
 
-// BootFails reports whether a boot of a node fails, its first if boot is 1. It depends on the seed, the node and how
-// often it booted alone, so strategies have the same luck.
+// BootFails reports whether a boot of a node fails; boot is 1 for the first one. The result depends only on the
+// seed, the node and the number of the boot, so it is the same for all strategies.
 func (s *Scenario) BootFails(node string, boot uint64) bool {
 	h := fnv.New64a()
 	h.Write([]byte(node))
 	return rand.New(rand.NewPCG(s.Policy.Seed^h.Sum64(), boot)).Float64() < s.Sleep.BootFailures
 }
 
-// over reports whether nothing is left to do but to let machines sleep.
+// over reports whether the only remaining action is to put machines to sleep.
 func (e *engine) over() bool {
 	return e.machines != nil && e.arrived == len(e.arrivals) && e.running == 0 && e.held == 0 &&
 		e.waiting.length == 0 && (e.batch == nil || len(e.batch.jobs) == 0) &&
 		(e.backfill == nil || len(e.backfill.jobs) == 0)
 }
 
-// sleptUntil returns for how long machines have slept in all.
+// sleptUntil returns the total sleep time of all machines.
 func (m *machines) sleptUntil(t time.Time) time.Duration {
 	if m == nil {
 		return 0

@@ -8,22 +8,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// Live says what strategies see of the nodes' meters. The zero Live is an ideal meter: what a node draws at the very
-// moment. Only strategies that look at live watts pay for it.
+// Live configures the meters of nodes as seen by strategies. The zero Live is an ideal meter that returns the
+// current power of a node. Only strategies that use live power incur its cost.
 type Live struct {
-	Off    bool          // there are no meters
-	Period time.Duration // a reading is the mean power of the last whole period, counted from the start; 0: ideal
-	MaxAge time.Duration // an older reading is none; 0: any age
+	Off    bool          // no meters
+	Period time.Duration // readings are the mean power of the last whole period since the start; 0 for ideal readings
+	MaxAge time.Duration // older readings are ignored; 0 for any age
 }
 
-// meters are those of all nodes. What a node draws is constant between two changes, so the energy at the ends of
-// periods is exact, and is only computed when read.
+// meters contains the meters of all nodes. The power of a node is constant between two changes, so the energy at
+// the end of a period is exact, and it is computed only when read.
 type meters struct {
 	live  Live
 	start time.Time
 	use   *use
 	nodes []meter
-	of    []reserved // by job
+	of    []reserved // per job
 }
 
 // meter is the meter of one node: its energy since the start, now and at the ends of the last two whole periods.
@@ -31,19 +31,19 @@ type meter struct {
 	at           time.Time
 	power        energy.Watts
 	energy       energy.Joules
-	periods      int64 // whole ones until at
+	periods      int64 // number of whole periods until at
 	last, before energy.Joules
 
-	provisional energy.Watts // of jobs that were placed after the last period
+	provisional energy.Watts // of jobs placed after the last period
 }
 
-// reserved is what a job was expected to draw, from the period on in which it was placed.
+// reserved is the expected power of a job, from the period of its placement on.
 type reserved struct {
 	power  energy.Watts
 	period int64
 }
 
-// newMeters returns nil where the strategy does not look at live watts.
+// newMeters returns nil if the strategy does not use live power.
 func newMeters(s *Scenario, strategy strategy.Strategy, u *use) *meters {
 	reader, ok := strategy.(interface{ ReadsLive() bool })
 	if !ok || !reader.ReadsLive() || s.Live.Off {
@@ -58,7 +58,7 @@ func newMeters(s *Scenario, strategy strategy.Strategy, u *use) *meters {
 	return m
 }
 
-// advance brings a meter to an instant.
+// advance updates a meter to the given time.
 func (m *meters) advance(i int, now time.Time) *meter {
 	n := &m.nodes[i]
 	if m.live.Period > 0 {
@@ -68,7 +68,7 @@ func (m *meters) advance(i int, now time.Time) *meter {
 				before = n.until(m.start.Add(time.Duration(whole-1) * m.live.Period))
 			}
 			n.last, n.before = n.until(m.start.Add(time.Duration(whole)*m.live.Period)), before
-			n.periods, n.provisional = whole, 0 // the reading has seen all that was placed
+			n.periods, n.provisional = whole, 0 // the new reading includes all placed jobs
 		}
 	}
 	n.energy = n.until(now)
@@ -76,10 +76,10 @@ func (m *meters) advance(i int, now time.Time) *meter {
 	return n
 }
 
-// until returns the energy until an instant that is not before the last change.
+// until returns the energy until t, which must not be before the last change.
 func (n *meter) until(t time.Time) energy.Joules { return n.energy + n.power.For(t.Sub(n.at)) }
 
-// read fills in what is known of a node's power.
+// read sets the live power of a node.
 func (m *meters) read(i int, n *sched.Node, now time.Time) {
 	if m == nil {
 		return
@@ -95,7 +95,7 @@ func (m *meters) read(i int, n *sched.Node, now time.Time) {
 	n.Provisional = meter.provisional
 }
 
-// place notes that a job, as strategies are told of it, is about to be put on node i.
+// place records that a job, as seen by strategies, is about to be placed on node i.
 func (m *meters) place(i int, n *sched.Node, job int, j *sched.Job, now time.Time) {
 	if m == nil {
 		return
@@ -106,18 +106,18 @@ func (m *meters) place(i int, n *sched.Node, job int, j *sched.Job, now time.Tim
 	m.nodes[i].provisional += r.power
 }
 
-// end notes that a job is about to leave node i.
+// end records that a job is about to leave node i.
 func (m *meters) end(i, job int, now time.Time) {
 	if m == nil {
 		return
 	}
 	n := m.advance(i, now)
 	if r := m.of[job]; r.period == n.periods {
-		n.provisional -= r.power // no reading will ever see it
+		n.provisional -= r.power // no reading will include the job
 	}
 }
 
-// changed notes what node i draws from now on.
+// changed updates the power of node i.
 func (m *meters) changed(i int, n *sched.Node) {
 	if m != nil {
 		m.nodes[i].power = m.use.power(i, n)

@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// eyes is a strategy that writes down what it sees and does what "exec" does.
+// eyes is a strategy that records the nodes offered to it and decides like "exec".
 type eyes struct {
 	*strategy.Greedy
 	seen [][]sched.Node
@@ -43,7 +43,8 @@ func watch(t *testing.T, s *sim.Scenario) *eyes {
 	return e
 }
 
-// A meter that reads every 15 s, by hand: a job of 40 W that runs from 5 s to 65 s on a node that idles at 60 W.
+// A meter with readings every 15 s, computed by hand: a job of 40 W runs from 5 s to 65 s on a node with an idle
+// power of 60 W.
 func TestMeters(t *testing.T) {
 	home := site(t, "home", 1, 300, 300, 300, 300, 300, 300, 300)
 	at := func(seconds int) time.Duration { return time.Duration(seconds) * time.Second }
@@ -57,46 +58,46 @@ func TestMeters(t *testing.T) {
 		},
 	}
 	want := []struct{ live, provisional float64 }{
-		{math.NaN(), 0},             // load, at 5 s: no period is over
+		{math.NaN(), 0},             // load, at 5 s: no period has ended
 		{math.NaN(), 0},             // soon, at 6 s
 		{60 + (40*10+10*1)/15.0, 0}, // then, at 20 s: load ran for 10 of 15 s, soon for one
-		{100 + 10.0/15, 0},          // later, at 44 s: the period from 15 to 30 s, in which then ran
-		{60 + 40*5/15.0, 0},         // after, at 80 s: load ended 5 s into the period from 60 s on
-		{60 + 10.0/15, 0},           // idle, at 100 s: the period from 75 to 90 s, in which after ran
+		{100 + 10.0/15, 0},          // later, at 44 s: the period from 15 to 30 s, during which then ran
+		{60 + 40*5/15.0, 0},         // after, at 80 s: load ended 5 s into the period starting at 60 s
+		{60 + 10.0/15, 0},           // idle, at 100 s: the period from 75 to 90 s, during which after ran
 	}
 	seen := watch(t, s).seen
 	if len(seen) != len(want) {
-		t.Fatalf("%d decisions", len(seen))
+		t.Fatalf("got %d decisions", len(seen))
 	}
 	for i, w := range want {
 		n := seen[i][0]
 		if n.HasLive == math.IsNaN(w.live) || n.HasLive && math.Abs(float64(n.Live)-w.live) > 1e-9 {
-			t.Errorf("%s: %v W, %v: want %v", s.Jobs[i].ID, n.Live, n.HasLive, w.live)
+			t.Errorf("%s: Live = %v W, HasLive = %v, want %v", s.Jobs[i].ID, n.Live, n.HasLive, w.live)
 		}
 	}
 	if n := seen[1][0]; n.Provisional != 40 {
-		t.Errorf("soon: %v W provisional, want 40", n.Provisional)
+		t.Errorf("soon: Provisional = %v W, want 40", n.Provisional)
 	}
 	if n := seen[2][0]; n.Provisional != 0 {
-		t.Errorf("then: %v W provisional although the reading tells of them", n.Provisional)
+		t.Errorf("then: Provisional = %v W, want 0 because the reading includes the jobs", n.Provisional)
 	}
 
 	s.Live = sim.Live{}
 	if n := watch(t, s).seen[3][0]; !n.HasLive || n.Live != 100 || n.Provisional != 0 {
-		t.Errorf("an ideal meter says %v W", n.Live)
+		t.Errorf("reading of an ideal meter = %v W, want 100", n.Live)
 	}
 	s.Live = sim.Live{Off: true}
 	if n := watch(t, s).seen[3][0]; n.HasLive {
-		t.Errorf("no meter says %v W", n.Live)
+		t.Errorf("reading without a meter = %v W, want none", n.Live)
 	}
 	s.Live = sim.Live{Period: at(30), MaxAge: at(10)}
 	if seen := watch(t, s).seen; seen[3][0].HasLive || !seen[5][0].HasLive {
-		t.Errorf("readings of 14 s and of 10 s: %+v, %+v", seen[3][0], seen[5][0])
+		t.Errorf("unexpected readings with an age of 14 s and 10 s: %+v, %+v", seen[3][0], seen[5][0])
 	}
 }
 
-// Without provisional watts all jobs of a burst would go to the node that was least loaded before it; without meters
-// exec is energy.
+// Without provisional power, all jobs of a burst would be placed on the node that was least loaded before the
+// burst. Without meters, exec behaves like energy.
 func TestABurstBetweenTwoReadings(t *testing.T) {
 	home := site(t, "home", 1, 300, 300)
 	p := &energy.Profile{Idle: 60, Max: 160, Sleep: 60}
@@ -116,7 +117,7 @@ func TestABurstBetweenTwoReadings(t *testing.T) {
 	}
 	for _, n := range s.Nodes {
 		if on[n.Name] != 2 {
-			t.Errorf("jobs by node: %v, want two each", on)
+			t.Errorf("jobs per node = %v, want two each", on)
 			break
 		}
 	}
@@ -124,13 +125,13 @@ func TestABurstBetweenTwoReadings(t *testing.T) {
 	blind, plain := run(t, s, "exec"), run(t, s, "energy")
 	for i := range blind.Outcomes {
 		if blind.Outcomes[i].Placed.Node != plain.Outcomes[i].Placed.Node {
-			t.Errorf("job %d on %s without meters, on %s with energy", i, blind.Outcomes[i].Placed.Node,
+			t.Errorf("job %d ran on %s without meters, want %s as with energy", i, blind.Outcomes[i].Placed.Node,
 				plain.Outcomes[i].Placed.Node)
 		}
 	}
 }
 
-// The hard form goes to nodes on which nothing runs, and to others when there is none.
+// The strict variant prefers nodes without jobs, and uses others only if there are none.
 func TestHybridIdleTakesIdleNodesFirst(t *testing.T) {
 	dir := t.TempDir()
 	load := func(extra string) (*sim.Scenario, error) {
@@ -155,7 +156,7 @@ func TestHybridIdleTakesIdleNodesFirst(t *testing.T) {
 	for extra, want := range map[string]string{
 		"":                                   "big mid old big",
 		"live: {disabled: true}\n":           "big big big big",
-		"live: {period: 10m, maxAge: 20m}\n": "big big big big", // nobody has read anything yet
+		"live: {period: 10m, maxAge: 20m}\n": "big big big big", // no reading is available yet
 		"live: {period: 0s}\nbenchmarks: {old: {rate: 100, watts: 90, idleWatts: 60}}\n": "old big mid old",
 	} {
 		s, err := load(extra)
@@ -167,18 +168,18 @@ func TestHybridIdleTakesIdleNodesFirst(t *testing.T) {
 			on = append(on, o.Placed.Node)
 		}
 		if got := strings.Join(on, " "); got != want {
-			t.Errorf("%q: on %s, want %s", extra, got, want)
+			t.Errorf("%q: jobs ran on %s, want %s", extra, got, want)
 		}
 	}
 	for extra, want := range map[string]string{
-		"live: {period: fast}\n":                                 `live.period: "fast" is no duration`,
+		"live: {period: fast}\n":                                 `live.period: "fast" is not a duration`,
 		"live: {maxAge: -1s}\n":                                  `live.maxAge: "-1s" is negative: want 5m, 1s or 0s`,
 		"live: {every: 15s}\n":                                   "every",
 		"benchmarks: {new: {rate: 1, watts: 2, idleWatts: 1}}\n": `"new" is neither a node nor a power profile`,
 		"benchmarks: {old: {rate: 0, watts: 2, idleWatts: 1}}\n": "rate is 0",
 	} {
 		if _, err := load(extra); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error %v does not say %q", extra, err, want)
+			t.Errorf("%q: expected an error that contains %[3]q, got %[2]v", extra, err, want)
 		}
 	}
 }

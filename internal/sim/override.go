@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
-// Overrides are what a command line says against a scenario file. Empty fields say nothing. File names are relative to
-// the working directory.
+// Overrides contains the command-line options that override fields of a scenario file. Empty fields are ignored.
+// File names are relative to the working directory.
 type Overrides struct {
 	Workload, Format, Nodes, Grid, Column, Fill, Zone, Start, MaxDelay, EmptyNodes string
 	Forecast, Weather, RestartCost, Learner, Power                                 string
@@ -70,7 +70,7 @@ func (f *File) Override(o Overrides) error {
 	} {
 		if *field.from != "" {
 			*field.to = *field.from
-			f.flags[field.name] = field.flag // errors speak of what was typed
+			f.flags[field.name] = field.flag // errors refer to the flag
 		}
 	}
 	if len(o.Strategies) > 0 {
@@ -88,7 +88,7 @@ func (f *File) Override(o Overrides) error {
 	return nil
 }
 
-// overrideSite applies the overrides of the grid. There must be one site, or none yet.
+// overrideSite applies the overrides of the grid. There must be at most one site.
 func (f *File) overrideSite(o *Overrides) error {
 	if cmp.Or(o.Grid, o.Column, o.Fill, o.Zone, o.Forecast, o.Weather) == "" && o.Price == nil {
 		return nil
@@ -113,7 +113,8 @@ func (f *File) overrideSite(o *Overrides) error {
 	return nil
 }
 
-// fromHere makes a file name of the command line independent of where the scenario file lies. Names of presets pass.
+// fromHere makes a file name on the command line independent of the location of the scenario file. Names of presets
+// are unchanged.
 func fromHere(name string) string {
 	if slices.Contains(workload.Presets(), name) {
 		return name

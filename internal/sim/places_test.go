@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// A job that is bound to a site waits for room there, and the machine that wakes for it is one of that site.
+// A job that is bound to a site waits for capacity there, and the machine woken for it belongs to that site.
 func TestBoundJobsRunWhereTheyMay(t *testing.T) {
 	clean, dirty := site(t, "clean", 1, 50, 50, 50, 50), site(t, "dirty", 1, 500, 500, 500, 500)
 	bound := job("bound", 30*time.Minute, time.Hour, 10, 0)
@@ -28,13 +28,13 @@ func TestBoundJobsRunWhereTheyMay(t *testing.T) {
 		for _, name := range []string{"energy", "carbon", "round-robin", "flow-carbon", "carbon+now/shortest"} {
 			r := run(t, s, name)
 			if out := &r.Outcomes[1]; out.Placed.Node != "d" || out.Start.After(start.Add(33*time.Minute)) {
-				t.Errorf("%s%s: bound job ran on %q from %v", name, profile, out.Placed.Node, out.Start)
+				t.Errorf("%s%s: bound job ran on %q from %v, want d", name, profile, out.Placed.Node, out.Start)
 			}
 		}
 	}
 }
 
-// Strategies that send a job to a site, room or not, have a machine of that site woken for it.
+// If a strategy assigns jobs to sites regardless of their capacity, a machine of the assigned site is woken.
 func TestTheMachineThatWakesIsOfTheClusterThatWasChosen(t *testing.T) {
 	first, second := site(t, "first", 1, 500, 500, 500, 500), site(t, "second", 1, 50, 50, 50, 50)
 	second.Weight = 2
@@ -45,7 +45,7 @@ func TestTheMachineThatWakesIsOfTheClusterThatWasChosen(t *testing.T) {
 	}
 	for name, want := range map[string]string{"home": "a", "karmada-static": "b"} {
 		if out := &run(t, s, name).Outcomes[0]; out.Placed.Node != want || out.Start.After(start.Add(123*time.Minute)) {
-			t.Errorf("%s: ran on %q from %v", name, out.Placed.Node, out.Start)
+			t.Errorf("%s: job ran on %q from %v", name, out.Placed.Node, out.Start)
 		}
 	}
 }
@@ -60,6 +60,6 @@ func TestUnknownSiteOfAJob(t *testing.T) {
 	}
 	const want = `job bound: sites: unknown site "hame" (did you mean home?): have home`
 	if err := s.Validate(); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %s", err, want)
+		t.Errorf("Validate() = %v, want %s", err, want)
 	}
 }

@@ -9,46 +9,46 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// pods are virtual meters of jobs, which tell a learner what each of them draws beyond what its node draws anyway. As
-// an agent does it on a real node, what the CPUs of a node draw beyond idle is divided among its jobs by the CPU time
-// that they use; GPUs are read one by one. A nil *pods tells no learner anything.
+// pods contains virtual meters of jobs, which inform a learner of the power of each job in addition to idle power.
+// Like an agent on a real node, it divides the power of a node's CPUs beyond idle among its jobs by CPU time. The
+// power of GPUs is read separately. A nil *pods does not inform a learner.
 //
-// A job is read when it ends or is suspended, and while it runs: at the first instant after a period of the nodes'
-// meters at which anything happens, whenever it has run for twice as long since, and once an hour in the end. So
-// nothing is known before it was drawn, and what is new is known soon.
+// The meter of a job is read when the job ends or is suspended, and while it runs: at the first event after a
+// metering period once the job has run for twice as long as at the previous reading, and at least once an hour.
+// Power is therefore never known in advance, and new jobs are measured soon.
 type pods struct {
 	learner predict.PowerLearner
 	start   time.Time
-	every   time.Duration // 0: only what has ended is read
+	every   time.Duration // 0 if only ended jobs are read
 	next    time.Time
 
-	jobs    []sched.Job // the scenario's
+	jobs    []sched.Job // of the scenario
 	use     *use
 	nodes   []podNode
-	of      []pod // by job
+	of      []pod // per job
 	running []int32
-	job     sched.Job // as it is shown to the learner
-	asked   sched.Job // as strategies are told of its power
+	job     sched.Job // as passed to the learner
+	asked   sched.Job // as passed to strategies
 }
 
-// podNode is what the CPU time of one node costs. Between two changes that is constant.
+// podNode contains the power per CPU time of one node. It is constant between two changes.
 type podNode struct {
 	profile *energy.Profile
 	at      time.Time
-	rate    float64 // watts per busy thousandth of a core, beyond idle
-	sum     float64 // joules per thousandth of a core since the start
+	rate    float64 // watts per busy millicore, beyond idle
+	sum     float64 // joules per millicore since the start
 }
 
 // pod is the meter of one job.
 type pod struct {
 	node  int32
-	place int32 // in pods.running
+	place int32 // index in pods.running
 	begun time.Time
-	since time.Time // when it was read last
-	sum   float64   // podNode.sum then
+	since time.Time // time of the last reading
+	sum   float64   // podNode.sum at the last reading
 }
 
-// newPods returns nil where no learner is to be told what jobs draw.
+// newPods returns nil if there is no learner of the power of jobs.
 func newPods(s *Scenario, strategy strategy.Strategy, u *use) *pods {
 	if s.Power == nil || strategy == nil {
 		return nil
@@ -60,7 +60,7 @@ func newPods(s *Scenario, strategy strategy.Strategy, u *use) *pods {
 	switch {
 	case s.Live.Off:
 		p.every = 0
-	case p.every == 0: // an ideal meter need not be read at every instant
+	case p.every == 0: // an ideal meter is not read at every event
 		p.every = livePeriod
 	}
 	for i := range p.nodes {
@@ -69,7 +69,7 @@ func newPods(s *Scenario, strategy strategy.Strategy, u *use) *pods {
 	return p
 }
 
-// expect fills in what a job is expected to draw, as far as anything is known.
+// expect sets the expected power of a job, if any is known.
 func (p *pods) expect(j *sched.Job) {
 	if p == nil {
 		return
@@ -78,7 +78,7 @@ func (p *pods) expect(j *sched.Job) {
 	p.learner.Expect(j)
 }
 
-// reported returns j as strategies are told of its power.
+// reported returns j as passed to strategies for its expected power.
 func (p *pods) reported(j *sched.Job) *sched.Job {
 	if p == nil {
 		return j
@@ -89,7 +89,7 @@ func (p *pods) reported(j *sched.Job) *sched.Job {
 	return &p.asked
 }
 
-// begin notes that a job has been put on node i.
+// begin records that a job was placed on node i.
 func (p *pods) begin(i int, n *sched.Node, job int, now time.Time) {
 	if p == nil {
 		return
@@ -112,7 +112,7 @@ func (p *pods) end(i int, n *sched.Node, job int, now time.Time) {
 	p.running = p.running[:last]
 }
 
-// changed notes what CPU time costs on node i from now on.
+// changed updates the power per CPU time of node i.
 func (p *pods) changed(i int, n *sched.Node, now time.Time) *podNode {
 	node := p.advance(i, now)
 	node.rate = 0
@@ -130,10 +130,10 @@ func (p *pods) advance(i int, now time.Time) *podNode {
 	return n
 }
 
-// slowestReading is how often at least a job is read that has run for long.
+// slowestReading is the maximum interval between readings of a long-running job.
 const slowestReading = time.Hour
 
-// refresh reads the meters of jobs that run, if a period has passed.
+// refresh reads the meters of running jobs once per period.
 func (p *pods) refresh(now time.Time) {
 	if p == nil || p.every == 0 || now.Before(p.next) {
 		return
@@ -148,7 +148,7 @@ func (p *pods) refresh(now time.Time) {
 	}
 }
 
-// read tells what a job has drawn since it was read last. Its node stands at now.
+// read reports the power of a job since its last reading to the learner. The node must be advanced to now.
 func (p *pods) read(job int, now time.Time) {
 	m, j := &p.of[job], &p.jobs[job]
 	over := now.Sub(m.since)

@@ -15,15 +15,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// measured is what a learner was told of a job.
+// measured is a measurement reported to a learner.
 type measured struct {
 	ID        string
 	Watts     float64
 	Over, End time.Duration // since the start
 }
 
-// listener is a learner of power that writes down what it is told, and expects of every job as many watts as it was
-// told of measurements.
+// listener is a learner of power that records its measurements. It expects a power of as many watts as it has
+// measurements.
 type listener struct {
 	t     *testing.T
 	heard []measured
@@ -31,7 +31,7 @@ type listener struct {
 
 func (l *listener) Measured(j *sched.Job, drew energy.Watts, over time.Duration, end time.Time) {
 	if j.Duration != 0 || j.Runtimes != nil {
-		l.t.Errorf("the learner is shown that job %s takes %v", j.ID, j.Duration)
+		l.t.Errorf("the learner is given the duration of job %s: %v", j.ID, j.Duration)
 	}
 	l.heard = append(l.heard, measured{j.ID, float64(drew), over, end.Sub(start)})
 }
@@ -44,9 +44,9 @@ func (l *listener) Expect(j *sched.Job) {
 
 func (l *listener) scenario(s *sim.Scenario) { s.Power = func() predict.PowerLearner { return l } }
 
-// Two jobs on a node of 10 cores at 60 to 160 W, by hand: "a" keeps 4 of 4 cores busy from 0 to 60 s, "b" 1 of 4 from
-// 20 s on, for 60 s. Jobs pay for what CPUs draw beyond idle by the time that they use of them, 10 W a core if power
-// is linear.
+// Two jobs on a node of 10 cores with 60 to 160 W, computed by hand: "a" uses 4 of 4 cores from 0 to 60 s, and "b"
+// uses 1 of 4 from 20 s on for 60 s. Jobs are charged for the CPU power beyond idle by CPU time, i.e. 10 W per core
+// if power is linear.
 func TestWhatJobsAreMeasuredToDraw(t *testing.T) {
 	seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
 	for name, c := range map[string]struct {
@@ -55,12 +55,12 @@ func TestWhatJobsAreMeasuredToDraw(t *testing.T) {
 		gpu      int64
 		want     []measured
 	}{
-		"no meters: what has ended": {1, sim.Live{Off: true}, 0, []measured{
+		"no meters: only ended jobs": {1, sim.Live{Off: true}, 0, []measured{
 			{"a", 40, seconds(60), seconds(60)}, {"b", 10, seconds(60), seconds(80)},
 		}},
 		"every half minute, when something happens": {1, sim.Live{Period: seconds(30)}, 0, []measured{
 			{"a", 40, seconds(40), seconds(40)},
-			{"b", 10, seconds(20), seconds(40)}, // "c" comes
+			{"b", 10, seconds(20), seconds(40)}, // "c" arrives
 			{"a", 40, seconds(20), seconds(60)},
 			{"b", 10, seconds(20), seconds(60)},
 			{"b", 10, seconds(20), seconds(80)},
@@ -68,7 +68,7 @@ func TestWhatJobsAreMeasuredToDraw(t *testing.T) {
 		"GPUs on top": {1, sim.Live{Off: true}, 1, []measured{
 			{"a", 40 + 200, seconds(60), seconds(60)}, {"b", 10 + 200, seconds(60), seconds(80)},
 		}},
-		// 4 of 10 cores draw 16 W, 5 draw 25 W of which the jobs pay 4 and 1 parts, and 1 draws 1 W.
+		// 4 of 10 cores draw 16 W, 5 draw 25 W, divided 4 to 1 between the jobs, and 1 draws 1 W.
 		"power that is not linear": {2, sim.Live{Off: true}, 0, []measured{
 			{"a", (20*16 + 40*20) / 60., seconds(60), seconds(60)},
 			{"b", (40*5 + 20*1) / 60., seconds(60), seconds(80)},
@@ -92,12 +92,12 @@ func TestWhatJobsAreMeasuredToDraw(t *testing.T) {
 		l.scenario(s)
 		run(t, s, "exec")
 		if diff := cmp.Diff(c.want, l.heard, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+			t.Errorf("%s: unexpected measurements (-want +got):\n%s", name, diff)
 		}
 	}
 }
 
-// A GPU that serves inference draws what its class of work says, also where a job's meter is read.
+// A GPU that serves inference draws power according to its class of work, also in the readings of a job's meter.
 func TestMetersKnowClassesOfGPUWork(t *testing.T) {
 	home := site(t, "home", 1, 300)
 	n := node("n", home, 10, &energy.Profile{
@@ -114,11 +114,11 @@ func TestMetersKnowClassesOfGPUWork(t *testing.T) {
 	run(t, s, "exec")
 	want := []measured{{"a", 40 + 0.25*200, time.Minute, time.Minute}}
 	if diff := cmp.Diff(want, l.heard, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("unexpected result (-want +got):\n%s", diff)
 	}
 }
 
-// Jobs that run on are read less and less often, but once an hour.
+// Long-running jobs are read at increasing intervals of up to an hour.
 func TestLongJobsAreReadLessOften(t *testing.T) {
 	home := site(t, "home", 1, 300, 300, 300, 300, 300, 300)
 	s := &sim.Scenario{
@@ -126,7 +126,7 @@ func TestLongJobsAreReadLessOften(t *testing.T) {
 			&energy.Profile{Idle: 60, Max: 160})},
 		Live: sim.Live{Period: 15 * time.Second}, Jobs: []sched.Job{job("long", 0, 5*time.Hour, 1, 0)},
 	}
-	for i := range 5 * 60 { // things happen every minute
+	for i := range 5 * 60 { // there is an event every minute
 		s.Jobs = append(s.Jobs, job(fmt.Sprint("j", i), time.Duration(i)*time.Minute, time.Second, 1, 0))
 	}
 	l := &listener{t: t}
@@ -143,11 +143,11 @@ func TestLongJobsAreReadLessOften(t *testing.T) {
 		want[i] *= time.Minute
 	}
 	if diff := cmp.Diff(want, ends); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("unexpected result (-want +got):\n%s", diff)
 	}
 }
 
-// What a job keeps busy is what its node draws for it, whatever it asked for; of energy as of what meters read.
+// The power of a job depends on its CPU usage rather than on its request, in the accounting and in meter readings.
 func TestJobsThatUseLess(t *testing.T) {
 	home := site(t, "home", 1, 300)
 	s := &sim.Scenario{
@@ -156,26 +156,26 @@ func TestJobsThatUseLess(t *testing.T) {
 		Jobs: []sched.Job{job("a", 0, time.Hour, 10, 0)}, Use: []float64{0.3},
 	}
 	if got := run(t, s, "energy").Energy.KWh(); math.Abs(got-0.09) > 1e-12 {
-		t.Errorf("%v kWh, want 90 W for an hour", got)
+		t.Errorf("energy = %v kWh, want 90 W for an hour", got)
 	}
 	s.Jobs = append(s.Jobs, job("b", 30*time.Minute, time.Minute, 1, 0))
 	s.Jobs[0].Request.MilliCPU, s.Use = 5000, []float64{0.3, 1}
 	if n := watch(t, s).seen[1][0]; n.Live != 75 {
-		t.Errorf("a meter reads %v W, want 75", n.Live)
+		t.Errorf("meter reading = %v W, want 75", n.Live)
 	}
 	s.Use = []float64{1, 1}
 	all := run(t, s, "energy").Energy
 	if s.Use = nil; run(t, s, "energy").Energy != all {
-		t.Error("jobs that use all that they request are not as those of which nothing is said")
+		t.Error("energy of full CPU use differs from the energy without a CPU use")
 	}
 	for _, wrong := range [][]float64{{1}, {1, 1.5}, {1, math.NaN()}, {-1, 1}} {
 		if s.Use = wrong; s.Validate() == nil {
-			t.Errorf("a use of %v is accepted", wrong)
+			t.Errorf("Validate() with a use of %v = nil, want an error", wrong)
 		}
 	}
 }
 
-// Strategies are told what has been measured by then, and before that nothing.
+// Strategies get the measurements up to now, and none before the first.
 func TestStrategiesAreToldWhatJobsDraw(t *testing.T) {
 	home := site(t, "home", 1, 300)
 	for _, batch := range []bool{false, true} {
@@ -201,13 +201,13 @@ func TestStrategiesAreToldWhatJobsDraw(t *testing.T) {
 			}
 		}})
 		if diff := cmp.Diff(map[string]float64{"a": -1, "b": -1, "c": 1}, reported); diff != "" {
-			t.Errorf("batch %v (-want +got):\n%s", batch, diff)
+			t.Errorf("batch %v: unexpected expectations (-want +got):\n%s", batch, diff)
 		}
 	}
 }
 
-// mixed is a scenario of two owners whose jobs ask for the same: those of "hot" keep a core busy, those of "cold" a
-// tenth of it. A few of each come first, then bursts in which they take turns.
+// mixed returns a scenario with jobs of two owners with equal requests: the jobs of "hot" use a whole core, and the
+// jobs of "cold" a tenth. A few jobs of each arrive first, followed by bursts in which they alternate.
 func mixed(t testing.TB) *sim.Scenario {
 	t.Helper()
 	home := site(t, "home", 1, 300, 300, 300, 300)
@@ -234,7 +234,7 @@ func mixed(t testing.TB) *sim.Scenario {
 	return s
 }
 
-// highest returns what any node draws at most.
+// highest returns the maximum power of any node.
 func highest(s *sim.Scenario, r *sim.Result) (most energy.Watts) {
 	for at := start; at.Before(r.End); at = at.Add(10 * time.Second) {
 		busy := map[string]float64{}
@@ -251,8 +251,8 @@ func highest(s *sim.Scenario, r *sim.Result) (most energy.Watts) {
 	return most
 }
 
-// Where jobs of equal requests draw unlike power, knowing that spreads them better: no node is as hot, and where
-// power rises faster than load, less energy is used.
+// If jobs with equal requests draw different power, learnt power spreads them better: the maximum power of a node
+// is lower, and with superlinear power less energy is used.
 func TestLearntPowerPlacesBetter(t *testing.T) {
 	s := mixed(t)
 	plain := run(t, s, "exec")
@@ -260,21 +260,21 @@ func TestLearntPowerPlacesBetter(t *testing.T) {
 	learnt := run(t, s, "exec")
 	before, after := highest(s, plain)-60, highest(s, learnt)-60
 	if after > 0.5*before {
-		t.Errorf("nodes draw up to %v more than idle with learnt power, %v without", after, before)
+		t.Errorf("maximum power above idle = %v with learnt power, want at most half of %v", after, before)
 	}
 	dynamic := func(r *sim.Result) energy.Joules { return r.Energy - energy.Watts(120).For(r.End.Sub(start)) }
 	if dynamic(learnt) > 0.8*dynamic(plain) {
-		t.Errorf("%v beyond idle with learnt power, %v without", dynamic(learnt), dynamic(plain))
+		t.Errorf("energy above idle = %v with learnt power, want at most 80 %% of %v", dynamic(learnt), dynamic(plain))
 	}
 	if again := run(t, s, "exec"); again.Energy != learnt.Energy || !cmp.Equal(again.Outcomes, learnt.Outcomes) {
-		t.Error("the same scenario gives another result")
+		t.Error("two runs of the same scenario differ")
 	}
 }
 
-// What jobs draw changes nothing before it was drawn: of two scenarios in which jobs draw the same until an instant,
-// decisions are the same until then, and so are those at that very instant.
+// The power of jobs does not affect earlier decisions: two scenarios in which jobs draw the same power until some
+// time have the same decisions up to and including that time.
 func TestPowerIsNotKnownBefore(t *testing.T) {
-	at := time.Hour + 20*time.Minute // of the second burst
+	at := time.Hour + 20*time.Minute // in the second burst
 	results := map[float64]*sim.Result{}
 	for _, later := range []float64{0, 1} {
 		s := mixed(t)
@@ -289,9 +289,9 @@ func TestPowerIsNotKnownBefore(t *testing.T) {
 	differ := false
 	for i := range results[0].Outcomes {
 		a, b := &results[0].Outcomes[i], &results[1].Outcomes[i]
-		if a.Start.Sub(start) < at+15*time.Second { // when the meters are read
+		if a.Start.Sub(start) < at+15*time.Second { // until the meters are read
 			if a.Placed.Node != b.Placed.Node {
-				t.Errorf("job %d, which starts at %v, runs on %s or on %s by what is drawn from %v on", i, a.Start,
+				t.Errorf("job %d, started at %v, runs on %s or on %s depending on the power from %v on", i, a.Start,
 					a.Placed.Node, b.Placed.Node, at)
 			}
 			continue
@@ -299,12 +299,12 @@ func TestPowerIsNotKnownBefore(t *testing.T) {
 		differ = differ || a.Placed.Node != b.Placed.Node
 	}
 	if !differ {
-		t.Error("what was drawn changes nothing later either")
+		t.Error("the power of jobs does not affect later decisions")
 	}
 }
 
-// Of jobs that nobody knows, the nominal power stays what is expected as long as nothing was measured, and then what
-// others draw for each core.
+// For jobs of unknown owners, the expected power is the nominal power until measurements exist, and then the mean
+// power per core of other jobs.
 func TestPowerOfUnknownOwners(t *testing.T) {
 	s := mixed(t)
 	s.Jobs, s.Use = s.Jobs[:4], s.Use[:4]
@@ -317,11 +317,11 @@ func TestPowerOfUnknownOwners(t *testing.T) {
 	reported := map[string]sched.Job{}
 	play(t, s, &scripted{seen: func(s *sched.Snapshot) { reported[s.Queue[0].ID] = s.Queue[0] }})
 	if j := reported["first"]; j.HasExpected {
-		t.Errorf("%v expected before anything was measured", j.Expected)
+		t.Errorf("Expected = %v before the first measurement, want none", j.Expected)
 	}
-	// One core draws 100·(1/12)² = 0.7 W beyond idle, and a tenth of one next to nothing: all of them less than the
+	// One core draws 100·(1/12)² = 0.7 W beyond idle, and a tenth of a core almost nothing, both less than the
 	// nominal 12 W.
 	if j := reported["stranger"]; !j.HasExpected || j.Expected <= 0 || j.Expected >= j.Nominal() {
-		t.Errorf("%v expected of a stranger, %v", j.Expected, j.HasExpected)
+		t.Errorf("unexpected power of a job of an unknown owner: Expected = %v, HasExpected = %v", j.Expected, j.HasExpected)
 	}
 }

@@ -7,26 +7,25 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// waitingQueue holds the jobs that lack room, in the order in which they came to it. Jobs that ask for the same fit
-// or do not fit alike, so they stand in line behind one another, and only the heads of the lines are looked at when
-// there is room: in a long queue, most jobs are not touched.
+// waitingQueue contains the jobs that wait for capacity, in order of arrival. Jobs with the same request either all
+// fit or none does, so each kind of request has its own line and only the heads of the lines are examined. In a
+// long queue, most jobs are not touched.
 type waitingQueue struct {
 	lines  []line
 	byKey  map[lineKey]int32 // position in lines
 	length int
-	last   int64 // number of the last job that came
+	last   int64 // number of the last job added
 	unused [][]waiter
 
-	alive []int32 // of a pass
+	alive []int32 // lines in the current pass
 }
 
-// line is the queue of the jobs of one request, one selector and the same sites; its jobs come in the order of their
-// numbers.
+// line is the queue of jobs with the same request, selector and sites. Its jobs are sorted by number.
 type line struct {
 	key   lineKey
 	jobs  []waiter
-	from  int // the first one that is still there
-	tried int // during a pass: how many of those that are there were tried and left
+	from  int // index of the first remaining job
+	tried int // number of remaining jobs that were tried in the current pass and not removed
 }
 
 type lineKey struct {
@@ -48,12 +47,12 @@ func keyOf(j *sched.Job) lineKey {
 		key.sites = fmt.Sprint(j.Sites)
 	}
 	if len(j.Selector) > 0 {
-		key.selector = fmt.Sprint(j.Selector) // sorted by key
+		key.selector = fmt.Sprint(j.Selector) // fmt sorts maps by key
 	}
 	return key
 }
 
-// add puts a job at the end.
+// add appends a job to the queue.
 func (q *waitingQueue) add(job int, j *sched.Job) {
 	key := keyOf(j)
 	k, ok := q.byKey[key]
@@ -70,7 +69,7 @@ func (q *waitingQueue) add(job int, j *sched.Job) {
 	q.lines[k].jobs = append(q.lines[k].jobs, waiter{number: q.last, job: int32(job)})
 }
 
-// each calls f with waiting jobs, so many at most.
+// each calls f for at most the given number of waiting jobs.
 func (q *waitingQueue) each(most int, f func(job int)) {
 	for k := range q.lines {
 		for _, w := range q.lines[k].jobs[q.lines[k].from:] {
@@ -82,7 +81,7 @@ func (q *waitingQueue) each(most int, f func(job int)) {
 	}
 }
 
-// begin begins a pass over the jobs whose request is within room, in the order in which they came.
+// begin starts a pass over the jobs with requests within room, in order of arrival.
 func (q *waitingQueue) begin(room sched.Resources) {
 	q.alive = q.alive[:0]
 	for k := range q.lines {
@@ -93,8 +92,8 @@ func (q *waitingQueue) begin(room sched.Resources) {
 	}
 }
 
-// next returns the line of the next job of the pass, -1 if there is none. Room only shrinks during a pass, so lines
-// that do not fit any more are dropped from it.
+// next returns the line of the next job of the pass, or -1 if there is none. Because room only decreases during a
+// pass, lines that no longer fit are dropped from it.
 func (q *waitingQueue) next(room sched.Resources) (k int32) {
 	k = -1
 	left := q.alive[:0]
@@ -115,10 +114,10 @@ func (q *waitingQueue) next(room sched.Resources) (k int32) {
 // head returns the next job of a line that was not tried in this pass.
 func (l *line) head() waiter { return l.jobs[l.from+l.tried] }
 
-// skip leaves the head of line k where it is.
+// skip leaves the head of line k in place.
 func (q *waitingQueue) skip(k int32) { q.lines[k].tried++ }
 
-// drop leaves all of line k where it is until the next pass.
+// drop skips all jobs of line k in this pass.
 func (q *waitingQueue) drop(k int32) { q.lines[k].tried = len(q.lines[k].jobs) - q.lines[k].from }
 
 // pop removes the head of line k.
@@ -129,7 +128,7 @@ func (q *waitingQueue) pop(k int32) {
 	q.length--
 }
 
-// end ends a pass: it gives up lines in which no job waits any more.
+// end ends a pass and removes empty lines.
 func (q *waitingQueue) end() {
 	for k := 0; k < len(q.lines); {
 		l := &q.lines[k]
@@ -153,8 +152,8 @@ func (q *waitingQueue) end() {
 	}
 }
 
-// retry offers the nodes that have just become freer to the waiting jobs. What did not fit elsewhere before does not
-// fit there now, so only those nodes are looked at.
+// retry offers the nodes with new free capacity to the waiting jobs. Jobs that did not fit on other nodes before
+// still do not fit there, so only these nodes are considered.
 func (e *engine) retry(now time.Time) error {
 	if len(e.freed) == 0 || e.waiting.length == 0 {
 		return nil
@@ -197,7 +196,8 @@ func (e *engine) retry(now time.Time) error {
 	return nil
 }
 
-// room returns the largest free amount of each resource over the freed nodes: a cheap bound for most of the queue.
+// room returns the maximum free amount of each resource over the freed nodes. It is a cheap upper bound that
+// excludes most of the queue.
 func (e *engine) room() (most sched.Resources) {
 	for _, i := range e.freed {
 		most = most.Max(e.nodes[i].Free)

@@ -9,11 +9,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The queue serves jobs in the very order in which a walk along all of them would.
+// The queue serves jobs in the same order as a scan of all jobs.
 func TestWaitingQueueIsAListInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := newWaitingQueue()
-		var list []int // the plain way
+		var list []int // reference implementation
 		var jobs []sched.Job
 		for range rapid.IntRange(1, 12).Draw(t, "passes") {
 			for range rapid.IntRange(0, 8).Draw(t, "arrivals") {
@@ -30,9 +30,9 @@ func TestWaitingQueueIsAListInOrder(t *testing.T) {
 			room := sched.Resources{
 				MilliCPU: rapid.Int64Range(0, 12).Draw(t, "room"), Memory: rapid.Int64Range(0, 6).Draw(t, "space"),
 			}
-			// jobs whose number it divides are left where they are
+			// jobs with a number divisible by refused are left in place
 			refused := rapid.IntRange(0, 5).Draw(t, "refused")
-			selected := rapid.Bool().Draw(t, "selected jobs fit") // else their line is dropped
+			selected := rapid.Bool().Draw(t, "selected jobs fit") // otherwise their line is dropped
 			fits := func(job int) bool { return selected || jobs[job].Selector == nil }
 			stays := func(job int) bool { return refused > 0 && job%refused == 0 }
 
@@ -70,7 +70,7 @@ func TestWaitingQueueIsAListInOrder(t *testing.T) {
 			}
 			q.end()
 			if !slices.Equal(got, want) || q.length != len(list) {
-				t.Fatalf("tried %v and left %d, want %v and %d", got, q.length, want, len(list))
+				t.Fatalf("tried jobs %v with %d remaining, want %v and %d", got, q.length, want, len(list))
 			}
 		}
 	})

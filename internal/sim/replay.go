@@ -8,19 +8,20 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Placement is where and when a job really ran, as observed somewhere else.
+// Placement is an observed execution of a job.
 type Placement struct {
 	Job      int // index in Scenario.Jobs
 	Node     string
-	Hold     time.Time // until when it was held; zero if it was not
+	Hold     time.Time // end of the hold; zero if it was not held
 	Released time.Time
 	Start    time.Time
 	Finish   time.Time
 }
 
-// Replay accounts placements that something else decided, such as a real scheduler, with the same model that [Run]
-// uses. Observed times may overlap by the latency of the observer, so room is not checked. Machines that take time to
-// boot sleep as power says, of each in order of time; all of them are awake at first.
+// Replay accounts the placements of another system, e.g. a real scheduler, with the same model as [Run]. Observed
+// times may overlap by the latency of the observer, so capacity is not checked. Machines that take time to boot
+// change their state according to power, which must be sorted by time for each machine. All machines are awake
+// initially.
 func Replay(s *Scenario, name string, placements []Placement, power []PowerChange) (*Result, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func Replay(s *Scenario, name string, placements []Placement, power []PowerChang
 	return e.result, nil
 }
 
-// observe carries out what was observed.
+// observe applies an observed event.
 func (e *engine) observe(ev event, power []PowerChange) error {
 	now := e.scenario.Start.Add(time.Duration(ev.at))
 	e.chartCounts(now)
@@ -82,8 +83,8 @@ func (e *engine) observe(ev event, power []PowerChange) error {
 	return e.begin(now, int(ev.job), i)
 }
 
-// Align accounts all results up to the end of the longest, so that none is charged for more hours of empty nodes than
-// another. It returns that end.
+// Align extends the accounting of all results to the end of the longest, so that all results cover the same hours
+// of empty nodes. It returns that end.
 func Align(results ...*Result) (time.Time, error) {
 	if len(results) == 0 {
 		return time.Time{}, nil

@@ -10,95 +10,97 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Scenario is what a run depends on. Runs do not change it, so several strategies can share one.
+// Scenario contains the input of a run. Runs do not modify it, so it can be shared by several strategies.
 type Scenario struct {
 	Name  string
-	Start time.Time // when the trace begins; jobs are submitted at or after it
+	Start time.Time // start of the trace; no job is submitted earlier
 	Sites []*sched.Site
-	Nodes []sched.Node // empty, with Free equal to Capacity
+	Nodes []sched.Node // empty nodes, with Free equal to Capacity
 	Jobs  []sched.Job  // with their true durations
-	// by index of Jobs: the share of its CPU request that a job keeps busy; nil: all of it. Strategies are never told
+	// Use is the fraction of its CPU request that each job uses, by index of Jobs. If it is nil, jobs use their
+	// whole request. It is never passed to strategies.
 	Use    []float64
 	Policy sched.Policy
-	Live   Live          // what strategies see of meters
-	Slack  time.Duration // how late a release may be observed before it counts as late; 0 in simulation
+	Live   Live          // meters as seen by strategies
+	Slack  time.Duration // tolerated delay of an observed release; 0 in simulations
 
-	// by index of Sites: what strategies see of intensity; nil, or a nil entry: the truth
+	// Foresight contains the forecasts for strategies, by index of Sites. A nil slice or element means the true
+	// values.
 	Foresight []Foresight
-	Learner   func() predict.Learner // makes what strategies are told of run times, anew for each run; nil: the truth
-	// Power makes what strategies are told of the power of jobs, from what virtual meters have read of others, anew
-	// for each run; nil: nothing, so that they go by the power profiles of nodes.
+	Learner   func() predict.Learner // creates the run-time model of each run; nil for the true run times
+	// Power creates the model of the power of jobs for each run, which learns from virtual meters. If it is nil,
+	// strategies use the power profiles of nodes.
 	Power func() predict.PowerLearner
-	Sleep SleepRules // of machines that take time to boot
-	Queue QueueRules // how the queue is served; zero: as kube-scheduler serves it
-	// of a tonne; 0: none. Reports alone look at it
+	Sleep SleepRules // for machines that take time to boot
+	Queue QueueRules // rules of the queue; the zero value behaves like kube-scheduler
+	// CarbonPrice per tonne, or 0. It is only used in reports.
 	CarbonPrice float64
 
-	Notes []string // what was left out of the files, and what was filled in: for reports
+	Notes []string // for reports: skipped rows and filled values of the input files
 }
 
-// Sleeps reports whether some machine draws less asleep than idle.
+// Sleeps reports whether any machine draws less power when asleep than when idle.
 func (s *Scenario) Sleeps() bool {
 	return slices.ContainsFunc(s.Nodes, func(n sched.Node) bool { return n.Profile.Sleeps() })
 }
 
-// StayingAwake returns the same scenario with machines that never sleep.
+// StayingAwake returns a copy of the scenario with machines that never sleep.
 func (s *Scenario) StayingAwake() *Scenario {
 	awake := *s
 	awake.Nodes = StayAwake(s.Nodes)
 	return &awake
 }
 
-// Foresight is what could be known of a site's carbon intensity at any time.
+// Foresight provides the forecast of a site's carbon intensity at any time.
 type Foresight interface {
-	// At returns the signal as it is known at now: its series begins at or before now with the present value, and
-	// goes on with what is forecast.
+	// At returns the signal known at now. The series starts at or before now with the current value, followed by
+	// the forecast.
 	At(now time.Time) grid.Signal
 }
 
-// QueueRules say how a queue is planned as a whole. Scenarios that set any of them are planned in this way under every
-// strategy, and strategies that want the whole queue at once are under every scenario.
+// QueueRules configures how the queue is planned as a whole. If any rule is set, it applies to all strategies.
+// Strategies that require the whole queue plan in this way even without rules.
 type QueueRules struct {
-	Window  int           // a plan is made for so many jobs, those at the head of the queue; 0: all
-	PerStep int           // of a plan so many placements are carried out, the first of the queue; 0: all
-	Step    time.Duration // between two plans, counted from the start; 0: at every arrival, release and completion
-	// Backfill, instead of these three: jobs start in order of submission, and so often also those behind one that has
-	// no room, as Slurm has it; 0: not so
+	Window  int           // maximum number of jobs per plan, from the head of the queue; 0 for all
+	PerStep int           // maximum number of placements per plan, in the order of the queue; 0 for all
+	Step    time.Duration // interval between plans since the start; 0 to plan at every arrival, release and completion
+	// Backfill replaces the three rules above: jobs start in order of submission, and at this interval, jobs behind
+	// one that does not fit may start as well, like in Slurm; 0 to disable
 	Backfill time.Duration
-	// Epilog is how long the cores of a job that has ended are not free yet, with Backfill.
+	// Epilog is the time until the cores of an ended job become free, with Backfill.
 	Epilog time.Duration
 }
 
-// Outcome is what became of one job.
+// Outcome is the result of one job.
 type Outcome struct {
 	Job      int             // index in Scenario.Jobs
-	Hold     *sched.Decision // the last decision that held it before it ran for the first time; nil if nothing did
-	Placed   Placed          // the decision that started it first; its Node is "" if none ever did
-	Released time.Time       // from when on only room was lacking for its start: submission, or the end of the hold
-	Start    time.Time       // when it ran first
+	Hold     *sched.Decision // the last decision that held it before its first run; nil if it was not held
+	Placed   Placed          // the decision that started it first; its Node is empty if it never started
+	Released time.Time       // time from which it only waited for capacity: submission, or the end of the hold
+	Start    time.Time       // start of the first run
 	Finish   time.Time
 
-	Runs        []sched.Window // the times in which it ran, where it was suspended in between or scaled; else nil
-	Replicas    []int          // and on how many replicas, where a strategy chose that; else nil
+	Runs        []sched.Window // runs of a job that was suspended or scaled; otherwise nil
+	Replicas    []int          // number of replicas of each run if chosen by the strategy; otherwise nil
 	Suspensions int
-	Lost        time.Duration // work that was done once more after suspensions, on a node of speed 1
-	Redone      time.Duration // time of its last run in which work was done once more
-	// Time in which decisions kept it from useful work: holds, suspensions and work done once more; less what it
-	// gained on more replicas than its least.
+	Lost        time.Duration // work repeated after suspensions, on a node of speed 1
+	Redone      time.Duration // time of the last run spent on repeated work
+	// Delayed is the time in which decisions kept the job from useful work: holds, suspensions and repeated work,
+	// minus the time saved by more than the minimum number of replicas.
 	Delayed time.Duration
 }
 
-// Placed is what is kept of the decision that started a job.
+// Placed contains the relevant fields of the decision that started a job.
 type Placed struct {
 	Node   string
-	Cost   sched.Estimate // as the strategy saw it
+	Cost   sched.Estimate // as estimated by the strategy
 	Reason sched.ReasonKind
 }
 
-// Held reports whether a hold put the job off.
+// Held reports whether a hold delayed the job.
 func (o *Outcome) Held() bool { return o.Hold != nil }
 
-// HeldUntil returns the end of the hold that put the job off, as it was decided; zero if nothing did.
+// HeldUntil returns the planned end of the hold that delayed the job, or the zero time if it was not held.
 func (o *Outcome) HeldUntil() time.Time {
 	if o.Hold == nil {
 		return time.Time{}
@@ -106,7 +108,7 @@ func (o *Outcome) HeldUntil() time.Time {
 	return o.Hold.Window.Start
 }
 
-// Windows returns when a job that was placed ran.
+// Windows returns the runs of a job that was placed.
 func (o *Outcome) Windows() []sched.Window {
 	if len(o.Runs) > 0 {
 		return o.Runs
@@ -114,8 +116,7 @@ func (o *Outcome) Windows() []sched.Window {
 	return []sched.Window{{Start: o.Start, End: o.Finish}}
 }
 
-// Idle returns for how much of the time between its submission and its finish j did not run, whatever kept it from
-// that.
+// Idle returns the time between the submission and the completion of j in which it did not run for any reason.
 func (o *Outcome) Idle(j *sched.Job) time.Duration {
 	idle := o.Start.Sub(j.Submitted)
 	for k := 1; k < len(o.Runs); k++ {
@@ -124,18 +125,18 @@ func (o *Outcome) Idle(j *sched.Job) time.Duration {
 	return idle
 }
 
-// BoundedSlowdown returns how many times as long as it runs j takes from its submission to its finish; of jobs that run
-// for less than ten seconds, as if they ran for so long (Feitelson et al., Theory and Practice in Parallel Job
-// Scheduling, 1997).
+// BoundedSlowdown returns the ratio of the time from submission to completion of j to its run time. Run times of
+// less than ten seconds count as ten seconds (Feitelson et al., Theory and Practice in Parallel Job Scheduling,
+// 1997).
 func BoundedSlowdown(j *sched.Job, o *Outcome) float64 {
 	const bound = 10 * time.Second
 	took := o.Finish.Sub(j.Submitted)
 	return max(1, took.Seconds()/max(took-o.Idle(j), bound).Seconds())
 }
 
-// Overdue returns for how much longer than j allows decisions kept it from working; negative if they kept to it. Time
-// in which there was no room does not count. A job that was suspended may be overdue by up to what restarting took it
-// last (Redone), if it was resumed when its slack was used up already: that comes on top.
+// Overdue returns the time by which decisions delayed j beyond its allowed delay; negative if they met it. Time
+// spent waiting for capacity does not count. If a job was resumed without remaining slack, it may be overdue by up
+// to the time of its last restart (Redone), which is added.
 func (o *Outcome) Overdue(j *sched.Job) time.Duration {
 	if o.Suspensions > 0 || o.Replicas != nil {
 		return o.Delayed - j.AllowedDelay
@@ -143,50 +144,50 @@ func (o *Outcome) Overdue(j *sched.Job) time.Duration {
 	return o.Released.Sub(j.LatestStart())
 }
 
-// Sample is the state of the cluster over one interval, for plots.
+// Sample is the state of the cluster in one interval, for plots.
 type Sample struct {
 	Time      time.Time
 	Power     energy.Watts   // mean over the interval, at the sites' meters
-	Idle      energy.Watts   // of it: what machines that are awake would draw without a job
-	Asleep    energy.Watts   // of it: what machines draw that sleep
-	Intensity grid.Intensity // mean of the sites, weighted with their power
-	Running   int            // at Time
+	Idle      energy.Watts   // part of Power that awake machines would draw without jobs
+	Asleep    energy.Watts   // part of Power drawn by sleeping machines
+	Intensity grid.Intensity // mean of the sites, weighted by their power
+	Running   int            // as of Time
 	Queued    int
 	Held      int
 }
 
-// Totals are sums at the sites' meters, PUE included.
+// Totals contains sums at the sites' meters, including PUE.
 type Totals struct {
 	Energy energy.Joules
 	Carbon energy.Grams
 	Cost   grid.Money
 }
 
-// Cell is what one node came to over one interval.
+// Cell contains the totals of one node in one interval.
 type Cell struct {
 	Totals
 	Busy   float64 // core-seconds requested by running jobs
-	Asleep float64 // seconds in which it slept, or booted
+	Asleep float64 // seconds in which it was asleep or booting
 }
 
-// Result is one run of a scenario under one strategy.
+// Result is the result of one run of a scenario under one strategy.
 type Result struct {
 	Strategy string
 	Scenario *Scenario
 	Outcomes []Outcome // by index of Scenario.Jobs
 	Totals
-	NodeEnergy []energy.Joules // by index of Scenario.Nodes, PUE included
-	Cells      [][]Cell        // by interval of CellStep from Scenario.Start, then by index of Scenario.Nodes
+	NodeEnergy []energy.Joules // by index of Scenario.Nodes, including PUE
+	Cells      [][]Cell        // by interval of CellStep since Scenario.Start and by index of Scenario.Nodes
 	CellStep   time.Duration
-	End        time.Time // when the last job finished
-	Accounted  time.Time // up to when energy was accounted; see [Align]
+	End        time.Time // completion of the last job
+	Accounted  time.Time // end of the accounted time; see [Align]
 	BusyCPU    float64   // core-seconds requested by running jobs
 	Sleep      Sleep
-	Power      []PowerChange // of machines that take time to boot, in order; all are awake at first
+	Power      []PowerChange // of machines that take time to boot, in order; all are awake initially
 	Timeline   []Sample
-	Events     int           // whatever the engine looked at: arrivals, completions, releases, jobs asked again
-	Decisions  int           // calls of Strategy.Plan
-	Elapsed    time.Duration // wall clock spent, on decisions and all else
+	Events     int           // number of processed events: arrivals, completions, releases and due decisions
+	Decisions  int           // number of calls of Strategy.Plan
+	Elapsed    time.Duration // elapsed real time of the run, including decisions
 
-	engine *engine // to account further, after the last job
+	engine *engine // to continue the accounting after the last job
 }

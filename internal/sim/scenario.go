@@ -12,27 +12,27 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Validate reports everything that keeps a scenario from being run.
+// Validate returns an error that lists the problems of a scenario.
 func (s *Scenario) Validate() error {
 	errs := append(s.checkNodes(), s.checkSites()...)
 	errs = append(errs, s.checkJobs()...)
 	if s.Live.Period < 0 || s.Live.MaxAge < 0 {
-		errs = append(errs, fmt.Errorf("live watts every %v, believed for %v: want 0 or more", s.Live.Period,
+		errs = append(errs, fmt.Errorf("live.period is %v and live.maxAge is %v: want 0 or more", s.Live.Period,
 			s.Live.MaxAge))
 	}
 	errs = append(errs, s.Queue.check()...)
 	if n := len(s.Use); n != 0 && n != len(s.Jobs) {
-		errs = append(errs, fmt.Errorf("the CPU use of %d jobs, and there are %d", n, len(s.Jobs)))
+		errs = append(errs, fmt.Errorf("got the CPU use of %d jobs, want %d", n, len(s.Jobs)))
 	}
 	for i, share := range s.Use {
 		if !(share >= 0 && share <= 1) {
-			errs = append(errs, fmt.Errorf("job %d keeps %v of its CPU busy: want a share, 0 to 1", i, share))
+			errs = append(errs, fmt.Errorf("CPU use of job %d is %v: want a fraction, 0 to 1", i, share))
 		}
 	}
 	if n := len(s.Foresight); n != 0 && n != len(s.Sites) {
-		errs = append(errs, fmt.Errorf("foresight of %d sites, and there are %d", n, len(s.Sites)))
+		errs = append(errs, fmt.Errorf("got the foresight of %d sites, want %d", n, len(s.Sites)))
 	}
-	const most = 10 // what is wrong with one row is often wrong with all
+	const most = 10 // the same problem often occurs in all rows
 	if len(errs) > most {
 		errs = append(errs[:most], fmt.Errorf("and %d more", len(errs)-most))
 	}
@@ -84,7 +84,7 @@ func (s *Scenario) checkNodes() (errs []error) {
 func (s *Scenario) checkSites() (errs []error) {
 	for _, site := range s.Sites {
 		if c := site.Carbon.Series; c != nil && !c.Covers(s.Start, s.Start) {
-			errs = append(errs, fmt.Errorf("site %s, zone %s: the series covers %s to %s, not the start %s",
+			errs = append(errs, fmt.Errorf("site %s, zone %s: the series covers %s to %s, but not the start %s",
 				site.Name, site.Zone, c.Start().Format(time.RFC3339), c.End().Format(time.RFC3339),
 				s.Start.Format(time.RFC3339)))
 		}
@@ -101,7 +101,7 @@ func (s *Scenario) checkJobs() (errs []error) {
 		if j.Duration <= 0 || j.Submitted.Before(s.Start) || j.AllowedDelay < 0 || j.RestartCost < 0 {
 			errs = append(errs,
 				fmt.Errorf(
-					"job %s: wants a duration above 0, a submission at or after %s and an allowed delay of 0 or more",
+					"job %s: want a duration above 0, a submission at or after %s and an allowed delay of 0 or more",
 					j.ID, s.Start.Format(time.RFC3339)))
 		}
 		if err := errors.Join(checkScaling(j), s.checkPlaces(j)); err != nil {
@@ -111,7 +111,7 @@ func (s *Scenario) checkJobs() (errs []error) {
 	return errs
 }
 
-// checkPlaces makes sure that the sites where a job may run are some of the scenario.
+// checkPlaces returns an error if a job refers to an unknown site.
 func (s *Scenario) checkPlaces(j *sched.Job) error {
 	for _, name := range j.Sites {
 		if !slices.ContainsFunc(s.Sites, func(site *sched.Site) bool { return site.Name == name }) {
@@ -126,14 +126,14 @@ func (s *Scenario) checkPlaces(j *sched.Job) error {
 	return nil
 }
 
-// timelineStep picks the interval of the timeline: about 300 over the time in which jobs can start, and no finer than a
-// minute.
+// timelineStep returns the interval of the timeline: about 300 intervals over the time in which jobs can start, but
+// at least a minute each.
 func (s *Scenario) timelineStep() time.Duration {
 	const bins = 300
 	return max(time.Minute, (s.LastEnd().Sub(s.Start) / bins).Round(time.Minute))
 }
 
-// LastEnd returns the latest time at which a job ends if no job waits for room.
+// LastEnd returns the latest completion of any job if no job waits for capacity.
 func (s *Scenario) LastEnd() (last time.Time) {
 	for i := range s.Jobs {
 		last = timeutil.Later(last, s.Jobs[i].LatestStart().Add(s.Jobs[i].Duration))

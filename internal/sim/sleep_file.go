@@ -6,22 +6,23 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// SleepFile says how machines sleep whose power profiles give a boot time.
+// SleepFile configures the sleep of machines with a boot time in their power profiles.
 type SleepFile struct {
-	Headroom     *float64 `json:"headroom,omitempty"`     // share of what is in use that stays free; default: 0.1
-	MinAwake     int      `json:"minAwake,omitempty"`     // machines of each site
-	After        string   `json:"after,omitempty"`        // least time empty; default: until a boot is won back
-	MaxCycles    *int     `json:"maxCycles,omitempty"`    // in 24 hours; 0: any number; default: 12
-	Lead         string   `json:"lead,omitempty"`         // before a planned start; default: 30s
-	BootFailures *float64 `json:"bootFailures,omitempty"` // share; default: 0.02
-	// WakesPerMinute is the maximum number of machines ordered to wake within a minute; 0: no limit; default: 60.
+	Headroom     *float64 `json:"headroom,omitempty"`     // free fraction of the used capacity; default: 0.1
+	MinAwake     int      `json:"minAwake,omitempty"`     // minimum number of awake machines per site
+	After        string   `json:"after,omitempty"`        // minimum empty time; default: until a boot is saved
+	MaxCycles    *int     `json:"maxCycles,omitempty"`    // maximum per 24 hours; 0 for no limit; default: 12
+	Lead         string   `json:"lead,omitempty"`         // time before a planned start; default: 30s
+	BootFailures *float64 `json:"bootFailures,omitempty"` // fraction; default: 0.02
+	// WakesPerMinute is the maximum number of machines to wake within a minute; 0 for no limit; default: 60.
 	WakesPerMinute *int `json:"wakesPerMinute,omitempty"`
 }
 
-// bootFailures is one boot in fifty: no figure for servers is published, and none fails seldom enough to leave it out.
+// bootFailures is one in fifty boots. There are no published figures for servers, and the rate is too high to
+// ignore.
 const bootFailures = 0.02
 
-// loadSleep sets how machines sleep.
+// loadSleep configures the sleep of machines.
 func (f *File) loadSleep(s *Scenario) error {
 	p := sleep.DefaultPolicy()
 	s.Sleep = SleepRules{Policy: p, BootFailures: *cmp.Or(f.Sleep.BootFailures, new(bootFailures))}

@@ -8,27 +8,27 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// tasks follow the jobs of a strategy that interrupts them. A nil *tasks is of one that does not: a job that began
-// runs to its end.
+// tasks tracks the progress of jobs under a strategy that interrupts them. A nil *tasks means that the strategy
+// does not interrupt jobs, so each job runs to completion.
 type tasks struct {
 	start time.Time
 	of    []task
-	own   sched.Node // that of a running job which is asked about, without it
+	own   sched.Node // node of the running job to decide on, without that job
 }
 
-// task is how far a job has come. Work is counted as the time that it takes on a node of speed 1; how long it really
-// took is told apart, since that is what uses up no slack.
+// task is the progress of a job. Work is measured as its duration on a node of speed 1. The time actually taken is
+// recorded separately, because it does not consume slack.
 type task struct {
 	running bool
-	idle    bool          // held or suspended by a decision, since
-	since   int64         // when its present run began, or since when it is idle
-	finish  int64         // when its present run ends by itself
-	asked   int64         // when it is to be asked next while it runs; 0: not
-	done    time.Duration // work before its present run
-	took    time.Duration // time in which that was done
-	rework  time.Duration // work of its present run that is done once more
+	idle    bool          // held or suspended by a decision
+	since   int64         // start of the current run, or of the idle time
+	finish  int64         // planned end of the current run
+	asked   int64         // time of the next decision while it runs; 0 if none
+	done    time.Duration // work before the current run
+	took    time.Duration // time taken for that work
+	rework  time.Duration // work to be repeated in the current run
 
-	replicas int // of its present run; 0: as many as it asks for
+	replicas int // of the current run; 0 for the number in the request
 }
 
 func newTasks(s *Scenario, strategy strategy.Strategy) *tasks {
@@ -40,7 +40,7 @@ func newTasks(s *Scenario, strategy strategy.Strategy) *tasks {
 	return &tasks{start: s.Start, of: make([]task, len(s.Jobs))}
 }
 
-// idle notes that a decision keeps a job from running.
+// idle records that a decision keeps a job from running.
 func (t *tasks) idle(job int, now time.Time) {
 	if t == nil {
 		return
@@ -50,7 +50,7 @@ func (t *tasks) idle(job int, now time.Time) {
 	}
 }
 
-// letGo notes that no decision keeps a job from running any more.
+// letGo records that decisions no longer keep a job from running.
 func (t *tasks) letGo(job int, now time.Time, out *Outcome) {
 	if t == nil {
 		return
@@ -61,7 +61,7 @@ func (t *tasks) letGo(job int, now time.Time, out *Outcome) {
 	}
 }
 
-// runtime returns how long a job is going to run on n unless it is suspended.
+// runtime returns the duration of the next run of a job on n unless it is suspended.
 func (t *tasks) runtime(n *sched.Node, j *sched.Job, job int) time.Duration {
 	if t == nil || t.of[job].done == 0 && t.of[job].rework == 0 && t.of[job].replicas == 0 {
 		return n.Runtime(j)
@@ -71,16 +71,17 @@ func (t *tasks) runtime(n *sched.Node, j *sched.Job, job int) time.Duration {
 	return t.of[job].sooner(j, n.Runtime(&left))
 }
 
-// ends reports whether a job ends at this instant: it runs, and was not suspended since that was foreseen.
+// ends reports whether the current run of a job ends now. It returns false if the job was suspended
+// after its completion event was created.
 func (t *tasks) ends(job int, at int64) bool { return t.of[job].running && t.of[job].finish == at }
 
-// progress is what a job has done in its present run. Times are those that it would have taken on the least replicas.
+// progress is the progress of a job in its current run. Times are scaled to the minimum number of replicas.
 type progress struct {
 	useful, rework time.Duration // work
-	took, redone   time.Duration // time in which each of them was done
+	took, redone   time.Duration // time spent on useful and on repeated work
 }
 
-// worked returns what a running job has done since its present run began.
+// worked returns the progress of a running job since the start of its current run.
 func (e *engine) worked(now time.Time, job int) (p progress) {
 	k := &e.tasks.of[job]
 	ran := k.more(&e.scenario.Jobs[job], time.Duration(e.since(now)-k.since))
@@ -100,7 +101,7 @@ func (e *engine) worked(now time.Time, job int) (p progress) {
 	return p
 }
 
-// done returns how much useful work a job has done, and how long that took.
+// done returns the useful work that a job has done, and the time taken for it.
 func (e *engine) done(now time.Time, job int) (work, took time.Duration) {
 	if e.tasks == nil {
 		return 0, 0
@@ -113,14 +114,14 @@ func (e *engine) done(now time.Time, job int) (work, took time.Duration) {
 	return min(k.done+p.useful, e.scenario.Jobs[job].Duration), k.took + p.took
 }
 
-// slack returns how much longer a job may be kept from working.
+// slack returns the remaining time by which a job may be delayed.
 func (e *engine) slack(now time.Time, job int) time.Duration {
 	j := &e.scenario.Jobs[job]
 	done, took := e.done(now, job)
 	return max(0, j.AllowedDelay-(now.Sub(j.Submitted)-took)+e.elastic.catchUp(j, done))
 }
 
-// runs notes that a job has just begun to run, and when it is to be asked next.
+// runs records that a job has just started to run, and schedules its next decision.
 func (e *engine) runs(now time.Time, job int, d *sched.Decision) error {
 	if e.tasks == nil {
 		return nil
@@ -131,7 +132,7 @@ func (e *engine) runs(now time.Time, job int, d *sched.Decision) error {
 	return e.askNext(now, job, d)
 }
 
-// askNext has a running job asked about again when the decision says.
+// askNext schedules the next decision on a running job according to the current decision.
 func (e *engine) askNext(now time.Time, job int, d *sched.Decision) error {
 	j := &e.scenario.Jobs[job]
 	if d.Again.IsZero() || !j.Interruptible {
@@ -152,17 +153,17 @@ func (e *engine) askNext(now time.Time, job int, d *sched.Decision) error {
 	return nil
 }
 
-// check asks about a running job: it goes on, or is suspended.
+// check makes a decision on a running job: it continues or is suspended.
 func (e *engine) check(now time.Time, ev event) error {
 	job := int(ev.job)
 	k := &e.tasks.of[job]
 	if !k.running || k.asked != ev.at {
-		return nil // it was suspended or ended since
+		return nil // it was suspended or has ended in the meantime
 	}
 	k.asked = 0
 	final := e.slack(now, job) <= 0
 	if final && k.replicas == 0 {
-		return nil // it goes on to its end
+		return nil // it runs to completion
 	}
 	i := int(e.on[job])
 	e.meters.read(i, &e.nodes[i], now)
@@ -183,7 +184,7 @@ func (e *engine) check(now time.Time, ev event) error {
 	return e.hold(now, job, d, final)
 }
 
-// suspend takes a running job from its node before its end.
+// suspend removes a running job from its node before its completion.
 func (e *engine) suspend(now time.Time, job int) error {
 	e.result.Outcomes[job].Suspensions++
 	e.endRun(now, job)
@@ -192,20 +193,20 @@ func (e *engine) suspend(now time.Time, job int) error {
 	return e.end(now, job)
 }
 
-// lastRun books the run with which a job has ended.
+// lastRun records the last run of a completed job.
 func (e *engine) lastRun(now time.Time, job int) {
 	e.endRun(now, job)
 	k := &e.tasks.of[job]
 	k.running, k.done = false, e.scenario.Jobs[job].Duration
 }
 
-// endRun books the present run of a job, until now.
+// endRun records the current run of a job until now.
 func (e *engine) endRun(now time.Time, job int) {
 	k, out := &e.tasks.of[job], &e.result.Outcomes[job]
 	p := e.worked(now, job)
 	w := sched.Window{Start: e.scenario.Start.Add(time.Duration(k.since)), End: now}
 	e.ran(job, w)
-	if out.Suspensions > 0 || k.replicas > 0 { // else its start and finish say it
+	if out.Suspensions > 0 || k.replicas > 0 { // otherwise its start and finish are sufficient
 		out.Runs = append(out.Runs, w)
 	}
 	if k.replicas > 0 {

@@ -19,10 +19,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// scripted is a strategy that does what a test wants of each job, and puts jobs that run on the first node of those
-// that fit.
+// scripted is a strategy that follows the script of a test and places jobs on the first node that fits.
 type scripted struct {
-	hold       func(now time.Time, j *sched.Job) (until, again time.Time) // the first one zero: it runs
+	hold       func(now time.Time, j *sched.Job) (until, again time.Time) // a zero until means that the job runs
 	interrupts bool
 	seen       func(s *sched.Snapshot)
 }
@@ -52,7 +51,7 @@ func (p *scripted) Plan(s *sched.Snapshot) sched.Plan {
 	return plan
 }
 
-// dirty returns a script that suspends jobs in the given hours after the start, and asks at every full hour.
+// dirty returns a script that suspends jobs in the given hours after the start, with a decision at every full hour.
 func dirty(hours ...int) func(now time.Time, j *sched.Job) (until, again time.Time) {
 	return func(now time.Time, _ *sched.Job) (until, again time.Time) {
 		hour := now.Sub(start) / time.Hour
@@ -78,8 +77,8 @@ func interruptible(j sched.Job, restart time.Duration) sched.Job {
 	return j
 }
 
-// One job of 2 h on one node that is suspended twice, by hand; each resume repeats half an hour. 5 of 10 cores at 100
-// to 300 W are 200 W, a sleeping node draws 10 W, a wake-up is 36 kJ = 0.01 kWh, and the PUE is 1.2.
+// A job of 2 h on one node is suspended twice, computed by hand. Each resume repeats half an hour of work. 5 of 10
+// cores at 100 to 300 W are 200 W, a sleeping node draws 10 W, a wake-up is 36 kJ = 0.01 kWh, and the PUE is 1.2.
 //
 //	00:00–01:00 runs       1 h done      500 g
 //	01:00–03:00 suspended                400 g, 300 g
@@ -102,25 +101,25 @@ func TestSuspensionByHand(t *testing.T) {
 		Runs: []sched.Window{{Start: at(0), End: at(1)}, {Start: at(3), End: at(4)}, {Start: at(5), End: at(6)}},
 	}
 	if diff := cmp.Diff(want, o); diff != "" {
-		t.Errorf("outcome (-want +got):\n%s", diff)
+		t.Errorf("unexpected outcome (-want +got):\n%s", diff)
 	}
 	wantKWh := 1.2 * (3*(0.2+0.01) + 3*0.01)
 	wantGrams := 1.2 * (0.21*500 + 0.01*400 + 0.01*300 + 0.21*200 + 0.01*100 + 0.21*50)
 	if got := r.Energy.KWh(); math.Abs(got-wantKWh) > 1e-12 {
-		t.Errorf("energy is %v kWh, want %v", got, wantKWh)
+		t.Errorf("energy = %v kWh, want %v", got, wantKWh)
 	}
 	if got := float64(r.Carbon); math.Abs(got-wantGrams) > 1e-9 {
-		t.Errorf("emissions are %v g, want %v", got, wantGrams)
+		t.Errorf("emissions = %v g, want %v", got, wantGrams)
 	}
 	if want := 5. * 3 * 3600; r.BusyCPU != want {
-		t.Errorf("%v core-seconds were in use, want %v", r.BusyCPU, want)
+		t.Errorf("BusyCPU = %v core-seconds, want %v", r.BusyCPU, want)
 	}
 	if got, want := o.Overdue(&s.Jobs[0]), -2*time.Hour; got != want {
-		t.Errorf("overdue by %v, want %v", got, want)
+		t.Errorf("Overdue() = %v, want %v", got, want)
 	}
 }
 
-// A strategy that never wants to run a job is not asked any more once its slack is used up.
+// A job without remaining slack runs even if the strategy would never run it.
 func TestWithoutSlackJobsRun(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 400, 300, 200, 100, 50)
@@ -152,15 +151,15 @@ func TestWithoutSlackJobsRun(t *testing.T) {
 			Start: o.Start, Finish: o.Finish, Suspensions: o.Suspensions, Lost: o.Lost, Delayed: o.Delayed,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", s.Jobs[i].ID, diff)
+			t.Errorf("%s: unexpected result (-want +got):\n%s", s.Jobs[i].ID, diff)
 		}
 	}
 	if got, want := r.Outcomes[0].Overdue(&s.Jobs[0]), s.Jobs[0].RestartCost; got != want {
-		t.Errorf("resumed at its last moment, the job is overdue by %v, want one restart of %v", got, want)
+		t.Errorf("Overdue() of a job resumed without slack = %v, want one restart of %v", got, want)
 	}
 }
 
-// A job that is suspended makes room at once, and goes on where there is some.
+// A suspended job frees its capacity immediately, and resumes on any node with sufficient capacity.
 func TestSuspendedJobsMakeRoom(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 400, 300, 200, 100, 50)
@@ -187,14 +186,15 @@ func TestSuspendedJobsMakeRoom(t *testing.T) {
 	}
 	want := []string{"moves on a 0s 3h0m0s 1", "fills on a 0s 20h0m0s 0", "waits on a 1h0m0s 6h0m0s 0"}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("unexpected result (-want +got):\n%s", diff)
 	}
-	if kWh := r.NodeEnergy[1].KWh(); math.Abs(kWh-0.3) > 1e-9 { // 2 of 2 cores for an hour, and it sleeps at 0 W
-		t.Errorf("the job went on elsewhere: node b drew %v kWh, want 0.3", kWh)
+	if kWh := r.NodeEnergy[1].KWh(); math.Abs(kWh-0.3) > 1e-9 { // 2 of 2 cores for an hour, and 0 W asleep
+		t.Errorf("energy of node b = %v kWh, want 0.3 for the rest of the job", kWh)
 	}
 }
 
-// A strategy that does not interrupt is never asked about what runs, and a job that may not be interrupted never is.
+// A strategy that does not interrupt jobs makes no decisions on running jobs, and there are none for jobs that are
+// not interruptible.
 func TestOnlyInterruptibleJobsAreAskedAgain(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 400, 300, 200, 100, 50)
@@ -216,12 +216,12 @@ func TestOnlyInterruptibleJobsAreAskedAgain(t *testing.T) {
 			want["may"] = 2 // at 1:00 and 2:00; it ends at 3:00
 		}
 		if diff := cmp.Diff(want, asked); diff != "" {
-			t.Errorf("interrupts %v: asked while running (-want +got):\n%s", interrupts, diff)
+			t.Errorf("interrupts %v: unexpected decisions on running jobs (-want +got):\n%s", interrupts, diff)
 		}
 	}
 }
 
-// What happens at one instant happens in the order that the engine documents.
+// Events at the same time are processed in the documented order.
 func TestTheOrderOfAnInstant(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 400, 300, 200, 100, 50)
@@ -261,10 +261,10 @@ func TestTheOrderOfAnInstant(t *testing.T) {
 		},
 	})
 	if diff := cmp.Diff([]string{"second", "first", "waiting", "released", "again", "arrives"}, order); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
+		t.Errorf("unexpected order of decisions (-want +got):\n%s", diff)
 	}
 	if o := r.Outcomes[3]; !o.Start.Equal(hour) {
-		t.Errorf("waiting began at %v: what ended and what was suspended made room at %v", o.Start, hour)
+		t.Errorf("waiting job started at %v, want %v when capacity becomes free", o.Start, hour)
 	}
 }
 
@@ -279,20 +279,20 @@ func TestAgainMustBeLater(t *testing.T) {
 		&scripted{hold: func(now time.Time, _ *sched.Job) (until, again time.Time) {
 			return now.Add(time.Minute), now
 		}})
-	if err == nil || !strings.Contains(err.Error(), "again") {
-		t.Errorf("error %v, want one about asking again", err)
+	if err == nil || !strings.Contains(err.Error(), "next decision") {
+		t.Errorf("expected an error about the next decision, got %v", err)
 	}
 }
 
-// What a job allows is time in which it does not work, on fast nodes and on slow ones: running uses up none of it,
-// and work that is done fast leaves no more of it.
+// The allowed delay is the time in which a job does not work, on fast and slow nodes alike: running does not
+// consume slack, and a fast node does not add any.
 func TestSlackIsOfTime(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500)
 	for _, speed := range []float64{0.5, 1, 2} {
 		n := node("n", home, 10, p)
 		n.Speed = speed
-		// It runs for 2 h, and is to be suspended for 3 h, of which it allows one.
+		// It runs for 2 h and is then suspended for 3 h, but only one hour is allowed.
 		length := time.Duration(3 * speed * float64(time.Hour))
 		s := &sim.Scenario{
 			Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{n},
@@ -306,16 +306,15 @@ func TestSlackIsOfTime(t *testing.T) {
 		hour := func(h int) time.Time { return start.Add(time.Duration(h) * time.Hour) }
 		if want := []sched.Window{{Start: start, End: hour(2)}, {Start: hour(3), End: hour(4)}}; !slices.Equal(o.Runs,
 			want) || o.Delayed != time.Hour {
-			t.Errorf("at speed %v it runs in %v, kept from it for %v: want %v and 1h", speed, o.Runs, o.Delayed, want)
+			t.Errorf("at speed %v: Runs = %v, Delayed = %v, want %v and 1h", speed, o.Runs, o.Delayed, want)
 		}
 		if want := []time.Duration{time.Hour, time.Hour, time.Hour, 0}; !slices.Equal(slack, want) {
-			t.Errorf("at speed %v strategies see a slack of %v, want %v", speed, slack, want)
+			t.Errorf("at speed %v: slack = %v, want %v", speed, slack, want)
 		}
 	}
 }
 
-// Work that is done once more takes longer where nodes are slow, and so may a job that is resumed at its last moment
-// be overdue.
+// Repeating work takes longer on slow nodes, and a job resumed without slack may be overdue by that time.
 func TestRestartsOnSlowNodes(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 500, 500, 500, 500, 500)
@@ -328,14 +327,13 @@ func TestRestartsOnSlowNodes(t *testing.T) {
 	o := play(t, s, &scripted{interrupts: true, hold: dirty(1)}).Outcomes[0]
 	if o.Lost != 10*time.Minute || o.Redone != 20*time.Minute || o.Overdue(&s.Jobs[0]) != o.Redone ||
 		o.Finish.Sub(start) != 200*time.Minute {
-		t.Errorf("%v of work done once more in %v, overdue by %v, ends after %v", o.Lost, o.Redone,
+		t.Errorf("unexpected outcome: %v of work repeated in %v, overdue by %v, end after %v", o.Lost, o.Redone,
 			o.Overdue(&s.Jobs[0]), o.Finish.Sub(start))
 	}
 }
 
-// Whatever is suspended when, on nodes of any speed: jobs do all of their work and what restarts cost, no node is
-// overfull, no job is kept from work for longer than it allows but for one restart, and energy is what the nodes
-// drew.
+// For any suspensions on nodes of any speed, jobs complete all of their work and the repeated work, nodes are not
+// overcommitted, no job is delayed by more than allowed plus one restart, and the energy is the sum over the nodes.
 func TestSuspensionKeepsItsInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t, func(i int) float64 { return 300 + 200*math.Sin(float64(i)/24*2*math.Pi) })
@@ -378,7 +376,7 @@ func TestSuspensionKeepsItsInvariants(t *testing.T) {
 			runs := o.Runs
 			if o.Suspensions == 0 {
 				if runs != nil || o.Lost != 0 {
-					t.Fatalf("job %s was not suspended: %+v", j.ID, o)
+					t.Fatalf("unexpected outcome of job %s without suspensions: %+v", j.ID, o)
 				}
 				runs = []sched.Window{{Start: o.Start, End: o.Finish}}
 			}
@@ -386,40 +384,40 @@ func TestSuspensionKeepsItsInvariants(t *testing.T) {
 			for k, w := range runs {
 				ran += w.End.Sub(w.Start)
 				if k > 0 && w.Start.Before(runs[k-1].End) {
-					t.Fatalf("job %s runs twice at once: %v", j.ID, runs)
+					t.Fatalf("job %s has overlapping runs: %v", j.ID, runs)
 				}
 			}
 			busy += ran.Seconds() * float64(j.Request.MilliCPU) / 1000
-			// Every run is cut to whole nanoseconds.
+			// Every run is rounded to whole nanoseconds.
 			cut := time.Duration(2 * len(runs))
 			if work := (j.Duration + o.Lost).Seconds(); ran.Seconds() > work/slowest+cut.Seconds() ||
 				ran.Seconds() < work/fastest-cut.Seconds() {
-				t.Fatalf("job %s of %v ran for %v, and did %v once more", j.ID, j.Duration, ran, o.Lost)
+				t.Fatalf("job %s of length %v ran for %v and repeated %v", j.ID, j.Duration, ran, o.Lost)
 			}
 			if slowest == fastest && ran-o.Lost != j.Duration {
-				t.Fatalf("job %s of %v ran for %v, %v of it lost", j.ID, j.Duration, ran, o.Lost)
+				t.Fatalf("job %s of length %v ran for %v and lost %v", j.ID, j.Duration, ran, o.Lost)
 			}
 			if len(runs) != o.Suspensions+1 || !runs[0].Start.Equal(o.Start) || !runs[len(runs)-1].End.Equal(o.Finish) {
-				t.Fatalf("job %s: %+v", j.ID, o)
+				t.Fatalf("unexpected outcome of job %s: %+v", j.ID, o)
 			}
 			if o.Lost > time.Duration(o.Suspensions)*restart {
-				t.Fatalf("job %s lost %v in %d suspensions", j.ID, o.Lost, o.Suspensions)
+				t.Fatalf("job %s lost %v in %d suspensions, more than possible", j.ID, o.Lost, o.Suspensions)
 			}
 			if over := o.Overdue(j); over > 0 && over > o.Redone ||
 				o.Redone.Seconds() > j.RestartCost.Seconds()/slowest {
-				t.Fatalf("job %s is overdue by %v: %+v", j.ID, over, o)
+				t.Fatalf("job %s is overdue by %v, outcome %+v", j.ID, over, o)
 			}
 			if most := o.Idle(j).Seconds() + o.Lost.Seconds()/slowest; o.Delayed.Seconds() > most+cut.Seconds() {
-				t.Fatalf("job %s was delayed by %v, and cannot have been for more than %v s", j.ID, o.Delayed, most)
+				t.Fatalf("job %s was delayed by %v, want at most %v s", j.ID, o.Delayed, most)
 			}
 		}
 		if math.Abs(busy-r.BusyCPU) > 1e-6*busy {
-			t.Fatalf("%v core-seconds in use, the jobs ran for %v", r.BusyCPU, busy)
+			t.Fatalf("BusyCPU = %v core-seconds, want %v as in the runs of the jobs", r.BusyCPU, busy)
 		}
 	})
 }
 
-// Two jobs share the cheap hours of one machine: each pauses where the other runs, or where it is dear.
+// Two jobs share the cheap hours of one machine: each pauses while the other runs or the intensity is high.
 func TestPlanSuspends(t *testing.T) {
 	cheap := func(hour int) float64 { return 100 + 400*float64(hour%2) }
 	s := scenarioOf(t, cheap, 1, 24)
@@ -435,14 +433,14 @@ func TestPlanSuspends(t *testing.T) {
 	}
 	r := play(t, s, planned)
 	if want := 4 * 100 * 1e-3; math.Abs(float64(r.Carbon)-want) > 0.02*want {
-		t.Errorf("four cheap hours emit %v, want %v g", r.Carbon, want)
+		t.Errorf("emissions = %v, want %v g as in four cheap hours", r.Carbon, want)
 	}
 	for i := range r.Outcomes {
 		if o := &r.Outcomes[i]; o.Suspensions == 0 || o.Overdue(&s.Jobs[i]) > 0 {
-			t.Errorf("job %d: %d suspensions, runs %v", i, o.Suspensions, o.Runs)
+			t.Errorf("job %d: unexpected outcome with %d suspensions, runs %v", i, o.Suspensions, o.Runs)
 		}
 	}
-	// On two replicas, where there is room for them, it needs no second hour.
+	// On two replicas, if there is capacity, the job does not need a second hour.
 	s = scenarioOf(t, cheap, 2, 24)
 	s.Jobs = []sched.Job{{
 		ID: "elastic", Submitted: start, Duration: 4 * time.Hour, Request: sched.Resources{MilliCPU: 1000},
@@ -450,11 +448,12 @@ func TestPlanSuspends(t *testing.T) {
 	}}
 	r = play(t, s, planned)
 	if o := &r.Outcomes[0]; !slices.Equal(o.Replicas, []int{2, 2}) || math.Abs(float64(r.Carbon)-0.4) > 0.001 {
-		t.Errorf("on replicas %v it emits %v: %v", o.Replicas, r.Carbon, o.Runs)
+		t.Errorf("unexpected result on replicas %v: emissions %v, runs %v", o.Replicas, r.Carbon, o.Runs)
 	}
 }
 
-// scenarioOf returns an empty scenario of a machine of so many cores at a watt each.
+// scenarioOf returns a scenario without jobs and with one machine of the given number of cores that draw one watt
+// each.
 func scenarioOf(t *testing.T, intensity func(hour int) float64, cores, hours int) *sim.Scenario {
 	t.Helper()
 	values := make([]float64, hours)

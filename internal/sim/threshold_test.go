@@ -11,7 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// A scenario says what its jobs wait for: by hand, one job that arrives at 500 g and waits for 200 g or less.
+// The limits in a scenario file apply to its jobs, computed by hand: one job arrives at 500 g and waits for at most
+// 200 g.
 func TestLimitsOfAScenario(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -41,11 +42,11 @@ limits: {carbon: 200, percentile: 0.75, price: 0.3}
 		t.Fatal(err)
 	}
 	if want := (sched.Limits{Carbon: 200, Percentile: 0.75, Price: 0.3, HasPrice: true}); s.Jobs[0].Limits != want {
-		t.Fatalf("limits are %+v, want %+v", s.Jobs[0].Limits, want)
+		t.Fatalf("Limits = %+v, want %+v", s.Jobs[0].Limits, want)
 	}
 	r := run(t, s, "carbon+threshold")
 	if o := r.Outcomes[0]; o.Start.Sub(s.Start) != 2*time.Hour || o.Hold.Reason.Kind != sched.AboveThreshold {
-		t.Errorf("started after %v (%v), want 2h", o.Start.Sub(s.Start), o.Hold.Reason)
+		t.Errorf("job started after %v (%v), want 2h", o.Start.Sub(s.Start), o.Hold.Reason)
 	}
 	for limits, want := range map[string]string{
 		"{carbon: -1}":     "limits.carbon is -1",
@@ -61,16 +62,17 @@ limits: {carbon: 200, percentile: 0.75, price: 0.3}
 			_, err = f.Load()
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("limits: %s: error %v, want one that says %q", limits, err, want)
+			t.Errorf("limits %s: expected an error that contains %[3]q, got %[2]v", limits, err, want)
 		}
 	}
 }
 
-// The grid of a real year and a real trace: holds end by the latest start, and waiting for cleaner hours is cleaner.
+// On the grid of a real year with a real trace, holds end by the latest start, and waiting for cleaner hours
+// reduces emissions.
 func TestThresholdOnTheGermanGrid(t *testing.T) {
 	shared := filepath.FromSlash("../../../shared/data")
 	if _, err := os.Stat(shared); err != nil {
-		t.Skip("the shared data folder is not here: ", err)
+		t.Skip("skipping because the shared data directory is missing: ", err)
 	}
 	f := &sim.File{
 		Workload: sim.WorkloadFile{
@@ -107,18 +109,18 @@ func TestThresholdOnTheGermanGrid(t *testing.T) {
 				held++
 			}
 			if c.name == "never kept" && o.Hold != nil && o.Hold.Reason.Kind != sched.CheaperLater {
-				t.Fatalf("%s: job %s was let go at %v: %v", c.name, j.ID, o.Released, o.Hold.Reason)
+				t.Fatalf("%s: job %s was released at %v: %v", c.name, j.ID, o.Released, o.Hold.Reason)
 			}
 		}
 		if late > 0 {
-			t.Errorf("%s: %d jobs were held past their latest start", c.name, late)
+			t.Errorf("%s: %d jobs were held beyond their latest start", c.name, late)
 		}
 		emissions[c.name] = r.Carbon.Kg()
 		t.Logf("%s: %.2f kg, %d of %d held, energy %v", c.name, r.Carbon.Kg(), held, len(s.Jobs), r.Energy)
 	}
 	for _, name := range []string{"cleanest third", "at most 400 g/kWh", "never kept"} {
 		if !(emissions[name] < emissions["now"]) {
-			t.Errorf("%s: emits %.2f kg, at once %.2f kg", name, emissions[name], emissions["now"])
+			t.Errorf("%s: emissions = %.2f kg, want less than %.2f kg as of now", name, emissions[name], emissions["now"])
 		}
 	}
 }

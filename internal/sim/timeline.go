@@ -11,12 +11,13 @@ import (
 
 type counts struct{ running, queued, held int }
 
-// chartCounts records how many jobs run, wait and are held at the start of every timeline interval up to now.
+// chartCounts records the numbers of running, queued and held jobs at the start of every timeline interval up to
+// now.
 func (e *engine) chartCounts(now time.Time) {
 	for e.scenario.Start.Add(time.Duration(len(e.counts)) * e.account.step).Before(now) {
 		queued := e.waiting.length
 		if e.batch != nil {
-			queued = len(e.batch.jobs) - e.batch.inLine // those count as held
+			queued = len(e.batch.jobs) - e.batch.inLine // jobs held in line count as held
 		}
 		if e.backfill != nil {
 			queued = len(e.backfill.jobs)
@@ -25,14 +26,14 @@ func (e *engine) chartCounts(now time.Time) {
 	}
 }
 
-// finish settles all nodes at the end of the last job and fills the result.
+// finish accounts all nodes until the end of the last job and fills the result.
 func (e *engine) finish() error {
 	r := e.result
 	if r.End.IsZero() {
 		r.End = e.scenario.Start
 	}
 	until := r.End
-	if e.machines != nil && e.machines.played.After(until) { // machines were woken in vain for what never ran
+	if e.machines != nil && e.machines.played.After(until) { // machines were woken for jobs that never ran
 		until = e.machines.played
 	}
 	if err := e.bookAll(until); err != nil {
@@ -42,8 +43,8 @@ func (e *engine) finish() error {
 	return nil
 }
 
-// AccountUntil accounts r on to an instant, as nodes stand after its last job, or go to sleep; see [Align]. What was
-// accounted already stays.
+// AccountUntil extends the accounting of r to t, with nodes as they are after the last job or going to sleep; see
+// [Align]. Energy that is already accounted does not change.
 func (r *Result) AccountUntil(t time.Time) error {
 	if !t.After(r.Accounted) {
 		return nil
@@ -55,7 +56,7 @@ func (r *Result) AccountUntil(t time.Time) error {
 	return nil
 }
 
-// rest plays what machines do after the last job, up to an instant, and accounts it.
+// rest simulates and accounts the machines after the last job until t.
 func (e *engine) rest(t time.Time) error {
 	for len(e.events) > 0 && e.machines != nil && e.events[0].at <= e.since(t) {
 		if err := e.instant(context.Background(), e.events[0].at); err != nil {

@@ -7,12 +7,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// use is how much of their CPU jobs keep busy, and how much of each node that is. Amounts are whole thousandths of a
-// core, so that what comes and goes leaves nothing behind. A nil *use is of jobs that keep all busy that they
-// request.
+// use tracks the CPU usage of jobs and nodes. Amounts are integral millicores, so that adding and removing jobs has
+// no rounding errors. A nil *use means that jobs use their whole requests.
 type use struct {
-	of []int64 // by job
-	on []int64 // by node
+	of []int64 // per job
+	on []int64 // per node
 }
 
 func newUse(s *Scenario) *use {
@@ -38,7 +37,7 @@ func (u *use) end(i, job int) {
 	}
 }
 
-// power returns what node i really draws.
+// power returns the true power of node i.
 func (u *use) power(i int, n *sched.Node) energy.Watts {
 	if u == nil {
 		return n.Power()
@@ -48,7 +47,7 @@ func (u *use) power(i int, n *sched.Node) energy.Watts {
 	return busy.Power()
 }
 
-// busy returns how much CPU is busy on node i.
+// busy returns the CPU usage of node i in millicores.
 func (u *use) busy(i int, n *sched.Node) int64 {
 	if u == nil {
 		return n.Capacity.MilliCPU - n.Free.MilliCPU

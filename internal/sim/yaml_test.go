@@ -9,7 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// TestUnmarshalYAML: who writes a scenario reads of its fields and lines, not of types in Go and steps of a decoder.
+// TestUnmarshalYAML verifies that errors refer to fields and lines of the scenario, rather than to Go types and
+// decoder states.
 func TestUnmarshalYAML(t *testing.T) {
 	for text, want := range map[string]string{
 		"queue: {window: 1.5}":          "queue.window is 1.5: want a whole number",
@@ -33,7 +34,7 @@ func TestUnmarshalYAML(t *testing.T) {
 		"- energy":                      "the document is a list: want fields, as {name: value}",
 	} {
 		if err := document.UnmarshalYAML([]byte(text), &sim.File{}); err == nil || err.Error() != want {
-			t.Errorf("%q: error %v, want %s", text, err, want)
+			t.Errorf("UnmarshalYAML(%q) = %v, want %s", text, err, want)
 		}
 	}
 	var f sim.File
@@ -43,7 +44,7 @@ func TestUnmarshalYAML(t *testing.T) {
 	}
 }
 
-// FuzzUnmarshalYAML reads scenarios: what is wrong is said in a line.
+// FuzzUnmarshalYAML decodes scenarios; errors must be a single line.
 func FuzzUnmarshalYAML(f *testing.F) {
 	f.Add([]byte("apiVersion: kubenergy.io/v1alpha1\nkind: Scenario\nseed: 3\nmaxDelay: 6h\nsites: [{zone: DE}]\n"))
 	f.Add([]byte("seed: [1\nkind: {a: &a [*a]}\n"))

@@ -8,23 +8,23 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The columns of batch tasks of Alibaba's cluster-trace-v2018, as CloudSimPy writes them.
+// The columns of the batch tasks of Alibaba's cluster-trace-v2018, in the format of CloudSimPy.
 const (
-	alibabaMemory    = "memory" // share of that of a machine
+	alibabaMemory    = "memory" // fraction of the memory of a machine
 	alibabaJob       = "job_id"
 	alibabaTask      = "task_id"
 	alibabaInstances = "instances_num"
 	alibabaDisk      = "disk"
 )
 
-// Alibaba's machines have 96 cores. How much memory they have was not published: 4 GiB a core are taken for it, as
-// their other traces have it.
+// Alibaba's machines have 96 cores. Their memory was not published; 4 GiB per core is assumed, as in Alibaba's
+// other traces.
 const alibabaMachineMemory = 96 * 4 << 30
 
-// alibabaCores is how many cores the instances of a task are packed into. A task has up to tens of thousands of
-// instances that run independently for about as long. One job for each are millions that all look the same, one for
-// all fits no machine: so they come in jobs of up to so many cores, and no more memory than a machine has; core-hours
-// are those of the trace.
+// alibabaCores is the maximum number of cores of a job. A task has up to tens of thousands of independent instances
+// of about equal length. One job per instance would result in millions of identical jobs, and one job for all
+// instances would not fit on any machine. Therefore the instances are packed into jobs of up to this number of
+// cores and up to the memory of a machine. The core-hours of the trace are preserved.
 const alibabaCores = 16
 
 var manyInstances = wholeNumber("whole number", 1, 1<<20)
@@ -49,7 +49,7 @@ func (t *Trace) alibabaTask(row *rows, start time.Time) {
 	one := parsed(row, columnCPU, cores)
 	share := parsed(row, alibabaMemory, notNegative)
 	if share > 1 {
-		row.refuse(alibabaMemory, fmt.Errorf("%q is more than a machine has", row.text(alibabaMemory)))
+		row.refuse(alibabaMemory, fmt.Errorf("%q is more than the memory of a machine", row.text(alibabaMemory)))
 	}
 	instances := parsed(row, alibabaInstances, manyInstances)
 	memory := int64(share * alibabaMachineMemory)

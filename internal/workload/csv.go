@@ -15,29 +15,29 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The columns of a workload table, found by name.
+// The columns of a workload table, identified by name.
 const (
 	columnID           = "id"
 	columnSubmit       = "submit_time"   // seconds since the start of the trace, or RFC 3339
 	columnDuration     = "duration"      // seconds, or a Go duration
-	columnCPU          = "cpu"           // cores, or as 500m
-	columnMemory       = "memory"        // bytes, or with a suffix as Gi
+	columnCPU          = "cpu"           // cores, e.g. 1.5 or 500m
+	columnMemory       = "memory"        // bytes, optionally with a suffix, e.g. Gi
 	columnGPU          = "gpu"           // whole devices
-	columnAllowedDelay = "allowed_delay" // as duration; empty: not given
-	columnDeadline     = "deadline"      // of the finish, as submit_time; empty: none
-	columnTimeLimit    = "time_limit"    // after which a batch system ends it, as duration; empty: none
+	columnAllowedDelay = "allowed_delay" // format of duration; empty if not given
+	columnDeadline     = "deadline"      // of completion, in the format of submit_time; empty for none
+	columnTimeLimit    = "time_limit"    // time limit of the batch system, in the format of duration; empty for none
 	columnOwner        = "owner"
 	columnQueue        = "queue"
-	columnSelector     = "selector" // labels that a node must carry, as key=value;key=value
-	columnSites        = "sites"    // where it may run, as berlin;oslo, its home first; empty: at every site
-	columnUse          = "cpu_use"  // share of its cores that it keeps busy, 0 to 1; empty: all of them
+	columnSelector     = "selector" // labels required on the node, as key=value;key=value
+	columnSites        = "sites"    // allowed sites, e.g. berlin;oslo, home site first; empty for all sites
+	columnUse          = "cpu_use"  // fraction of its cores that the job uses, 0 to 1; empty for all
 	columnMinReplicas  = "min_replicas"
 	columnMaxReplicas  = "max_replicas"
-	// Amdahl's parallel fraction, or of min_replicas, one more, and so on, as 1;1.9;2.6
+	// Throughput is Amdahl's parallel fraction, or a list for min_replicas, min_replicas+1, …, e.g. 1;1.9;2.6.
 	columnThroughput = "throughput"
 )
 
-// ours is our own format, whose rows come in the user's own order.
+// ours is our own format. The order of its rows is preserved.
 var ours = format{
 	name: "csv", id: columnID, ordered: true, add: (*Trace).csvJob,
 	required: []string{columnID, columnSubmit, columnDuration, columnCPU},
@@ -70,7 +70,7 @@ func (t *Trace) csvJob(row *rows, start time.Time) {
 	}
 }
 
-// selector parses labels that a node must carry.
+// selector parses the labels required on a node.
 func selector(text string) (map[string]string, error) {
 	labels := map[string]string{}
 	for pair := range strings.SplitSeq(strings.Clone(text), ";") {
@@ -98,12 +98,12 @@ func places(text string) ([]string, error) {
 func share(text string) (float64, error) {
 	v, err := number(text)
 	if err != nil || v < 0 || v > 1 {
-		return 0, fmt.Errorf("%q: want a share, 0 to 1", text)
+		return 0, fmt.Errorf("%q: want a fraction, 0 to 1", text)
 	}
 	return v, nil
 }
 
-// request parses the resources of a row. Absent memory and GPUs are none.
+// request parses the resources of a row. Memory and GPUs default to 0.
 func request(row *rows, cores func(text string) (int64, error)) sched.Resources {
 	return sched.Resources{
 		MilliCPU: parsed(row, columnCPU, cores), Memory: given(row, columnMemory, 0, size),
@@ -111,7 +111,7 @@ func request(row *rows, cores func(text string) (int64, error)) sched.Resources 
 	}
 }
 
-// moment parses seconds since start, or RFC 3339.
+// moment parses seconds since start, or a time in RFC 3339.
 func moment(text string, start time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t.UTC(), notBefore(start, t)
@@ -130,7 +130,7 @@ func notBefore(start, t time.Time) error {
 	return nil
 }
 
-// duration parses seconds or a Go duration; neither may be negative.
+// duration parses seconds or a Go duration; negative values are rejected.
 func duration(text string) (time.Duration, error) {
 	if isNumber(text) {
 		return seconds(text)
@@ -138,10 +138,11 @@ func duration(text string) (time.Duration, error) {
 	return ParseDuration(text, "seconds, or a duration such as 90m")
 }
 
-// ParseDuration parses a duration as Go writes it: not negative, and at most a hundred years. Errors say that want is
-// wanted.
+// ParseDuration parses a Go duration. It rejects negative durations and durations of more than a hundred years. Errors
+// include want as the expected format.
 func ParseDuration(text, want string) (time.Duration, error) {
-	// Go does not tell what is too long from what is no duration; with zeros for digits nothing is too long.
+	// time.ParseDuration does not distinguish overflows from syntax errors. With all digits replaced by zeros, only
+	// syntax errors remain.
 	_, wrong := time.ParseDuration(strings.Map(func(r rune) rune {
 		if '0' <= r && r <= '9' {
 			return '0'
@@ -150,10 +151,10 @@ func ParseDuration(text, want string) (time.Duration, error) {
 	}, text))
 	d, err := time.ParseDuration(text)
 	switch {
-	case err != nil && isNumber(text) && strings.ContainsAny(text, "0123456789"): // neither Inf nor NaN
+	case err != nil && isNumber(text) && strings.ContainsAny(text, "0123456789"): // excludes Inf and NaN
 		return 0, fmt.Errorf("%q has no unit: want %s", text, want)
 	case wrong != nil:
-		return 0, fmt.Errorf("%q is no duration: want %s", text, want)
+		return 0, fmt.Errorf("%q is not a duration: want %s", text, want)
 	case d < 0 || err != nil && strings.HasPrefix(text, "-"):
 		return 0, fmt.Errorf("%q is negative: want %s", text, want)
 	case d > longest || err != nil:
@@ -162,7 +163,7 @@ func ParseDuration(text, want string) (time.Duration, error) {
 	return d, nil
 }
 
-// isNumber reports whether text is meant as a number, even one that is refused later.
+// isNumber reports whether text is a number, including one that is rejected later.
 func isNumber(text string) bool {
 	_, err := strconv.ParseFloat(text, 64)
 	return err == nil || errors.Is(err, strconv.ErrRange)
@@ -174,18 +175,18 @@ const (
 	maxGPUs   = 1 << 20
 )
 
-// cores parses "1.5" or "1500m" into thousandths of a core, rounding up as Kubernetes does.
+// cores parses "1.5" or "1500m" into millicores, rounding up like Kubernetes.
 func cores(text string) (int64, error) {
 	digits, scale := text, 1000.0
 	if milli, ok := strings.CutSuffix(text, "m"); ok {
 		digits, scale = milli, 1
 	}
-	return quantity(text, digits, scale, maxCores*1000, "cores, as 1.5 or 1500m", tooManyCores)
+	return quantity(text, digits, scale, maxCores*1000, "cores, e.g. 1.5 or 1500m", tooManyCores)
 }
 
 var tooManyCores = fmt.Sprintf("%.0f cores", maxCores)
 
-// quantity parses the digits of a text and rounds up what they are, times a factor.
+// quantity parses digits, multiplies the number by factor and rounds up.
 func quantity(text, digits string, factor, most float64, want, tooMuch string) (int64, error) {
 	v, err := number(digits)
 	switch {
@@ -199,7 +200,7 @@ func quantity(text, digits string, factor, most float64, want, tooMuch string) (
 	return roundUp(v * factor), nil
 }
 
-// memorySuffixes are those of Kubernetes quantities; longer ones first.
+// memorySuffixes contains the suffixes of Kubernetes quantities, longer ones first.
 var memorySuffixes = [...]struct {
 	suffix string
 	factor float64
@@ -224,12 +225,12 @@ func size(text string) (int64, error) {
 			break
 		}
 	}
-	return quantity(text, digits, factor, maxMemory, "bytes, as 4Gi or 512M", "any machine has")
+	return quantity(text, digits, factor, maxMemory, "bytes, e.g. 4Gi or 512M", "any machine has")
 }
 
 var whole = wholeNumber("whole number", 0, maxGPUs)
 
-// wholeNumber parses a number of what is called so, within limits.
+// wholeNumber returns a parser for integers between least and most; what describes the number in errors.
 func wholeNumber(what string, least, most int64) func(text string) (int64, error) {
 	return func(text string) (int64, error) {
 		v, err := strconv.ParseInt(text, 10, 64)
@@ -240,7 +241,7 @@ func wholeNumber(what string, least, most int64) func(text string) (int64, error
 	}
 }
 
-// roundUp forgives the last digits: 0.29·1000 is not 290 in binary, but is meant as 290.
+// roundUp rounds up, tolerating floating-point errors: 0.29·1000 is not exactly 290 in binary.
 func roundUp(v float64) int64 {
 	if r := math.Round(v); math.Abs(v-r) <= 1e-9*math.Max(1, r) {
 		return int64(r)
@@ -256,16 +257,16 @@ func selectorText(labels map[string]string) string {
 	return strings.Join(pairs, ";")
 }
 
-// csvColumn is what a column says of job i.
+// csvColumn is a column of the table written by WriteCSV.
 type csvColumn struct {
 	name   string
-	always bool // else it is written only where a job has something to say in it
+	always bool // otherwise it is written only if a job has a value
 	text   func(i int) string
 }
 
-// WriteCSV writes t as [Load] reads it: times in seconds since start.
+// WriteCSV writes t in the format read by [Load], with times in seconds since start.
 func (t *Trace) WriteCSV(w io.Writer, start time.Time) error {
-	// of an elastic job a row says what one replica asks for
+	// each returns the request of one replica, which is the request in the row of an elastic job.
 	each := func(i int) sched.Resources { return t.Jobs[i].On(1).Request }
 	table := make([][]string, len(t.Jobs)+1)
 	for _, c := range []csvColumn{
@@ -317,10 +318,10 @@ func (t *Trace) WriteCSV(w io.Writer, start time.Time) error {
 	return nil
 }
 
-// decimal renders v with as many digits as it needs.
+// decimal formats v with the minimum number of digits that preserves the value.
 func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// unless renders v, unless there is nothing to say.
+// unless formats v, or returns "" if the first argument is true.
 func unless(nothing bool, v float64) string {
 	if nothing {
 		return ""

@@ -8,8 +8,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The trace files of the ECSched experiments (Hu et al., "Concurrent container scheduling on heterogeneous clusters
-// with multi-resource constraints"): no header, separated by space, in the user's own order.
+// The format of the trace files of the ECSched experiments (Hu et al., "Concurrent container scheduling on
+// heterogeneous clusters with multi-resource constraints"): no header, separated by spaces, with the order of rows
+// preserved.
 var ecsched = format{
 	name: "ecsched", id: columnID, comment: '#', ordered: true, add: (*Trace).ecschedJob,
 	required: []string{columnID, ecschedSubmit, columnDuration, columnCPU, columnMemory},
@@ -17,17 +18,17 @@ var ecsched = format{
 
 const ecschedSubmit = "submit"
 
-// A slot of that format is a share of a machine. We read a CPU slot as a core and a memory slot as a GiB.
+// A slot is a fraction of a machine. A CPU slot is mapped to a core and a memory slot to a GiB.
 const (
 	milliPerSlot  = 1000
 	memoryPerSlot = 1 << 30
 	maxSlots      = 1 << 20
 )
 
-// longest keeps times within what time.Duration can hold: a hundred years.
+// longest limits times to a hundred years, which is within the range of time.Duration.
 const longest = 36_525 * 24 * time.Hour
 
-// maxSeconds is the same for those that are given in seconds.
+// maxSeconds is longest in seconds.
 const maxSeconds = float64(longest / time.Second)
 
 func (t *Trace) ecschedJob(row *rows, start time.Time) {
@@ -53,10 +54,10 @@ func slots(text string) (int64, error) {
 	return int64(v), nil
 }
 
-// seconds parses a number of seconds that is not negative.
+// seconds parses a nonnegative number of seconds.
 func seconds(text string) (time.Duration, error) { return times(text, time.Second) }
 
-// times parses a number of some unit that is not negative.
+// times parses a nonnegative number of the given unit.
 func times(text string, unit time.Duration) (time.Duration, error) {
 	v, err := notNegative(text)
 	v *= unit.Seconds()

@@ -8,19 +8,20 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// maxReplicas bounds memory: the throughput of each replica is kept.
+// maxReplicas limits memory usage, because the throughput of each number of replicas is stored.
 const maxReplicas = 10_000
 
 var replicas = wholeNumber("number of replicas", 1, maxReplicas)
 
-// scaling reads on how many replicas a job may run. What the row asks for is then what one of them does, and its
-// duration that on the least number of them; the job asks for all of these.
+// scaling parses the numbers of replicas of a job. For an elastic job, the request of the row is that of one
+// replica and the duration is that with the minimum number of replicas. The job requests the resources of the
+// minimum number of replicas.
 func scaling(row *rows, j *sched.Job) {
 	high, text := row.text(columnMaxReplicas), row.text(columnThroughput)
 	if row.text(columnMinReplicas) == "" && high == "" {
 		if text != "" {
 			row.refuse(columnThroughput, fmt.Errorf(
-				"%q is of a job that may run on several numbers of replicas: want %s", text, columnMaxReplicas))
+				"%q requires a job with several numbers of replicas: want %s", text, columnMaxReplicas))
 		}
 		return
 	}
@@ -37,8 +38,8 @@ func scaling(row *rows, j *sched.Job) {
 	}
 }
 
-// throughput parses what more replicas give: nothing at all for all that they can, a fraction of the work that is
-// shared among them, or a list.
+// throughput parses the throughput of replicas: an empty text for a linear increase, the parallel fraction of the
+// work, or a list.
 func throughput(text string, least, most int) (*sched.Scaling, error) {
 	if text == "" {
 		return sched.Amdahl(least, most, 1), nil
@@ -47,8 +48,8 @@ func throughput(text string, least, most int) (*sched.Scaling, error) {
 		parallel, err := number(text)
 		if err != nil || parallel < 0 || parallel > 1 {
 			return nil,
-				fmt.Errorf("%q: want the share of the work that replicas can do side by side, 0 to 1, or "+
-					"throughputs, as 1;1.9;2.6", text)
+				fmt.Errorf("%q: want the fraction of the work that runs in parallel, 0 to 1, or "+
+					"throughputs, e.g. 1;1.9;2.6", text)
 		}
 		return sched.Amdahl(least, most, parallel), nil
 	}
@@ -61,12 +62,12 @@ func throughput(text string, least, most int) (*sched.Scaling, error) {
 		s.Throughput = append(s.Throughput, v)
 	}
 	if s.Most() != most {
-		return nil, fmt.Errorf("%q are %d throughputs, for %d to %d replicas", text, len(s.Throughput), least, most)
+		return nil, fmt.Errorf("%q has %d throughputs, but there are %d to %d replicas", text, len(s.Throughput), least, most)
 	}
 	return s, s.Validate()
 }
 
-// elastic is a column of jobs that may run on several numbers of replicas.
+// elastic returns a column with values for elastic jobs only.
 func (t *Trace) elastic(name string, text func(*sched.Scaling) string) csvColumn {
 	return csvColumn{name, false, func(i int) string {
 		if t.Jobs[i].Scaling == nil {

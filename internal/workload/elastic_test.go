@@ -36,17 +36,17 @@ fixed,0,1h,1,,,,
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(sched.Resources{MilliCPU: 1000, Memory: 2 << 30}, jobs[0].Request); diff != "" {
-		t.Errorf("two replicas of half a core and 1 GiB ask for (-want +got):\n%s", diff)
+		t.Errorf("unexpected request of two replicas of half a core and 1 GiB (-want +got):\n%s", diff)
 	}
 	for i, want := range []*sched.Scaling{
 		{Least: 2, Throughput: []float64{1, 1.4, 1.7}},
 		{Least: 1, Throughput: []float64{1, 2, 3}},
-		{Least: 2, Throughput: []float64{1, 0.55 / 0.4, 0.55 / 0.325}}, // 0.1 + 0.9/n of the time on one
+		{Least: 2, Throughput: []float64{1, 0.55 / 0.4, 0.55 / 0.325}}, // 0.1 + 0.9/n of the time with one replica
 		nil,
 	} {
 		if diff := cmp.Diff(want, jobs[i].Scaling,
 			cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-12 })); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", jobs[i].ID, diff)
+			t.Errorf("unexpected scaling of %s (-want +got):\n%s", jobs[i].ID, diff)
 		}
 	}
 	var b bytes.Buffer
@@ -62,7 +62,7 @@ fixed,0,1h,1,,,,
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(jobs, again); diff != "" {
-		t.Errorf("written and read again (-before +after):\n%s", diff)
+		t.Errorf("jobs differ after writing and reading them (-before +after):\n%s", diff)
 	}
 }
 
@@ -75,12 +75,12 @@ func TestElasticJobsThatAreWrong(t *testing.T) {
 		"a,0,1h,1,,1,2,1.5":     {"throughput", "0 to 1"},
 		"a,0,1h,1,,1,2,1;2;3":   {"throughput", "3 throughputs"},
 		"a,0,1h,1,,1,3,1;1.2;2": {"throughput", "do not rise"},
-		"a,0,1h,1,,1,2,1;x":     {"throughput", "no finite number"},
+		"a,0,1h,1,,1,2,1;x":     {"throughput", "not a finite number"},
 	} {
 		_, err := readElastic(t, row+"\n")
 		if err == nil || slices.ContainsFunc(want,
 			func(part string) bool { return !strings.Contains(err.Error(), part) }) {
-			t.Errorf("%s: error %v, want one about %v", row, err, want)
+			t.Errorf("%s: expected an error that contains %[3]v, got %[2]v", row, err, want)
 		}
 	}
 }

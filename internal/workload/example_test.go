@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
-// A bundled fleet, and a trace written as a table that Read reads back.
+// This example lists a bundled fleet and writes a trace as a table that Load can read.
 func Example() {
 	nodes, err := workload.Nodes("demo24", 0, &sched.Site{Name: "home"})
 	if err != nil {

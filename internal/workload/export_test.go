@@ -2,7 +2,7 @@ package workload
 
 import "github.com/kubenergy/kubenergy/internal/energy"
 
-// Profiles returns the power profiles of all servers that are known, oldest first.
+// Profiles returns the power profiles of all known servers, oldest first.
 func Profiles() []energy.Profile {
 	var all []energy.Profile
 	for i := range servers {

@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The columns of the traces of GAIA (Hanafy et al., "Going Green for Less Green"), and what its jobs may be put off
-// by. A job is submitted to a queue by its length, and nothing else is told of it.
+// The columns of the traces of GAIA (Hanafy et al., "Going Green for Less Green"), and the delays that its jobs
+// allow. A job is submitted to a queue according to its length. The traces contain no further data about jobs.
 const (
 	gaiaArrival = "arrival_time"
 	gaiaLength  = "length"
@@ -21,18 +21,18 @@ const (
 	queueBoundary          = 2 * time.Hour
 )
 
-// The authors cut their traces to lengths of five minutes to three days: a file with nothing above 72 is in hours,
-// and one with nothing below 300 in seconds.
+// The authors limited their traces to lengths between five minutes and three days. Therefore a file without values
+// above 72 is in hours, and a file without values below 300 is in seconds.
 const (
 	gaiaMaxHours   = 72
 	gaiaMinSeconds = 300
 
-	formatGAIA        = "gaia" // whose unit the lengths show
+	formatGAIA        = "gaia" // the unit is determined from the lengths
 	formatGAIAHours   = "gaia-hours"
 	formatGAIASeconds = "gaia-seconds"
 )
 
-// gaia is the format of a name whose times are in a unit.
+// gaia returns a format with the given name and unit of time.
 func gaia(name string, unit time.Duration) format {
 	return format{
 		name: name, required: []string{gaiaArrival, gaiaLength, gaiaCPUs},
@@ -43,9 +43,9 @@ func gaia(name string, unit time.Duration) format {
 func (t *Trace) gaiaJob(row *rows, start time.Time, unit time.Duration) {
 	timed := func(text string) (time.Duration, error) { return times(text, unit) }
 	job := sched.Job{
-		ID:        strconv.Itoa(len(t.Jobs) + 1), // they have none
+		ID:        strconv.Itoa(len(t.Jobs) + 1), // the trace has no IDs
 		Submitted: start.Add(parsed(row, gaiaArrival, timed).Round(time.Microsecond)),
-		// hours are written with rounded digits
+		// The hours in the file have rounded digits.
 		Duration: max(time.Microsecond, parsed(row, gaiaLength, positive(timed)).Round(time.Microsecond)),
 		Request:  sched.Resources{MilliCPU: parsed(row, gaiaCPUs, cores)},
 		Queue:    queueShort, AllowedDelay: delayShort,
@@ -56,7 +56,7 @@ func (t *Trace) gaiaJob(row *rows, start time.Time, unit time.Duration) {
 	t.Jobs = append(t.Jobs, job)
 }
 
-// gaiaByLength returns the format whose unit the lengths show.
+// gaiaByLength returns the format with the unit determined from the lengths.
 func gaiaByLength(file string, text []byte, skipBad bool) (format, error) {
 	inHours, inSeconds := gaia(formatGAIAHours, time.Hour), gaia(formatGAIASeconds, time.Second)
 	row, err := inHours.open(file, text)
@@ -81,6 +81,6 @@ func gaiaByLength(file string, text []byte, skipBad bool) (format, error) {
 		return inSeconds, nil
 	}
 	return format{}, &grid.RowError{File: file, Err: fmt.Errorf("lengths are neither all in hours, up to %d, nor all "+
-		"in seconds, from %d: name the format %s or %s", gaiaMaxHours, gaiaMinSeconds, formatGAIAHours,
+		"in seconds, from %d: specify the format %s or %s", gaiaMaxHours, gaiaMinSeconds, formatGAIAHours,
 		formatGAIASeconds)}
 }

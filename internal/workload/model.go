@@ -19,49 +19,50 @@ import (
 
 const hoursOfWeek = 7 * 24
 
-// Model is what a trace is like, so that others like it can be made: how often jobs come by hour of the week, how
-// many at once, what they ask for, how long they run by what they ask for, and whose they are. Owners are drawn apart
-// from requests, and run times one by one: of what the jobs of an owner or of one batch have in common, it knows
-// nothing else.
+// Model is a statistical model of a trace, from which similar traces can be generated: the arrival rate by hour of
+// the week, the sizes of batches, the requests, the run times by request, and the owners. Owners are drawn
+// independently of requests, and run times independently of each other. Other correlations between the jobs of an
+// owner or of a batch are not modelled.
 type Model struct {
-	// Rate is how many batches come in an hour, by hour of the week in UTC, Monday first.
+	// Rate is the number of batches per hour, by hour of the week in UTC, starting on Monday.
 	Rate [hoursOfWeek]float64 `json:"batchesPerHour"`
-	// Batches are how many jobs came at one instant, the smallest batch first.
+	// Batches contains the numbers of jobs submitted at the same time, in ascending order.
 	Batches []ModelBatch `json:"batches"`
-	// Classes are the kinds of requests.
+	// Classes contains the kinds of requests.
 	Classes []ModelClass `json:"classes"`
-	// Owners is how many owners there are. The one of rank r has a share of the jobs in proportion to r^−Zipf.
+	// Owners is the number of owners. The fraction of jobs of the owner of rank r is proportional to r^−Zipf.
 	Owners int     `json:"owners,omitempty"`
 	Zipf   float64 `json:"zipf,omitempty"`
 }
 
-// ModelBatch is a size of batches. Sizes are counted rather than sampled: a burst of thousands is rare, and most of
-// the jobs.
+// ModelBatch is a batch size. Sizes are counted rather than sampled, because bursts of thousands of jobs are rare
+// but contain most of the jobs.
 type ModelBatch struct {
 	Size  int `json:"size"`
-	Count int `json:"count"` // that it was made from: its weight
+	Count int `json:"count"` // number of batches of this size in the original trace; used as weight
 }
 
 // ModelClass is one kind of request.
 type ModelClass struct {
-	Jobs         int               `json:"jobs"` // that it was made from: its weight
+	Jobs         int               `json:"jobs"` // number of jobs in the original trace; used as weight
 	MilliCPU     int64             `json:"milliCPU"`
 	Memory       int64             `json:"memoryBytes,omitempty"` // median
 	GPU          int64             `json:"gpu,omitempty"`
 	Queue        string            `json:"queue,omitempty"`
 	Selector     map[string]string `json:"selector,omitempty"`
-	AllowedDelay *float64          `json:"allowedDelaySeconds,omitempty"` // absent: not given
-	// Seconds are mean run times of equally many jobs each, shortest first.
+	AllowedDelay *float64          `json:"allowedDelaySeconds,omitempty"` // absent if not given
+	// Seconds contains mean run times of groups of equally many jobs, in ascending order.
 	Seconds []float64 `json:"seconds"`
 }
 
-// What keeps a model small: so many run times stand for those of a class. Memory is told apart by powers of two.
+// modelRunTimes limits the number of run times per class to keep models small. For the same reason, requests are
+// grouped by the power of two of their memory.
 const modelRunTimes = 256
 
-// Fit makes a model of jobs in order of submission.
+// Fit returns a model of jobs, which must be sorted by submission time.
 func Fit(jobs []sched.Job) (*Model, error) {
 	if len(jobs) < 2 || !jobs[len(jobs)-1].Submitted.After(jobs[0].Submitted) {
-		return nil, errors.New("fitting a workload: want jobs at two instants or more")
+		return nil, errors.New("fitting a workload: want jobs with at least two submission times")
 	}
 	m := &Model{}
 	m.fitArrivals(jobs)
@@ -86,7 +87,7 @@ func (m *Model) fitArrivals(jobs []sched.Job) {
 		sizes = append(sizes, 1)
 		batches[hourOfWeek(jobs[i].Submitted)]++
 	}
-	// How long of each hour of the week lies within the trace; it may begin and end within one.
+	// The time that the trace covers in each hour of the week. The first and the last hour may be partial.
 	var hours [hoursOfWeek]float64
 	begin, end := jobs[0].Submitted, jobs[len(jobs)-1].Submitted
 	for t := begin; t.Before(end); {
@@ -96,7 +97,7 @@ func (m *Model) fitArrivals(jobs []sched.Job) {
 	}
 	mean := float64(len(sizes)) / end.Sub(begin).Hours()
 	for h := range m.Rate {
-		if m.Rate[h] = mean; hours[h] > 0.5 { // of less than half an hour nothing is known
+		if m.Rate[h] = mean; hours[h] > 0.5 { // use the mean if less than half an hour was observed
 			m.Rate[h] = batches[h] / hours[h]
 		}
 	}
@@ -109,7 +110,7 @@ func (m *Model) fitArrivals(jobs []sched.Job) {
 	}
 }
 
-// fitClasses groups jobs by what they ask for.
+// fitClasses groups jobs by their request.
 func (m *Model) fitClasses(jobs []sched.Job) {
 	type key struct {
 		milliCPU, gpu   int64
@@ -152,7 +153,7 @@ func (m *Model) fitClasses(jobs []sched.Job) {
 	}
 }
 
-// fitOwners finds the exponent under which the numbers of jobs that owners have are likeliest.
+// fitOwners determines the exponent with the maximum likelihood for the numbers of jobs of the owners.
 func (m *Model) fitOwners(jobs []sched.Job) {
 	count := map[string]int{}
 	for i := range jobs {
@@ -174,7 +175,7 @@ func (m *Model) fitOwners(jobs []sched.Job) {
 		}
 		return sum - float64(total)*math.Log(norm)
 	}
-	low, high := 0.0, 5.0 // it has one maximum
+	low, high := 0.0, 5.0 // the likelihood has a single maximum
 	for range 60 {
 		a, b := low+(high-low)/3, high-(high-low)/3
 		if likelihood(a) < likelihood(b) {
@@ -186,7 +187,7 @@ func (m *Model) fitOwners(jobs []sched.Job) {
 	m.Zipf = (low + high) / 2
 }
 
-// Generate makes n jobs that come from start on. The same model and seed give the same jobs.
+// Generate returns n jobs that arrive from start on. The result is deterministic for a given model and seed.
 func (m *Model) Generate(seed uint64, n int, start time.Time) ([]sched.Job, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
@@ -221,8 +222,8 @@ func fromSeconds(s float64) time.Duration {
 	return time.Duration(math.Round(s*1000)) * time.Millisecond
 }
 
-// next draws when the next batch comes after t: the rate changes from hour to hour, and what is left of an
-// exponential gap is carried over.
+// next returns the arrival of the next batch after t. The rate changes every hour, and the remainder of the
+// exponentially distributed gap is carried over.
 func (m *Model) next(random *rand.Rand, t time.Time) time.Time {
 	gap := random.ExpFloat64()
 	for {
@@ -236,7 +237,8 @@ func (m *Model) next(random *rand.Rand, t time.Time) time.Time {
 	}
 }
 
-// draw draws a run time: one of those that are known or between two neighbours, so that the mean is that of the class.
+// draw returns a random run time. It interpolates between neighbouring values, so that the mean is that of the
+// class.
 func (c *ModelClass) draw(random *rand.Rand) time.Duration {
 	last := float64(len(c.Seconds) - 1)
 	at := min(last, max(0, random.Float64()*float64(len(c.Seconds))-0.5))
@@ -248,7 +250,7 @@ func (c *ModelClass) draw(random *rand.Rand) time.Duration {
 	return max(time.Millisecond, fromSeconds(s))
 }
 
-// cumulative draws an index by weight.
+// cumulative is a cumulative distribution for drawing an index by weight.
 type cumulative []float64
 
 func (c cumulative) index(random *rand.Rand) int {
@@ -265,14 +267,14 @@ func newCumulative(n int, weight func(i int) float64) (c cumulative) {
 	return c
 }
 
-// The limits of a model: owners cost time to set up.
+// The limits of a model. Owners take time to set up.
 const (
 	maxOwners = 1 << 20
 	maxRate   = 1e9
 	maxZipf   = 100
 )
 
-// Validate reports what makes m unusable.
+// Validate returns an error that lists every problem of m.
 func (m *Model) Validate() error {
 	var errs []error
 	bad := func(format string, values ...any) { errs = append(errs, fmt.Errorf(format, values...)) }
@@ -284,7 +286,7 @@ func (m *Model) Validate() error {
 		sum += rate
 	}
 	if !(sum > 1e-6) {
-		bad("batchesPerHour: nothing ever comes")
+		bad("batchesPerHour: want at least one rate above 0")
 	}
 	wrong := func(b ModelBatch) bool { return b.Size < 1 || b.Count < 1 }
 	if len(m.Batches) == 0 || slices.ContainsFunc(m.Batches, wrong) {
@@ -294,7 +296,7 @@ func (m *Model) Validate() error {
 		bad("owners are %d with exponent %v: want 0 to %d", m.Owners, m.Zipf, maxOwners)
 	}
 	if len(m.Classes) == 0 {
-		bad("classes: there are none")
+		bad("classes: want at least one")
 	}
 	for i := range m.Classes {
 		if err := m.Classes[i].validate(); err != nil {
@@ -313,23 +315,23 @@ func (c *ModelClass) validate() error {
 		return fmt.Errorf("jobs is %d: want 1 or more", c.Jobs)
 	case c.MilliCPU < 0 || c.MilliCPU > maxCores*1000 || c.Memory < 0 || c.Memory > maxMemory || c.GPU < 0 ||
 		c.GPU > maxGPUs:
-		return errors.New("the request is out of range")
+		return errors.New("request is out of range")
 	case c.AllowedDelay != nil && !(*c.AllowedDelay >= 0 && *c.AllowedDelay <= maxSeconds):
 		return fmt.Errorf("allowedDelaySeconds is %v: want 0 or more", *c.AllowedDelay)
 	case len(c.Seconds) == 0 || !slices.IsSorted(c.Seconds) ||
 		!(c.Seconds[0] > 0 && c.Seconds[len(c.Seconds)-1] <= maxSeconds):
-		return errors.New("seconds: want run times above 0, the shortest first")
+		return errors.New("seconds: want run times above 0 in ascending order")
 	}
 	return nil
 }
 
-// UnmarshalJSON reads a model strictly.
+// UnmarshalJSON decodes a model and rejects unknown fields.
 func (m *Model) UnmarshalJSON(text []byte) error {
 	type plain Model
 	dec := json.NewDecoder(strings.NewReader(string(text)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode((*plain)(m)); err != nil {
-		return fmt.Errorf("reading workload model: %w", err)
+		return fmt.Errorf("decoding workload model: %w", err)
 	}
 	return m.Validate()
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// kolmogorov returns the largest difference of two empirical distributions.
+// kolmogorov returns the Kolmogorov–Smirnov statistic of two samples.
 func kolmogorov(a, b []float64) float64 {
 	slices.Sort(a)
 	slices.Sort(b)
@@ -34,7 +34,7 @@ func kolmogorov(a, b []float64) float64 {
 	return largest
 }
 
-// likeness is what a trace is compared by.
+// likeness returns the properties used to compare traces.
 func likeness(jobs []sched.Job) (runtimes, hours []float64, coreHours float64) {
 	for i := range jobs {
 		j := &jobs[i]
@@ -45,11 +45,11 @@ func likeness(jobs []sched.Job) (runtimes, hours []float64, coreHours float64) {
 	return runtimes, hours, coreHours
 }
 
-// A trace that is generated has the run times, the hours of arrival and the core-hours of the one that it is fitted to.
+// A generated trace has the run times, the hours of arrival and the core-hours of the original trace.
 func TestGeneratedTraceIsLikeItsModel(t *testing.T) {
 	for _, c := range []struct {
 		file            string
-		hours, coreHour float64 // tolerances; bursts make arrivals of a short trace a matter of chance
+		hours, coreHour float64 // tolerances; bursts make the arrivals of a short trace random
 	}{
 		{"swf/hpc2n_first3171.swf.gz", 0.08, 0.25},
 		{"swf/NASA-iPSC-1993-3.1-cln.swf.gz", 0.03, 0.1},
@@ -59,7 +59,7 @@ func TestGeneratedTraceIsLikeItsModel(t *testing.T) {
 	} {
 		if (strings.Contains(c.file, "NASA") || strings.Contains(c.file, "openb")) &&
 			os.Getenv("KUBENERGY_LONG") == "" {
-			continue // they take seconds
+			continue // large files take seconds
 		}
 		jobs, err := read(shared(t, "workload/"+c.file), "", t0)
 		if err != nil {
@@ -100,22 +100,22 @@ func TestModelIsDeterministicAndReadsBack(t *testing.T) {
 	a, errA := m.Generate(7, 500, t0)
 	b, errB := back.Generate(7, 500, t0)
 	if errA != nil || errB != nil || len(a) != 500 || !reflect.DeepEqual(a, b) {
-		t.Errorf("%d and %d jobs, %v, %v: not the same", len(a), len(b), errA, errB)
+		t.Errorf("Generate() returned different lists of %d and %d jobs, errors %v and %v", len(a), len(b), errA, errB)
 	}
 	if other, _ := m.Generate(8, 500, t0); reflect.DeepEqual(a, other) {
-		t.Error("another seed gives the same jobs")
+		t.Error("Generate() returned the same jobs for another seed")
 	}
 	if !slices.IsSortedFunc(a, func(x, y sched.Job) int { return x.Submitted.Compare(y.Submitted) }) ||
 		a[0].Submitted.Before(t0) {
-		t.Error("jobs are not in order from the start on")
+		t.Error("jobs are not sorted by submission time or start too early")
 	}
 }
 
-// Owners' shares follow the exponent, and hours without any arrivals stay empty.
+// The shares of owners follow the exponent, and hours without arrivals remain empty.
 func TestModelFindsWhatIsThere(t *testing.T) {
 	var jobs []sched.Job
 	for day := range 28 {
-		for k := range 60 { // jobs come from 10 to 12
+		for k := range 60 { // jobs arrive between 10 and 12
 			owner := "a"
 			switch {
 			case k%7 >= 6:
@@ -133,8 +133,8 @@ func TestModelFindsWhatIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if math.Abs(m.Zipf-1.1) > 0.2 || m.Owners != 3 { // 4 : 2 : 1 is about 1 : 2^−1 : 3^−1.26
-		t.Errorf("%d owners with exponent %v", m.Owners, m.Zipf)
+	if math.Abs(m.Zipf-1.1) > 0.2 || m.Owners != 3 { // 4 : 2 : 1 is approximately 1 : 2^−1 : 3^−1.26
+		t.Errorf("got %d owners with exponent %v, want 3 with about 1.1", m.Owners, m.Zipf)
 	}
 	made, err := m.Generate(1, 3000, t0)
 	if err != nil {
@@ -142,17 +142,17 @@ func TestModelFindsWhatIsThere(t *testing.T) {
 	}
 	for i := range made {
 		if h := made[i].Submitted.Hour(); h < 10 || h >= 12 || made[i].AllowedDelay != time.Hour {
-			t.Fatalf("%+v comes at %d o'clock", made[i], h)
+			t.Fatalf("unexpected job %+v in hour %d", made[i], h)
 		}
 	}
 }
 
-// Bursts that come seldom are most of the jobs: the largest of them stays what it was, and as many jobs come in an
-// hour.
+// Rare bursts contain most of the jobs. The size of the largest burst and the number of jobs per hour are
+// preserved.
 func TestModelKeepsBursts(t *testing.T) {
 	var jobs []sched.Job
 	hours := 0
-	for ; len(jobs) < 40_000; hours++ { // forty single jobs an hour, and a burst of two thousand every hundred
+	for ; len(jobs) < 40_000; hours++ { // 40 single jobs an hour, and a burst of 2,000 every 100
 		at := t0.Add(time.Duration(hours) * time.Hour)
 		for k := range 40 {
 			jobs = append(jobs, sched.Job{Submitted: at.Add(time.Duration(k) * time.Minute), Duration: time.Minute})
@@ -179,20 +179,20 @@ func TestModelKeepsBursts(t *testing.T) {
 		largest = max(largest, size)
 	}
 	if largest != 2000 {
-		t.Errorf("the largest batch has %d jobs, want 2000", largest)
+		t.Errorf("size of the largest batch = %d, want 2000", largest)
 	}
 	want, got := float64(len(jobs))/float64(hours), float64(len(made))/made[len(made)-1].Submitted.Sub(t0).Hours()
-	if math.Abs(got/want-1) > 0.25 { // a hundred bursts or so, by chance
-		t.Errorf("%.1f jobs come in an hour, want %.1f", got, want)
+	if math.Abs(got/want-1) > 0.25 { // about a hundred random bursts
+		t.Errorf("got %.1f jobs per hour, want %.1f", got, want)
 	}
 }
 
 func TestModelRefuses(t *testing.T) {
-	if _, err := workload.Fit(make([]sched.Job, 5)); err == nil || !strings.Contains(err.Error(), "two instants") {
-		t.Errorf("five jobs at once: %v", err)
+	if _, err := workload.Fit(make([]sched.Job, 5)); err == nil || !strings.Contains(err.Error(), "two submission times") {
+		t.Errorf("unexpected error for five simultaneous jobs: %v", err)
 	}
 	for text, want := range map[string]string{
-		`{}`:            "nothing ever comes",
+		`{}`:            "want at least one rate above 0",
 		`{"colour": 1}`: `unknown field "colour"`,
 		`{"batchesPerHour":[1],"batches":[{"size":0,"count":1}],"classes":[]}`:                                          "batches: want sizes and counts from 1",
 		`{"batchesPerHour":[1],"batches":[{"size":1,"count":0}],"classes":[]}`:                                          "batches: want sizes and counts from 1",
@@ -200,17 +200,17 @@ func TestModelRefuses(t *testing.T) {
 		`{"batchesPerHour":[1],"batches":[{"size":1,"count":1}],"classes":[{"jobs":1,"seconds":[2,1]}]}`:                "classes[0]: seconds",
 		`{"batchesPerHour":[-1],"batches":[{"size":1,"count":1}],"classes":[{"jobs":1,"seconds":[1]}]}`:                 "batchesPerHour[0] is -1",
 		`{"batchesPerHour":[1],"batches":[{"size":1,"count":1}],"owners":-1,"classes":[{"jobs":1,"seconds":[1]}]}`:      "owners are -1",
-		`{"batchesPerHour":[1],"batches":[{"size":1,"count":1}],"classes":[{"jobs":1,"milliCPU":-1,"seconds":[1]}]}`:    "the request is out of range",
+		`{"batchesPerHour":[1],"batches":[{"size":1,"count":1}],"classes":[{"jobs":1,"milliCPU":-1,"seconds":[1]}]}`:    "request is out of range",
 		`{"batchesPerHour":[1],"batches":[{"size":1,"count":1}],"classes":[{"jobs":1,"seconds":[1],"queue":"a"}]}    x`: "invalid character",
 	} {
 		var m workload.Model
 		if err := json.Unmarshal([]byte(text), &m); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want one that says %q", text, err, want)
+			t.Errorf("%s: expected an error that contains %[3]q, got %[2]v", text, err, want)
 		}
 	}
 }
 
-// FuzzModel reads a model and makes a trace of it.
+// FuzzModel decodes a model and generates a trace from it.
 func FuzzModel(f *testing.F) {
 	f.Add([]byte(`{"classes":[{"jobs":3,"milliCPU":500,"memory":1000,"seconds":[1,2.5,60]}]}`))
 	m, err := workload.Fit(workloadtest.Demo(1, t0))

@@ -11,19 +11,20 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The columns of a table of nodes, found by name. A node names a profile of [Profiles], or says what it draws.
+// The columns of a table of nodes, identified by name. A node has the name of a profile, or the parameters of its
+// own.
 const (
 	columnName     = "name"
 	columnSite     = "site"
 	columnSpeed    = "speed"
-	columnCount    = "count" // so many nodes, named name-0 and on
+	columnCount    = "count" // number of nodes, named name-0, name-1, …
 	columnProfile  = "profile"
 	columnIdle     = "idle_watts"
 	columnMax      = "max_watts"
 	columnExponent = "exponent"
-	columnSleep    = "sleep_watts" // default: idle_watts, so it never sleeps
+	columnSleep    = "sleep_watts" // defaults to idle_watts, i.e. the node never sleeps
 	columnWakeUp   = "wakeup_joules"
-	columnBoot     = "boot_seconds"   // default: it wakes in no time
+	columnBoot     = "boot_seconds"   // defaults to 0, i.e. the node wakes up immediately
 	columnGPUIdle  = "gpu_idle_watts" // of each GPU
 	columnGPUMax   = "gpu_max_watts"
 )
@@ -39,14 +40,14 @@ var (
 
 const maxNodes = 1 << 20
 
-// unlimitedMemory is that of nodes whose file says nothing of memory: a pebibyte.
+// unlimitedMemory is the memory of nodes without a memory value in their file: a pebibyte.
 const unlimitedMemory = 1 << 50
 
-// Nodes returns empty nodes from a preset, whose names the seed shuffles, or from a file. A node stands at the site
-// that its row names, and at the first of sites if it names none; without sites there is nowhere for nodes to stand.
+// Nodes returns empty nodes from a preset or from a file. The seed shuffles the names of the nodes of a preset. A
+// node belongs to the site in its row, or to the first of sites if its row has none. At least one site is required.
 func Nodes(source string, seed uint64, sites ...*sched.Site) ([]sched.Node, error) {
 	if len(sites) == 0 {
-		return nil, errors.New("nodes need a site")
+		return nil, errors.New("want at least one site for the nodes")
 	}
 	if _, ok := presets[source]; ok {
 		return presetNodes(source, seed, sites[0])
@@ -58,7 +59,7 @@ func Nodes(source string, seed uint64, sites ...*sched.Site) ([]sched.Node, erro
 	if err != nil {
 		return nil, fmt.Errorf("reading nodes: %w", err)
 	}
-	if _, columns := firstLine(text); len(columns) > 0 && columns[0] == openbNode { // which no list of ours has
+	if _, columns := firstLine(text); len(columns) > 0 && columns[0] == openbNode { // our own format has no such column
 		return readNodes(source, text, []string{openbNode, openbMilliCPU, openbMemory, openbGPU, openbModel}, nil,
 			openbNodes(sites[0]))
 	}
@@ -67,8 +68,8 @@ func Nodes(source string, seed uint64, sites ...*sched.Site) ([]sched.Node, erro
 		func(row *rows) []sched.Node { return nodeGroup(row, sites, known) })
 }
 
-// readNodes reads a list of nodes, whose names stand in the first of the required columns. A row is one node or a
-// group of them.
+// readNodes reads a list of nodes. The first of the required columns contains the names. A row is one node or a
+// group of nodes.
 func readNodes(file string, text []byte, required, optional []string, group func(*rows) []sched.Node,
 ) ([]sched.Node, error) {
 	row, err := newRows(file, text, required, optional)
@@ -95,7 +96,7 @@ func readNodes(file string, text []byte, required, optional []string, group func
 	return nodes, nil
 }
 
-// nodeGroup makes the node or the nodes of the present row.
+// nodeGroup returns the nodes of the current row.
 func nodeGroup(row *rows, sites []*sched.Site, known profiles) []sched.Node {
 	site := func(name string) (*sched.Site, error) { return findSite(name, sites) }
 	n := sched.Node{
@@ -131,13 +132,13 @@ func findSite(name string, sites []*sched.Site) (*sched.Site, error) {
 	return nil, fmt.Errorf("unknown site %q: have %s", name, strings.Join(names, ", "))
 }
 
-// nodeProfile returns the profile that a row names, or makes one from its figures. Its quality is estimated, because
-// the row does not say where the figures come from.
+// nodeProfile returns the profile named in a row, or a profile with the parameters in the row. Its quality is
+// estimated, because the source of the parameters is unknown.
 func nodeProfile(row *rows, node string, known profiles) *energy.Profile {
 	if name := row.text(columnProfile); name != "" {
 		for _, column := range powerColumns {
 			if row.text(column) != "" {
-				row.refuse(column, fmt.Errorf("stands beside the profile %q: give one or the other", name))
+				row.refuse(column, fmt.Errorf("cannot be combined with the profile %q: want one or the other", name))
 			}
 		}
 		return parsed(row, columnProfile, known.named)

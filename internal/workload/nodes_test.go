@@ -34,11 +34,11 @@ func TestNodesFromFile(t *testing.T) {
 	}
 	if len(nodes) != 14 || nodes[0].Name != "web-00" || nodes[11].Name != "web-11" || nodes[12].Name != "gpu" ||
 		nodes[13].Name != "cold" {
-		t.Fatalf("%d nodes: %v", len(nodes), names(nodes))
+		t.Fatalf("got %d unexpected nodes: %v", len(nodes), names(nodes))
 	}
 	if nodes[0].Profile != nodes[11].Profile || nodes[0].Profile.Name != "sr655-2021" || nodes[0].Site != south ||
 		nodes[0].Free != nodes[0].Capacity {
-		t.Errorf("%+v and %+v should share one profile at site south, and be empty", nodes[0], nodes[11])
+		t.Errorf("%+v and %+v: want empty nodes with a common profile at site south", nodes[0], nodes[11])
 	}
 	want := sched.Node{
 		Name: "gpu", Site: north, Speed: 1.5,
@@ -50,10 +50,10 @@ func TestNodesFromFile(t *testing.T) {
 		},
 	}
 	if diff := cmp.Diff(want, nodes[12]); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+		t.Errorf("unexpected node (-want +got):\n%s", diff)
 	}
 	if p := nodes[13].Profile; p.Sleep != p.Idle {
-		t.Errorf("a row that says nothing of sleep sleeps at %v W, want its idle power", float64(p.Sleep))
+		t.Errorf("sleep power of a row without sleep_watts = %v W, want its idle power", float64(p.Sleep))
 	}
 }
 
@@ -93,15 +93,15 @@ func TestNodesRefuses(t *testing.T) {
 		},
 		"both": {
 			header + "a,,1,0,dl360-2018,5,,,,,,\n",
-			`workload.csv:2: idle_watts: stands beside the profile "dl360-2018"`,
+			`workload.csv:2: idle_watts: cannot be combined with the profile "dl360-2018"`,
 		},
-		"NaN watts":      {header + "a,,1,0,,NaN,5,,,,,\n", `workload.csv:2: idle_watts: "NaN" is no finite number`},
+		"NaN watts":      {header + "a,,1,0,,NaN,5,,,,,\n", `workload.csv:2: idle_watts: "NaN" is not a finite number`},
 		"negative watts": {header + "a,,1,0,,-1,5,,,,,\n", `workload.csv:2: idle_watts: "-1" is negative`},
 		"max below idle": {
 			header + "a,,1,0,,9,5,,,,,\n",
 			"workload.csv:2: power profile \"a\": max 5 W is below idle 9 W",
 		},
-		"wakes unslept": {header + "a,,1,0,,5,9,,100,,,\n", "but it never sleeps"},
+		"wakes unslept": {header + "a,,1,0,,5,9,,100,,,\n", "but the node never sleeps"},
 		"unpriced GPUs": {
 			header + "a,,1,0,dl360-2018,,,,,2,,\n",
 			"workload.csv:2: gpu: the node has GPUs: want gpu_idle_watts",
@@ -112,18 +112,18 @@ func TestNodesRefuses(t *testing.T) {
 	} {
 		nodes, err := workload.Nodes(write(t, c.text), 0, north, south)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want one that says %q", name, err, c.want)
+			t.Errorf("%s: expected an error that contains %[3]q, got %[2]v", name, err, c.want)
 		}
 		if nodes != nil {
-			t.Errorf("%s: got %d nodes in spite of the error", name, len(nodes))
+			t.Errorf("%s: Nodes() returned both %d nodes and an error", name, len(nodes))
 		}
 	}
 	_, err := workload.Nodes("ecshed50", 0, north)
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "the presets are demo24, ecsched40") {
-		t.Errorf("unknown preset: error %v", err)
+		t.Errorf("unexpected error for an unknown preset: %v", err)
 	}
 	if _, err := workload.Nodes("ecsched50", 0); err == nil {
-		t.Error("nodes without a site were accepted")
+		t.Error("Nodes() without a site returned nil, want an error")
 	}
 }
 
@@ -144,10 +144,10 @@ func TestPresets(t *testing.T) {
 			kinds[nodes[i].Profile] = true
 		}
 		if int64(len(nodes)) != c.nodes || milli != c.cores*1000 || len(kinds) != c.kinds {
-			t.Errorf("%s: %d nodes of %d kinds with %d thousandths of a core", c.name, len(nodes), len(kinds), milli)
+			t.Errorf("%s: got %d nodes of %d kinds with %d millicores", c.name, len(nodes), len(kinds), milli)
 		}
 		if !slices.Contains(workload.Presets(), c.name) {
-			t.Errorf("%s is not in %v", c.name, workload.Presets())
+			t.Errorf("preset %s is not in %v", c.name, workload.Presets())
 		}
 	}
 }
@@ -155,7 +155,7 @@ func TestPresets(t *testing.T) {
 func TestProfilesAreUsable(t *testing.T) {
 	all := workload.Profiles()
 	if len(all) < 5 {
-		t.Fatalf("%d profiles, want at least 5", len(all))
+		t.Fatalf("got %d profiles, want at least 5", len(all))
 	}
 	for i := range all {
 		p := &all[i]
@@ -163,13 +163,13 @@ func TestProfilesAreUsable(t *testing.T) {
 			t.Error(err)
 		}
 		if p.Sleep >= p.Power(0) || p.WakeUp <= 0 || !strings.Contains(p.Source, "SPECpower_ssj2008") {
-			t.Errorf("%s: sleep %v W, idle %v W, wake-up %v, source %q", p.Name, float64(p.Sleep), float64(p.Power(0)),
+			t.Errorf("unexpected profile %s: sleep %v W, idle %v W, wake-up %v, source %q", p.Name, float64(p.Sleep), float64(p.Power(0)),
 				p.WakeUp, p.Source)
 		}
 	}
 }
 
-// Every profile is a row of the published table, watt for watt.
+// Every profile matches a row of the published table exactly.
 func TestProfilesAreThePublishedOnes(t *testing.T) {
 	text, err := grid.ReadFile(shared(t, "power/ccf/SPECpower-2023-05-23.csv.gz"))
 	if err != nil {
@@ -192,7 +192,7 @@ func TestProfilesAreThePublishedOnes(t *testing.T) {
 				strings.Contains(p.Source, date) && strings.Contains(p.Source, size)
 		})
 		if !found {
-			t.Errorf("%s: no published result with %v W idle, %v W at full load: %s", p.Name, float64(p.Idle),
+			t.Errorf("profile %s: no published result has %v W idle and %v W at full load: %s", p.Name, float64(p.Idle),
 				float64(p.Max), p.Source)
 		}
 	}
@@ -201,35 +201,35 @@ func TestProfilesAreThePublishedOnes(t *testing.T) {
 func TestDemo(t *testing.T) {
 	jobs := workloadtest.Demo(7, t0)
 	if diff := cmp.Diff(jobs, workloadtest.Demo(7, t0)); diff != "" {
-		t.Errorf("the same seed gives another trace:\n%s", diff)
+		t.Errorf("Demo() returned different traces for the same seed:\n%s", diff)
 	}
 	if cmp.Equal(jobs, workloadtest.Demo(8, t0)) {
-		t.Error("another seed gives the same trace")
+		t.Error("Demo() returned the same trace for another seed")
 	}
 	if len(jobs) > 300 {
-		t.Errorf("%d jobs, want at most 300", len(jobs))
+		t.Errorf("got %d jobs, want at most 300", len(jobs))
 	}
 	patient := 0
 	for i := range jobs {
 		j := &jobs[i]
 		if d := j.Submitted.Sub(t0); d < 0 || d > 12*time.Hour || j.Duration < 5*time.Minute ||
 			j.Duration > 3*time.Hour {
-			t.Errorf("job %s arrives after %v and runs for %v", j.ID, d, j.Duration)
+			t.Errorf("job %s: unexpected arrival after %v or run time of %v", j.ID, d, j.Duration)
 		}
 		if c := j.Request.MilliCPU; c < 500 || c > 16000 || j.Request.Memory < c<<30/1000 {
-			t.Errorf("job %s requests %+v", j.ID, j.Request)
+			t.Errorf("job %s: unexpected request %+v", j.ID, j.Request)
 		}
 		if j.AllowedDelay > 0 {
 			patient++
 			if j.AllowedDelay < 2*time.Hour || j.AllowedDelay > 6*time.Hour {
-				t.Errorf("job %s allows a delay of %v", j.ID, j.AllowedDelay)
+				t.Errorf("job %s: unexpected allowed delay of %v", j.ID, j.AllowedDelay)
 			}
 		}
 	}
 	if impatient := len(jobs) - patient; impatient != (len(jobs)+2)/3 {
-		t.Errorf("%d of %d jobs must start at once, want a third", impatient, len(jobs))
+		t.Errorf("%d of %d jobs must start immediately, want a third", impatient, len(jobs))
 	}
-	// Promised in the documentation: every job fits the preset, with some choice.
+	// As promised in the documentation, every job fits several nodes of the preset.
 	nodes, err := workload.Nodes("demo24", 0, north)
 	if err != nil {
 		t.Fatal(err)
@@ -242,7 +242,7 @@ func TestDemo(t *testing.T) {
 			}
 		}
 		if fitting < 5 {
-			t.Errorf("job %s, %+v, fits %d nodes of demo24, want at least 5", jobs[i].ID, jobs[i].Request, fitting)
+			t.Errorf("job %s with request %+v fits on %d nodes of demo24, want at least 5", jobs[i].ID, jobs[i].Request, fitting)
 		}
 	}
 }
@@ -255,6 +255,6 @@ func TestExampleNodesFileIsRead(t *testing.T) {
 	}
 	nodes, err := workload.Nodes(path, 0, north)
 	if diff := cmp.Diff([]string{"node-0", "node-1", "node-2"}, names(nodes)); err != nil || diff != "" {
-		t.Errorf("%v (-want +got)\n%s", err, diff)
+		t.Errorf("unexpected names, error %v (-want +got):\n%s", err, diff)
 	}
 }

@@ -11,27 +11,27 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The columns of the pods of Alibaba's cluster-trace-gpu-v2023, which is called openb.
+// The columns of the pods of Alibaba's cluster-trace-gpu-v2023, called openb.
 const (
 	openbMilliCPU  = "cpu_milli"
 	openbMemory    = "memory_mib"
 	openbGPUs      = "num_gpu"
-	openbMilliGPU  = "gpu_milli" // of one GPU, where a pod wants less than one
-	openbSpec      = "gpu_spec"  // models that will do, with | in between; empty: any
+	openbMilliGPU  = "gpu_milli" // of one GPU, if a pod requests less than one
+	openbSpec      = "gpu_spec"  // acceptable models, separated by |; empty for any
 	openbQoS       = "qos"
 	openbPhase     = "pod_phase"
 	openbCreated   = "creation_time" // seconds
 	openbDeleted   = "deletion_time"
-	openbScheduled = "scheduled_time" // empty: never
+	openbScheduled = "scheduled_time" // empty if never scheduled
 )
 
-// openbNeverScheduled is why a pod is left out: how long it would have run is unknown.
+// openbNeverScheduled is the reason for skipping a pod with an unknown run time because it never ran.
 const openbNeverScheduled = "was never scheduled"
 
-// labelGPUModel is the label of nodes that says which GPUs they have.
+// labelGPUModel is the node label with the model of the GPUs.
 const labelGPUModel = "gpu-model"
 
-// openbModels are the GPUs of that cluster. G2 and G3 are what it calls two that it does not name.
+// openbModels contains the GPU models of that cluster. G2 and G3 are its placeholders for two undisclosed models.
 var openbModels = []string{"A10", "G2", "G3", "P100", "T4", "V100M16", "V100M32"}
 
 var openb = format{
@@ -41,8 +41,8 @@ var openb = format{
 	},
 }
 
-// openbPod adds the job of one row. A part of a GPU is a whole one here: no two jobs share a device, which is what
-// Kubernetes does without further help.
+// openbPod adds the job of one row. A fraction of a GPU is rounded up to a whole one, because Kubernetes does not
+// share a device between pods by default.
 func (t *Trace) openbPod(row *rows, start time.Time) {
 	created := parsed(row, openbCreated, seconds)
 	job := sched.Job{
@@ -61,7 +61,7 @@ func (t *Trace) openbPod(row *rows, start time.Time) {
 	case scheduled < created:
 		row.refuse(openbScheduled, fmt.Errorf("%q is before the creation", row.text(openbScheduled)))
 	case deleted < scheduled:
-		row.refuse(openbDeleted, fmt.Errorf("%q is before it was scheduled", row.text(openbDeleted)))
+		row.refuse(openbDeleted, fmt.Errorf("%q is before the scheduled time", row.text(openbDeleted)))
 	case deleted == scheduled:
 		t.skip(row, noRunTime)
 		return
@@ -79,18 +79,18 @@ func openbResources(row *rows, gpus string, cpu func(string) (int64, error)) sch
 	}
 }
 
-// checkShare checks the thousandths of a GPU that are asked for.
+// checkShare validates the requested thousandths of a GPU.
 func checkShare(share, gpus int64) error {
 	switch {
 	case share > 1000:
 		return fmt.Errorf("\"%d\" is more than a GPU", share)
 	case share > 0 && gpus == 0:
-		return fmt.Errorf("\"%d\" of no GPU", share)
+		return fmt.Errorf("\"%d\" is requested without a GPU", share)
 	}
 	return nil
 }
 
-// openbSelector returns the label that a node must carry to have one of the models of a spec.
+// openbSelector returns the label required on a node so that it has one of the models in spec.
 func openbSelector(spec string) map[string]string {
 	if spec == "" {
 		return nil
@@ -102,11 +102,12 @@ func openbSelector(spec string) map[string]string {
 	return map[string]string{labelOneOf(models): "true"}
 }
 
-// labelOneOf is the label of nodes whose GPUs are of any of several models: a selector can ask for one value only.
+// labelOneOf returns the label of nodes with one of several GPU models. It is required because a selector can only
+// match a single value.
 func labelOneOf(models []string) string { return labelGPUModel + "-of." + strings.Join(models, "_") }
 
-// openbLabels returns the labels of a node with GPUs of one model: itself, and every choice of models that it is one
-// of.
+// openbLabels returns the labels of a node with GPUs of one model: the label of the model, and the labels of all
+// combinations of models that include it.
 func openbLabels(model string) map[string]string {
 	labels := map[string]string{labelGPUModel: model}
 	for chosen := range 1 << len(openbModels) {
@@ -130,16 +131,16 @@ const (
 	openbModel = "model"
 )
 
-// The nodes of openb are not named: what a virtual core of a present server draws stands in for them, with nothing
-// running and with all of it busy, as the Cloud Carbon Footprint coefficients have it on average. They do not sleep.
+// The hardware of openb nodes is not published. Their power is estimated from the mean power of a virtual core of a
+// current server, idle and fully used, in the coefficients of Cloud Carbon Footprint. The nodes never sleep.
 const (
 	openbIdlePerCore = energy.Watts(0.74)
 	openbFullPerCore = energy.Watts(3.5)
 )
 
-// gpuModels are idle power and that at full load. Full load is the board power of the vendor's data sheet, and idle
-// about a tenth of it, as published measurements of such cards have it. G2 and G3 are taken for cards of the size of
-// a V100 and an A100, of which nodes of that time have eight.
+// gpuModels contains idle and full-load power by model. Full load is the board power in the vendor's data sheet,
+// and idle is about a tenth of it, in line with published measurements. G2 and G3 are assumed to be similar to a
+// V100 and an A100, based on the number of eight per node.
 var gpuModels = map[string]struct{ idle, full energy.Watts }{
 	"A10":     {15, 150},
 	"G2":      {30, 300},
@@ -150,8 +151,8 @@ var gpuModels = map[string]struct{ idle, full energy.Watts }{
 	"V100M32": {30, 300},
 }
 
-// openbNodes makes nodes of openb, all of them at one site. Each kind of node is made once, so that its nodes share
-// labels and profile.
+// openbNodes returns a function that creates openb nodes at one site. Nodes of the same kind share their labels and
+// profile.
 func openbNodes(site *sched.Site) func(*rows) []sched.Node {
 	type kind struct {
 		capacity sched.Resources

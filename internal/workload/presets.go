@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// A group is so many nodes of one kind.
+// A group is a number of identical nodes.
 type group struct {
 	name    string
 	count   int
@@ -20,23 +20,25 @@ type group struct {
 }
 
 var presets = map[string][]group{
-	// The 50 machines of the ECSched experiment: 20 of 25 CPU and memory slots, 20 of 50, 10 of 100. The experiment
-	// names no hardware. Each size gets a server of about as many hardware threads, the smallest ones being the
-	// oldest, as in a fleet that grew: a busy slot then adds 7.6, 4.0 and 1.8 W, and it matters which machines are
-	// kept awake. All run at the same speed, since the trace gives one duration for all.
+	// The 50 machines of the ECSched experiment: 20 with 25 CPU and memory slots, 20 with 50, and 10 with 100. The
+	// experiment does not specify the hardware. Each size is mapped to a server with a similar number of hardware
+	// threads, the smallest to the oldest server, as in a fleet that has grown over time. The additional power of a
+	// busy slot is then 7.6, 4.0 and 1.8 W, so it matters which machines are kept awake. All machines have the same
+	// speed, because the trace has one duration per job.
 	"ecsched50": threeSizes(20, 20, 10),
-	// The same kinds, fewer and more of them.
+	// The same kinds in smaller and larger numbers.
 	"ecsched40": threeSizes(16, 16, 8),
 	"ecsched65": threeSizes(26, 26, 13),
-	// A small mixed fleet for the lab: the efficient machines are a quarter, and the oldest are not the smallest.
+	// A small heterogeneous fleet for the lab: a quarter of the machines are efficient, and the oldest are not the
+	// smallest.
 	"demo24": {
 		{"edge", 8, 4, 16, "tx100-2012"},
 		{"old", 6, 12, 48, "r610-2010"},
 		{"mid", 4, 28, 112, "dl360-2018"},
 		{"big", 6, 64, 256, "sr655-2021"},
 	},
-	// One node with room for everything, whose power is in proportion to its busy cores: for experiments in which
-	// only when a job runs counts, as those of Let's Wait Awhile and GAIA.
+	// A single node of practically unlimited capacity with power proportional to its busy cores, for experiments in
+	// which only the time of execution matters, e.g. Let's Wait Awhile and GAIA.
 	"unlimited": {
 		{"unlimited", 1, unlimitedCores, unlimitedMemory >> 30, unlimitedProfile},
 	},
@@ -50,18 +52,18 @@ func threeSizes(small, medium, large int) []group {
 	}
 }
 
-// The power of the preset "unlimited": a watt per core and nothing else. With no other node to compare with, its size
-// is of no consequence.
+// The power of the preset "unlimited" is a watt per busy core. The size is arbitrary, because there is no other
+// node.
 const (
 	unlimitedCores   = 1_000_000
 	unlimitedProfile = "watt-per-core"
 )
 
-// Presets lists the names that [Nodes] knows, sorted.
+// Presets returns the sorted names of the presets of [Nodes].
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 
-// presetNodes makes the nodes of a preset, all at one site. Their names begin with numbers that the seed shuffles: were
-// they sorted by kind, a strategy that breaks ties by name would know which machines are efficient.
+// presetNodes returns the nodes of a preset, all at one site. Their names start with numbers that are shuffled by
+// the seed. Otherwise, a strategy that breaks ties by name could identify the efficient machines.
 func presetNodes(name string, seed uint64, site *sched.Site) ([]sched.Node, error) {
 	var nodes []sched.Node
 	known := profiles{}
@@ -81,7 +83,8 @@ func presetNodes(name string, seed uint64, site *sched.Site) ([]sched.Node, erro
 	return nodes, nil
 }
 
-// replicate numbers the copies of a node with equally many digits, so that their names sort in order.
+// replicate returns numbered copies of a node. The numbers have the same number of digits, so that the names sort
+// in order.
 func replicate(kind sched.Node, count int) []sched.Node {
 	digits := len(strconv.Itoa(count - 1))
 	nodes := make([]sched.Node, count)

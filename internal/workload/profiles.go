@@ -9,15 +9,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A server is one published result of SPECpower_ssj2008: facts, with the system that they were measured on.
+// A server is one published result of SPECpower_ssj2008, with the measured system.
 type server struct {
 	name, system, published string
 	cores, threads          int
 	idle, full              energy.Watts
 }
 
-// servers of clearly different age and efficiency, oldest first. Idle and full power are measured at the wall; 840
-// results up to May 2023 are collected in cloud-carbon-footprint/ccf-coefficients.
+// servers contains servers of different age and efficiency, oldest first. Idle and full-load power are measured at
+// the wall. The 840 results up to May 2023 are collected in cloud-carbon-footprint/ccf-coefficients.
 var servers = []server{
 	{"r610-2010", "Dell PowerEdge R610 (2 × Intel Xeon X5670)", "May 2010", 12, 24, 62.3, 244},
 	{"r620-2012", "Dell PowerEdge R620 (2 × Intel Xeon E5-2670)", "Mar 2012", 16, 32, 54.1, 243},
@@ -30,16 +30,16 @@ var servers = []server{
 	{"rx2540-2023", "Fujitsu PRIMERGY RX2540 M7 (2 × Intel Xeon Platinum 8490H)", "Feb 2023", 120, 240, 184, 1043},
 }
 
-// SPECpower says nothing of sleep. These are estimates: a suspended server still feeds its memory, its management
-// controller and a standby supply, 5 to 15 W, which is about 5 % of full load; and it takes about two minutes until it
-// can work, drawing what lies midway between idle and full load.
+// SPECpower does not cover sleep, so these values are estimates. A suspended server still supplies its memory, its
+// management controller and a standby supply, which takes 5 to 15 W or about 5 % of full load. Waking up takes
+// about two minutes at a power midway between idle and full load.
 const (
 	sleepShare = 0.05
 	sleepLeast = energy.Watts(5)
 	bootTime   = 2 * time.Minute
 )
 
-// profile makes the power model of s. It is linear, since only two points are published for every result.
+// profile returns the power model of s. It is linear, because only two points of each result are used.
 func (s *server) profile() *energy.Profile {
 	return &energy.Profile{
 		Name:     s.name,
@@ -58,7 +58,7 @@ func (s *server) profile() *energy.Profile {
 	}
 }
 
-// profiles hands out one profile for each name, so that nodes of one kind share it.
+// profiles caches profiles by name, so that nodes of one kind share a profile.
 type profiles map[string]*energy.Profile
 
 func (p profiles) named(name string) (*energy.Profile, error) {
@@ -68,7 +68,7 @@ func (p profiles) named(name string) (*energy.Profile, error) {
 	if name == unlimitedProfile {
 		p[name] = &energy.Profile{
 			Name: name, Max: unlimitedCores, Exponent: 1, Quality: energy.Estimated,
-			Source: "no hardware: power in proportion to busy cores, as experiments without capacity assume it",
+			Source: "no hardware: power is proportional to busy cores, as in experiments without capacity limits",
 		}
 		return p[name], nil
 	}

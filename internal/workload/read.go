@@ -1,7 +1,7 @@
-// Package workload reads and writes traces of jobs and lists of nodes, and makes synthetic ones.
+// Package workload reads and writes traces of jobs and lists of nodes, and generates synthetic ones.
 //
-// It fills in what package sched plans on and decides nothing. A file is read whole or not at all: every error names
-// file, line and field, and no reader returns part of a trace.
+// It only provides the input of package sched and makes no decisions. A file is read completely or not at all:
+// every error contains the file, line and field, and no reader returns a partial trace.
 package workload
 
 import (
@@ -17,30 +17,31 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// NoDelayGiven is the allowed delay of a job whose trace gives none, so that a default can be told from an explicit
-// zero. Callers replace it; a job that still carries it may not be put off.
+// NoDelayGiven is the allowed delay of a job if its trace contains none. It distinguishes a missing value from an
+// explicit zero. Callers replace it; a job with this value must not be delayed.
 const NoDelayGiven time.Duration = -1
 
-// format says how the rows of a file become jobs.
+// format describes the conversion of the rows of a file to jobs.
 type format struct {
 	name string
-	// columns of a table with a header; where there is a comment sign: in this order, without a header
+	// required and optional are the columns of a table with a header. If comment is set, the file has no header and
+	// the columns are in this order.
 	required, optional []string
 	comment            byte
-	more               bool   // rows without a header may have further columns, all rows alike
-	id                 string // the column that the IDs of jobs are taken from, if any is
-	ordered            bool   // the order of jobs is the user's own
-	dated              bool   // times are those of a calendar, whatever the start
+	more               bool   // rows without a header may have additional columns, the same number in all rows
+	id                 string // the column with the job IDs, if any
+	ordered            bool   // the order of the rows is preserved
+	dated              bool   // times are absolute, independent of the start
 	add                func(t *Trace, row *rows, start time.Time)
 }
 
-// formats are those that [Load] knows.
+// formats contains the formats supported by [Load].
 var formats = []format{
 	ours, ecsched, swf, alibaba, openb, gaia(formatGAIA, 0), gaia(formatGAIAHours, time.Hour),
 	gaia(formatGAIASeconds, time.Second), surf,
 }
 
-// Formats lists the names of the formats that [Load] knows.
+// Formats returns the names of the formats supported by [Load].
 func Formats() (names []string) {
 	for _, f := range formats {
 		names = append(names, f.name)
@@ -55,24 +56,25 @@ func (f *format) open(file string, text []byte) (*rows, error) {
 	return newRows(file, text, f.required, f.optional)
 }
 
-// Trace is what a file says of jobs.
+// Trace contains the jobs of a file.
 type Trace struct {
 	Format string
-	Dated  bool        // it says itself when its jobs were submitted
-	Jobs   []sched.Job // by submission
-	// by index of Jobs: the share of its cores that a job keeps busy; nil: all of them
+	Dated  bool        // the trace contains absolute submission times
+	Jobs   []sched.Job // sorted by submission time
+	// Use is the fraction of its cores that a job uses, by index of Jobs. If it is nil, all jobs use all of their
+	// cores.
 	Use     []float64
-	Skipped []Skipped // rows that are no jobs to run again, by what is the matter with them
+	Skipped []Skipped // skipped rows, by reason
 }
 
-// Skipped counts rows that a trace is known to have and that say nothing which could be run again, such as jobs that
-// were cancelled before they ran. A row that is wrong is an error instead.
+// Skipped counts expected rows of a trace that do not describe a job to run, e.g. jobs that were cancelled before
+// they started. Invalid rows are errors instead.
 type Skipped struct {
 	Why   string
 	Count int
 }
 
-// skip counts a row that is left out, unless something is wrong with it, too.
+// skip counts a skipped row, unless it has an error.
 func (t *Trace) skip(row *rows, why string) {
 	if row.err != nil {
 		return
@@ -84,14 +86,14 @@ func (t *Trace) skip(row *rows, why string) {
 	t.Skipped[i].Count++
 }
 
-// Options say how a trace is read.
+// Options specifies how to read a trace.
 type Options struct {
-	Format  string    // "": the first line of the file says which it is
-	Start   time.Time // times that a trace gives in seconds count from it
-	SkipBad bool      // rows that are wrong are left out and counted; else the first one is an error
+	Format  string    // if empty, determined from the first line of the file
+	Start   time.Time // reference time of relative times
+	SkipBad bool      // skip and count invalid rows instead of returning the first error
 }
 
-// CheckFormat refuses a format that [Load] does not know.
+// CheckFormat returns an error if [Load] does not support the format.
 func CheckFormat(format string) error {
 	if format != "" && !slices.Contains(Formats(), format) {
 		return fmt.Errorf("unknown workload format %q: have %s", format, strings.Join(Formats(), ", "))
@@ -99,12 +101,12 @@ func CheckFormat(format string) error {
 	return nil
 }
 
-// Load reads a trace, gzip or not, of which every row is to be right.
+// Load reads a trace, optionally compressed with gzip. All rows must be valid.
 func Load(path, format string, start time.Time) (*Trace, error) {
 	return LoadWith(path, Options{Format: format, Start: start})
 }
 
-// LoadWith reads a trace, gzip or not.
+// LoadWith reads a trace, optionally compressed with gzip.
 func LoadWith(path string, o Options) (*Trace, error) {
 	format := o.Format
 	if err := CheckFormat(format); err != nil {
@@ -126,7 +128,7 @@ func LoadWith(path string, o Options) (*Trace, error) {
 	case err != nil:
 		return nil, err
 	case len(t.Jobs) == 0 && len(t.Skipped) > 0:
-		return nil, &grid.RowError{File: path, Err: fmt.Errorf("the file has no jobs to run: all %s", t.Skipped[0].Why)}
+		return nil, &grid.RowError{File: path, Err: fmt.Errorf("the file has no jobs to run: all rows were skipped: %s", t.Skipped[0].Why)}
 	case len(t.Jobs) == 0:
 		return nil, &grid.RowError{File: path, Err: errors.New("the file has no jobs")}
 	}
@@ -136,7 +138,7 @@ func LoadWith(path string, o Options) (*Trace, error) {
 	return t, nil
 }
 
-// read adds the jobs of all rows. Each has an ID of its own.
+// read adds the jobs of all rows and ensures that their IDs are unique.
 func (t *Trace) read(file string, text []byte, f format, o *Options) (err error) {
 	if f.name == formatGAIA {
 		if f, err = gaiaByLength(file, text, o.SkipBad); err != nil {
@@ -147,12 +149,12 @@ func (t *Trace) read(file string, text []byte, f format, o *Options) (err error)
 	if err != nil {
 		return err
 	}
-	good := *t // what the rows before have added
+	good := *t // result of the previous rows
 	if o.SkipBad {
 		first := ""
 		row.skip = func(wrong error) {
 			*t = good
-			first = cmp.Or(first, "wrong, the first one in "+inLine(wrong))
+			first = cmp.Or(first, "invalid, the first one in "+inLine(wrong))
 			t.skip(row, first)
 			good = *t
 		}
@@ -170,7 +172,7 @@ func (t *Trace) read(file string, text []byte, f format, o *Options) (err error)
 	})
 }
 
-// inLine says what is wrong with a row, without the name of the file.
+// inLine formats the error of a row without the name of the file.
 func inLine(wrong error) string {
 	row, ok := errors.AsType[*grid.RowError](wrong)
 	switch {
@@ -182,8 +184,8 @@ func inLine(wrong error) string {
 	return fmt.Sprintf("line %d: %s: %v", row.Line, row.Field, row.Err)
 }
 
-// bySubmission returns jobs in order, those of one instant as they stood. Jobs are large, so that each is moved but
-// once.
+// bySubmission returns jobs sorted by submission time, preserving the order of jobs submitted at the same time.
+// Jobs are large, so each is moved only once.
 func bySubmission(jobs []sched.Job) []sched.Job {
 	earlier := func(a, b *sched.Job) int { return a.Submitted.Compare(b.Submitted) }
 	order := make([]*sched.Job, len(jobs))
@@ -201,19 +203,19 @@ func bySubmission(jobs []sched.Job) []sched.Job {
 	return sorted
 }
 
-// LeftOut says in lines which rows of a file were left out, and why.
+// LeftOut returns one line per reason for skipped rows.
 func (t *Trace) LeftOut() (lines []string) {
 	for _, s := range t.Skipped {
 		rows := "rows"
 		if s.Count == 1 {
 			rows = "row"
 		}
-		lines = append(lines, fmt.Sprintf("left out %d %s: %s", s.Count, rows, s.Why))
+		lines = append(lines, fmt.Sprintf("skipped %d %s: %s", s.Count, rows, s.Why))
 	}
 	return lines
 }
 
-// headers are columns that no other format has. Alibaba's tables have a submit_time as well, so they come first.
+// headers maps columns that are unique to a format. Alibaba's tables also have a submit_time and must come first.
 var headers = []struct{ column, format string }{
 	{alibabaInstances, alibaba.name},
 	{columnSubmit, ours.name},
@@ -222,7 +224,7 @@ var headers = []struct{ column, format string }{
 	{openbMilliGPU, openb.name},
 }
 
-// firstLine returns the first line that is neither blank nor a comment, and its fields by commas.
+// firstLine returns the first line that is neither blank nor a comment, and its comma-separated fields.
 func firstLine(text []byte) (line string, columns []string) {
 	for l := range bytes.Lines(text) {
 		if line = string(bytes.TrimSpace(l)); line != "" && line[0] != '#' {
@@ -236,9 +238,10 @@ func firstLine(text []byte) (line string, columns []string) {
 	return "", nil
 }
 
-// guess tells the format from the first line: a header has commas, ECSched has five numbers and SWF eighteen or more
-// columns, the first of them numbers, or comments that begin with a semicolon. A header that no other format has is
-// best explained by our own reader, and a row of more than five numbers by that of SWF.
+// guess determines the format from the first line: a header contains commas, ECSched has five numbers, and SWF has
+// at least eighteen columns that start with numbers, or comments that start with a semicolon. An unknown header is
+// passed to our own reader and a row of more than five numbers to the SWF reader, because their errors are the most
+// helpful.
 func guess(text []byte) (string, error) {
 	line, columns := firstLine(text)
 	fields := strings.Fields(line)
@@ -268,7 +271,7 @@ func isNumbers(fields []string) bool {
 	})
 }
 
-// ids makes sure that every job of a trace has an ID of its own.
+// ids ensures that job IDs are unique within a trace.
 type ids map[string]bool
 
 func (seen ids) add(id string) error {

@@ -21,7 +21,7 @@ import (
 
 var t0 = time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC)
 
-// write puts text into a file called workload.csv and returns its path.
+// write writes text to a file workload.csv and returns its path.
 func write(t testing.TB, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "workload.csv")
@@ -44,12 +44,12 @@ func pack(t testing.TB, text string) string {
 	return packed.String()
 }
 
-// shared returns the path of a file in the folder of real data beside the repository.
+// shared returns the path of a file in the directory of real data next to the repository.
 func shared(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join("../..", "..", "shared", "data", filepath.FromSlash(name))
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("the folder of real data is not beside the repository: %v", err)
+		t.Skipf("skipping because the directory of real data is missing: %v", err)
 	}
 	return path
 }
@@ -90,15 +90,15 @@ func TestReadCSV(t *testing.T) {
 		for _, format := range []string{"", "csv"} {
 			got, err := read(write(t, form), format, t0)
 			if err != nil {
-				t.Errorf("%s, format %q: %v", name, format, err)
+				t.Errorf("%s, format %q: unexpected error: %v", name, format, err)
 			} else if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s, format %q: (-want +got)\n%s", name, format, diff)
+				t.Errorf("%s, format %q: unexpected jobs (-want +got):\n%s", name, format, diff)
 			}
 		}
 	}
 	short, err := read(write(t, "cpu,id,duration,submit_time\n1,a,60,0\n"), "", t0)
 	if err != nil || len(short) != 1 || short[0].AllowedDelay != workload.NoDelayGiven {
-		t.Errorf("without the optional columns, in another order: %+v, %v", short, err)
+		t.Errorf("unexpected result without the optional columns and in another order: %+v, %v", short, err)
 	}
 }
 
@@ -120,9 +120,9 @@ func TestReadECSched(t *testing.T) {
 		for _, format := range []string{"", "ecsched"} {
 			got, err := read(write(t, text), format, t0)
 			if err != nil {
-				t.Errorf("%q: %v", text, err)
+				t.Errorf("%q: unexpected error: %v", text, err)
 			} else if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%q: (-want +got)\n%s", text, diff)
+				t.Errorf("%q: unexpected jobs (-want +got):\n%s", text, diff)
 			}
 		}
 	}
@@ -149,7 +149,7 @@ func TestReadRefuses(t *testing.T) {
 		},
 		"column twice": {
 			"id,submit_time,duration,cpu,cpu\na,0,1,1,1\n", "",
-			`workload.csv:1: column "cpu" stands twice`,
+			`workload.csv:1: duplicate column "cpu"`,
 		},
 		"truncated row":       {row("b,1,60"), "", "workload.csv:3: the row has 3 fields: want 8"},
 		"too many fields":     {row("b,1,60,1,0,0,0,,"), "", "workload.csv:3: the row has 9 fields: want 8"},
@@ -160,15 +160,15 @@ func TestReadRefuses(t *testing.T) {
 		"duration tiny":       {row("b,1,1e-12,1,0,0,0,"), "", `workload.csv:3: duration: "1e-12" must be more than 0`},
 		"duration negative":   {row("b,1,-5,1,0,0,0,"), "", `workload.csv:3: duration: "-5" is negative`},
 		"duration negative h": {row("b,1,-5h,1,0,0,0,"), "", `workload.csv:3: duration: "-5h" is negative`},
-		"duration NaN":        {row("b,1,NaN,1,0,0,0,"), "", `workload.csv:3: duration: "NaN" is no finite number`},
-		"duration infinite":   {row("b,1,1e999,1,0,0,0,"), "", `workload.csv:3: duration: "1e999" is no finite number`},
+		"duration NaN":        {row("b,1,NaN,1,0,0,0,"), "", `workload.csv:3: duration: "NaN" is not a finite number`},
+		"duration infinite":   {row("b,1,1e999,1,0,0,0,"), "", `workload.csv:3: duration: "1e999" is not a finite number`},
 		"duration an age": {
 			row("b,1,1e12,1,0,0,0,"), "",
 			"workload.csv:3: duration: \"1e12\" is more than a hundred years",
 		},
 		"duration words": {
 			row("b,1,long,1,0,0,0,"), "",
-			`workload.csv:3: duration: "long" is no duration: want seconds, or a duration such as 90m`,
+			`workload.csv:3: duration: "long" is not a duration: want seconds, or a duration such as 90m`,
 		},
 		"submit empty":    {row("b,,60,1,0,0,0,"), "", "workload.csv:3: submit_time: "},
 		"submit negative": {row("b,-1,60,1,0,0,0,"), "", `workload.csv:3: submit_time: "-1" is negative`},
@@ -207,7 +207,7 @@ func TestReadRefuses(t *testing.T) {
 		},
 		"ECSched duplicate": {"1 0 5 1 1\n1 0 5 1 1\n", "", `workload.csv:2: id: "1" is used twice`},
 		"ECSched no time":   {"1 0 5 1 1\n2 0 0 1 1\n", "", `workload.csv:2: duration: "0" must be more than 0`},
-		"ECSched NaN":       {"1 0 5 1 1\n2 NaN 5 1 1\n", "", `workload.csv:2: submit: "NaN" is no finite number`},
+		"ECSched NaN":       {"1 0 5 1 1\n2 NaN 5 1 1\n", "", `workload.csv:2: submit: "NaN" is not a finite number`},
 		"ECSched negative": {
 			"1 0 5 1 1\n2 0 5 -1 1\n", "",
 			`workload.csv:2: cpu: "-1": want a whole number of slots`,
@@ -216,23 +216,23 @@ func TestReadRefuses(t *testing.T) {
 			"1 0 5 1 1\n2 0 5 1 0.5\n", "",
 			`workload.csv:2: memory: "0.5": want a whole number of slots`,
 		},
-		"ECSched and a word": {"1 0 5 1 1\n\n2 0 5 one 1\n", "", `workload.csv:3: cpu: "one" is no finite number`},
+		"ECSched and a word": {"1 0 5 1 1\n\n2 0 5 one 1\n", "", `workload.csv:3: cpu: "one" is not a finite number`},
 	} {
 		jobs, err := read(write(t, c.text), c.format, t0)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want one that says %q", name, err, c.want)
+			t.Errorf("%s: expected an error that contains %[3]q, got %[2]v", name, err, c.want)
 		}
 		if jobs != nil {
-			t.Errorf("%s: got %d jobs in spite of the error", name, len(jobs))
+			t.Errorf("%s: Load() returned both %d jobs and an error", name, len(jobs))
 		}
 	}
 	if _, err := read(filepath.Join(t.TempDir(), "none.csv"), "", t0); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("missing file: error %v", err)
+		t.Errorf("unexpected error for a missing file: %v", err)
 	}
 	var row3 *grid.RowError
 	_, err := read(write(t, row("b,1,0,1,0,0,0,")), "", t0)
 	if !errors.As(err, &row3) || row3.Line != 3 || row3.Field != "duration" {
-		t.Errorf("%v is not a row error with its line and field", err)
+		t.Errorf("expected a RowError with line 3 and field duration, got %v", err)
 	}
 }
 
@@ -246,11 +246,11 @@ func TestReadRealTraces(t *testing.T) {
 		busy += jobs[i].Duration.Seconds() * float64(jobs[i].Request.MilliCPU) / 1000
 	}
 	if len(jobs) != 9549 || busy != 40465453 {
-		t.Errorf("%d jobs with %v slot-seconds, want 9549 with 40465453", len(jobs), busy)
+		t.Errorf("got %d jobs with %v slot-seconds, want 9549 with 40465453", len(jobs), busy)
 	}
 	small, err := read(shared(t, "workload/ecsched/ecsched_input_85jobs.txt"), "ecsched", t0)
 	if err != nil || len(small) != 85 {
-		t.Errorf("%d jobs, %v, want 85", len(small), err)
+		t.Errorf("got %d jobs and error %v, want 85 jobs", len(small), err)
 	}
 }
 
@@ -268,11 +268,11 @@ func TestWriteCSVReadsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(jobs, back); diff != "" {
-		t.Errorf("(-written +read)\n%s", diff)
+		t.Errorf("result differs after reading it (-written +read):\n%s", diff)
 	}
 }
 
-// A trace may say how busy jobs keep their cores; what it says is a share.
+// A trace may contain the fraction of its cores that each job uses.
 func TestUseOfCores(t *testing.T) {
 	const header = "id,submit_time,duration,cpu,cpu_use\n"
 	trace, err := workload.Load(write(t, header+"a,0,60,1,0.25\nb,1,60,1,\nc,2,60,1,0\nd,3,60,1,1\n"), "", t0)
@@ -281,7 +281,7 @@ func TestUseOfCores(t *testing.T) {
 	}
 	want := []float64{0.25, 1, 0, 1}
 	if diff := cmp.Diff(want, trace.Use); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+		t.Errorf("unexpected Use (-want +got):\n%s", diff)
 	}
 	var text bytes.Buffer
 	if err := trace.WriteCSV(&text, t0); err != nil {
@@ -292,44 +292,44 @@ func TestUseOfCores(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(trace, back); diff != "" {
-		t.Errorf("(-written +read)\n%s", diff)
+		t.Errorf("result differs after reading it (-written +read):\n%s", diff)
 	}
 	for _, wrong := range []string{"1.01", "-0.1", "NaN", "half"} {
 		_, err := workload.Load(write(t, header+"a,0,60,1,"+wrong+"\n"), "", t0)
 		if err == nil || !strings.Contains(err.Error(), "workload.csv:2: cpu_use: ") {
-			t.Errorf("cpu_use %s: error %v", wrong, err)
+			t.Errorf("unexpected error for cpu_use %s: %v", wrong, err)
 		}
 	}
 	silent, err := workload.Load(write(t, "id,submit_time,duration,cpu\na,0,60,1\n"), "", t0)
 	if err != nil || silent.Use != nil {
-		t.Errorf("a trace that says nothing of it: %v, %v", silent, err)
+		t.Errorf("unexpected result for a trace without cpu_use: %v, %v", silent, err)
 	}
 }
 
-// Whatever the bytes, a reader returns valid jobs or an error, never both and never neither.
+// For any input, a reader returns either valid jobs or an error.
 func fuzzRead(f *testing.F, format string) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		defer memtest.Limit(t, 100*len(text))()
 		jobs, err := read(write(t, string(text)), format, t0)
 		if (err == nil) != (len(jobs) > 0) {
-			t.Fatalf("%d jobs and error %v", len(jobs), err)
+			t.Fatalf("Load() returned %d jobs and error %v", len(jobs), err)
 		}
 		seen := map[string]bool{}
 		for _, j := range jobs {
 			r := j.Request
 			switch {
 			case j.ID == "" || seen[j.ID]:
-				t.Fatalf("ID %q is empty or comes twice", j.ID)
+				t.Fatalf("ID %q is empty or duplicate", j.ID)
 			case j.Duration <= 0 || j.Submitted.Before(t0) || r.MilliCPU < 0 || r.Memory < 0 || r.GPU < 0:
-				t.Fatalf("impossible job %+v", j)
+				t.Fatalf("invalid job %+v", j)
 			case j.AllowedDelay < 0 && j.AllowedDelay != workload.NoDelayGiven:
-				t.Fatalf("negative delay in %+v", j)
+				t.Fatalf("unexpected negative delay in %+v", j)
 			}
 			seen[j.ID] = true
 		}
 		skipping, err := workload.LoadWith(write(t, string(text)), workload.Options{Format: format, Start: t0, SkipBad: true})
 		if len(jobs) > 0 && (err != nil || len(skipping.Jobs) != len(jobs)) || err == nil && len(skipping.Jobs) == 0 {
-			t.Fatalf("%d jobs; with rows that may be skipped %+v, %v", len(jobs), skipping, err)
+			t.Fatalf("got %d jobs, but when skipping invalid rows %+v and error %v", len(jobs), skipping, err)
 		}
 	})
 }

@@ -14,25 +14,25 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// rows reads a table row by row. It knows fields, not what they mean, and makes the errors that name file, line and
-// field. A row with a field too many or too few is an error, never a row.
+// rows reads a table row by row. It does not interpret fields, and returns errors with file, line and field. A row
+// with too many or too few fields is an error.
 type rows struct {
 	file   string
-	next   func() error // moves to the next row; its error is io.EOF itself after the last one
+	next   func() error // advances to the next row; returns io.EOF itself after the last one
 	index  map[string]int
 	record []string
 	line   int
-	width  int // fields of each row
+	width  int // number of fields per row
 
-	// what becomes of a row that is wrong, where not the first one ends the reading
+	// skip handles invalid rows. If it is nil, reading stops at the first invalid row.
 	skip func(wrong error)
 
-	field string // the first one of the present row that is wrong
-	err   error  // and what is wrong with it
+	field string // the first invalid field of the current row
+	err   error  // the error of that field
 }
 
-// newRows reads the header of a CSV table, which must have every required column and none that is neither required nor
-// optional. Lines that begin with # are comments.
+// newRows reads the header of a CSV table. The header must contain every required column and no columns other than
+// the required and optional ones. Lines that start with # are comments.
 func newRows(file string, text []byte, required, optional []string) (*rows, error) {
 	table := csv.NewReader(bytes.NewReader(text))
 	table.Comment, table.TrimLeadingSpace, table.ReuseRecord = '#', true, true
@@ -49,9 +49,9 @@ func newRows(file string, text []byte, required, optional []string) (*rows, erro
 		name = strings.Clone(strings.TrimSpace(name))
 		switch _, twice := r.index[name]; {
 		case i == 0 && name == "":
-			continue // pandas counts the rows there
+			continue // the row numbers written by pandas
 		case twice:
-			return nil, r.wrap("", fmt.Errorf("column %q stands twice in the header", name))
+			return nil, r.wrap("", fmt.Errorf("duplicate column %q in the header", name))
 		case !slices.Contains(required, name) && !slices.Contains(optional, name):
 			return nil, r.wrap("", fmt.Errorf("unknown column %q: have %s, %s", name, strings.Join(required, ", "),
 				strings.Join(optional, ", ")))
@@ -60,7 +60,7 @@ func newRows(file string, text []byte, required, optional []string) (*rows, erro
 	}
 	for _, name := range required {
 		if _, ok := r.index[name]; !ok {
-			return nil, r.wrap("", fmt.Errorf("column %q is missing: want %s; may have %s", name,
+			return nil, r.wrap("", fmt.Errorf("column %q is missing: want %s, and optionally %s", name,
 				strings.Join(required, ", "), strings.Join(optional, ", ")))
 		}
 	}
@@ -81,16 +81,16 @@ func (r *rows) nextOf(table *csv.Reader) error {
 	}
 	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
 		if parse.Line > parse.StartLine {
-			r.skip = nil // a quote that is not closed has taken further rows with it
+			r.skip = nil // an unclosed quote has consumed further rows
 		}
 		return &grid.RowError{File: r.file, Line: parse.StartLine, Err: parse.Err}
 	}
-	return err // reading from memory ends in nothing but io.EOF
+	return err // the only error of reading from memory is io.EOF
 }
 
-// newLines reads a table without a header, whose fields are separated by space. A field that begins with the comment
-// sign ends its line. With more, the first row says how many columns there are, of which those beyond the named ones
-// are passed over.
+// newLines reads a table without a header, with fields separated by spaces. A field that starts with the comment
+// character ends its line. If more is set, the first row determines the number of columns, and the columns beyond
+// the named ones are ignored.
 func newLines(file string, text []byte, columns []string, comment byte, more bool) *rows {
 	r := &rows{file: file, index: map[string]int{}, width: len(columns)}
 	for i, name := range columns {
@@ -122,7 +122,7 @@ func newLines(file string, text []byte, columns []string, comment byte, more boo
 	return r
 }
 
-// each calls add for every row that is left, until one is wrong that is not to be skipped.
+// each calls add for every remaining row until an error that cannot be skipped.
 func (r *rows) each(add func()) error {
 	for {
 		err := r.next()
@@ -138,14 +138,14 @@ func (r *rows) each(add func()) error {
 		switch {
 		case err == nil:
 		case r.skip == nil || slices.ContainsFunc(r.record, func(f string) bool { return strings.Contains(f, "\n") }):
-			return err // a field of several lines has taken rows with it, which would not be counted
+			return err // a multi-line field has consumed rows that would not be counted
 		default:
 			r.skip(err)
 		}
 	}
 }
 
-// text returns a field of the present row without surrounding space, "" where the table has no such column.
+// text returns a field of the current row without surrounding spaces, or "" if the table has no such column.
 func (r *rows) text(column string) string {
 	i, ok := r.index[column]
 	if !ok {
@@ -154,14 +154,14 @@ func (r *rows) text(column string) string {
 	return strings.TrimSpace(r.record[i])
 }
 
-// refuse notes what is wrong with a field of the present row, if anything is. Of several errors the first one counts.
+// refuse records err, if not nil, for a field of the current row. Only the first error is kept.
 func (r *rows) refuse(field string, err error) {
 	if r.err == nil {
 		r.field, r.err = field, err
 	}
 }
 
-// parsed returns a field of the present row; its zero value where that is wrong, or something before it was.
+// parsed returns a parsed field of the current row, or the zero value if the row has an error.
 func parsed[T any](r *rows, column string, parse func(string) (T, error)) (v T) {
 	if r.err != nil {
 		return v
@@ -171,7 +171,7 @@ func parsed[T any](r *rows, column string, parse func(string) (T, error)) (v T) 
 	return v
 }
 
-// given is parsed for a field that may be empty, or missing: then the result is `otherwise`.
+// given is like parsed for an optional field. It returns otherwise if the field is empty or missing.
 func given[T any](r *rows, column string, otherwise T, parse func(string) (T, error)) T {
 	if r.text(column) == "" {
 		return otherwise
@@ -179,19 +179,19 @@ func given[T any](r *rows, column string, otherwise T, parse func(string) (T, er
 	return parsed(r, column, parse)
 }
 
-// wrap makes an error of the present row; an empty field means the whole row.
+// wrap returns an error for the current row; an empty field refers to the whole row.
 func (r *rows) wrap(field string, err error) error {
 	return &grid.RowError{File: r.file, Line: r.line, Field: field, Err: err}
 }
 
-// number parses a decimal number. It refuses NaN, infinities and what overflows.
+// number parses a decimal number. It rejects NaN, infinities and overflows.
 func number(text string) (float64, error) {
 	if text == "" {
 		return 0, errors.New("is empty: want a number")
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-		return 0, fmt.Errorf("%q is no finite number", text)
+		return 0, fmt.Errorf("%q is not a finite number", text)
 	}
 	return v, nil
 }
@@ -204,7 +204,7 @@ func notNegative(text string) (float64, error) {
 	return v, err
 }
 
-// positive refuses what parse reads as zero.
+// positive wraps parse and rejects zero.
 func positive[T comparable](parse func(string) (T, error)) func(string) (T, error) {
 	return func(text string) (v T, err error) {
 		var zero T
@@ -215,7 +215,7 @@ func positive[T comparable](parse func(string) (T, error)) func(string) (T, erro
 	}
 }
 
-// inUnit parses what its column says the unit of.
+// inUnit wraps parse for a column with an implied unit.
 func inUnit(unit string, parse func(string) (int64, error)) func(string) (int64, error) {
 	return func(text string) (int64, error) {
 		if _, err := notNegative(text); err != nil {

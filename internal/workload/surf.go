@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The columns of task tables of OpenDC, as of the SURF Lisa cluster: real times, in milliseconds since 1970.
+// The columns of OpenDC task tables, e.g. of the SURF Lisa cluster. Times are absolute, in Unix milliseconds.
 const (
 	surfSubmit   = "submit_unix_ms"
 	surfDuration = "duration_ms"
@@ -37,10 +37,10 @@ func (t *Trace) surfJob(row *rows, start time.Time) {
 	t.Jobs = append(t.Jobs, job)
 }
 
-// noRunTime is why a row is left out that says that its job ran for no time.
-const noRunTime = "ran for no time"
+// noRunTime is the reason for skipping a row of a job with a run time of 0.
+const noRunTime = "has a run time of 0"
 
-// milliseconds parses a whole number of them, of up to about a hundred years.
+// milliseconds parses an integer number of milliseconds, up to about a hundred years.
 func milliseconds(text string) (time.Duration, error) {
 	v, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || v < 0 || float64(v) > maxSeconds*1000 {

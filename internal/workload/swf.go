@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The columns of the Standard Workload Format 2.2 of the Parallel Workloads Archive, separated by space. In every one
-// of them −1 means: not known. Some logs have further columns, such as the nodes that a job ran on.
+// The columns of the Standard Workload Format 2.2 of the Parallel Workloads Archive, separated by spaces. In all
+// columns, −1 means unknown. Some logs have additional columns, e.g. the nodes that a job ran on.
 var swfColumns = [...]string{
 	"job number", "submit time", "wait time", "run time", "allocated processors", "average CPU time", "used memory",
 	"requested processors",
@@ -19,14 +19,14 @@ var swfColumns = [...]string{
 	"preceding job", "think time",
 }
 
-// The columns that say something of a job that is to be run again. How long it waited and how much CPU it used there
-// says nothing of here.
+// The relevant columns for running a job again. The waiting time and the CPU usage in the original system are not
+// relevant.
 const (
 	swfID           = 0
 	swfSubmit       = 1
 	swfRunTime      = 3
 	swfAllocated    = 4
-	swfUsedMemory   = 6 // kilobytes per processor, as is the requested one
+	swfUsedMemory   = 6 // kilobytes per processor, like the requested memory
 	swfRequested    = 7
 	swfTimeLimit    = 8
 	swfWantedMemory = 9
@@ -35,19 +35,19 @@ const (
 	swfQueue        = 14
 )
 
-// A job that was checkpointed stands in the log as a whole, and once more for each of its parts, which have one of
-// these statuses.
+// A checkpointed job is listed in the log as a whole, and additionally once for each of its parts with one of these
+// statuses.
 const (
 	swfFirstPart = 2
 	swfLastPart  = 4
 )
 
-// Why rows of a log are left out.
+// Reasons for skipping rows of a log.
 const (
-	swfNoSubmit = "not known when it was submitted"
-	swfNoRun    = "did not run, or not known for how long"
-	swfNoCPU    = "not known on how many processors"
-	swfPart     = "part of a job that stands there as a whole"
+	swfNoSubmit = "has no submission time"
+	swfNoRun    = "did not run or has no run time"
+	swfNoCPU    = "has no number of processors"
+	swfPart     = "is part of a job that is listed as a whole"
 )
 
 var swf = format{
@@ -60,7 +60,7 @@ func (t *Trace) swfJob(row *rows, start time.Time) {
 		v[i] = parsed(row, column, swfNumber)
 	}
 	if v[swfID] < 0 {
-		row.refuse(swfColumns[swfID], errors.New("is not given"))
+		row.refuse(swfColumns[swfID], errors.New("is missing"))
 	}
 	processors := v[swfRequested]
 	if processors <= 0 {
@@ -80,7 +80,7 @@ func (t *Trace) swfJob(row *rows, start time.Time) {
 		job.TimeLimit = parsed(row, swfColumns[swfTimeLimit], seconds)
 	}
 	if processors > maxCores {
-		row.refuse(swfColumns[swfRequested], fmt.Errorf("%v are more than %.0f processors", processors, maxCores))
+		row.refuse(swfColumns[swfRequested], fmt.Errorf("%v exceeds the maximum of %.0f processors", processors, maxCores))
 	}
 	job.Request.MilliCPU = int64(math.Ceil(processors)) * 1000
 	memory, column := v[swfWantedMemory], swfWantedMemory
@@ -88,13 +88,13 @@ func (t *Trace) swfJob(row *rows, start time.Time) {
 		memory, column = v[swfUsedMemory], swfUsedMemory
 	}
 	if memory *= 1024 * processors; memory > maxMemory {
-		row.refuse(swfColumns[column], fmt.Errorf("%v bytes are more than any machine has", memory))
+		row.refuse(swfColumns[column], fmt.Errorf("%v bytes exceed the memory of any machine", memory))
 	}
 	job.Request.Memory = int64(math.Ceil(max(0, memory)))
 	t.Jobs = append(t.Jobs, job)
 }
 
-// swfSkips says why a line is no job; "" if it is one.
+// swfSkips returns the reason for skipping a row, or "" if the row is a job.
 func swfSkips(v *[len(swfColumns)]float64, processors float64) string {
 	switch {
 	case v[swfStatus] >= swfFirstPart && v[swfStatus] <= swfLastPart:
@@ -109,16 +109,16 @@ func swfSkips(v *[len(swfColumns)]float64, processors float64) string {
 	return ""
 }
 
-// swfNumber parses a field. Less than 0 can only be the −1 of what is not known.
+// swfNumber parses a field. The only negative value allowed is −1 for unknown.
 func swfNumber(text string) (float64, error) {
 	v, err := number(text)
 	if err == nil && v < 0 && v != -1 {
-		err = fmt.Errorf("%q is negative: want -1 where it is not known", text)
+		err = fmt.Errorf("%q is negative: want -1 if the value is unknown", text)
 	}
 	return v, err
 }
 
-// swfName returns the number that stands for a user or queue in place of its name; "" where it is not known.
+// swfName returns the number of a user or queue as its name, or "" if it is unknown.
 func swfName(text string, v float64) string {
 	if v < 0 {
 		return ""

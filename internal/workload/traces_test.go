@@ -45,7 +45,8 @@ const surfText = "id,submit_unix_ms,duration_ms,cpu_count,cpu_capacity_mhz_total
 
 func TestReadTraces(t *testing.T) {
 	gib := int64(1 << 30)
-	// 67 instances of half a core and a quarter of a machine's memory: no machine has that of more than four.
+	// 67 instances of half a core and a quarter of a machine's memory. At most four fit into the memory of a
+	// machine.
 	packed := make([]sched.Job, 17)
 	for i := range packed {
 		packed[i] = sched.Job{
@@ -70,10 +71,10 @@ func TestReadTraces(t *testing.T) {
 				AllowedDelay: workload.NoDelayGiven, Owner: "7", Queue: "2", TimeLimit: 37980 * time.Second,
 			},
 		}, []workload.Skipped{
-			{Why: "did not run, or not known for how long", Count: 2},
-			{Why: "not known when it was submitted", Count: 1},
-			{Why: "not known on how many processors", Count: 1},
-			{Why: "part of a job that stands there as a whole", Count: 1},
+			{Why: "did not run or has no run time", Count: 2},
+			{Why: "has no submission time", Count: 1},
+			{Why: "has no number of processors", Count: 1},
+			{Why: "is part of a job that is listed as a whole", Count: 1},
 		}},
 		"Alibaba": {alibabaText, "alibaba", append([]sched.Job{
 			{
@@ -105,7 +106,7 @@ func TestReadTraces(t *testing.T) {
 				Request: sched.Resources{MilliCPU: 6000, Memory: 12 * gib, GPU: 1}, Queue: "LS",
 				AllowedDelay: workload.NoDelayGiven,
 			},
-		}, []workload.Skipped{{Why: "was never scheduled", Count: 1}, {Why: "ran for no time", Count: 1}}},
+		}, []workload.Skipped{{Why: "was never scheduled", Count: 1}, {Why: "has a run time of 0", Count: 1}}},
 		"GAIA in seconds": {"arrival_time,length,cpus\n0.0,303.0,1\n68.0,7200.0,3\n", "gaia", []sched.Job{
 			{
 				ID: "1", Submitted: at(0), Duration: 303 * time.Second, Request: sched.Resources{MilliCPU: 1000},
@@ -140,12 +141,12 @@ func TestReadTraces(t *testing.T) {
 		for _, format := range []string{"", c.format} {
 			got, err := workload.Load(write(t, c.text), format, t0)
 			if err != nil {
-				t.Errorf("%s, format %q: %v", name, format, err)
+				t.Errorf("%s, format %q: unexpected error: %v", name, format, err)
 				continue
 			}
 			want := &workload.Trace{Format: c.format, Dated: c.format == "surf", Jobs: c.jobs, Skipped: c.skipped}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s, format %q: (-want +got)\n%s", name, format, diff)
+				t.Errorf("%s, format %q: unexpected trace (-want +got):\n%s", name, format, diff)
 			}
 		}
 	}
@@ -159,7 +160,7 @@ func TestReadTracesRefuses(t *testing.T) {
 		"SWF too short": {swf("9 1 2 3"), "", "workload.csv:10: the row has 4 fields: want 18"},
 		"SWF word": {
 			swf("9 x 0 9 1 9 -1 1 9 -1 1 5 1 -1 -1 1 -1 -1"), "",
-			`workload.csv:10: submit time: "x" is no finite number`,
+			`workload.csv:10: submit time: "x" is not a finite number`,
 		},
 		"SWF less than unknown": {
 			swf("9 1 0 -2 1 9 -1 1 9 -1 1 5 1 -1 -1 1 -1 -1"), "",
@@ -171,11 +172,11 @@ func TestReadTracesRefuses(t *testing.T) {
 		},
 		"SWF no number": {
 			swf("-1 1 0 9 1 9 -1 1 9 -1 1 5 1 -1 -1 1 -1 -1"), "",
-			"workload.csv:10: job number: is not given",
+			"workload.csv:10: job number: is missing",
 		},
 		"SWF too large": {
 			swf("9 1 0 9 1 9 -1 1e9 9 -1 1 5 1 -1 -1 1 -1 -1"), "",
-			"workload.csv:10: requested processors: 1e+09 are more than 1000000",
+			"workload.csv:10: requested processors: 1e+09 exceeds the maximum of 1000000",
 		},
 		"SWF memory": {
 			swf("9 1 0 9 1 9 -1 1 9 1e18 1 5 1 -1 -1 1 -1 -1"), "",
@@ -183,7 +184,7 @@ func TestReadTracesRefuses(t *testing.T) {
 		},
 		"SWF of no runs": {
 			"; x\n1 0 0 -1 1 9 -1 1 9 -1 5 5 1 -1 -1 1 -1 -1\n", "",
-			"the file has no jobs to run: all did not run, or not known for how long",
+			"the file has no jobs to run: all rows were skipped: did not run or has no run time",
 		},
 		"SWF of comments": {"; x\n", "", "the file has no jobs"},
 		"Alibaba instances": {
@@ -192,7 +193,7 @@ func TestReadTracesRefuses(t *testing.T) {
 		},
 		"Alibaba memory": {
 			table(alibabaText, "1,5,1,1.5,7,2,1,0"), "",
-			`workload.csv:5: memory: "1.5" is more than a machine has`,
+			`workload.csv:5: memory: "1.5" is more than the memory of a machine`,
 		},
 		"Alibaba twice": {
 			table(alibabaText, "1,5,1,0,1,2,1,0"), "",
@@ -207,7 +208,7 @@ func TestReadTracesRefuses(t *testing.T) {
 			`workload.csv:5: job_id: "": want a whole number`,
 		},
 		"openb memory": {
-			table(openbText, "p9,1,x,1,0,,,,0,9,0"), "", `workload.csv:7: memory_mib: "x" is no finite number`,
+			table(openbText, "p9,1,x,1,0,,,,0,9,0"), "", `workload.csv:7: memory_mib: "x" is not a finite number`,
 		},
 		"openb share": {
 			table(openbText, "p9,1,1,1,1001,,,,0,9,0"), "",
@@ -215,7 +216,7 @@ func TestReadTracesRefuses(t *testing.T) {
 		},
 		"openb share of none": {
 			table(openbText, "p9,1,1,0,10,,,,0,9,0"), "",
-			`workload.csv:7: gpu_milli: "10" of no GPU`,
+			`workload.csv:7: gpu_milli: "10" is requested without a GPU`,
 		},
 		"openb back in time": {
 			table(openbText, "p9,1,1,0,0,,,,5,9,4"), "",
@@ -223,10 +224,10 @@ func TestReadTracesRefuses(t *testing.T) {
 		},
 		"openb deleted early": {
 			table(openbText, "p9,1,1,0,0,,,,5,7,8"), "",
-			`workload.csv:7: deletion_time: "7" is before it was scheduled`,
+			`workload.csv:7: deletion_time: "7" is before the scheduled time`,
 		},
 		"GAIA mixed": {gaia + "0,5,1\n1,4000,1\n", "", "workload.csv: lengths are neither all in hours, " +
-			"up to 72, nor all in seconds, from 300: name the format gaia-hours or gaia-seconds"},
+			"up to 72, nor all in seconds, from 300: specify the format gaia-hours or gaia-seconds"},
 		"GAIA no length": {gaia + "0,5,1\n1,0,1\n", "", `workload.csv:3: length: "0" must be more than 0`},
 		"GAIA too late": {
 			gaia + "0,5,1\n1e9,1,1\n", "",
@@ -256,19 +257,20 @@ func TestReadTracesRefuses(t *testing.T) {
 	} {
 		got, err := workload.Load(write(t, c.text), c.format, t0)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want one that says %q", name, err, c.want)
+			t.Errorf("%s: expected an error that contains %[3]q, got %[2]v", name, err, c.want)
 		}
 		if got != nil {
-			t.Errorf("%s: got a trace in spite of the error", name)
+			t.Errorf("%s: Load() returned both a trace and an error", name)
 		}
 	}
 	hours, err := workload.Load(write(t, gaia+"0,5,1\n1,4000,1\n"), "gaia-seconds", t0)
 	if err != nil || hours.Jobs[0].Duration != 5*time.Second {
-		t.Errorf("a unit that is named: %+v, %v", hours, err)
+		t.Errorf("unexpected result for a specified unit: %+v, %v", hours, err)
 	}
 }
 
-// Logs with further columns are read by the first 18 of them; all rows have as many.
+// Only the first 18 columns of a log with additional columns are read. All rows must have the same number of
+// columns.
 func TestReadLongSWF(t *testing.T) {
 	const row = "%d 1356996147 0 56011 64 1 1024 64 86400 1024 1 62 1 1 -1 1 1 1 {12,12} q_1d 1:ppn=64:x86_64#excl\n"
 	text := fmt.Sprintf(row, 0) + fmt.Sprintf(row, 1)
@@ -276,17 +278,17 @@ func TestReadLongSWF(t *testing.T) {
 		got, err := workload.Load(write(t, text), format, t0)
 		if err != nil || got.Format != "swf" || len(got.Jobs) != 2 || got.Jobs[1].Duration != 56011*time.Second ||
 			got.Jobs[1].Request.MilliCPU != 64000 || got.Jobs[1].Owner != "62" {
-			t.Errorf("format %q: %+v, %v", format, got, err)
+			t.Errorf("format %q: unexpected result %+v, error %v", format, got, err)
 		}
 	}
 	short := text + strings.TrimSuffix(fmt.Sprintf(row, 2), " 1:ppn=64:x86_64#excl\n") + "\n"
 	if _, err := workload.Load(write(t, short), "", t0); err == nil ||
 		!strings.Contains(err.Error(), "workload.csv:3: the row has 20 fields: want 21") {
-		t.Errorf("a row that lacks a column: %v", err)
+		t.Errorf("unexpected error for a row with a missing column: %v", err)
 	}
 }
 
-// What looks like a log is explained as one, not as CSV.
+// Errors in a file that looks like a log refer to the SWF format, not to CSV.
 func TestGuessExplainsSWF(t *testing.T) {
 	for text, want := range map[string]string{
 		"1 0 5 60 1 1 1 1 1 1 1 1 1 1 1 1 1\n": "workload.csv:1: the row has 17 fields: want 18, job number, submit time",
@@ -295,57 +297,57 @@ func TestGuessExplainsSWF(t *testing.T) {
 	} {
 		if _, err := workload.Load(write(t, text), "", t0); err == nil || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "column") {
-			t.Errorf("%q: error %v, want one that says %q", text, err, want)
+			t.Errorf("%q: expected an error that contains %[3]q, got %[2]v", text, err, want)
 		}
 	}
 }
 
-// Rows that are wrong are left out and counted where that is asked for, and the first of them is named.
+// If requested, invalid rows are skipped and counted, and the first one is reported.
 func TestSkipBad(t *testing.T) {
 	gaia := "arrival_time,length,cpus\n0,300,1\n"
 	for name, c := range map[string]struct {
 		text string
-		ids  string // of the jobs that are left
-		why  string // "": an error
+		ids  string // of the remaining jobs
+		why  string // empty if an error is expected
 		err  string
 	}{
 		"none is wrong": {"id,submit_time,duration,cpu\na,0,60,1\n", "a", "", ""},
 		"one is absurd": {
 			"id,submit_time,duration,cpu,cpu_use\na,0,60,1,0.5\nb,1,1e12,1,\nc,2,60,1,0.25\n", "a c",
-			`1: wrong, the first one in line 3: duration: "1e12" is more than a hundred years`, "",
+			`1: invalid, the first one in line 3: duration: "1e12" is more than a hundred years`, "",
 		},
 		"several": {
 			"id,submit_time,duration,cpu\na,0,60,1\nb,x,60,1\na,0,60,1\nc,0,60\nd,0,60,2\n", "a d",
-			"3: wrong, the first one in line 3: submit_time: ", "",
+			"3: invalid, the first one in line 3: submit_time: ", "",
 		},
 		"a log": {
 			swfText + "   20   20      5     9    1e9 9    -1    1e9 345600    -1 5   5   1  -1 -1  1 -1 -1\n" +
 				"   21   20      5     9    1 9    -1    1 345600    -1 5   5   1  -1 -1  1 -1 -1\n", "1 3 21",
-			"1: wrong, the first one in line 10: requested processors: 1e+09 are more than", "",
+			"1: invalid, the first one in line 10: requested processors: 1e+09 exceeds the maximum of", "",
 		},
-		"seconds, and one is absurd": {
+		"seconds, one of them out of range": {
 			gaia + "1,1e300,1\n2,400,1\n", "1 2",
-			`1: wrong, the first one in line 3: length: "1e300" is more than a hundred years`, "",
+			`1: invalid, the first one in line 3: length: "1e300" is more than a hundred years`, "",
 		},
 		"a part of a task": {
 			alibabaText + "1,5,1,7,7,2,300,0\n9000,5,1,0,7,3,1,0\n", "7-3",
-			`1: wrong, the first one in line 5: memory: "7" is more than a machine has`, "",
+			`1: invalid, the first one in line 5: memory: "7" is more than the memory of a machine`, "",
 		},
 		"all": {
 			"id,submit_time,duration,cpu\na,0,0,1\n", "", "",
-			`the file has no jobs to run: all wrong, the first one in line 2: duration: "0" must be more than 0`,
+			`the file has no jobs to run: all rows were skipped: invalid, the first one in line 2: duration: "0" must be more than 0`,
 		},
-		"a quote that is not closed": {
+		"an unclosed quote": {
 			"id,submit_time,duration,cpu\na,0,60,1\n\"b,0,60,1\nc,0,60,1\n", "", "", "workload.csv:3: ",
 		},
-		"a quote that takes rows with it": {
+		"a quote that spans rows": {
 			"id,submit_time,duration,cpu\na,0,60,1\n\"b,0,60,1\nc\",0,60,x\n", "", "", "workload.csv:3: cpu: ",
 		},
 	} {
 		got, err := workload.LoadWith(write(t, c.text), workload.Options{Start: t0, SkipBad: true})
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%s: error %v, want one that says %q", name, err, c.err)
+				t.Errorf("%s: expected an error that contains %[3]q, got %[2]v", name, err, c.err)
 			}
 			continue
 		}
@@ -359,21 +361,21 @@ func TestSkipBad(t *testing.T) {
 		}
 		wrong := ""
 		for _, s := range got.Skipped {
-			if strings.HasPrefix(s.Why, "wrong") {
+			if strings.HasPrefix(s.Why, "invalid") {
 				wrong = fmt.Sprintf("%d: %s", s.Count, s.Why)
 			}
 		}
 		if all := strings.Join(ids, " "); !strings.HasSuffix(all, c.ids) || !strings.HasPrefix(wrong, c.why) ||
 			(c.why == "") != (wrong == "") || got.Use != nil && len(got.Use) != len(got.Jobs) {
-			t.Errorf("%s: jobs %s, %q, want %s, %q", name, all, wrong, c.ids, c.why)
+			t.Errorf("%s: got jobs %s, skipped %q, want %s, %q", name, all, wrong, c.ids, c.why)
 		}
 		if _, err := workload.Load(write(t, c.text), "", t0); (err == nil) != (c.why == "") {
-			t.Errorf("%s: error %v where nothing is to be skipped", name, err)
+			t.Errorf("%s: unexpected error without SkipBad: %v", name, err)
 		}
 	}
 }
 
-// A column without a name before the others only counts the rows.
+// An unnamed first column contains row numbers.
 func TestReadCountedRows(t *testing.T) {
 	rows := strings.Split(strings.TrimSuffix(alibabaText, "\n"), "\n")
 	for i := range rows {
@@ -390,11 +392,12 @@ func TestReadCountedRows(t *testing.T) {
 	}
 	if _, err := workload.Load(write(t, counted+"1,2\n"), "", t0); err == nil ||
 		!strings.Contains(err.Error(), "the row has 2 fields: want 9, as in the header") {
-		t.Errorf("a short row: %v", err)
+		t.Errorf("unexpected error for a short row: %v", err)
 	}
 }
 
-// What is known of the real files: rows, what is left out, and core-hours, which were counted apart from the readers.
+// The known properties of the real files: rows, skipped rows, and core-hours, which were computed independently of
+// the readers.
 func TestReadPublishedTraces(t *testing.T) {
 	for _, c := range []struct {
 		file, format string
@@ -404,9 +407,9 @@ func TestReadPublishedTraces(t *testing.T) {
 		owners       int
 		gpus         int64
 	}{
-		{"swf/hpc2n_first3171.swf.gz", "swf", 3145, "25 did not run, or not known for how long", 139620.6, 17, 0},
+		{"swf/hpc2n_first3171.swf.gz", "swf", 3145, "25 did not run or has no run time", 139620.6, 17, 0},
 		{
-			"swf/NASA-iPSC-1993-3.1-cln.swf.gz", "swf", 18066, "173 did not run, or not known for how long", 131732.8,
+			"swf/NASA-iPSC-1993-3.1-cln.swf.gz", "swf", 18066, "173 did not run or has no run time", 131732.8,
 			69,
 			0,
 		},
@@ -429,7 +432,7 @@ func TestReadPublishedTraces(t *testing.T) {
 		{"surf_lisa_2022_week_tasks.csv.gz", "surf", 6295, "", 309796.7, 1, 0},
 	} {
 		if c.jobs > 20000 && os.Getenv("KUBENERGY_LONG") == "" {
-			continue // they take seconds
+			continue // large files take seconds
 		}
 		got, err := workload.Load(shared(t, "workload/"+c.file), "", t0)
 		if err != nil {
@@ -451,14 +454,14 @@ func TestReadPublishedTraces(t *testing.T) {
 		}
 		skipped := strings.Join(why, ", ")
 		if got.Format != c.format || len(got.Jobs) != c.jobs || skipped != c.skipped || len(owners) != c.owners {
-			t.Errorf("%s: format %s, %d jobs, skipped %q, %d owners; want %+v", c.file, got.Format, len(got.Jobs),
+			t.Errorf("%s: got format %s, %d jobs, skipped %q, %d owners, want %+v", c.file, got.Format, len(got.Jobs),
 				skipped, len(owners), c)
 		}
 		if math.Abs(busy-c.coreHours) > 0.06 || gpus != c.gpus {
-			t.Errorf("%s: %.1f core-hours and %d GPUs, want %.1f and %d", c.file, busy, gpus, c.coreHours, c.gpus)
+			t.Errorf("%s: got %.1f core-hours and %d GPUs, want %.1f and %d", c.file, busy, gpus, c.coreHours, c.gpus)
 		}
 		if !slices.IsSortedFunc(got.Jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) }) {
-			t.Errorf("%s: jobs are not in order of submission", c.file)
+			t.Errorf("%s: jobs are not sorted by submission time", c.file)
 		}
 	}
 }
@@ -482,16 +485,16 @@ func TestOpenBNodes(t *testing.T) {
 	}
 	// 549·8 + 387·2 + 107·2 + 39·8 + 28·4 + 22·2 + 21·8 + 19 + 17·4 + 9·4 + 7·8 + 3 + 2·2 + 2 + 8 GPUs
 	if len(nodes) != 1523 || gpus != 6212 || either != 28+21+19+9+7+1 {
-		t.Errorf("%d nodes with %d GPUs, %d with a V100, want 1523, 6212, 85", len(nodes), gpus, either)
+		t.Errorf("got %d nodes with %d GPUs, %d with a V100, want 1523, 6212, 85", len(nodes), gpus, either)
 	}
 }
 
-// The same on five rows of our own making.
+// The same for five synthetic rows.
 func TestOpenBNodeRows(t *testing.T) {
 	site := &sched.Site{Name: "here"}
 	nodes, err := workload.Nodes("testdata/openb_nodes.csv", 0, site)
 	if err != nil || len(nodes) != 5 {
-		t.Fatalf("%d nodes, %v", len(nodes), err)
+		t.Fatalf("got %d nodes, error %v", len(nodes), err)
 	}
 	v100 := sched.Job{Selector: map[string]string{"gpu-model-of.V100M16_V100M32": "true"}}
 	t4 := sched.Job{Selector: map[string]string{"gpu-model": "T4"}}
@@ -512,11 +515,11 @@ func TestOpenBNodeRows(t *testing.T) {
 		}
 		if n.Capacity.GPU != want.gpus || v100.Fits(n) != want.v100 || t4.Fits(n) != want.t4 ||
 			math.Abs(float64(n.Profile.Idle-want.idle)) > 1e-9 || n.Profile.GPUMax != want.gpu || n.Site != site {
-			t.Errorf("%s: %+v with %+v, want %+v", n.Name, n, n.Profile, want)
+			t.Errorf("node %s: got %+v with %+v, want %+v", n.Name, n, n.Profile, want)
 		}
 	}
 	if nodes[0].Profile != nodes[3].Profile {
-		t.Error("two nodes of one kind have two profiles")
+		t.Error("nodes of the same kind have different profiles")
 	}
 	for text, want := range map[string]string{
 		"sn,cpu_milli,memory_mib,gpu,model\na,1000,1,1,H9000\n":         `workload.csv:2: model: unknown GPU "H9000"`,
@@ -527,29 +530,29 @@ func TestOpenBNodeRows(t *testing.T) {
 	} {
 		got, err := workload.Nodes(write(t, text), 0, site)
 		if err == nil || !strings.Contains(err.Error(), want) || got != nil {
-			t.Errorf("%q: %d nodes, error %v, want one that says %q", text, len(got), err, want)
+			t.Errorf("%q: got %d nodes and error %v, want an error that contains %q", text, len(got), err, want)
 		}
 	}
 }
 
-// The preset without limits has power in proportion to busy cores, and nothing else.
+// The preset without limits has power proportional to its busy cores and no idle power.
 func TestUnlimited(t *testing.T) {
 	nodes, err := workload.Nodes("unlimited", 0, &sched.Site{})
 	if err != nil || len(nodes) != 1 {
-		t.Fatalf("%d nodes, %v", len(nodes), err)
+		t.Fatalf("got %d nodes, error %v", len(nodes), err)
 	}
 	n := nodes[0]
 	if err := n.Profile.Validate(); err != nil {
 		t.Error(err)
 	}
 	if p := n.Power(); p != 0 {
-		t.Errorf("%v W with nothing to do", p)
+		t.Errorf("idle power = %v W, want 0", p)
 	}
 	for range 3 {
 		n = n.Place(sched.Resources{MilliCPU: 250_500, Memory: 1 << 40})
 	}
 	if p := float64(n.Power()); math.Abs(p-3*250.5) > 1e-9 || n.Profile.WakeUp != 0 {
-		t.Errorf("%v W for 751.5 busy cores, waking up takes %v J", p, n.Profile.WakeUp)
+		t.Errorf("got %v W for 751.5 busy cores and a wake-up of %v J", p, n.Profile.WakeUp)
 	}
 }
 
@@ -586,11 +589,11 @@ func FuzzOpenBNodes(f *testing.F) {
 		defer memtest.Limit(t, 100*len(text))()
 		nodes, err := workload.Nodes(write(t, "sn"+string(text)), 0, &sched.Site{})
 		if (err == nil) != (len(nodes) > 0) {
-			t.Fatalf("%d nodes and error %v", len(nodes), err)
+			t.Fatalf("Nodes() returned %d nodes and error %v", len(nodes), err)
 		}
 		for i := range nodes {
 			if nodes[i].Capacity.MilliCPU <= 0 || nodes[i].Profile.Validate() != nil {
-				t.Fatalf("impossible node %+v", nodes[i])
+				t.Fatalf("invalid node %+v", nodes[i])
 			}
 		}
 	})

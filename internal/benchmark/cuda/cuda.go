@@ -1,5 +1,5 @@
-// Package cuda loads one of NVIDIA's GPUs through the driver's libraries, which it opens when it runs: programs that
-// import it need the system's dynamic linker, and nothing of NVIDIA's to be built.
+// Package cuda loads an NVIDIA GPU through the driver's libraries, which it opens at runtime. Programs that import
+// it need the system's dynamic linker, but no NVIDIA software at build time.
 package cuda
 
 import (
@@ -17,42 +17,42 @@ var kernel string
 
 const (
 	block       = 256 // threads
-	blocks      = 8   // of each multiprocessor
+	blocks      = 8   // per multiprocessor
 	steps       = 4096
 	flopsOfStep = 2 * 32
 )
 
-// GPU is the first one that the driver shows. It belongs to one goroutine. What the driver is handed the address of
-// stands in it, and so on the heap, where it stays.
+// GPU is the first GPU reported by the driver. It must only be used by one goroutine. Values that are passed to the
+// driver by address are fields of the struct, so that they are allocated on the heap and do not move.
 type GPU struct {
 	library, context, module, function uintptr
 	device, multiprocessors            int32
-	out                                uint64 // where threads write, on the GPU
+	out                                uint64 // output of the threads, in GPU memory
 	steps                              uint32
 	arguments                          [2]uintptr
 }
 
-// The texts that the driver reads.
+// Null-terminated strings for the driver.
 var text, name = []byte(kernel + "\x00"), []byte("multiply\x00")
 
-// at is an address as the driver takes it.
-func at[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) } //nolint:gosec // as C wants them
+// at returns an address in the form that the driver expects.
+func at[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) } //nolint:gosec // required by the C API
 
-// call calls a function of the driver; all return 0 for success.
+// call calls a function of the driver. All of its functions return 0 on success.
 func (g *GPU) call(name string, arguments ...uintptr) error {
 	function, err := purego.Dlsym(g.library, name)
 	if err != nil {
 		return err
 	}
 	if code, _, _ := purego.SyscallN(function, arguments...); int32(code) != 0 {
-		return fmt.Errorf("%s: error %d of the driver", name, int32(code))
+		return fmt.Errorf("%s: driver returned error %d", name, int32(code))
 	}
 	return nil
 }
 
-// Open finds the GPU and prepares it.
+// Open opens and initializes the GPU.
 func Open() (g *GPU, err error) {
-	runtime.LockOSThread() // contexts are of threads
+	runtime.LockOSThread() // contexts are bound to threads
 	g = &GPU{steps: steps}
 	if g.library, err = purego.Dlopen("libcuda.so.1", purego.RTLD_NOW|purego.RTLD_GLOBAL); err != nil {
 		return nil, err
@@ -77,7 +77,8 @@ func Open() (g *GPU, err error) {
 
 func (g *GPU) blocks() uintptr { return uintptr(g.multiprocessors) * blocks }
 
-// Work does some rounds. It returns how many billion operations on numbers of 32 bits these were.
+// Work executes the given number of rounds. It returns the work done in billions of 32-bit floating-point
+// operations.
 func (g *GPU) Work(rounds int) (done float64, err error) {
 	for i := 0; i < rounds && err == nil; i++ {
 		err = g.call("cuLaunchKernel", g.function, g.blocks(), 1, 1, block, 1, 1, 0, 0, at(&g.arguments), 0)

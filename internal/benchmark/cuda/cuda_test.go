@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// driver has the functions of NVIDIA's driver that are called, by their real signatures. It fails where what it is
-// handed is not what the driver wants, and "computes" by writing on standard error.
+// driver implements the functions of NVIDIA's driver that are called, with their real signatures. It fails if its
+// arguments are invalid, and simulates a computation by writing to standard error.
 const driver = `
 #include <stdint.h>
 #include <stdio.h>
@@ -37,11 +37,11 @@ int cuLaunchKernel(thing *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 int cuCtxSynchronize(void) { return 0; }
 `
 
-// TestCallsTheDriver runs the program on a driver that looks at what it is handed.
+// TestCallsTheDriver runs the program with a driver that validates its arguments.
 func TestCallsTheDriver(t *testing.T) {
 	compiler, err := exec.LookPath("cc")
 	if err != nil {
-		t.Skip("no C compiler: the driver that is to be called cannot be built")
+		t.Skip("skipping because the test driver cannot be built without a C compiler")
 	}
 	dir := t.TempDir()
 	kit.Write(t, filepath.Join(dir, "driver.c"), driver)
@@ -64,12 +64,12 @@ func TestCallsTheDriver(t *testing.T) {
 	// 2 rounds of 3 multiprocessors, 8 blocks of 256 threads, 4096 steps of 64 operations
 	if err != nil || strings.Count(stderr, "launched\n") != 2 || len(lines) != 3 ||
 		!strings.HasSuffix(lines[0], " 0") || !strings.HasSuffix(lines[1], " 3.221225472") {
-		t.Errorf("%v: %q\n%s", err, stdout, stderr)
+		t.Errorf("unexpected output, error %v: %q\n%s", err, stdout, stderr)
 	}
 	if _, stderr, err = run("1\n", "LD_LIBRARY_PATH=/nonexistent"); err == nil || !strings.Contains(stderr, "libcuda.so.1") {
-		t.Errorf("without a driver: %v, %s", err, stderr)
+		t.Errorf("unexpected result without a driver: %v, %s", err, stderr)
 	}
 	if _, stderr, err = run("x\n", "LD_LIBRARY_PATH="+dir); err == nil {
-		t.Errorf("what is no number is taken: %s", stderr)
+		t.Errorf("an invalid number was accepted: %s", stderr)
 	}
 }

@@ -67,7 +67,7 @@ func TestNodeLabels(t *testing.T) {
 			"shop": "x", v1alpha1.LabelSite: "north", v1alpha1.LabelCPUModel: "AMD-EPYC-7763-64-Core-Processor",
 			v1alpha1.LabelCPUSockets: "1", v1alpha1.LabelCPUCores: "64",
 		}
-		const guess = "35 W idle, 186 W at full load, estimated by model: half of such guesses were within 12 % and 13 %"
+		const guess = "35 W idle, 186 W at full load, estimated by model: half of such estimates were within 12 % and 13 %"
 		got := notify("n1", epyc, 1)
 		if diff := cmp.Diff(want, got.Labels); diff != "" || got.Annotations[v1alpha1.AnnotationPowerGuess] != guess {
 			t.Error(diff, got.Annotations)

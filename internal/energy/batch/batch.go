@@ -1,5 +1,5 @@
-// Package batch holds what an agent tells the controller: batches of attributed energy, numbered so that each is
-// booked once, and the acknowledgements that come back. docs/reference/protocol.md says how they travel.
+// Package batch implements the messages between agent and controller: batches of attributed energy, numbered so
+// that each is recorded once, and their acknowledgements. The protocol is specified in docs/reference/protocol.md.
 package batch
 
 import (
@@ -9,76 +9,79 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Version is the version of the protocol, in every batch.
+// Version is the version of the protocol in every batch.
 const Version = 1
 
-// Stream names an unbroken sequence of batches: one agent's state on one boot of one node. An agent that lost its state
-// begins a new epoch.
+// Stream identifies an unbroken sequence of batches: the state of one agent on one boot of one node. An agent that
+// lost its state starts a new epoch.
 type Stream struct {
 	Node  string `json:"node"`
 	Boot  string `json:"boot"`  // the kernel's boot ID
 	Epoch string `json:"epoch"` // random
 }
 
-// A Batch is what a node and its consumers used in an interval. It covers the numbers First to Last of its stream: more
-// than one when batches were folded while the controller was away.
+// A Batch is the energy of a node and its consumers in an interval. It covers the numbers First to Last of its
+// stream, which differ if batches were folded while the controller was unavailable.
 type Batch struct {
 	Version int    `json:"version"`
 	Stream  Stream `json:"stream"`
-	First   uint64 `json:"first"` // 1 in a new stream; afterwards one more than the Last before
+	First   uint64 `json:"first"` // 1 in a new stream; afterwards the previous Last plus one
 	Last    uint64 `json:"last"`
 
-	// Parent names the host and the virtual machine that this node is, where the host says so: its energy is then
-	// part of the host's, and sums over nodes leave it out.
+	// Parent identifies the host and the virtual machine that this node runs in, if the host provides them. The
+	// energy of the node is then part of the host's energy and excluded from sums over nodes.
 	Parent *Parent `json:"parent,omitempty"`
 
-	// Both by the node's wall clock as it stood when the interval ended: their distance is that of the next two.
+	// Both times are on the node's wall clock as of the end of the interval. Their difference equals the difference of the
+	// following two.
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
-	// The same on the node's clock since boot, in nanoseconds: intervals of one boot never overlap, whatever the wall
-	// clock does.
+	// The same times on the node's clock since boot, in nanoseconds. Intervals of one boot never overlap, even if
+	// the wall clock changes.
 	StartSinceBoot time.Duration `json:"startSinceBoot"`
 	EndSinceBoot   time.Duration `json:"endSinceBoot"`
-	// Unmeasured is the part of the interval for which no meter gave a value, or no agent ran.
+	// Unmeasured is the part of the interval without a meter value or without a running agent.
 	Unmeasured time.Duration `json:"unmeasured,omitempty"`
 
-	Source  string         `json:"source"` // the root domain and its meter, as "psys (rapl)"
+	Source  string         `json:"source"` // the root domain and its meter, e.g. "psys (rapl)"
 	Quality energy.Quality `json:"quality"`
-	// IdlePolicy says how idle energy was shared: apart, requests or equal; mixed if batches of several were folded.
+	// IdlePolicy is the policy used to divide idle energy: apart, requests or equal; mixed if batches of
+	// different policies were folded.
 	IdlePolicy string `json:"idlePolicy"`
 
 	Measured energy.Microjoules `json:"measured"`
 	Idle     energy.Microjoules `json:"idle"`
 	Platform energy.Microjoules `json:"platform"`
 	Unknown  energy.Microjoules `json:"unknown"`
-	// Of Idle and Unknown, what GPUs used. Agents of nodes without GPUs send neither, nor that of shares.
+	// The parts of Idle and Unknown used by GPUs. Agents of nodes without GPUs omit them, as well as the GPU energy
+	// of shares.
 	GPUIdle    energy.Microjoules `json:"gpuIdle,omitempty"`
 	GPUUnknown energy.Microjoules `json:"gpuUnknown,omitempty"`
 	Shares     []energy.Share     `json:"shares"`
 }
 
-// GPUs reports whether GPUs used something of the batch.
+// GPUs reports whether the batch contains GPU energy.
 func (b *Batch) GPUs() bool {
 	return b.GPUIdle != 0 || b.GPUUnknown != 0 ||
 		slices.ContainsFunc(b.Shares, func(s energy.Share) bool { return s.GPU != 0 })
 }
 
-// Parent is the machine that a virtual machine runs on.
+// Parent identifies the machine that a virtual machine runs on.
 type Parent struct {
 	Host string `json:"host"`
 	VM   string `json:"vm"`
 }
 
-// An Ack answers a batch: it was booked, now or before.
+// An Ack is the response to a batch. It confirms that the batch is recorded, by this request or an earlier one.
 type Ack struct {
 	Epoch string `json:"epoch"`
-	// the highest number of the stream that is booked, without gaps after the batch answered
+	// Acked is the highest recorded number of the stream without gaps after the acknowledged batch.
 	Acked uint64 `json:"acked"`
-	// Names are those of the batch's pods that the controller knows, by pod UID.
+	// Names contains the names of the batch's pods known to the controller, by pod UID.
 	Names map[string]Names `json:"names,omitempty"`
 }
 
-// Names are what people call a pod.
+// Names contains the human-readable names of a pod.
 type Names struct {
 	Namespace  string            `json:"namespace"`
 	Pod        string            `json:"pod"`

@@ -101,7 +101,7 @@ func TestValidate(t *testing.T) {
 		b := valid()
 		breach(b)
 		if b.Validate() == nil {
-			t.Errorf("%s: nothing was found wrong", name)
+			t.Errorf("%s: Validate() = nil, want an error", name)
 		}
 	}
 	for _, id := range []string{
@@ -132,7 +132,7 @@ func TestFoldRefuses(t *testing.T) {
 		b := next()
 		change(b)
 		if _, err := batch.Fold(valid(), b); err == nil {
-			t.Errorf("%s: folded", name)
+			t.Errorf("%s: Fold() succeeded, want an error", name)
 		}
 	}
 	if _, err := batch.Fold(valid(), next()); err != nil {
@@ -140,7 +140,7 @@ func TestFoldRefuses(t *testing.T) {
 	}
 }
 
-// Between the two, the wall clock was set back by an hour and no agent ran for 5 s.
+// The wall clock was set back by an hour between the two batches, and no agent ran for 5 s.
 func TestFold(t *testing.T) {
 	a, b := valid(), valid()
 	b.First, b.Last = 8, 9
@@ -173,11 +173,11 @@ func TestFold(t *testing.T) {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(valid(), a); diff != "" {
-		t.Errorf("the argument has changed: %s", diff)
+		t.Errorf("Fold() modified its argument: %s", diff)
 	}
 	b.Quality, b.Measured = energy.Estimated, 0
 	if q := batch.JoinQuality(a.Quality, a.Measured, b.Quality, b.Measured); q != energy.Measured {
-		t.Errorf("time without energy made measured energy %v", q)
+		t.Errorf("quality of measured energy after an interval without energy = %v, want measured", q)
 	}
 }
 
@@ -221,15 +221,15 @@ func TestMergeIsASum(t *testing.T) {
 		got := batch.Merge(slices.Grow(slices.Clone(a), rapid.IntRange(0, 5).Draw(t, "room")), b)
 		if !slices.IsSortedFunc(got, func(a, b energy.Share) int { return strings.Compare(a.ID, b.ID) }) ||
 			len(got) != len(want) {
-			t.Fatalf("%v and %v became %v", a, b, got)
+			t.Fatalf("Merge(%v, %v) = %v", a, b, got)
 		}
 		for _, s := range got {
 			if s != want[s.ID] {
-				t.Fatalf("have %v, want %v", s, want[s.ID])
+				t.Fatalf("got share %v, want %v", s, want[s.ID])
 			}
 		}
 		if !slices.Equal(b, before) {
-			t.Fatal("the second argument has changed")
+			t.Fatal("Merge() modified its second argument")
 		}
 	})
 }
@@ -241,17 +241,17 @@ func TestCondenseLosesNothing(t *testing.T) {
 		before := slices.Clone(shares)
 		got := batch.Condense(shares, limit)
 		if len(got) > limit || !slices.Equal(shares, before) {
-			t.Fatalf("%d shares became %d; at most %d", len(shares), len(got), limit)
+			t.Fatalf("Condense() of %d shares returned %d, want at most %d without modifying the argument", len(shares), len(got), limit)
 		}
 		for i := range got {
 			if i > 0 && got[i-1].ID >= got[i].ID {
-				t.Fatalf("not sorted: %v", got)
+				t.Fatalf("Condense() returned unsorted shares: %v", got)
 			}
 		}
 		d1, i1, c1 := sums(shares...)
 		d2, i2, c2 := sums(got...)
 		if d1 != d2 || i1 != i2 || c1 != c2 {
-			t.Fatalf("%v became %v", shares, got)
+			t.Fatalf("Condense(%v) = %v, want the same totals", shares, got)
 		}
 	})
 }
@@ -290,7 +290,7 @@ func TestCondenseGoesNoFurtherThanNeeded(t *testing.T) {
 	}
 }
 
-// A batch over two keeps dates that can be written down.
+// Folding two batches results in dates that can be encoded.
 func TestFoldOfWrongClocks(t *testing.T) {
 	a, b := valid(), valid()
 	b.First, b.Last = 8, 8
@@ -318,7 +318,7 @@ func TestDecode(t *testing.T) {
 	empty := valid()
 	empty.Shares, empty.Measured = nil, 151
 	if data, _ := batch.Encode(empty); !bytes.Contains(data, []byte(`"shares":[]`)) {
-		t.Errorf("no shares are %s", data)
+		t.Errorf("batch without shares is encoded as %s", data)
 	}
 	for name, bad := range map[string]string{
 		"empty":              "",
@@ -342,16 +342,16 @@ func TestDecode(t *testing.T) {
 		"huge":              string(data) + strings.Repeat(" ", batch.MaxBytes),
 	} {
 		if _, err := batch.Decode([]byte(bad)); err == nil {
-			t.Errorf("%s: decoded", name)
+			t.Errorf("%s: Decode() succeeded, want an error", name)
 		}
 	}
 }
 
-// Bytes that cost nothing to send must not cost much to refuse.
+// Rejecting data that is cheap to send must be cheap as well.
 func TestDecodeIsCheap(t *testing.T) {
 	bomb := []byte(`{"shares":[` + strings.Repeat("{},", 100_000) + `{}]}`)
 	if n := testing.AllocsPerRun(1, func() { batch.Decode(bomb) }); n > 60_000 {
-		t.Errorf("%v allocations for a list of nothing", n)
+		t.Errorf("got %v allocations for a list of empty objects", n)
 	}
 }
 
@@ -377,7 +377,7 @@ func TestDecodeAck(t *testing.T) {
 		strings.Repeat(" ", batch.MaxAckBytes+1),
 	} {
 		if a, err := batch.DecodeAck([]byte(bad)); err == nil {
-			t.Errorf("%.20q became %v", bad, a)
+			t.Errorf("DecodeAck(%.20q) = %v, want an error", bad, a)
 		}
 	}
 	got,
@@ -385,7 +385,7 @@ func TestDecodeAck(t *testing.T) {
 		[]byte(
 			`{"epoch":"a","acked":1,"names":{"u":{"namespace":"n","pod":""},"v":{"namespace":"n","pod":"p","containers":{"c":"\u0000"}},"w":{"namespace":"n","pod":"p"}}}`))
 	if err != nil || len(got.Names) != 1 || got.Names["w"].Pod != "p" {
-		t.Errorf("have %v, %v: names that cannot be are left out, and the rest counts", got, err)
+		t.Errorf("DecodeAck() = %v, %v, want only the valid name", got, err)
 	}
 }
 
@@ -406,7 +406,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 		if key := ambiguous(t, json.NewDecoder(bytes.NewReader(data))); key != "" {
-			t.Fatalf("key %q in %s", key, data)
+			t.Fatalf("accepted ambiguous key %q in %s", key, data)
 		}
 		again, err := batch.Encode(b)
 		if err != nil {
@@ -433,7 +433,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// ambiguous returns a key of the next value that is there twice, but for capitals.
+// ambiguous returns a key of the next value that occurs twice, ignoring capitalization.
 func ambiguous(t *testing.T, dec *json.Decoder) (found string) {
 	open, err := dec.Token()
 	if err != nil {

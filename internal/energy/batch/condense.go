@@ -8,12 +8,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Condense makes room where shares, sorted by ID, are more than limit: no energy is lost, but some of it is counted
-// under a less precise name. It goes only as far as needed:
+// Condense reduces shares, which must be sorted by ID, to at most limit elements. No energy is lost, but some of it
+// is assigned to a less precise consumer. It applies only the steps that are needed:
 //
-//  1. containers that ended are counted to their pods, as pod/UID,
-//  2. all containers are,
-//  3. the consumers that used least are counted to [Others], those that ended first.
+//  1. Ended containers are merged into their pods, as pod/UID.
+//  2. All containers are merged into their pods.
+//  3. The consumers with the lowest energy are merged into [Others], ended ones first.
 func Condense(shares []energy.Share, limit int) []energy.Share {
 	limit = max(limit, 1)
 	if len(shares) <= limit {
@@ -29,8 +29,8 @@ func Condense(shares []energy.Share, limit int) []energy.Share {
 	return shares
 }
 
-// Rename counts shares under other names, those that rename returns, and sorts them anew. A consumer has ended when all
-// that is counted to it has.
+// Rename merges shares under the names returned by rename and sorts the result. A merged consumer has ended if all
+// of its parts have.
 func Rename(shares []energy.Share, rename func(*energy.Share) string) []energy.Share {
 	renamed := slices.Clone(shares)
 	for i := range renamed {
@@ -67,7 +67,7 @@ func toPods(shares []energy.Share, living bool) []energy.Share {
 	})
 	for i := range merged {
 		if pod, container, ok := energy.PodOf(merged[i].ID); ok && container == "" && alive[pod] {
-			merged[i].Ended = false // a pod whose container ended has not ended with it
+			merged[i].Ended = false // the pod of an ended container has not ended itself
 		}
 	}
 	return merged
@@ -75,7 +75,7 @@ func toPods(shares []energy.Share, living bool) []energy.Share {
 
 func toOthers(shares []energy.Share, limit int) []energy.Share {
 	order := make([]*energy.Share, 0, len(shares))
-	surplus := len(shares) - limit + 1 // one place for Others
+	surplus := len(shares) - limit + 1 // one element is reserved for Others
 	for i := range shares {
 		if shares[i].ID == Others {
 			surplus--

@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// hundred is a batch as an agent sends it on a node of a hundred containers.
+// hundred returns a batch as sent by the agent of a node with a hundred containers.
 func hundred() *batch.Batch {
 	random := rand.New(rand.NewPCG(1, 2))
 	text := func(bytes int) string {

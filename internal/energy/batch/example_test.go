@@ -8,7 +8,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// Two batches that follow each other become one while the controller is away: no energy is lost.
+// Two consecutive batches are folded into one while the controller is unavailable, without losing energy.
 func ExampleFold() {
 	fn := func(number uint64, used energy.Microjoules) *batch.Batch {
 		b := &batch.Batch{

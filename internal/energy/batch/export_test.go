@@ -1,6 +1,6 @@
 package batch
 
-// What the tests outside of the package look at.
+// Unexported functions for tests in package batch_test.
 var (
 	JoinQuality = joinQuality
 	Merge       = merge

@@ -10,29 +10,29 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Foldable reports why two batches may not become one, or nil: b must follow a in its stream, and both must be children
-// of the same machine, because sums over nodes treat a batch as a whole.
+// Foldable returns nil if a and b can be folded into one batch, and the reason otherwise. b must follow a in its
+// stream, and both must have the same parent, because sums over nodes treat a batch as a whole.
 func Foldable(a, b *Batch) error {
 	switch {
 	case a.Version != b.Version:
-		return fmt.Errorf("versions %d and %d", a.Version, b.Version)
+		return fmt.Errorf("batches have different versions %d and %d", a.Version, b.Version)
 	case a.Stream != b.Stream:
-		return errors.New("batches of two streams")
+		return errors.New("batches belong to different streams")
 	case b.First != a.Last+1:
 		return fmt.Errorf("batch %d does not follow batch %d", b.First, a.Last)
 	case (a.Parent == nil) != (b.Parent == nil), a.Parent != nil && *a.Parent != *b.Parent:
-		return errors.New("batches of different parents")
+		return errors.New("batches have different parents")
 	case b.StartSinceBoot < a.EndSinceBoot:
-		return fmt.Errorf("batch %d begins at %v, batch %d ends at %v", b.First, b.StartSinceBoot, a.Last,
+		return fmt.Errorf("batch %d starts at %v, before the end of batch %d at %v", b.First, b.StartSinceBoot, a.Last,
 			a.EndSinceBoot)
 	case a.Measured > math.MaxInt64-b.Measured:
-		return errors.New("more energy than can be counted")
+		return errors.New("total energy overflows")
 	}
 	return nil
 }
 
-// Fold returns the batch that covers both of two that follow each other: the same energy of the same consumers in one
-// longer interval. Time between the two counts as unmeasured. The arguments stay as they are.
+// Fold returns a batch that covers two consecutive batches: the same energy of the same consumers in one longer
+// interval. The time between the two counts as unmeasured. The arguments are not modified.
 func Fold(a, b *Batch) (*Batch, error) {
 	if err := Foldable(a, b); err != nil {
 		return nil, fmt.Errorf("folding batches: %w", err)
@@ -43,11 +43,11 @@ func Fold(a, b *Batch) (*Batch, error) {
 	return &f, nil
 }
 
-// Extend adds to b, in place, the batch that follows it.
+// Extend adds the following batch to b in place.
 func (b *Batch) Extend(next *Batch) {
 	b.Unmeasured += next.Unmeasured + (next.StartSinceBoot - b.EndSinceBoot)
 	b.Last, b.EndSinceBoot = next.Last, next.EndSinceBoot
-	b.SetWall(next.End) // by one wall clock, the later one, which was set right where the two differ
+	b.SetWall(next.End) // on the later wall clock, which is more likely to be correct if the two differ
 	b.Quality = joinQuality(b.Quality, b.Measured, next.Quality, next.Measured)
 	b.Source = joinSources(b.Source, next.Source)
 	if b.IdlePolicy != next.IdlePolicy {
@@ -62,7 +62,7 @@ func (b *Batch) Extend(next *Batch) {
 	b.Shares = merge(b.Shares, next.Shares)
 }
 
-// joinQuality returns the quality of a sum: the lesser one, where a part without energy does not count.
+// joinQuality returns the quality of a sum, which is the lower one. A part without energy is ignored.
 func joinQuality(a energy.Quality, ofA energy.Microjoules, b energy.Quality, ofB energy.Microjoules) energy.Quality {
 	switch {
 	case ofB == 0 && ofA != 0:
@@ -73,7 +73,7 @@ func joinQuality(a energy.Quality, ofA energy.Microjoules, b energy.Quality, ofB
 	return min(a, b)
 }
 
-// joinSources names the sources of a sum, each once.
+// joinSources returns the distinct sources of a sum.
 func joinSources(a, b string) string {
 	if a == b || b == "" {
 		return a
@@ -90,13 +90,13 @@ func joinSources(a, b string) string {
 	return "several"
 }
 
-// merge adds shares to others and returns them, sorted by ID; both must be. It writes into the first slice. Where all
-// consumers are there already, as in most intervals, it allocates nothing.
+// merge adds the shares in more to into and returns the result, sorted by ID. Both must be sorted. It overwrites
+// into, and does not allocate if all consumers are already in it, as in most intervals.
 func merge(into, more []energy.Share) []energy.Share {
 	missing := Missing(into, more)
 	i, j := len(into)-1, len(more)-1
 	into = slices.Grow(into, missing)[:len(into)+missing]
-	// From the end, so that nothing is overwritten before it was moved.
+	// Merge from the end so that no element is overwritten before it is moved.
 	for k := len(into) - 1; j >= 0; k-- {
 		switch order := compare(into, i, more[j].ID); {
 		case order > 0:
@@ -115,7 +115,7 @@ func merge(into, more []energy.Share) []energy.Share {
 	return into
 }
 
-// Missing counts the consumers in more that have is without; both are sorted.
+// Missing returns the number of consumers in more that are not in have; both must be sorted.
 func Missing(have, more []energy.Share) int {
 	i, missing := 0, 0
 	for j := range more {
@@ -136,11 +136,11 @@ func compare(shares []energy.Share, i int, id string) int {
 	return strings.Compare(shares[i].ID, id)
 }
 
-// add counts a later share to an earlier one of the same consumer.
+// add adds a later share to an earlier one of the same consumer.
 func add(to, later *energy.Share) {
 	to.Dynamic += later.Dynamic
 	to.Idle += later.Idle
 	to.GPU += later.GPU
-	to.CPU += min(later.CPU, math.MaxInt64-to.CPU) // beyond 292 years it stays there
+	to.CPU += min(later.CPU, math.MaxInt64-to.CPU) // saturates at 292 years
 	to.Ended = later.Ended
 }

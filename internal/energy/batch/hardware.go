@@ -5,29 +5,29 @@ import (
 	"fmt"
 )
 
-// HardwareHeader is the header of a batch's request in which an agent tells, now and then, what its node is made of.
+// HardwareHeader is the header of a batch request in which an agent occasionally reports the hardware of its node.
 const HardwareHeader = "Kubenergy-Hardware"
 
-// Hardware is what the kernel of a node says that the node is made of. What is not known is left out.
+// Hardware is the hardware of a node as reported by its kernel. Unknown fields are omitted.
 type Hardware struct {
-	CPU     string `json:"cpu,omitempty"` // model, as the CPU calls itself
+	CPU     string `json:"cpu,omitempty"` // model, as reported by the CPU
 	Sockets int    `json:"sockets,omitempty"`
 	Cores   int    `json:"cores,omitempty"`
 	Threads int    `json:"threads,omitempty"`
-	// Virtual says that it is a virtual machine, whose sockets and cores are made up.
+	// Virtual is set for virtual machines. Their numbers of sockets and cores are not physical.
 	Virtual bool           `json:"virtual,omitempty"`
 	Memory  int64          `json:"memory,omitempty"`  // bytes
 	Vendor  string         `json:"vendor,omitempty"`  // of the machine
 	Product string         `json:"product,omitempty"` // its model
 	GPUs    map[string]int `json:"gpus,omitempty"`    // by model
-	// Cloud is aws, azure or gcp, and Instance the type of the machine there, where the firmware names it.
+	// Cloud is aws, azure or gcp, and Instance is the machine type there, if the firmware provides them.
 	Cloud    string `json:"cloud,omitempty"`
 	Instance string `json:"instance,omitempty"`
 }
 
 const maxHardware = 4 << 10 // bytes of the header
 
-// EncodeHardware returns the value of the header; "" if that is too long.
+// EncodeHardware returns the value of the header, or "" if it would be too long.
 func EncodeHardware(h *Hardware) string {
 	text, err := json.Marshal(h)
 	if err != nil || len(text) > maxHardware {
@@ -36,15 +36,15 @@ func EncodeHardware(h *Hardware) string {
 	return string(text)
 }
 
-// DecodeHardware reads the header, which anyone may have written: names and numbers may be any. It may have fields of
-// later versions.
+// DecodeHardware parses the header. The value is untrusted and its names and numbers are not validated. Fields of
+// later versions are ignored.
 func DecodeHardware(value string) (*Hardware, error) {
 	if len(value) > maxHardware {
-		return nil, fmt.Errorf("reading hardware: it has %d bytes: want at most %d", len(value), maxHardware)
+		return nil, fmt.Errorf("decoding hardware: header has %d bytes, want at most %d", len(value), maxHardware)
 	}
 	h := new(Hardware)
 	if err := json.Unmarshal([]byte(value), h); err != nil {
-		return nil, fmt.Errorf("reading hardware: %w", err)
+		return nil, fmt.Errorf("decoding hardware: %w", err)
 	}
 	return h, nil
 }

@@ -24,19 +24,19 @@ func TestHardware(t *testing.T) {
 	if diff := cmp.Diff(server(), got); err != nil || diff != "" {
 		t.Fatal(err, diff)
 	}
-	// A later agent may tell more.
+	// A later agent may report additional fields.
 	if _, err := batch.DecodeHardware(strings.Replace(value, "{", `{"colour":"red",`, 1)); err != nil {
 		t.Error(err)
 	}
-	// A header has no room for more, and no line breaks.
+	// A header is limited in length and cannot contain line breaks.
 	long := server()
 	long.Product = strings.Repeat("p", 5000)
 	if value := batch.EncodeHardware(long); value != "" {
-		t.Errorf("%d bytes are sent", len(value))
+		t.Errorf("len(EncodeHardware()) = %d, want 0", len(value))
 	}
 	if value := batch.EncodeHardware(&batch.Hardware{CPU: "a\nb\x00\xff"}); strings.ContainsAny(value, "\n\x00") ||
 		!utf8.ValidString(value) {
-		t.Errorf("%q is sent", value)
+		t.Errorf("EncodeHardware() = %q, want a single line of valid UTF-8", value)
 	}
 	for _, bad := range []string{"", "[]", `{"cpu":7}`, `{"threads":1e30}`, strings.Repeat(" ", 5000) + "{}"} {
 		if h, err := batch.DecodeHardware(bad); err == nil {
@@ -54,12 +54,12 @@ func FuzzDecodeHardware(f *testing.F) {
 			return
 		}
 		again := batch.EncodeHardware(h)
-		if again == "" { // what JSON escapes gets longer
+		if again == "" { // escaping may make the JSON longer
 			return
 		}
 		if same, err := batch.DecodeHardware(again); err != nil || !cmp.Equal(same, h, cmp.Comparer(
 			func(a, b map[string]int) bool { return maps.Equal(a, b) })) {
-			t.Errorf("%+v became %+v, %v", h, same, err)
+			t.Errorf("decoding %+v again returned %+v, error %v", h, same, err)
 		}
 	})
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// What an acknowledgement may hold. Names beyond are left out: whether energy was booked does not depend on them.
+// Limits of an acknowledgement. Names beyond them are dropped, because recording energy does not depend on them.
 const (
 	MaxAckBytes = 1 << 20
 	maxNamed    = 10_000 // pods, and containers of one
 )
 
-// Encode returns b as it travels.
+// Encode returns b encoded as JSON for the request body.
 func Encode(b *Batch) ([]byte, error) {
 	out := *b
 	if out.Shares == nil {
@@ -23,17 +23,17 @@ func Encode(b *Batch) ([]byte, error) {
 	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false) // paths of control groups hold & and <
+	enc.SetEscapeHTML(false) // paths of control groups may contain & and <
 	if err := enc.Encode(out); err != nil {
 		return nil, fmt.Errorf("encoding: %w", err)
 	}
 	return buf.Bytes(), nil
 }
 
-// Decode reads a batch and validates it. It is strict: a field that is not known may change the meaning of the others.
+// Decode decodes and validates a batch. It rejects unknown fields, because they could change the meaning of others.
 func Decode(data []byte) (*Batch, error) {
 	if len(data) > MaxBytes {
-		return nil, fmt.Errorf("decoding batch: %d bytes: at most %d", len(data), MaxBytes)
+		return nil, fmt.Errorf("decoding batch: %d bytes, want at most %d", len(data), MaxBytes)
 	}
 	b, err := scan(data)
 	if err != nil {
@@ -46,11 +46,11 @@ func Decode(data []byte) (*Batch, error) {
 	return b, nil
 }
 
-// DecodeAck reads an acknowledgement. Fields that it does not know are left out, so that a controller may be newer
-// than its agents.
+// DecodeAck decodes an acknowledgement. Unknown fields are ignored, so that a controller may be newer than its
+// agents.
 func DecodeAck(data []byte) (*Ack, error) {
 	if len(data) > MaxAckBytes {
-		return nil, fmt.Errorf("decoding acknowledgement: %d bytes: at most %d", len(data), MaxAckBytes)
+		return nil, fmt.Errorf("decoding acknowledgement: %d bytes, want at most %d", len(data), MaxAckBytes)
 	}
 	a := new(Ack)
 	if err := json.Unmarshal(data, a); err != nil {

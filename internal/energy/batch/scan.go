@@ -19,7 +19,7 @@ func scan(data []byte) (*Batch, error) {
 	return b, jsonscan.Decode(data, b, ofBatch)
 }
 
-// DecodeStream returns the stream of a batch in JSON, also if the rest of the batch is invalid.
+// DecodeStream returns the stream of a batch in JSON, even if the rest of the batch is invalid.
 func DecodeStream(data []byte) (*Stream, error) {
 	s := new(Stream)
 	if err := cmp.Or(jsonscan.Decode(data, s, streamOnly), s.check()); err != nil {
@@ -77,11 +77,11 @@ var ofShare = []jsonscan.Field[energy.Share]{
 }
 
 func scanShare(s *scanner, to *energy.Share) {
-	if jsonscan.Object(s, to, ofShare); to.ID == "" { // thousands of them would fit into a few bytes
+	if jsonscan.Object(s, to, ofShare); to.ID == "" { // thousands of empty elements fit into a few bytes
 		s.Check(errNoID)
 	}
 }
 
-var errNoID = errors.New("a share has no id")
+var errNoID = errors.New("share without id")
 
 func microjoules(s *scanner) energy.Microjoules { return energy.Microjoules(s.Signed()) }

@@ -22,7 +22,7 @@ const usual = `{"version":1,"stream":{"node":"n","boot":"b","epoch":"e"},"first"
 	`"source":"psys (rapl)","quality":"measured","idlePolicy":"apart","measured":6,"idle":1,"platform":1,"unknown":1,` +
 	`"shares":[{"id":"pod/u/c","dynamic":1,"idle":1,"cpu":5,"ended":true},{"id":"system","dynamic":1,"cpu":0,"ended":false}]}`
 
-// same compares what is scanned with what encoding/json reads, where that leaves no doubt.
+// same compares the result of scan with that of encoding/json, if the latter is unambiguous.
 func same(t *testing.T, data []byte) {
 	t.Helper()
 	fast, err := scan(data)
@@ -35,7 +35,7 @@ func same(t *testing.T, data []byte) {
 	}
 	switch {
 	case (err == nil) != (wrong == nil):
-		t.Fatalf("%s: scanned with %v, decoded with %v", data, err, wrong)
+		t.Fatalf("%s: scan() returned error %v, decode() returned error %v", data, err, wrong)
 	case err == nil:
 		if diff := cmp.Diff(slow, fast); diff != "" {
 			t.Fatalf("%s: %s", data, diff)
@@ -43,7 +43,7 @@ func same(t *testing.T, data []byte) {
 	}
 }
 
-// What is scanned is what the complete decoder reads.
+// scan and the complete decoder return the same result.
 func TestScan(t *testing.T) {
 	if _, err := scan([]byte(usual)); err != nil {
 		t.Fatal(err)
@@ -96,11 +96,11 @@ func TestScan(t *testing.T) {
 		{`"first":1,`, `"first":1,"first":1,`},
 	} {
 		if !strings.Contains(usual, change[0]) {
-			t.Fatalf("%s is not in the usual form", change[0])
+			t.Fatalf("%s is not in the usual batch", change[0])
 		}
 		same(t, []byte(strings.Replace(usual, change[0], change[1], 1)))
 	}
-	for i := range usual { // cut off, and every byte changed
+	for i := range usual { // truncated at every byte, and with every byte changed
 		same(t, []byte(usual[:i]))
 		for _, c := range []byte(`"{}[],:0-1e\ `) {
 			changed := bytes.Clone([]byte(usual))
@@ -120,11 +120,12 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// decode reads a batch in any form that JSON allows, and says what is wrong with it.
+// decode decodes and validates a batch in any form that JSON allows.
 func decode(data []byte) (*Batch, error) {
 	type plain Batch
 	b := new(Batch)
-	// Shares are read one by one: a few bytes of JSON each could be made to cost a hundred times that in memory.
+	// Shares are decoded one by one, because a few bytes of JSON could otherwise consume a hundred times as much
+	// memory.
 	wire := struct {
 		*plain
 		Shares json.RawMessage `json:"shares"`
@@ -143,9 +144,8 @@ func decode(data []byte) (*Batch, error) {
 	return b, nil
 }
 
-// checkKeys refuses keys that are there twice in an object, and those that are not written as they should be, with
-// other capitals or escapes: encoding/json takes them, other readers take something else. The data is that of a batch
-// otherwise.
+// checkKeys rejects duplicate keys in an object, and keys with different capitalization or escapes: encoding/json
+// accepts them, but other parsers interpret them differently. Apart from that, data must be a valid batch.
 func checkKeys(data []byte) error {
 	var seen [8]uint32 // by depth; a batch has a depth of 3
 	depth := 0
@@ -166,7 +166,7 @@ func checkKeys(data []byte) error {
 			}
 			number := slices.Index(keys, string(text))
 			if number < 0 || seen[depth]&(1<<number) != 0 {
-				return fmt.Errorf("key %.40q is not known, or there twice", text)
+				return fmt.Errorf("unknown or duplicate key %.40q", text)
 			}
 			seen[depth] |= 1 << number
 		}
@@ -174,7 +174,7 @@ func checkKeys(data []byte) error {
 	return nil
 }
 
-// keys are those of all objects in a batch.
+// keys contains the keys of all objects in a batch.
 var keys = slices.Concat(keysOf(ofBatch), keysOf(ofStream), keysOf(ofParent), keysOf(ofShare))
 
 func keysOf[T any](fields []jsonscan.Field[T]) (keys []string) {
@@ -184,7 +184,7 @@ func keysOf[T any](fields []jsonscan.Field[T]) (keys []string) {
 	return keys
 }
 
-// textLength returns how long a text is in JSON, up to its closing quote.
+// textLength returns the length of a JSON string, including its closing quote.
 func textLength(data []byte) int {
 	for i := 0; i < len(data); i++ {
 		switch data[i] {
@@ -204,7 +204,7 @@ func decodeAll(data []byte, into any) error {
 		return err
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the value")
+		return errors.New("unexpected data after the value")
 	}
 	return nil
 }

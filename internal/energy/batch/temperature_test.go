@@ -11,7 +11,7 @@ import (
 func TestTemperature(t *testing.T) {
 	for _, celsius := range []energy.Celsius{-60, 0, 41.3, 200} {
 		if got, err := batch.DecodeTemperature(batch.EncodeTemperature(&celsius)); err != nil || *got != celsius {
-			t.Errorf("%v became %v, %v", celsius, got, err)
+			t.Errorf("decoding %v returned %v, error %v", celsius, got, err)
 		}
 	}
 	for _, bad := range []string{"", "hot", "NaN", "Inf", "-60.1", "200.1", "1e300", "41 C"} {

@@ -12,7 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// What a batch may hold. An agent stays far below; a controller refuses what is above before it costs memory.
+// Limits of a batch. Agents stay far below them, and a controller rejects larger batches before they consume
+// memory.
 const (
 	MaxBytes  = 16 << 20 // of a batch in JSON, before it is compressed
 	MaxShares = 10_000
@@ -21,20 +22,21 @@ const (
 	MaxSource = 256
 )
 
-// Others is the consumer that stands for those who ended, and whose names a batch had no more room for: see [Condense].
+// Others is the consumer for ended consumers that did not fit into a batch; see [Condense].
 const Others = "others"
 
 // Mixed is the idle policy of a batch folded from batches of different policies.
 const Mixed = "mixed"
 
-// The wall clock of a node may be wrong, but not so wrong that it cannot be written down.
+// The range of wall-clock times that can be encoded. The wall clock of a node may be inaccurate, but must be in
+// this range.
 var (
 	earliest = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)
 	latest   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// SetWall sets Start and End of an interval whose times since boot are set, given what the wall clock showed at its
-// end. Where that cannot be written down, it takes what is nearest: a wrong clock must not cost energy.
+// SetWall sets Start and End of an interval with known times since boot, given the wall-clock time of its end.
+// Times out of range are clamped, because an inaccurate clock must not cause a loss of energy.
 func (b *Batch) SetWall(end time.Time) {
 	length := b.EndSinceBoot - b.StartSinceBoot
 	b.End = end.Round(0).UTC()
@@ -47,12 +49,12 @@ func (b *Batch) SetWall(end time.Time) {
 	b.Start = b.End.Add(-length)
 }
 
-// Validate reports what is wrong with b and trusts no sender: after it returned nil, sums over b's fields cannot
-// overflow, its texts can be printed and its energy is conserved. Whether the numbers are possible on that node is
-// not said.
+// Validate returns an error if b is invalid. It does not trust the sender: if it returns nil, sums over the fields
+// of b cannot overflow, its strings can be printed and its energy is conserved. It does not check whether the
+// numbers are plausible for the node.
 func (b *Batch) Validate() error {
 	if b.Version != Version {
-		return fmt.Errorf("version %d: only %d is understood", b.Version, Version)
+		return fmt.Errorf("unsupported version %d: want %d", b.Version, Version)
 	}
 	for _, check := range []func() error{b.checkNames, b.checkInterval, b.checkPolicy, b.checkShares} {
 		if err := check(); err != nil {
@@ -71,7 +73,7 @@ func (b *Batch) checkNames() error {
 		return err
 	}
 	if b.Parent.Host == b.Stream.Node {
-		err = errors.Join(err, fmt.Errorf("parent.host is the node itself, %q", b.Parent.Host))
+		err = errors.Join(err, fmt.Errorf("parent.host %q is the node itself", b.Parent.Host))
 	}
 	return errors.Join(err,
 		CheckText("parent.host", b.Parent.Host, MaxName),
@@ -91,17 +93,17 @@ func (b *Batch) checkInterval() error {
 	length := b.EndSinceBoot - b.StartSinceBoot
 	switch {
 	case b.First == 0 || b.First > b.Last || b.Last == math.MaxUint64:
-		return fmt.Errorf("numbers %d to %d: they begin at 1 and do not fall", b.First, b.Last)
+		return fmt.Errorf("invalid numbers %d to %d: want at least 1 and a nonempty range", b.First, b.Last)
 	case b.StartSinceBoot < 0 || length < 0:
-		return fmt.Errorf("interval of %v to %v since boot", b.StartSinceBoot, b.EndSinceBoot)
+		return fmt.Errorf("invalid interval from %v to %v since boot", b.StartSinceBoot, b.EndSinceBoot)
 	case b.Start.Before(earliest) || b.End.After(latest):
-		return fmt.Errorf("interval of %v to %v", b.Start, b.End)
+		return fmt.Errorf("invalid interval from %v to %v", b.Start, b.End)
 	case b.End.Sub(b.Start) != length:
-		return fmt.Errorf("an interval of %v by the wall clock, of %v since boot", b.End.Sub(b.Start), length)
+		return fmt.Errorf("interval is %v on the wall clock, but %v since boot", b.End.Sub(b.Start), length)
 	case b.Unmeasured < 0 || b.Unmeasured > length:
-		return fmt.Errorf("%v of %v unmeasured", b.Unmeasured, length)
+		return fmt.Errorf("unmeasured time is %v in an interval of %v", b.Unmeasured, length)
 	case length == 0 && b.Measured != 0:
-		return fmt.Errorf("%d µJ in no time", int64(b.Measured))
+		return fmt.Errorf("%d µJ in an empty interval", int64(b.Measured))
 	}
 	return nil
 }
@@ -110,17 +112,17 @@ func (b *Batch) checkPolicy() error {
 	switch b.IdlePolicy {
 	case "apart", "requests", "equal", Mixed:
 	default:
-		return fmt.Errorf("idlePolicy %.40q: have apart, requests, equal and %s", b.IdlePolicy, Mixed)
+		return fmt.Errorf("idlePolicy is %.40q: want apart, requests, equal or %s", b.IdlePolicy, Mixed)
 	}
 	if b.Quality > energy.Measured {
-		return fmt.Errorf("quality %d", b.Quality)
+		return fmt.Errorf("invalid quality %d", b.Quality)
 	}
 	return nil
 }
 
 func (b *Batch) checkShares() error {
 	if len(b.Shares) > MaxShares {
-		return fmt.Errorf("%d shares: at most %d", len(b.Shares), MaxShares)
+		return fmt.Errorf("%d shares: want at most %d", len(b.Shares), MaxShares)
 	}
 	for i := range b.Shares {
 		s := &b.Shares[i]
@@ -134,7 +136,7 @@ func (b *Batch) checkShares() error {
 	return nil
 }
 
-// CheckConsumer reports whether an ID is none that a batch may name.
+// CheckConsumer returns an error if id is not a valid consumer ID of a batch.
 func CheckConsumer(id string) error {
 	if id == energy.System || id == Others {
 		return nil
@@ -144,7 +146,7 @@ func CheckConsumer(id string) error {
 	}
 	if _, container, ok := energy.PodOf(id); ok {
 		if strings.Contains(container, "/") || strings.HasSuffix(id, "/") {
-			return fmt.Errorf("consumer %.80q: a container has no parts", id)
+			return fmt.Errorf("consumer %.80q: want a container name without slashes", id)
 		}
 		return nil
 	}
@@ -152,14 +154,14 @@ func CheckConsumer(id string) error {
 	if _, isCgroup := energy.CgroupOf(id); isVM || isCgroup {
 		return nil
 	}
-	return fmt.Errorf("consumer %.80q: have pod/UID, pod/UID/CONTAINER, vm/NAME, cgroup/PATH, %s and %s", id,
+	return fmt.Errorf("consumer %.80q: want pod/UID, pod/UID/CONTAINER, vm/NAME, cgroup/PATH, %s or %s", id,
 		energy.System, Others)
 }
 
-// CheckText refuses texts that receivers could not print, log or use as a key.
+// CheckText returns an error if receivers could not print s, log it or use it as a key.
 func CheckText(what, s string, limit int) error {
 	if s == "" || len(s) > limit {
-		return fmt.Errorf("%s has %d bytes: 1 to %d", what, len(s), limit)
+		return fmt.Errorf("%s has %d bytes: want 1 to %d", what, len(s), limit)
 	}
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; c < ' ' || c >= 0x7f {
@@ -170,9 +172,9 @@ func CheckText(what, s string, limit int) error {
 }
 
 func checkUnicode(what, s string) error {
-	// Bytes that are no UTF-8 are read as RuneError, too.
+	// Invalid UTF-8 is decoded as RuneError, too.
 	if strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }) {
-		return fmt.Errorf("%s %.80q holds what is no text", what, s)
+		return fmt.Errorf("%s %.80q contains control characters or invalid UTF-8", what, s)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
-// Package codec writes what an agent keeps and reads it back. One walk over the fields serves both directions, so that
-// what is written and what is read cannot differ. Numbers are varints unless their size is given; texts carry their
-// length.
+// Package codec encodes and decodes the persistent state of an agent. The same traversal of the fields serves both
+// directions, so that encoding and decoding cannot diverge. Numbers are varints unless a size is given; strings are
+// prefixed with their length.
 package codec
 
 import (
@@ -8,36 +8,36 @@ import (
 	"math"
 )
 
-// A Codec writes the fields that it is shown, or reads them. Once reading has failed, all that it reads is zero.
+// A Codec encodes the given fields or decodes into them. After a decoding error, all further values are zero.
 type Codec struct {
-	data    []byte // what was written, or what is left to read
+	data    []byte // encoded data, or the remaining data to decode
 	reading bool
 	failed  bool
 }
 
-// Writer returns a codec that appends.
+// Writer returns a codec that appends to the given slice.
 func Writer(to []byte) Codec { return Codec{data: to} }
 
-// Reader returns a codec that reads data. What it returns of texts and bytes are copies.
+// Reader returns a codec that decodes data. Decoded strings and byte slices are copies.
 func Reader(data []byte) Codec { return Codec{data: data, reading: true} }
 
-// Reading reports whether fields are read.
+// Reading reports whether the codec decodes.
 func (c *Codec) Reading() bool { return c.reading }
 
-// Data returns what was written so far, or what is left to read.
+// Data returns the data encoded so far, or the remaining data to decode.
 func (c *Codec) Data() []byte { return c.data }
 
-// Fail marks what is read as damaged. What is written is not: the reader finds it damaged.
+// Fail marks the decoded data as damaged. It is a no-op when encoding, because the reader detects the damage.
 func (c *Codec) Fail() {
 	if c.reading {
 		c.data, c.failed = c.data[:0], true
 	}
 }
 
-// Failed reports whether what was read so far is damaged.
+// Failed reports whether the data decoded so far is damaged.
 func (c *Codec) Failed() bool { return c.failed }
 
-// Whole reports whether everything was read and nothing was damaged.
+// Whole reports whether all data was decoded without an error.
 func (c *Codec) Whole() bool { return !c.failed && len(c.data) == 0 }
 
 // Byte codes one byte.
@@ -53,7 +53,7 @@ func (c *Codec) Byte(v *byte) {
 	}
 }
 
-// Version codes the version byte want. Reading any other byte fails.
+// Version codes the version byte. Decoding fails if the byte differs from want.
 func (c *Codec) Version(want byte) {
 	have := want
 	if c.Byte(&have); have != want {
@@ -61,7 +61,7 @@ func (c *Codec) Version(want byte) {
 	}
 }
 
-// Flags codes up to eight truths in one byte.
+// Flags codes up to eight booleans in one byte.
 func (c *Codec) Flags(flags ...*bool) {
 	var bits byte
 	for i, flag := range flags {
@@ -80,15 +80,15 @@ func (c *Codec) Flags(flags ...*bool) {
 	}
 }
 
-// Fixed codes a number in so many bytes, the lowest first.
+// Fixed codes a number in size bytes, in little-endian order.
 func Fixed[T ~uint16 | ~uint32 | ~int64](c *Codec, size int, v *T) { *v = T(c.fixed(size, uint64(*v))) }
 
-// Float32 codes a number by its bits.
+// Float32 codes a number as its IEEE 754 bits.
 func (c *Codec) Float32(v *float32) {
 	*v = math.Float32frombits(uint32(c.fixed(4, uint64(math.Float32bits(*v)))))
 }
 
-// Float64 codes a number by its bits.
+// Float64 codes a number as its IEEE 754 bits.
 func (c *Codec) Float64(v *float64) { *v = math.Float64frombits(c.fixed(8, math.Float64bits(*v))) }
 
 func (c *Codec) fixed(size int, v uint64) uint64 {
@@ -107,8 +107,9 @@ func (c *Codec) fixed(size int, v uint64) uint64 {
 	return binary.LittleEndian.Uint64(word[:])
 }
 
-// Elements codes how many elements a list has, and returns those that are to be coded next. What is left to read must
-// have room for so many, of which each takes at least so many bytes: damage does not cost memory.
+// Elements codes the length of a list and returns the elements to code next. When decoding, it fails if the
+// remaining data is shorter than the length times the minimum size of an element, so that damaged data cannot cause
+// large allocations.
 func Elements[E any](c *Codec, list *[]E, least int) []E {
 	n := uint64(len(*list))
 	if Uint(c, &n); c.reading {
@@ -121,7 +122,7 @@ func Elements[E any](c *Codec, list *[]E, least int) []E {
 	return *list
 }
 
-// Uint codes numbers that are not negative.
+// Uint codes unsigned numbers.
 func Uint[T ~uint64 | ~int64](c *Codec, values ...*T) {
 	for _, v := range values {
 		if !c.reading {
@@ -133,7 +134,7 @@ func Uint[T ~uint64 | ~int64](c *Codec, values ...*T) {
 	}
 }
 
-// Int codes numbers with a sign.
+// Int codes signed numbers.
 func Int[T ~int64](c *Codec, values ...*T) {
 	for _, v := range values {
 		if !c.reading {
@@ -145,7 +146,7 @@ func Int[T ~int64](c *Codec, values ...*T) {
 	}
 }
 
-// skip leaves out n bytes and returns 1, or 0 if the number there was damaged.
+// skip skips n bytes and returns 1, or returns 0 if the number was damaged.
 func (c *Codec) skip(n int) int {
 	if n <= 0 {
 		c.Fail()
@@ -155,7 +156,7 @@ func (c *Codec) skip(n int) int {
 	return 1
 }
 
-// Text codes a text.
+// Text codes a string.
 func (c *Codec) Text(v *string) {
 	if c.reading {
 		*v = string(c.next())
@@ -164,7 +165,7 @@ func (c *Codec) Text(v *string) {
 	c.data = append(binary.AppendUvarint(c.data, uint64(len(*v))), *v...)
 }
 
-// Bytes codes bytes that may be empty, not nil.
+// Bytes codes a byte slice that may be empty but not nil.
 func (c *Codec) Bytes(v *[]byte) {
 	if c.reading {
 		*v = append([]byte{}, c.next()...)
@@ -173,7 +174,7 @@ func (c *Codec) Bytes(v *[]byte) {
 	c.data = append(binary.AppendUvarint(c.data, uint64(len(*v))), *v...)
 }
 
-// next returns the bytes of a text.
+// next returns the bytes of a length-prefixed string.
 func (c *Codec) next() []byte {
 	var n uint64
 	if Uint(c, &n); n > uint64(len(c.data)) {

@@ -37,7 +37,7 @@ func (f *fields) code(c *codec.Codec) {
 	}
 }
 
-// What was written is read; what is cut off anywhere is not taken for whole.
+// Decoding returns the encoded values, and truncated data is detected.
 func TestCodec(t *testing.T) {
 	for _, want := range []fields{
 		{State: []byte{}, List: []int64{}},
@@ -52,7 +52,7 @@ func TestCodec(t *testing.T) {
 		for i := range data {
 			r := codec.Reader(data[:i])
 			if new(fields).code(&r); !r.Failed() || r.Whole() {
-				t.Errorf("%d bytes of %d were enough", i, len(data))
+				t.Errorf("decoding %d of %d bytes succeeded, want an error", i, len(data))
 			}
 		}
 		var got fields
@@ -65,17 +65,17 @@ func TestCodec(t *testing.T) {
 		}
 		r = codec.Reader(append(data, 0))
 		if got.code(&r); r.Whole() || r.Failed() {
-			t.Error("a byte too many was not seen")
+			t.Error("decoding with an extra byte: want neither Whole() nor Failed()")
 		}
 	}
 }
 
-// A length beyond what there is, and a number longer than any, are damage.
+// A length that exceeds the remaining data, and a number of too many bytes, are damage.
 func TestDamage(t *testing.T) {
 	var text string
 	r := codec.Reader([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	if r.Text(&text); !r.Failed() {
-		t.Error("a number longer than any was read")
+		t.Error("decoding a number of too many bytes succeeded")
 	}
 	r = codec.Reader([]byte{5, 'a'})
 	if r.Text(&text); !r.Failed() || text != "" {
@@ -83,24 +83,24 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// A list longer than what is left, and a truth that is not known, are damage.
+// A list that exceeds the remaining data, and an unknown flag, are damage.
 func TestForeign(t *testing.T) {
 	var list []uint64
 	r := codec.Reader([]byte{4, 1, 2, 3})
 	if codec.Elements(&r, &list, 1); !r.Failed() || len(list) != 0 {
-		t.Errorf("%d elements of 3 bytes", len(list))
+		t.Errorf("Elements() returned %d elements for 3 bytes, want an error", len(list))
 	}
 	var flag bool
 	r = codec.Reader([]byte{2})
 	if r.Flags(&flag); !r.Failed() {
-		t.Error("an unknown truth was read")
+		t.Error("decoding an unknown flag succeeded")
 	}
 }
 
-// What is wrong while it is written takes nothing from what was written before.
+// An error while encoding does not discard data that was encoded before.
 func TestWriterDoesNotFail(t *testing.T) {
 	w := codec.Writer([]byte("before"))
 	if w.Fail(); w.Failed() || string(w.Data()) != "before" {
-		t.Errorf("failed: %v, %q is left", w.Failed(), w.Data())
+		t.Errorf("Failed() = %v, Data() = %q", w.Failed(), w.Data())
 	}
 }

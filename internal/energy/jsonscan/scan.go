@@ -1,6 +1,6 @@
-// Package jsonscan reads JSON that is not trusted. The caller names the fields of each object and the maximum length of
-// each array, so that memory is bounded by the caller and not by the input. Compared with encoding/json it is an order
-// of magnitude faster and stricter: it rejects known keys that occur twice in an object, and keys in other
+// Package jsonscan decodes untrusted JSON. The caller specifies the fields of each object and the maximum length of
+// each array, so that memory is bounded by the caller and not by the input. Compared with encoding/json it is an
+// order of magnitude faster and stricter: it rejects duplicate keys in an object, and keys in another
 // capitalization or with escapes, which other parsers might resolve differently.
 package jsonscan
 
@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// ErrTooMany is the error of an array that is longer than its limit.
+// ErrTooMany is returned if an array is longer than its limit.
 var ErrTooMany = errors.New("too many elements")
 
-// A Scanner reads JSON from a byte slice. After the first error its methods return meaningless values and the error is
-// kept.
+// A Scanner reads JSON from a byte slice. It retains the first error; afterwards its methods return meaningless
+// values.
 type Scanner struct {
 	data []byte
 	at   int
@@ -37,7 +37,7 @@ func Decode[T any](data []byte, to *T, fields []Field[T]) error {
 	s := Scanner{data: data}
 	Object(&s, to, fields)
 	if s.space(); s.err == nil && s.at < len(data) {
-		s.fail("something follows the value")
+		s.fail("unexpected data after the value")
 	}
 	return s.err
 }
@@ -80,7 +80,7 @@ func List[T any](s *Scanner, limit int, read func(s *Scanner, to *T)) []T {
 	return nil
 }
 
-// Object reads an object. A null value leaves its field as it is.
+// Object reads an object. A null value leaves its field unchanged.
 func Object[T any](s *Scanner, to *T, fields []Field[T]) *T {
 	s.expect('{')
 	if s.next() == '}' {
@@ -91,13 +91,13 @@ func Object[T any](s *Scanner, to *T, fields []Field[T]) *T {
 		key, _ := s.raw()
 		i := slices.IndexFunc(fields, func(f Field[T]) bool { return f.Key == "" || f.Key == string(key) })
 		if i < 0 || seen&(1<<i) != 0 && fields[i].Key != "" {
-			s.fail("key %.40q is not known, or there twice", key)
+			s.fail("unknown or duplicate key %.40q", key)
 			break
 		}
 		seen |= 1 << i
 		s.expect(':')
 		if s.next() == 'n' {
-			s.word("null") // as if the key were not there
+			s.word("null") // treated as a missing key
 		} else {
 			fields[i].Read(s, to)
 		}
@@ -109,12 +109,12 @@ func Object[T any](s *Scanner, to *T, fields []Field[T]) *T {
 	return to
 }
 
-// Scalars calls check for the strings, as written, and the literals in data that are the value of a field whose key is
-// wanted, or of any field of an object that is such a value. It does not check the syntax of data.
+// Scalars calls check for the strings, as written, and the literals in data that are the value of a wanted field,
+// or of any field of an object that is such a value. It does not check the syntax of data.
 func Scalars(data []byte, wanted func(key []byte) bool, check func(scalar []byte) error) error {
 	s := Scanner{data: data}
-	inside := []bool{false} // for each open bracket: it is the value of a wanted field
-	own := false            // the next value is that of a wanted field
+	inside := []bool{false} // for each open bracket, whether it is the value of a wanted field
+	own := false            // whether the next value is the value of a wanted field
 	for s.space(); s.err == nil && s.at < len(data); s.space() {
 		start := s.at
 		end := start + max(bytes.IndexAny(data[start:], "{}[],:\" \t\r\n"), 0) // of a literal
@@ -145,7 +145,8 @@ func Scalars(data []byte, wanted func(key []byte) bool, check func(scalar []byte
 	return s.err
 }
 
-// Skip skips a value and returns its bytes, which alias the input. It checks only that brackets and strings are closed.
+// Skip skips a value and returns its bytes, which alias the input. It checks only that brackets and strings are
+// closed.
 func (s *Scanner) Skip() []byte {
 	s.space()
 	start := s.at
@@ -185,7 +186,7 @@ func (s *Scanner) next() byte {
 	if s.at < len(s.data) {
 		return s.data[s.at]
 	}
-	s.fail("it ends too early")
+	s.fail("unexpected end of input")
 	return 0
 }
 
@@ -197,7 +198,7 @@ func (s *Scanner) expect(c byte) {
 	s.at++
 }
 
-// raw returns a string as written, and whether it is plain: printable ASCII without escapes.
+// raw returns a string as written, and whether it is plain, that is, printable ASCII without escapes.
 func (s *Scanner) raw() (text []byte, plain bool) {
 	s.expect('"')
 	plain = true
@@ -213,7 +214,7 @@ func (s *Scanner) raw() (text []byte, plain bool) {
 			plain = false
 		}
 	}
-	s.fail("a text without an end")
+	s.fail("unterminated string")
 	return nil, true
 }
 
@@ -229,7 +230,7 @@ func (s *Scanner) Bytes() []byte {
 	return []byte(meant)
 }
 
-// Text reads a string. It copies the bytes so that the result does not keep the whole input in memory.
+// Text reads a string. It copies the bytes so that the result does not reference the whole input.
 func (s *Scanner) Text() string { return string(s.Bytes()) }
 
 // Time reads a time in RFC 3339.
@@ -238,7 +239,7 @@ func (s *Scanner) Time() (t time.Time) {
 	return t
 }
 
-// Signed reads an integer that is not negative. It accepts -0.
+// Signed reads a nonnegative integer. It accepts -0.
 func (s *Scanner) Signed() int64 {
 	if s.next() != '-' {
 		return int64(s.Integer(math.MaxInt64))
@@ -259,16 +260,16 @@ func (s *Scanner) Integer(limit uint64) uint64 {
 			break
 		}
 		if d > limit || v > (limit-d)/base {
-			s.fail("a number that is too large, or negative")
+			s.fail("number is negative or too large")
 			return 0
 		}
 		v = v*base + d
 	}
 	digits := s.at - first
 	if digits == 0 || digits > 1 && s.data[first] == '0' {
-		s.fail("want a whole number")
+		s.fail("want an integer")
 	}
-	return v // a fraction or an exponent is not what may follow
+	return v // a fraction or an exponent is rejected by the caller
 }
 
 // Bool reads true or false.

@@ -1,5 +1,6 @@
-// Package kubectl is kubectl, as a command of the lab's binary: nothing else has to be installed, and it talks to the
-// lab that runs in the present folder. It is a package of its own so that only that binary links it.
+// Package kubectl provides kubectl as a command of the lab's binary, so that it does not have to be installed
+// separately. By default it uses the lab running in the current directory. It is a separate package so that only
+// this binary links it.
 package kubectl
 
 import (
@@ -12,7 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // as in kubectl, for kubeconfigs of real clusters
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // authentication plugins, as in kubectl
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/logs"
@@ -20,15 +21,15 @@ import (
 	"k8s.io/kubectl/pkg/cmd/util"
 )
 
-// Home is the folder of a lab that was started in the present folder.
+// Home is the directory of a lab started in the current directory.
 var Home = filepath.Join("out", "lab", "cluster")
 
-// New returns the command. isRunning tells whether a lab runs in a folder; linked, that the program was called by the
-// name kubectl. The command ends the process when kubectl fails, as kubectl does.
+// New returns the command. isRunning reports whether a lab is running in a directory. linked is set if the program
+// was invoked as kubectl. The command exits the process if kubectl fails, like kubectl does.
 func New(linked bool, isRunning func(home string) bool) *cobra.Command {
 	return &cobra.Command{
 		Use:                "kubectl",
-		Short:              "Run kubectl, by default on the lab that runs in this folder",
+		Short:              "Run kubectl, by default on the lab running in this directory",
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := chooseCluster(args, linked, isRunning); err != nil {
@@ -40,20 +41,20 @@ func New(linked bool, isRunning func(home string) bool) *cobra.Command {
 }
 
 func run(args []string) error {
-	signal.Reset(os.Interrupt, syscall.SIGTERM) // kubectl knows nothing of our context
+	signal.Reset(os.Interrupt, syscall.SIGTERM) // kubectl does not use our context
 	os.Args = append([]string{"kubectl"}, args...)
 	if _, err := logs.GlogSetter(cmd.GetLogVerbosity(os.Args)); err != nil {
 		return err
 	}
 	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
-		util.CheckErr(err) // says what is wrong and exits
+		util.CheckErr(err) // prints the error and exits
 	}
 	return nil
 }
 
-// chooseCluster points kubectl to the lab that runs in this folder, unless the user names a cluster. Without a lab, the
-// link kubectl does what kubectl does, since it may stand first in PATH. kubenergy-lab kubectl never does: what is
-// typed at a lab's command must not happen to a real cluster.
+// chooseCluster configures kubectl to use the lab running in this directory, unless the user specifies a cluster.
+// Without a lab, the link kubectl behaves like kubectl, because it may be first in PATH. kubenergy-lab kubectl
+// returns an error instead, because commands for a lab must not be applied to a real cluster.
 func chooseCluster(args []string, linked bool, isRunning func(home string) bool) error {
 	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || namesCluster(args) {
 		return nil
@@ -65,11 +66,11 @@ func chooseCluster(args []string, linked bool, isRunning func(home string) bool)
 	case !needsCluster(args), linked && exists(clientcmd.RecommendedHomeFile):
 		return nil
 	case linked:
-		return fmt.Errorf("no lab runs in this folder (%s), KUBECONFIG is not set, and %s is missing: "+
-			"start a lab with kubenergy-lab up, or name a file with --kubeconfig", Home, clientcmd.RecommendedHomeFile)
+		return fmt.Errorf("no lab is running in this directory (%s), KUBECONFIG is not set, and %s is missing: "+
+			"start a lab with kubenergy-lab up, or specify a file with --kubeconfig", Home, clientcmd.RecommendedHomeFile)
 	}
-	return fmt.Errorf("no lab runs in this folder (%s), and KUBECONFIG is not set: start a lab with kubenergy-lab up, "+
-		"or name a file with --kubeconfig", Home)
+	return fmt.Errorf("no lab is running in this directory (%s), and KUBECONFIG is not set: start a lab with "+
+		"kubenergy-lab up, or specify a file with --kubeconfig", Home)
 }
 
 func exists(file string) bool {
@@ -84,7 +85,7 @@ func namesCluster(args []string) bool {
 	})
 }
 
-// needsCluster reports whether a command line does more than show help or make completions.
+// needsCluster reports whether a command requires a cluster, unlike e.g. help and completion.
 func needsCluster(args []string) bool {
 	for _, a := range args {
 		if a == "--help" || a == "-h" || a == "--client" || a == "--client=true" {

@@ -15,28 +15,28 @@ func TestChooseCluster(t *testing.T) {
 	for name, c := range map[string]struct {
 		args          []string
 		env           string
-		runs, earlier bool   // a lab runs in the folder, or has left its kubeconfig there
-		linked        bool   // called by the name kubectl
+		runs, earlier bool   // a lab is running in the directory, or a previous one left its kubeconfig there
+		linked        bool   // invoked as kubectl
 		home          bool   // ~/.kube/config exists
 		want          string // of KUBECONFIG
 		wantError     string
 	}{
-		"the lab of this folder":      {args: get, runs: true, want: lab},
-		"the lab, by name":            {args: get, runs: true, linked: true, home: true, want: lab},
-		"an earlier lab":              {args: get, earlier: true, wantError: "no lab runs in this folder"},
-		"an earlier lab, by name":     {args: get, earlier: true, linked: true, home: true},
-		"no lab here":                 {args: get, home: true, wantError: "no lab runs in this folder"},
-		"no lab, by name":             {args: get, linked: true, home: true},
-		"nothing, by name":            {args: get, linked: true, wantError: "config is missing: start a lab"},
-		"no lab, and none is needed":  {args: []string{"version", "--client"}},
-		"help":                        {args: []string{"get", "-h"}},
-		"completion":                  {args: []string{"completion", "bash"}},
-		"a kubeconfig is to be made":  {args: []string{"config", "set-cluster", "mine"}, linked: true},
-		"the environment wins":        {args: get, env: "mine", runs: true, want: "mine"},
-		"a flag wins":                 {args: append(get, "--kubeconfig", "mine"), runs: true, want: ""},
-		"a flag in one word wins":     {args: []string{"--kubeconfig=mine", "get", "nodes"}, want: ""},
-		"a server is named":           {args: []string{"-s", "https://localhost", "get", "nodes"}, linked: true},
-		"a server is named in a word": {args: append(get, "--server=https://localhost"), runs: true, want: ""},
+		"the lab of this directory":          {args: get, runs: true, want: lab},
+		"the lab, by name":                   {args: get, runs: true, linked: true, home: true, want: lab},
+		"an earlier lab":                     {args: get, earlier: true, wantError: "no lab is running in this directory"},
+		"an earlier lab, by name":            {args: get, earlier: true, linked: true, home: true},
+		"no lab here":                        {args: get, home: true, wantError: "no lab is running in this directory"},
+		"no lab, by name":                    {args: get, linked: true, home: true},
+		"nothing, by name":                   {args: get, linked: true, wantError: "config is missing: start a lab"},
+		"no lab, and no cluster is required": {args: []string{"version", "--client"}},
+		"help":                               {args: []string{"get", "-h"}},
+		"completion":                         {args: []string{"completion", "bash"}},
+		"creating a kubeconfig":              {args: []string{"config", "set-cluster", "mine"}, linked: true},
+		"the environment wins":               {args: get, env: "mine", runs: true, want: "mine"},
+		"a flag wins":                        {args: append(get, "--kubeconfig", "mine"), runs: true, want: ""},
+		"a flag with an equals sign wins":    {args: []string{"--kubeconfig=mine", "get", "nodes"}, want: ""},
+		"a server is named":                  {args: []string{"-s", "https://localhost", "get", "nodes"}, linked: true},
+		"a server is named in a word":        {args: append(get, "--server=https://localhost"), runs: true, want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
@@ -61,10 +61,10 @@ func TestChooseCluster(t *testing.T) {
 				t.Fatal(err)
 			case c.wantError != "":
 				if err == nil || !strings.Contains(err.Error(), c.wantError) {
-					t.Errorf("error is %v", err)
+					t.Errorf("unexpected error: %v", err)
 				}
 			case os.Getenv("KUBECONFIG") != c.want:
-				t.Errorf("KUBECONFIG is %q, want %q", os.Getenv("KUBECONFIG"), c.want)
+				t.Errorf("KUBECONFIG = %q, want %q", os.Getenv("KUBECONFIG"), c.want)
 			}
 		})
 	}

@@ -11,12 +11,12 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// accountDir is where clients in a cluster look for their account.
+// accountDir is the directory of the service account for in-cluster clients.
 const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 func (p *pod) kubeconfig() string { return filepath.Join(p.dir, "kubeconfig") }
 
-// token returns a token of the pod's account, a new one when the last has less than a fifth of its life left.
+// token returns a token of the pod's service account. It is renewed when less than a fifth of its lifetime remains.
 func (p *pod) token(object *corev1.Pod, s *corev1.ServiceAccountTokenProjection) ([]byte, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: s.ExpirationSeconds,
@@ -30,13 +30,13 @@ func (p *pod) token(object *corev1.Pod, s *corev1.ServiceAccountTokenProjection)
 	account := object.Spec.ServiceAccountName
 	got, err := p.kubelet.tokens.GetServiceAccountToken(object.Namespace, account, request)
 	if err != nil {
-		return nil, fmt.Errorf("asking for a token of account %s: %w", account, err)
+		return nil, fmt.Errorf("requesting a token for service account %s: %w", account, err)
 	}
 	return []byte(got.Status.Token), nil
 }
 
-// writeKubeconfig writes what the account that a container mounts amounts to for clients out of a cluster. The token is
-// read from its file, again and again.
+// writeKubeconfig writes a kubeconfig for out-of-cluster clients with the service account mounted by a container.
+// The token is read from its file repeatedly.
 func (p *pod) writeKubeconfig(object *corev1.Pod) error {
 	dir, ok := p.account(object)
 	if !ok {
@@ -48,10 +48,10 @@ func (p *pod) writeKubeconfig(object *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(p.kubeconfig(), text, 0o600) // readers never see half of it
+	return renameio.WriteFile(p.kubeconfig(), text, 0o600) // atomically, so that readers never see partial content
 }
 
-// Kubeconfig returns the configuration of clients of the lab.
+// Kubeconfig returns a client configuration for the lab.
 func Kubeconfig(cluster clientcmdapi.Cluster, user clientcmdapi.AuthInfo, namespace string) *clientcmdapi.Config {
 	const name = "kubenergy-lab"
 	config := clientcmdapi.NewConfig()
@@ -61,7 +61,7 @@ func Kubeconfig(cluster clientcmdapi.Cluster, user clientcmdapi.AuthInfo, namesp
 	return config
 }
 
-// account returns the folder of the account that one of the containers mounts.
+// account returns the directory of the service account mounted by one of the containers.
 func (p *pod) account(object *corev1.Pod) (dir string, ok bool) {
 	for i := range object.Spec.Containers {
 		if dir, ok := p.mounts(&object.Spec.Containers[i]).find(accountDir); ok {

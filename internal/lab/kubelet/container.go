@@ -19,11 +19,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// Restarts come after a pause that doubles, as a kubelet's, but short: a lab's user does not wait for minutes.
+// Restarts are delayed with exponential backoff like in kubelet, but with shorter delays.
 const (
 	firstPause = 500 * time.Millisecond
 	lastPause  = 10 * time.Second
-	// steady is how long a process must have run for its next restart to come soon again.
+	// steady is the run time of a process after which the backoff is reset.
 	steady = 30 * time.Second
 )
 
@@ -33,7 +33,7 @@ type container struct {
 	init bool
 }
 
-// supervise runs the container as often as its restart policy wants. It returns whether it has ended well.
+// supervise runs the container according to its restart policy. It returns whether it completed successfully.
 func (c *container) supervise(ctx context.Context) bool {
 	pause := firstPause
 	for {
@@ -50,7 +50,7 @@ func (c *container) supervise(ctx context.Context) bool {
 			pause = firstPause
 		}
 		c.set(func(s *containerState) {
-			s.wait("CrashLoopBackOff", fmt.Sprintf("ended with code %d; restart in %v", code, pause))
+			s.wait("CrashLoopBackOff", fmt.Sprintf("exited with code %d, restarting in %v", code, pause))
 		})
 		kube.Pause(c.pod.term, pause)
 		pause = min(2*pause, lastPause)
@@ -61,7 +61,7 @@ func (c *container) again(code int) bool {
 	return (!c.init || code != 0) && podutil.ContainerShouldRestart(*c.spec, c.pod.object().Spec, int32(code))
 }
 
-// command waits until all that the process needs is there. It returns false if the pod must end.
+// command waits until all requirements of the process are met. It returns false if the pod must end.
 func (c *container) command(ctx context.Context) (cmd *exec.Cmd, ok bool) {
 	say := func(s *state, reason, message string) { s.containers[c.spec.Name].wait(reason, message) }
 	ok = c.pod.retry(say, func() (reason string, err error) {
@@ -75,7 +75,7 @@ func (c *container) command(ctx context.Context) (cmd *exec.Cmd, ok bool) {
 	return cmd, ok
 }
 
-// program is the path of the binary that stands for the container's image and command.
+// program returns the path of the binary for the container's image and command.
 func (c *container) program() (string, error) {
 	name := imageName(c.spec.Image)
 	if len(c.spec.Command) > 0 {
@@ -83,7 +83,7 @@ func (c *container) program() (string, error) {
 	}
 	k := c.pod.kubelet
 	if !slices.Contains(k.Images, name) {
-		return "", fmt.Errorf("the lab has no program for image %q with command %q: it runs %q", c.spec.Image,
+		return "", fmt.Errorf("unsupported image %q with command %q: want one of %q", c.spec.Image,
 			c.spec.Command, k.Images)
 	}
 	path := filepath.Join(k.Binaries, name)
@@ -94,7 +94,7 @@ func (c *container) program() (string, error) {
 	return path, nil
 }
 
-// runOnce runs the process to its end and returns its exit code.
+// runOnce runs the process to completion and returns its exit code.
 func (c *container) runOnce(cmd *exec.Cmd) int {
 	p, err := child.Start(cmd, c.pod.kubelet.logPath(c.pod.object(), c.spec.Name))
 	if err != nil {
@@ -119,7 +119,8 @@ func (c *container) runOnce(cmd *exec.Cmd) int {
 	return p.Code
 }
 
-// await returns when the process has ended: by itself, or because it was told to.
+// await returns when the process has exited, after terminating it if the container is unhealthy or the pod is
+// stopped.
 func (c *container) await(p *child.Process, unhealthy <-chan struct{}) {
 	kill := c.pod.kill
 	select {

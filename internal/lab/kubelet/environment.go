@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// command is a container as a command of this machine.
+// command returns the command that runs a container on this machine.
 func (p *pod) command(ctx context.Context, c *corev1.Container, program string) (*exec.Cmd, error) {
 	env, err := p.environment(ctx, c)
 	if err != nil {
@@ -36,7 +36,7 @@ func (p *pod) command(ctx context.Context, c *corev1.Container, program string) 
 	}
 	cmd := exec.Command(program, p.withServing(args, account != "")...)
 	cmd.Dir = p.dir
-	// Nothing of this process' own environment: a container has none of it either.
+	// Like a container, the process does not inherit the environment of this process.
 	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + p.dir, "TMPDIR=" + filepath.Join(p.dir, "tmp")}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		value, err := p.rewrite(env[name], mounts)
@@ -51,15 +51,16 @@ func (p *pod) command(ctx context.Context, c *corev1.Container, program string) 
 	return cmd, nil
 }
 
-// rewrite replaces what means something else on this machine than in a container. Services come after ports: what
-// stands for one of them looks like an address to listen on.
+// rewrite replaces ports, Services and mounted paths by their equivalents on this machine. Services are replaced
+// after ports, because their replacements look like listen addresses.
 func (p *pod) rewrite(text string, mounts mounts) (string, error) {
 	text, err := p.kubelet.services.rewrite(p.ports.rewrite(text))
 	return mounts.rewrite(text), err
 }
 
-// withServing adds what a component of Kubernetes that serves TLS needs outside a container: to listen on no other
-// address, and the account for asking who its callers are, which it takes from $KUBECONFIG as little as the other.
+// withServing adds the arguments that a Kubernetes component that serves TLS needs outside a container: a loopback
+// address to listen on, and the kubeconfig for delegated authentication and authorization, because these components
+// do not use $KUBECONFIG.
 func (p *pod) withServing(args []string, account bool) []string {
 	has := func(flag string) bool {
 		return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, flag+"=") })
@@ -78,7 +79,7 @@ func (p *pod) withServing(args []string, account bool) []string {
 	return args
 }
 
-// environment is what the container's specification says, expanded.
+// environment returns the expanded environment of a container.
 func (p *pod) environment(ctx context.Context, c *corev1.Container) (map[string]string, error) {
 	object := p.object()
 	env := map[string]string{}
@@ -140,17 +141,17 @@ func (p *pod) valueFrom(ctx context.Context, object *corev1.Pod, c *corev1.Conta
 	return "", false, errors.New("only fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef are supported")
 }
 
-// keyOf returns what was read of a key, unless reading failed.
+// keyOf returns the value of a key in a ConfigMap or Secret.
 func keyOf(all content, key string, optional *bool, err error) (value string, ok bool, _ error) {
 	found, ok := all[key]
 	if err == nil && !ok && !ptr.Deref(optional, false) {
-		err = fmt.Errorf("there is no key %q", key)
+		err = fmt.Errorf("key %q does not exist", key)
 	}
 	return string(found.Data), ok, err
 }
 
-// field is a field of the pod. Those that a kubelet fills in are known before the status says them. A program that is
-// told its pod's address is told the one at which it can listen.
+// field returns a field of the pod. Fields set by a kubelet are available before they are in the status. The
+// address of the pod is the address at which the program can listen.
 func (p *pod) field(object *corev1.Pod, path string) (string, error) {
 	switch path {
 	case "spec.nodeName":
@@ -163,7 +164,7 @@ func (p *pod) field(object *corev1.Pod, path string) (string, error) {
 	return fieldpath.ExtractFieldPathAsString(object, path)
 }
 
-// resource is a request or a limit of a container; a limit that is not set is what the node has.
+// resource returns a request or limit of a container. An unset limit defaults to the node's allocatable amount.
 func (p *pod) resource(ctx context.Context, object *corev1.Pod, c *corev1.Container,
 	from *corev1.ResourceFieldSelector,
 ) (string, error) {

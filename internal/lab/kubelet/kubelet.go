@@ -21,25 +21,25 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/token"
 )
 
-// Options says which pods are run, and with what.
+// Options configures the pods to run.
 type Options struct {
-	Client kubernetes.Interface // with every right on pods, and on what pods mount
-	Config *rest.Config         // where pods find the API server
-	Dir    string               // pods' folders and, in logs/, what they print
+	Client kubernetes.Interface // with full access to pods, and to objects mounted by pods
+	Config *rest.Config         // connection to the API server for pods
+	Dir    string               // directories of pods and, in logs/, their output
 	Programs
-	Network *Network // what reaches pods dials through it
+	Network *Network // must be used to connect to pods
 	Log     *slog.Logger
 }
 
-// Programs are what runs as pods.
+// Programs selects the pods to run.
 type Programs struct {
-	Binaries string // their folder
-	// Images are the last elements of image names, without registry, repository and tag. A pod with such a container is
-	// run; each is also the name of a program in Binaries.
+	Binaries string // directory of the programs
+	// Images are the last elements of image names, without registry, repository and tag. Pods with such a container
+	// are run; each is also the name of a program in Binaries.
 	Images []string
 }
 
-// kubelet carries out all pods of all nodes that its options name.
+// kubelet runs all selected pods of all nodes.
 type kubelet struct {
 	Options
 	services *services
@@ -50,10 +50,10 @@ type kubelet struct {
 	pods map[types.UID]*pod
 }
 
-// Run carries out pods until ctx ends, and returns when all their processes have ended.
+// Run runs pods until ctx is cancelled, and returns when all their processes have exited.
 func Run(ctx context.Context, o Options) error {
 	k := &kubelet{Options: o, tokens: token.NewManager(o.Client), pods: map[types.UID]*pod{}}
-	// Independent of ctx: processes may use them as long as they run.
+	// Independent of ctx, because processes may use the services until they exit.
 	k.services = newServices(context.WithoutCancel(ctx), k.targets, k.Log)
 	defer k.services.stop()
 	factory := informers.NewSharedInformerFactoryWithOptions(o.Client, 0,
@@ -70,19 +70,20 @@ func Run(ctx context.Context, o Options) error {
 	}
 	factory.Start(ctx.Done())
 	<-ctx.Done()
-	factory.Shutdown() // no handler runs after this
+	factory.Shutdown() // no handler runs afterwards
 	k.running.Wait()
 	return nil
 }
 
-// Runs reports whether a pod is one that is carried out here.
+// Runs reports whether a pod is selected.
 func (o *Programs) Runs(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
 		return slices.Contains(o.Images, imageName(c.Image))
 	})
 }
 
-// Expression is Runs as an expression of jq that yields something for such a pod and nothing for others.
+// Expression returns a jq expression equivalent to Runs. It returns a value for selected pods and nothing for
+// others.
 func (o *Programs) Expression() string {
 	var names []string
 	for _, name := range o.Images {
@@ -92,7 +93,8 @@ func (o *Programs) Expression() string {
 	return `select([.spec.containers[].image | test("` + pattern + `")] | any) | .metadata.name`
 }
 
-// imageName is the last element of an image's name: "scheduler" of "registry.example:5000/group/scheduler:v1@sha256:0".
+// imageName returns the last element of an image name: "scheduler" for
+// "registry.example:5000/group/scheduler:v1@sha256:0".
 func imageName(image string) string {
 	name, _, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], "@")
 	name, _, _ = strings.Cut(name, ":")
@@ -131,7 +133,7 @@ func (k *kubelet) forget(object any) {
 	}
 }
 
-// logPath is where a container's output is kept after its pod is gone.
+// logPath returns the file with the output of a container. It is kept after the pod is deleted.
 func (k *kubelet) logPath(p *corev1.Pod, container string) string {
 	return filepath.Join(k.Dir, "logs", p.Namespace+"_"+p.Name+"_"+container+".log")
 }

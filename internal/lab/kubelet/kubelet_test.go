@@ -23,7 +23,7 @@ func podOf(images ...string) *corev1.Pod {
 	return p
 }
 
-// TestRuns holds Runs and Expression, by which simulated nodes leave the same pods alone, against each other.
+// TestRuns verifies that Runs is equivalent to Expression, which KWOK uses to ignore the same pods.
 func TestRuns(t *testing.T) {
 	o := &Programs{Images: []string{"kubenergy", "kubenergy-scheduler"}}
 	query, err := expression.NewQuery(o.Expression())
@@ -45,14 +45,14 @@ func TestRuns(t *testing.T) {
 	} {
 		for _, pod := range []*corev1.Pod{podOf(image), podOf("other:v1", image)} {
 			if got := o.Runs(pod); got != want {
-				t.Errorf("%q: Runs is %t", image, got)
+				t.Errorf("Runs() of image %q = %t", image, got)
 			}
 			found, err := query.Execute(t.Context(), pod)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got := len(found) > 0 && found[0] != nil; got != want {
-				t.Errorf("%q: the expression yields %v", image, found)
+				t.Errorf("unexpected result of the expression for image %q: %v", image, found)
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func TestPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := slices.Sorted(maps.Keys(p)), []int{8081, 8443, 10259}; !cmp.Equal(got, want) {
-		t.Errorf("ports are %v, want %v", got, want)
+		t.Errorf("newPorts() = %v, want %v", got, want)
 	}
 	p = ports{8081: 41, 8443: 42, 10259: 43}
 	for arg, want := range map[string]string{
@@ -87,19 +87,19 @@ func TestPorts(t *testing.T) {
 		"":                                       "",
 	} {
 		if got := p.rewrite(arg); got != want {
-			t.Errorf("%s becomes %s, want %s", arg, got, want)
+			t.Errorf("rewrite(%s) = %s, want %s", arg, got, want)
 		}
 	}
 	if got := p.String(); got != "8081=41,8443=42,10259=43" {
-		t.Errorf("written as %s", got)
+		t.Errorf("unexpected String() = %s", got)
 	}
 	for _, port := range []intstr.IntOrString{intstr.FromString("web"), intstr.FromInt32(8443)} {
 		if got, err := p.probed(c, port); err != nil || got != 42 {
-			t.Errorf("port %s is %d (%v)", port.String(), got, err)
+			t.Errorf("probed(%s) = %d, error %v, want 42", port.String(), got, err)
 		}
 	}
 	if _, err := p.probed(c, intstr.FromString("other")); err == nil {
-		t.Error("a port that nobody declares was found")
+		t.Error("probed() of an undeclared port = nil, want an error")
 	}
 }
 
@@ -122,7 +122,7 @@ func TestMounts(t *testing.T) {
 		"":                                     "",
 	} {
 		if got := m.rewrite(arg); got != want {
-			t.Errorf("%s becomes %s, want %s", arg, got, want)
+			t.Errorf("rewrite(%s) = %s, want %s", arg, got, want)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestMounts(t *testing.T) {
 func TestServing(t *testing.T) {
 	p := &pod{dir: "/p"}
 	if got := p.withServing([]string{"--v=2"}, true); len(got) != 1 {
-		t.Errorf("a program that serves nothing gets %v", got)
+		t.Errorf("unexpected arguments of a program without --secure-port: %v", got)
 	}
 	got := p.withServing([]string{"--secure-port=1", "--authentication-kubeconfig=mine"}, true)
 	want := []string{
@@ -138,10 +138,10 @@ func TestServing(t *testing.T) {
 		"--authorization-kubeconfig=/p/kubeconfig",
 	}
 	if !cmp.Equal(got, want) {
-		t.Errorf("arguments are %v, want %v", got, want)
+		t.Errorf("withServing() = %v, want %v", got, want)
 	}
 	if got := p.withServing([]string{"--secure-port=1"}, false); len(got) != 2 {
-		t.Errorf("without an account: %v", got)
+		t.Errorf("unexpected arguments without a service account: %v", got)
 	}
 }
 
@@ -150,14 +150,14 @@ func TestWithKubeconfig(t *testing.T) {
 	const config = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 	if got := string(p.withKubeconfig([]byte(config + "clientConnection: {qps: 5}\n"))); !strings.Contains(got,
 		"kubeconfig: /p/kubeconfig") || !strings.Contains(got, "qps: 5") {
-		t.Errorf("became %s", got)
+		t.Errorf("withKubeconfig() = %s, want the kubeconfig and qps", got)
 	}
 	for _, same := range []string{
 		config + "clientConnection: {kubeconfig: mine}\n", "# KubeSchedulerConfiguration\nkind: Other\n",
 		"KubeSchedulerConfiguration: [",
 	} {
 		if got := string(p.withKubeconfig([]byte(same))); got != same {
-			t.Errorf("%q became %q", same, got)
+			t.Errorf("withKubeconfig(%q) = %q, want it unchanged", same, got)
 		}
 	}
 }
@@ -182,10 +182,10 @@ func TestShow(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := read(); !cmp.Equal(got, want) {
-			t.Errorf("shows %v, want %v", got, want)
+			t.Errorf("files in the volume = %v, want %v", got, want)
 		}
 	}
 	if err := show(dir, content{"../x": file(nil)}); err == nil {
-		t.Error("a file was written outside the volume")
+		t.Error("show() with a path outside the volume = nil, want an error")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// mounts are a container's paths and the files of this machine that stand for them, longest path first.
+// mounts maps the mount paths of a container to files on this machine, longest path first.
 type mounts []mount
 
 type mount struct{ path, here string }
@@ -24,7 +24,7 @@ func (p *pod) mounts(c *corev1.Container) mounts {
 	return all
 }
 
-// find returns what stands for a path that is mounted.
+// find returns the file on this machine for a mount path.
 func (m mounts) find(path string) (string, bool) {
 	for _, one := range m {
 		if one.path == path {
@@ -56,7 +56,7 @@ bytes:
 	return b.String()
 }
 
-// inPath reports whether a byte goes on with the path that it stands beside.
+// inPath reports whether a byte can be part of a path.
 func inPath(c byte) bool {
 	return c == '/' || c == '.' || c == '-' || c == '_' || c == '~' || c >= 0x80 ||
 		'0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'

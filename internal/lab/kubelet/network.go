@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// Network gives each pod an address of its own, as Endpoints want them, which may not be loopback addresses. No
-// interface of this machine has such an address: DialContext alone leads there. The zero Network has no pods.
+// Network assigns an address to each pod, because Endpoints must not be loopback addresses. No network interface
+// has these addresses; they are only reachable through DialContext. The zero Network has no pods.
 type Network struct {
 	mu    sync.Mutex
 	pods  map[string]ports // by address
-	count uint16           // of addresses that were given
+	count uint16           // number of assigned addresses
 }
 
-// join returns an address at which the ports of a pod can be dialled.
+// join assigns an address to a pod with the given ports.
 func (n *Network) join(p ports) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -39,7 +39,8 @@ func (n *Network) leave(at string) {
 	delete(n.pods, at)
 }
 
-// DialContext connects with the port of this machine that stands for one of a pod, and otherwise as a net.Dialer does.
+// DialContext connects to the port of this machine that is mapped to a port of a pod. For other addresses it
+// behaves like net.Dialer.
 func (n *Network) DialContext(ctx context.Context, network, to string) (net.Conn, error) {
 	var dialer net.Dialer
 	return dialer.DialContext(ctx, network, n.resolve(to))

@@ -18,32 +18,32 @@ import (
 )
 
 const (
-	// labGrace is what a process is given to end when all of them must.
+	// labGrace is the grace period of processes when the lab is stopped.
 	labGrace = 2 * time.Second
-	// retryEvery is how often what is missing is looked for again.
+	// retryEvery is the interval of retries if a requirement is missing.
 	retryEvery = time.Second
-	// refreshEvery is how often volumes follow the objects that they show, and tokens are looked at.
+	// refreshEvery is the interval of updating volumes and tokens.
 	refreshEvery = 5 * time.Second
 )
 
-// pod is the life of one pod on this machine. One goroutine, that of live, leads it through its stages; containers have
-// goroutines of their own below it.
+// pod runs one pod on this machine. The goroutine in live runs its stages and starts additional goroutines for
+// containers.
 type pod struct {
 	kubelet *kubelet
 	dir     string
 	log     *slog.Logger
 	ports   ports
 
-	term     context.Context // done: end in good order
+	term     context.Context // when done, terminate gracefully
 	stopTerm context.CancelFunc
-	kill     context.Context // done: end at once
+	kill     context.Context // when done, kill immediately
 	stopKill context.CancelFunc
 
 	mu      sync.Mutex
 	latest  *corev1.Pod
-	deleted bool // the object is gone
+	deleted bool // whether the object is deleted
 	state   state
-	changed chan struct{} // a state to be published; one place
+	changed chan struct{} // signals a state to publish; buffered
 }
 
 func (k *kubelet) newPod(ctx context.Context, p *corev1.Pod) *pod {
@@ -52,13 +52,13 @@ func (k *kubelet) newPod(ctx context.Context, p *corev1.Pod) *pod {
 		kubelet: k, dir: filepath.Join(k.Dir, key), log: k.Log.With("pod", p.Namespace+"/"+p.Name),
 		latest: p, changed: make(chan struct{}, 1), state: newState(p),
 	}
-	// Independent of ctx: processes get their grace when it ends.
+	// Independent of ctx, so that processes get their grace period after ctx is cancelled.
 	fresh.term, fresh.stopTerm = context.WithCancel(context.WithoutCancel(ctx))
 	fresh.kill, fresh.stopKill = context.WithCancel(context.WithoutCancel(ctx))
 	return fresh
 }
 
-// update takes note of the latest version of the object.
+// update processes a new version of the object.
 func (p *pod) update(latest *corev1.Pod) {
 	p.mu.Lock()
 	p.latest = latest
@@ -68,7 +68,7 @@ func (p *pod) update(latest *corev1.Pod) {
 	}
 }
 
-// stop tells the pod to end, and ends it after the grace period.
+// stop terminates the pod, and kills it after the grace period.
 func (p *pod) stop(grace time.Duration) {
 	if p.term.Err() != nil {
 		return
@@ -78,7 +78,7 @@ func (p *pod) stop(grace time.Duration) {
 	p.stopTerm()
 }
 
-// gone tells that the object does not exist any more: there is nothing to be graceful for.
+// gone handles the deletion of the object. There is no grace period.
 func (p *pod) gone() {
 	p.mu.Lock()
 	p.deleted = true
@@ -93,7 +93,7 @@ func (p *pod) object() *corev1.Pod {
 	return p.latest
 }
 
-// live carries the pod out until its object is gone or ctx ends. ctx is that of all API calls.
+// live runs the pod until its object is deleted or ctx is cancelled. ctx is used for all API calls.
 func (p *pod) live(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { p.stop(labGrace) })()
 	defer p.stopTerm()
@@ -105,17 +105,17 @@ func (p *pod) live(ctx context.Context) {
 	close(ended)
 	publishing.Wait()
 	if err := os.RemoveAll(p.dir); err != nil {
-		p.log.Error("A pod's folder stays", "error", err)
+		p.log.Error("Failed to remove the directory of a pod", "error", err)
 	}
-	<-p.term.Done() // a pod that has ended stays until it is deleted
+	<-p.term.Done() // a completed pod exists until it is deleted
 	p.kubelet.Network.leave(p.state.address)
 	p.remove(ctx)
 }
 
-// carryOut prepares the pod, runs its init containers one by one and then the others.
+// carryOut prepares the pod, and runs the init containers in order and then the other containers.
 func (p *pod) carryOut(ctx context.Context) {
 	if phase := p.object().Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
-		return // it had ended before we saw it
+		return // it completed earlier
 	}
 	if !p.retry((*state).allWait, func() (string, error) { return "ContainerCreating", p.prepare(ctx) }) {
 		p.finish()
@@ -130,7 +130,7 @@ func (p *pod) carryOut(ctx context.Context) {
 	refreshing.Wait()
 }
 
-// runContainers returns when all containers have ended for good.
+// runContainers returns when all containers have completed.
 func (p *pod) runContainers(ctx context.Context) {
 	spec := p.object().Spec
 	for i := range spec.InitContainers {
@@ -148,8 +148,8 @@ func (p *pod) runContainers(ctx context.Context) {
 	containers.Wait()
 }
 
-// retry does something until it succeeds, and has the status say why the pod waits. It returns false if the pod must
-// end.
+// retry calls do until it succeeds, and reports the reason for waiting in the status. It returns false if the pod
+// must end.
 func (p *pod) retry(say func(s *state, reason, message string), do func() (reason string, err error)) bool {
 	for p.term.Err() == nil {
 		reason, err := do()
@@ -162,16 +162,16 @@ func (p *pod) retry(say func(s *state, reason, message string), do func() (reaso
 	return false
 }
 
-// refresh keeps volumes and tokens current until ctx ends.
+// refresh updates volumes and tokens until ctx is cancelled.
 func (p *pod) refresh(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := p.mount(ctx); err != nil && ctx.Err() == nil {
-			p.log.Warn("Volumes are not up to date", "error", err)
+			p.log.Warn("Failed to update volumes", "error", err)
 		}
 	}, refreshEvery)
 }
 
-// prepare makes everything that the containers need.
+// prepare creates all requirements of the containers.
 func (p *pod) prepare(ctx context.Context) error {
 	object := p.object()
 	if err := refuse(&object.Spec); err != nil {
@@ -193,7 +193,7 @@ func (p *pod) prepare(ctx context.Context) error {
 	return p.mount(ctx)
 }
 
-// remove lets go of a deleted pod, as a kubelet does when nothing of it runs any more.
+// remove removes a deleted pod from the API server after its processes have exited, like a kubelet does.
 func (p *pod) remove(ctx context.Context) {
 	p.mu.Lock()
 	deleted := p.deleted
@@ -202,20 +202,20 @@ func (p *pod) remove(ctx context.Context) {
 		return
 	}
 	object := p.object()
-	p.write(ctx, "Removing a deleted pod", func() error {
+	p.write(ctx, "removing a deleted pod", func() error {
 		return p.kubelet.Client.CoreV1().Pods(object.Namespace).Delete(ctx, object.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(object.UID)),
 		})
 	})
 }
 
-// write asks the API server for a change until it has made it, the object is gone or another one, or ctx ends.
+// write retries a change until the API server accepts it, the object is deleted or replaced, or ctx is cancelled.
 func (p *pod) write(ctx context.Context, what string, change func() error) {
 	_ = wait.PollUntilContextCancel(ctx, retryEvery, true, func(context.Context) (bool, error) {
 		err := change()
 		done := err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || ctx.Err() != nil
 		if !done {
-			p.log.Warn("the API server refuses a change: it is tried again", "change", what, "error", err)
+			p.log.Warn("API server rejected a change, retrying", "change", what, "error", err)
 		}
 		return done, nil
 	})

@@ -14,16 +14,17 @@ import (
 	"k8s.io/kubernetes/pkg/probe"
 )
 
-// ports are the pod's ports and those of this machine that stand for them.
+// ports maps ports of a pod to ports of this machine.
 type ports map[int]int
 
-// An address to listen on, as it stands in an argument.
+// A listen address and a flag for one in an argument.
 var (
 	listenAddress = regexp.MustCompile(`^(|:|(?:0\.0\.0\.0|\[::\]|127\.0\.0\.1|localhost):)([1-9][0-9]{0,4})$`)
 	listenFlag    = regexp.MustCompile(`^--?[a-z-]*(port|address|addr|listen)$`)
 )
 
-// newPorts chooses a free port for each that the pod declares, has probed, or is told to listen on.
+// newPorts chooses a free port for each port that the pod declares, probes, or listens on according to its
+// arguments.
 func newPorts(spec *corev1.PodSpec) (ports, error) {
 	wanted := ports{}
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
@@ -50,7 +51,7 @@ func newPorts(spec *corev1.PodSpec) (ports, error) {
 		}
 	}()
 	for port := range wanted {
-		l, err := net.Listen("tcp", address+":0") // all stay open until all are chosen, so that they differ
+		l, err := net.Listen("tcp", address+":0") // remains open so that ports differ
 		if err != nil {
 			return nil, fmt.Errorf("choosing a port for %d: %w", port, err)
 		}
@@ -69,7 +70,7 @@ func (p ports) rewrite(arg string) string {
 	}
 	m := listenAddress.FindStringSubmatch(value)
 	switch {
-	case m == nil && flag == "--bind-address=": // kube-scheduler's, beside --secure-port
+	case m == nil && flag == "--bind-address=": // of kube-scheduler, used with --secure-port
 		return flag + address
 	case m == nil:
 		return arg
@@ -86,7 +87,7 @@ func (p ports) rewrite(arg string) string {
 	return flag + host + strconv.Itoa(mine)
 }
 
-// String is the value of the annotation lab-ports: "8081=40123,8443=40124".
+// String returns the value of the annotation lab-ports, e.g. "8081=40123,8443=40124".
 func (p ports) String() string {
 	var pairs []string
 	for _, port := range slices.Sorted(maps.Keys(p)) {
@@ -95,7 +96,7 @@ func (p ports) String() string {
 	return strings.Join(pairs, ",")
 }
 
-// probePort is the port that a probe asks, nil where it asks none.
+// probePort returns the port of a probe, or nil if it has none.
 func probePort(p *corev1.Probe) *intstr.IntOrString {
 	switch {
 	case p == nil:
@@ -108,7 +109,7 @@ func probePort(p *corev1.Probe) *intstr.IntOrString {
 	return nil
 }
 
-// probed is the port of this machine that a probe asks.
+// probed returns the port of this machine for the port of a probe.
 func (p ports) probed(c *corev1.Container, port intstr.IntOrString) (int, error) {
 	number, err := probe.ResolveContainerPort(port, c)
 	mine, ok := p[number]

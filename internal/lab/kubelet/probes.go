@@ -14,7 +14,8 @@ import (
 	tcpprobe "k8s.io/kubernetes/pkg/probe/tcp"
 )
 
-// probe watches a running container until ctx ends. unhealthy is closed when it must be restarted.
+// probe runs the probes of a container until ctx is cancelled. It closes unhealthy if the container must be
+// restarted.
 func (c *container) probe(ctx context.Context, unhealthy chan<- struct{}) {
 	fail := sync.OnceFunc(func() { close(unhealthy) })
 	if c.spec.StartupProbe != nil {
@@ -54,8 +55,8 @@ func (c *container) probe(ctx context.Context, unhealthy chan<- struct{}) {
 	probes.Wait()
 }
 
-// watch asks a probe's question until ctx ends or notify returns false. notify hears of each change that has passed the
-// probe's thresholds, first of the first one.
+// watch runs a probe periodically until ctx is cancelled or notify returns false. It calls notify for the first
+// result and for each change that reaches the thresholds of the probe.
 func (c *container) watch(ctx context.Context, p *corev1.Probe, notify func(ok bool) bool) {
 	known, value := false, false
 	last, streak := false, int32(0)
@@ -85,7 +86,7 @@ func (c *container) watch(ctx context.Context, p *corev1.Probe, notify func(ok b
 	}
 }
 
-// threshold is how many answers in a row count as a change.
+// threshold returns the number of consecutive results required for a change.
 func threshold(p *corev1.Probe, ok bool) int32 {
 	if ok {
 		return max(1, p.SuccessThreshold)
@@ -97,7 +98,7 @@ func seconds(s, fallback int32) time.Duration {
 	return time.Duration(cmp.Or(max(s, 0), fallback)) * time.Second
 }
 
-// ask reports whether the container is well.
+// ask runs the probe once and reports whether it succeeded.
 func (c *container) ask(p *corev1.Probe) bool {
 	port, err := c.pod.ports.probed(c.spec, *probePort(p))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// refuse says what a pod asks for that processes cannot give it.
+// refuse returns an error that lists the unsupported features of a pod.
 func refuse(spec *corev1.PodSpec) error {
 	var errs []error
 	for i := range spec.Volumes {

@@ -23,15 +23,17 @@ import (
 )
 
 const (
-	// A connection to a Service waits that long for a ready pod: that of a restarted one is back by then.
+	// findFor is the maximum time to wait for a ready pod of a Service, which is sufficient for the restart of a
+	// pod.
 	findFor   = 5 * time.Second
 	findEvery = 250 * time.Millisecond
-	// dialFor is long for a port of this machine.
+	// dialFor is a generous timeout for a local port.
 	dialFor = 2 * time.Second
 )
 
-// A port of a Service as URLs and addresses name it. The byte before says that the name begins there: a name with more
-// parts is not that of a Service. The short form without "svc" is left alone, for it may be any host of the Internet.
+// serviceAddress matches a port of a Service in URLs and addresses. The preceding byte must not be part of a name,
+// because a name with more parts does not refer to a Service. The short form without "svc" is not matched, because
+// it could be any host on the Internet.
 var serviceAddress = regexp.MustCompile(
 	`(^|[^A-Za-z0-9._-])([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\.cluster\.local)?:([1-9][0-9]{0,4})\b`)
 
@@ -43,13 +45,13 @@ type servicePort struct {
 
 func (s servicePort) String() string { return fmt.Sprintf("%s:%d", s.service, s.port) }
 
-// services are the ports of this machine that stand for those of Services which pods have named.
+// services maps ports of Services used by pods to ports of this machine.
 type services struct {
-	// targets are the ports of this machine of all ready pods behind a port of a Service.
+	// targets returns the local ports of all ready pods of a Service port.
 	targets func(context.Context, servicePort) ([]int, error)
 	log     *slog.Logger
 
-	ctx     context.Context // of all connections
+	ctx     context.Context // for all connections
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
@@ -65,20 +67,20 @@ func newServices(ctx context.Context, targets func(context.Context, servicePort)
 	return s
 }
 
-// stop closes all ports and connections and returns when nothing of them runs any more. No text may be rewritten then.
+// stop closes all ports and connections and waits for their goroutines. rewrite must not be called afterwards.
 func (s *services) stop() {
 	s.cancel()
 	s.running.Wait()
 }
 
-// rewrite replaces each port of a Service in a text by the port of this machine that stands for it.
+// rewrite replaces each port of a Service in a text with the corresponding port of this machine.
 func (s *services) rewrite(text string) (string, error) {
 	var b strings.Builder
 	end := 0
 	for _, m := range serviceAddress.FindAllStringSubmatchIndex(text, -1) {
 		port, err := strconv.ParseUint(text[m[8]:m[9]], 10, 16)
 		if err != nil {
-			continue // no port has such a number
+			continue // not a valid port
 		}
 		name := types.NamespacedName{Name: text[m[4]:m[5]], Namespace: text[m[6]:m[7]]}
 		here, err := s.listen(servicePort{name, int32(port)})
@@ -86,7 +88,7 @@ func (s *services) rewrite(text string) (string, error) {
 			return "", err
 		}
 		b.WriteString(text[end:m[4]])
-		// By name, because certificates say localhost and seldom 127.0.0.1.
+		// Use a name, because certificates are valid for localhost and rarely for 127.0.0.1.
 		fmt.Fprintf(&b, "localhost:%d", here)
 		end = m[1]
 	}
@@ -94,7 +96,7 @@ func (s *services) rewrite(text string) (string, error) {
 	return b.String(), nil
 }
 
-// listen returns the port of this machine that stands for one of a Service. The Service need not exist yet.
+// listen returns the port of this machine for a port of a Service. The Service does not have to exist yet.
 func (s *services) listen(of servicePort) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,11 +110,11 @@ func (s *services) listen(of servicePort) (int, error) {
 	here := l.Addr().(*net.TCPAddr).Port
 	s.here[of] = here
 	s.running.Go(func() { s.serve(l, of) })
-	s.log.Info("A port stands for that of a Service", "service", of.String(), "port", here)
+	s.log.Info("Mapped a port of a Service to a local port", "service", of.String(), "port", here)
 	return here, nil
 }
 
-// serve takes connections until all must end.
+// serve accepts connections until the services are stopped.
 func (s *services) serve(l net.Listener, of servicePort) {
 	defer context.AfterFunc(s.ctx, func() { l.Close() })()
 	defer l.Close()
@@ -122,20 +124,20 @@ func (s *services) serve(l net.Listener, of servicePort) {
 			s.running.Go(func() { s.forward(conn.(*net.TCPConn), of) })
 		case errors.Is(err, net.ErrClosed):
 			return
-		default: // no descriptor is free, or the caller has gone
-			s.log.Warn("Taking a connection to a Service", "service", of.String(), "error", err)
+		default: // no file descriptor is free, or the client disconnected
+			s.log.Warn("Failed to accept a connection to a Service", "service", of.String(), "error", err)
 			time.Sleep(findEvery)
 		}
 	}
 }
 
-// forward connects a caller with a pod until either has enough.
+// forward connects a client to a pod until both directions are closed.
 func (s *services) forward(caller *net.TCPConn, of servicePort) {
 	defer caller.Close()
 	pod, err := s.connect(of)
 	if err != nil {
 		if s.ctx.Err() == nil {
-			s.log.Warn("A connection to a Service leads nowhere", "service", of.String(), "error", err)
+			s.log.Warn("Failed to connect to a pod of a Service", "service", of.String(), "error", err)
 		}
 		return
 	}
@@ -151,7 +153,7 @@ func (s *services) forward(caller *net.TCPConn, of servicePort) {
 	back.Wait()
 }
 
-// pass hands on what comes, and its end: the other direction may go on after that.
+// pass copies data in one direction and propagates its end. The other direction may continue afterwards.
 func pass(to, from *net.TCPConn, closeBoth func()) {
 	_, err := io.Copy(to, from)
 	if err == nil {
@@ -162,7 +164,7 @@ func pass(to, from *net.TCPConn, closeBoth func()) {
 	}
 }
 
-// connect finds a ready pod that answers.
+// connect connects to a ready pod, waiting for one if necessary.
 func (s *services) connect(of servicePort) (conn *net.TCPConn, err error) {
 	_ = wait.PollUntilContextTimeout(s.ctx, findEvery, findFor, true, func(ctx context.Context) (bool, error) {
 		conn, err = s.dial(ctx, of)
@@ -171,13 +173,13 @@ func (s *services) connect(of servicePort) (conn *net.TCPConn, err error) {
 	return conn, err
 }
 
-// dial tries all ready pods once, in any order, as a Service spreads its connections.
+// dial tries all ready pods once in random order, like a Service distributes its connections.
 func (s *services) dial(ctx context.Context, of servicePort) (*net.TCPConn, error) {
 	targets, err := s.targets(ctx, of)
 	if err != nil {
 		return nil, err
 	}
-	err = errors.New("no ready pod is behind it")
+	err = errors.New("the Service has no ready pods")
 	dialer := net.Dialer{Timeout: dialFor}
 	for _, i := range rand.Perm(len(targets)) {
 		var conn net.Conn
@@ -188,7 +190,7 @@ func (s *services) dial(ctx context.Context, of servicePort) (*net.TCPConn, erro
 	return nil, err
 }
 
-// targets are the ports of this machine of the ready pods that a Service selects.
+// targets returns the local ports of the ready pods of a Service.
 func (k *kubelet) targets(ctx context.Context, of servicePort) ([]int, error) {
 	service, err := k.Client.CoreV1().Services(of.service.Namespace).Get(ctx, of.service.Name, metav1.GetOptions{})
 	if err != nil {
@@ -213,7 +215,7 @@ func (k *kubelet) targets(ctx context.Context, of servicePort) ([]int, error) {
 	return targets, nil
 }
 
-// targetPort is the pods' port that a Service's port stands for.
+// targetPort returns the pods' port for a port of the Service.
 func targetPort(service *corev1.Service, port int32) (intstr.IntOrString, bool) {
 	for _, p := range service.Spec.Ports {
 		if p.Port == port && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP) {
@@ -223,7 +225,7 @@ func targetPort(service *corev1.Service, port int32) (intstr.IntOrString, bool) 
 	return intstr.IntOrString{}, false
 }
 
-// behind returns the port of this machine of a pod that a Service selects and that is ready.
+// behind returns the local port of the pod if it is ready and selected by the Service.
 func (p *pod) behind(namespace string, selector labels.Selector, target intstr.IntOrString) (int, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// testKubelet knows Services of a fake API server, and pods that nobody runs.
+// testKubelet returns a kubelet with a fake API server that contains the given Services.
 func testKubelet(t *testing.T, all ...*corev1.Service) *kubelet {
 	client := fake.NewClientset()
 	for _, s := range all {
@@ -46,7 +46,7 @@ func serviceOf(name, app string, targets ...intstr.IntOrString) *corev1.Service 
 	return s
 }
 
-// add makes a pod that is ready, with its port 8443, named api, here.
+// add adds a ready pod. Its port 8443, named api, is mapped to the port here.
 func (k *kubelet) add(t *testing.T, namespace, name, app string, here int) *pod {
 	object := podOf("x")
 	object.Namespace, object.Name, object.UID = namespace, name, types.UID(namespace+"/"+name)
@@ -61,7 +61,7 @@ func (k *kubelet) add(t *testing.T, namespace, name, app string, here int) *pod 
 	return p
 }
 
-// answering listens, and answers each caller with its name and what the caller has said by then.
+// answering starts a listener that responds to each client with its name and the received data.
 func answering(t *testing.T, name string) int {
 	l, err := net.Listen("tcp", address+":0")
 	if err != nil {
@@ -84,7 +84,7 @@ func answering(t *testing.T, name string) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// say tells an address something, ends its own direction, and returns the whole answer.
+// The function say sends a text to an address, closes its own direction, and returns the response.
 func say(t *testing.T, host, text string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", host)
@@ -103,7 +103,7 @@ func say(t *testing.T, host, text string) string {
 	}
 	answer, err := io.ReadAll(conn)
 	if err != nil {
-		t.Errorf("reading the answer of %s: %v", host, err)
+		t.Errorf("reading the response of %s: %v", host, err)
 	}
 	return string(answer)
 }
@@ -133,15 +133,15 @@ func TestServiceNames(t *testing.T) {
 		"":                              "",
 	} {
 		if got, err := s.rewrite(text); err != nil || got != want {
-			t.Errorf("%s becomes %s (%v), want %s", text, got, err, want)
+			t.Errorf("rewrite(%s) = %s, error %v, want %s", text, got, err, want)
 		}
 	}
 	if len(s.here) != 3 {
-		t.Errorf("listens for %v", s.here)
+		t.Errorf("unexpected mapped ports: %v", s.here)
 	}
 }
 
-// TestServiceInPod has a Service named where a container can.
+// TestServiceInPod uses a Service in all places supported in a container.
 func TestServiceInPod(t *testing.T) {
 	k := testKubelet(t)
 	p := k.add(t, "ns", "caller", "caller", 1)
@@ -154,7 +154,7 @@ func TestServiceInPod(t *testing.T) {
 	}
 	here := k.services.here[servicePort{types.NamespacedName{Namespace: "ns", Name: "api"}, 9443}]
 	if here == 0 {
-		t.Fatalf("listens for %v", k.services.here)
+		t.Fatalf("unexpected mapped ports: %v", k.services.here)
 	}
 	got := append(cmd.Args[1:], cmd.Env[len(cmd.Env)-2:]...)
 	want := []string{
@@ -194,15 +194,15 @@ func TestTargets(t *testing.T) {
 		}
 		got, err := k.targets(t.Context(), sp)
 		if !cmp.Equal(got, want.targets) {
-			t.Errorf("%s leads to %v, want %v", of, got, want.targets)
+			t.Errorf("targets(%s) = %v, want %v", of, got, want.targets)
 		}
 		if (err != nil) != (want.err != "") || err != nil && !strings.Contains(err.Error(), want.err) {
-			t.Errorf("%s: %v, want %q", of, err, want.err)
+			t.Errorf("targets(%s) returned error %v, want %q", of, err, want.err)
 		}
 	}
 }
 
-// TestForward follows a Service from a pod that is there to none and to the one after it.
+// TestForward connects to a Service with one pod, without any, and with a later one.
 func TestForward(t *testing.T) {
 	k := testKubelet(t, serviceOf("api", "x", intstr.FromString("api")))
 	first := k.add(t, "ns", "first", "x", answering(t, "first"))
@@ -212,7 +212,7 @@ func TestForward(t *testing.T) {
 	}
 	long := strings.Repeat("0123456789", 1<<17)
 	if got := say(t, host, long); got != "first heard "+long {
-		t.Errorf("the answer has %d bytes: %.40q", len(got), got)
+		t.Errorf("unexpected response of %d bytes: %.40q", len(got), got)
 	}
 	first.gone()
 	later := time.AfterFunc(3*findEvery, func() {
@@ -223,18 +223,19 @@ func TestForward(t *testing.T) {
 	})
 	defer later.Stop()
 	if got := say(t, host, "hello"); got != "second heard hello" {
-		t.Errorf("who calls while no pod is ready gets %q", got)
+		t.Errorf("unexpected response to a client that waits for a ready pod: %q", got)
 	}
 }
 
-// TestForwardEnds wants a caller to be let go where no pod is, and everybody when the lab ends.
+// TestForwardEnds verifies that connections to a Service without pods are closed, and all connections when the lab
+// stops.
 func TestForwardEnds(t *testing.T) {
 	there := answering(t, "pod")
 	s := newServices(t.Context(), func(_ context.Context, of servicePort) ([]int, error) {
 		if of.port == 80 {
 			return []int{there}, nil
 		}
-		return nil, errors.New("there is no such Service")
+		return nil, errors.New("Service not found")
 	}, slog.New(slog.DiscardHandler))
 	text, err := s.rewrite("api.ns.svc:80 api.ns.svc:81")
 	if err != nil {
@@ -242,19 +243,19 @@ func TestForwardEnds(t *testing.T) {
 	}
 	hosts := strings.Fields(text)
 	if began, got := time.Now(), say(t, hosts[1], ""); got != "" || time.Since(began) < findFor/2 {
-		t.Errorf("where no pod is, %q comes after %v", got, time.Since(began))
+		t.Errorf("unexpected response without a pod: %q after %v", got, time.Since(began))
 	}
 	if got := say(t, hosts[0], "hello"); got != "pod heard hello" {
-		t.Errorf("where a pod is, %q comes", got)
+		t.Errorf("unexpected response of a pod: %q", got)
 	}
-	for _, host := range hosts { // one has a pod, the other waits for one
+	for _, host := range hosts { // one has a pod, the other is waiting for one
 		conn, err := net.Dial("tcp", host)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 	}
-	time.Sleep(2 * findEvery) // both have been taken
+	time.Sleep(2 * findEvery) // both have been accepted
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -263,12 +264,12 @@ func TestForwardEnds(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(findFor / 2):
-		t.Fatal("a connection outlives the lab")
+		t.Fatal("a connection is still open after stop()")
 	}
 	for _, host := range hosts {
 		if late, err := net.Dial("tcp", host); err == nil {
 			late.Close()
-			t.Errorf("%s outlives the lab", host)
+			t.Errorf("%s is still listening after stop()", host)
 		}
 	}
 }

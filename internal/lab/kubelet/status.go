@@ -15,16 +15,16 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// address of all nodes, and at which pods listen: everything runs on this machine.
+// address is the address of all nodes and the listen address of all pods, because everything runs on this machine.
 const address = "127.0.0.1"
 
-// state is what becomes a pod's status.
+// state is the basis of a pod's status.
 type state struct {
 	started    time.Time
-	address    string // in the Network; "" until the pod is prepared
+	address    string // in the Network; empty until the pod is prepared
 	initDone   bool
-	final      bool                       // nothing will run again
-	containers map[string]*containerState // init containers as well
+	final      bool                       // no container will run again
+	containers map[string]*containerState // including init containers
 }
 
 type containerState struct {
@@ -78,7 +78,7 @@ func (c *containerState) end(at time.Time, code int, reason, message string) {
 	c.ready, c.started, c.pid = false, false, 0
 }
 
-// set changes the state and has it published.
+// set changes the state and schedules its publication.
 func (p *pod) set(change func(*state)) {
 	p.mu.Lock()
 	change(&p.state)
@@ -86,7 +86,7 @@ func (p *pod) set(change func(*state)) {
 	kube.Poke(p.changed)
 }
 
-// finish declares that nothing will run again.
+// finish marks the state as final.
 func (p *pod) finish() {
 	p.set(func(s *state) {
 		s.final = true
@@ -103,7 +103,7 @@ func (p *pod) finish() {
 	})
 }
 
-// publishUntil writes the status whenever it has changed, and a last time when ended is closed.
+// publishUntil publishes the status after every change, and a last time when ended is closed.
 func (p *pod) publishUntil(ctx context.Context, ended <-chan struct{}) {
 	for {
 		select {
@@ -116,9 +116,9 @@ func (p *pod) publishUntil(ctx context.Context, ended <-chan struct{}) {
 	}
 }
 
-// publish writes the status until the API server has it or the object is gone.
+// publish writes the status, retrying until the API server accepts it or the object is deleted.
 func (p *pod) publish(ctx context.Context) {
-	p.write(ctx, "Writing a pod's status", func() error {
+	p.write(ctx, "updating the status of a pod", func() error {
 		p.mu.Lock()
 		object, deleted := p.latest, p.deleted
 		status := p.state.status(object)
@@ -148,10 +148,10 @@ func (p *pod) patch(ctx context.Context, object *corev1.Pod, to any, subresource
 	return err
 }
 
-// status is the state as the API has it.
+// status converts the state to a PodStatus.
 func (s *state) status(p *corev1.Pod) *corev1.PodStatus {
 	status := &corev1.PodStatus{
-		Conditions: slices.Clone(p.Status.Conditions), // which say since when they hold
+		Conditions: slices.Clone(p.Status.Conditions), // retain the transition times
 		Phase:      s.phase(p), StartTime: &metav1.Time{Time: s.started},
 		HostIP: address, HostIPs: []corev1.HostIP{{IP: address}}, PodIP: s.address,
 		InitContainerStatuses: s.statuses(p.Spec.InitContainers, true),
@@ -161,7 +161,7 @@ func (s *state) status(p *corev1.Pod) *corev1.PodStatus {
 		status.PodIPs = []corev1.PodIP{{IP: s.address}}
 	}
 	ready := s.ready(p)
-	var ours []corev1.PodCondition // the rest is others': their writers may have changed it meanwhile
+	var ours []corev1.PodCondition // other conditions may have been changed by their writers meanwhile
 	for _, c := range []struct {
 		kind  corev1.PodConditionType
 		holds bool
@@ -179,7 +179,7 @@ func (s *state) status(p *corev1.Pod) *corev1.PodStatus {
 	return status
 }
 
-// ready reports whether all containers run and say that they are ready.
+// ready reports whether all containers are running and ready.
 func (s *state) ready(p *corev1.Pod) bool {
 	ready := s.initDone && !s.final
 	for i := range p.Spec.Containers {

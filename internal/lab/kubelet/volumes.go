@@ -20,17 +20,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// content is what a volume shows: files by their path in it.
+// content contains the files of a volume by path.
 type content = map[string]util.FileProjection
 
-// fileMode is that of all files, whatever a pod says: they are this user's own.
+// fileMode is the mode of all files, regardless of the pod, because they belong to the current user.
 const fileMode = 0o600
 
 func file(text []byte) util.FileProjection { return util.FileProjection{Data: text, Mode: fileMode} }
 
 func (p *pod) volumeDir(name string) string { return filepath.Join(p.dir, "volumes", name) }
 
-// mount makes all volumes what they should be now.
+// mount updates all volumes to their current content.
 func (p *pod) mount(ctx context.Context) error {
 	object := p.object()
 	for i := range object.Spec.Volumes {
@@ -53,7 +53,7 @@ func (p *pod) mount(ctx context.Context) error {
 	return p.writeKubeconfig(object)
 }
 
-// content reads what a volume should show.
+// content returns the current content of a volume.
 func (p *pod) content(ctx context.Context, object *corev1.Pod, v *corev1.Volume) (content, error) {
 	switch {
 	case v.ConfigMap != nil:
@@ -74,7 +74,7 @@ func (p *pod) content(ctx context.Context, object *corev1.Pod, v *corev1.Volume)
 	return all, nil
 }
 
-// source reads one source of a projected volume.
+// source returns the files of one source of a projected volume.
 func (p *pod) source(ctx context.Context, object *corev1.Pod, s *corev1.VolumeProjection) (content, error) {
 	switch {
 	case s.ConfigMap != nil:
@@ -132,7 +132,7 @@ func downward(object *corev1.Pod, items []corev1.DownwardAPIVolumeFile) (content
 	return files, nil
 }
 
-// show makes a folder hold these files and no others, in one step.
+// show atomically replaces the files in a directory.
 func show(dir string, files content) error {
 	w, err := util.NewAtomicWriter(dir, "lab")
 	if err != nil {
@@ -141,8 +141,8 @@ func show(dir string, files content) error {
 	return w.Write(files, nil)
 }
 
-// withKubeconfig gives a configuration of kube-scheduler the pod's kubeconfig, unless it names one: kube-scheduler does
-// not look at $KUBECONFIG. Other files stay as they are.
+// withKubeconfig sets the pod's kubeconfig in a configuration of kube-scheduler, which does not use $KUBECONFIG,
+// unless the configuration already has one. Other files are returned unchanged.
 func (p *pod) withKubeconfig(text []byte) []byte {
 	if !bytes.Contains(text, []byte("KubeSchedulerConfiguration")) {
 		return text
@@ -161,13 +161,13 @@ func (p *pod) withKubeconfig(text []byte) []byte {
 	return changed
 }
 
-// SetKubeconfig gives a KubeSchedulerConfiguration a kubeconfig, unless it names one.
+// SetKubeconfig sets the kubeconfig of a KubeSchedulerConfiguration unless it already has one.
 func SetKubeconfig(config map[string]any, path string) (set bool, err error) {
 	keys := []string{"clientConnection", "kubeconfig"}
 	if named, _, _ := unstructured.NestedString(config, keys...); named != "" {
 		return false, nil
 	}
-	if config[keys[0]] == nil { // it may be written without a value
+	if config[keys[0]] == nil { // the key may be present without a value
 		delete(config, keys[0])
 	}
 	return true, unstructured.SetNestedField(config, path, keys...)

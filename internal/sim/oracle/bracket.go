@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// assigned is where and when jobs are to run, by ID. No node is the one that "energy" chooses.
+// assigned maps job IDs to their places. For a place without a node, "energy" chooses the node.
 type assigned map[string]sched.Place
 
 func assignedBy(plan sched.Plan) assigned {
@@ -27,7 +27,7 @@ func assignedBy(plan sched.Plan) assigned {
 	return of
 }
 
-// recorded is what happened in a result: when jobs were let go.
+// recorded returns the release times of the jobs in a result.
 func recorded(r *sim.Result) assigned {
 	of := assigned{}
 	for i := range r.Outcomes {
@@ -37,13 +37,14 @@ func recorded(r *sim.Result) assigned {
 	return of
 }
 
-// script starts each job when and where it is told. Where there is no room on that machine, it places as "energy" does.
+// script starts each job at its assigned place. If there is no capacity on that node, it places the job like
+// "energy".
 type script struct {
 	*strategy.Greedy
 	of assigned
 }
 
-// Symmetry implements an interface of package sim: no machine stands for others.
+// Symmetry implements an interface of package sim. Machines are not interchangeable.
 func (*script) Symmetry(*sched.Policy) strategy.Symmetry { return strategy.Asymmetric }
 
 // Plan implements [strategy.Strategy].
@@ -62,13 +63,12 @@ func (p *script) Plan(s *sched.Snapshot) sched.Plan {
 	return p.Greedy.Plan(&there)
 }
 
-// Best searches for schedules that emit least, until stop says that all time (1) is spent: with all jobs known in
-// advance, none put off for longer than it allows. The first one obeys the scenario, its rules of sleep too. It is the
-// best of some results, of a plan made ahead (see [strategy.PlanAhead]), and of what a search by simulated annealing
-// finds from there: one start at a time is drawn anew or shifted, the scenario is played, and what emits less stays.
-// The second one is the plan, or the first one if that is better, where machines are asleep whenever they are empty,
-// and are always awake in time: nothing is kept awake for what may come. Both are possible; that nothing is better is
-// not proved.
+// Best searches for schedules with minimal emissions until stop returns 1 (the fraction of time used). All jobs are
+// known in advance, and none is delayed longer than allowed. The result best follows the scenario, including its
+// sleep rules. It is the best of the given results, of a plan made in advance (see [strategy.PlanAhead]), and of a
+// search by simulated annealing: one start at a time is redrawn or shifted, the scenario is simulated, and
+// improvements are kept. The result foreseen is the plan, or best if that is better, with machines that sleep
+// whenever they are empty and are always awake in time. Both schedules are feasible, but not proven to be optimal.
 func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64, stop func() float64,
 ) (best, foreseen *sim.Result, err error) {
 	placing, err := strategy.New("energy")
@@ -77,7 +77,7 @@ func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64,
 	}
 	s = withinPolicy(s)
 	c := search{ctx: ctx, s: s, placing: placing, end: timeutil.Later(s.Start, s.LastEnd())}
-	const ahead = 0.3 // of the time is for the plan
+	const ahead = 0.3 // fraction of the time for the plan
 	snapshot := &sched.Snapshot{Now: s.Start, Queue: s.Jobs, Sites: s.Sites}
 	for i := range s.Nodes {
 		snapshot.Nodes = append(snapshot.Nodes, &s.Nodes[i])
@@ -117,7 +117,7 @@ func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64,
 	return best, foreseen, err
 }
 
-// search plays schedules of a scenario until the last job may have ended.
+// search simulates schedules of a scenario until the last possible end of a job.
 type search struct {
 	ctx     context.Context
 	s       *sim.Scenario
@@ -133,7 +133,7 @@ func (c *search) play(s *sim.Scenario, of assigned) (*sim.Result, error) {
 	return r, err
 }
 
-// anneal changes one start at a time of the best schedule so far.
+// anneal improves the best schedule by changing one start at a time.
 func (c *search) anneal(best *sim.Result, at assigned, seed uint64, stop func() float64) (*sim.Result, error) {
 	var movable []*sched.Job
 	for i := range c.s.Jobs {
@@ -144,7 +144,7 @@ func (c *search) anneal(best *sim.Result, at assigned, seed uint64, stop func() 
 	if len(movable) == 0 {
 		return best, nil
 	}
-	const warm = 1e-4 // of the emissions is what a step may be worse by at first
+	const warm = 1e-4 // accepted increase of a step at the beginning, relative to the emissions
 	r := rand.New(rand.NewPCG(seed, uint64(len(movable))))
 	present := cost(best)
 	for spent := stop(); spent < 1; spent = stop() {
@@ -167,7 +167,7 @@ func (c *search) anneal(best *sim.Result, at assigned, seed uint64, stop func() 
 	return best, nil
 }
 
-// cost is the emissions of a schedule, and far more where it puts jobs off for longer than they allow.
+// cost returns the emissions of a schedule, with a large penalty for jobs that are delayed longer than allowed.
 func cost(r *sim.Result) float64 {
 	late := time.Duration(0)
 	for i := range r.Outcomes {
@@ -176,7 +176,7 @@ func cost(r *sim.Result) float64 {
 	return float64(r.Carbon) * (1 + late.Hours())
 }
 
-// drawn returns another start of a job: any, or one near that which it had.
+// drawn returns another start of a job: either random, or close to the previous one.
 func drawn(r *rand.Rand, j *sched.Job, previous time.Time) time.Time {
 	const grain, near = 5 * time.Minute, 12
 	if r.IntN(2) == 0 {
@@ -186,7 +186,7 @@ func drawn(r *rand.Rand, j *sched.Job, previous time.Time) time.Time {
 	return timeutil.Later(j.Submitted, timeutil.Earlier(previous.Add(shift), j.LatestStart()))
 }
 
-// awakeInTime returns a scenario whose machines take no time to boot.
+// awakeInTime returns a copy of the scenario with machines that boot immediately.
 func awakeInTime(s *sim.Scenario) *sim.Scenario {
 	same := *s
 	same.Nodes = slices.Clone(s.Nodes)
@@ -197,7 +197,7 @@ func awakeInTime(s *sim.Scenario) *sim.Scenario {
 	return &same
 }
 
-// withinPolicy returns a scenario whose jobs allow no more delay than its policy.
+// withinPolicy returns the scenario with allowed delays limited by its policy.
 func withinPolicy(s *sim.Scenario) *sim.Scenario {
 	if s.Policy.MaxDelay == 0 {
 		return s
@@ -211,31 +211,32 @@ func withinPolicy(s *sim.Scenario) *sim.Scenario {
 	return &within
 }
 
-// pool is the machines of a site as the bound sees them.
+// pool contains the machines of a site in the relaxed problem of the bound.
 type pool struct {
 	site   *sched.Site
-	steps  []step    // those first that draw least per core, sleep left out
-	prices []float64 // by step of the intensity: of a core-second
-	load   []float64 // by how much more core-seconds are wanted than offered
-	mean   float64   // of the prices at first
+	steps  []step    // power per core, excluding sleep
+	prices []float64 // of a core-second, by step of the intensity
+	load   []float64 // excess of requested over offered core-seconds
+	mean   float64   // mean of the initial prices
 }
 
 type step struct{ cores, watts float64 }
 
-// Bound returns what no schedule emits less than which puts no job off for longer than it allows and runs each in one
-// piece, and what the machines emit in that time if all sleep. Cores may be shared out at will between machines, which
-// draw nothing for being awake but what a core costs at their best load. It is a Lagrangian bound over the cores of
-// each step of the intensity, with the prices that so many subgradient steps find.
+// Bound returns a lower bound for the emissions of all schedules that do not delay any job longer than allowed and
+// run each job without interruption, and the emissions of the machines if all of them sleep. It relaxes the
+// problem: cores can be divided arbitrarily between machines, which only draw the power per core at their most
+// efficient load. It is a Lagrangian bound over the cores in each step of the intensity; the prices are found in
+// the given number of subgradient rounds.
 func Bound(s *sim.Scenario, rounds int) (least, asleep energy.Grams, err error) {
 	s = withinPolicy(s)
 	end := timeutil.Later(s.Start, s.LastEnd())
 	if slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.PUE != 0 }) {
-		return 0, 0, errors.New("a job has a PUE of its own")
+		return 0, 0, errors.New("a job has its own PUE")
 	}
 	var pools []*pool
 	for _, site := range s.Sites {
 		if site.Carbon.Series == nil || !site.Carbon.Series.Covers(s.Start, end) {
-			return 0, 0, errors.New("the intensity is not known until the last job may end")
+			return 0, 0, errors.New("the intensity does not cover the latest end of all jobs")
 		}
 		if s.Start.Sub(site.Carbon.Series.Start())%site.Carbon.Series.Step() != 0 {
 			return 0, 0, errors.New("the scenario starts between two values of the intensity")
@@ -245,7 +246,7 @@ func Bound(s *sim.Scenario, rounds int) (least, asleep energy.Grams, err error) 
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.Speed != 0 && n.Speed != 1 {
-			return 0, 0, errors.New("nodes are not equally fast")
+			return 0, 0, errors.New("nodes have different speeds")
 		}
 		p := pools[slices.Index(s.Sites, n.Site)]
 		cores := float64(n.Capacity.MilliCPU) / 1000
@@ -255,7 +256,7 @@ func Bound(s *sim.Scenario, rounds int) (least, asleep energy.Grams, err error) 
 		for u := 1; u <= grain; u++ {
 			watts = min(watts, perCore(float64(u)/grain))
 		}
-		for _, point := range bare.Curve { // between two of them power is a line
+		for _, point := range bare.Curve { // power is linear between two points
 			if point.Utilisation > 0 {
 				watts = min(watts, perCore(point.Utilisation))
 			}
@@ -275,7 +276,7 @@ type bound struct {
 	err   error
 }
 
-// climb returns the best value that it finds of the dual.
+// climb returns the best value of the dual that it finds.
 func (b *bound) climb(rounds int) (best float64) {
 	for _, p := range b.pools {
 		series := p.site.Carbon.Series
@@ -315,7 +316,7 @@ func (b *bound) at(p *pool, k int) time.Time {
 	return b.s.Start.Add(time.Duration(k) * p.site.Carbon.Series.Step())
 }
 
-// value returns the dual at the present prices, and leaves in load by how much each step is wanted more than offered.
+// value returns the dual at the current prices, and sets load to the excess demand of each step.
 func (b *bound) value() (total float64) {
 	prices := make([]*grid.Series, len(b.pools))
 	for i, p := range b.pools {

@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// tiny is a scenario of a few jobs of whole hours on two unlike machines that sleep.
+// tiny returns a scenario with a few jobs of whole hours on two different machines that sleep.
 func tiny(t *testing.T, seed uint64) *sim.Scenario {
 	t.Helper()
 	r := rand.New(rand.NewPCG(25, seed))
@@ -46,8 +46,8 @@ func tiny(t *testing.T, seed uint64) *sim.Scenario {
 	return s
 }
 
-// Of all schedules of whole hours that there are, none emits less than the bound; and what the search finds emits as
-// little as the best of them, but for two per cent in the middle of thirty scenarios.
+// No schedule of whole hours emits less than the bound, and the median difference between the search and the best
+// of all these schedules is at most two per cent over thirty scenarios.
 func TestBracket(t *testing.T) {
 	placing, err := strategy.New("energy")
 	if err != nil {
@@ -67,7 +67,7 @@ func TestBracket(t *testing.T) {
 		}
 		bound, asleep, err := Bound(whole, 300)
 		if err != nil || asleep <= 0 || bound < asleep {
-			t.Fatalf("bound %v, asleep %v: %v", bound, asleep, err)
+			t.Fatalf("unexpected result of Bound(): bound %v, asleep %v, error %v", bound, asleep, err)
 		}
 		least := energy.Grams(0)
 		at := assigned{}
@@ -82,7 +82,7 @@ func TestBracket(t *testing.T) {
 					t.Fatal(err)
 				}
 				if r.Carbon < bound*(1-1e-9) {
-					t.Fatalf("%d: a schedule emits %v, the bound is %v", seed, r.Carbon, bound)
+					t.Fatalf("scenario %d: emissions of a schedule = %v, below the bound %v", seed, r.Carbon, bound)
 				}
 				if least == 0 || r.Carbon < least {
 					least = r.Carbon
@@ -107,7 +107,7 @@ func TestBracket(t *testing.T) {
 		}
 		for i, o := range best.Outcomes {
 			if j := &s.Jobs[i]; o.Overdue(j) > 0 {
-				t.Errorf("%d: %s is put off for %v too long", seed, j.ID, o.Overdue(j))
+				t.Errorf("scenario %d: %s is overdue by %v", seed, j.ID, o.Overdue(j))
 			}
 		}
 		gaps = append(gaps, float64(best.Carbon/least)-1)
@@ -122,10 +122,10 @@ func TestBracket(t *testing.T) {
 	}
 	slices.Sort(gaps)
 	slices.Sort(plans)
-	t.Logf("plan, which learns of jobs as they come, is above it: median %.4f, most %.4f", plans[len(plans)/2],
+	t.Logf("online plan above the optimum: median %.4f, maximum %.4f", plans[len(plans)/2],
 		plans[len(plans)-1])
-	t.Logf("above the best of all schedules of whole hours: median %.4f, most %.4f", gaps[len(gaps)/2], gaps[len(gaps)-1])
+	t.Logf("search above the best schedule of whole hours: median %.4f, maximum %.4f", gaps[len(gaps)/2], gaps[len(gaps)-1])
 	if gaps[len(gaps)/2] > 0.02 {
-		t.Error("the search finds too little")
+		t.Error("the median difference between search and optimum exceeds 2 %")
 	}
 }

@@ -1,13 +1,13 @@
-// Package oracle computes how little carbon a trace could have caused under perfect knowledge: of the whole series of
-// intensities, and how long each job runs. What a policy saves is measured against that.
+// Package oracle computes the minimum emissions of a trace under perfect knowledge of all intensities and run
+// times. The savings of a policy are measured relative to this minimum.
 //
-// Where capacity never binds and power is proportional to what jobs ask for, jobs do not touch each other, and the
-// least is found exactly, job by job: [NonPreemptive] and [Interruptible]. [Least] adds the jobs of a scenario up, and
-// refuses scenarios for which the sum would be no optimum.
+// If capacity is never exhausted and power is proportional to requests, jobs do not affect each other, and the
+// exact minimum is found job by job: [NonPreemptive] and [Interruptible]. [Least] sums over the jobs of a scenario,
+// and rejects scenarios if the sum would not be the optimum.
 //
-// Where capacity binds, [Fluid] is never above what jobs that are suspended emit. What jobs emit that are not
-// is NP-hard: [Bound] is never above the least of it, and [Best] looks for a schedule that is near.
+// If capacity is limited, [Fluid] is a lower bound for jobs that may be suspended. For jobs that must not be
+// suspended, the problem is NP-hard: [Bound] is a lower bound, and [Best] searches for a schedule close to it.
 //
-// Costs are integrals of the intensity over the time that a job runs, in value·seconds; times a power in watts, and
-// divided by the joules of a kilowatt-hour, they are grams.
+// Costs are integrals of the intensity over the run time of a job, in value·seconds. Multiplied by power in watts
+// and divided by the joules of a kilowatt-hour, they are grams.
 package oracle

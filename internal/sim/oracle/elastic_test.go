@@ -14,8 +14,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim/oracle"
 )
 
-// Who may choose replicas can do what who may suspend can; with all known, carbon-scaler is the optimum of elastic
-// jobs, and never better; and with what is not known it is not better either.
+// Choosing replicas is at least as good as suspending. With perfect knowledge, carbon-scaler is the optimum of
+// elastic jobs, and with less knowledge it is not better.
 func TestCarbonScalerAgainstItsOracle(t *testing.T) {
 	strategy, err := strategy.New("energy+carbon-scaler")
 	if err != nil {
@@ -27,7 +27,7 @@ func TestCarbonScalerAgainstItsOracle(t *testing.T) {
 		for i := range intensity.Len() {
 			dearest = max(dearest, intensity.Value(i))
 		}
-		rounding := 1e-9 // grams of all jobs in the 2 ms by which a plan uses a part of a slot longer than needed
+		rounding := 1e-9 // grams of all jobs in the 2 ms by which a plan exceeds the required part of a slot
 		for i := range s.Jobs {
 			j := &s.Jobs[i]
 			j.Interruptible, j.RestartCost = true, 0
@@ -45,21 +45,21 @@ func TestCarbonScalerAgainstItsOracle(t *testing.T) {
 			t.Fatal(err)
 		}
 		if least > suspending && !near(float64(least), float64(suspending)) {
-			t.Fatalf("%v with more replicas, %v without", least, suspending)
+			t.Fatalf("minimum emissions = %v with scaling, want at most %v as without", least, suspending)
 		}
 		r, err := sim.Run(context.Background(), s, "x", strategy)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got, want := float64(r.Carbon), float64(least); got < want && !near(got, want) || got > want*(1+1e-4)+rounding {
-			t.Fatalf("carbon-scaler emits %v g, its optimum %v g", got, want)
+			t.Fatalf("emissions of carbon-scaler = %v g, want the optimum of %v g", got, want)
 		}
 		drawIgnorance(t, s)
 		if r, err = sim.Run(context.Background(), s, "x", strategy); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := float64(r.Carbon), float64(least); got < want && !near(got, want) {
-			t.Fatalf("it knows less and emits %v g, the optimum %v g", got, want)
+			t.Fatalf("emissions with less knowledge = %v g, below the optimum of %v g", got, want)
 		}
 	})
 }

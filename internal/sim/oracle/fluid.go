@@ -12,16 +12,16 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// ErrOverfull is what is wrong with jobs that cannot all be done in time on the cores that there are.
-var ErrOverfull = errors.New("the jobs cannot all be done in time")
+// ErrOverfull is returned if the jobs cannot all be completed in time on the given cores.
+var ErrOverfull = errors.New("not all jobs can be completed in time")
 
-// Fluid returns the least cost of a fluid schedule of jobs on so many cores at one place, in value·seconds of c times
-// cores: in every step of c a job uses up to all of the cores that it asks for, any part of them, for any part of the
-// time, see [mincost.Fluid]. An elastic job uses up to as many as its largest number of replicas does, and gets as much
-// done with each. Lengths of jobs are taken as they are, and the delay that each allows is kept to.
+// Fluid returns the minimum cost of a fluid schedule of jobs on the given cores at one site, in value·seconds of c
+// times cores. In every step of c, a job uses any fraction of its requested cores for any fraction of the time; see
+// [mincost.Fluid]. An elastic job uses up to the cores of its maximum number of replicas, all with the same
+// efficiency. The given durations and allowed delays are respected.
 //
-// No schedule that starts jobs in one piece, or suspends them, on the same cores and in time costs less, since each of
-// them is a fluid one too. Where c ends, its last value goes on.
+// No schedule that runs jobs with or without suspensions on the same cores and in time costs less, because each of
+// them is also a fluid schedule. After the end of c, its last value applies.
 func Fluid(c *grid.Series, cores float64, jobs []sched.Job) (cost float64, err error) {
 	if len(jobs) == 0 {
 		return 0, errors.New("there are no jobs")
@@ -30,13 +30,13 @@ func Fluid(c *grid.Series, cores float64, jobs []sched.Job) (cost float64, err e
 	for i := range jobs {
 		j := &jobs[i]
 		if width(j) > cores {
-			return 0, fmt.Errorf("job %s asks for %v cores, there are %v: %w", j.ID, width(j), cores, ErrOverfull)
+			return 0, fmt.Errorf("job %s requests %v of %v cores: %w", j.ID, width(j), cores, ErrOverfull)
 		}
 		first = timeutil.Earlier(first, j.Submitted)
 		last = timeutil.Later(last, deadline(j))
 	}
 	if first.Before(c.Start()) {
-		return 0, fmt.Errorf("the first job comes at %s, before the intensity begins", first.Format(time.RFC3339))
+		return 0, fmt.Errorf("the first job is submitted at %s, before the start of the intensity", first.Format(time.RFC3339))
 	}
 	step := c.Step()
 	start := c.Start().Add(first.Sub(c.Start()) / step * step)
@@ -68,13 +68,13 @@ func Fluid(c *grid.Series, cores float64, jobs []sched.Job) (cost float64, err e
 		left += work
 	}
 	if left > 1e-9*total {
-		return 0, fmt.Errorf("%.4g of %.4g core-hours find no room: %w", left/3600, total/3600, ErrOverfull)
+		return 0, fmt.Errorf("%.4g of %.4g core-hours do not fit: %w", left/3600, total/3600, ErrOverfull)
 	}
 	return cost, nil
 }
 
-// width is how many cores a job takes.
+// width returns the number of cores requested by a job.
 func width(j *sched.Job) float64 { return float64(j.Request.MilliCPU) / 1000 }
 
-// deadline is when a job ends at the latest.
+// deadline returns the latest completion of a job.
 func deadline(j *sched.Job) time.Time { return j.LatestStart().Add(j.Duration) }

@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim/oracle"
 )
 
-// drawCores draws so few cores that jobs are in each other's way, but enough for each of them alone.
+// drawCores returns a random number of cores that is sufficient for each job, but not for all of them.
 func drawCores(t *rapid.T, jobs []sched.Job) int64 {
 	var widest, all int64
 	for i := range jobs {
@@ -28,7 +28,8 @@ func drawCores(t *rapid.T, jobs []sched.Job) int64 {
 	return rapid.Int64Range((widest+999)/1000, (max(widest, all/2)+999)/1000).Draw(t, "cores")
 }
 
-// Small instances whose times are all whole hours have an optimum in one piece at whole hours: all starts are tried.
+// If all times of a small instance are whole hours, there is an optimum without interruptions that starts at whole
+// hours. All starts are evaluated.
 func TestFluidAgainstAllSchedules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawSeries(t, time.Hour, 10)
@@ -44,14 +45,15 @@ func TestFluidAgainstAllSchedules(t *testing.T) {
 		switch {
 		case errors.Is(err, oracle.ErrOverfull) && math.IsInf(least, 1):
 		case err != nil:
-			t.Fatalf("the least of all schedules is %v, but: %v", least, err)
+			t.Fatalf("unexpected error although a schedule with cost %v exists: %v", least, err)
 		case cost > least && !near(cost, least):
-			t.Fatalf("fluid %v, optimum %v: want them in this order", cost, least)
+			t.Fatalf("Fluid() = %v, want at most the optimum %v", cost, least)
 		}
 	})
 }
 
-// With room for all, the flow is what jobs cost alone, on more replicas too.
+// With sufficient capacity for all jobs, the fluid cost is the sum of the costs of the individual jobs, including
+// with more replicas.
 func TestFluidWithRoomForAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t)
@@ -74,12 +76,12 @@ func TestFluidWithRoomForAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !near(cost, alone) {
-			t.Fatalf("fluid %v: want %v", cost, alone)
+			t.Fatalf("Fluid() = %v, want %v", cost, alone)
 		}
 	})
 }
 
-// cheapestTogether tries all starts at whole hours.
+// cheapestTogether evaluates all starts at whole hours.
 func cheapestTogether(c *grid.Series, cores int64, jobs []sched.Job) float64 {
 	var used [64]int64
 	var place func(i int) float64
@@ -108,8 +110,8 @@ func cheapestTogether(c *grid.Series, cores int64, jobs []sched.Job) float64 {
 	return place(0)
 }
 
-// Whatever a policy does on a machine of few cores, the flow is never above it. Where it let a job end too late, for
-// want of room, the flow may do so as well.
+// The fluid cost is never above the cost of any policy on a machine with few cores. If capacity delayed a job
+// beyond its allowed delay, the fluid schedule may delay it as well.
 func TestFluidIsBelowEveryRun(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t)
@@ -122,17 +124,17 @@ func TestFluidIsBelowEveryRun(t *testing.T) {
 			r := runPolicy(t, s, "carbon+"+when)
 			cost, err := oracle.Fluid(c, float64(cores), asLateAs(s, r))
 			if err != nil {
-				t.Fatalf("%s has a schedule, but the flow none: %v", when, err)
+				t.Fatalf("%s: unexpected error of Fluid() although a schedule exists: %v", when, err)
 			}
 			least := cost * s.Sites[0].PUE / energy.JoulesPerKWh
 			if got := float64(r.Carbon); got < least && !near(got, least) {
-				t.Fatalf("%s emits %v g, less than the flow, %v g", when, got, least)
+				t.Fatalf("%s: emissions = %v g, below the fluid bound of %v g", when, got, least)
 			}
 		}
 	})
 }
 
-// longer repeats a series, for queues that take long.
+// longer repeats a series to cover long queues.
 func longer(t *rapid.T, c *grid.Series) *grid.Series {
 	values := make([]float64, 5*c.Len())
 	for i := range values {
@@ -145,7 +147,7 @@ func longer(t *rapid.T, c *grid.Series) *grid.Series {
 	return series
 }
 
-// asLateAs returns the jobs of a scenario, each with the delay that it had where that is longer than allowed.
+// asLateAs returns the jobs of a scenario with the delays in the result if those exceed the allowed delays.
 func asLateAs(s *sim.Scenario, r *sim.Result) []sched.Job {
 	jobs := slices.Clone(s.Jobs)
 	for i := range jobs {
@@ -155,8 +157,8 @@ func asLateAs(s *sim.Scenario, r *sim.Result) []sched.Job {
 	return jobs
 }
 
-// Jobs that may be suspended, on cores of which they use half: a plan, which learns of them as they come, saves most of
-// what is possible, on what they ask for and on up to four times as much, and none of them is late.
+// For interruptible jobs at 50 % utilisation, a plan without knowledge of future jobs achieves most of the possible
+// savings, with the requested cores and with up to four times as many, and no job is late.
 func TestPlanOnFewCores(t *testing.T) {
 	begin := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	values := make([]float64, 8*24)
@@ -202,19 +204,19 @@ func TestPlanOnFewCores(t *testing.T) {
 		}
 		got := runPolicy(t, &scaled, "fcfs+plan")
 		share := float64(none.Carbon-got.Carbon) / float64(none.Carbon-least)
-		if t.Logf("up to %d times as wide: saves %.3f of what is possible", most, share); share < 0.85 || share > 1 {
-			t.Errorf("want 0.85 to 1")
+		if t.Logf("up to %d times as many cores: saves %.3f of the maximum", most, share); share < 0.85 || share > 1 {
+			t.Errorf("unexpected fraction of the possible savings, want 0.85 to 1")
 		}
 		for i := range got.Outcomes {
 			if late := got.Outcomes[i].Overdue(&scaled.Jobs[i]); late > 0 {
-				t.Errorf("job %d is %v late", i, late)
+				t.Errorf("job %d is overdue by %v", i, late)
 			}
 		}
 	}
 }
 
-// What may be suspended is done in time: alone where it can scale, beside what cannot be suspended, and where there is
-// less memory than there are cores.
+// Interruptible jobs are completed in time: elastic jobs only, next to jobs that cannot be suspended, and if memory
+// is scarcer than cores.
 func TestPlanKeepsDeadlines(t *testing.T) {
 	begin := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	job := func(hours, delay time.Duration, cores, gib int64) sched.Job {
@@ -258,8 +260,8 @@ func TestPlanKeepsDeadlines(t *testing.T) {
 		got := runPolicy(t, s, "fcfs+plan")
 		for i := range s.Jobs {
 			j := &s.Jobs[i]
-			if late := got.Outcomes[i].Finish.Sub(j.LatestStart().Add(j.Duration)); late > 5*time.Minute { // a tick
-				t.Errorf("%s: job %d is done %v late", name, i, late)
+			if late := got.Outcomes[i].Finish.Sub(j.LatestStart().Add(j.Duration)); late > 5*time.Minute { // one tick
+				t.Errorf("%s: job %d finished %v after its deadline", name, i, late)
 			}
 		}
 	}

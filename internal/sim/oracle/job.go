@@ -9,11 +9,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// NonPreemptive returns when j had best start, if it is to run without a break, and the integral of c over that run.
-// It is exact. The earliest of equally good starts is returned.
+// NonPreemptive returns the optimal start of j without interruptions, and the integral of c over the run. The
+// result is exact. The earliest of several optimal starts is returned.
 //
-// The cost of a start is piecewise linear in it, since c is piecewise constant, so its minimum lies at either end of
-// what is allowed, or where one end of the run meets a step of c.
+// Because c is piecewise constant, the cost is piecewise linear in the start. Its minimum is at either end of the
+// allowed range, or where one end of the run coincides with a step of c.
 func NonPreemptive(c *grid.Series, j *sched.Job) (start time.Time, cost float64) {
 	first, last := j.Submitted, j.LatestStart()
 	start, cost = first, c.Integral(first, first.Add(j.Duration))
@@ -33,9 +33,9 @@ func NonPreemptive(c *grid.Series, j *sched.Job) (start time.Time, cost float64)
 	return start, cost
 }
 
-// Interruptible returns the least integral of c over the time that j runs, if it may be suspended and resumed at any
-// moment and at no cost: its cheapest moments between submission and the last one at which it may finish. It is
-// exact, and what Let's Wait Awhile and GAIA call WaitAwhile.
+// Interruptible returns the minimum integral of c over the run time of j if it may be suspended and resumed at any
+// time and at no cost. It uses the cheapest times between the submission and the latest completion. It is exact,
+// and is called WaitAwhile by Let's Wait Awhile and GAIA.
 func Interruptible(c *grid.Series, j *sched.Job) (cost float64) {
 	end := j.LatestStart().Add(j.Duration)
 	var segments []segment
@@ -57,9 +57,9 @@ func Interruptible(c *grid.Series, j *sched.Job) (cost float64) {
 	return cost
 }
 
-// Elastic is [Interruptible] where the number of replicas on which j runs may also be chosen, and changed at any
-// moment and at no cost: what CarbonScaler plans with a perfect forecast. It counts a moment as often as j then has
-// its least number of replicas, in parts of that too, and is exact.
+// Elastic is like [Interruptible], but the number of replicas of j may also be changed at any time and at no cost,
+// as planned by CarbonScaler with a perfect forecast. Each time is weighted by the number of replicas relative to
+// the minimum number. The result is exact.
 func Elastic(c *grid.Series, j *sched.Job) (cost float64, err error) {
 	_, cost, err = sched.Scale(c, &sched.Elastic{
 		From: j.Submitted, Until: j.LatestStart().Add(j.Duration), Work: j.Duration, Scaling: *j.Scaling,
@@ -67,7 +67,7 @@ func Elastic(c *grid.Series, j *sched.Job) (cost float64, err error) {
 	return cost / float64(j.Scaling.Least), err
 }
 
-// segment is a stretch of time with one intensity.
+// segment is a period of constant intensity.
 type segment struct {
 	value  float64
 	length time.Duration

@@ -15,7 +15,7 @@ import (
 
 var start = time.Date(2022, 3, 1, 0, 0, 0, 0, time.UTC)
 
-// drawSeries draws an intensity that begins before the first job and reaches beyond the last.
+// drawSeries returns a random intensity that starts before the first job and ends after the last.
 func drawSeries(t *rapid.T, step time.Duration, most int) *grid.Series {
 	values := rapid.SliceOfN(rapid.Map(rapid.IntRange(0, 60), func(v int) float64 { return float64(v * 10) }), 2,
 		most).Draw(t, "intensity")
@@ -26,7 +26,7 @@ func drawSeries(t *rapid.T, step time.Duration, most int) *grid.Series {
 	return series
 }
 
-// drawJob draws a job whose times are multiples of unit, and that starts within the given number of units.
+// drawJob returns a random job with times that are multiples of unit, submitted within the given number of units.
 func drawJob(t *rapid.T, unit time.Duration, within int) sched.Job {
 	j := sched.Job{
 		ID: "job", Submitted: start.Add(time.Duration(rapid.IntRange(0, within).Draw(t, "submitted")) * unit),
@@ -45,7 +45,8 @@ const minute = time.Minute
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), math.Abs(b)) }
 
-// With everything a multiple of a minute, so are the best starts of a run without a break: trying all of them is exact.
+// If all times are multiples of a minute, the optimal starts without interruptions are as well, so evaluating all
+// of them is exact.
 func TestNonPreemptiveAgainstAllStarts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawSeries(t, 5*minute, 8)
@@ -58,15 +59,15 @@ func TestNonPreemptiveAgainstAllStarts(t *testing.T) {
 		}
 		got, cost := oracle.NonPreemptive(c, &j)
 		if !near(cost, least) {
-			t.Fatalf("%v at %v, but the best of all starts costs %v at %v", cost, got, least, at)
+			t.Fatalf("NonPreemptive() = %v at %v, but the best start costs %v at %v", cost, got, least, at)
 		}
 		if got.Before(j.Submitted) || got.After(j.LatestStart()) || !near(c.Integral(got, got.Add(j.Duration)), cost) {
-			t.Fatalf("start %v is not allowed, or does not cost %v", got, cost)
+			t.Fatalf("start %v is not allowed or does not cost %v", got, cost)
 		}
 	})
 }
 
-// Nor does it help to start at moments between those: 40 of them, drawn at random.
+// No start in between is better, verified with 40 random starts.
 func TestNoStartIsBetter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawSeries(t, time.Duration(rapid.IntRange(1, 3600).Draw(t, "step"))*time.Second, 40)
@@ -76,13 +77,14 @@ func TestNoStartIsBetter(t *testing.T) {
 		for range 40 {
 			s := j.Submitted.Add(time.Duration(rapid.Int64Range(0, span).Draw(t, "start")))
 			if here := c.Integral(s, s.Add(j.Duration)); here < cost && !near(here, cost) {
-				t.Fatalf("a start at %v costs %v, less than the optimum %v", s, here, cost)
+				t.Fatalf("cost of a start at %v = %v, below the optimum %v", s, here, cost)
 			}
 		}
 	})
 }
 
-// cheapestSubset tries all ways to run for the job's length in whole units between submission and its last finish.
+// cheapestSubset evaluates all subsets of units between the submission and the latest completion with the length of
+// the job.
 func cheapestSubset(c *grid.Series, j *sched.Job, unit time.Duration) float64 {
 	slots, need := int((j.LatestStart().Sub(j.Submitted)+j.Duration)/unit), int(j.Duration/unit)
 	least := math.Inf(1)
@@ -107,12 +109,12 @@ func TestInterruptibleAgainstAllSubsets(t *testing.T) {
 		j := drawJob(t, minute, 4)
 		j.Duration, j.AllowedDelay = min(j.Duration, 5*minute), min(j.AllowedDelay, 7*minute)
 		if got, want := oracle.Interruptible(c, &j), cheapestSubset(c, &j, minute); !near(got, want) {
-			t.Fatalf("%v, but the best of all subsets costs %v", got, want)
+			t.Fatalf("Interruptible() = %v, but the best subset costs %v", got, want)
 		}
 	})
 }
 
-// On the grid of decisions, with steps that neither the length nor the cost of a resume need be a multiple of.
+// With a grid of decisions that does not divide the length of the job or the cost of a resume.
 func TestWithRestartsAgainstAllSchedules(t *testing.T) {
 	const step = 4 * minute
 	rapid.Check(t, func(t *rapid.T) {
@@ -124,12 +126,12 @@ func TestWithRestartsAgainstAllSchedules(t *testing.T) {
 		_, once := oracle.NonPreemptive(c, &j)
 		want := min(once, cheapestOnGrid(c, &j, step))
 		if !near(got, want) {
-			t.Fatalf("%v, but the best of all schedules costs %v", got, want)
+			t.Fatalf("withRestarts() = %v, but the best schedule costs %v", got, want)
 		}
 	})
 }
 
-// cheapestOnGrid tries all schedules by recursion: at every step it runs or pauses.
+// cheapestOnGrid evaluates all schedules recursively: in every step the job runs or pauses.
 func cheapestOnGrid(c *grid.Series, j *sched.Job, step time.Duration) float64 {
 	end := j.LatestStart().Add(j.Duration)
 	var try func(now time.Time, left time.Duration, running, begun bool) float64
@@ -153,7 +155,7 @@ func cheapestOnGrid(c *grid.Series, j *sched.Job, step time.Duration) float64 {
 	return try(j.Submitted, j.Duration, false, false)
 }
 
-// More freedom is never worse, and a resume that costs more never cheaper.
+// Additional freedom never increases the cost, and a higher cost of resuming never decreases it.
 func TestTheOraclesAreInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawSeries(t, 7*minute, 40)
@@ -165,27 +167,27 @@ func TestTheOraclesAreInOrder(t *testing.T) {
 			j.RestartCost = restart
 			cost := withRestarts(c, &j, step)
 			if cost < last && !near(cost, last) {
-				t.Fatalf("with resumes of %v it is %v, less than the %v without", restart, cost, last)
+				t.Fatalf("cost with a restart cost of %v = %v, below %v without", restart, cost, last)
 			}
 			last = cost
 		}
 		if !near(last, once) {
-			t.Fatalf("resumes that nobody can afford: %v, want that without a break, %v", last, once)
+			t.Fatalf("cost with expensive resumes = %v, want %v as without interruptions", last, once)
 		}
 		now := c.Integral(j.Submitted, j.Submitted.Add(j.Duration))
 		if once > now && !near(once, now) {
-			t.Fatalf("the best start costs %v, an immediate one %v", once, now)
+			t.Fatalf("cost of the best start = %v, above %v of an immediate start", once, now)
 		}
 	})
 }
 
-// On a grid of which all is a multiple, free resumes make the programme the oracle of suspend and resume.
+// If all times are multiples of the grid, free resumes make the program equal to the oracle for interruptible jobs.
 func TestWithRestartsOnItsOwnGridIsInterruptible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawSeries(t, 10*minute, 30)
 		j := drawJob(t, 10*minute, 10)
 		if got, want := withRestarts(c, &j, 10*minute), oracle.Interruptible(c, &j); !near(got, want) {
-			t.Fatalf("%v, want %v", got, want)
+			t.Fatalf("withRestarts() = %v, want %v", got, want)
 		}
 	})
 }
@@ -209,7 +211,7 @@ func TestConstantIntensityAndZeroDelay(t *testing.T) {
 			"with restarts": withRestarts(c, &j, 3*minute),
 		} {
 			if !near(cost, now) {
-				t.Errorf("%s: %v, want the cost of an immediate start, %v", name, cost, now)
+				t.Errorf("%s: cost = %v, want %v of an immediate start", name, cost, now)
 			}
 		}
 	})

@@ -14,31 +14,30 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// Family is what a policy may do to a job. Policies are compared within one.
+// Family is the set of actions that a policy may apply to a job. Policies are compared within a family.
 type Family uint8
 
 // The families.
 const (
-	FamilyNonPreemptive Family = iota // put its start off, once
-	FamilyInterruptible               // suspend and resume it too, where the job allows it
-	FamilyElastic                     // and choose on how many replicas it runs, where it is elastic
+	FamilyNonPreemptive Family = iota // delay the start, once
+	FamilyInterruptible               // also suspend and resume interruptible jobs
+	FamilyElastic                     // also choose the number of replicas of elastic jobs
 )
 
-// ErrNotExact is why [Least] has no answer: jobs of the scenario touch each other, or a node's power is not that of its
-// jobs, so that the sum over jobs is no optimum, and what was saved cannot be put in relation to it.
-var ErrNotExact = errors.New("the least carbon is not known exactly")
+// ErrNotExact is returned by [Least] if jobs of the scenario may affect each other or the power of a node is not
+// the sum over its jobs. The sum over jobs is then not the optimum, and savings cannot be related to it.
+var ErrNotExact = errors.New("the minimum emissions are not known exactly")
 
-// errCrowded is why jobs may touch each other.
-var errCrowded = fmt.Errorf("%w: jobs may be in each other's way", ErrNotExact)
+// errCrowded is returned if jobs may compete for capacity.
+var errCrowded = fmt.Errorf("%w: jobs may compete for capacity", ErrNotExact)
 
-// Least returns the least carbon that a policy of the family could have reached on the scenario, with everything
-// known in advance and no delay violated. Jobs that are not marked as interruptible are not suspended in either
-// family; the work that resumes repeat is not counted, so that with a restart cost it is what the best policy could
-// do without one.
+// Least returns the minimum emissions of any policy of the family on the scenario, with perfect knowledge and
+// without exceeding any allowed delay. Jobs that are not interruptible are not suspended in any family. The work
+// repeated by resumes is not counted, so with a restart cost, the result is the minimum without that cost.
 //
-// It is exact, and an error that is [ErrNotExact] where it would not be: for several sites; where a node draws power
-// without jobs, or power that is not proportional to what its jobs ask for; where nodes differ; and where jobs might
-// be in each other's way. In families that suspend it is then [Fluid], which may be less than can be reached.
+// Least is exact. It returns an [ErrNotExact] error for several sites, for nodes with idle power or power that is
+// not proportional to requests, for nodes that differ, and if jobs may compete for capacity. In the last case,
+// families that suspend jobs use [Fluid], which is a lower bound.
 func Least(s *sim.Scenario, f Family) (energy.Grams, error) {
 	n, err := uniform(s)
 	if err != nil {
@@ -61,11 +60,11 @@ func Least(s *sim.Scenario, f Family) (energy.Grams, error) {
 		}
 		total += cost * float64(power(n, &j))
 	}
-	at := sched.Node{Site: n.Site} // the simulator accounts with the PUE of the site
+	at := sched.Node{Site: n.Site} // the simulator uses the PUE of the site
 	return energy.Grams(total * at.Facility() / energy.JoulesPerKWh), nil
 }
 
-// fluid returns the fluid bound of a scenario whose nodes are like n.
+// fluid returns the fluid bound of a scenario with nodes like n.
 func fluid(s *sim.Scenario, n *sched.Node, f Family) (energy.Grams, error) {
 	cores := 0.0
 	for i := range s.Nodes {
@@ -87,8 +86,8 @@ func fluid(s *sim.Scenario, n *sched.Node, f Family) (energy.Grams, error) {
 	return energy.Grams(cost * float64(perCore) * at.Facility() / energy.JoulesPerKWh), nil
 }
 
-// minOf returns the least integral of c over the time that j runs, weighted with its replicas relative to the least
-// number of them.
+// minOf returns the minimum integral of c over the run time of j, weighted by its number of replicas relative to
+// the minimum number.
 func minOf(c *grid.Series, j *sched.Job, f Family) (cost float64, err error) {
 	switch {
 	case f == FamilyElastic && j.Scaling != nil && j.Interruptible:
@@ -103,7 +102,7 @@ func minOf(c *grid.Series, j *sched.Job, f Family) (cost float64, err error) {
 	return cost, nil
 }
 
-// power is what j adds to the power of n, whatever else runs there.
+// power returns the power that j adds to n, independent of other jobs.
 func power(n *sched.Node, j *sched.Job) energy.Watts {
 	p := n.Profile.Power(1) * energy.Watts(float64(j.Request.MilliCPU)/float64(n.Capacity.MilliCPU))
 	if n.Capacity.GPU > 0 {
@@ -112,10 +111,10 @@ func power(n *sched.Node, j *sched.Job) energy.Watts {
 	return p
 }
 
-// uniform returns a node that stands for all: what a job costs must not depend on where it runs.
+// uniform returns a representative node. The cost of a job must not depend on its node.
 func uniform(s *sim.Scenario) (*sched.Node, error) {
 	if len(s.Sites) != 1 || len(s.Nodes) == 0 {
-		return nil, fmt.Errorf("%w: the scenario has %d sites and %d nodes, want one site and a node or more",
+		return nil, fmt.Errorf("%w: the scenario has %d sites and %d nodes, want one site and at least one node",
 			ErrNotExact, len(s.Sites), len(s.Nodes))
 	}
 	first := &s.Nodes[0]
@@ -127,7 +126,7 @@ func uniform(s *sim.Scenario) (*sched.Node, error) {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if !proportional(n) {
-			return nil, fmt.Errorf("%w: the power of node %s is not proportional to what its jobs ask for", ErrNotExact,
+			return nil, fmt.Errorf("%w: the power of node %s is not proportional to the requests of its jobs", ErrNotExact,
 				n.Name)
 		}
 		if math.Abs(perCore(n)-perCore(first)) > 1e-12*perCore(first) || speed(n) != speed(first) ||
@@ -138,7 +137,7 @@ func uniform(s *sim.Scenario) (*sched.Node, error) {
 	return first, nil
 }
 
-// proportional reports whether n draws power for its jobs alone, and as much as they ask for.
+// proportional reports whether the power of n is proportional to the requests of its jobs, without idle power.
 func proportional(n *sched.Node) bool {
 	p := n.Profile
 	if p.Power(0) != 0 || p.Sleep != 0 || p.WakeUp != 0 || n.Capacity.GPU > 0 && p.GPUIdle != 0 {
@@ -150,7 +149,7 @@ func proportional(n *sched.Node) bool {
 			return false
 		}
 	}
-	for _, point := range p.Curve { // between two points a curve is straight
+	for _, point := range p.Curve { // a curve is linear between two points
 		if math.Abs(float64(point.Power)-point.Utilisation*full) > 1e-12*full {
 			return false
 		}
@@ -158,8 +157,8 @@ func proportional(n *sched.Node) bool {
 	return true
 }
 
-// uncapacitated makes sure that every job has room whenever it may run. On one node that is exact; several nodes might
-// leave no room for a job though they have it together, so one of them must have it for all.
+// uncapacitated returns an error unless every job fits whenever it may run. The check is exact for one node. With
+// several nodes, the total capacity may be fragmented, so one of them must have the capacity for all jobs.
 func uncapacitated(s *sim.Scenario, f Family) error {
 	most := s.Peak(func(j *sched.Job) (sched.Job, time.Duration) {
 		sized := *j
@@ -173,11 +172,11 @@ func uncapacitated(s *sim.Scenario, f Family) error {
 			return selected(s, i)
 		}
 	}
-	return fmt.Errorf("%w: up to %d millicores may be wanted at a time, and no node has room for all", errCrowded,
+	return fmt.Errorf("%w: jobs may request up to %d millicores at a time, which do not fit on any node", errCrowded,
 		most.MilliCPU)
 }
 
-// selected makes sure that no job asks for another node than the one that has room.
+// selected returns an error if a job does not fit on the given node.
 func selected(s *sim.Scenario, node int) error {
 	for i := range s.Jobs {
 		if !s.Jobs[i].Fits(&s.Nodes[node]) {

@@ -20,7 +20,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim/oracle"
 )
 
-// scenarioOn returns jobs on one node with power of a watt for each core and nothing else, and enough cores for all.
+// scenarioOn returns a scenario with jobs on one node with enough cores for all, which draws one watt per busy
+// core.
 func scenarioOn(c *grid.Series, jobs []sched.Job) *sim.Scenario {
 	site := &sched.Site{Name: "site", Zone: "DE", PUE: 1.2, Carbon: grid.Signal{Series: c}}
 	const cores = 100_000
@@ -33,7 +34,7 @@ func scenarioOn(c *grid.Series, jobs []sched.Job) *sim.Scenario {
 	}
 }
 
-// drawScenario draws up to a dozen jobs, with delays of up to 30 hours, on an intensity of ten days.
+// drawScenario returns up to a dozen random jobs with delays of up to 30 hours, on an intensity of ten days.
 func drawScenario(t *rapid.T) *sim.Scenario {
 	step := rapid.SampledFrom([]time.Duration{30 * minute, time.Hour}).Draw(t, "step")
 	pattern := rapid.SliceOfN(rapid.Float64Range(0, 900), 3, 60).Draw(t, "intensity")
@@ -77,7 +78,8 @@ func runPolicy(t rapid.TB, s *sim.Scenario, name string) *sim.Result {
 	return r
 }
 
-// drawWhens draws some of the starts of all policies, which are what matters on one node; all of them in the long run.
+// drawWhens returns a random subset of the start policies, which are the relevant ones on one node, or all of them
+// in long tests.
 func drawWhens(t *rapid.T) []string {
 	_, names := strategy.Names()
 	if os.Getenv("KUBENERGY_LONG") != "" {
@@ -87,7 +89,7 @@ func drawWhens(t *rapid.T) []string {
 	return rapid.Permutation(names).Draw(t, "whens")[:min(some, len(names))]
 }
 
-// familyOf says which optimum a policy is measured against.
+// familyOf returns the family of a policy.
 func familyOf(t *rapid.T, name string) oracle.Family {
 	strategy, err := strategy.New(name)
 	if err != nil {
@@ -99,7 +101,7 @@ func familyOf(t *rapid.T, name string) oracle.Family {
 	return oracle.FamilyNonPreemptive
 }
 
-// dim is what is known of the future in a world without forecasts: that the present value stays.
+// dim is a forecast without knowledge of the future: the current value remains constant.
 type dim struct{ truth *grid.Series }
 
 // At implements [sim.Foresight].
@@ -107,12 +109,12 @@ func (d dim) At(now time.Time) grid.Signal {
 	series, err := grid.NewSeries(now.Truncate(d.truth.Step()), d.truth.Step(),
 		slices.Repeat([]float64{d.truth.At(now)}, 96))
 	if err != nil {
-		panic(err) // the truth has finite values
+		panic(err) // the true series contains only finite values
 	}
 	return grid.Signal{Series: series, AsOf: now}
 }
 
-// drawIgnorance takes from a scenario what policies are told of the future, and of the lengths of jobs, or leaves it.
+// drawIgnorance randomly removes the knowledge of the future and of run times from a scenario.
 func drawIgnorance(t *rapid.T, s *sim.Scenario) {
 	if rapid.Bool().Draw(t, "withoutForecasts") {
 		s.Foresight = []sim.Foresight{dim{s.Sites[0].Carbon.Series}}
@@ -125,8 +127,8 @@ func drawIgnorance(t *rapid.T, s *sim.Scenario) {
 	}
 }
 
-// No policy does better than the optimum of its family, whatever it knows, and that without a break is never better
-// than the other.
+// No policy is better than the optimum of its family, regardless of its knowledge, and the optimum without
+// interruptions is never better than the one with interruptions.
 func TestNoPolicyBeatsItsOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t)
@@ -140,20 +142,20 @@ func TestNoPolicyBeatsItsOracle(t *testing.T) {
 		}
 		once, suspended := float64(least[oracle.FamilyNonPreemptive]), float64(least[oracle.FamilyInterruptible])
 		if suspended > once && !near(suspended, once) {
-			t.Fatalf("%v with suspending, more than %v without", suspended, once)
+			t.Fatalf("minimum emissions with suspending = %v, above %v without", suspended, once)
 		}
 		drawIgnorance(t, s)
 		for _, when := range drawWhens(t) {
 			name := "carbon+" + when
 			got, bound := float64(runPolicy(t, s, name).Carbon), float64(least[familyOf(t, name)])
 			if got < bound && !near(got, bound) {
-				t.Fatalf("%s emits %v, less than the least of its family, %v", name, got, bound)
+				t.Fatalf("emissions of %s = %v, below the minimum of its family %v", name, got, bound)
 			}
 		}
 	})
 }
 
-// The when "window" knows all that the oracle knows, if it is told the lengths of jobs.
+// The start policy "window" has the same knowledge as the oracle if run times are known.
 func TestWindowOnPerfectSignalsIsTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t)
@@ -162,12 +164,12 @@ func TestWindowOnPerfectSignalsIsTheOracle(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := runPolicy(t, s, "carbon+window").Carbon; !near(float64(got), float64(least)) {
-			t.Fatalf("window emits %v, the oracle says %v", got, least)
+			t.Fatalf("emissions of window = %v, want %v of the oracle", got, least)
 		}
 	})
 }
 
-// Where there is nothing to choose, there is nothing to save: for no policy, and for the oracle neither.
+// Without any choice there are no savings, neither for policies nor for the oracle.
 func TestNothingIsSavedWithoutAChoice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t)
@@ -185,19 +187,19 @@ func TestNothingIsSavedWithoutAChoice(t *testing.T) {
 		want := float64(runPolicy(t, s, "carbon").Carbon)
 		for _, when := range drawWhens(t) {
 			if got := float64(runPolicy(t, s, "carbon+"+when).Carbon); !near(got, want) {
-				t.Fatalf("%s emits %v, an immediate start %v", when, got, want)
+				t.Fatalf("emissions of %s = %v, want %v of an immediate start", when, got, want)
 			}
 		}
 		for _, f := range []oracle.Family{oracle.FamilyNonPreemptive, oracle.FamilyInterruptible} {
 			if got, err := oracle.Least(s, f); err != nil || !near(float64(got), want) {
-				t.Fatalf("the least is %v (%v), an immediate start emits %v", got, err, want)
+				t.Fatalf("Least() = %v, error %v, want %v of an immediate start", got, err, want)
 			}
 		}
 	})
 }
 
-// A throttled strategy is of the family of what it throttles, and runs more cores than its quota only where jobs must
-// start.
+// A throttled strategy belongs to the family of the underlying strategy, and exceeds its quota only for jobs that
+// must start.
 func TestCapNeitherBeatsTheOracleNorDelaysTooLong(t *testing.T) {
 	throttled := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -215,12 +217,12 @@ func TestCapNeitherBeatsTheOracleNorDelaysTooLong(t *testing.T) {
 			t.Fatal(err)
 		}
 		if float64(r.Carbon) < float64(least) && !near(float64(r.Carbon), float64(least)) {
-			t.Fatalf("emits %v, less than the least, %v", r.Carbon, least)
+			t.Fatalf("emissions = %v, below the minimum %v", r.Carbon, least)
 		}
 		for i := range r.Outcomes {
 			o, j := &r.Outcomes[i], &s.Jobs[i]
 			if o.Start.After(j.LatestStart()) || o.Start.Before(j.Submitted) {
-				t.Fatalf("job %d, submitted at %v, starts at %v: want %v at the latest", i, j.Submitted, o.Start,
+				t.Fatalf("job %d, submitted at %v, starts at %v, want at most %v", i, j.Submitted, o.Start,
 					j.LatestStart())
 			}
 			if !o.Start.After(j.Submitted) {
@@ -228,16 +230,16 @@ func TestCapNeitherBeatsTheOracleNorDelaysTooLong(t *testing.T) {
 			}
 			throttled++
 			if o.Start.Before(j.LatestStart()) && coresAt(s, r, o.Start) > 30_000 {
-				t.Fatalf("as job %d starts, before it must, %d millicores are in use", i, coresAt(s, r, o.Start))
+				t.Fatalf("at the early start of job %d, %d millicores are in use, above the quota", i, coresAt(s, r, o.Start))
 			}
 		}
 	})
 	if throttled < 20 {
-		t.Errorf("only %d jobs were kept waiting", throttled)
+		t.Errorf("only %d jobs were throttled, want at least 20", throttled)
 	}
 }
 
-// coresAt returns how many millicores are in use at an instant, jobs that start then included.
+// coresAt returns the millicores in use at the given time, including jobs that start then.
 func coresAt(s *sim.Scenario, r *sim.Result, at time.Time) (used int64) {
 	for i := range r.Outcomes {
 		if o := &r.Outcomes[i]; !o.Start.After(at) && o.Finish.After(at) &&
@@ -248,7 +250,7 @@ func coresAt(s *sim.Scenario, r *sim.Result, at time.Time) (used int64) {
 	return used
 }
 
-// Where the sum over jobs is no optimum, there is no answer, and it is said why.
+// If the sum over jobs is not the optimum, Least returns an error with the reason.
 func TestMinRefusesWhatItDoesNotKnow(t *testing.T) {
 	c, err := grid.NewSeries(start, time.Hour, []float64{300, 200, 100, 200, 300, 300})
 	if err != nil {
@@ -268,7 +270,7 @@ func TestMinRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 	if got, err := oracle.Least(make2(), oracle.FamilyNonPreemptive); err != nil ||
 		!near(float64(got), 1.2*60*(100+200)) {
-		t.Errorf("two jobs one after the other: %v, %v; want %v", got, err, 1.2*60*(100+200))
+		t.Errorf("Least() of two consecutive jobs = %v, %v, want %v", got, err, 1.2*60*(100+200))
 	}
 	for name, change := range map[string]func(*sim.Scenario){
 		"in each other's way": func(s *sim.Scenario) { s.Jobs[1].Submitted = start.Add(2 * time.Hour) },
@@ -289,10 +291,10 @@ func TestMinRefusesWhatItDoesNotKnow(t *testing.T) {
 		s := make2()
 		change(s)
 		if got, err := oracle.Least(s, oracle.FamilyNonPreemptive); !errors.Is(err, oracle.ErrNotExact) {
-			t.Errorf("%s: %v, %v; want an error that says why", name, got, err)
+			t.Errorf("%s: Least() = %v, %v, want ErrNotExact", name, got, err)
 		}
 	}
-	// What may be suspended shares the cores of the cheapest hour that both may use.
+	// Interruptible jobs share the cores of the cheapest hour available to both.
 	s := make2()
 	s.Jobs[1].Submitted, s.Jobs[1].AllowedDelay = start.Add(2*time.Hour), time.Hour
 	for i := range s.Jobs {
@@ -300,6 +302,6 @@ func TestMinRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 	if got, err := oracle.Least(s, oracle.FamilyInterruptible); err != nil ||
 		!near(float64(got), 1.2*(100*100+20*200)) {
-		t.Errorf("two jobs in each other's way: %v, %v; want %v", got, err, 1.2*(100*100+20*200))
+		t.Errorf("Least() of two competing jobs = %v, %v, want %v", got, err, 1.2*(100*100+20*200))
 	}
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim/oracle"
 )
 
-// withRestarts is [oracle.Interruptible] where each resume, though not the first start, costs j.RestartCost: work that is done
-// once more, which takes power and is taken from the time that j may be kept waiting.
+// withRestarts is like [oracle.Interruptible], but each resume costs j.RestartCost of repeated work, which consumes
+// power and slack. The first start is free.
 //
-// It is the least over all schedules that start, suspend and resume j at submission plus multiples of step, and over
-// all runs without a break, whenever they start. A schedule that is free to suspend at other moments may be better,
-// by less the finer the step is; with a step of which everything is a multiple, j and c alike, and no cost, it is
-// Interruptible.
+// It returns the minimum over all schedules that start, suspend and resume j at submission plus multiples of step,
+// and over all runs without interruptions at any start. Schedules that suspend at other times may be better; the
+// difference decreases with the step. If all times of j and c are multiples of the step and resumes are free, the
+// result equals Interruptible.
 //
-// The dynamic programme is over the steps that j has run, the steps that it has paused, how often it was resumed, and
-// whether it runs.
+// The state of the dynamic program consists of the steps that j has run and paused, the number of resumes, and
+// whether it is running.
 func withRestarts(c *grid.Series, j *sched.Job, step time.Duration) float64 {
 	slack := j.LatestStart().Sub(j.Submitted)
 	_, best := oracle.NonPreemptive(c, j)
@@ -31,15 +31,15 @@ type restarts struct {
 	from                      time.Time
 	length, slack, cost, step time.Duration
 
-	pauses int // at most
+	pauses int // maximum number
 }
 
-// layer is the least cost of what is left, by pauses and resumes so far, of a job that has run for so many steps.
+// layer contains the minimum remaining cost by pauses and resumes, for a given number of steps run.
 type layer struct{ on, off []float64 }
 
 func (p *restarts) solve() float64 {
 	p.pauses = int(p.slack / p.step)
-	width := (p.pauses + 1) * (p.pauses + 1) // there are no more resumes than pauses
+	width := (p.pauses + 1) * (p.pauses + 1) // there are at most as many resumes as pauses
 	resumes := p.pauses
 	if p.cost > 0 {
 		resumes = min(resumes, int(p.slack/p.cost))
@@ -58,7 +58,7 @@ func (p *restarts) solve() float64 {
 	return next.off[0]
 }
 
-// fill finds the least cost from one state on: ran steps of work, so many pauses and resumes.
+// fill computes the minimum cost from one state on, after the given numbers of run steps, pauses and resumes.
 func (p *restarts) fill(here, next *layer, ran, paused, resumed int) {
 	at := p.at(paused, resumed)
 	left := p.length + time.Duration(resumed)*p.cost - time.Duration(ran)*p.step
@@ -80,7 +80,7 @@ func (p *restarts) fill(here, next *layer, ran, paused, resumed int) {
 	}
 }
 
-// run is the cost of running for one more step, or for what is left, and of what follows.
+// run returns the cost of running for one more step, or for the remaining time, and of the following states.
 func (p *restarts) run(next *layer, left time.Duration, ran, paused, resumed int) float64 {
 	from := p.from.Add(time.Duration(ran+paused) * p.step)
 	cost := p.c.Integral(from, from.Add(min(left, p.step)))
@@ -90,7 +90,7 @@ func (p *restarts) run(next *layer, left time.Duration, ran, paused, resumed int
 	return cost
 }
 
-// allowed reports whether a job that has paused and was resumed so often can still finish in time.
+// allowed reports whether a job with the given numbers of pauses and resumes can still finish in time.
 func (p *restarts) allowed(paused, resumed int) bool {
 	return resumed <= paused && paused <= p.pauses &&
 		time.Duration(paused)*p.step+time.Duration(resumed)*p.cost <= p.slack

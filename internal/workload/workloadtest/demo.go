@@ -1,4 +1,4 @@
-// Package workloadtest makes traces for tests, and the one of the bundled demo.
+// Package workloadtest generates traces for tests, and the trace of the bundled demo.
 package workloadtest
 
 import (
@@ -14,19 +14,20 @@ import (
 const (
 	demoJobs = 280
 	demoSpan = 12 * time.Hour
-	// Durations are lognormal around a median of 50 minutes, cut at both ends.
+	// Durations have a lognormal distribution with a median of 50 minutes, truncated at both ends.
 	demoMedian   = 50 * time.Minute
 	demoSpread   = 0.9
 	demoShortest = 5 * time.Minute
 	demoLongest  = 3 * time.Hour
 )
 
-// Requests in thousandths of a core; small ones are common, as in published traces.
+// demoCPU contains requests in millicores. Small requests are more frequent, as in published traces.
 var demoCPU = []int64{500, 1000, 1000, 2000, 2000, 4000, 4000, 8000, 8000, 16000}
 
-// Demo returns a synthetic trace of 280 jobs that arrive over twelve hours from start on. It imitates no real system:
-// it is small, it fits the preset demo24, and its jobs differ in all that strategies look at. A third must start at
-// once; the others may be put off by two to six hours. The same seed gives the same trace.
+// Demo returns a synthetic trace of 280 jobs that arrive within twelve hours from start on. It does not model a
+// real system, but is small, fits the preset demo24 and varies all properties considered by strategies. A third of
+// the jobs must start immediately; the others may be delayed by two to six hours. The result is deterministic for a
+// given seed.
 func Demo(seed uint64, start time.Time) []sched.Job {
 	random := rand.New(rand.NewPCG(seed, 0))
 	jobs := make([]sched.Job, demoJobs)

@@ -1,5 +1,5 @@
-// Command process is what the tests run as a pod. It shows what it was given, serves a health page and ends as it is
-// told.
+// Command process is run as a pod by tests. It prints its arguments and files, serves a health page, and exits as
+// configured.
 package main
 
 import (
@@ -15,12 +15,12 @@ import (
 
 func main() {
 	listen := flag.String("listen-address", "",
-		"address of the health page and of /end, which ends the program with code 3")
+		"address of the health page and of /end, which exits with code 3")
 	show := flag.String("show", "", "files to print, separated by commas")
 	env := flag.String("env", "", "environment variables to print, separated by commas")
-	after := flag.Duration("after", -1, "end after this time")
-	code := flag.Int("code", 0, "with this code")
-	stubborn := flag.Bool("stubborn", false, "do not end when told to")
+	after := flag.Duration("after", -1, "time after which the program exits")
+	code := flag.Int("code", 0, "exit code of the program")
+	stubborn := flag.Bool("stubborn", false, "ignore SIGTERM")
 	flag.Parse()
 	for _, path := range strings.Split(*show, ",") {
 		if path != "" {
@@ -48,7 +48,7 @@ func main() {
 		case <-end:
 			os.Exit(*code)
 		case <-term:
-			fmt.Println("told to end")
+			fmt.Println("received SIGTERM")
 			if !*stubborn {
 				return
 			}
