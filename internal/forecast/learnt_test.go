@@ -177,7 +177,7 @@ func TestParseWeather(t *testing.T) {
 		"invalid number":                     "t,a,b,c,d,e\n2019-01-01 0:00,x,280,1,1,1\n",
 		"does not follow":                    "t,a,b,c,d,e\n2019-01-01 0:00,1,280,1,1,1\n2019-01-01 2:00,1,280,1,1,1\n",
 		"without values of the previous day": "t,a,b,c,d,e\n2019-01-01 0:00,0,0,0,0,0\n",
-		"has no values":                      "t,a,b,c,d,e\n",
+		"no values":                          "t,a,b,c,d,e\n",
 	} {
 		_, err := forecast.ParseWeather("w.csv", []byte(text))
 		if want := strings.TrimPrefix(name, "line 2: "); err == nil || !strings.Contains(err.Error(), want) {
