@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// A clock that is set back by an hour does not make the loop wait for an hour: what does not start is given up as
-// before, and others get their turn.
+// TestClockIsSetBack verifies that setting the clock back by an hour does not block the loop for an hour. Missing
+// starts still time out as usual, and other holds get their turn.
 func TestClockIsSetBack(t *testing.T) {
 	l := New(Config{View: kube.Unsettled})
 	f := l.jobs.congestion
@@ -36,7 +36,8 @@ func TestClockIsSetBack(t *testing.T) {
 	}
 }
 
-// What waits for room tells nothing about how soon released work starts.
+// TestStartsThatWaitForRoom verifies that a start delayed by missing capacity is not used as a measurement of the
+// start latency.
 func TestStartsThatWaitForRoom(t *testing.T) {
 	l := New(Config{View: kube.Unsettled})
 	at := time.Duration(0)

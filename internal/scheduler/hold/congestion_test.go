@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// line is a cluster as releases see it: each start takes so long at least, and so many follow each other in a second.
-// It may let the first of a burst through at once, as client limits do.
+// line simulates a cluster with a minimum start latency and a maximum rate of starts. Like a client-side rate
+// limiter, it may allow an initial burst.
 type line struct {
 	latency time.Duration
 	rate    func(at time.Duration) float64
 	burst   int
 
-	free time.Duration // when the next may follow
+	free time.Duration // earliest time of the next start
 }
 
-// start returns when something starts that is released at an instant.
+// start returns the start time of an object that is released at the given time.
 func (l *line) start(at time.Duration) time.Duration {
 	gap := time.Duration(float64(time.Second) / l.rate(at))
 	l.free = max(l.free, at-time.Duration(l.burst)*gap) + gap
@@ -31,10 +31,11 @@ func steadily(rate float64) func(time.Duration) float64 {
 	return func(time.Duration) float64 { return rate }
 }
 
-// flown is what came of a release.
+// flown contains the times of a release and its start.
 type flown struct{ released, started time.Duration }
 
-// fly releases n holds whose windows are open, by the turns of the loop, and returns what came of each, in order.
+// fly simulates the loop releasing n holds whose windows are open. It returns their release and start times in
+// order.
 func fly(t *testing.T, q *queue, l *line, n int) []flown {
 	t.Helper()
 	for i := range n {
@@ -64,8 +65,8 @@ func fly(t *testing.T, q *queue, l *line, n int) []flown {
 	return all
 }
 
-// TestReleaseIsAsFastAsTheCluster: the first starts at once, the last not much later than if all had been let go at
-// once, and meanwhile little waits in the cluster's queues.
+// TestReleaseIsAsFastAsTheCluster verifies that the first object starts immediately, that the last one starts not
+// much later than if all had been released simultaneously, and that few objects wait in the queues of the cluster.
 func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
 	for _, c := range []struct {
 		rate    float64
@@ -73,9 +74,9 @@ func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
 		burst   int
 		n       int
 	}{
-		{8, 300 * time.Millisecond, 10, 2000}, // kube-controller-manager's default limits
+		{8, 300 * time.Millisecond, 10, 2000}, // default limits of kube-controller-manager
 		{70, 100 * time.Millisecond, 0, 10_000},
-		{300, 300 * time.Millisecond, 300, 10_000}, // raised ones
+		{300, 300 * time.Millisecond, 300, 10_000}, // raised limits
 		{300, 20 * time.Millisecond, 0, 10_000},
 		{300, 2 * time.Second, 0, 10_000}, // slow admission
 		{2000, 100 * time.Millisecond, 0, 20_000},
@@ -85,7 +86,8 @@ func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
 		t.Run(fmt.Sprintf("%v/s after %v", c.rate, c.latency), func(t *testing.T) {
 			q := jobQueue()
 			flown := fly(t, q, &line{latency: c.latency, rate: steadily(c.rate), burst: c.burst}, c.n)
-			alone := time.Duration(float64(c.n-c.burst)/c.rate*float64(time.Second)) + c.latency // all at once
+			// if all were released simultaneously
+			alone := time.Duration(float64(c.n-c.burst)/c.rate*float64(time.Second)) + c.latency
 			first, last := flown[0].started, flown[c.n-1].started
 			var waited []time.Duration
 			for _, f := range flown[c.n/2:] {
@@ -107,8 +109,8 @@ func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
 	}
 }
 
-// TestReleaseFollowsTheCluster: it becomes slower by ten, and as fast again. What was let go in vain meanwhile is
-// little, and the rest is as fast as it can be.
+// TestReleaseFollowsTheCluster simulates a cluster that becomes ten times slower and then recovers. It verifies
+// that few releases are wasted in the meantime, and that the remaining releases are as fast as possible.
 func TestReleaseFollowsTheCluster(t *testing.T) {
 	const n, fast, slow = 20_000, 300, 30
 	l := &line{latency: 200 * time.Millisecond, rate: func(at time.Duration) float64 {
@@ -136,8 +138,8 @@ func TestReleaseFollowsTheCluster(t *testing.T) {
 	}
 }
 
-// TestReleaseNoticesALongerWay: where even a single start takes six times as long as it did, at the same rate, what
-// is on its way must become more.
+// TestReleaseNoticesALongerWay verifies that the number of releases in flight grows if the latency of a single
+// start increases by a factor of six while the rate of starts remains the same.
 func TestReleaseNoticesALongerWay(t *testing.T) {
 	const n, rate = 40_000, 300.0
 	l := &line{latency: 300 * time.Millisecond, rate: steadily(rate)}
@@ -162,8 +164,8 @@ func TestReleaseNoticesALongerWay(t *testing.T) {
 	}
 }
 
-// TestNothingStarts: where what is released is not seen to start, as where all pods wait for room or nobody may watch
-// them, releases go on slowly; and with some that never start they go on as ever.
+// TestNothingStarts verifies that releases continue slowly if no starts are observed, e.g. because all pods wait
+// for capacity or cannot be watched. If only some objects never start, releases continue at full speed.
 func TestNothingStarts(t *testing.T) {
 	never := &line{latency: 365 * 24 * time.Hour, rate: steadily(1000)}
 	q := jobQueue()
@@ -192,7 +194,7 @@ func TestNothingStarts(t *testing.T) {
 	}
 }
 
-// TestSomeNeverStart: every tenth is released and never seen to start. The others are not slowed down by those.
+// TestSomeNeverStart verifies that releases are not slowed down if every tenth object never starts.
 func TestSomeNeverStart(t *testing.T) {
 	const n, rate = 5000, 100.0
 	q := jobQueue()
@@ -226,24 +228,24 @@ func TestSomeNeverStart(t *testing.T) {
 	}
 }
 
-// machine is a cluster that shares its processors among all that it does at once, as a control plane on one machine:
-// a start is so much work, and some waiting besides.
+// machine simulates a cluster whose concurrent tasks share its processors, such as a control plane on a single
+// machine. Each start requires some processor time and some waiting time.
 type machine struct {
 	processors float64
 	work, wait time.Duration
-	others     func(now time.Duration) int // share them as well, all the time
+	others     func(now time.Duration) int // number of other tasks that share the processors at all times
 	running    []*task
-	busy       float64 // processor seconds
-	crowd      []int   // how many shared the processors, every millisecond
+	busy       float64 // in processor seconds
+	crowd      []int   // number of tasks that shared the processors, per millisecond
 }
 
 type task struct {
 	uid  types.UID
-	left time.Duration // of its work
-	end  time.Duration // of its waiting; 0: it works
+	left time.Duration // remaining processor time
+	end  time.Duration // end of the waiting time; 0 until the processor time is used up
 }
 
-// pass lets some time pass and returns what starts in it.
+// pass advances the time and returns the tasks that start in the meantime.
 func (m *machine) pass(now, by time.Duration) (done []types.UID) {
 	working := 0
 	for _, t := range m.running {
@@ -276,7 +278,7 @@ func (m *machine) pass(now, by time.Duration) (done []types.UID) {
 	return done
 }
 
-// serve lets n be released to the machine, and returns how long that took until the last had started.
+// serve releases n objects to the machine and returns the time until the last one has started.
 func (m *machine) serve(t *testing.T, n int) time.Duration {
 	t.Helper()
 	q := jobQueue()
@@ -307,8 +309,8 @@ func (m *machine) serve(t *testing.T, n int) time.Duration {
 	return now
 }
 
-// TestOthersKeepTheirShare: a machine that could start a hundred in a second is not kept busy by releases alone. Let
-// go at once they would be 3,000 that share its processors with whatever else comes.
+// TestOthersKeepTheirShare verifies that releases do not saturate a machine that can start a hundred objects per
+// second. Without congestion control, 3,000 released objects would share its processors with all other work.
 func TestOthersKeepTheirShare(t *testing.T) {
 	const n, perSecond = 3000, 100
 	m := &machine{processors: 2, work: 20 * time.Millisecond, wait: 30 * time.Millisecond}
@@ -326,8 +328,9 @@ func TestOthersKeepTheirShare(t *testing.T) {
 	}
 }
 
-// TestReleasesDoNotGiveWayForEver: others come that keep the machine busy whatever is let go, and starts take long
-// even if there is one only. Releases go on beside them, with what is about their share of the machine.
+// TestReleasesDoNotGiveWayForEver simulates other work that saturates the machine regardless of the releases, so
+// that even a single start takes long. It verifies that releases continue with about a fair fraction of the
+// machine.
 func TestReleasesDoNotGiveWayForEver(t *testing.T) {
 	const n, crowd = 3000, 10
 	m := &machine{

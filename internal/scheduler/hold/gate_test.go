@@ -24,7 +24,7 @@ func leaseOf(holder string, seconds int32, now metav1.MicroTime) *coordinationv1
 	}
 }
 
-// clockAhead is a clock that is that much ahead of the local one.
+// clockAhead returns a clock that is ahead of the local clock by the given duration.
 func clockAhead(by time.Duration) *kube.ServerClock {
 	return kube.NewServerClock(func() time.Time { return time.Now().Add(by) }, nil)
 }
@@ -101,8 +101,8 @@ func TestGateHoldsOnlyWhatMayWait(t *testing.T) {
 	}
 }
 
-// Gates of others may stay for hours: until they are gone nothing is decided of the pod, and it takes no other pod's
-// place.
+// TestPodsWithSchedulingGatesAreAskedForAgain verifies that the gate makes no decision about a pod with scheduling
+// gates, which may remain for hours, and that the pod does not count against the limit.
 func TestPodsWithSchedulingGatesAreAskedForAgain(t *testing.T) {
 	g := gateFor(10)
 	pod := podOf(0, map[string]string{v1alpha1.AnnotationAllowedDelay: "30m"}, func(p *v1.Pod) {
@@ -139,7 +139,8 @@ func TestReleasedIsFinal(t *testing.T) {
 	}
 }
 
-// The backstop: nothing is released, and the gate passes the pod at its deadline.
+// TestGateComparesTheDeadline verifies that the gate admits a pod at its deadline even if the loop does not release
+// it.
 func TestGateComparesTheDeadline(t *testing.T) {
 	g := gateFor(10)
 	pod := podOf(0, map[string]string{v1alpha1.AnnotationAllowedDelay: "30m"})

@@ -2,13 +2,14 @@ package hold
 
 import "github.com/kubenergy/kubenergy/internal/scheduler/instruments"
 
-// Names of the metrics' kind label, and of what is held.
+// Values of the label "kind" of the metrics, which identify the kind of the held objects.
 const (
 	kindJob = "job"
 	kindPod = "pod"
 )
 
-// seconds from a tenth to a day: what is held for less was not worth it, for more is what people allow.
+// seconds are histogram buckets from 0.1 s, below which a hold was not worthwhile, to a day, the longest usual
+// delay.
 var seconds = []float64{0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 24 * 3600}
 
 var (
@@ -35,7 +36,7 @@ var (
 		"Number of annotations, conditions and events on held work that are yet to be written.")
 )
 
-// measure publishes how much a queue holds.
+// measure updates the gauges of a queue.
 func (q *queue) measure() {
 	heldNow.WithLabelValues(q.kind).Set(float64(len(q.byUID)))
 	inFlight.WithLabelValues(q.kind).Set(float64(q.congestion.inFlight))

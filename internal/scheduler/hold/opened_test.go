@@ -15,7 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// What has waited for its turn until its deadline comes before what may go at any time.
+// TestDeadlinesCallFirst verifies that an opened hold is released at its deadline before requests that are not
+// urgent.
 func TestDeadlinesCallFirst(t *testing.T) {
 	b := newBench(t, "j", marked(3*time.Hour))
 	b.view = forecastOf(t, steps(12, 100))
@@ -33,7 +34,8 @@ func TestDeadlinesCallFirst(t *testing.T) {
 	}
 }
 
-// Policies hold for what waits for its turn as well: a shorter delay is a nearer deadline.
+// TestLimitsChangeWhileATurnIsAwaited verifies that policy changes apply to opened holds. A shorter delay results
+// in an earlier deadline.
 func TestLimitsChangeWhileATurnIsAwaited(t *testing.T) {
 	b := newBench(t, "j", marked(10*time.Hour))
 	b.view = forecastOf(t, steps(12, 100))
@@ -61,7 +63,8 @@ func TestLimitsChangeWhileATurnIsAwaited(t *testing.T) {
 	}
 }
 
-// A standby that comes to lead in the middle of a release goes on with it, whatever is forecast by then.
+// TestWindowsStayOpenUnderANewLeader verifies that a standby that becomes the leader during a release continues it,
+// regardless of new forecasts.
 func TestWindowsStayOpenUnderANewLeader(t *testing.T) {
 	b := newBench(t, "j", marked(10*time.Hour))
 	b.view = forecastOf(t, steps(12, 100))
@@ -79,7 +82,7 @@ func TestWindowsStayOpenUnderANewLeader(t *testing.T) {
 	}
 }
 
-// What a rush puts off is told in the order in which it was decided.
+// TestNotesPutOffAreToldOldestFirst verifies that postponed notes are written in the order of the decisions.
 func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	b := newBench(t, "j0", marked(3*time.Hour))
@@ -117,7 +120,7 @@ func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
 		}
 	}
 	reported(2)
-	// A panic costs the one note.
+	// A panic affects only a single note.
 	fails = true
 	for before := 3; before < 6; before++ {
 		for len(b.loop.notes) > 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// forecastOf is a view with one forecast of carbon, in steps of ten minutes.
+// forecastOf returns a view with a single carbon forecast in steps of ten minutes.
 func forecastOf(t *testing.T, values []float64) *kube.View {
 	t.Helper()
 	series, err := grid.NewSeries(epoch, 10*time.Minute, values)
@@ -36,7 +36,7 @@ func forecastOf(t *testing.T, values []float64) *kube.View {
 	return view
 }
 
-// bench is a loop whose turns are taken by hand.
+// bench is a loop whose iterations are performed by the test.
 type bench struct {
 	loop *Loop
 	view *kube.View
@@ -53,7 +53,7 @@ func newBench(t *testing.T, name string, annotations map[string]string) *bench {
 	return b
 }
 
-// saw tells the loop of a held Job, or of its new annotations.
+// saw passes a held Job, or its new annotations, to the loop.
 func (b *bench) saw(name string, annotations map[string]string) {
 	suspended := true
 	b.loop.sawJob(readJob(&batchv1.Job{
@@ -65,15 +65,15 @@ func (b *bench) saw(name string, annotations map[string]string) {
 	}))
 }
 
-// turn plans, and reports whether the Job is let go.
+// turn plans, and reports whether the Job is released.
 func (b *bench) turn(now time.Time) bool {
 	for b.loop.planAll(klog.Background(), now) {
 	}
 	return len(b.loop.jobs.due(now, true)) > 0
 }
 
-// TestOscillatingForecastsDoNotMoveHolds: forecasts that change every minute, by noise or from one extreme to the
-// other, change a plan at most once in minHold, and what was let go is not held again.
+// TestOscillatingForecastsDoNotMoveHolds verifies that forecasts that change every minute, randomly or between two
+// extremes, change a plan at most once per minHold, and that released objects are not held again.
 func TestOscillatingForecastsDoNotMoveHolds(t *testing.T) {
 	moves, flips := 0, 0
 	for seed := range seeds() {
@@ -127,7 +127,7 @@ func TestOscillatingForecastsDoNotMoveHolds(t *testing.T) {
 				t.Fatalf("seed %d: it is held beyond its deadline", seed)
 			}
 		}
-		// Released is final, whatever is forecast.
+		// A release is final, regardless of new forecasts.
 		b.view = forecastOf(t, append([]float64{1000}, make([]float64, 24*6)...))
 		b.turn(epoch.Add(time.Minute))
 		if b.h.state != releasing {
@@ -140,7 +140,7 @@ func TestOscillatingForecastsDoNotMoveHolds(t *testing.T) {
 	}
 }
 
-// steps are values that are dear but for one step.
+// steps returns values that are high except for a single step.
 func steps(cheap int, value float64) []float64 {
 	values := make([]float64, 24*6)
 	for i := range values {
@@ -150,7 +150,8 @@ func steps(cheap int, value float64) []float64 {
 	return values
 }
 
-// A standby tells owners nothing. What they changed meanwhile is in the reason that it tells once it leads.
+// TestReasonsFollowWishesInAStandby verifies that a standby does not notify owners, and that changes by the owner
+// are reflected in the reason that it reports after it has become the leader.
 func TestReasonsFollowWishesInAStandby(t *testing.T) {
 	b := newBench(t, "j", marked(3*time.Hour))
 	b.view = forecastOf(t, steps(12, 100))
@@ -169,8 +170,8 @@ func TestReasonsFollowWishesInAStandby(t *testing.T) {
 	}
 }
 
-// TestPlansMoveForAGain: not for half a hundredth of what a start at once would cost, but for two. So it is with a
-// threshold that will not be met, and with none.
+// TestPlansMoveForAGain verifies that a plan does not change for a saving of 0.5 % of the cost of an immediate
+// start, but does for 2 %. This holds with and without a threshold that will not be met.
 func TestPlansMoveForAGain(t *testing.T) {
 	for _, c := range []struct {
 		gain      float64
@@ -198,7 +199,8 @@ func TestPlansMoveForAGain(t *testing.T) {
 	}
 }
 
-// What must be finished by a time that is past, or too soon, is let go, and its owner is told why.
+// TestNoTimeToWait verifies that a Job is released if its completion time is in the past or too close, and that its
+// owner is notified of the reason.
 func TestNoTimeToWait(t *testing.T) {
 	for finishBy, want := range map[time.Duration]string{
 		-time.Hour:      "is past: started at once",
@@ -214,7 +216,8 @@ func TestNoTimeToWait(t *testing.T) {
 	}
 }
 
-// TestNewsWaitForTheirTurn: what is not obeyed at once for having come too soon is obeyed later, with no news.
+// TestNewsWaitForTheirTurn verifies that a change that was ignored because it followed the previous one too closely
+// takes effect later without a further update.
 func TestNewsWaitForTheirTurn(t *testing.T) {
 	b := newBench(t, "j", marked(10*time.Hour))
 	for i, cheap := range []int{12, 24, 36} {

@@ -11,13 +11,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// let is a release: when, and of how many watts.
+// let is a release with its time and power.
 type let struct {
 	at    time.Duration
 	watts float64
 }
 
-// most returns the largest sum over any stretch of time beyond what a rate allows in it: over [t, t+τ], Σ − rate·τ.
+// most returns the maximum over all intervals [t, t+τ] of the released power in the interval minus rate·τ.
 func most(all []let, rate float64) (beyond float64) {
 	for i := range all {
 		sum := 0.0
@@ -29,9 +29,9 @@ func most(all []let, rate float64) (beyond float64) {
 	return beyond
 }
 
-// TestRampIsKept: over any stretch of time, early releases add at most the ramp's watts, and besides what one second
-// allows or the largest Job draws. Deadlines are kept all the same, and what is larger than a second's watts is not
-// left behind.
+// TestRampIsKept verifies that in any interval, early releases add at most the power allowed by the ramp plus that
+// of one second or of the largest Job. Deadlines are met regardless, and a Job that exceeds the power of one second
+// is released eventually.
 func TestRampIsKept(t *testing.T) {
 	const ramp = 500
 	for seed := range uint64(100) {
@@ -81,7 +81,7 @@ func TestRampIsKept(t *testing.T) {
 	}
 }
 
-// TestReleaseRateIsKept: the largest rate holds over any stretch of time, and is used.
+// TestReleaseRateIsKept verifies that the release rate is not exceeded in any interval, and that it is fully used.
 func TestReleaseRateIsKept(t *testing.T) {
 	for _, rate := range []float64{0.4, 7, 150} {
 		q := newQueue(kindPod, newPodPace(), unbounded(), newLimits(rate, 0))
@@ -106,8 +106,8 @@ func TestReleaseRateIsKept(t *testing.T) {
 	}
 }
 
-// TestDeadlinesUseUpTheRamp: what had to go counts, so that those who can wait come after it; but they do not pay for
-// it.
+// TestDeadlinesUseUpTheRamp verifies that releases at deadlines consume tokens, so that other releases are delayed,
+// but do not leave a debt.
 func TestDeadlinesUseUpTheRamp(t *testing.T) {
 	b := newBucket(500)
 	b.force(epoch, 100_000)
@@ -122,7 +122,8 @@ func TestDeadlinesUseUpTheRamp(t *testing.T) {
 	}
 }
 
-// A Job that asks for more than any cluster has keeps others for some minutes, not for ever.
+// TestAbsurdJobsOweLittle verifies that a Job that requests more power than any cluster has delays others for
+// minutes rather than forever.
 func TestAbsurdJobsOweLittle(t *testing.T) {
 	l := newLimits(0, 500)
 	absurd := energy.Watts(1e15)

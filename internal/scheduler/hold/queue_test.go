@@ -26,8 +26,8 @@ func jobQueue() *queue { return newQueue(kindJob, newJobPace(), newJobCongestion
 
 func podQueue() *queue { return newQueue(kindPod, newPodPace(), newPodCongestion(), newLimits(0, 0)) }
 
-// drain releases what is due at every step of a virtual clock, each of which starts at once, and returns when each
-// hold was let go.
+// drain releases due holds at every step of a virtual clock, and returns the release time of each hold. Released
+// holds start immediately.
 func drain(q *queue, early bool, until, step time.Duration) map[types.UID]time.Duration {
 	at := map[types.UID]time.Duration{}
 	for t := time.Duration(0); t <= until; t += step {
@@ -65,7 +65,8 @@ func TestDeadlinesBeginEarlyEnoughForAllToStart(t *testing.T) {
 	}
 }
 
-// Whatever the mix and the limits, nothing passes its deadline, in the Lease holder and in a standby.
+// TestDeadlinesBeatEveryLimit verifies that no hold is released after its deadline with any combination of holds
+// and limits, both in the Lease holder and in a standby.
 func TestDeadlinesBeatEveryLimit(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		for seed := range uint64(100) {
@@ -73,7 +74,7 @@ func TestDeadlinesBeatEveryLimit(t *testing.T) {
 			q := newQueue(kindJob, &pace{rate: 1, max: 10, initial: time.Second}, newJobCongestion(),
 				newLimits(0.5, 100))
 			q.watts = func(*hold) energy.Watts { return 1000 }
-			q.congestion.inFlight = 1000 // nothing starts any more
+			q.congestion.inFlight = 1000 // no further starts are observed
 			latest := map[types.UID]time.Duration{}
 			for i := range 100 {
 				end := time.Duration(random.IntN(60)) * time.Second
@@ -141,7 +142,8 @@ func TestMovedDeadlineIsKept(t *testing.T) {
 	}
 }
 
-// The order of deadlines is that of a plain sort, and the spread that of its definition, whatever comes and goes.
+// TestDeadlinesStayInOrder compares the order of deadlines with that of a plain sort and the release times with
+// their definition, while random holds are added and removed.
 func TestDeadlinesStayInOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 2))
@@ -190,8 +192,8 @@ func TestDeadlinesStayInOrder(t *testing.T) {
 	}
 }
 
-// BenchmarkTurnOfManyHolds is what a turn costs beside 100,000 holds: where nothing has changed, and where one was
-// released.
+// BenchmarkTurnOfManyHolds measures an iteration with 100,000 holds, both without changes and after a single
+// release.
 func BenchmarkTurnOfManyHolds(b *testing.B) {
 	for name, changes := range map[string]bool{"quiet": false, "changed": true} {
 		b.Run(name, func(b *testing.B) {
@@ -213,8 +215,8 @@ func BenchmarkTurnOfManyHolds(b *testing.B) {
 	}
 }
 
-// What could not be released is tried again in time however much it is: a server that was away while a hundred
-// thousand deadlines passed is asked for all of them when it is back.
+// TestManyRetriesTakeNoTime verifies that a hundred thousand failed releases are retried without delay when the API
+// server becomes available again.
 func TestManyRetriesTakeNoTime(t *testing.T) {
 	q := jobQueue()
 	const n = 100_000
@@ -233,7 +235,7 @@ func TestManyRetriesTakeNoTime(t *testing.T) {
 	if rest := len(q.due(epoch.Add(2*time.Second), true)); rest != n/2 {
 		t.Errorf("%d are tried again after two: want %d", rest, n/2)
 	}
-	// a tenth of a second; a minute where each looks at all others
+	// a tenth of a second; a minute if each hold is compared with all others
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("that took %v", took)
 	}

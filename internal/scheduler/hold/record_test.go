@@ -30,7 +30,7 @@ func TestHoldsAndReleasesAreRecorded(t *testing.T) {
 		began := time.Now()
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour))
-		w.job("at-once", marked(time.Minute)) // the window is beyond its delay
+		w.job("at-once", marked(time.Minute)) // the window starts after its deadline
 		bubble.Advance(2 * time.Hour)
 		mu.Lock()
 		defer mu.Unlock()
@@ -62,7 +62,7 @@ func TestHoldsAndReleasesAreRecorded(t *testing.T) {
 	})
 }
 
-// The same hold is recorded again when its window moves, and not when it does not.
+// TestMovedHoldsAreRecordedAgain verifies that a hold is recorded again only if its window changes.
 func TestMovedHoldsAreRecordedAgain(t *testing.T) {
 	var mu sync.Mutex
 	var starts []time.Time
@@ -92,7 +92,8 @@ func TestMovedHoldsAreRecordedAgain(t *testing.T) {
 	})
 }
 
-// Decisions are counted by strategy and reason, recorded or not, and so is how late releases are.
+// TestDecisionsAreCounted verifies that decisions are counted by strategy and reason, even without recording, and
+// that the lateness of releases is measured.
 func TestDecisionsAreCounted(t *testing.T) {
 	during(t, nil, func(w *world) {
 		const strategy = "carbon+window"
@@ -101,7 +102,7 @@ func TestDecisionsAreCounted(t *testing.T) {
 			of, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer,
 				"kubenergy_decisions_total", map[string]string{"action": action, "strategy": strategy}, "reason")
 			if err != nil {
-				return 0 // nothing was counted yet
+				return 0 // no decision has been counted yet
 			}
 			return of[reason]
 		}
@@ -126,10 +127,11 @@ func TestDecisionsAreCounted(t *testing.T) {
 		releasedBefore, sumBefore := late()
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour))
-		w.job("at-once", marked(time.Minute)) // the window is beyond its delay
+		w.job("at-once", marked(time.Minute)) // the window starts after its deadline
 		w.job("wrong", map[string]string{v1alpha1.AnnotationAllowedDelay: "soon"})
 		others := count(record.Refuse, reasonNotHeld)
-		w.job("resumed", marked(3*time.Hour), func(j *batchv1.Job) { j.Spec.Suspend = new(false) }) // by its owner
+		// resumed by its owner
+		w.job("resumed", marked(3*time.Hour), func(j *batchv1.Job) { j.Spec.Suspend = new(false) })
 		bubble.Advance(2 * time.Hour)
 		if got := count(record.Refuse, reasonNotHeld) - others; got != 0 {
 			t.Errorf("%v refusals are counted of a Job that its owner resumed", got)

@@ -39,7 +39,7 @@ func keptPod(name string) *v1.Pod {
 	}
 }
 
-// TestWhatIsRememberedIsTheWork: nothing that is read of an object is lost.
+// TestWhatIsRememberedIsTheWork verifies that all properties read from an object are preserved.
 func TestWhatIsRememberedIsTheWork(t *testing.T) {
 	three := int32(3)
 	pod := keptPod("p")
