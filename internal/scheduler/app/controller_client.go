@@ -11,10 +11,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// endpoints say where the controller is, and with what to ask it: for live watts, and for the record of decisions.
+// endpoints contains the addresses and credentials of the controller, for live power and for recording decisions.
 type endpoints struct{ live, record apiclient.Options }
 
-// noRecords is the URL that turns recording off although the controller is known.
+// noRecords is the URL that disables recording if a controller is configured for live power.
 const noRecords = "none"
 
 func (e *endpoints) addFlags(fs *pflag.FlagSet) {
@@ -32,8 +32,8 @@ func (e *endpoints) addFlags(fs *pflag.FlagSet) {
 		"`file` with certificates to trust for it, read before each request (default: the system's)")
 }
 
-// feed returns what asks for live watts; nil without a URL. It never keeps the scheduler from starting but for options
-// that make no sense.
+// feed returns the feed of live power, or nil if no URL is configured. It returns an error only for invalid
+// options, because the scheduler must also start if the controller is not reachable.
 func (e *endpoints) feed(log *slog.Logger) (*live.Feed, error) {
 	o := e.live
 	if o.URL == "" {
@@ -43,7 +43,8 @@ func (e *endpoints) feed(log *slog.Logger) (*live.Feed, error) {
 	return live.New(o, log)
 }
 
-// recorder returns what records decisions; nil if there is no URL. Options that are not given are as for live watts.
+// recorder returns the recorder of decisions, or nil if no URL is configured. Options default to those for live
+// power.
 func (e *endpoints) recorder(log *slog.Logger) (*record.Recorder, error) {
 	o := e.record
 	if o.URL == "" || o.URL == e.live.URL {

@@ -27,11 +27,12 @@ func TestTheLeaseIsGivenBackLast(t *testing.T) {
 	for name, c := range map[string]struct {
 		holder string
 		ended  bool
-		parts  time.Duration // for how long ours go on
+		parts  time.Duration // time until the components stop
 		want   time.Duration
 	}{
-		"given back, and ours stop soon":   {"", true, 2 * time.Second, 2 * time.Second},
-		"given back, and ours never stop":  {"", true, time.Hour, 5 * time.Second}, // half of the election's timeout
+		"given back, and ours stop soon": {"", true, 2 * time.Second, 2 * time.Second},
+		// half of the timeout of the election
+		"given back, and ours never stop":  {"", true, time.Hour, 5 * time.Second},
 		"given back, having lost it":       {"", false, 2 * time.Second, 0},
 		"renewed":                          {"us", false, 2 * time.Second, 0},
 		"renewed while the process ends":   {"us", true, 2 * time.Second, 0},
@@ -58,7 +59,7 @@ func TestTheLeaseIsGivenBackLast(t *testing.T) {
 					t.Errorf("%d updates, after %v: want one after %v", lock.updates, took, c.want)
 				}
 				end()
-				bubble.Advance(c.parts + standbyPatience) // a bubble ends with its last goroutine
+				bubble.Advance(c.parts + standbyPatience) // let all goroutines of the bubble terminate
 			})
 		})
 	}
@@ -70,8 +71,8 @@ func TestWithoutAnElectionNothingIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestAStandbyEndsAfterOurParts checks that kube-scheduler ends at once if it leads; otherwise it would end the process
-// before the hold loop has released its Lease.
+// TestAStandbyEndsAfterOurParts verifies that the context of kube-scheduler is canceled immediately in the leader.
+// In a standby, it is canceled after the hold loop has released its Lease.
 func TestAStandbyEndsAfterOurParts(t *testing.T) {
 	for name, c := range map[string]struct {
 		leads       bool
@@ -98,7 +99,7 @@ func TestAStandbyEndsAfterOurParts(t *testing.T) {
 				if took := time.Since(began); took != c.want {
 					t.Errorf("kube-scheduler ends after %v, want %v", took, c.want)
 				}
-				bubble.Advance(c.parts) // a bubble ends with its last goroutine
+				bubble.Advance(c.parts) // let all goroutines of the bubble terminate
 			})
 		})
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// With a URL, the controller is asked for live watts; without one nobody is.
+// TestLiveWattsAreAskedFor verifies that live power is requested from the controller only if a URL is configured.
 func TestLiveWattsAreAskedFor(t *testing.T) {
 	asked := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -14,14 +14,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// options are what the plugins of all profiles share. What differs by profile stands in its plugin's args.
+// options are the options that the plugins of all profiles share. Options of a single profile are arguments of its
+// plugin.
 type options struct {
-	signals, profiles string // files in place of the API server's objects
-	recordPlans       string // file; "": plans are not recorded
+	signals, profiles string // files that replace the objects of the API server
+	recordPlans       string // file name; empty if plans are not recorded
 	defaults          policy.Defaults
 	maxPods           int
 	releaseRate       float64
-	maxRamp           float64 // watts per second
+	maxRamp           float64 // in watts per second
 	controller        endpoints
 }
 

@@ -45,15 +45,16 @@ func TestWhoIsToldOfDecisions(t *testing.T) {
 	}
 }
 
-// The file of plans is appended to when the scheduler starts again, and only its owner may read it.
+// TestPlansAreRecordedInAFile verifies that recorded plans are appended to the file after a restart, and that only
+// its owner can read it.
 func TestPlansAreRecordedInAFile(t *testing.T) {
 	start := func(file string) error {
 		s := &shared{options: defaultOptions(), log: slog.New(slog.DiscardHandler)}
 		s.options.recordPlans = file
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel() // it ends as soon as it has begun
+		cancel() // stops as soon as it has started
 		defer s.wait()
-		_, err := s.start(ctx, &rest.Config{Host: "http://127.0.0.1:1"}) // nothing answers there
+		_, err := s.start(ctx, &rest.Config{Host: "http://127.0.0.1:1"}) // no server listens on this port
 		return err
 	}
 	file := filepath.Join(t.TempDir(), "plans.jsonl")

@@ -15,7 +15,7 @@ import (
 func TestSharedStops(t *testing.T) {
 	s := &shared{options: defaultOptions(), log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(t.Context())
-	deps, err := s.start(ctx, &rest.Config{Host: "http://127.0.0.1:1"}) // nobody answers there
+	deps, err := s.start(ctx, &rest.Config{Host: "http://127.0.0.1:1"}) // no server listens on this port
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,8 @@ func TestHelpListsOurFlags(t *testing.T) {
 	}
 }
 
-// As in kube-scheduler, where a manifest's variable may expand to nothing.
+// TestEmptyArgumentsAreNone verifies that empty arguments are accepted as in kube-scheduler, because a variable in
+// a manifest may expand to an empty string.
 func TestEmptyArgumentsAreNone(t *testing.T) {
 	for _, c := range []struct {
 		args  []string

@@ -30,13 +30,13 @@ import (
 
 var view = &kube.View{}
 
-// limits are such that only what a test is about decides.
+// limits contains limits that do not interfere with the tests.
 var limits = Limits{
 	TimeLimit: metav1.Duration{Duration: time.Second}, MinPods: 2, MaxPods: 100,
 	Believed: metav1.Duration{Duration: 30 * time.Second}, Options: 2,
 }
 
-// world is a planner of synthetic pods and nodes.
+// world is a planner with synthetic pods and nodes.
 type world struct {
 	*Planner
 	nodes []sched.Node
@@ -70,7 +70,7 @@ func read(pod *v1.Pod) (Pod, bool) {
 	return Pod{Object: pod, View: view, Job: job, Where: where}, err == nil && where != ""
 }
 
-// node adds a node of so many cores, all of them free.
+// node adds a node with the given number of cores, all of which are free.
 func (w *world) node(name string, cores int64, change func(*v1.Node)) {
 	object := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}}}
 	if change != nil {
@@ -84,7 +84,7 @@ func (w *world) node(name string, cores int64, change func(*v1.Node)) {
 	w.objs, w.slots = append(w.objs, object), append(w.slots, 110)
 }
 
-// pod adds a pod that asks for so many cores.
+// pod adds a pod that requests the given number of cores.
 func (w *world) pod(name, where string, cores int64, change func(*v1.Pod)) types.UID {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "d", Name: name, UID: types.UID(name),
@@ -105,7 +105,7 @@ func (w *world) pod(name, where string, cores int64, change func(*v1.Pod)) types
 	return pod.UID
 }
 
-// question copies the nodes as they are.
+// question copies the current nodes.
 func (w *world) question() *Question {
 	return &Question{
 		View: view, At: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), Nodes: append([]sched.Node(nil), w.nodes...),
@@ -113,9 +113,9 @@ func (w *world) question() *Question {
 	}
 }
 
-// plan makes a plan, in the goroutine of the test.
+// plan makes a plan in the goroutine of the test.
 func (w *world) plan() {
-	w.Turn("nobody") // ends a plan whose time has passed
+	w.Turn("nobody") // discards a plan that has expired
 	w.busy.Store(true)
 	w.Ask(w.question())
 	w.answer(context.Background(), <-w.asked)
@@ -144,7 +144,8 @@ func TestPlanIsHandedOutOnce(t *testing.T) {
 			t.Errorf("%s has two steps of one plan", uid)
 		}
 	}
-	if !nodes["a"] || !nodes["b"] { // fullest first, and a node of one core has room for one
+	// the fullest node is chosen first, and a node with one core has capacity for one pod
+	if !nodes["a"] || !nodes["b"] {
 		t.Errorf("planned nodes %v", nodes)
 	}
 }
@@ -158,7 +159,7 @@ func TestWhenAPlanIsWanted(t *testing.T) {
 		wants := func(uid types.UID) bool {
 			_, _, wanted := w.Turn(uid)
 			if wanted {
-				w.busy.Store(false) // as if somebody had answered
+				w.busy.Store(false) // simulates a response
 			}
 			return wanted
 		}
@@ -199,7 +200,7 @@ func TestWhenAPlanIsWanted(t *testing.T) {
 	})
 }
 
-// TestOnlyOneAsks: cycles of one profile do not overlap, but a question that is being answered must not be asked again.
+// TestOnlyOneAsks verifies that no plan is requested while another one is in progress.
 func TestOnlyOneAsks(t *testing.T) {
 	w := newWorld(nil)
 	w.node("a", 8, nil)
@@ -221,7 +222,7 @@ func TestOnlyOneAsks(t *testing.T) {
 func TestStruckAndFailedPods(t *testing.T) {
 	w := newWorld(func(c *Config) { c.MaxPods = 3 })
 	w.node("a", 8, nil)
-	giant := w.pod("giant", "ecsched-dp", 100, nil) // fits nowhere
+	giant := w.pod("giant", "ecsched-dp", 100, nil) // does not fit on any node
 	w.Turn(giant)
 	w.Requeue(giant)
 	struck := w.pod("struck", "ecsched-dp", 1, nil)
@@ -266,8 +267,8 @@ func TestHeldPodsAreNotPlanned(t *testing.T) {
 	}
 }
 
-// TestHeldPodsWantNoPlan: pods that wait for a window may be many, and for long. They are no reason to plan before
-// they are let go.
+// TestHeldPodsWantNoPlan verifies that held pods, which may be numerous and wait for a long time, do not trigger
+// planning before they are released.
 func TestHeldPodsWantNoPlan(t *testing.T) {
 	holding := true
 	w := newWorld(func(c *Config) { c.Held = func(p *v1.Pod) bool { return holding && p.Labels["held"] != "" } })
@@ -294,8 +295,8 @@ func TestHeldPodsWantNoPlan(t *testing.T) {
 	}
 }
 
-// TestMoreThanAPlanHolds: a queue that is longer than a plan is planned in parts, each when the one before has mostly
-// been handed out.
+// TestMoreThanAPlanHolds verifies that a queue that exceeds the size of a plan is planned in parts, each of which
+// starts when most steps of the previous one have been taken.
 func TestMoreThanAPlanHolds(t *testing.T) {
 	w := newWorld(func(c *Config) { c.MaxPods = 6 })
 	w.node("a", 100, nil)
@@ -313,7 +314,7 @@ func TestMoreThanAPlanHolds(t *testing.T) {
 	}
 }
 
-// TestDemands: the core knows nothing of taints and affinities, and plans by them all the same.
+// TestDemands verifies that plans respect taints and affinities, although the core does not support them.
 func TestDemands(t *testing.T) {
 	taint := v1.Taint{Key: "only", Value: "gpu", Effect: v1.TaintEffectNoSchedule}
 	w := newWorld(nil)
@@ -361,7 +362,7 @@ func TestDemands(t *testing.T) {
 	}
 }
 
-// TestSlots: strategies do not count pods, nodes do.
+// TestSlots verifies that plans respect the max number of pods per node, although strategies do not consider it.
 func TestSlots(t *testing.T) {
 	w := newWorld(nil)
 	w.node("a", 8, nil)
@@ -382,7 +383,7 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// TestStrategiesShareNodes: two strategies in one profile do not plan for the same room.
+// TestStrategiesShareNodes verifies that two strategies of a profile do not plan the same capacity.
 func TestStrategiesShareNodes(t *testing.T) {
 	w := newWorld(nil)
 	w.node("a", 3, nil)
@@ -402,7 +403,7 @@ func TestStrategiesShareNodes(t *testing.T) {
 	}
 }
 
-// strategyFunc is a strategy that does what a test wants.
+// strategyFunc is a strategy that is implemented by the test.
 type strategyFunc func(s *sched.Snapshot, stop func() bool) (sched.Plan, strategy.Optimality)
 
 func (f strategyFunc) PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, strategy.Optimality) {
@@ -413,8 +414,8 @@ func (strategyFunc) Options(_ *sched.Snapshot, plan sched.Plan, _ int) [][]strin
 	return make([][]string, len(plan))
 }
 
-// TestAPanicKeepsThePlanBefore: what was in force stays so for its time, nobody asks in the meantime, and the
-// goroutine lives.
+// TestAPanicKeepsThePlanBefore verifies that after a panic, the current plan remains in use until it expires, no
+// plan is requested in the meantime, and the planner continues to run.
 func TestAPanicKeepsThePlanBefore(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	synctest.Test(t, func(t *testing.T) {
@@ -470,8 +471,8 @@ func TestAPanicKeepsThePlanBefore(t *testing.T) {
 	})
 }
 
-// TestTimeLimit: a strategy is told to stop when its time is up, and when the scheduler ends; a plan that comes after
-// the time for which it is believed counts for nothing.
+// TestTimeLimit verifies that a strategy is stopped after its time limit and when the scheduler terminates, and
+// that a plan that takes longer than the lifetime of plans is discarded.
 func TestTimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := time.Duration(0)
@@ -481,7 +482,7 @@ func TestTimeLimit(t *testing.T) {
 				for stopped = stop(); !stopped; stopped = stop() {
 					time.Sleep(10 * time.Millisecond)
 				}
-				time.Sleep(slow) // deaf
+				time.Sleep(slow) // ignores stop
 				plan := make(sched.Plan, len(s.Queue))
 				for i := range plan {
 					plan[i].Node = "a"
@@ -506,7 +507,7 @@ func TestTimeLimit(t *testing.T) {
 		if _, planned, _ := w.Turn(y); planned {
 			t.Error("a plan is followed that came too late")
 		}
-		// The end of the scheduler is the end of planning.
+		// Planning stops when the scheduler stops.
 		slow = 0
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -520,7 +521,7 @@ func TestTimeLimit(t *testing.T) {
 	})
 }
 
-// TestAbsurdCosts: whatever hardware and weights say, there is an answer, and what is planned fits.
+// TestAbsurdCosts verifies that a plan is made and respects capacity even with absurd power values and weights.
 func TestAbsurdCosts(t *testing.T) {
 	for _, watts := range []energy.Watts{energy.Watts(math.NaN()), energy.Watts(math.Inf(1)), 1e18, -1e18, 1e308} {
 		for _, where := range []string{
@@ -560,7 +561,7 @@ func TestAbsurdCosts(t *testing.T) {
 	}
 }
 
-// TestStorm: pods and nodes come and go between the questions. Nothing is left of pods that are gone.
+// TestStorm adds and removes pods and nodes between questions, and verifies that no state of deleted pods remains.
 func TestStorm(t *testing.T) {
 	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -598,7 +599,7 @@ func TestStorm(t *testing.T) {
 	if len(w.pods) != 0 || w.unplanned != 0 || w.unused != 0 {
 		t.Errorf("%d pods are remembered, %d loose, %d left", len(w.pods), w.unplanned, w.unused)
 	}
-	// A goroutine that has told that it is done still counts for a moment.
+	// A goroutine may be counted briefly after it has signaled its completion.
 	kit.Eventually(t, 10*time.Second, "no more goroutines run than before", func() bool {
 		return runtime.NumGoroutine() <= before
 	})

@@ -32,14 +32,14 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// unit is a controller that says what a test wants.
+// unit is a fake controller whose responses are set by the test.
 type unit struct {
 	mu        sync.Mutex
 	nodes     any
 	workloads any
 	etag      string
 	status    int
-	skew      time.Duration // its clock is behind ours
+	skew      time.Duration // time by which its clock is behind the local one
 	asked     []*http.Request
 }
 
@@ -121,7 +121,7 @@ func power(name string, watts float64, age time.Duration) api.NodePower {
 	return api.NodePower{Node: name, Watts: watts, AsOf: time.Now().Add(-age), Quality: energy.Measured}
 }
 
-// What makes no sense is left out, and the rest counts.
+// TestFill verifies that invalid values are excluded without affecting the other values of a response.
 func TestFill(t *testing.T) {
 	liar := power("liar", 0, 0)
 	liar.Implausible = true
@@ -161,7 +161,7 @@ func TestWattsAge(t *testing.T) {
 	f := newFeed(t, u, func() time.Time { return now }, silent)
 	f.Ask(t.Context())
 	now = now.Add(40 * time.Second)
-	if !f.Ask(t.Context()) { // nothing new
+	if !f.Ask(t.Context()) { // the response has not changed
 		t.Error("304 counts as a failure")
 	}
 	if got := drawn(f, "a"); got != "80" {
@@ -176,7 +176,7 @@ func TestWattsAge(t *testing.T) {
 	}
 }
 
-// Ages are by our own clock, whatever the time of the controller.
+// TestClocksApart verifies that ages are computed by the local clock, regardless of the clock of the controller.
 func TestClocksApart(t *testing.T) {
 	for _, skew := range []time.Duration{-time.Hour, -5 * time.Minute, 5 * time.Minute, 26 * time.Hour} {
 		u := &unit{
@@ -193,7 +193,7 @@ func TestClocksApart(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with an answer, what was known before stays until it is too old.
+// TestBadAnswers verifies that earlier readings remain in use until they expire if a response is invalid.
 func TestBadAnswers(t *testing.T) {
 	var log bytes.Buffer
 	u := &unit{nodes: api.NodesPower{Nodes: []api.NodePower{power("a", 80, 0)}}, workloads: api.WorkloadsPower{}}
@@ -234,7 +234,7 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-// Pods that were placed count until a reading tells of them.
+// TestProvisionalWatts verifies that the expected power of placed pods is added until a reading includes it.
 func TestProvisionalWatts(t *testing.T) {
 	now := time.Now()
 	node := power("a", 80, 0)
@@ -259,7 +259,7 @@ func TestProvisionalWatts(t *testing.T) {
 	f.Reserve("p2", "a", 5)
 	f.Reserve("p3", "b", 7)
 	check("placed", "80+15 50+7")
-	f.Reserve("p1", "b", 10) // tried again elsewhere
+	f.Reserve("p1", "b", 10) // placed on another node in a retry
 	check("moved", "80+5 50+17")
 	f.Release("p1")
 	f.Release("unheard-of")
@@ -353,7 +353,8 @@ func TestOwnersOf(t *testing.T) {
 	}
 }
 
-// The token is read before each request and shown over TLS only; certificates may come late and change.
+// TestCredentials verifies that the token is read before each request and sent only over TLS, and that certificates
+// may be created later and change.
 func TestCredentials(t *testing.T) {
 	dir := t.TempDir()
 	token, ca := filepath.Join(dir, "token"), filepath.Join(dir, "ca.crt")
@@ -427,7 +428,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// It asks every period or so, and less often while there is no answer; it stops when it is told to.
+// TestRun verifies that a request is sent about once per period, less often after failures, and none after the
+// context is done.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -481,7 +483,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// A mistake of ours costs one answer, not the scheduler.
+// TestPanicsAreSurvived verifies that a panic only affects a single response.
 func TestPanicsAreSurvived(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	synctest.Test(t, func(t *testing.T) {
@@ -524,7 +526,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (r roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-// Readers and writers may come at any time.
+// TestConcurrentUse verifies that the feed is safe for concurrent use.
 func TestConcurrentUse(t *testing.T) {
 	u := &unit{nodes: api.NodesPower{Nodes: []api.NodePower{power("a", 80, 0)}}, workloads: api.WorkloadsPower{}}
 	f := newFeed(t, u, nil, silent)
@@ -546,7 +548,7 @@ func TestConcurrentUse(t *testing.T) {
 	all.Wait()
 }
 
-// Whatever an answer holds, what is taken from it makes sense.
+// FuzzAnswers verifies that all values accepted from an arbitrary response are valid.
 func FuzzAnswers(f *testing.F) {
 	f.Add(
 		`{"nodes":[{"node":"a","watts":80,"asOf":"2026-06-01T12:00:00Z","quality":"measured","source":"psys","fresh":["u"]}]}`)

@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// batched is a plugin whose planner the test runs, over nodes that it may change.
+// batched is a plugin whose planner is run by the test. The test may change the nodes.
 type batched struct {
 	*Energy
 	nodes     []fwk.NodeInfo
@@ -78,7 +78,7 @@ func planPod(name string) *v1.Pod {
 	return pod
 }
 
-// waits puts pods into the planner, and lets it plan for them in the cycle of another.
+// waits adds pods to the planner, and lets it plan them in the cycle of another pod.
 func (b *batched) waits(t *testing.T, pods ...*v1.Pod) {
 	t.Helper()
 	for _, pod := range pods {
@@ -111,7 +111,7 @@ func TestCyclesAreNarrowed(t *testing.T) {
 		if f == nil || result == nil || !result.NodeNames.Has(f.Node) || len(result.NodeNames) > 1+3 {
 			t.Fatalf("narrowed to %+v with %+v", result, f)
 		}
-		// The plan's order counts among what is left.
+		// The order of the plan applies to the remaining nodes.
 		var left []fwk.NodeInfo
 		for _, n := range b.nodes {
 			if result.NodeNames.Has(n.Node().Name) {
@@ -131,11 +131,12 @@ func TestCyclesAreNarrowed(t *testing.T) {
 				t.Errorf("%s scores %d, the planned node is %s", s.Name, s.Score, f.Node)
 			}
 		}
-		// Nothing but room counts before a cycle is narrowed, so what may fail for other reasons is not.
+		// Only capacity is checked before a cycle is narrowed, so cycles of pods with other requirements are not
+		// narrowed.
 		if result, state := b.cycle(busy); result != nil || followed(state) == nil {
 			t.Error("a pod with a host port has a narrowed cycle")
 		}
-		// None of the nodes is left.
+		// None of the planned nodes exists any more.
 		_, taken := b.cycle(y)
 		b.batch.planner.Requeue(y.UID)
 		if followed(taken) == nil {
@@ -154,8 +155,8 @@ func TestCyclesAreNarrowed(t *testing.T) {
 	})
 }
 
-// TestAfterANarrowedCycle: no other plugin is asked to make room, the pod is tried again at once, and no plan narrows
-// it again.
+// TestAfterANarrowedCycle verifies that after a failed narrowed cycle, no other plugin attempts preemption, the pod
+// is retried immediately, and no plan narrows its cycle again.
 func TestAfterANarrowedCycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBatched(t, 200)
@@ -168,7 +169,7 @@ func TestAfterANarrowedCycle(t *testing.T) {
 		if !slices.Equal(b.activated, []string{"x"}) {
 			t.Errorf("activated %v while the pod is in flight", b.activated)
 		}
-		b.cycle(newPod()) // of somebody whom we do not know
+		b.cycle(newPod()) // a pod without annotations
 		if !slices.Equal(b.activated, []string{"x", "x"}) {
 			t.Errorf("activated %v once it is back in the queue", b.activated)
 		}
@@ -218,7 +219,7 @@ func TestPlannedPodsAreNotSigned(t *testing.T) {
 	}
 }
 
-// TestNamedLimitsAreNotPlanned: what Filter looks at is unknown to plans.
+// TestNamedLimitsAreNotPlanned verifies that pods with requirements that Filter checks are not planned.
 func TestNamedLimitsAreNotPlanned(t *testing.T) {
 	b := newBatched(t, 3)
 	pod := planPod("x")
@@ -257,7 +258,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// A plan has no nodes that are too hot.
+// TestPlansLeaveHotNodesOut verifies that plans do not contain nodes that are too hot.
 func TestPlansLeaveHotNodesOut(t *testing.T) {
 	m := newMeters(t)
 	plan := func() (f *following) {

@@ -20,7 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// door is a Gate that holds everything until a fixed time.
+// door is a Gate that holds every pod until a fixed time.
 type door struct {
 	until    time.Time
 	closed   bool
@@ -95,7 +95,7 @@ func TestActivatorNeedsARunningQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	pods := map[string]*v1.Pod{"lab/p": newPod()}
-	gate.activate(pods) // kube-scheduler is still being built
+	gate.activate(pods) // kube-scheduler is not complete yet
 	if h.activated != 0 {
 		t.Error("activated before there was a queue")
 	}
@@ -106,8 +106,8 @@ func TestActivatorNeedsARunningQueue(t *testing.T) {
 	}
 }
 
-// The profiles share one queue, and the gate uses the activator that it was given last: that of a profile which no
-// pod may ever name.
+// TestAnyProfileShowsThatTheQueueWorks verifies that pods of any profile mark the shared queue as running, and that
+// the gate uses the last activator, which may belong to a profile without pods.
 func TestAnyProfileShowsThatTheQueueWorks(t *testing.T) {
 	gate, h := &door{}, &handle{}
 	factory := New(Deps{Gate: gate})[HoldName]
@@ -128,7 +128,7 @@ func TestAnyProfileShowsThatTheQueueWorks(t *testing.T) {
 	}
 }
 
-// porch is a door that wants to see who comes.
+// porch is a door that counts calls of WatchPods.
 type porch struct {
 	door
 	watched int

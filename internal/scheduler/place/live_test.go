@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/live"
 )
 
-// meters are a controller, and the clock of the feed that asks it.
+// meters simulates a controller with measurements and provides the clock of the feed.
 type meters struct {
 	mu        sync.Mutex
 	nodes     api.NodesPower
@@ -64,7 +64,7 @@ func newMeters(t testing.TB) *meters {
 	return m
 }
 
-// notify makes the feed know what nodes draw now.
+// notify updates the readings of the feed.
 func (m *meters) notify(t testing.TB, nodes ...api.NodePower) {
 	t.Helper()
 	for i := range nodes {
@@ -94,7 +94,7 @@ func twoAlike() []fwk.NodeInfo {
 	}
 }
 
-// bind plays the rest of the cycle of a pod.
+// bind runs the rest of the cycle of a pod.
 func bind(t testing.TB, e *Energy, pod *v1.Pod, nodes []fwk.NodeInfo, node string) fwk.CycleState {
 	t.Helper()
 	state := newCycle()
@@ -116,7 +116,8 @@ func named(uid string, pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// Expected are 6.25 W on the frugal machines, of 100 W, and 37.5 W on the hungry one, of 400 W.
+// TestLiveWattsDecide uses a pod with an expected increase of 6.25 W on the frugal machines of 100 W, and of 37.5 W
+// on the hungry machine of 400 W.
 func TestLiveWattsDecide(t *testing.T) {
 	m := newMeters(t)
 	e, nodes := metered(t, m), twoAlike()
@@ -153,7 +154,7 @@ func TestLiveWattsDecide(t *testing.T) {
 	check("a liar is as one that says nothing", want)
 }
 
-// A node that says that it draws nothing can attract what fits on it, and cannot push anything elsewhere.
+// TestALiarIsNeutral verifies that a node with an implausible reading is scored as if it had no reading.
 func TestALiarIsNeutral(t *testing.T) {
 	m := newMeters(t)
 	e := metered(t, m)
@@ -174,7 +175,7 @@ func TestALiarIsNeutral(t *testing.T) {
 	}
 }
 
-// Pods of a known owner are expected to draw what its pods were measured to draw.
+// TestExpectedWattsOfAnOwner verifies that the expected power of a pod is based on measurements of its owner.
 func TestExpectedWattsOfAnOwner(t *testing.T) {
 	m := newMeters(t)
 	e, nodes := metered(t, m), twoAlike()
@@ -185,15 +186,15 @@ func TestExpectedWattsOfAnOwner(t *testing.T) {
 		api.NodePower{Node: "c", Watts: 395})
 	hot := named("h", newPod(v1alpha1.AnnotationStrategy, "exec"))
 	hot.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "hot", Controller: new(true)}}
-	bind(t, e, hot, nodes, "a") // 90 W now
-	// 100 − 90 − 30 on a, 100 − 69 − 30 on b, 400 − 395 − 30 on c
+	bind(t, e, hot, nodes, "a") // the reading of this node is now 90 W
+	// remaining power: 100 − 90 − 30 on a, 100 − 69 − 30 on b, 400 − 395 − 30 on c
 	if got := play(t, e, hot, nodes); got != "a=19 b=100 c=0" {
 		t.Errorf("got %s", got)
 	}
 }
 
-// Whatever is wrong with live watts, scores are those of a scheduler that never had any: exec's are energy's, hybrid's
-// those of benchmarks.
+// TestWithoutFreshWatts verifies that without valid live power, scores are the same as without a feed. The strategy
+// exec then scores like energy, and hybrid uses only benchmarks.
 func TestWithoutFreshWatts(t *testing.T) {
 	nodes := append(farm(7), newMachine("z", "wind", "frugal"))
 	everyone := func(watts float64, change func(*api.NodePower)) (all []api.NodePower) {
@@ -255,7 +256,7 @@ func TestWithoutFreshWatts(t *testing.T) {
 	}
 }
 
-// What the thesis' monitor writes on nodes counts where the controller says nothing.
+// TestAnnotatedWatts verifies that the power in node annotations is used if the controller provides none.
 func TestAnnotatedWatts(t *testing.T) {
 	nodes := twoAlike()
 	at := noon.Add(time.Hour).Unix()
@@ -276,7 +277,8 @@ func TestAnnotatedWatts(t *testing.T) {
 	}
 }
 
-// Watts that carry no time count from when they are seen to change, and for five minutes.
+// TestAnnotatedWattsWithoutTheirTime verifies that power annotations without a timestamp are valid for five minutes
+// after each observed change.
 func TestAnnotatedWattsWithoutTheirTime(t *testing.T) {
 	nodes, bare := twoAlike(), twoAlike()
 	now := noon.Add(time.Hour)
@@ -321,7 +323,7 @@ func TestScoringWithLiveWattsAllocatesNothing(t *testing.T) {
 	}
 }
 
-// thousand returns nodes, meters that know them all, and 200 pods that were just placed.
+// thousand returns nodes, readings for all of them, and reservations for 200 pods that have just been placed.
 func thousand(t testing.TB) ([]fwk.NodeInfo, *meters) {
 	nodes, m := farm(1000), newMeters(t)
 	var all []api.NodePower
@@ -335,8 +337,8 @@ func thousand(t testing.TB) ([]fwk.NodeInfo, *meters) {
 	return nodes, m
 }
 
-// Live watts of 1,000 nodes may add a tenth to PreScore. The fastest of many turns are compared: others compute here
-// too.
+// TestLiveWattsAreCheap verifies that live power of 1,000 nodes adds about a tenth to the duration of PreScore. It
+// compares the minimum of many runs, because the machine may be busy.
 func TestLiveWattsAreCheap(t *testing.T) {
 	nodes, m := thousand(t)
 	pod, state := newPod(v1alpha1.AnnotationStrategy, "energy"), newCycle()
@@ -354,12 +356,12 @@ func TestLiveWattsAreCheap(t *testing.T) {
 	}
 	t.Logf("PreScore of 1,000 nodes: %v with live watts, %v without: %+.1f%%", slow, quick,
 		100*(slow.Seconds()/quick.Seconds()-1))
-	if slow > quick*3/2 { // far from what is measured on a quiet machine
+	if slow > quick*3/2 { // far above the ratio on an idle machine
 		t.Errorf("live watts add %v to %v", slow-quick, quick)
 	}
 }
 
-// BenchmarkLive1000Nodes is what a PreScore costs with live watts.
+// BenchmarkLive1000Nodes measures PreScore with live power.
 func BenchmarkLive1000Nodes(b *testing.B) {
 	nodes, m := thousand(b)
 	for _, bc := range []struct {
@@ -383,7 +385,8 @@ func BenchmarkLive1000Nodes(b *testing.B) {
 	}
 }
 
-// A node that the controller calls too hot takes none of our pods while that is known, and all others do.
+// TestHotNodesAreRefused verifies that nodes that are too hot reject marked pods until the reading expires, and
+// accept all other pods.
 func TestHotNodesAreRefused(t *testing.T) {
 	m := newMeters(t)
 	e, nodes := metered(t, m), twoAlike()

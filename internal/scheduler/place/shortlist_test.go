@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// narrowing is a plugin that makes shortlists, of a sample of so many nodes.
+// narrowing is a plugin with shortlists whose sample size is set by the test.
 type narrowing struct {
 	*Energy
 	activated []string
@@ -43,7 +43,7 @@ func newNarrowing(t *testing.T, most, sample int) *narrowing {
 	return n
 }
 
-// roomy is a farm of nodes that may run pods.
+// roomy returns a farm of nodes that can run further pods.
 func roomy(nodes int) []fwk.NodeInfo {
 	f := farm(nodes)
 	for _, n := range f {
@@ -71,7 +71,7 @@ func (n *narrowing) cycle(t *testing.T, pod *v1.Pod, nodes []fwk.NodeInfo) ([]fw
 	return left, state
 }
 
-// names returns the nodes that an ordinary pod's cycle is narrowed to.
+// names returns the nodes to which the cycle of an ordinary pod is narrowed.
 func (n *narrowing) names(t *testing.T, nodes []fwk.NodeInfo) (names []string) {
 	t.Helper()
 	left, _ := n.cycle(t, newPod(v1alpha1.AnnotationStrategy, "energy"), nodes)
@@ -81,7 +81,7 @@ func (n *narrowing) names(t *testing.T, nodes []fwk.NodeInfo) (names []string) {
 	return names
 }
 
-// fill gives away so much of a node.
+// fill increases the requested CPU of a node.
 func fill(nodes []fwk.NodeInfo, name string, cpu int64) {
 	for _, info := range nodes {
 		if m := info.(*machine); m.node.Name == name {
@@ -90,7 +90,7 @@ func fill(nodes []fwk.NodeInfo, name string, cpu int64) {
 	}
 }
 
-// best returns the node that the plugin ranks first among nodes.
+// best returns the highest ranked of the given nodes.
 func (n *narrowing) best(t *testing.T, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) string {
 	t.Helper()
 	if status := n.PreScore(t.Context(), state, pod, nodes); !status.IsSuccess() {
@@ -104,8 +104,9 @@ func (n *narrowing) best(t *testing.T, state fwk.CycleState, pod *v1.Pod, nodes 
 	return slices.MaxFunc(scores, func(a, b fwk.NodeScore) int { return int(a.Score - b.Score) }).Name
 }
 
-// TestShortlistsHaveTheBest is that a cycle comes to the node to which it would have come over all nodes, whichever
-// nodes filters refuse: pods come and go, and nodes are full, crowded or tainted.
+// TestShortlistsHaveTheBest verifies that a narrowed cycle chooses the same node as a cycle over all nodes,
+// regardless of the nodes that filters reject, while pods are added and removed, and nodes are full, crowded or
+// tainted.
 func TestShortlistsHaveTheBest(t *testing.T) {
 	wheres, _ := strategy.Names()
 	narrowed := 0
@@ -142,7 +143,7 @@ func TestShortlistsHaveTheBest(t *testing.T) {
 					t.Fatalf("%s: %s is on the shortlist", where, m.node.Name)
 				}
 			}
-			refused := map[string]bool{} // but for one at least
+			refused := map[string]bool{} // all but at least one
 			for _, info := range left[1:] {
 				refused[info.Node().Name] = rng.IntN(2) == 0
 			}
@@ -172,7 +173,8 @@ func TestShortlistsHaveTheBest(t *testing.T) {
 	}
 }
 
-// Pods in no plan of a strategy that plans all waiting pods cost what they do under the one whose cost it adds up.
+// TestShortlistsOutsideOfPlans verifies that a pod that is not planned has the same costs under a planning strategy
+// as under the strategy that defines its cost function.
 func TestShortlistsOutsideOfPlans(t *testing.T) {
 	for where, like := range map[string]string{
 		"flow-energy": "energy", "flow-carbon": "carbon", "ecsched-energy": "energy", "ecsched-carbon": "carbon",
@@ -290,7 +292,7 @@ func TestCyclesThatAreNotNarrowed(t *testing.T) {
 	}
 }
 
-// TestNodesChangeMeanwhile: what a node of the shortlist costs is what it costs when it is scored.
+// TestNodesChangeMeanwhile verifies that a node of the shortlist is scored with its costs at that time.
 func TestNodesChangeMeanwhile(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
 	nodes := roomy(200)
@@ -309,11 +311,11 @@ func TestNodesChangeMeanwhile(t *testing.T) {
 	}
 }
 
-// TestNodesGo: the cluster shrinks while it is full.
+// TestNodesGo verifies that shortlists are valid if nodes of a full cluster are deleted.
 func TestNodesGo(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
 	nodes := roomy(200)
-	slices.Reverse(nodes) // the best are the last
+	slices.Reverse(nodes) // the cheapest nodes are the last
 	if left, _ := n.cycle(t, newPod(v1alpha1.AnnotationStrategy, "energy"), nodes); len(left) != 5 {
 		t.Fatalf("narrowed to %d", len(left))
 	}
@@ -333,7 +335,8 @@ func TestNodesGo(t *testing.T) {
 	}
 }
 
-// TestManyShortlistsInVain: none are made for a while, and one that is of use ends that.
+// TestManyShortlistsInVain verifies that narrowing is suspended after many failures, and that a successful
+// shortlist resets the count.
 func TestManyShortlistsInVain(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
 	now, nodes := noon, roomy(200)
@@ -374,7 +377,8 @@ func TestManyShortlistsInVain(t *testing.T) {
 	}
 }
 
-// TestTheViewChangesMeanwhile: what was narrowed is ended by us, though the pod is not ours by now.
+// TestTheViewChangesMeanwhile verifies that the plugin ends a failed narrowed cycle even if the pod is no longer
+// marked.
 func TestTheViewChangesMeanwhile(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
 	pod := newPod(v1alpha1.AnnotationStrategy, "energy")
@@ -386,7 +390,7 @@ func TestTheViewChangesMeanwhile(t *testing.T) {
 	}
 }
 
-// profile is a handle that tells what kube-scheduler's own tells.
+// profile is a handle with the same additional methods as that of kube-scheduler.
 type profile struct {
 	fwk.Handle
 	percentage *int32
@@ -455,7 +459,8 @@ func TestWhatProfilesSay(t *testing.T) {
 	}
 }
 
-// TestAfterAShortlistInVain: no other plugin is asked to make room, the pod is tried again at once, and over all nodes.
+// TestAfterAShortlistInVain verifies that after a failed shortlist, no other plugin attempts preemption, and the
+// pod is immediately retried on all nodes.
 func TestAfterAShortlistInVain(t *testing.T) {
 	n := newNarrowing(t, 5, 100)
 	nodes := roomy(200)
@@ -468,7 +473,7 @@ func TestAfterAShortlistInVain(t *testing.T) {
 	if _, status := n.PostFilter(t.Context(), state, pod, nil); status.Code() != fwk.UnschedulableAndUnresolvable {
 		t.Errorf("after a shortlist in vain: %v", status)
 	}
-	n.cycle(t, newPod(), nodes) // somebody else's
+	n.cycle(t, newPod(), nodes) // an unmarked pod
 	if !slices.Equal(n.activated, []string{"x", "x"}) {
 		t.Errorf("activated %v", n.activated)
 	}
@@ -481,7 +486,7 @@ func TestAfterAShortlistInVain(t *testing.T) {
 	}
 }
 
-// TestTrust: a node that is not among the best is looked at again after a while, and the best are at once.
+// TestTrust verifies that nodes on the shortlist are read again immediately, and other nodes only after a while.
 func TestTrust(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
 	now := noon
@@ -507,7 +512,7 @@ func TestTrust(t *testing.T) {
 	if got := names(); !slices.Contains(got, first[0]) {
 		t.Errorf("%s has room again, and narrowed to %v", first[0], got)
 	}
-	// The list of nodes is another, of as many.
+	// The list contains other nodes, but has the same length.
 	nodes = roomy(200)
 	for i, info := range nodes {
 		m := info.(*machine)
@@ -519,8 +524,8 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// TestSamplesServeForAWhile: pods that come soon after each other choose from one sample, which grows for those that
-// find too little room in it; the next sample is of other nodes.
+// TestSamplesServeForAWhile verifies that pods within a short time share a sample, which is extended for pods that
+// do not find enough feasible nodes in it, and that the next sample contains other nodes.
 func TestSamplesServeForAWhile(t *testing.T) {
 	n := newNarrowing(t, 5, 50)
 	now := noon
@@ -552,7 +557,7 @@ func TestSamplesServeForAWhile(t *testing.T) {
 	}
 }
 
-// TestPodsThatFindRoomNowhere: one that looks at all nodes takes none of them from the others.
+// TestPodsThatFindRoomNowhere verifies that a pod that examines all nodes does not affect the sample of other pods.
 func TestPodsThatFindRoomNowhere(t *testing.T) {
 	n := newNarrowing(t, 5, 50)
 	now := noon
@@ -574,7 +579,8 @@ func TestPodsThatFindRoomNowhere(t *testing.T) {
 	}
 }
 
-// TestAfterOneInVainComeOthers: a filter that is not known here refuses the cheapest nodes, and they do not change.
+// TestAfterOneInVainComeOthers verifies that other nodes are listed after a filter of another plugin has rejected
+// the cheapest nodes, which remain unchanged.
 func TestAfterOneInVainComeOthers(t *testing.T) {
 	n := newNarrowing(t, 5, 50)
 	n.clock = func() time.Time { return noon }
@@ -592,8 +598,8 @@ func TestAfterOneInVainComeOthers(t *testing.T) {
 	}
 }
 
-// TestSamplesThatHoldNoLonger: what is known of a sample is not used where nodes change places, the view is another
-// or the clock is set back.
+// TestSamplesThatHoldNoLonger verifies that a sample is discarded if positions of nodes change, the view changes or
+// the clock is set back.
 func TestSamplesThatHoldNoLonger(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
 	now := noon
@@ -616,7 +622,7 @@ func TestSamplesThatHoldNoLonger(t *testing.T) {
 		}
 	}
 
-	fill(best[0], 2000) // no cycle looks, as long as the sample holds
+	fill(best[0], 2000) // no cycle notices the change while the sample is valid
 	if slices.Contains(names(), best[0]) {
 		t.Fatal("it was looked at")
 	}
@@ -649,8 +655,8 @@ func TestSampleSize(t *testing.T) {
 	}
 }
 
-// TestShortlistsAreRecorded: what is recorded has more nodes than the shortlist, and deciding again comes to the same
-// one.
+// TestShortlistsAreRecorded verifies that a record contains more nodes than the shortlist, and that replaying the
+// decision yields the same node.
 func TestShortlistsAreRecorded(t *testing.T) {
 	nodes, chosen := roomy(200), ""
 	got := recorded(t, func(r *record.Recorder) {
@@ -659,7 +665,7 @@ func TestShortlistsAreRecorded(t *testing.T) {
 		pod := newPod(v1alpha1.AnnotationStrategy, "energy")
 		pod.UID = "p"
 		left, state := n.cycle(t, pod, nodes)
-		chosen = n.best(t, state, pod, left[2:]) // two are refused by another plugin's filter
+		chosen = n.best(t, state, pod, left[2:]) // two nodes are rejected by a filter of another plugin
 		n.Reserve(t.Context(), state, pod, chosen)
 		n.PostBind(t.Context(), state, pod, chosen)
 	})
@@ -667,7 +673,7 @@ func TestShortlistsAreRecorded(t *testing.T) {
 		t.Fatalf("%d records", len(got))
 	}
 	s := unpacked(t, got[0].Snapshot)
-	if len(s.Nodes) < 50 { // a record has room for so many
+	if len(s.Nodes) < 50 { // capacity of a record
 		t.Errorf("%d nodes are recorded, of a sample of 120", len(s.Nodes))
 	}
 	if plan, err := replay(s, got[0].Strategy); err != nil || plan[0].Node != chosen {
@@ -675,17 +681,17 @@ func TestShortlistsAreRecorded(t *testing.T) {
 	}
 }
 
-// TestNarrowedWithoutAnOpinion verifies that a pod whose cycle was narrowed under an opinion that is gone at a later
-// point is tried again on all nodes: among the nodes of least cost alone, stock's scores would not choose stock's node.
+// TestNarrowedWithoutAnOpinion verifies that a pod whose cycle was narrowed is retried on all nodes if the strategy
+// has no opinion at a later point. The default scores would otherwise choose only among the cheapest nodes.
 func TestNarrowedWithoutAnOpinion(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	broken := func() *kube.View { panic("planted") }
 	unopted := func() *kube.View { return &kube.View{} }
 	for _, tc := range []struct {
 		name      string
-		preScored bool // the opinion is gone after PreScore
+		preScored bool // the opinion is missing only after PreScore
 		view      func() *kube.View
-		nodes     int // in the cluster
+		nodes     int // number of nodes in the cluster
 		want      fwk.Code
 	}{
 		{"PreScore panics", false, broken, 200, fwk.UnschedulableAndUnresolvable},
@@ -700,7 +706,7 @@ func TestNarrowedWithoutAnOpinion(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			panics.Reset()
 			n := newNarrowing(t, 5, 100)
-			// Without a mark of its own the pod is ours because of its namespace, which the other view does not know.
+			// The pod has no annotation, and is only marked by its namespace in the second view.
 			optedIn := optedInView(t)
 			n.view = func() *kube.View { return optedIn }
 			pod, state, nodes := newPod(), newCycle(), roomy(tc.nodes)
@@ -736,7 +742,7 @@ func TestNarrowedWithoutAnOpinion(t *testing.T) {
 	}
 }
 
-// optedInView is a view in which the pods of the namespace lab are ours.
+// optedInView returns a view in which the pods of the namespace lab are marked.
 func optedInView(t *testing.T) *kube.View {
 	t.Helper()
 	c := kube.Contents{

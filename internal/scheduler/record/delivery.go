@@ -17,14 +17,14 @@ import (
 
 const (
 	path      = "/api/v1/decisions"
-	maxAnswer = 4 << 10 // there should be none
+	maxAnswer = 4 << 10 // no content is expected
 )
 
-// post delivers records together. An error is lasting if it will be the same next time.
+// post delivers records in a single request. lasting is true if a retry would fail with the same error.
 func post(ctx context.Context, client *apiclient.Client, records []ledger.Record) (lasting bool, err error) {
 	body, err := json.Marshal(map[string]any{"decisions": records})
 	if err != nil {
-		return true, fmt.Errorf("encoding records: %w", err) // a number that JSON does not have
+		return true, fmt.Errorf("encoding records: %w", err) // a number that is not representable in JSON
 	}
 	_, err = client.Do(ctx, &apiclient.Request{
 		Method: http.MethodPost, Path: path, Header: map[string]string{"Content-Type": "application/json"}, Body: body,
@@ -34,11 +34,11 @@ func post(ctx context.Context, client *apiclient.Client, records []ledger.Record
 	return ok && slices.Contains(forGood, refused.Status), err
 }
 
-// forGood are the answers that will be the same next time.
+// forGood contains the status codes for which a retry is useless.
 var forGood = []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
 
-// deliver sends all records, and reports whether it could. A batch that is refused for good is delivered record by
-// record, so that one that is refused takes no others along.
+// deliver sends all records and reports whether it succeeded. If a batch is rejected permanently, its records are
+// delivered individually, so that a single invalid record does not affect the others.
 func (r *Recorder) deliver(ctx context.Context) bool {
 	for len(r.queue) > 0 {
 		n := r.batch()
@@ -69,7 +69,7 @@ func (r *Recorder) deliver(ctx context.Context) bool {
 	return true
 }
 
-// batch is how many of the oldest records go together.
+// batch returns the number of the oldest records that are delivered together.
 func (r *Recorder) batch() int {
 	n, size := 0, 0
 	for n < len(r.queue) && n < maxBatch {
@@ -82,7 +82,7 @@ func (r *Recorder) batch() int {
 	return n
 }
 
-// awaitDrafts waits a moment for what is being carried out: the API server may have bound a pod just now.
+// awaitDrafts waits briefly for open drafts, because the API server may just have bound the pod.
 func (r *Recorder) awaitDrafts(ctx context.Context) {
 	_ = wait.PollUntilContextTimeout(ctx, bindsWithin/50, bindsWithin, true, func(context.Context) (bool, error) {
 		r.mu.Lock()
@@ -105,7 +105,7 @@ func (r *Recorder) finish(ctx context.Context) {
 		r.deliver(ctx)
 	}()
 	r.lost(len(r.queue), tooLate)
-	for _, why := range []string{tooFast, tooLong} { // what was not logged yet
+	for _, why := range []string{tooFast, tooLong} { // log losses that have not been logged yet
 		if n := r.throttles[why]; n != nil {
 			n.logged = time.Time{}
 		}

@@ -2,7 +2,7 @@ package record
 
 import "github.com/kubenergy/kubenergy/internal/scheduler/instruments"
 
-// decisions are counted whether or not they are recorded.
+// Decisions are counted even if they are not recorded.
 var (
 	counts  = &instruments.Set{}
 	decided = counts.Counter("kubenergy_decisions_total",
@@ -10,7 +10,7 @@ var (
 		"action", "strategy", "reason")
 )
 
-// Decided counts a decision that was carried out. Strategy and reason are of the words that the code has.
+// Decided counts a decision that was carried out. Strategy and reason must be from a fixed set of values.
 func Decided(action, strategy, reason string) {
 	counts.Register()
 	decided.WithLabelValues(action, strategy, reason).Inc()
