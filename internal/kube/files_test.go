@@ -42,7 +42,7 @@ profiles:
   quality: estimated
 `
 
-// write replaces a file as its writers must: by rename.
+// write replaces a file by rename, as writers of the files must.
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	next := path + ".next"
@@ -54,7 +54,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// A file that makes its reader panic counts as one that cannot be read, once, and what was read of it before holds.
+// TestAFileThatPanics verifies that a file whose reader panics is treated as unreadable, is logged once, and that
+// its previous content remains in use.
 func TestAFileThatPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	path := filepath.Join(t.TempDir(), "file")
@@ -92,7 +93,7 @@ func TestFilesFailOpen(t *testing.T) {
 	state := func() string {
 		log.Reset()
 		f.Refresh()
-		f.Refresh() // nothing new: nothing is logged again
+		f.Refresh() // without a change, errors are not logged again
 		v, parts := f.View(), []string{}
 		for _, s := range v.Sites() {
 			if s.Carbon.Series != nil {

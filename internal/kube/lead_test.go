@@ -16,7 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// A program runs if a pod of it is ready, whatever Leases say, or if a process elsewhere holds its Lease.
+// TestAbsent verifies that a program is considered running if one of its pods is ready, regardless of Leases, or if
+// a process outside of its Deployment holds its Lease.
 func TestAbsent(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	lease := func(name, holder string, age time.Duration) runtime.Object {
@@ -72,7 +73,8 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// A Job without a CronJob, and one whose CronJob is not known, have their own deadline. No deadline is before its Job.
+// TestDeadline verifies that Jobs without a CronJob, or with an unknown one, only have their own deadline, and that
+// no deadline is before the creation of its Job.
 func TestDeadline(t *testing.T) {
 	created := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	run, hourly := &Run{"c", created}, "0 * * * *"

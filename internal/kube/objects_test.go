@@ -30,15 +30,15 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// objectServer lists objects by resource. A change ends all watches the way a compaction does, so that clients list
+// objectServer lists objects by resource. A change terminates all watches like a compaction, so that clients list
 // again.
 type objectServer struct {
 	mu      sync.Mutex
-	objects map[string][]any // no entry: no such resource
-	refused map[string]bool  // forbidden
-	slow    map[string]bool  // lists are never answered
-	streams bool             // lists are streamed as watches, as newer servers do
-	begun   int              // streams
+	objects map[string][]any // a missing entry means that the resource does not exist
+	refused map[string]bool  // forbidden resources
+	slow    map[string]bool  // resources whose lists never return
+	streams bool             // lists are streamed as watches, as by newer servers
+	begun   int              // number of streams
 	changed chan struct{}
 }
 
@@ -59,7 +59,7 @@ func (s *objectServer) set(resource string, objects ...any) {
 	s.endWatches()
 }
 
-// refuse makes the server refuse a resource, or answer again.
+// refuse makes the server reject or accept requests for a resource.
 func (s *objectServer) refuse(resource string, refuse bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *objectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(status.ErrStatus)
 	}
 	switch {
-	case resource == knowledgeBaseName && len(knowledge) > 0: // the one object
+	case resource == knowledgeBaseName && len(knowledge) > 0: // the only object
 		_ = json.NewEncoder(w).Encode(knowledge[0])
 	case slow:
 		<-r.Context().Done()
@@ -100,7 +100,8 @@ func (s *objectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.stream(w, resource, objects)
 		<-r.Context().Done()
 	case r.URL.Query().Get("sendInitialEvents") != "":
-		say(apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)) // not this server: clients then list
+		// not supported by this server, so that clients fall back to list requests
+		say(apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil))
 	case r.URL.Query().Get("watch") != "":
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
@@ -127,7 +128,7 @@ func (s *objectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stream sends objects as the beginning of a watch.
+// stream sends objects as the initial events of a watch.
 func (s *objectServer) stream(w http.ResponseWriter, resource string, objects []any) {
 	version, kind := "v1", map[string]string{
 		"gridzones": kindZone, "energypolicies": "EnergyPolicy", "namespaces": "Namespace",
@@ -157,7 +158,7 @@ func TestObjectsFromAStream(t *testing.T) {
 			"name": name, "resourceVersion": "8", "uid": name, "labels": labels,
 		}, "spec": spec}
 	}
-	server.streams = true // before anybody asks
+	server.streams = true // before the first request
 	server.set("gridzones", object("de", nil, map[string]any{"zone": "DE"}),
 		object("broken", nil, map[string]any{"carbon": map[string]any{"maxAge": "2 hours"}}))
 	server.set("energypolicies")
@@ -200,10 +201,10 @@ func zoneObject(name string, isDefault bool, values ...float64) *v1alpha1.GridZo
 	return z
 }
 
-// quick are limits for tests that do not look at them.
+// quick contains limits for tests that do not depend on them.
 var quick = limits{timeout: time.Minute, belief: 50 * time.Millisecond, grace: time.Minute}
 
-// record is a log that may be read while it is written.
+// record is a log that can be read while it is being written.
 type record struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -250,7 +251,8 @@ func untilView(t *testing.T, o *Objects, what string, ok func(*View) bool) {
 	kit.Eventually(t, 20*time.Second, "the view shows: "+what, func() bool { return ok(o.View()) })
 }
 
-// A zone with a duration that nobody can read, which older schemas let pass, costs that zone.
+// TestOneUnreadableObjectCostsItself verifies that an invalid duration in a zone, which older schemas accepted,
+// only affects that zone.
 func TestOneUnreadableObjectCostsItself(t *testing.T) {
 	t.Parallel()
 	server, config := newObjectServer(t)
@@ -350,7 +352,7 @@ func TestARefusalAfterASync(t *testing.T) {
 func TestPatienceRunsOut(t *testing.T) {
 	t.Parallel()
 	server, config := newObjectServer(t)
-	server.slow["energypolicies"] = true // before anybody asks
+	server.slow["energypolicies"] = true // before the first request
 	o, _ := watching(t, config, limits{
 		timeout: 700 * time.Millisecond, belief: 50 * time.Millisecond, grace: time.Minute,
 	})
@@ -461,7 +463,7 @@ func TestDefaultZone(t *testing.T) {
 	}
 }
 
-// manyNamespaces are items of namespaces that have opted in.
+// manyNamespaces returns items of namespaces that have opted in.
 func manyNamespaces(t testing.TB, n int) []*item {
 	var items []*item
 	for i := range n {
@@ -474,7 +476,7 @@ func manyNamespaces(t testing.TB, n int) []*item {
 	return items
 }
 
-// An EnergyBudget is part of a view only while it keeps new work from starting.
+// TestBudgetsThatHoldNewWork verifies that an EnergyBudget is only part of a view while it holds new work.
 func TestBudgetsThatHoldNewWork(t *testing.T) {
 	until, asOf := metav1.NewTime(noon.Add(6*time.Hour)), metav1.NewTime(noon)
 	b := &v1alpha1.EnergyBudget{
@@ -553,11 +555,11 @@ func TestObjectsFollowTheServer(t *testing.T) {
 		v.Sites()[1].Carbon.Series.Value(1) != 200 {
 		t.Errorf("sites are %+v", v.Sites())
 	}
-	// Counts in a status are no news.
+	// Counts in a status do not affect views.
 	counted := policyIn("team", func(s *v1alpha1.EnergyPolicySpec) { s.AllowedDelay = delay(time.Hour) })
 	counted.Status.Held = 5
 	server.set("energypolicies", counted)
-	time.Sleep(time.Second) // no new view may follow
+	time.Sleep(time.Second) // no new view must be published
 	if o.View() != v {
 		t.Error("another view came of a count")
 	}
@@ -573,7 +575,8 @@ func TestObjectsFollowTheServer(t *testing.T) {
 	}
 }
 
-// An object that makes its reader panic counts as one that cannot be read: it is told of, and the others stand.
+// TestAReaderThatPanicsCostsOneObject verifies that an object whose reader panics is treated as unreadable and
+// logged, and that other objects are not affected.
 func TestAReaderThatPanicsCostsOneObject(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	planted := reading("GridZone", func(it *item, z *v1alpha1.GridZone) {
@@ -622,7 +625,8 @@ func TestAnEventThatPanicsCostsItself(t *testing.T) {
 	}
 }
 
-// A view that cannot be built costs its news: the one before holds, and the next one is built.
+// TestAViewThatPanicsLeavesTheLastOne verifies that the previous view remains in use if building a view panics, and
+// that the next one is built.
 func TestAViewThatPanicsLeavesTheLastOne(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	o := &Objects{

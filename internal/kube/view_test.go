@@ -159,8 +159,8 @@ func TestWithoutSignals(t *testing.T) {
 	}
 }
 
-// A zone that feeds no node must not decide when work starts elsewhere, and zones of two kinds of intensity are not
-// compared.
+// TestZonesThatDoNotCount verifies that a zone without nodes does not affect when work starts elsewhere, and that
+// zones with different kinds of intensity are not compared.
 func TestZonesThatDoNotCount(t *testing.T) {
 	zone := func(name string, intensity float64, change func(*v1alpha1.GridZone)) *v1alpha1.GridZone {
 		z := zoneObject(name, name == "de", intensity, intensity, intensity, intensity, intensity, intensity)

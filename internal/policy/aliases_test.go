@@ -17,12 +17,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The documented behaviours of Compute Gardener, one test each. Their annotations are written out here, since what
-// matters is that manifests written for it keep working.
+// The following tests cover the documented behavior of Compute Gardener. They use literal annotations, because
+// manifests written for that system must continue to work.
 const cg = "compute-gardener-scheduler.kubernetes.io/"
 
-// gridOf is a grid of two tariffs and two intensities: dirty and dear now, clean from the second hour on, cheap from
-// the fourth.
+// gridOf returns a grid with two prices and two intensities. The intensity is low after the first hour, and the
+// price after the third.
 func gridOf(t *testing.T) []*sched.Site {
 	t.Helper()
 	hourly := func(values ...float64) grid.Signal {
@@ -53,7 +53,7 @@ func gardenerRules(t *testing.T, c Sources) *Rules {
 
 func forGardener(p *v1.Pod) { p.Spec.SchedulerName = "compute-gardener-scheduler" }
 
-// heldFor returns how long after noon a pod is held.
+// heldFor returns how long a pod is held, counted from noon.
 func heldFor(t *testing.T, v *Rules, pod *v1.Pod) time.Duration {
 	t.Helper()
 	job, s := v.ofPod(t, pod)
@@ -208,7 +208,7 @@ func TestGardenerGPUWorkloadType(t *testing.T) {
 	}
 }
 
-// TestGardenerNamespacePolicy is what that system documents and does not do.
+// TestGardenerNamespacePolicy covers behavior that is documented by that system, but not implemented.
 func TestGardenerNamespacePolicy(t *testing.T) {
 	v := gardenerRules(t, Sources{Namespaces: []NamespaceMarks{{
 		Name:   "team",
@@ -218,7 +218,7 @@ func TestGardenerNamespacePolicy(t *testing.T) {
 			cg + "workload-batch-policy-carbon-intensity-threshold":   "100",
 			cg + "workload-service-policy-carbon-intensity-threshold": "500",
 			cg + "policy-max-power-watts":                             "250",
-			cg + "policy-min-efficiency":                              "nonsense", // which silences itself alone
+			cg + "policy-min-efficiency":                              "nonsense", // only disables itself
 		},
 	}, {
 		Name:        "not-enabled",
@@ -269,12 +269,12 @@ func TestGardenerEnvironment(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		environ []string
-		want    time.Duration // that a pod of its scheduler is held
+		want    time.Duration // time for which a pod with its scheduler name is held
 		warning string
 	}{
 		{name: "nothing", want: 2 * time.Hour},
 		{name: "threshold", environ: []string{"CARBON_INTENSITY_THRESHOLD=500"}},
-		{name: "delay", environ: []string{"MAX_SCHEDULING_DELAY=30m"}}, // in which nothing gets better
+		{name: "delay", environ: []string{"MAX_SCHEDULING_DELAY=30m"}}, // there is no better time within the delay
 		{name: "no carbon", environ: []string{"CARBON_ENABLED=false"}},
 		{name: "prices only", environ: []string{
 			"CARBON_ENABLED=false", "PRICING_ENABLED=true", "PRICING_SCHEDULES_PATH=" + schedules,
@@ -332,7 +332,7 @@ func TestOneHalfOfTheDefaultPower(t *testing.T) {
 	}
 }
 
-// TestEveryAliasHasAnEffect keeps the table honest: each annotation in it changes what is decided.
+// TestEveryAliasHasAnEffect verifies that each annotation of the table affects decisions.
 func TestEveryAliasHasAnEffect(t *testing.T) {
 	values := map[string]string{
 		v1alpha1.AnnotationSkip: "true", v1alpha1.AnnotationCarbonCounts: "false",
@@ -362,7 +362,7 @@ func TestEveryAliasHasAnEffect(t *testing.T) {
 	}
 }
 
-// budgets reports whether an annotation changes what a workload may use, or what happens then.
+// budgets reports whether an annotation affects the own budget of a workload.
 func budgets(key, value string) bool {
 	usual := map[string]string{v1alpha1.AnnotationBudgetKWh: "1"}
 	before, _, err1 := ReadAllowance(nil, "", usual)
@@ -370,7 +370,7 @@ func budgets(key, value string) bool {
 	return err1 == nil && err2 == nil && before != after
 }
 
-// asks is what can be compared of a job.
+// asks returns the comparable properties of a job.
 func asks(j sched.Job) [6]any {
 	return [6]any{j.AllowedDelay, j.Duration, j.Released, j.Limits, j.PUE, j.PerformanceWeight}
 }

@@ -19,7 +19,7 @@ func TestReadMarks(t *testing.T) {
 		job      map[string]string
 		template map[string]string
 		want     Marks
-		wantErr  string // part of the error; "" for none
+		wantErr  string // substring of the error; empty if there is none
 	}{
 		{name: "nothing"},
 		{name: "other people's", job: map[string]string{"team": "a"}},

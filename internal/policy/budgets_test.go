@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// closedBudget is a budget that is used up and holds new work.
+// closedBudget returns a used-up budget that holds new work.
 func closedBudget(change func(*v1alpha1.EnergyBudget)) *v1alpha1.EnergyBudget {
 	until, asOf := metav1.NewTime(noon.Add(6*time.Hour)), metav1.NewTime(noon)
 	b := &v1alpha1.EnergyBudget{
@@ -31,7 +31,7 @@ func closedBudget(change func(*v1alpha1.EnergyBudget)) *v1alpha1.EnergyBudget {
 	return b
 }
 
-// rulesOfBudgets are those of a cluster that enforces.
+// rulesOfBudgets returns the rules of a cluster in the mode enforce.
 func rulesOfBudgets(t *testing.T, budgets ...*v1alpha1.EnergyBudget) *Rules {
 	t.Helper()
 	return rulesOf(t, Sources{
@@ -45,8 +45,8 @@ func TestUsedUpBudgetHoldsNewWork(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pod    *v1.Pod
 		change func(*v1alpha1.EnergyBudget)
-		at     time.Duration // after noon
-		want   time.Duration // after noon; 0: not held
+		at     time.Duration // relative to noon
+		want   time.Duration // relative to noon; 0 if not held
 	}{
 		"until the period ends": {pod: pod(delay), want: 6 * time.Hour},
 		"until its latest start": {
@@ -256,7 +256,7 @@ func TestPodOwners(t *testing.T) {
 	}
 }
 
-// TestTeamOf: budgets count a team's pods by the label by which the ledger charges them.
+// TestTeamOf verifies that budgets and the ledger determine the team of a pod by the same label.
 func TestTeamOf(t *testing.T) {
 	for _, tc := range []struct {
 		labels map[string]string
@@ -277,7 +277,8 @@ func TestTeamOf(t *testing.T) {
 	}
 }
 
-// TestTeamsOfNamespaces: users write labels of pods, administrators those of namespaces.
+// TestTeamsOfNamespaces verifies that labels of namespaces, which administrators set, take precedence over labels
+// of pods, which users set.
 func TestTeamsOfNamespaces(t *testing.T) {
 	namespace := func(name string, labels ...string) NamespaceMarks {
 		n := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}

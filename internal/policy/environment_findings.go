@@ -11,19 +11,19 @@ import (
 	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
-// The programs of ours that read variables of Compute Gardener, by the names of their Deployments.
+// Programs that read variables of Compute Gardener, by the names of their Deployments.
 const (
 	SchedulerProgram  = "kubenergy-scheduler"
 	ControllerProgram = "kubenergy-controller"
 )
 
-// GardenerKey is the name under which GridZones take the key of Electricity Maps from the environment.
+// GardenerKey is the name by which GridZones refer to the API key of Electricity Maps in the environment.
 const GardenerKey = "electricitymaps"
 
-// GardenerKeys are the variables that hold that key, the first one before the second. The controller alone reads them.
+// GardenerKeys are the variables with that API key, in order of precedence. Only the controller reads them.
 var GardenerKeys = []string{"ELECTRICITY_MAP_API_KEY", "ELECTRICITY_MAPS_API_KEY"}
 
-// obsolete are variables without an effect here, and what there is instead.
+// obsolete maps variables without an effect to their replacements.
 var obsolete = map[string]string{
 	"ENABLE_POD_PRIORITIES":        "priorities are kube-scheduler's, and always count",
 	"PRICING_PROVIDER":             "the price of a GridZone names its own sources",
@@ -48,21 +48,21 @@ var obsolete = map[string]string{
 }
 
 var (
-	// gardenerLike matches names that look like variables of Compute Gardener.
+	// gardenerLike matches names that are likely to be variables of Compute Gardener.
 	gardenerLike = regexp.MustCompile(`^(CARBON|PRICING|ELECTRICITY_MAPS?|NODE_(DEFAULT|POWER)|HARDWARE_PROFILES?` +
 		`|PROMETHEUS)_`)
-	// ofService matches what Kubernetes sets in each container for the Services of its namespace.
+	// ofService matches the variables that Kubernetes sets in each container for the Services of its namespace.
 	ofService = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\w+)$`)
 )
 
-// SharedVariable reports whether the scheduler and the controller both read a variable, so that it must be the same for
-// both: what the controller counts in shadow mode is what the scheduler would do.
+// SharedVariable reports whether both the scheduler and the controller read a variable. Its value must then be the
+// same for both, because the controller predicts the decisions of the scheduler in shadow mode.
 func SharedVariable(name string) bool {
 	_, read := variables[name]
 	return read || strings.HasPrefix(name, nodePowerPrefix)
 }
 
-// setVariables returns the variables that have a value.
+// setVariables returns the variables with non-empty values.
 func setVariables(environ []string) map[string]string {
 	set := map[string]string{}
 	for _, entry := range environ {
@@ -73,7 +73,7 @@ func setVariables(environ []string) map[string]string {
 	return set
 }
 
-// FindKey returns a finding if the key of Electricity Maps is set and no GridZone asks for it by name.
+// FindKey returns a finding if the API key of Electricity Maps is set but no GridZone refers to it.
 func FindKey(environ []string, named bool) (all []Finding) {
 	set := setVariables(environ)
 	for _, name := range GardenerKeys {
@@ -87,7 +87,7 @@ func FindKey(environ []string, named bool) (all []Finding) {
 	return all
 }
 
-// findVariables returns a finding for each variable of Compute Gardener that has no effect on a program of ours.
+// findVariables returns a finding for each variable of Compute Gardener that has no effect on the program.
 func findVariables(program string, set map[string]string) (all []Finding) {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		why, useless := obsolete[name]
@@ -116,19 +116,19 @@ func findVariables(program string, set map[string]string) (all []Finding) {
 	return all
 }
 
-// pricing reports whether prices are to hold work.
+// pricing reports whether work is held for lower prices.
 func pricing(set map[string]string) bool {
 	on, err := readBool(set["PRICING_ENABLED"])
 	return on && err == nil
 }
 
-// variableNames are all that have an effect.
+// variableNames returns the names of all variables that have an effect.
 func variableNames() []string {
 	return slices.Concat(slices.Collect(maps.Keys(variables)), GardenerKeys, []string{nodePowerPrefix})
 }
 
-// FindDelay returns a finding if MAX_SCHEDULING_DELAY is longer than the most that work may wait, where it may wait at
-// all.
+// FindDelay returns a finding if MAX_SCHEDULING_DELAY exceeds the maximum delay of a cluster in which work may
+// wait.
 func FindDelay(environ []string, most time.Duration) (all []Finding) {
 	delay, err := readDuration(setVariables(environ)["MAX_SCHEDULING_DELAY"])
 	if err == nil && most > 0 && delay > most {

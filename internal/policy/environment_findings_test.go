@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Variables that do nothing where they are set are told, with what to do instead; those that are read are not.
+// TestVariablesInVain verifies that variables without an effect on the program are reported with a fix, and that
+// all others are not.
 func TestVariablesInVain(t *testing.T) {
 	for _, tc := range []struct{ program, environ, want string }{
 		{SchedulerProgram, "ELECTRICITY_MAP_API_KEY=s", "ELECTRICITY_MAP_API_KEY has no effect: set it for kubenergy-controller"},
@@ -26,13 +27,13 @@ func TestVariablesInVain(t *testing.T) {
 		{SchedulerProgram, "CARBON_REGION=DE", "there is none of that name"},
 		{ControllerProgram, "ELECTRICITY_MAP_APIKEY=s", "(did you mean ELECTRICITY_MAP_API_KEY?)"},
 		{SchedulerProgram, "NODE_DEFAULT_IDLE=50", "there is none of that name"},
-		{SchedulerProgram, "MAX_SCHEDULING_DELAY=48h", ""}, // which a policy may allow
+		{SchedulerProgram, "MAX_SCHEDULING_DELAY=48h", ""}, // a policy may allow this
 		{SchedulerProgram, "MAX_SCHEDULING_DELAY=2 days", `MAX_SCHEDULING_DELAY is "2 days": want a duration`},
 		{SchedulerProgram, "CARBON_ENABLED=", ""},
 		{SchedulerProgram, "CARBON_ENABLED=false", ""},
-		{SchedulerProgram, "HARDWARE_PROFILES_PATH=/x", ""}, // which cannot be seen from here
+		{SchedulerProgram, "HARDWARE_PROFILES_PATH=/x", ""}, // the file is not accessible
 		{ControllerProgram, "NODE_POWER_CONFIG_n1=idle:50,max:300", ""},
-		{SchedulerProgram, "PROMETHEUS_PORT_9090_TCP=tcp://10.0.0.1:9090", ""}, // Kubernetes sets these for Services
+		{SchedulerProgram, "PROMETHEUS_PORT_9090_TCP=tcp://10.0.0.1:9090", ""}, // set by Kubernetes for Services
 		{SchedulerProgram, "PROMETHEUS_SERVICE_HOST=10.0.0.1", ""},
 		{SchedulerProgram, "NODE_NAME=n1", ""},
 		{SchedulerProgram, "PATH=/bin", ""},
@@ -64,7 +65,7 @@ func TestVariablesThatAreRead(t *testing.T) {
 	}
 }
 
-// A key is told to ask nothing unless a GridZone names it.
+// TestFindKey verifies that an API key is reported unless a GridZone refers to it.
 func TestFindKey(t *testing.T) {
 	set := []string{"ELECTRICITY_MAP_API_KEY=s"}
 	if all := FindKey(set, false); len(all) != 1 || !strings.Contains(all[0].String(), "key: electricitymaps") {
@@ -75,7 +76,7 @@ func TestFindKey(t *testing.T) {
 	}
 }
 
-// A delay is told to be cut where it is longer than what the policy allows.
+// TestFindDelay verifies that a delay is reported if it exceeds the maximum of the policy.
 func TestFindDelay(t *testing.T) {
 	set := []string{"MAX_SCHEDULING_DELAY=48h"}
 	all := FindDelay(set, 24*time.Hour)

@@ -11,7 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// What people write in vain on workloads is found, with what was meant.
+// TestFindings verifies that settings without an effect on workloads are reported together with a suggestion.
 func TestFindings(t *testing.T) {
 	soon, past := time.Now().Add(30*time.Minute).Format(time.RFC3339), "2020-01-01T00:00:00Z"
 	for _, tc := range []struct{ key, value, want string }{
@@ -78,7 +78,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// Values that make no sense are errors that say what is wanted.
+// TestWrongValues verifies that invalid values result in errors that describe the valid ones.
 func TestWrongValues(t *testing.T) {
 	for _, tc := range []struct{ key, value, want string }{
 		{v1alpha1.AnnotationAllowedDelay, "2d", "2d"},
@@ -150,7 +150,8 @@ func TestFindNamespace(t *testing.T) {
 	}
 }
 
-// What asks to wait and belongs to something that decides itself is told; what a Job runs was read with the Job.
+// TestFindOwner verifies that a workload with annotations for waiting is reported if its owner controls when it
+// runs, except for the pods of a Job.
 func TestFindOwner(t *testing.T) {
 	for _, tc := range []struct {
 		kind, annotation string
@@ -181,7 +182,7 @@ func TestFindOwner(t *testing.T) {
 	}
 }
 
-// Allowed delays of policies that are longer than any hold may last are told.
+// TestFindPolicy verifies that allowed delays in policies are reported if they exceed the maximum.
 func TestFindPolicy(t *testing.T) {
 	hours := func(n int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(n) * time.Hour} }
 	for _, tc := range []struct {
@@ -208,7 +209,7 @@ func TestFindPolicy(t *testing.T) {
 	}
 }
 
-// Where a limit of 0 lets nothing wait, an allowed delay is told to have no effect.
+// TestFindsDelayWhereNothingIsHeld verifies that an allowed delay is reported if the maximum is 0.
 func TestFindsDelayWhereNothingIsHeld(t *testing.T) {
 	c := Sources{Defaults: BuiltIn(), Policies: []*v1alpha1.EnergyPolicy{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: v1alpha1.PolicyName},

@@ -10,20 +10,20 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// LabelKueueQueue marks what Kueue admits, and so resumes, itself.
+// LabelKueueQueue is the label of Jobs that are admitted, and thus resumed, by Kueue.
 const LabelKueueQueue = "kueue.x-k8s.io/queue-name"
 
-// Marks of other systems that decide themselves when their objects run. Two that hold the same object can wait for each
-// other for ever, and a hook that waits blocks a deployment.
+// Labels and annotations of other systems that control when their objects run. If two systems hold the same object,
+// they may wait for each other forever. A hook that waits blocks a deployment.
 const (
-	helmHook     = "helm.sh/hook"                    // annotation
-	argoCDHook   = "argocd.argoproj.io/hook"         // annotation
-	argoWorkflow = "workflows.argoproj.io/workflow"  // label
-	argoNodeName = "workflows.argoproj.io/node-name" // annotation
-	karmada      = "karmada.io/managed"              // label, in members of a federation
+	helmHook     = "helm.sh/hook"                    // an annotation
+	argoCDHook   = "argocd.argoproj.io/hook"         // an annotation
+	argoWorkflow = "workflows.argoproj.io/workflow"  // a label
+	argoNodeName = "workflows.argoproj.io/node-name" // an annotation
+	karmada      = "karmada.io/managed"              // a label on objects in member clusters of a federation
 )
 
-// NeverHeld reports whether a Job or a bare pod must not be held, and why.
+// NeverHeld reports whether a Job or a bare pod must not be held, and the reason.
 func NeverHeld(o metav1.Object) (why string, never bool) {
 	if job, ok := o.(*batchv1.Job); ok {
 		return NeverHeldJob(job)
@@ -31,25 +31,25 @@ func NeverHeld(o metav1.Object) (why string, never bool) {
 	return NeverHeldPod(o.(*v1.Pod))
 }
 
-// NeverHeldPod reports whether a bare pod must not be held, and why.
+// NeverHeldPod reports whether a bare pod must not be held, and the reason.
 func NeverHeldPod(pod *v1.Pod) (why string, never bool) {
 	if why, never := neverHeldObject(pod, pod.Spec.PriorityClassName); never {
 		return why, true
 	}
-	// A pod of a Job was held as that Job, or must not be; all others serve users who wait: DaemonSets,
-	// Deployments.
+	// The pod of a Job was either held as part of the Job or must not be held. Pods of other controllers, such as
+	// Deployments and DaemonSets, serve users.
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		return "it is run by " + owner.Kind + " " + owner.Name, true
 	}
-	// Released is final, and this is what a release leaves behind where the scheduler found no room. It is also what is
-	// left of it after a restart.
+	// A release is final, and the pod has this condition if it was released and the scheduler found no capacity.
+	// The condition also survives a restart.
 	if c := Scheduled(pod); c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable {
 		return "the scheduler tried it before and found no room", true
 	}
 	return "", false
 }
 
-// NeverHeldJob reports whether a Job must not be held, or not any longer, and why.
+// NeverHeldJob reports whether a Job must not be held, or must no longer be held, and the reason.
 func NeverHeldJob(job *batchv1.Job) (why string, never bool) {
 	if why, never := neverHeldObject(job, job.Spec.Template.Spec.PriorityClassName); never {
 		return why, true

@@ -29,7 +29,7 @@ func inNamespace(name string) func(*metav1.ObjectMeta) {
 	return func(o *metav1.ObjectMeta) { o.Namespace = name }
 }
 
-// Rows that hold for pods and Jobs alike.
+// neverHeldObjects contains test cases for both pods and Jobs.
 var neverHeldObjects = []struct {
 	name     string
 	meta     func(*metav1.ObjectMeta)

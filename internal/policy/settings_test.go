@@ -51,7 +51,7 @@ func (v *Rules) ofPod(t *testing.T, pod *v1.Pod) (sched.Job, Settings) {
 	return v.Settle(&work)
 }
 
-// TestPrecedence takes away one level after the other: the next one below then counts.
+// TestPrecedence removes one level after the other and verifies that the next one takes effect.
 func TestPrecedence(t *testing.T) {
 	cluster := policyIn(v1alpha1.SystemNamespace, func(s *v1alpha1.EnergyPolicySpec) {
 		s.Mode = v1alpha1.ModeEnforce
@@ -181,7 +181,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestOurs: only pods that ask for it are ours, whatever the cluster's policy allows.
+// TestOurs verifies that pods are only handled on request, regardless of the policy of the cluster.
 func TestOurs(t *testing.T) {
 	everywhere := policyIn(v1alpha1.SystemNamespace, func(s *v1alpha1.EnergyPolicySpec) {
 		s.AllowedDelay = delay(time.Hour)
@@ -282,7 +282,7 @@ func TestLimitsReplaceEachOther(t *testing.T) {
 	}
 }
 
-// An annotation that changes the rule is named as where the rule comes from.
+// TestOriginOfTheRule verifies that an annotation that implies the rule is reported as its origin.
 func TestOriginOfTheRule(t *testing.T) {
 	v := rulesOf(t, Sources{Policies: []*v1alpha1.EnergyPolicy{
 		policyIn("team", func(s *v1alpha1.EnergyPolicySpec) { s.Hold = &v1alpha1.HoldSettings{Rule: "Window"} }),
@@ -305,7 +305,8 @@ func TestOriginOfTheRule(t *testing.T) {
 	}
 }
 
-// A threshold asks for a hold, and where no level says for how long, the maximum counts. A delay of 0 is an answer.
+// TestThresholdWithoutDelay verifies that a threshold holds a workload for the maximum delay if no level sets a
+// delay. A delay of 0 counts as set.
 func TestThresholdWithoutDelay(t *testing.T) {
 	hold := &v1alpha1.HoldSettings{CarbonPercentile: new(25.0)}
 	v := rulesOf(t, Sources{Defaults: Defaults{MaxDelay: 8 * time.Hour}, Policies: []*v1alpha1.EnergyPolicy{
@@ -336,7 +337,7 @@ func TestThresholdWithoutDelay(t *testing.T) {
 	}
 }
 
-// Who asks for a kind of node does not ask to wait.
+// TestPlacementIsNoHold verifies that annotations for the placement do not hold a workload.
 func TestPlacementIsNoHold(t *testing.T) {
 	v := rulesOf(t, Sources{Policies: []*v1alpha1.EnergyPolicy{policyIn(v1alpha1.SystemNamespace,
 		func(s *v1alpha1.EnergyPolicySpec) {
@@ -379,7 +380,8 @@ func TestNamespacesThatSayTheSameShareTheirRules(t *testing.T) {
 	}
 }
 
-// A pod that names the hybrid scheduler is placed by its second version, and by the first where it asks for that.
+// TestHybridSchedulerByVersion verifies that a pod with the name of the hybrid scheduler is placed by the strategy
+// of its second version, or on request by that of the first version.
 func TestHybridSchedulerByVersion(t *testing.T) {
 	v := rulesOf(t, Sources{})
 	for annotation, want := range map[string]string{"": "hybrid-idle", "profile": "profile", "hybrid": "hybrid"} {

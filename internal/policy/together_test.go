@@ -16,8 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// waiting is a snapshot of jobs that may wait, and machines for them, by a seed. Signals began days ago and have as
-// many digits as real ones, and each machine has a profile of its own.
+// waiting returns a snapshot of jobs that may wait, and nodes for them, generated from a seed. The signals start
+// days ago and have realistic precision, and each node has its own profile.
 func waiting(t *testing.T, seed uint64) (*sched.Snapshot, []sched.Node) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -62,7 +62,7 @@ func waiting(t *testing.T, seed uint64) (*sched.Snapshot, []sched.Node) {
 	return s, nodes
 }
 
-// recorded plans, until a look at the clock if that is not 0, and returns what is written of it.
+// recorded makes a plan, which is stopped at the given call of stop unless stopAt is 0, and returns its record.
 func recorded(t *testing.T, seed uint64, stopAt int) (written []byte) {
 	t.Helper()
 	s, nodes := waiting(t, seed)
@@ -76,7 +76,8 @@ func recorded(t *testing.T, seed uint64, stopAt int) (written []byte) {
 	return b.Bytes()
 }
 
-// What is recorded of a plan makes the same plan, also of one that time has ended.
+// TestRecordedPlansAreTheSameAgain verifies that replaying a record yields the same plan, even if the plan was
+// stopped.
 func TestRecordedPlansAreTheSameAgain(t *testing.T) {
 	for seed := range uint64(20) {
 		var all []byte
@@ -90,7 +91,8 @@ func TestRecordedPlansAreTheSameAgain(t *testing.T) {
 	}
 }
 
-// The time at which a plan was stopped is a part of it, and so is all else that is recorded.
+// TestAChangedRecordIsFound verifies that a change to any part of a record is detected, including the point at
+// which the plan was stopped.
 func TestAChangedRecordIsFound(t *testing.T) {
 	const stopAt = 45
 	for name, c := range map[string]struct {
@@ -138,7 +140,8 @@ func TestAChangedRecordIsFound(t *testing.T) {
 	}
 }
 
-// A plan that decides as the one before it is not recorded again, however late it is.
+// TestTheSamePlanIsRecordedOnce verifies that a plan with the same decisions as the previous one is not recorded
+// again, regardless of the elapsed time.
 func TestTheSamePlanIsRecordedOnce(t *testing.T) {
 	s, nodes := waiting(t, 1)
 	plan, _ := policy.PlanTogether(s, nodes, func() bool { return false })
@@ -163,7 +166,8 @@ func TestTheSamePlanIsRecordedOnce(t *testing.T) {
 	}
 }
 
-// What could not be read again is not written, and the log says why.
+// TestWhatCannotBeReadIsNotRecorded verifies that plans that cannot be decoded are not written, and that the reason
+// is logged.
 func TestWhatCannotBeReadIsNotRecorded(t *testing.T) {
 	for name, spoil := range map[string]func(s *sched.Snapshot){
 		"has 2000 bytes": func(s *sched.Snapshot) { s.Queue[3].ID = strings.Repeat("x", 2000) },

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// registry has one metric of each kind that we have.
+// registry contains one metric of each type that KubEnergy uses.
 func registry(t *testing.T) *prometheus.Registry {
 	t.Helper()
 	r := prometheus.NewRegistry()
@@ -36,7 +36,7 @@ func registry(t *testing.T) *prometheus.Registry {
 	return r
 }
 
-// receiver is a collector that keeps what it was sent last.
+// receiver is a collector that sends each received request to a channel.
 func receiver(t *testing.T, got chan<- *collector.ExportMetricsServiceRequest) *httptest.Server {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -67,7 +67,7 @@ func receiver(t *testing.T, got chan<- *collector.ExportMetricsServiceRequest) *
 func TestPushesWhatIsScraped(t *testing.T) {
 	got := make(chan *collector.ExportMetricsServiceRequest, 1)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver(t, got).URL)
-	t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", "20") // ms
+	t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", "20") // in milliseconds
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "k8s.namespace.name=kubenergy-system")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -115,13 +115,14 @@ func TestPushesWhatIsScraped(t *testing.T) {
 	}
 }
 
-// What cannot be reached costs a line in the log, and neither the process nor its end.
+// TestUnreachable verifies that an unreachable collector is logged, and neither stops the process nor delays its
+// termination.
 func TestUnreachable(t *testing.T) {
 	var b bytes.Buffer
 	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://127.0.0.1:1/v1/metrics")
-	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "100") // ms
+	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "100") // in milliseconds
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // the last push is the only one
+	cancel() // only the last push is performed
 	began := time.Now()
 	err := Run(ctx, "kubenergy-test", registry(t), slog.New(slog.NewTextHandler(&b, nil)))
 	if err == nil || !strings.Contains(err.Error(), "for the last time") || time.Since(began) > 2*lastPushWithin {
@@ -147,7 +148,8 @@ func TestOff(t *testing.T) {
 			for k, v := range tc.env {
 				t.Setenv(k, v)
 			}
-			err := Run(t.Context(), "test", prometheus.NewRegistry(), slog.New(slog.DiscardHandler)) // it returns
+			// Run returns immediately
+			err := Run(t.Context(), "test", prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v", err)
 			}

@@ -84,7 +84,8 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-// A collector that panics costs its own metrics; the registry shows those of the others.
+// TestCollector verifies that a panic in a collector does not affect the metrics of other collectors in the
+// registry.
 func TestCollector(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	registry := prometheus.NewRegistry()

@@ -21,12 +21,12 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// store is a server of which writes of its state fail.
+// store is a server whose writes of the state file can be made to fail.
 type store struct {
 	t      *testing.T
 	state  string
-	err    error // of each write
-	lands  bool  // a write takes effect nevertheless
+	err    error // returned by each write
+	lands  bool  // failed writes take effect nevertheless
 	server *standalone.Server
 }
 
@@ -57,7 +57,7 @@ func (s *store) restart() {
 	}
 }
 
-// request returns the status of the response; 0: the connection was aborted.
+// request returns the status code of the response, or 0 if the connection was aborted.
 func (s *store) request(method, path, media, body string) (status int, answer string) {
 	s.t.Helper()
 	return s.in(s.t.Context(), method, path, media, body)
@@ -79,7 +79,7 @@ func (s *store) in(ctx context.Context, method, path, media, body string) (statu
 	return w.Code, w.Body.String()
 }
 
-// list returns the version of a list of all jobs, and the annotation x of each.
+// list returns the resource version of a list of all Jobs, and the annotation x of each Job.
 func (s *store) list() (version string, jobs map[string]string) {
 	s.t.Helper()
 	_, text := s.request(http.MethodGet, "", "", "")
@@ -103,8 +103,8 @@ var changes = []struct{ name, method, path, media, body string }{
 	{"delete", http.MethodDelete, "/old", "", ""},
 }
 
-// A change whose write fails is in no response, no list and no watch, nor there after a restart, and its version is not
-// used again.
+// TestFailedWritesChangeNothing verifies that a change whose write fails is not visible in any response, list or
+// watch, nor after a restart, and that its version is not reused.
 func TestFailedWritesChangeNothing(t *testing.T) {
 	for _, c := range changes {
 		for _, uncertain := range []bool{false, true} {
@@ -150,7 +150,8 @@ func TestFailedWritesChangeNothing(t *testing.T) {
 	}
 }
 
-// An uncertain write is undone at once if the disk allows it, and then is an error like others.
+// TestUncertainWritesAreUndone verifies that an uncertain write is reverted immediately if possible, and is then
+// reported like any other error.
 func TestUncertainWritesAreUndone(t *testing.T) {
 	s := newStore(t)
 	writes := 0
@@ -177,7 +178,8 @@ func TestUncertainWritesAreUndone(t *testing.T) {
 	}
 }
 
-// A state that cannot be read is left as it is. Until an operator acts, no Job is accepted, and all else is served.
+// TestTornStateIsKept verifies that an unreadable state file is not modified. Until an operator intervenes, Jobs
+// are rejected and all other requests are served.
 func TestTornStateIsKept(t *testing.T) {
 	for _, torn := range []string{"", "[{", `[{"apiVersion":"batch/v1","kind":"Job"}]`, `{"a":1}`, "\x00\x00\x00"} {
 		s := newStore(t)
@@ -201,7 +203,8 @@ func TestTornStateIsKept(t *testing.T) {
 	}
 }
 
-// Clients, and this program, would compute such a quantity for years.
+// TestSlowQuantitiesAreRefused verifies that quantities are rejected that the program or its clients would parse
+// for years.
 func TestSlowQuantitiesAreRefused(t *testing.T) {
 	s := newStore(t)
 	for _, quantity := range []string{"1e-999999999", `1\u0065-999999999`} {
@@ -213,7 +216,7 @@ func TestSlowQuantitiesAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzState has a server begin with any state, and write it again.
+// FuzzState starts a server with arbitrary state and writes the state again.
 func FuzzState(f *testing.F) {
 	f.Add([]byte(`[{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"a","namespace":"physics","resourceVersion":"7"}}]`))
 	f.Add([]byte(`[{"apiVersion":"kubenergy.io/v1alpha1","kind":"GridZone","metadata":{"name":"de"},"status":{"nodes":1e99}}]`))

@@ -35,13 +35,13 @@ metadata: {name: de}
 spec: {zone: DE, default: true, carbon: {sources: [{typical: {}}]}}
 `
 
-// world is a server with its folder.
+// world is a server with its directory.
 type world struct {
 	folder, state string
 	log           strings.Builder
 	server        *standalone.Server
 	config        *rest.Config
-	end           func() // waits until what was written is kept
+	end           func() // waits until all changes have been written
 }
 
 func begin(t *testing.T, folder, state string) *world {
@@ -66,7 +66,7 @@ func begin(t *testing.T, folder, state string) *world {
 	return w
 }
 
-// inProcess serves requests without a network, so that tests can use it where time is simulated.
+// inProcess serves requests without a network, so that it can be used with simulated time.
 type inProcess struct{ handler http.Handler }
 
 func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -78,7 +78,7 @@ func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// onNetwork is begin with a real connection, for watches.
+// onNetwork is like begin, but uses a real connection for watches.
 func onNetwork(t *testing.T) *world {
 	t.Helper()
 	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
@@ -148,7 +148,7 @@ func testFilesAndStatuses(t *testing.T) {
 	}
 }
 
-// looks is more than the time between two looks at the files; it passes in tests with simulated time.
+// looks is longer than the interval at which the files are checked. It passes quickly in tests with simulated time.
 const looks = 3 * time.Second
 
 func TestBrokenFile(t *testing.T) { synctest.Test(t, testBrokenFile) }
@@ -238,7 +238,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// Events go after an hour, however many there are.
+// TestEventsExpire verifies that events are deleted after an hour, regardless of their number.
 func TestEventsExpire(t *testing.T) { synctest.Test(t, testEventsExpire) }
 
 func testEventsExpire(t *testing.T) {
@@ -265,7 +265,7 @@ func testEventsExpire(t *testing.T) {
 	}
 }
 
-// What is kept of an object that is replaced is what it has at that moment.
+// TestReplace verifies that fields are preserved from the current version of a replaced object.
 func TestReplace(t *testing.T) {
 	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
 	defer w.end()
@@ -310,7 +310,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// The reader's token is good for what jobs used, and for nothing else.
+// TestReader verifies that the token of the reader only grants access to the energy of jobs.
 func TestReader(t *testing.T) {
 	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
 	defer w.end()
@@ -353,7 +353,8 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// What was read and has changed since, or is gone, is not put back.
+// TestPutOfWhatHasChanged verifies that an object that was modified or deleted after it was read is not stored
+// again.
 func TestPutOfWhatHasChanged(t *testing.T) {
 	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
 	defer w.end()
