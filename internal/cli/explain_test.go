@@ -314,7 +314,7 @@ func TestExplainStates(t *testing.T) {
 		},
 		"of a controller": {pod(func(p *v1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "rs", Controller: new(true)}}
-		}), "ns", explain.StateWaiting, "it is run by ReplicaSet rs"},
+		}), "ns", explain.StateWaiting, "controlled by ReplicaSet rs"},
 		"nobody's": {
 			pod(func(p *v1.Pod) { p.Annotations, p.Spec.SchedulerName = nil, "default-scheduler" }),
 			"elsewhere", explain.StateWaiting, "it is not marked, and namespace elsewhere has not opted in",
@@ -353,11 +353,11 @@ func TestExplainStates(t *testing.T) {
 		"running, due before it came": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-2 * time.Hour).Format(time.RFC3339)
-		}), "ns", explain.StateRunning, "It was not held: kubenergy.io/finish-by 07:00 UTC is past: started at once."},
+		}), "ns", explain.StateRunning, "It was not held: kubenergy.io/finish-by 07:00 UTC has passed, so the job starts immediately."},
 		"running, due later": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-time.Minute).Format(time.RFC3339)
-		}), "ns", explain.StateRunning, "leaves no time to wait: started at once, since it runs for 2 h."},
+		}), "ns", explain.StateRunning, "leaves no time to wait, because the job runs for 2 h."},
 		"running, for reasons that are lost": {job(unheld), "ns", explain.StateRunning, "It was not held, and no event is left " +
 			"that says why. One that came now would be: held until 12:00 UTC: saves an estimated 67%;"},
 		"running job": {job(func(j *batchv1.Job) {

@@ -60,7 +60,7 @@ func reading[T any](kind string, fill func(it *item, o *T)) func(*unstructured.U
 			if r := recover(); r != nil {
 				panics.Note("objects")
 				it.version = string(it.UID) + " " + it.ResourceVersion
-				it.refuse(fmt.Errorf("reading it panicked: %v", r))
+				it.refuse(fmt.Errorf("reading the object panicked: %v", r))
 			}
 		}()
 		o := new(T)

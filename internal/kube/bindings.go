@@ -15,11 +15,11 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// Bindings is the resource of Karmada's ResourceBindings, each of which propagates an object to member clusters.
+// Bindings is the resource of Karmada's ResourceBindings. Each of them propagates an object to member clusters.
 var Bindings = schema.GroupVersionResource{Group: "work.karmada.io", Version: "v1alpha2", Resource: "resourcebindings"}
 
 // A HeldBinding is a binding that admission has suspended because its Job may be held.
-type HeldBinding struct{ Namespace, Name, JobNamespace, Job, UID string } // the last is that of the Job
+type HeldBinding struct{ Namespace, Name, JobNamespace, Job, UID string } // UID is that of the Job
 
 // Free resumes the binding if its Job is not held or does not exist. It reports whether the binding was resumed.
 // The hold loops and the controller release the Job itself at its deadline. Any component may resume the binding,

@@ -104,7 +104,7 @@ func (f *Files) Refresh() {
 	v, err := c.View()
 	if err != nil {
 		// Each file has been validated separately, and the files do not refer to each other.
-		f.Log.Error("publishing a view: the last one holds", "error", err)
+		f.Log.Error("Failed to build a view, the previous one remains in use", "error", err)
 		return
 	}
 	f.view.Store(v)
@@ -116,7 +116,7 @@ func parse(data []byte, kind string, form any, head *header) error {
 		return err
 	}
 	if *head != (header{APIVersion, kind}) {
-		return fmt.Errorf("it is %q %q: want %q %q", head.APIVersion, head.Kind, APIVersion, kind)
+		return fmt.Errorf("apiVersion and kind are %q %q: want %q %q", head.APIVersion, head.Kind, APIVersion, kind)
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ type readFile[T any] struct {
 	content T           // content of the last valid version
 }
 
-var errPanicked = errors.New("reading it panicked")
+var errPanicked = errors.New("reading the file panicked")
 
 // parsed calls read and converts panics to errors.
 func parsed[T any](path string, data []byte, read func([]byte) (T, error), log *slog.Logger) (content T, err error) {
@@ -178,19 +178,19 @@ func (r *readFile[T]) poll(path string, read func([]byte) (T, error), log *slog.
 		// identity as well.
 		return false
 	case !info.Mode().IsRegular() || info.Size() > maxFileSize:
-		err = errors.New("it is no regular file, or too large")
+		err = errors.New("not a regular file, or too large")
 	default:
 		if data, err = os.ReadFile(path); err != nil {
 			info = nil // the file may become readable without a change
 		} else if content, err = parsed(path, data, read, log); err == nil {
 			r.content = content
-			log.Info("file loaded", "file", path)
+			log.Info("Loaded file", "file", path)
 		}
 	}
 	before := r.err
 	r.info, r.err = info, err
 	if err != nil && (before == nil || before.Error() != err.Error()) {
-		log.Warn("file cannot be used: deciding without it", "file", path, "error", err)
+		log.Warn("File cannot be used and is ignored", "file", path, "error", err)
 	}
 	return err == nil || before == nil
 }

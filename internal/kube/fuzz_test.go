@@ -71,7 +71,7 @@ func FuzzObjects(f *testing.F) {
 			}
 		}
 		if !it.same(itemOf(k, text)) {
-			t.Fatal("the same object makes another part of a view")
+			t.Fatal("the same object results in different items")
 		}
 		v, err := assemble(items, policy.BuiltIn()).View()
 		if err != nil {
@@ -79,7 +79,7 @@ func FuzzObjects(f *testing.F) {
 		}
 		if mode, _ := v.Mode("team"); v.Site("good") == nil || v.Profile("good") == nil || v.DefaultSite() == nil ||
 			mode != v1alpha1.ModeShadow || v.Policies()["team"] == nil {
-			t.Fatalf("a good object counts no longer: %+v", v)
+			t.Fatalf("a valid object is missing: %+v", v)
 		}
 		for _, s := range v.Sites() {
 			if err := policy.CheckSite(s); err != nil {
@@ -176,7 +176,7 @@ func FuzzPatches(f *testing.F) {
 			t.Fatalf("%+v", free)
 		}
 		if len(reported.Annotations) < len(job.Annotations) || len(free.Labels) != len(held.Labels)-1 {
-			t.Fatalf("others' keys are gone: %+v", free.ObjectMeta)
+			t.Fatalf("unrelated keys were removed: %+v", free.ObjectMeta)
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// HoldLease is the name of the Lease whose holder releases Jobs at their windows and writes to held objects.
+// HoldLease is the name of a Lease. Its holder releases Jobs at their windows and writes to held objects.
 const HoldLease = "kubenergy-hold"
 
 // Scheduler is the name of the scheduler's Deployment and Lease, and the value of a label of its pods.

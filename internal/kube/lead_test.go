@@ -46,19 +46,19 @@ func TestAbsent(t *testing.T) {
 		fails   bool
 	}{
 		"nothing":                    {nil, "", ended, false},
-		"a pod that is ready":        {[]runtime.Object{pod(Scheduler, v1.ConditionTrue, nil)}, "", "", false},
-		"a pod that is not":          {[]runtime.Object{pod(Scheduler, v1.ConditionFalse, nil)}, "", ended, false},
-		"a pod that ends":            {[]runtime.Object{pod(Scheduler, v1.ConditionTrue, stopping)}, "", ended, false},
+		"a ready pod":                {[]runtime.Object{pod(Scheduler, v1.ConditionTrue, nil)}, "", "", false},
+		"a pod that is not ready":    {[]runtime.Object{pod(Scheduler, v1.ConditionFalse, nil)}, "", ended, false},
+		"a terminating pod":          {[]runtime.Object{pod(Scheduler, v1.ConditionTrue, stopping)}, "", ended, false},
 		"a pod of another program":   {[]runtime.Object{pod("x", v1.ConditionTrue, nil)}, "", ended, false},
-		"a Lease left behind":        {[]runtime.Object{lease(HoldLease, Scheduler+"-1_x", 0)}, "", ended, false},
+		"a Lease of a deleted pod":   {[]runtime.Object{lease(HoldLease, Scheduler+"-1_x", 0)}, "", ended, false},
 		"a process elsewhere":        {[]runtime.Object{lease(HoldLease, "machine_x", 0)}, "", "", false},
 		"a process of the scheduler": {[]runtime.Object{lease(Scheduler, "machine_x", 0)}, "", "", false},
 		"an expired Lease":           {[]runtime.Object{lease(HoldLease, "machine_x", time.Minute)}, "", ended, false},
-		"a Lease that was given up":  {[]runtime.Object{lease(HoldLease, "", 0)}, "", ended, false},
-		"no right on pods":           {[]runtime.Object{lease(HoldLease, Scheduler+"-1_x", 0)}, "pods", "", false},
+		"a released Lease":           {[]runtime.Object{lease(HoldLease, "", 0)}, "", ended, false},
+		"no permission on pods":      {[]runtime.Object{lease(HoldLease, Scheduler+"-1_x", 0)}, "pods", "", false},
 		"neither pods nor a Lease":   {nil, "pods", nobody, false},
-		"no right on Leases":         {nil, "leases", "", true},
-		"no right, and a ready pod":  {[]runtime.Object{pod(Scheduler, v1.ConditionTrue, nil)}, "leases", "", false},
+		"no permission on Leases":    {nil, "leases", "", true},
+		"a ready pod without Leases": {[]runtime.Object{pod(Scheduler, v1.ConditionTrue, nil)}, "leases", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(c.objects...)

@@ -27,7 +27,7 @@ func ListView(ctx context.Context, config *rest.Config, namespace string, defaul
 ) (*View, []Unseen, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("building a client: %w", err)
+		return nil, nil, fmt.Errorf("creating a client: %w", err)
 	}
 	var items []*item
 	var unseen []Unseen

@@ -43,7 +43,7 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 		return &p.Profile, p.PUE, "PowerProfile " + p.Name
 	}
 	if name := n.Labels[v1alpha1.LabelPowerProfile]; name != "" {
-		return nil, 0, "there is no PowerProfile " + name
+		return nil, 0, "unknown PowerProfile " + name
 	}
 	if own := v.defaults.NodePower[n.Name]; own != nil {
 		return own, cmp.Or(v.defaults.Hardware, hardware.Default()).DefaultPUE, own.Source

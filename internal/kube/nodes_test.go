@@ -53,12 +53,12 @@ func TestFactsAreThoseOfTheObject(t *testing.T) {
 	v := viewOf(t, hardwareContents(t, 300))
 	n := nodesOf(1)[0]
 	if first := v.facts(n); v.facts(n) != first {
-		t.Error("the facts of a node are not remembered")
+		t.Error("the facts of a node are not cached")
 	}
 	moved := n.DeepCopy()
 	moved.Labels[v1alpha1.LabelSite] = "home"
 	if site := siteOfNode(v, moved); site.Name != "home" {
-		t.Errorf("another object of the node is in %q", site.Name)
+		t.Errorf("the site of another object of the node is %q", site.Name)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestFactsAreThoseOfTheObject(t *testing.T) {
 func TestUnsettledViewRemembersNoNodes(t *testing.T) {
 	Unsettled().facts(nodesOf(1)[0])
 	if n := Unsettled().nodes.size.Load(); n != 0 {
-		t.Errorf("%d nodes are remembered", n)
+		t.Errorf("%d nodes are cached", n)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestFactsOfNodesThatAreGone(t *testing.T) {
 		v.facts(n)
 	}
 	if n := v.nodes.size.Load(); n > 100 {
-		t.Errorf("%d nodes are remembered", n)
+		t.Errorf("%d nodes are cached", n)
 	}
 }
 
@@ -172,13 +172,13 @@ func TestWattsWithoutTheirTime(t *testing.T) {
 		}
 	}
 	handler.OnAdd(node("80"), true)
-	check("what was there before anybody looked", node("80"), 0, false)
+	check("value before the first observation", node("80"), 0, false)
 	handler.OnUpdate(node("70"), node("80"))
 	check("just changed", node("80"), 0, true)
 	now = now.Add(4 * time.Minute)
 	handler.OnUpdate(node("80"), node("80"))
 	check("for five minutes", node("80"), time.Minute, true)
-	check("and no longer", node("80"), time.Minute+time.Second, false)
+	check("after five minutes", node("80"), time.Minute+time.Second, false)
 	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "a", Obj: node("80")})
 	check("deleted", node("80"), 0, false)
 	handler.OnAdd(node("80"), false)
@@ -192,7 +192,7 @@ func TestWattsWithoutTheirTime(t *testing.T) {
 			`{"f:metadata":{"f:annotations":{"f:energy.thesis.io/current-watts":{}}}}`)},
 	}
 	if _, ok := LiveWatts(written, noon, WattsWritten); ok {
-		t.Error("written six minutes ago, and believed")
+		t.Error("a value written six minutes ago is used")
 	}
 	if watts, ok := LiveWatts(written, noon.Add(-2*time.Minute), WattsWritten); !ok || watts != 80 {
 		t.Errorf("written four minutes ago: %v, %v", watts, ok)

@@ -51,8 +51,7 @@ type limits struct {
 	// belief is the time after which a persistent rejection is considered final. Until then, permissions may still
 	// be granted and kinds installed.
 	belief time.Duration
-	// grace is the time for which cached objects remain in use after the server has started to reject requests for
-	// them.
+	// grace is how long cached objects remain in use after the server has started to reject requests for them.
 	grace time.Duration
 }
 
@@ -93,7 +92,7 @@ var kinds = []kind{
 }
 
 const (
-	// settleFor is the time for which changes are collected before a view is built.
+	// settleFor is how long changes are collected before a view is built.
 	settleFor = 50 * time.Millisecond
 	// maxRest limits the pause after building a view, which is nine times the duration of building it.
 	maxRest = 5 * time.Second
@@ -108,7 +107,7 @@ const (
 func NewObjects(config *rest.Config, log *slog.Logger) (*Objects, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("building a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	o := &Objects{
 		Defaults: policy.BuiltIn(), Log: log, changed: make(chan struct{}, 1),
@@ -227,7 +226,7 @@ func (o *Objects) put(c *Contents) {
 	if err != nil { // unexpected, because each part has been validated
 		if o.failed != err.Error() {
 			o.failed = err.Error()
-			o.Log.Error("publishing a view: the last one holds", "error", err)
+			o.Log.Error("Failed to build a view, the previous one remains in use", "error", err)
 		}
 		return
 	}
@@ -251,8 +250,8 @@ func (o *Objects) notify(items []*item) {
 func (p *problem) log(log *slog.Logger) {
 	what := []any{"kind", p.kind, "namespace", p.namespace, "name", p.name, "error", p.why}
 	if p.part {
-		log.Warn("a part cannot be used: deciding without it", what...)
+		log.Warn("Part of an object cannot be used and is ignored", what...)
 		return
 	}
-	log.Warn("cannot be used: deciding without it", what...)
+	log.Warn("Object cannot be used and is ignored", what...)
 }

@@ -164,7 +164,7 @@ func TestObjectsFromAStream(t *testing.T) {
 	server.set("energypolicies")
 	server.set("namespaces", object("team", map[string]string{v1alpha1.LabelMode: "enforce"}, nil))
 	o, log := watching(t, config, quick)
-	untilView(t, o, "what is streamed", func(v *View) bool {
+	untilView(t, o, "the streamed objects", func(v *View) bool {
 		mode, _ := v.Mode("team")
 		return v.Settled() && len(v.Sites()) == 1 && mode == v1alpha1.ModeEnforce
 	})
@@ -174,7 +174,7 @@ func TestObjectsFromAStream(t *testing.T) {
 	server.mu.Lock()
 	defer server.mu.Unlock()
 	if server.begun == 0 {
-		t.Error("nothing was streamed")
+		t.Error("no list was streamed")
 	}
 }
 
@@ -232,7 +232,7 @@ func watching(t *testing.T, config *rest.Config, l limits) (*Objects, *record) {
 	}
 	o.limits = l
 	if o.View().Settled() {
-		t.Error("policies are known before anybody asked")
+		t.Error("the view is settled before the first request")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -248,7 +248,7 @@ func watching(t *testing.T, config *rest.Config, l limits) (*Objects, *record) {
 
 func untilView(t *testing.T, o *Objects, what string, ok func(*View) bool) {
 	t.Helper()
-	kit.Eventually(t, 20*time.Second, "the view shows: "+what, func() bool { return ok(o.View()) })
+	kit.Eventually(t, 20*time.Second, "the view contains "+what, func() bool { return ok(o.View()) })
 }
 
 // TestOneUnreadableObjectCostsItself verifies that an invalid duration in a zone, which older schemas accepted,
@@ -264,12 +264,12 @@ func TestOneUnreadableObjectCostsItself(t *testing.T) {
 	server.set("energypolicies")
 	server.set("powerprofiles")
 	o, log := watching(t, config, quick)
-	untilView(t, o, "the zone that can be read", func(v *View) bool {
+	untilView(t, o, "the valid zone", func(v *View) bool {
 		return len(v.Sites()) == 1 &&
 			v.Site("de") != nil
 	})
 	if got := o.View().SiteOfNode(&v1.Node{}); got.Name != "" {
-		t.Errorf("a node of the broken default zone is in %q", got.Name)
+		t.Errorf("the site of a node in the invalid default zone is %q", got.Name)
 	}
 	server.set("gridzones", broken, zoneObject("de", false, 200))
 	untilView(t, o, "its next signal", func(v *View) bool { return v.Site("de").Carbon.Series.Value(0) == 200 })
@@ -278,7 +278,7 @@ func TestOneUnreadableObjectCostsItself(t *testing.T) {
 	}
 	listed, _, err := ListView(t.Context(), config, "", policy.BuiltIn())
 	if err != nil || len(listed.Sites()) != 1 {
-		t.Errorf("one look shows %v, %v", listed.Sites(), err)
+		t.Errorf("ListView() = %v, %v", listed.Sites(), err)
 	}
 	server.set("gridzones", zoneObject("de", false, 200))
 	untilView(t, o, "a default again", func(v *View) bool { return v.SiteOfNode(&v1.Node{}).Name == "de" })
@@ -296,12 +296,12 @@ func TestARefusalIsBelievedWhenItLasts(t *testing.T) {
 	o, log := watching(t, config, limits{timeout: time.Minute, belief: 4 * time.Second, grace: time.Minute})
 	untilView(t, o, "a view", func(*View) bool { return o.view.Load() != nil && log.count("cannot be watched") > 0 })
 	if o.View().Settled() || o.Synced() {
-		t.Error("a refusal of a moment says that there are no policies")
+		t.Error("the view is settled after a short rejection")
 	}
 	server.refuse("energypolicies", false)
 	untilView(t, o, "settled", (*View).Settled)
 	if !o.View().Delays("team") {
-		t.Error("settled without the policy")
+		t.Error("the view is settled without the policy")
 	}
 }
 
@@ -322,7 +322,7 @@ func TestRefusedForGood(t *testing.T) {
 	v, unseen, err := ListView(t.Context(), config, "team", policy.BuiltIn())
 	if err != nil || v == nil || len(unseen) < 2 || unseen[0].Resource != "gridzones" ||
 		!apierrors.IsNotFound(unseen[0].Err) {
-		t.Errorf("one look shows %v, lacks %v, and fails with %v", v, unseen, err)
+		t.Errorf("ListView() = %v, unseen %v, error %v", v, unseen, err)
 	}
 }
 
@@ -339,11 +339,11 @@ func TestARefusalAfterASync(t *testing.T) {
 		return log.count("resource=energypolicies") > 0
 	})
 	if !o.View().Delays("team") {
-		t.Error("a refusal of a moment took the policy away")
+		t.Error("the policy was removed after a short rejection")
 	}
 	untilView(t, o, "without the policy", func(v *View) bool { return !v.Delays("team") })
 	if !o.View().Settled() {
-		t.Error("unsettled after it was settled")
+		t.Error("the view is no longer settled")
 	}
 	server.refuse("energypolicies", false)
 	untilView(t, o, "the policy again", func(v *View) bool { return v.Delays("team") })
@@ -358,11 +358,11 @@ func TestPatienceRunsOut(t *testing.T) {
 	})
 	untilView(t, o, "a view", func(*View) bool { return o.view.Load() != nil })
 	if o.View().Settled() {
-		t.Error("settled while the server is still thinking")
+		t.Error("the view is settled before the timeout")
 	}
-	untilView(t, o, "patience has ended", (*View).Settled)
+	untilView(t, o, "settled state after the timeout", (*View).Settled)
 	if o.Synced() {
-		t.Error("synced without an answer")
+		t.Error("synced without a response")
 	}
 }
 
@@ -409,7 +409,7 @@ func TestWhatChangesNothingIsTheSame(t *testing.T) {
 		{"others' label", namespace(func(n *v1.Namespace) { n.Labels["team"] = "blue" }), true},
 		{"others' annotation", namespace(func(n *v1.Namespace) { n.Annotations = map[string]string{"a": "b"} }), true},
 		{"mode", namespace(func(n *v1.Namespace) { n.Labels[v1alpha1.LabelMode] = "off" }), false},
-		{"another of the name", namespace(func(n *v1.Namespace) { n.UID = "2" }), false},
+		{"another object with the same name", namespace(func(n *v1.Namespace) { n.UID = "2" }), false},
 		{"Compute Gardener", namespace(func(n *v1.Namespace) {
 			n.Labels["compute-gardener-scheduler.kubernetes.io/energy-policies"] = "enabled"
 		}), false},
@@ -419,17 +419,17 @@ func TestWhatChangesNothingIsTheSame(t *testing.T) {
 		}
 	}
 	if silent := namespace(func(n *v1.Namespace) { n.Labels = nil }); silent.version != "" {
-		t.Errorf("a namespace that says nothing has the version %q", silent.version)
+		t.Errorf("a namespace without settings has the version %q", silent.version)
 	}
 	zone := zoneObject("de", false, 300, 200)
 	a := read(t, kindZone, readZone, zone)
 	zone.Status.Carbon.Source, zone.Status.Conditions = "test", []metav1.Condition{{Type: "Ready"}}
 	if !a.same(read(t, kindZone, readZone, zone)) {
-		t.Error("a condition of a zone is news")
+		t.Error("a condition of a zone changes the item")
 	}
 	zone.Status.Carbon.Values[1] = 201
 	if a.same(read(t, kindZone, readZone, zone)) {
-		t.Error("a signal is no news")
+		t.Error("a signal does not change the item")
 	}
 }
 
@@ -445,7 +445,7 @@ func TestDefaultZone(t *testing.T) {
 		{"two", []*v1alpha1.GridZone{zoneObject("de", false), zoneObject("fr", false)}, ""},
 		{"one of two is the default", []*v1alpha1.GridZone{zoneObject("de", false), zoneObject("fr", true)}, "fr"},
 		{"two defaults", []*v1alpha1.GridZone{zoneObject("de", true), zoneObject("fr", true)}, "de"},
-		{"one is left of two", []*v1alpha1.GridZone{zoneObject("de", false), broken("fr")}, ""},
+		{"one of two is invalid", []*v1alpha1.GridZone{zoneObject("de", false), broken("fr")}, ""},
 	} {
 		var items []*item
 		for _, z := range tc.zones {
@@ -458,7 +458,7 @@ func TestDefaultZone(t *testing.T) {
 		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 		if got, _ := v.Node(n, sched.Resources{}, sched.Resources{}, 0); got.Site.Name != tc.want ||
 			v.SiteOfNode(n).Name != tc.want {
-			t.Errorf("%s: the node is in %q, want %q", tc.name, got.Site.Name, tc.want)
+			t.Errorf("%s: the site of the node is %q, want %q", tc.name, got.Site.Name, tc.want)
 		}
 	}
 }
@@ -497,7 +497,7 @@ func TestBudgetsThatHoldNewWork(t *testing.T) {
 	}
 	b.Status.AsOf.Time = noon.Add(time.Minute)
 	if closed.same(read(t, kindBudget, readBudget, b)) {
-		t.Error("a later look at the budget is no news")
+		t.Error("a newer status of the budget does not change the item")
 	}
 	b.Status.ClosedUntil = nil
 	if open := read(t, kindBudget, readBudget, b); open.version != "" || open.put != nil {
@@ -561,7 +561,7 @@ func TestObjectsFollowTheServer(t *testing.T) {
 	server.set("energypolicies", counted)
 	time.Sleep(time.Second) // no new view must be published
 	if o.View() != v {
-		t.Error("another view came of a count")
+		t.Error("a count in the status resulted in a new view")
 	}
 	server.set("gridzones", zoneObject("fr", true, 60))
 	until("the new signal", func(v *View) bool {
@@ -571,12 +571,12 @@ func TestObjectsFollowTheServer(t *testing.T) {
 
 	listed, _, err := ListView(t.Context(), config, "", policy.BuiltIn())
 	if err != nil || len(listed.Sites()) != 1 || !listed.Delays("team") || len(listed.benchmarks) != 1 {
-		t.Errorf("one look shows %+v, %v", listed, err)
+		t.Errorf("ListView() = %+v, %v", listed, err)
 	}
 }
 
-// TestAReaderThatPanicsCostsOneObject verifies that an object whose reader panics is treated as unreadable and
-// logged, and that other objects are not affected.
+// TestAReaderThatPanicsCostsOneObject verifies that an object that makes its reader panic is treated as unreadable
+// and logged, and that other objects are not affected.
 func TestAReaderThatPanicsCostsOneObject(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	planted := reading("GridZone", func(it *item, z *v1alpha1.GridZone) {
@@ -594,7 +594,7 @@ func TestAReaderThatPanicsCostsOneObject(t *testing.T) {
 		items = append(items, planted(&unstructured.Unstructured{Object: content}))
 	}
 	if bad := items[0]; bad == nil || bad.Name != "bad" || bad.put != nil || len(bad.problems) != 1 || bad.version == "" {
-		t.Errorf("the object that panics is %+v", bad)
+		t.Errorf("the item of the object that panics is %+v", bad)
 	}
 	if c := assemble(items, policy.Defaults{}); len(c.Sites) != 1 {
 		t.Errorf("sites %v", c.Sites)
@@ -621,7 +621,7 @@ func TestAnEventThatPanicsCostsItself(t *testing.T) {
 		h.OnDelete(obj)
 	}
 	if again := panics.Note("objects"); again != 4 || reported != 6 {
-		t.Errorf("told %d times, %d panics are counted", reported, again-1)
+		t.Errorf("logged %d times, %d panics are counted", reported, again-1)
 	}
 }
 
@@ -633,11 +633,11 @@ func TestAViewThatPanicsLeavesTheLastOne(t *testing.T) {
 		Log: slog.New(slog.DiscardHandler), watches: []*watched{nil}, began: time.Now(), limits: limits{timeout: time.Hour},
 	}
 	if o.refresh(); o.View().Settled() {
-		t.Error("there is a view although building it panicked")
+		t.Error("a view was published although building it panicked")
 	}
 	o.limits.timeout = 0
 	if o.refresh(); !o.View().Settled() {
-		t.Error("Jobs wait for a view that never comes")
+		t.Error("no view is published after the timeout")
 	}
 	o.watches = nil
 	o.refresh()
@@ -645,7 +645,7 @@ func TestAViewThatPanicsLeavesTheLastOne(t *testing.T) {
 	o.watches = []*watched{nil}
 	o.refresh()
 	if !first.Settled() || o.View() != first {
-		t.Error("the last view does not hold")
+		t.Error("the last view is not in use")
 	}
 	if again := panics.Note("view"); again != 4 {
 		t.Errorf("%d panics are counted", again-1)

@@ -17,7 +17,7 @@ import (
 const maxQuantity = 64 // bytes
 
 var (
-	errQuantity   = errors.New("a quantity is too long, has an escape, or an exponent of more than two digits")
+	errQuantity   = errors.New("quantity is too long, contains an escape, or has an exponent of more than two digits")
 	hugeExponent  = regexp.MustCompile(`[eE][+-]?[0-9]{3}`)
 	quantityField = map[string]bool{ // fields of nodes, pods and Karmada's bindings, verified by TestQuantityFields
 		"allocatable": true, "allocatedResources": true, "capacity": true, "divisor": true, "limits": true,
@@ -34,7 +34,7 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 	}
 	// a suffix without a number is parsed as 0
 	if err == nil && (q.Sign() < 0 || !strings.ContainsAny(text, "0123456789")) {
-		err = errors.New("it is negative, or no number")
+		err = errors.New("want a number that is not negative")
 	}
 	if err != nil {
 		return resource.Quantity{}, fmt.Errorf("parsing quantity %.40q: %w", text, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// slow contains quantities for which [resource.ParseQuantity] takes seconds or practically forever.
+// slow contains quantities that [resource.ParseQuantity] parses for seconds or practically forever.
 var slow = []string{
 	"1e-100000000", "1E-999999999", "1e100000000", "-1e-100000000", "1e+100", "0.1e-999999999", `1\u0065-999999999`,
 	strings.Repeat("9", 1<<20),
@@ -49,7 +49,7 @@ func TestCheckQuantities(t *testing.T) {
 			// quantities may also be JSON numbers
 			for _, text := range []string{text, strings.ReplaceAll(text, `"X"`, "X")} {
 				if kube.CheckQuantities([]byte(strings.ReplaceAll(text, "X", quantity))) == nil {
-					t.Errorf("%.40s passes in %s", quantity, text)
+					t.Errorf("%.40s is accepted in %s", quantity, text)
 				}
 			}
 		}
@@ -95,7 +95,7 @@ func TestQuantityFields(t *testing.T) {
 	visit(reflect.TypeFor[v1.Node](), "")
 	visit(reflect.TypeFor[v1.Pod](), "")
 	if len(fields) < 5 {
-		t.Fatalf("found %v alone", fields)
+		t.Fatalf("only the fields %v were found", fields)
 	}
 	for name := range fields {
 		if kube.CheckQuantities([]byte(`{"`+name+`":"1e-100000000"}`)) == nil ||

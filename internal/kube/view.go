@@ -115,7 +115,7 @@ func (c *Contents) View() (*View, error) {
 	return v, nil
 }
 
-// waitedFor returns the sites whose signals affect holds.
+// waitedFor returns the sites with signals that affect holds.
 func (c *Contents) waitedFor() []*sched.Site {
 	used := slices.DeleteFunc(slices.Clone(c.Sites), func(s *sched.Site) bool { return c.Unused[s.Name] })
 	if len(used) == 0 {
@@ -170,7 +170,7 @@ func index[T any](kind string, all []*T, preferred string, nameOf func(*T) strin
 		errs = append(errs, check(one))
 	}
 	if usual = byName[preferred]; usual == nil && preferred != "" {
-		errs = append(errs, fmt.Errorf("the default %s %q is not among the %ss", kind, preferred, kind))
+		errs = append(errs, fmt.Errorf("default %s %q is not one of the %ss", kind, preferred, kind))
 	}
 	return byName, usual, errors.Join(errs...)
 }

@@ -147,11 +147,11 @@ func (w *watched) complain(err error, log *slog.Logger) {
 		return
 	}
 	w.reported = err.Error()
-	how := "without it"
+	how := "without these objects"
 	if w.refused.IsZero() {
-		how = "with what was read before"
+		how = "with the cached objects"
 	}
-	log.Warn("cannot be watched", "resource", w.resource.Resource, "deciding", how, "error", err)
+	log.Warn("Objects cannot be watched", "resource", w.resource.Resource, "deciding", how, "error", err)
 }
 
 // items returns the items of a kind that affect views, sorted by namespace and name.

@@ -78,17 +78,17 @@ func wantHeld(t *testing.T, v *Rules, pod *v1.Pod, want time.Duration) {
 
 func TestGardenerThreshold(t *testing.T) {
 	v := gardenerRules(t, Sources{})
-	t.Run("by default 200 g/kWh, for a day at most", func(t *testing.T) {
+	t.Run("defaults to 200 g/kWh and at most a day", func(t *testing.T) {
 		wantHeld(t, v, podIn("team", nil, forGardener), 2*time.Hour)
 	})
 	t.Run("its own", func(t *testing.T) {
 		wantHeld(t, v, podIn("team", map[string]string{cg + "carbon-intensity-threshold": "450.0"}, forGardener), 0)
 		wantHeld(t, v, podIn("team", map[string]string{cg + "carbon-intensity-threshold": "150"}), 2*time.Hour)
 	})
-	t.Run("equal is not above", func(t *testing.T) {
+	t.Run("an equal intensity is not above the threshold", func(t *testing.T) {
 		wantHeld(t, v, podIn("team", map[string]string{cg + "carbon-intensity-threshold": "400"}, forGardener), 0)
 	})
-	t.Run("never below, so until the cheapest window", func(t *testing.T) {
+	t.Run("waits for the cheapest window if never below", func(t *testing.T) {
 		wantHeld(t, v, podIn("team", map[string]string{cg + "carbon-intensity-threshold": "100"}, forGardener),
 			2*time.Hour)
 	})
@@ -99,7 +99,7 @@ func TestGardenerSkip(t *testing.T) {
 	pod := podIn("team", map[string]string{cg + "skip": "true", cg + "carbon-intensity-threshold": "150"}, forGardener)
 	wantHeld(t, v, pod, 0)
 	if _, s := v.ofPod(t, pod); s.Ours {
-		t.Error("its node would be chosen by us")
+		t.Error("a skipped pod is handled")
 	}
 }
 
@@ -114,7 +114,7 @@ func TestGardenerPriceThreshold(t *testing.T) {
 	t.Run("with carbon", func(t *testing.T) {
 		wantHeld(t, v, podIn("team", map[string]string{cg + "price-threshold": "0.15"}, forGardener), 4*time.Hour)
 	})
-	t.Run("beside carbon where no zone has prices", func(t *testing.T) {
+	t.Run("with carbon if no zone has prices", func(t *testing.T) {
 		noPrice := gridOf(t)
 		noPrice[0].Price = grid.Signal{}
 		v := gardenerRules(t, Sources{Sites: noPrice})
@@ -145,7 +145,7 @@ func TestGardenerEstimatedRuntime(t *testing.T) {
 	job, _ := gardenerRules(t, Sources{}).ofPod(t,
 		podIn("team", map[string]string{cg + "estimated-runtime-hours": "2.5"}))
 	if job.Duration != 150*time.Minute {
-		t.Errorf("expected to run for %v", job.Duration)
+		t.Errorf("the expected duration is %v", job.Duration)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestGardenerPUE(t *testing.T) {
 		return s.Estimate(&job, node, sched.Window{Start: noon, End: noon.Add(time.Hour)}).Energy
 	}
 	if ratio := energyOf(map[string]string{cg + "pue": "1.5"}) / energyOf(nil); ratio < 1.499 || ratio > 1.501 {
-		t.Errorf("energy is %v times as much", ratio)
+		t.Errorf("the energy is multiplied by %v", ratio)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestGardenerGPUWorkloadType(t *testing.T) {
 	}
 	for class, want := range map[string]energy.Joules{"inference": 150, "training": 300, "generic": 300} {
 		if got := joules(class); got < want-0.01 || got > want+0.01 {
-			t.Errorf("%s: %v J in a second, want %v", class, float64(got), float64(want))
+			t.Errorf("%s: %v J per second, want %v", class, float64(got), float64(want))
 		}
 	}
 }
@@ -288,7 +288,7 @@ func TestGardenerEnvironment(t *testing.T) {
 			want: 2 * time.Hour, warning: "schedules[1]: offPeakRate is missing",
 		},
 		{
-			name: "nonsense changes nothing", environ: []string{"CARBON_INTENSITY_THRESHOLD=NaN"}, want: 2 * time.Hour,
+			name: "an invalid value", environ: []string{"CARBON_INTENSITY_THRESHOLD=NaN"}, want: 2 * time.Hour,
 			warning: `CARBON_INTENSITY_THRESHOLD is "NaN"`,
 		},
 		{
@@ -301,7 +301,7 @@ func TestGardenerEnvironment(t *testing.T) {
 			d, found := AliasEnvironment(SchedulerProgram, tc.environ, os.ReadFile, Defaults{})
 			wantHeld(t, gardenerRules(t, Sources{Defaults: d}), podIn("team", nil, forGardener), tc.want)
 			if all := fmt.Sprint(found); tc.warning == "" && len(found) > 0 || !strings.Contains(all, tc.warning) {
-				t.Errorf("warnings %q do not say %q", all, tc.warning)
+				t.Errorf("warnings %q do not contain %q", all, tc.warning)
 			}
 		})
 	}
@@ -321,13 +321,13 @@ func TestOneHalfOfTheDefaultPower(t *testing.T) {
 	} {
 		d, found := AliasEnvironment(SchedulerProgram, []string{tc.environ}, os.ReadFile, Defaults{})
 		if all := fmt.Sprint(found); tc.warning == "" && len(found) > 0 || !strings.Contains(all, tc.warning) {
-			t.Errorf("%s: warnings %q do not say %q", tc.environ, all, tc.warning)
+			t.Errorf("%s: warnings %q do not contain %q", tc.environ, all, tc.warning)
 		}
 		switch p := d.NodePower[""]; {
 		case tc.warning != "" && p != nil:
-			t.Errorf("%s: nodes have %+v", tc.environ, p)
+			t.Errorf("%s: the profile of nodes is %+v", tc.environ, p)
 		case tc.warning == "" && (p == nil || p.Idle != tc.idle || p.Max != tc.max):
-			t.Errorf("%s: nodes have %+v, want %v to %v W", tc.environ, p, float64(tc.idle), float64(tc.max))
+			t.Errorf("%s: profile of nodes %+v, want %v to %v W", tc.environ, p, float64(tc.idle), float64(tc.max))
 		}
 	}
 }
@@ -357,7 +357,7 @@ func TestEveryAliasHasAnEffect(t *testing.T) {
 		plainJob, plain := v.ofPod(t, podIn("team", nil, forGardener))
 		job, s := v.ofPod(t, podIn("team", map[string]string{as.alias: value}, forGardener))
 		if asks(job) == asks(plainJob) && s == plain && !budgets(as.alias, value) {
-			t.Errorf("%s: %s changes nothing", as.alias, value)
+			t.Errorf("%s: %s has no effect", as.alias, value)
 		}
 	}
 }

@@ -97,7 +97,7 @@ var annotations = slices.Concat(budgetAnnotations, []annotation{
 	},
 	{key: v1alpha1.AnnotationStrategy, marks: true, sets: termStrategy, read: func(m *Marks, value string) error {
 		if len(value) > maxValue {
-			return errors.New("no strategy has so long a name")
+			return errors.New("the name is too long for a strategy")
 		}
 		var both bool
 		if m.Where, _, both = strings.Cut(value, "+"); both {
@@ -203,7 +203,7 @@ func (m *Marks) readOne(a *annotation, key, value string) (err error) {
 }
 
 // marked reports whether the pod has annotations that mark it, regardless of their values. It is called for every
-// pod of the cluster, most of which only have other annotations.
+// pod of the cluster, and most pods only have other annotations.
 func marked(pod *v1.Pod) bool {
 	for key := range pod.Annotations {
 		if (strings.HasPrefix(key, v1alpha1.Prefix) || strings.HasPrefix(key, gardener)) && marking[key] {

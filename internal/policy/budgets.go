@@ -72,7 +72,7 @@ func readDeed(value string) (v1alpha1.BudgetDeed, error) {
 	deed, ok := ownDeeds[value]
 	switch {
 	case value == "hold":
-		return "", errors.New("new work is held by an EnergyBudget; want suspend, or one of those that only tell")
+		return "", errors.New("only an EnergyBudget can hold new work; want suspend or an action that only reports")
 	case !ok:
 		return "", fmt.Errorf("want one of %s", strings.Join(slices.Sorted(maps.Keys(ownDeeds)), ", "))
 	}
@@ -145,13 +145,13 @@ func (o *Owners) InScope(s *v1alpha1.BudgetScope) bool {
 }
 
 // NotSuspended returns the reason why a budget must not suspend a running Job, or "" if it may. The reasons include
-// those for which a Job is never held.
+// the reasons for never holding a Job.
 func NotSuspended(j *batchv1.Job) string {
 	if j.Spec.Suspend != nil && *j.Spec.Suspend {
-		return "it is suspended"
+		return "already suspended"
 	}
 	if Ended(j) {
-		return "it has ended"
+		return "already finished"
 	}
 	why, _ := NeverHeldJob(j)
 	return why
@@ -172,8 +172,8 @@ type closing struct {
 	asOf  time.Time // time of the budget's status
 }
 
-// budgetBelief is the time for which the status of a budget is valid, so that no work is held because of an
-// outdated status if the controller is not running.
+// budgetBelief is how long the status of a budget remains valid, so that no work is held because of an outdated
+// status if the controller is not running.
 const budgetBelief = 6 * time.Minute
 
 // BudgetClosed returns the latest time until which a used-up budget holds new work of the owners, and the name of

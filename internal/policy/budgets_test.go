@@ -48,16 +48,16 @@ func TestUsedUpBudgetHoldsNewWork(t *testing.T) {
 		at     time.Duration // relative to noon
 		want   time.Duration // relative to noon; 0 if not held
 	}{
-		"until the period ends": {pod: pod(delay), want: 6 * time.Hour},
+		"until the end of the period": {pod: pod(delay), want: 6 * time.Hour},
 		"until its latest start": {
 			pod:  pod(map[string]string{v1alpha1.AnnotationAllowedDelay: "2h"}),
 			want: 2 * time.Hour,
 		},
-		"for good: its latest start": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
+		"without an end, until its latest start": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
 			b.Status.ClosedUntil.Time = endOfTime
 		}, want: 12 * time.Hour},
-		"what may not wait": {pod: pod(nil)},
-		"what is to run now": {pod: pod(map[string]string{
+		"a pod that must not wait": {pod: pod(nil)},
+		"a pod with run-now": {pod: pod(map[string]string{
 			v1alpha1.AnnotationAllowedDelay: "12h", v1alpha1.AnnotationRunNow: "true",
 		})},
 		"another namespace": {pod: podIn("others", delay)},
@@ -65,8 +65,8 @@ func TestUsedUpBudgetHoldsNewWork(t *testing.T) {
 		"the period has ended": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
 			b.Status.ClosedUntil.Time = noon
 		}},
-		"the budget was changed since": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) { b.Generation++ }},
-		"the action is gone": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
+		"the budget was modified": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) { b.Generation++ }},
+		"the action was removed": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
 			b.Spec.Actions = nil
 		}},
 		"the budget is not used up": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
@@ -98,7 +98,7 @@ func TestUsedUpBudgetHoldsNewWork(t *testing.T) {
 				t.Errorf("held until %v: %v", d.Window.Start, d.Reason)
 			case tc.want > 0 && (d.Reason.Kind != sched.BudgetUsedUp || !d.Window.Start.Equal(noon.Add(tc.want)) ||
 				d.Reason.Budget != "month"):
-				t.Errorf("start at %v: %v, want %v after noon", d.Window.Start, d.Reason, tc.want)
+				t.Errorf("the start is %v: %v, want %v after noon", d.Window.Start, d.Reason, tc.want)
 			}
 		})
 	}
@@ -235,7 +235,7 @@ func TestBudgetLabel(t *testing.T) {
 		}
 	}
 	if BudgetLabel(long) == BudgetLabel(long+"c") {
-		t.Error("two budgets have one label")
+		t.Error("two budgets have the same label")
 	}
 }
 
@@ -287,7 +287,7 @@ func TestTeamsOfNamespaces(t *testing.T) {
 		}
 		marks, ok := MarksOfNamespace(n)
 		if !ok {
-			t.Errorf("%s says nothing to us", name)
+			t.Errorf("the team label of %s is ignored", name)
 		}
 		return marks
 	}
@@ -310,17 +310,17 @@ func TestTeamsOfNamespaces(t *testing.T) {
 		work := Work{Namespace: c.namespace, Owners: Owners{Team: c.named}}
 		_, settings := rules.Settle(&work)
 		if got := rules.TeamOf(c.namespace, c.named); got != c.want || settings.owners.Team != c.want {
-			t.Errorf("%s names %q: %q is charged, and %q for budgets; want %q", c.namespace, c.named, got,
+			t.Errorf("%s with team %q: %q is charged, and %q for budgets; want %q", c.namespace, c.named, got,
 				settings.owners.Team, c.want)
 		}
 	}
 	if mode, _ := rules.Mode("red-prod"); mode != "" && mode != (&Rules{}).of("x").mode {
-		t.Errorf("a team's label makes the mode %q", mode)
+		t.Errorf("with a team label, the mode is %q", mode)
 	}
 	if _, optedIn := rules.Mode("red-prod"); optedIn {
-		t.Error("a team's label opts in")
+		t.Error("a team label opts the namespace in")
 	}
 	if got := (&Rules{}).TeamOf("a", "red"); got != "red" {
-		t.Errorf("without rules %q is charged", got)
+		t.Errorf("%q is charged without rules", got)
 	}
 }

@@ -93,7 +93,7 @@ func (e *environment) warn(format string, args ...any) {
 }
 
 // errUnseen is returned for a variable that refers to a file if files are not accessible.
-var errUnseen = errors.New("the file cannot be seen from here")
+var errUnseen = errors.New("the file is not accessible")
 
 func (e *environment) file(path string) ([]byte, error) {
 	if e.readFile == nil {

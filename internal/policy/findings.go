@@ -58,7 +58,7 @@ func FindKeys(labels map[string]string, annotations ...map[string]string) (all [
 	}
 	if value, said := labels[v1alpha1.LabelInterruptible]; said && value != "true" && value != "false" {
 		all = append(all, Finding{
-			fmt.Sprintf("label %s is %s, and has no effect", v1alpha1.LabelInterruptible, excerpt(value)),
+			fmt.Sprintf("label %s is %s and has no effect", v1alpha1.LabelInterruptible, excerpt(value)),
 			"want true or false",
 		})
 	}
@@ -74,7 +74,7 @@ func FindAbove(kind, path string, o, template metav1.Object) (all []Finding) {
 			if _, both := below[key]; both {
 				continue
 			}
-			f := Finding{what + " " + key + " of a " + kind + " has no effect", "write it in " + path}
+			f := Finding{what + " " + key + " of a " + kind + " has no effect", "set it in " + path}
 			if found := findKey(what, key, onWork); len(found) > 0 {
 				f.Mend = found[0].Mend
 			}
@@ -86,20 +86,21 @@ func FindAbove(kind, path string, o, template metav1.Object) (all []Finding) {
 	return all
 }
 
-// findKey returns a finding if a key has no effect on the given kind of objects. what is "label" or "annotation".
+// findKey returns a finding if a key has no effect on the given kind of objects. The parameter what must be "label"
+// or "annotation".
 func findKey(what, key, on string) []Finding {
 	holder, said := holderOf(key, on), what+" "+key
 	if on == onNamespaces {
 		said += " of a namespace"
 	}
-	mend := "there is none of that name" + spelling.DidYouMean(key, allKeys())
+	mend := "unknown key" + spelling.DidYouMean(key, allKeys())
 	switch {
 	case what == "label" && holder == on, what == "annotation" && known[key] && on == onWork:
 		return nil
 	case holder != "":
 		mend = "it is a label of " + holder
 	case known[key] && on == onNamespaces:
-		mend = "it is an annotation of " + onWork + "; an EnergyPolicy says what holds in a namespace"
+		mend = "it is an annotation of " + onWork + "; use an EnergyPolicy for a namespace"
 	case known[key]:
 		mend = "it is an annotation"
 	}
@@ -152,7 +153,7 @@ func FindNamespace(o metav1.Object) (all []Finding) {
 			names = append(names, string(m))
 		}
 		all = append(all, Finding{
-			fmt.Sprintf("label %s is %s, which is no mode", v1alpha1.LabelMode, excerpt(mode)),
+			fmt.Sprintf("label %s is %s, which is not a mode", v1alpha1.LabelMode, excerpt(mode)),
 			"want one of " + strings.Join(names, ", ") + spelling.DidYouMean(mode, names),
 		})
 	}
@@ -185,12 +186,12 @@ func (r *Rules) Find(now time.Time, w *Work) []Finding {
 func (r *Rules) findDelay(now time.Time, w *Work, job *sched.Job, s *Settings) (all []Finding) {
 	m := &w.Marks
 	if m.said&termDelay != 0 && s.MaxDelay > 0 && m.AllowedDelay > s.MaxDelay {
-		all = append(all, Finding{Said: fmt.Sprintf("%s is %v: no more than %v is allowed here (maxDelay)",
+		all = append(all, Finding{Said: fmt.Sprintf("%s is %v, but at most %v is allowed (maxDelay)",
 			v1alpha1.AnnotationAllowedDelay, m.AllowedDelay, s.MaxDelay)})
 	}
 	if m.said&termDelay != 0 && m.AllowedDelay > 0 && r.of(w.Namespace).never {
 		all = append(all, Finding{Said: v1alpha1.AnnotationAllowedDelay +
-			" has no effect: nothing is held here, since maxDelay is 0"})
+			" has no effect, because no work is held while maxDelay is 0"})
 	}
 	switch why := NoTime(now, job); {
 	case m.FinishBy.IsZero():
@@ -198,7 +199,7 @@ func (r *Rules) findDelay(now time.Time, w *Work, job *sched.Job, s *Settings) (
 		all = append(all, Finding{Said: why})
 	case s.AllowedDelay <= 0:
 		all = append(all, Finding{
-			v1alpha1.AnnotationFinishBy + " alone holds nothing", "also say " + v1alpha1.AnnotationAllowedDelay,
+			v1alpha1.AnnotationFinishBy + " requires an allowed delay", "also set " + v1alpha1.AnnotationAllowedDelay,
 		})
 	}
 	return all
@@ -209,17 +210,17 @@ func (r *Rules) findRule(w *Work, s *Settings) (all []Finding) {
 	m := &w.Marks
 	if strategy := strategies()[s.Strategy()]; strategy != nil && strategy.Interrupts() && m.said&termRule != 0 {
 		all = append(all, Finding{Said: "strategy " + s.Strategy() +
-			" suspends what runs in simulations alone: here it starts once, and runs to its end"})
+			" only suspends running jobs in simulations: in a cluster, a job is never suspended after its start"})
 	}
 	limits := m.said & (termCarbon | termPercentile | termPrice)
 	if limits != 0 && s.When != "threshold" {
 		all = append(all, Finding{
-			"thresholds have no effect with the strategy " + s.Strategy(), "leave the + away, or say +threshold",
+			"thresholds have no effect with the strategy " + s.Strategy(), "omit the + and the rule, or use +threshold",
 		})
 	}
 	if m.said&(termPrice|termCarbonCounts) != 0 && (m.Limits.HasPrice || m.Limits.NoCarbon) && !r.priced() {
 		all = append(all, Finding{
-			"no grid zone has prices: a price threshold, and price alone, hold nothing", "give a GridZone prices",
+			"no grid zone has prices, so no work is held because of prices", "configure prices in a GridZone",
 		})
 	}
 	return all
@@ -233,9 +234,9 @@ func NoTime(now time.Time, job *sched.Job) string {
 	case job.FinishBy.IsZero() || job.FinishBy.Add(-job.Duration).After(now):
 		return ""
 	case !job.FinishBy.After(now):
-		return text + " is past: started at once"
+		return text + " has passed, so the job starts immediately"
 	}
-	return fmt.Sprintf("%s leaves no time to wait: started at once, since it runs for %v", text, job.Duration)
+	return fmt.Sprintf("%s leaves no time to wait, because the job runs for %v", text, job.Duration)
 }
 
 // FindOwner returns a finding if a workload has annotations for waiting, but is never held because its owner
@@ -250,7 +251,7 @@ func FindOwner(o metav1.Object, w *Work) []Finding {
 	if !never {
 		return nil
 	}
-	return []Finding{{"its annotations ask to wait, and it is never held", why}}
+	return []Finding{{"the annotations request a hold, but the object is never held", why}}
 }
 
 // FindPolicy returns a finding for each allowed delay in the policy of a namespace that exceeds the maximum.
@@ -262,8 +263,8 @@ func (r *Rules) FindPolicy(namespace string) (all []Finding) {
 	check := func(field string, d *metav1.Duration) {
 		if d != nil && most > 0 && d.Duration > most {
 			all = append(all, Finding{
-				fmt.Sprintf("%s is %v: it is cut to %v", field, d.Duration, most),
-				"set maxDelay, for the namespace or the cluster",
+				fmt.Sprintf("%s is %v, which is reduced to %v", field, d.Duration, most),
+				"increase maxDelay of the namespace or the cluster",
 			})
 		}
 	}

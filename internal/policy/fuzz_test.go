@@ -83,26 +83,26 @@ func FuzzSettle(f *testing.F) {
 		for _, o := range []metav1.Object{&job, &pod} {
 			work, err := Read(o)
 			if err != nil && work.Marks != (Marks{}) {
-				t.Fatalf("%v, and marks that count: %+v", err, work.Marks)
+				t.Fatalf("error %v with marks %+v", err, work.Marks)
 			}
 			_, _ = NeverHeld(o)
 			_ = FindKeys(nil, o.GetAnnotations())
 			_ = rules.Origins(&work)
 			a, ok, _ := ReadAllowance(&c.Namespaces[0], work.Type, o.GetAnnotations())
 			if ok && !(a.KWh > 0 && a.KWh <= maxBudget) {
-				t.Fatalf("a budget of %v kWh", a.KWh)
+				t.Fatalf("the budget is %v kWh", a.KWh)
 			}
 			j, s := rules.Settle(&work)
 			latest := created.Add(limit)
 			if j.AllowedDelay < 0 || j.AllowedDelay > limit || j.LatestStart().After(latest) || j.Duration <= 0 {
-				t.Fatalf("it may wait %v until %v and runs %v: at most %v", j.AllowedDelay, j.LatestStart(), j.Duration,
+				t.Fatalf("delay %v until %v with a duration of %v, want at most %v", j.AllowedDelay, j.LatestStart(), j.Duration,
 					limit)
 			}
 			if p := j.Limits.Percentile; j.PUE < 0 || s.MinSaving < 0 || j.Limits.Carbon < 0 || !(p >= 0 && p < 1) {
 				t.Fatalf("%+v, %+v", j, s)
 			}
 			if d := rules.Decide(now, j, s); d.Window.Start.After(latest) && d.Window.Start.After(now) {
-				t.Fatalf("it starts at %v: at the latest at %v", d.Window.Start, latest)
+				t.Fatalf("the start is %v, want at most %v", d.Window.Start, latest)
 			}
 		}
 	})
@@ -166,7 +166,7 @@ func FuzzRequests(f *testing.F) {
 		least, _ := ReadJob(one)
 		a, b := least.request, most.request
 		if min(a.MilliCPU, a.Memory, a.GPU) < 0 || b.MilliCPU < a.MilliCPU || b.Memory < a.Memory || b.GPU < a.GPU {
-			t.Fatalf("%+v of one container, %+v of all", a, b)
+			t.Fatalf("%+v of one container exceeds %+v of all", a, b)
 		}
 	})
 }

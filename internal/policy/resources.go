@@ -55,7 +55,7 @@ func ListOf(r sched.Resources) v1.ResourceList {
 	return list
 }
 
-// amount returns a quantity in units of a power of ten, limited to most. A quantity may exceed an int64, for which
+// amount returns a quantity in units of a power of ten, limited to most. A quantity may exceed an int64, and then
 // the conversion of Kubernetes returns an arbitrary number. If it were negative, the pod would fit on every node.
 func amount(q *quantities.Quantity, scale quantities.Scale) int64 {
 	if q.AsApproximateFloat64()*math.Pow10(-int(scale)) >= most {

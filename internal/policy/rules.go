@@ -270,7 +270,7 @@ func ReadNamespace(n *NamespaceMarks) (map[string]Terms, error) {
 	var errs []error
 	for t, annotations := range gardenerKeys(n.Annotations) {
 		if t != "" && !slices.Contains(workloadTypes, t) {
-			errs = append(errs, fmt.Errorf("annotations %s%s%s…: there is no workload type %q", gardenerWorkload, t,
+			errs = append(errs, fmt.Errorf("annotations %s%s%s…: unknown workload type %q", gardenerWorkload, t,
 				gardenerWorkloadPolicy, t))
 			continue
 		}

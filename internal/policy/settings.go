@@ -95,7 +95,7 @@ type ChangedDefault struct {
 // CHANGELOG.md.
 var ChangedDefaults = []ChangedDefault{{
 	Setting: "hold.minSavingPerHour", Flag: "--kubenergy-min-saving-per-hour", Was: "0", Is: "0.005",
-	Effect: "work waits for less long, since each hour of waiting must save 0.5 %", term: termMinSavingPerHour,
+	Effect: "work waits for a shorter time, because each hour of waiting must save 0.5 %", term: termMinSavingPerHour,
 }}
 
 // SetBy reports whether a policy overrides the default for all workload types.
@@ -158,7 +158,7 @@ func (r *Rules) Settle(w *Work) (sched.Job, Settings) {
 	return job, s
 }
 
-// scheduler returns the scheduler name whose terms apply to the workload.
+// scheduler returns the scheduler name that determines the terms of the workload.
 func (w *Work) scheduler() string {
 	if w.Marks.Gardener {
 		return GardenerSchedulerName

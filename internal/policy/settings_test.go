@@ -100,7 +100,7 @@ func TestPrecedence(t *testing.T) {
 			})
 			job, settings := v.ofPod(t, tc.pod)
 			if settings.AllowedDelay != tc.want || job.AllowedDelay != tc.want {
-				t.Errorf("delay is %v and %v, want %v", settings.AllowedDelay, job.AllowedDelay, tc.want)
+				t.Errorf("the delays are %v and %v, want %v", settings.AllowedDelay, job.AllowedDelay, tc.want)
 			}
 			work, _ := ReadPod(tc.pod)
 			from := ""
@@ -110,7 +110,7 @@ func TestPrecedence(t *testing.T) {
 				}
 			}
 			if from != tc.from {
-				t.Errorf("it comes from %q, want %q", from, tc.from)
+				t.Errorf("the origin is %q, want %q", from, tc.from)
 			}
 		})
 	}
@@ -134,7 +134,7 @@ func TestMaximumDelays(t *testing.T) {
 			time.Hour,
 		},
 		{
-			"more than what is built in",
+			"more than the built-in maximum",
 			[]*v1alpha1.EnergyPolicy{limit(v1alpha1.SystemNamespace, 72*time.Hour)},
 			72 * time.Hour,
 		},
@@ -143,7 +143,7 @@ func TestMaximumDelays(t *testing.T) {
 			[]*v1alpha1.EnergyPolicy{limit(v1alpha1.SystemNamespace, 12*time.Hour), limit("team", 100*time.Hour)},
 			12 * time.Hour,
 		},
-		{"nothing at all", []*v1alpha1.EnergyPolicy{limit("team", 0)}, 0},
+		{"zero", []*v1alpha1.EnergyPolicy{limit("team", 0)}, 0},
 	} {
 		v := rulesOf(t, Sources{Policies: tc.policies, Defaults: Defaults{MaxDelay: 24 * time.Hour}})
 		if job, _ := v.ofPod(t, podIn("team", week)); job.AllowedDelay != tc.want {
@@ -165,12 +165,12 @@ func TestModes(t *testing.T) {
 		mode       v1alpha1.Mode
 		optedIn    bool
 	}{
-		{"no level says", nil, nil, v1alpha1.ModeShadow, false},
+		{"no level sets it", nil, nil, v1alpha1.ModeShadow, false},
 		{"cluster", []*v1alpha1.EnergyPolicy{cluster}, nil, v1alpha1.ModeAdvise, false},
 		{"namespace", []*v1alpha1.EnergyPolicy{cluster, team}, nil, v1alpha1.ModeOff, true},
 		{"label", []*v1alpha1.EnergyPolicy{cluster, team}, labelled("enforce"), v1alpha1.ModeEnforce, true},
 		{"label alone", nil, labelled("enforce"), v1alpha1.ModeEnforce, true},
-		{"nonsense is not a mode", nil, labelled("full"), v1alpha1.ModeShadow, false},
+		{"an invalid mode is ignored", nil, labelled("full"), v1alpha1.ModeShadow, false},
 	} {
 		v := rulesOf(t, Sources{
 			Policies: tc.policies, Namespaces: tc.namespaces, Defaults: Defaults{Mode: v1alpha1.ModeShadow},
@@ -212,7 +212,7 @@ func TestOurs(t *testing.T) {
 			t.Errorf("%s: ours: %v, want %v", tc.name, s.Ours, tc.want)
 		}
 		if concerns := v.Concerns(tc.pod); tc.want && !concerns {
-			t.Errorf("%s: it is ours, and not looked at", tc.name)
+			t.Errorf("%s: Concerns() = false for a handled pod", tc.name)
 		}
 	}
 }
@@ -248,11 +248,11 @@ func TestReadPolicyRefuses(t *testing.T) {
 	} {
 		p := policyIn("team", change)
 		if err := ReadPolicy(p); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v does not say %q", err, want)
+			t.Errorf("error %v does not contain %q", err, want)
 		}
 		v := rulesOf(t, Sources{Policies: []*v1alpha1.EnergyPolicy{p}})
 		if len(v.Policies()) != 0 {
-			t.Errorf("%s: the policy counts", want)
+			t.Errorf("%s: the invalid policy is effective", want)
 		}
 	}
 }
@@ -278,7 +278,7 @@ func TestLimitsReplaceEachOther(t *testing.T) {
 	}
 	_, own := v.ofPod(t, podIn("windows", map[string]string{v1alpha1.AnnotationCarbonThreshold: "99"}))
 	if own.When != "threshold" || own.Limits.Carbon != 99 || own.Limits.Percentile != 0 {
-		t.Errorf("a threshold on the pod gives %s %+v", own.When, own.Limits)
+		t.Errorf("a threshold on the pod results in %s %+v", own.When, own.Limits)
 	}
 }
 
@@ -327,7 +327,7 @@ func TestThresholdWithoutDelay(t *testing.T) {
 		{podIn("never", limit), 0},
 	} {
 		if job, _ := v.ofPod(t, tc.pod); job.AllowedDelay != tc.want {
-			t.Errorf("%s %v: it may wait %v, want %v", tc.pod.Namespace, tc.pod.Annotations, job.AllowedDelay, tc.want)
+			t.Errorf("%s %v: allowed delay %v, want %v", tc.pod.Namespace, tc.pod.Annotations, job.AllowedDelay, tc.want)
 		}
 	}
 	for namespace, want := range map[string]bool{"limited": true, "never": false, "team": false} {
@@ -356,7 +356,7 @@ func TestPlacementIsNoHold(t *testing.T) {
 		_ := v.ofPod(t,
 		podIn("team",
 			map[string]string{v1alpha1.AnnotationStrategy: "carbon+window"})); job.AllowedDelay != 6*time.Hour {
-		t.Errorf("a window is asked for: it may wait %v", job.AllowedDelay)
+		t.Errorf("the allowed delay with the rule window is %v", job.AllowedDelay)
 	}
 }
 

@@ -72,7 +72,7 @@ var entries = [...]struct {
 	{termGPUClass, "gpuWorkloadType", func(t *Terms) any { return t.GPUClass }},
 }
 
-// apply overwrites the terms with those that a higher level sets. It is called for every scheduled pod and does not
+// apply overwrites the terms with the ones set by a higher level. It is called for every scheduled pod and does not
 // allocate memory.
 func (t *Terms) apply(above *Terms) {
 	said := above.said

@@ -86,7 +86,7 @@ func RecordPlans(w io.Writer, log *slog.Logger) func(s *sched.Snapshot, plan sch
 			err = json.NewEncoder(w).Encode(RecordedPlan{snapshot, looks, decisions})
 		}
 		if err != nil {
-			log.Warn("a plan is not recorded", "jobs", len(plan), "error", err)
+			log.Warn("Failed to record a plan", "jobs", len(plan), "error", err)
 		}
 	}
 }
@@ -102,13 +102,13 @@ func (r *RecordedPlan) Again() error {
 	again, at := planned(s.Now, plan), "the plan of "+s.Now.Format(time.RFC3339Nano)
 	switch {
 	case len(again) != len(r.Decisions):
-		return fmt.Errorf("%s is of %d jobs again, and was of %d", at, len(again), len(r.Decisions))
+		return fmt.Errorf("replaying %s yields %d jobs, want %d", at, len(again), len(r.Decisions))
 	case looks != r.Looks:
-		return fmt.Errorf("%s looks at the clock %d times again, and was stopped at look %d", at, asked, r.Looks)
+		return fmt.Errorf("replaying %s checks the clock %d times, want a stop at check %d", at, asked, r.Looks)
 	}
 	for i, previous := range r.Decisions {
 		if again[i] != previous {
-			return fmt.Errorf("%s differs: again, %v; recorded, %v", at, again[i], previous)
+			return fmt.Errorf("replaying %s yields %v, want %v", at, again[i], previous)
 		}
 	}
 	return nil
@@ -125,7 +125,7 @@ func ReplayPlans(from io.Reader) (same int, err error) {
 			err = r.Again()
 		}
 		if err != nil {
-			return same, fmt.Errorf("making plan %d again: %w", same+1, err)
+			return same, fmt.Errorf("replaying plan %d: %w", same+1, err)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func recorded(t *testing.T, seed uint64, stopAt int) (written []byte) {
 	asked := 0
 	plan, looks := policy.PlanTogether(s, nodes, func() bool { asked++; return asked == stopAt })
 	if looks != stopAt {
-		t.Fatalf("it is stopped at look %d, want %d", looks, stopAt)
+		t.Fatalf("the plan was stopped at check %d, want %d", looks, stopAt)
 	}
 	var b bytes.Buffer
 	policy.RecordPlans(&b, slog.New(slog.DiscardHandler))(s, plan, looks)
@@ -86,7 +86,7 @@ func TestRecordedPlansAreTheSameAgain(t *testing.T) {
 			all = append(all, recorded(t, seed, stopAt)...)
 		}
 		if same, err := policy.ReplayPlans(bytes.NewReader(all)); same != len(stops) || err != nil {
-			t.Errorf("seed %d: %d are the same: %v", seed, same, err)
+			t.Errorf("seed %d: %d plans are reproduced: %v", seed, same, err)
 		}
 	}
 }
@@ -105,17 +105,17 @@ func TestAChangedRecordIsFound(t *testing.T) {
 		"a decision's start": {func(r *policy.RecordedPlan, _ map[string]any) {
 			r.Decisions[7].Start = r.Decisions[7].Start.Add(time.Second)
 		}, `"team/j7"`},
-		"fewer decisions": {func(r *policy.RecordedPlan, _ map[string]any) { r.Decisions = r.Decisions[1:] }, "was of 39"},
+		"fewer decisions": {func(r *policy.RecordedPlan, _ map[string]any) { r.Decisions = r.Decisions[1:] }, "want 39"},
 		"more time":       {func(r *policy.RecordedPlan, _ map[string]any) { r.Looks = 0 }, "differs"},
 		"another look":    {func(r *policy.RecordedPlan, _ map[string]any) { r.Looks = 20 }, "differs"},
-		"no such look":    {func(r *policy.RecordedPlan, _ map[string]any) { r.Looks = 1e6 }, "stopped at look 1000000"},
+		"no such look":    {func(r *policy.RecordedPlan, _ map[string]any) { r.Looks = 1e6 }, "stop at check 1000000"},
 		"a machine": {func(_ *policy.RecordedPlan, s map[string]any) {
 			s["nodes"] = s["nodes"].([]any)[1:]
 		}, "differs"},
 		"the length of a job": {func(_ *policy.RecordedPlan, s map[string]any) {
 			s["queue"].([]any)[7].(map[string]any)["duration"] = 3e12
 		}, "differs"},
-		"what is no snapshot": {func(_ *policy.RecordedPlan, s map[string]any) { s["version"] = 2 }, "version 2"},
+		"an unsupported version": {func(_ *policy.RecordedPlan, s map[string]any) { s["version"] = 2 }, "version 2"},
 	} {
 		var r policy.RecordedPlan
 		if err := json.Unmarshal(recorded(t, 3, stopAt), &r); err != nil {
@@ -131,12 +131,12 @@ func TestAChangedRecordIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err = r.Again(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want one that says %q", name, err, c.want)
+			t.Errorf("%s: error %v, want one that contains %q", name, err, c.want)
 		}
 	}
 	whole := recorded(t, 3, 0)
 	if same, err := policy.ReplayPlans(bytes.NewReader(append(whole, whole[:100]...))); same != 1 || err == nil {
-		t.Errorf("of a line that ends in its midst: %d, %v", same, err)
+		t.Errorf("for an incomplete line: %d, %v", same, err)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestTheSamePlanIsRecordedOnce(t *testing.T) {
 	plan[7].Reason.Saving += 1e-9
 	record(&later, plan, 0)
 	if lines := bytes.Count(b.Bytes(), []byte("\n")); lines != 2 {
-		t.Errorf("%d lines after another saving", lines)
+		t.Errorf("%d lines after a change of the savings", lines)
 	}
 }
 
@@ -178,8 +178,8 @@ func TestWhatCannotBeReadIsNotRecorded(t *testing.T) {
 		spoil(s)
 		var b, log bytes.Buffer
 		policy.RecordPlans(&b, slog.New(slog.NewTextHandler(&log, nil)))(s, plan, looks)
-		if b.Len() > 0 || !strings.Contains(log.String(), "not recorded") || !strings.Contains(log.String(), name) {
-			t.Errorf("%d bytes are recorded, and the log says %q", b.Len(), log.String())
+		if b.Len() > 0 || !strings.Contains(log.String(), "Failed to record") || !strings.Contains(log.String(), name) {
+			t.Errorf("%d bytes are recorded, and the log contains %q", b.Len(), log.String())
 		}
 	}
 }

@@ -39,7 +39,7 @@ func Run(ctx context.Context, service string, gather prometheus.Gatherer, log *s
 		return fmt.Errorf("pushing metrics: OTEL_EXPORTER_OTLP_PROTOCOL is %q: want %s", p, takes)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		log.WarnContext(ctx, "Metrics were not pushed", "error", err)
+		log.WarnContext(ctx, "Failed to push metrics", "error", err)
 	}))
 	exporter, err := otlpmetrichttp.New(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func Run(ctx context.Context, service string, gather prometheus.Gatherer, log *s
 	}
 	provider := metric.NewMeterProvider(metric.WithResource(about), metric.WithReader(metric.NewPeriodicReader(exporter,
 		metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(gather))))))
-	log.InfoContext(ctx, "Metrics are pushed")
+	log.InfoContext(ctx, "Started pushing metrics")
 	<-ctx.Done()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPushWithin)
 	defer cancel()

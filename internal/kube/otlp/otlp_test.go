@@ -76,7 +76,7 @@ func TestPushesWhatIsScraped(t *testing.T) {
 	select {
 	case sent = <-got:
 	case <-time.After(time.Minute):
-		t.Fatal("nothing was pushed")
+		t.Fatal("no metrics were pushed")
 	}
 	cancel()
 	if err := <-ended; err != nil {
@@ -95,7 +95,7 @@ func TestPushesWhatIsScraped(t *testing.T) {
 		}
 	}
 	if about["service.name"] != "kubenergy-test" || about["k8s.namespace.name"] != "kubenergy-system" {
-		t.Errorf("pushed about %v", about)
+		t.Errorf("the resource attributes are %v", about)
 	}
 	counter := of["kubenergy_decisions_total"].GetSum().GetDataPoints()
 	if len(of) != 4 || len(counter) != 1 || counter[0].GetAsDouble() != 7 ||
@@ -103,15 +103,15 @@ func TestPushesWhatIsScraped(t *testing.T) {
 		t.Errorf("pushed %v", of)
 	}
 	if g := of["kubenergy_held"].GetGauge().GetDataPoints(); len(g) != 1 || g[0].GetAsDouble() != 3 {
-		t.Errorf("pushed of the gauge %v", g)
+		t.Errorf("the pushed gauge is %v", g)
 	}
 	h := of["kubenergy_release_lateness_seconds"].GetHistogram().GetDataPoints()
 	if len(h) != 1 || h[0].GetSum() != 2 || len(h[0].GetBucketCounts()) != 3 || h[0].GetBucketCounts()[1] != 1 {
-		t.Errorf("pushed of the histogram %v", h)
+		t.Errorf("the pushed histogram is %v", h)
 	}
 	if s := of["kubenergy_forecast_error_ratio"].GetSummary().GetDataPoints(); len(s) != 1 || s[0].GetSum() != 0.25 ||
 		s[0].GetCount() != 1 {
-		t.Errorf("pushed of the summary %v", s)
+		t.Errorf("the pushed summary is %v", s)
 	}
 }
 

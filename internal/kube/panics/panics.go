@@ -52,7 +52,7 @@ func Survive(log *slog.Logger, part, about string, f func()) (ok bool) {
 	defer func() {
 		if what := recover(); what != nil {
 			if times := Note(part); Worth(times) {
-				log.Error("a part panicked: the others go on", "part", part, "about", about, "times", times,
+				log.Error("Recovered from a panic", "part", part, "about", about, "times", times,
 					"panic", what, "stack", string(debug.Stack()))
 			}
 		}
@@ -145,10 +145,10 @@ func (b *Breaker) Open(now time.Time) bool { return now.UnixNano() < b.until.Loa
 func (b *Breaker) Describe(chan<- *prometheus.Desc) {}
 
 var (
-	total = prometheus.NewDesc("kubenergy_panics_total", "Panics that were recovered: each cost one object or one "+
-		"decision.", []string{"part"}, nil)
-	open = prometheus.NewDesc("kubenergy_panics_breaker_open", "1: three panics came within a minute, and stock "+
-		"Kubernetes decides for ten minutes.", nil, nil)
+	total = prometheus.NewDesc("kubenergy_panics_total", "Number of recovered panics that each affected one "+
+		"object or decision.", []string{"part"}, nil)
+	open = prometheus.NewDesc("kubenergy_panics_breaker_open", "1 if decisions are left to Kubernetes for ten "+
+		"minutes after three panics within a minute.", nil, nil)
 )
 
 // Collect implements [prometheus.Collector].

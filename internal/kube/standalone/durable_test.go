@@ -21,7 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// store is a server whose writes of the state file can be made to fail.
+// store is a server with a state file that can be made to fail on writes.
 type store struct {
 	t      *testing.T
 	state  string
@@ -103,7 +103,7 @@ var changes = []struct{ name, method, path, media, body string }{
 	{"delete", http.MethodDelete, "/old", "", ""},
 }
 
-// TestFailedWritesChangeNothing verifies that a change whose write fails is not visible in any response, list or
+// TestFailedWritesChangeNothing verifies that a change with a failed write is not visible in any response, list or
 // watch, nor after a restart, and that its version is not reused.
 func TestFailedWritesChangeNothing(t *testing.T) {
 	for _, c := range changes {
@@ -117,7 +117,7 @@ func TestFailedWritesChangeNothing(t *testing.T) {
 				}
 				status, answer := s.request(c.method, c.path, c.media, c.body)
 				if wanted := map[bool]int{false: http.StatusInternalServerError, true: 0}[uncertain]; status != wanted {
-					t.Errorf("answered %d, want %d: %s", status, wanted, answer)
+					t.Errorf("status %d, want %d: %s", status, wanted, answer)
 				}
 				if version, got := s.list(); version != since || fmt.Sprint(got) != fmt.Sprint(want) {
 					t.Errorf("published: %v at %s, want %v at %s", got, version, want, since)
@@ -125,10 +125,10 @@ func TestFailedWritesChangeNothing(t *testing.T) {
 				ended, end := context.WithCancel(t.Context())
 				end()
 				if _, events := s.in(ended, http.MethodGet, "?watch=true&resourceVersion="+since, "", ""); events != "" {
-					t.Errorf("watches were sent %s", events)
+					t.Errorf("the watches received %s", events)
 				}
 				if err := s.server.Writable(); (err != nil) != uncertain {
-					t.Errorf("the state is uncertain: %v; Writable: %v", uncertain, err)
+					t.Errorf("uncertain = %v, Writable() = %v", uncertain, err)
 				}
 				s.err = nil
 				if err := s.server.Writable(); err != nil {
@@ -140,10 +140,10 @@ func TestFailedWritesChangeNothing(t *testing.T) {
 					t.Errorf("after a restart: %v, want %v", got, want)
 				}
 				if status, answer = s.request(c.method, c.path, c.media, c.body); status >= http.StatusBadRequest {
-					t.Fatalf("answered %d: %s", status, answer)
+					t.Fatalf("status %d: %s", status, answer)
 				}
 				if later, _ := s.list(); later <= version {
-					t.Errorf("version %s comes after %s", later, version)
+					t.Errorf("version %s follows version %s", later, version)
 				}
 			})
 		}
@@ -170,11 +170,11 @@ func TestUncertainWritesAreUndone(t *testing.T) {
 	}
 	if status, answer := s.request(http.MethodPost, "", "application/json", fmt.Sprintf(aJob, "new", "1")); status !=
 		http.StatusInternalServerError || writes != 2 {
-		t.Errorf("answered %d after %d writes: %s", status, writes, answer)
+		t.Errorf("status %d after %d writes: %s", status, writes, answer)
 	}
 	s.restart()
 	if _, got := s.list(); len(got) > 0 {
-		t.Errorf("a job that was answered with an error is there after a restart: %v", got)
+		t.Errorf("a Job exists after its creation failed and after a restart: %v", got)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestTornStateIsKept(t *testing.T) {
 		s.restart()
 		status, answer := s.request(http.MethodPost, "", "application/json", fmt.Sprintf(aJob, "new", "1"))
 		if status != http.StatusInternalServerError || !strings.Contains(answer, "moved away") {
-			t.Errorf("%q: a Job is answered %d: %s", torn, status, answer)
+			t.Errorf("%q: creating a Job returns %d: %s", torn, status, answer)
 		}
 		if err := s.server.Writable(); err == nil || !strings.Contains(err.Error(), s.state) {
 			t.Errorf("%q: %v", torn, err)
@@ -211,7 +211,7 @@ func TestSlowQuantitiesAreRefused(t *testing.T) {
 		status, answer := s.request(http.MethodPost, "", "application/json", `{"metadata":{"name":"slow"},"spec":{"template":{
 			"spec":{"containers":[{"resources":{"requests":{"cpu":"`+quantity+`"}}}]}}}}`)
 		if status != http.StatusBadRequest {
-			t.Errorf("%s is answered %d: %s", quantity, status, answer)
+			t.Errorf("%s returns %d: %s", quantity, status, answer)
 		}
 	}
 }
@@ -245,7 +245,7 @@ func FuzzState(f *testing.F) {
 		kind := batchv1.SchemeGroupVersion.WithKind("Job")
 		for _, o := range s.All(kind) {
 			if err := s.Put(kind, o.DeepCopy()); err != nil && s.Writable() == nil {
-				t.Logf("putting back: %v", err)
+				t.Logf("storing again: %v", err)
 			}
 		}
 		o2 := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job"}}
@@ -261,7 +261,7 @@ func FuzzState(f *testing.F) {
 		}
 		again, err := standalone.New(o)
 		if err != nil || again.Writable() != nil || len(again.All(kind)) != len(s.All(kind)) {
-			t.Errorf("what was written is not read: %v, %v", err, again.Writable())
+			t.Errorf("the written state cannot be read: %v, %v", err, again.Writable())
 		}
 	})
 }

@@ -35,7 +35,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.expire()
 		if err := errors.Join(s.load(), s.keep()); err != nil && err.Error() != s.failed {
 			s.failed = err.Error()
-			s.o.Log.Error("what was read before goes on counting", "error", err)
+			s.o.Log.Error("Failed to load or store objects, the previous ones remain in use", "error", err)
 		}
 	}
 	return s.keep()
@@ -101,7 +101,7 @@ func readFile(text []byte, found map[schema.GroupVersionKind]map[string]*object)
 			found[k] = map[string]*object{}
 		}
 		if found[k][key] != nil {
-			return fmt.Errorf("document %d: %s %s is there twice", number, k.Kind, key)
+			return fmt.Errorf("document %d: duplicate %s %s", number, k.Kind, key)
 		}
 		found[k][key] = o
 	}
@@ -115,7 +115,7 @@ func readObject(doc []byte) (*object, error) {
 	k := o.GroupVersionKind()
 	typed, err := scheme.New(k)
 	if err != nil || !ofFiles(k) {
-		return nil, fmt.Errorf("%s %s is read from no file: want GridZone, PowerProfile, EnergyPolicy or EnergyBudget "+
+		return nil, fmt.Errorf("%s %s in a file: want GridZone, PowerProfile, EnergyPolicy or EnergyBudget "+
 			"of %s", o.GetAPIVersion(), k.Kind, v1alpha1.GroupVersion)
 	}
 	if err = yaml.UnmarshalStrict(doc, typed); err == nil {
@@ -168,9 +168,9 @@ func (s *Server) restore() {
 	for _, of := range s.objects {
 		clear(of)
 	}
-	s.lost = fmt.Errorf("reading %s: %w: Jobs are neither accepted nor moved until that file has been restored, or "+
-		"moved away, and this program started again", s.o.State, err)
-	s.o.Log.Error("Failed to read the kept objects", "err", s.lost)
+	s.lost = fmt.Errorf("reading %s: %w: Jobs are neither accepted nor moved until the file has been restored or "+
+		"moved away and this program has been restarted", s.o.State, err)
+	s.o.Log.Error("Failed to read the stored objects", "err", s.lost)
 }
 
 // keep writes State if it does not contain all published changes.
@@ -212,7 +212,7 @@ func (s *Server) write(change *event) error {
 	}
 	if err != nil {
 		s.uncertain = s.uncertain || change != nil && errors.Is(err, ErrUncertain)
-		return fmt.Errorf("writing the kept objects: %w", err)
+		return fmt.Errorf("writing the stored objects: %w", err)
 	}
 	s.dirty, s.uncertain = false, false
 	return nil

@@ -107,7 +107,7 @@ func New(o Options) (*Server, error) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	given := []byte(r.Header.Get("Authorization"))
 	if subtle.ConstantTimeCompare(given, []byte("Bearer "+s.o.Token)) != 1 {
-		answer(w, nil, apierrors.NewUnauthorized("want the token of the state folder"))
+		answer(w, nil, apierrors.NewUnauthorized("want the token in the state directory"))
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -200,7 +200,7 @@ func patched(media string, previous *object, patch []byte) ([]byte, error) {
 	case types.MergePatchType:
 		return jsonpatch.MergePatch(current, patch)
 	}
-	return nil, fmt.Errorf("patches of type %s are not known here", media)
+	return nil, fmt.Errorf("patches of type %s are not supported", media)
 }
 
 func parse(t target, body []byte) (*object, error) {
@@ -242,7 +242,7 @@ func (s *Server) update(t target, previous *object, body []byte) (*object, error
 		return nil, err
 	}
 	if v := o.GetResourceVersion(); v != "" && v != previous.GetResourceVersion() {
-		return nil, apierrors.NewConflict(t.resource.GroupResource(), t.name, errors.New("it has changed since"))
+		return nil, apierrors.NewConflict(t.resource.GroupResource(), t.name, errors.New("the object was modified"))
 	}
 	if t.status {
 		status := o.Object["status"]
@@ -352,9 +352,9 @@ func (e *event) apply(objects map[string]*object) {
 	}
 }
 
-// Replace replaces all objects of a kind that is not read from files, except those for which stays returns true.
-// keep copies the fields to preserve from an object to its replacement. State is written up to [look] later,
-// because the caller can repeat the call after a restart.
+// Replace replaces all objects of a kind that is not read from files, unless stays returns true for them. keep
+// copies the fields to preserve from an object to its replacement. State is written up to [look] later, because the
+// caller can repeat the call after a restart.
 func (s *Server) Replace(k schema.GroupVersionKind, all []*object, stays func(metav1.Object) bool,
 	keep func(o, previous *object),
 ) {
@@ -407,7 +407,7 @@ func (s *Server) Put(k schema.GroupVersionKind, o *object) error {
 	defer s.writing.Unlock()
 	key, version := o.GetNamespace()+"/"+o.GetName(), o.GetResourceVersion()
 	if previous := s.objects[k][key]; version != "" && (previous == nil || previous.GetResourceVersion() != version) {
-		return errors.New("it has changed since it was read")
+		return errors.New("the object has changed since it was read")
 	}
 	_, err := s.commit(k, key, o)
 	return err

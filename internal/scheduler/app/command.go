@@ -36,9 +36,9 @@ func Command() (cmd *cobra.Command, wait func()) {
 	opts := stock.NewOptions()
 	cmd = &cobra.Command{
 		Use: "kubenergy-scheduler",
-		Long: "kube-scheduler, with plugins that run work where and when it costs the least energy, carbon and " +
+		Long: "kube-scheduler with plugins that run work where and when it costs the least energy, carbon and " +
 			"money.\n" +
-			"Everything that kube-scheduler's documentation says holds; the plugins are enabled in its configuration " +
+			"The documentation of kube-scheduler applies. The plugins are enabled in its configuration " +
 			"file.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			for _, arg := range args {

@@ -18,18 +18,18 @@ type endpoints struct{ live, record apiclient.Options }
 const noRecords = "none"
 
 func (e *endpoints) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&e.record.URL, "kubenergy-record-url", "", "`URL` of the controller that decisions are told to, "+
-		"with what they depended on (default: that of live watts; \"none\": none is told)")
+	fs.StringVar(&e.record.URL, "kubenergy-record-url", "", "`URL` of the controller that records decisions "+
+		"and their inputs (default: the URL for live watts; \"none\" disables recording)")
 	fs.StringVar(&e.record.TokenFile, "kubenergy-record-token-file", "",
-		"`file` with the token for it (default: as for live watts)")
+		"`file` with the token for this URL (default: the token for live watts)")
 	fs.StringVar(&e.record.CAFile, "kubenergy-record-ca-file", "",
-		"`file` with certificates to trust for it (default: as for live watts)")
+		"`file` with trusted certificates for this URL (default: those for live watts)")
 	fs.StringVar(&e.live.URL, "kubenergy-live-url", "",
-		"`URL` of the controller that is asked what nodes draw just now; scheduling goes on without an answer")
+		"`URL` of the controller that provides the current power of nodes; scheduling continues without a response")
 	fs.StringVar(&e.live.TokenFile, "kubenergy-live-token-file", "",
-		"`file` with the token for it, read before each request")
+		"`file` with the token for this URL, read before each request")
 	fs.StringVar(&e.live.CAFile, "kubenergy-live-ca-file", "",
-		"`file` with certificates to trust for it, read before each request (default: the system's)")
+		"`file` with trusted certificates for this URL, read before each request (default: those of the system)")
 }
 
 // feed returns the feed of live power, or nil if no URL is configured. It returns an error only for invalid

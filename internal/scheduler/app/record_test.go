@@ -23,9 +23,9 @@ func TestWhoIsToldOfDecisions(t *testing.T) {
 	}{
 		{name: "nobody"},
 		{name: "as for live watts", live: live, on: true},
-		{name: "nobody although there are live watts", record: apiclient.Options{URL: "none"}, live: live},
+		{name: "disabled despite live watts", record: apiclient.Options{URL: "none"}, live: live},
 		{name: "somebody else", record: apiclient.Options{URL: "https://other"}, on: true},
-		{name: "somebody else without TLS", record: apiclient.Options{URL: "http://other"}, wantErr: "needs https"},
+		{name: "another URL without TLS", record: apiclient.Options{URL: "http://other"}, wantErr: "needs https"},
 		{
 			name: "a token without TLS", record: apiclient.Options{URL: "http://other", TokenFile: "t"},
 			wantErr: "needs https",
@@ -40,7 +40,7 @@ func TestWhoIsToldOfDecisions(t *testing.T) {
 			continue
 		}
 		if err != nil || r.Enabled() != c.on {
-			t.Errorf("%s: told %v, error %v", c.name, r.Enabled(), err)
+			t.Errorf("%s: enabled = %v, error %v", c.name, r.Enabled(), err)
 		}
 	}
 }
@@ -71,9 +71,9 @@ func TestPlansAreRecordedInAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(file); string(text) != "{}\n" {
-		t.Errorf("the file is %q after another start: %v", text, err)
+		t.Errorf("the file contains %q after a restart: %v", text, err)
 	}
 	if err := start(filepath.Join(file, "x")); err == nil || !strings.Contains(err.Error(), "--kubenergy-record-plans") {
-		t.Errorf("error %v does not name the flag", err)
+		t.Errorf("error %v does not contain the flag", err)
 	}
 }

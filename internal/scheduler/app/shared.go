@@ -82,7 +82,7 @@ func (s *shared) knowledge(ctx context.Context,
 ) (func() *kube.View, func(context.Context) error, error) {
 	defaults, found := policy.AliasEnvironment(policy.SchedulerProgram, os.Environ(), os.ReadFile, s.options.defaults)
 	for _, f := range found {
-		s.log.WarnContext(ctx, "reading the environment", "warning", f.String())
+		s.log.WarnContext(ctx, "Found a problem in the environment", "warning", f.String())
 	}
 	if s.options.signals != "" || s.options.profiles != "" {
 		defaults.Mode = v1alpha1.ModeEnforce // files do not contain the mode
@@ -114,7 +114,7 @@ func (s *shared) run(ctx context.Context, name string, run func(context.Context)
 		if err := run(ctx); err != nil {
 			// The scheduler continues without the component. Held pods are admitted after their deadline when the
 			// queue checks them, which it does every 30 seconds. Held Jobs are released by another replica.
-			s.log.Error("part stopped", "part", name, "error", err)
+			s.log.Error("Component stopped", "part", name, "error", err)
 		}
 	})
 }

@@ -28,7 +28,7 @@ func TestSharedStops(t *testing.T) {
 	select {
 	case <-stopped:
 	case <-time.After(time.Minute):
-		t.Error("still running a minute after the end")
+		t.Error("components are still running after a minute")
 	}
 }
 
@@ -46,7 +46,7 @@ func TestBadOptionsKeepTheSchedulerFromStarting(t *testing.T) {
 		"--kubenergy-max-ramp is -500",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v does not say %q", err, want)
+			t.Errorf("error %v does not contain %q", err, want)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func TestHelpListsOurFlags(t *testing.T) {
 	}
 	for _, want := range []string{"--leader-elect", "KubEnergy flags:", "--kubenergy-signals file"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("help does not say %q", want)
+			t.Errorf("help does not contain %q", want)
 		}
 	}
 }

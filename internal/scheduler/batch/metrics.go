@@ -27,15 +27,15 @@ var (
 	metrics = &instruments.Set{}
 
 	plans = metrics.Counter("kubenergy_batch_plans_total",
-		"Plans over the pods that wait, by scheduler profile and by what came of them.", "profile", "result")
-	planSeconds = metrics.Histogram("kubenergy_batch_plan_seconds", "Time that a plan took to make.",
+		"Number of joint plans for waiting pods, by scheduler profile and result.", "profile", "result")
+	planSeconds = metrics.Histogram("kubenergy_batch_plan_seconds", "Time to compute a plan.",
 		component.ExponentialBuckets(0.001, 2, 13), "profile")
 	plannedPods = metrics.Counter("kubenergy_batch_planned_pods_total",
-		"Pods that a plan had a node for; one that is in two plans counts twice.", "profile")
+		"Number of pods with a planned node; a pod in two plans is counted twice.", "profile")
 	placedPods = metrics.Counter("kubenergy_batch_pods_total",
-		"Pods whose turn came while a plan had a node for them, by where they went.", "profile", "outcome")
-	gap = metrics.Gauge("kubenergy_batch_gap_ratio", "How far the last plan may be from the best one, as a share of "+
-		"the bound; absent where no bound is known.", "profile")
+		"Number of scheduling cycles of pods with a planned node, by outcome.", "profile", "outcome")
+	gap = metrics.Gauge("kubenergy_batch_gap_ratio", "Maximum distance of the last plan from the optimum relative to "+
+		"the bound; absent if no bound is known.", "profile")
 )
 
 // found updates the metrics with the solution.

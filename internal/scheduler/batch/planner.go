@@ -125,7 +125,7 @@ func (p *Planner) answer(ctx context.Context, q *Question) {
 		if panicked := recover(); panicked != nil {
 			panics.Count("batch")
 			if !p.logged {
-				p.c.Log.Error("planning a batch panicked: going on pod by pod; later ones are not logged", "panic",
+				p.c.Log.Error("Planning a batch panicked, further panics are not logged", "panic",
 					panicked, "stack", string(debug.Stack()))
 			}
 			p.logged = true

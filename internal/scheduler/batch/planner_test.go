@@ -70,7 +70,7 @@ func read(pod *v1.Pod) (Pod, bool) {
 	return Pod{Object: pod, View: view, Job: job, Where: where}, err == nil && where != ""
 }
 
-// node adds a node with the given number of cores, all of which are free.
+// node adds a node with the given number of cores, which are all free.
 func (w *world) node(name string, cores int64, change func(*v1.Node)) {
 	object := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}}}
 	if change != nil {
@@ -99,7 +99,7 @@ func (w *world) pod(name, where string, cores int64, change func(*v1.Pod)) types
 	}
 	p, ok := read(pod)
 	if !ok {
-		panic("a pod that nobody plans")
+		panic("unknown pod")
 	}
 	w.Put(p)
 	return pod.UID
@@ -129,7 +129,7 @@ func TestPlanIsHandedOutOnce(t *testing.T) {
 	w.node("c", 4, nil)
 	x, y := w.pod("x", "ecsched-ml", 1, nil), w.pod("y", "ecsched-ml", 1, nil)
 	if _, planned, wanted := w.Turn(x); planned || wanted {
-		t.Errorf("planned %v, wanted %v: nobody has planned, and one pod is not worth it", planned, wanted)
+		t.Errorf("planned = %v, wanted = %v without a plan and with a single pod, want false", planned, wanted)
 	}
 	w.Requeue(x)
 	w.plan()
@@ -179,23 +179,23 @@ func TestWhenAPlanIsWanted(t *testing.T) {
 		add(16)
 		w.plan()
 		if wants("") {
-			t.Error("wanted although all pods are in a plan")
+			t.Error("a plan is wanted although all pods are planned")
 		}
 		if add(4); wants("") {
-			t.Error("wanted for 4 newcomers while 20 of a plan are left")
+			t.Error("a plan is wanted for 4 new pods while 20 steps are left")
 		}
 		for _, uid := range uids[:11] {
 			if wants(uid) {
-				t.Fatalf("wanted before %s, while more than twice the newcomers are left", uid)
+				t.Fatalf("a plan is wanted before %s while the remaining steps exceed twice the new pods", uid)
 			}
 		}
 		if !wants(uids[11]) {
-			t.Error("not wanted for 4 newcomers while 8 of a plan are left")
+			t.Error("no plan is wanted for 4 new pods while 8 steps are left")
 		}
 		w.plan()
 		bubble.Advance(limits.Believed.Duration + 1)
 		if _, planned, wanted := w.Turn(uids[20]); planned || !wanted {
-			t.Errorf("planned %v, wanted %v once the plan is past its time", planned, wanted)
+			t.Errorf("planned = %v, wanted = %v after the plan has expired", planned, wanted)
 		}
 	})
 }
@@ -235,11 +235,11 @@ func TestStruckAndFailedPods(t *testing.T) {
 	}
 	w.plan()
 	if _, planned, _ := w.Turn(struck); planned {
-		t.Error("a pod is planned that a plan has failed once")
+		t.Error("an excluded pod is planned")
 	}
 	for _, uid := range others {
 		if _, planned, _ := w.Turn(uid); !planned {
-			t.Errorf("%s has no step: what failed before came first", uid)
+			t.Errorf("%s has no step, because failed pods came first", uid)
 		}
 	}
 }
@@ -283,7 +283,7 @@ func TestHeldPodsWantNoPlan(t *testing.T) {
 	}
 	w.plan()
 	if _, _, wanted := w.Turn("nobody"); wanted {
-		t.Error("another plan is wanted at once, for pods that are held")
+		t.Error("another plan is wanted for held pods")
 	}
 	w.busy.Store(false)
 	for i := range 3 {
@@ -291,12 +291,12 @@ func TestHeldPodsWantNoPlan(t *testing.T) {
 	}
 	holding = false
 	if _, planned, wanted := w.Turn(held[0]); planned || !wanted {
-		t.Errorf("planned %v, wanted %v as they are let go", planned, wanted)
+		t.Errorf("planned = %v, wanted = %v after the pods were released", planned, wanted)
 	}
 }
 
-// TestMoreThanAPlanHolds verifies that a queue that exceeds the size of a plan is planned in parts, each of which
-// starts when most steps of the previous one have been taken.
+// TestMoreThanAPlanHolds verifies that a queue that exceeds the size of a plan is planned in parts, and that each
+// part is planned when most steps of the previous one have been taken.
 func TestMoreThanAPlanHolds(t *testing.T) {
 	w := newWorld(func(c *Config) { c.MaxPods = 6 })
 	w.node("a", 100, nil)
@@ -308,7 +308,7 @@ func TestMoreThanAPlanHolds(t *testing.T) {
 	for i, uid := range uids[:6] {
 		_, planned, wanted := w.Turn(uid)
 		if last := i == 4; !planned || wanted != last {
-			t.Errorf("pod %d: planned %v, wanted %v: want a plan for the rest when one is left of this one", i, planned,
+			t.Errorf("pod %d: planned = %v, wanted = %v, want a plan for the rest when one step is left", i, planned,
 				wanted)
 		}
 	}
@@ -356,7 +356,7 @@ func TestDemands(t *testing.T) {
 				ok = ok || n == name
 			}
 			if !ok {
-				t.Errorf("%s: %q is planned, allowed are %v", uid, name, nodes)
+				t.Errorf("%s is planned on %q, want one of %v", uid, name, nodes)
 			}
 		}
 	}
@@ -379,7 +379,7 @@ func TestSlots(t *testing.T) {
 		}
 	}
 	if planned != 2 {
-		t.Errorf("%d pods are planned on a node that takes 2", planned)
+		t.Errorf("%d pods are planned on a node with a maximum of 2", planned)
 	}
 }
 
@@ -399,7 +399,7 @@ func TestStrategiesShareNodes(t *testing.T) {
 		}
 	}
 	if planned != 3 {
-		t.Errorf("%d pods are planned where 3 fit", planned)
+		t.Errorf("%d pods are planned with capacity for 3", planned)
 	}
 }
 
@@ -453,10 +453,10 @@ func TestAPanicKeepsThePlanBefore(t *testing.T) {
 			t.Fatal("not wanted")
 		}
 		if ask() {
-			t.Error("wanted right after a panic")
+			t.Error("a plan is wanted immediately after a panic")
 		}
 		if _, planned, _ := w.Turn(first[0]); !planned {
-			t.Error("the plan before was lost")
+			t.Error("the previous plan was discarded")
 		}
 		panics = false
 		bubble.Advance(limits.Believed.Duration + 1)
@@ -499,13 +499,13 @@ func TestTimeLimit(t *testing.T) {
 			t.Errorf("planning took %v", took)
 		}
 		if _, planned, _ := w.Turn(x); !planned {
-			t.Error("a plan that was cut short is none")
+			t.Error("a plan that reached the time limit is discarded")
 		}
 		bubble.Advance(2 * limits.Believed.Duration)
 		slow = 2 * limits.Believed.Duration
 		w.plan()
 		if _, planned, _ := w.Turn(y); planned {
-			t.Error("a plan is followed that came too late")
+			t.Error("an expired plan is followed")
 		}
 		// Planning stops when the scheduler stops.
 		slow = 0
@@ -516,7 +516,7 @@ func TestTimeLimit(t *testing.T) {
 		begun = time.Now()
 		w.answer(ctx, <-w.asked)
 		if time.Since(begun) != 0 {
-			t.Error("planning goes on after the end")
+			t.Error("planning continues after the scheduler has stopped")
 		}
 	})
 }
@@ -550,7 +550,7 @@ func TestAbsurdCosts(t *testing.T) {
 				}
 				for name, n := range taken {
 					if n > 4 {
-						t.Errorf("%d pods are planned on %s, which takes 4", n, name)
+						t.Errorf("%d pods are planned on %s, which has capacity for 4", n, name)
 					}
 				}
 				if w.logged {
@@ -597,10 +597,10 @@ func TestStorm(t *testing.T) {
 	cancel()
 	running.Wait()
 	if len(w.pods) != 0 || w.unplanned != 0 || w.unused != 0 {
-		t.Errorf("%d pods are remembered, %d loose, %d left", len(w.pods), w.unplanned, w.unused)
+		t.Errorf("%d pods, %d unplanned and %d unused steps remain", len(w.pods), w.unplanned, w.unused)
 	}
 	// A goroutine may be counted briefly after it has signaled its completion.
-	kit.Eventually(t, 10*time.Second, "no more goroutines run than before", func() bool {
+	kit.Eventually(t, 10*time.Second, "the number of goroutines returns to its initial value", func() bool {
 		return runtime.NumGoroutine() <= before
 	})
 }

@@ -66,7 +66,7 @@ func TestBudgetThatIsNoLongerUsedUp(t *testing.T) {
 		w.job("j", marked(5*time.Hour))
 		bubble.Advance(time.Minute)
 		if !w.suspended("j") {
-			t.Error("it is not held")
+			t.Error("the Job is not held")
 		}
 		w.know(kube.Contents{})
 		w.wantJob("j", 0, 5*time.Second)

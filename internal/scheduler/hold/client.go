@@ -20,7 +20,7 @@ func NewClient(config *rest.Config) (kubernetes.Interface, error) {
 	config.QPS, config.Burst, config.RateLimiter = clientQPS, clientBurst, nil
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("building the hold loop's client: %w", err)
+		return nil, fmt.Errorf("creating the client of the hold loop: %w", err)
 	}
 	return client, nil
 }

@@ -24,9 +24,9 @@ func (l *Loop) keepTime(ctx context.Context) {
 		if waited >= regularly || (drift-compared).Abs() > tolerable {
 			switch correction, err := l.clock.Compare(ctx); {
 			case err != nil:
-				logger.V(2).Info("The API server did not tell its time", "error", err)
+				logger.V(2).Info("Failed to read the time of the API server", "error", err)
 			case correction != 0:
-				logger.Info("Following the API server's clock", "correctionSeconds", correction.Seconds())
+				logger.Info("Adjusted to the clock of the API server", "correctionSeconds", correction.Seconds())
 			}
 			waited, compared = 0, drift
 		}

@@ -29,10 +29,10 @@ func TestClockIsSetBack(t *testing.T) {
 	turn(0)
 	now = turn(2 * f.timeout())
 	if f.inFlight != 0 || !f.mayRelease(now, 0) {
-		t.Errorf("%d are waited for, which have not started for long", f.inFlight)
+		t.Errorf("%d missing starts are still awaited, want 0", f.inFlight)
 	}
 	if next := f.nextRelease(now); next.After(now) {
-		t.Errorf("the next goes in %v", next.Sub(now))
+		t.Errorf("the next release is due in %v, want immediately", next.Sub(now))
 	}
 }
 
@@ -61,6 +61,6 @@ func TestStartsThatWaitForRoom(t *testing.T) {
 	}
 	turn(time.Second)
 	if lead := l.jobs.pace.lead(); lead > time.Second {
-		t.Errorf("Jobs are let go %v before their windows, though those with room start in a tenth of a second", lead)
+		t.Errorf("the lead of Jobs is %v, although Jobs start in a tenth of a second if there is capacity", lead)
 	}
 }

@@ -115,9 +115,9 @@ func (c *congestion) maxInFlight() int {
 	return max(minWindow, int(math.Ceil(size)))
 }
 
-// mayRelease reports whether another object may be released in addition to those that have just been selected. If
-// the latency on an idle cluster must be measured, no object is released until all releases in flight have started,
-// and then a single one.
+// mayRelease reports whether another object may be released in addition to the already selected ones. If the
+// latency on an idle cluster must be measured, no object is released until all releases in flight have started, and
+// then a single one.
 func (c *congestion) mayRelease(now time.Time, more int) bool {
 	switch out := c.inFlight + more; {
 	case out == 0:

@@ -34,8 +34,7 @@ func steadily(rate float64) func(time.Duration) float64 {
 // flown contains the times of a release and its start.
 type flown struct{ released, started time.Duration }
 
-// fly simulates the loop releasing n holds whose windows are open. It returns their release and start times in
-// order.
+// fly simulates the loop releasing n holds with open windows. It returns their release and start times in order.
 func fly(t *testing.T, q *queue, l *line, n int) []flown {
 	t.Helper()
 	for i := range n {
@@ -48,7 +47,7 @@ func fly(t *testing.T, q *queue, l *line, n int) []flown {
 	var all, coming []flown
 	for now := time.Duration(0); len(all) < n; now += minPause {
 		if now > 12*time.Hour {
-			t.Fatalf("after %v %d of %d have started", now, len(all), n)
+			t.Fatalf("after %v, %d of %d objects have started", now, len(all), n)
 		}
 		for len(coming) > 0 && coming[0].started <= now {
 			all = append(all, coming[0])
@@ -95,15 +94,15 @@ func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
 			}
 			slices.Sort(waited)
 			median := waited[len(waited)/2]
-			t.Logf("first %v, last %v: %.2f of all at once; a start takes %v, window %d", first, last,
+			t.Logf("first start %v, last start %v, relative time %.2f, latency %v, window %d", first, last,
 				last.Seconds()/alone.Seconds(), median, q.congestion.maxInFlight())
 			one := c.latency + time.Duration(float64(time.Second)/c.rate)
 			if slack := 2*time.Second + 12*c.latency; first > one+minPause || last > alone*5/4+slack {
-				t.Errorf("want the first before %v and the last before %v", one+minPause, alone*5/4+slack)
+				t.Errorf("want the first start before %v and the last start before %v", one+minPause, alone*5/4+slack)
 			}
 			if most := max(500*time.Millisecond, 6*c.latency,
 				time.Duration(3*minWindow/c.rate*float64(time.Second))); median > most {
-				t.Errorf("in the cluster each waits %v: want at most %v", median, most)
+				t.Errorf("the median latency is %v, want at most %v", median, most)
 			}
 		})
 	}
@@ -128,13 +127,13 @@ func TestReleaseFollowsTheCluster(t *testing.T) {
 			most = max(most, f.started-f.released)
 		}
 	}
-	t.Logf("the last starts after %v: %.2f of all at once; while slow, a start takes at most %v", last,
+	t.Logf("last start %v, %.2f relative to an unlimited release, max latency %v while the cluster is slow", last,
 		last.Seconds()/ideal.Seconds(), most)
 	if last > ideal*5/4 {
-		t.Errorf("the last starts after %v: want %v", last, ideal*5/4)
+		t.Errorf("the last start is after %v, want at most %v", last, ideal*5/4)
 	}
 	if most > 3*time.Second {
-		t.Errorf("while it is slow, a start takes %v", most)
+		t.Errorf("the latency is %v while the cluster is slow", most)
 	}
 }
 
@@ -160,7 +159,7 @@ func TestReleaseNoticesALongerWay(t *testing.T) {
 		return starts
 	}
 	if got := float64(at(100*time.Second, 130*time.Second)) / 30; got < 0.8*rate {
-		t.Errorf("a minute and a half later %.0f start in a second: want %v", got, rate)
+		t.Errorf("the rate is %.0f starts per second after a minute and a half, want %v", got, rate)
 	}
 }
 
@@ -187,10 +186,10 @@ func TestNothingStarts(t *testing.T) {
 		}
 	}
 	if released < 200 || released > 700 {
-		t.Errorf("in ten minutes %d are released: want about one every two seconds", released)
+		t.Errorf("%d objects are released in ten minutes, want about one every two seconds", released)
 	}
 	if out := q.congestion.inFlight; out < 0 || out > minWindow {
-		t.Errorf("%d are waited for", out)
+		t.Errorf("%d releases are in flight", out)
 	}
 }
 
@@ -224,11 +223,11 @@ func TestSomeNeverStart(t *testing.T) {
 		}
 	}
 	if ideal := time.Duration(0.9 * n / rate * float64(time.Second)); now > 2*ideal {
-		t.Errorf("all are released after %v: those that start need %v", now, ideal)
+		t.Errorf("all objects are released after %v, want about %v", now, ideal)
 	}
 }
 
-// machine simulates a cluster whose concurrent tasks share its processors, such as a control plane on a single
+// machine simulates a cluster with processors shared by concurrent tasks, such as a control plane on a single
 // machine. Each start requires some processor time and some waiting time.
 type machine struct {
 	processors float64
@@ -303,7 +302,7 @@ func (m *machine) serve(t *testing.T, n int) time.Duration {
 			}
 		}
 		if now > 10*time.Minute {
-			t.Fatalf("%d are left", len(q.byUID))
+			t.Fatalf("%d holds are left", len(q.byUID))
 		}
 	}
 	return now
@@ -318,13 +317,13 @@ func TestOthersKeepTheirShare(t *testing.T) {
 	slices.Sort(m.crowd)
 	load, median, p99 := m.busy/(took.Seconds()*m.processors), m.crowd[len(m.crowd)/2], m.crowd[len(m.crowd)*99/100]
 	ideal := time.Duration(n) * time.Second / perSecond
-	t.Logf("all start within %v, %.2f of all at once; the machine works %.2f of the time, for %d at once, p99 %d", took,
+	t.Logf("all objects start within %v, relative time %.2f, utilization %.2f, tasks %d, p99 %d", took,
 		took.Seconds()/ideal.Seconds(), load, median, p99)
 	if took > ideal*14/10 {
-		t.Errorf("the last starts after %v: want %v", took, ideal*14/10)
+		t.Errorf("the last start is after %v, want at most %v", took, ideal*14/10)
 	}
 	if median > 3 || p99 > 60 {
-		t.Errorf("half of the time more than %d share it, and a hundredth more than %d", median, p99)
+		t.Errorf("the number of concurrent tasks has the median %d and the 99th percentile %d, want less", median, p99)
 	}
 }
 
@@ -344,8 +343,8 @@ func TestReleasesDoNotGiveWayForEver(t *testing.T) {
 	}
 	took := m.serve(t, n)
 	ideal := time.Duration(n) * time.Second / 100
-	t.Logf("all start within %v, %.2f of what they take without others", took, took.Seconds()/ideal.Seconds())
+	t.Logf("all objects start within %v, %.2f relative to an idle cluster", took, took.Seconds()/ideal.Seconds())
 	if took > 3*ideal {
-		t.Errorf("the last starts after %v: want %v", took, 3*ideal)
+		t.Errorf("the last start is after %v, want at most %v", took, 3*ideal)
 	}
 }

@@ -19,9 +19,10 @@
 //   - Releases for a deadline happen earlier by a lead, which is measured from the start latency of released work, so
 //     that work starts in time if the cluster has capacity: TestDeadlinesBeginEarlyEnoughForAllToStart. Other holds are
 //     released before their window by at most the measured latency: TestNextNamesTheInstantThatDueActsOn.
-//   - Holds whose window has opened are released in order of age: TestOldestFirst, TestNoJobStarves. They are released
+//   - Holds with an open window are released in order of age: TestOldestFirst, TestNoJobStarves. They are released
 //     as fast as the cluster starts them without delaying other work by much: TestReleaseIsAsFastAsTheCluster,
-//     TestOthersKeepTheirShare. Two optional limits bound the rate of releases: TestReleaseRateIsKept, TestRampIsKept.
+//     TestOthersKeepTheirShare. Two optional limits bound the rate of releases: TestReleaseRateIsKept,
+//     TestRampIsKept.
 //   - An open window stays open, and a release is final: TestLimitsChangeWhileATurnIsAwaited,
 //     TestWindowsStayOpenUnderANewLeader, TestReleasedIsFinal.
 //   - Plans that depend on a forecast change rarely, and only if the change saves enough; see the constants in plan.go:

@@ -48,16 +48,16 @@ func FuzzReadJob(f *testing.F) {
 			t.Fatal(diff)
 		}
 		if err != nil && h.state != freed {
-			t.Fatalf("it is held although %v", err)
+			t.Fatalf("the Job is held despite the error %v", err)
 		}
 		for _, view := range []*kube.View{settled, kube.Unsettled()} {
 			late := h.firstDeadline(view).Sub(created) // if negative, the Job is released immediately
 			if late > max(unknownDelay, policy.BuiltIn().MaxDelay) {
-				t.Fatalf("it is held for %v", late)
+				t.Fatalf("the Job is held for %v", late)
 			}
 		}
 		if off := time.Duration(h.rank - created.UnixNano()).Abs(); off > 32*perDoubling {
-			t.Fatalf("its priority counts as %v of age", off)
+			t.Fatalf("the priority is equivalent to an age of %v", off)
 		}
 	})
 }

@@ -66,12 +66,12 @@ func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, no refusal) 
 	switch {
 	case err != nil:
 		// hold the pod only if its annotations are valid
-		no = refusal{reasonNoEffect, "all energy annotations here are ignored: " + err.Error()}
+		no = refusal{reasonNoEffect, "all energy annotations are ignored: " + err.Error()}
 	case g.held.Add(1) > g.max:
 		g.held.Add(-1)
 		no = refusal{
 			reasonNotHeld,
-			fmt.Sprintf("not held: %d pods are held already, and each is kept in memory and written to the API server",
+			fmt.Sprintf("not held: the maximum number of %d held pods has been reached",
 				g.max),
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// start describes a release whose object has not been bound to a node yet.
+// start describes the release of an object that has not been bound to a node yet.
 type start struct {
 	departure
 

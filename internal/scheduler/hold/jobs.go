@@ -36,7 +36,7 @@ func readJob(j *batchv1.Job) *hold {
 	why, never := policy.NeverHeldJob(j)
 	switch {
 	case err != nil:
-		never, why, h.wrong = true, "all energy annotations here are ignored: "+err.Error(), true
+		never, why, h.wrong = true, "all energy annotations are ignored: "+err.Error(), true
 	case !never && (j.Spec.Suspend == nil || !*j.Spec.Suspend):
 		never, why = true, resumed
 	}
@@ -66,7 +66,7 @@ func readSafely(j *batchv1.Job, read func(*batchv1.Job) *hold) (h *hold) {
 	defer func() {
 		if r := recover(); r != nil {
 			panics.Note("objects")
-			klog.Background().Error(nil, "Reading a Job panicked: it is let go", "job", klog.KObj(j), "panic", r)
+			klog.Background().Error(nil, "Reading a Job panicked, so it is released", "job", klog.KObj(j), "panic", r)
 			h = &hold{HeldJob: kube.SeenJob(j), state: freed, reason: unique.Make(unreadable)}
 			h.remember(policy.Work{Namespace: j.Namespace, Name: j.Name, Submitted: j.CreationTimestamp.Time})
 		}
@@ -74,8 +74,8 @@ func readSafely(j *batchv1.Job, read func(*batchv1.Job) *hold) (h *hold) {
 	return read(j)
 }
 
-// unreadable is the reason for releasing an object whose reader panicked.
-const unreadable = "it cannot be read"
+// unreadable is the reason for releasing an object after its processing panicked.
+const unreadable = "processing the object panicked"
 
 // timeIn parses the RFC 3339 time in an annotation of the Job. It returns the zero time if there is none or if it
 // is invalid.
@@ -85,7 +85,7 @@ func timeIn(j *batchv1.Job, annotation string) time.Time {
 }
 
 // resumed is the reason for releasing a Job that its user or another controller has resumed.
-const resumed = "it was resumed"
+const resumed = "resumed by its user or another controller"
 
 // watchJobs watches the Jobs with the held label. It does not store copies of them, so that the memory of a
 // scheduler suffices for a hundred thousand held Jobs. It is separate from the informers of kube-scheduler, all of
@@ -99,7 +99,7 @@ func (l *Loop) watchJobs(ctx context.Context) {
 		// Log only errors that differ from the last one, because every retry would log the same error.
 		if err != nil && err.Error() != last && ctx.Err() == nil {
 			last = err.Error()
-			logger.Error(err, "Jobs cannot be watched: held ones stay suspended until they can")
+			logger.Error(err, "Failed to watch Jobs, so held Jobs remain suspended")
 		}
 	}
 	lw := kube.Watching(l.c.Client, l.c.Client.BatchV1().Jobs(metav1.NamespaceAll), ours, note)
@@ -252,7 +252,7 @@ func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name s
 	latest, err := time.Time{}, errPanicked // the parser may panic on a schedule
 	safely(klog.FromContext(ctx), func() { latest, err = kube.ReadDeadline(ctx, l.c.Client, namespace, &job, run) })
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Not held", "job", klog.KRef(namespace, name))
+		klog.FromContext(ctx).Error(err, "Failed to read CronJob, Job is not held", "job", klog.KRef(namespace, name))
 	}
 	l.post(func() {
 		h := l.jobs.byUID[uid]
@@ -267,7 +267,7 @@ func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name s
 		}
 		l.setLatest(h, latest) // also applies to standby replicas
 		if latest.Before(job.LatestStart()) && !latest.After(l.clock.Now()) {
-			l.jobs.free(h, "it is to end before the next run of its CronJob")
+			l.jobs.free(h, "the Job must finish before the next run of its CronJob")
 		}
 	})
 }
@@ -281,7 +281,7 @@ func (l *Loop) releaseDueJobs(logger klog.Logger, now time.Time) {
 	}
 }
 
-var errPanicked = errors.New("that panicked")
+var errPanicked = errors.New("recovered from a panic")
 
 // releaseJob sends a request that clears spec.suspend, or that hands the Job over to Kueue, which clears it itself.
 // The request requires the held label, so that it has no effect if the Job has already been released, or if its
@@ -298,7 +298,7 @@ func (l *Loop) releaseJob(h *hold, now time.Time) {
 		ours, err := false, errPanicked
 		safely(klog.FromContext(ctx), func() { ours, err = job.Release(call, l.c.Client, namespace, name, now) })
 		if err != nil && first && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Not released yet: trying again")
+			klog.FromContext(ctx).Error(err, "Failed to release Job, retrying")
 		}
 		l.post(func() { l.jobReleased(h, now, ours, err) })
 	}, h.forced, l.goes)

@@ -34,7 +34,7 @@ type together struct {
 	next   time.Time                                           // earliest start of the next plan
 	of     map[types.UID]sched.Decision                        // decisions of the last plan, by UID
 	jobs   map[types.UID]sched.Job                             // jobs of the last plan
-	apart  map[types.UID]bool                                  // holds that are not part of the plan and are planned separately
+	apart  map[types.UID]bool                                  // holds that are planned separately
 }
 
 // A plan starts every planEvery, or after planSoon if there is a new hold, but not before planShare times the
@@ -117,7 +117,7 @@ func (l *Loop) planTogether(view *kube.View, now time.Time) {
 		log := slog.New(logr.ToSlogHandler(klog.Background()))
 		var plan sched.Plan
 		var looks int
-		ok := panics.Survive(log, "plan", "all that is held", func() {
+		ok := panics.Survive(log, "plan", "the joint plan of held objects", func() {
 			stop := func() bool { return time.Since(began) > planLimit }
 			plan, looks = policy.PlanTogether(snapshot, nodes(view, now), stop)
 			for i, d := range plan {

@@ -95,8 +95,7 @@ func (w *world) starts(most time.Duration, names ...string) []int {
 	return after
 }
 
-// TestTheCleanHourIsShared verifies that two Jobs, each of which fills the cluster, get half of the clean hour
-// each.
+// TestTheCleanHourIsShared verifies that two Jobs that each fill the cluster get half of the clean hour each.
 func TestTheCleanHourIsShared(t *testing.T) {
 	during(t, func(w *world, _ *Config) { w.anHourFromNow() }, func(w *world) {
 		w.planned("a", 4*time.Hour)
@@ -104,12 +103,12 @@ func TestTheCleanHourIsShared(t *testing.T) {
 		w.loop.Nodes(w.oneMachine("a", "b"))
 		bubble.Advance(time.Minute)
 		if why := w.read("b").Annotations[v1alpha1.AnnotationHeldReason]; !strings.Contains(why, "together") {
-			t.Errorf("b is held because %q", why)
+			t.Errorf("the reason of the hold is %q", why)
 		}
 		got := w.starts(3*time.Hour, "a", "b")
 		first, second := min(got[0], got[1]), max(got[0], got[1])
 		if first < 55 || first > 66 || second < 82 || second > 96 {
-			t.Errorf("they start after %v minutes, want about 60 and 90", got)
+			t.Errorf("the Jobs start after %v minutes, want about 60 and 90", got)
 		}
 	})
 }
@@ -156,7 +155,7 @@ func TestNamespacesShareAPlan(t *testing.T) {
 		r := <-got
 		if want := []string{"a0", "a1", "b0", "b1"}; len(r.planned) != 8 || !slices.Equal(r.planned[:4], want) ||
 			len(r.apart) != 16 {
-			t.Errorf("planned: %v, alone: %v; want all of a and b, and four of the greedy one", r.planned, r.apart)
+			t.Errorf("planned jointly: %v, separately: %v, want a, b and four of greedy jointly", r.planned, r.apart)
 		}
 	})
 }
@@ -190,7 +189,7 @@ func TestWhatNoMachineHoldsIsPlannedAlone(t *testing.T) {
 		w.asks("large", "8", 4*time.Hour)
 		w.loop.Nodes(w.oneMachine("a"))
 		if got := w.starts(3*time.Hour, "a", "large"); got[1] < 55 || got[1] > 66 {
-			t.Errorf("they start after %v minutes, want about 60", got)
+			t.Errorf("the Jobs start after %v minutes, want about 60", got)
 		}
 	})
 }
@@ -211,7 +210,7 @@ func TestWithoutAPlanEachIsPlannedAlone(t *testing.T) {
 				w.planned("soon", 30*time.Second)
 				got := w.starts(3*time.Hour, "a", "b", "soon")
 				if got[0] < 55 || got[0] > 66 || got[1] < 55 || got[1] > 66 || got[2] > 1 {
-					t.Errorf("they start after %v minutes, want about 60, 60 and 1", got)
+					t.Errorf("the Jobs start after %v minutes, want about 60, 60 and 1", got)
 				}
 				if nodes != nil {
 					bubble.Advance(4 * time.Hour) // the blocked planner returns
@@ -261,11 +260,11 @@ func TestRecordedPlansAreMadeAgain(t *testing.T) {
 	lines := bytes.Count(r.plans.Bytes(), []byte("\n"))
 	same, err := policy.ReplayPlans(&r.plans)
 	if err != nil || same != lines || lines < 3 || lines > 20 { // hundreds of plans are made
-		t.Errorf("of %d plans %d are the same: %v", lines, same, err)
+		t.Errorf("%d recorded plans, %d of them are reproduced: %v", lines, same, err)
 	}
-	const want = "; one of 3 that are planned together: alone it is decided as by window"
+	const want = "; part of a joint plan of 3 jobs, the snapshot reproduces the rule window"
 	if !slices.ContainsFunc(r.messages, func(m string) bool { return strings.HasSuffix(m, want) }) {
-		t.Errorf("the records of holds say %q, want one that ends with %q", r.messages, want)
+		t.Errorf("the messages of recorded holds are %q, want one with the suffix %q", r.messages, want)
 	}
 }
 
@@ -283,7 +282,7 @@ func TestPlansStandWhileTheirRecorderPanics(t *testing.T) {
 		w.loop.Nodes(w.oneMachine("a", "b"))
 		got := w.starts(3*time.Hour, "a", "b")
 		if second := max(got[0], got[1]); second < 82 || second > 96 || reported.Load() == 0 {
-			t.Errorf("they start after %v minutes, want about 60 and 90; %d plans were told", got, reported.Load())
+			t.Errorf("the Jobs start after %v minutes, want about 60 and 90; recorded %d plans", got, reported.Load())
 		}
 	})
 }

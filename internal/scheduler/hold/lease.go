@@ -15,7 +15,7 @@ func (l *Loop) campaign(ctx context.Context) {
 	// a renewal takes 1 ms of CPU time, more than everything else that an idle loop does in that interval
 	const renew = 5 * time.Second
 	kube.Lead(ctx, l.c.Client, l.c.Namespace, kube.HoldLease, l.identity, renew, func(term context.Context) {
-		klog.FromContext(ctx).Info("Keeping windows from now on", "lease", klog.KRef(l.c.Namespace, kube.HoldLease),
+		klog.FromContext(ctx).Info("Acquired Lease of the hold loop", "lease", klog.KRef(l.c.Namespace, kube.HoldLease),
 			"identity", l.identity)
 		l.post(l.lead)
 		context.AfterFunc(term, func() { l.post(func() { l.leads = false }) })

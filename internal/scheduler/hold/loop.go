@@ -38,8 +38,8 @@ type Config struct {
 	// MaxRamp limits how fast the expected power of released work may rise, in watts per second, not counting
 	// releases at deadlines. Zero means no limit.
 	MaxRamp energy.Watts
-	// Record, if set, is called for each hold whose owner was notified, and for each release. It is called from the
-	// goroutine of Run, must not block, and must copy everything that it retains.
+	// Record, if set, is called for each hold after its owner was notified, and for each release. It is called from
+	// the goroutine of Run, must not block, and must copy everything that it retains.
 	Record func(*record.Entry)
 	// RecordPlan, if set, is called with each joint plan of the rule "plan", its snapshot, and the number of times
 	// that the planner had checked the clock when it was stopped (0 if it was not stopped). It is called outside
@@ -158,13 +158,13 @@ func (l *Loop) draw(h *hold) (watts energy.Watts) {
 }
 
 // Hold reports whether the pod must be kept out of the scheduler's queue, and until when at most. It is meant to be
-// called by PreEnqueue. It neither blocks nor sends requests, and it admits the pod if in doubt. A pod whose
-// deadline has passed is always admitted, even if the loop is no longer running.
+// called by PreEnqueue. It neither blocks nor sends requests, and it admits the pod if in doubt. A pod with an
+// expired deadline is always admitted, even if the loop is no longer running.
 func (l *Loop) Hold(pod *v1.Pod) (until time.Time, held bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			panics.Count("gate")
-			klog.Background().Error(nil, "Holding panicked: the pod passes", "pod", klog.KObj(pod), "panic", r)
+			klog.Background().Error(nil, "Gate panicked, so the pod was admitted", "pod", klog.KObj(pod), "panic", r)
 			until, held = time.Time{}, false
 		}
 	}()
@@ -214,7 +214,7 @@ func (l *Loop) Run(ctx context.Context) error {
 
 	host, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("naming this replica: %w", err)
+		return fmt.Errorf("reading the host name: %w", err)
 	}
 	l.identity, l.born = host+"_"+string(uuid.NewUUID()), time.Now()
 	l.goes(l.campaign)
@@ -240,7 +240,7 @@ func (l *Loop) watchBeat(ctx context.Context) {
 		age := time.Since(l.born) - time.Duration(l.beat.Load())
 		turnAge.WithLabelValues().Set(age.Seconds())
 		if age > stuckAfter {
-			klog.FromContext(ctx).Error(nil, "The hold loop does not move", "since", age)
+			klog.FromContext(ctx).Error(nil, "Hold loop is stuck", "since", age)
 			if l.c.Stuck != nil {
 				l.c.Stuck()
 			}
@@ -290,7 +290,7 @@ func (l *Loop) iterate(logger klog.Logger) (pause time.Duration) {
 	defer func() {
 		if r := recover(); r != nil {
 			panics.Count("hold")
-			logger.Error(nil, "A turn of the hold loop panicked", "panic", r)
+			logger.Error(nil, "Iteration of the hold loop panicked", "panic", r)
 			pause = maxPause
 		}
 	}()
@@ -355,7 +355,7 @@ func safely(logger klog.Logger, f func()) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			if times := panics.Count("hold"); panics.Worth(times) {
-				logger.Error(nil, "A part of the hold loop panicked", "times", times, "panic", r, "stack",
+				logger.Error(nil, "Step of the hold loop panicked", "times", times, "panic", r, "stack",
 					string(debug.Stack()))
 			}
 		}
@@ -377,7 +377,7 @@ func (l *Loop) planAll(logger klog.Logger, now time.Time) (more bool) {
 			some, rest := q.outdated(view, now, planStep)
 			for _, h := range some {
 				if !safely(logger, func() { l.planOne(logger, h, view, now) }) && h.basis == unplanned {
-					q.free(h, "planning it panicked")
+					q.free(h, "planning panicked")
 				}
 			}
 			if !rest {

@@ -81,7 +81,7 @@ func during(t *testing.T, prepare func(*world, *Config), test func(*world)) {
 			}
 			for key, pod := range pods {
 				if _, held := w.loop.Hold(pod); held {
-					t.Errorf("%s was activated while held", key)
+					t.Errorf("%s was activated while the gate held it", key)
 				}
 				w.active[key] = time.Now()
 			}
@@ -230,7 +230,7 @@ func (w *world) wantJob(name string, from, to time.Duration) {
 	}
 	bubble.Advance(to - from)
 	if w.suspended(name) {
-		w.t.Errorf("Job %s is held after %v", name, to)
+		w.t.Errorf("Job %s is still held after %v", name, to)
 	}
 }
 
@@ -264,7 +264,7 @@ func TestNothingHeldCostsNothing(t *testing.T) {
 		before := w.loop.beat.Load()
 		bubble.Advance(idlePause - time.Second)
 		if turned := time.Duration(w.loop.beat.Load() - before); turned > idlePause {
-			t.Errorf("it turned %v later", turned)
+			t.Errorf("the next iteration was %v later", turned)
 		}
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour))
@@ -281,7 +281,7 @@ func TestJobIsReleasedWhenItsWindowOpens(t *testing.T) {
 		held := w.read("j")
 		if got, want := held.Annotations[v1alpha1.AnnotationHeldUntil],
 			time.Now().Add(59*time.Minute).UTC().Format(time.RFC3339); got != want {
-			t.Errorf("held-until is %q: want %q", got, want)
+			t.Errorf("held-until is %q, want %q", got, want)
 		}
 		if reason := held.Annotations[v1alpha1.AnnotationHeldReason]; !strings.HasPrefix(reason, "held until") {
 			t.Errorf("held-reason is %q", reason)
@@ -306,7 +306,7 @@ func TestJobWaitsForItsSites(t *testing.T) {
 	during(t, func(_ *world, c *Config) {
 		c.Sites = func(id string) ([]string, bool) {
 			if id != "default/j" {
-				t.Errorf("asked about %s", id)
+				t.Errorf("unexpected ID %s", id)
 			}
 			return []string{"there"}, known.Load()
 		}
@@ -396,7 +396,7 @@ func TestWhatIsWrittenWhileHeldCounts(t *testing.T) {
 				w.loop.Hold(pod)
 				bubble.Advance(time.Minute)
 				if _, ok := w.activated("p"); ok || !w.suspended("j") {
-					t.Fatal("not held")
+					t.Fatal("the object is not held")
 				}
 				w.annotate(change, "j", "p")
 				w.wantJob("j", 0, time.Second)
@@ -428,7 +428,7 @@ func TestReleasesThatOwnersAskForSaySo(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, e := range list.Items {
-					if e.Reason == reasonReleased && strings.HasPrefix(e.Note, "it is asked to run now") {
+					if e.Reason == reasonReleased && strings.HasPrefix(e.Note, "requested to run now") {
 						return
 					}
 				}
@@ -462,11 +462,11 @@ func TestWhatOwnersReadFollowsWhatTheyWrite(t *testing.T) {
 			said := job.Annotations
 			if said[v1alpha1.AnnotationLatestStart] != latest ||
 				!strings.Contains(said[v1alpha1.AnnotationHeldReason], latest) {
-				t.Errorf("%v: the Job says %q and %q, want %s", delay, said[v1alpha1.AnnotationLatestStart],
+				t.Errorf("%v: the Job has annotations %q and %q, want %s", delay, said[v1alpha1.AnnotationLatestStart],
 					said[v1alpha1.AnnotationHeldReason], latest)
 			}
 			if c := pod.Status.Conditions; len(c) != 1 || !strings.Contains(c[0].Message, latest) {
-				t.Errorf("%v: the pod says %v, want %s", delay, c, latest)
+				t.Errorf("%v: the conditions of the pod are %v, want %s", delay, c, latest)
 			}
 		}
 	})
@@ -510,11 +510,11 @@ func TestADelayThatIsTakenBackMakesNothingLate(t *testing.T) {
 			st := of.(*start)
 			expected++
 			if st.at.Sub(st.latest) > 0 {
-				t.Errorf("a %s is let go at %v, and counts as late since %v", st.queue.kind, st.at, st.latest)
+				t.Errorf("the release of a %s at %v has the deadline %v", st.queue.kind, st.at, st.latest)
 			}
 		}
 		if expected != 2 {
-			t.Errorf("%d starts are expected, want two", expected)
+			t.Errorf("%d starts are awaited, want 2", expected)
 		}
 	})
 }
@@ -529,7 +529,7 @@ func TestWhatMakesNoSenseIsTold(t *testing.T) {
 		w.job("j", mistyped)
 		w.wantJob("j", 0, time.Second)
 		if _, held := w.loop.Hold(w.pod("p", mistyped)); held {
-			t.Error("a pod whose marks make no sense is held")
+			t.Error("a pod with invalid annotations is held")
 		}
 		bubble.Advance(time.Minute)
 		// a Job without the held label is not watched
@@ -545,7 +545,7 @@ func TestWhatMakesNoSenseIsTold(t *testing.T) {
 		for i := range list.Items {
 			if note := list.Items[i].Note; !strings.Contains(note, `kubenergy.io/strategy is "enrgy"`) ||
 				!strings.Contains(note, "did you mean energy?") {
-				t.Errorf("%s is told: %s", list.Items[i].Regarding.Name, note)
+				t.Errorf("the note about %s is %s", list.Items[i].Regarding.Name, note)
 			}
 		}
 	})
@@ -575,7 +575,7 @@ func TestEventsThatWouldBeRefused(t *testing.T) {
 		}
 		if e := &list.Items[0]; len(e.Name) > 253 || len(e.Note) > 1024 || !utf8.ValidString(e.Note) ||
 			e.Regarding.Name != name {
-			t.Errorf("an event of a name of %d bytes and a note of %d: %s", len(e.Name), len(e.Note), e.Note)
+			t.Errorf("the event has a name of %d bytes and a note of %d bytes: %s", len(e.Name), len(e.Note), e.Note)
 		} else {
 			t.Logf("%d bytes: %s", len(e.Note), e.Note)
 		}
@@ -589,7 +589,7 @@ func TestPodsBeyondTheCapAreNotHeld(t *testing.T) {
 		for i := range 3 {
 			pods = append(pods, w.pod(fmt.Sprint("p", i), marked(3*time.Hour)))
 			if _, held := w.loop.Hold(pods[i]); held != (i < 2) {
-				t.Errorf("pod %d is held: %v", i, held)
+				t.Errorf("pod %d: held = %v", i, held)
 			}
 		}
 		bubble.Advance(time.Second) // a fake server loses events between list and watch
@@ -598,10 +598,10 @@ func TestPodsBeyondTheCapAreNotHeld(t *testing.T) {
 		}
 		bubble.Advance(time.Minute)
 		if _, held := w.loop.Hold(pods[2]); held {
-			t.Error("a pod that was let pass is held when there is room")
+			t.Error("a refused pod is held after the number of held pods has decreased")
 		}
 		if _, held := w.loop.Hold(w.pod("p3", marked(time.Hour))); !held {
-			t.Error("the place of a deleted pod stays taken")
+			t.Error("a deleted pod still counts against the limit")
 		}
 		if got := w.events("p2"); got != "NotHeld" {
 			t.Errorf("events are %q", got)
@@ -715,7 +715,7 @@ func TestJobThatKueueTookOverStaysSuspended(t *testing.T) {
 	})
 }
 
-// TestJobWithoutLabelIsNotTouched verifies that the loop ignores a Job whose user has removed the held label.
+// TestJobWithoutLabelIsNotTouched verifies that the loop ignores a Job after its user has removed the held label.
 func TestJobWithoutLabelIsNotTouched(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour)
@@ -728,7 +728,7 @@ func TestJobWithoutLabelIsNotTouched(t *testing.T) {
 		}
 		bubble.Advance(4 * time.Hour)
 		if !w.suspended("j") {
-			t.Error("it was resumed")
+			t.Error("the Job was resumed")
 		}
 	})
 }
@@ -788,7 +788,7 @@ func TestDeadlinesAreKeptWhileTheViewPanics(t *testing.T) {
 		view := c.View
 		c.View = func() *kube.View {
 			if broken.Load() {
-				panic("no view today")
+				panic("view source failed")
 			}
 			return view()
 		}
@@ -822,13 +822,13 @@ func TestNewLeaderSaysWhyThingsWait(t *testing.T) {
 		w.job("j", marked(3*time.Hour))
 		bubble.Advance(10 * time.Minute)
 		if w.read("j").Annotations[v1alpha1.AnnotationHeldUntil] == "" {
-			t.Error("the Job does not say until when it is held")
+			t.Error("the annotation held-until is missing")
 		}
 	})
 }
 
-// TestStartsThatAreTold verifies that starts can be reported by Started if no pods are watched. A hundred Jobs
-// whose windows open at the same time are released as fast as they start.
+// TestStartsThatAreTold verifies that starts can be reported by Started if no pods are watched. A hundred Jobs with
+// windows that open at the same time are released as fast as they start.
 func TestStartsThatAreTold(t *testing.T) {
 	var reported atomic.Int64
 	during(t, func(w *world, _ *Config) {
@@ -849,7 +849,7 @@ func TestStartsThatAreTold(t *testing.T) {
 		}
 		bubble.Advance(time.Hour + 20*time.Second)
 		if n := reported.Load(); n != 100 {
-			t.Errorf("%d of 100 were let go within 20 s of their window", n)
+			t.Errorf("%d of 100 Jobs were released within 20 s of their window", n)
 		}
 	})
 }

@@ -181,7 +181,7 @@ func TestManyHoldsFitBesideAScheduler(t *testing.T) {
 	// Memory also contains temporary data of pending work: patches, their responses, and decoded objects.
 	each := int64(0)
 	defer func() {
-		t.Logf("%d held Jobs are listed and planned after %v; %d bytes each, %d MB in all; peak with garbage %d MB", jobs,
+		t.Logf("%d held Jobs were listed and planned in %v; %d bytes each, %d MB in total, peak %d MB", jobs,
 			took.Round(time.Millisecond), each, each*int64(jobs)>>20, peak>>20)
 	}()
 	kit.Eventually(t, time.Minute, fmt.Sprintf("a held Job takes at most %d bytes", most), func() bool {

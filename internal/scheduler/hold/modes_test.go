@@ -59,7 +59,7 @@ func TestNamespacePolicyHolds(t *testing.T) {
 			t.Errorf("events are %q", got)
 		}
 		if w.read("j").Annotations[v1alpha1.AnnotationLatestStart] == "" {
-			t.Error("the Job does not say when it starts at the latest")
+			t.Error("the annotation latest-start is missing")
 		}
 	})
 }
@@ -111,12 +111,12 @@ func TestUnknownPoliciesKeepThePromise(t *testing.T) {
 		w.job("later", nil, latest(time.Hour))
 		w.job("new", nil)
 		if _, held := w.loop.Hold(w.pod("p", nil)); held {
-			t.Error("a pod is held by unknown policies")
+			t.Error("a pod is held before the policies are loaded")
 		}
 		w.wantJob("promised", 10*time.Second, 21*time.Second)
 		for _, name := range []string{"later", "new"} {
 			if !w.suspended(name) {
-				t.Errorf("Job %s was let go before anything was known", name)
+				t.Errorf("Job %s was released before the policies were loaded", name)
 			}
 		}
 		w.policy(v1alpha1.ModeEnforce, 30*time.Minute)
@@ -142,13 +142,13 @@ func TestThresholdIsHeldAndReleased(t *testing.T) {
 			t.Error("the pod is held")
 		}
 		if reason := w.read("j").Annotations[v1alpha1.AnnotationHeldReason]; !strings.Contains(reason, "200") {
-			t.Errorf("it is held because %q", reason)
+			t.Errorf("the reason of the hold is %q", reason)
 		}
 	})
 }
 
-// TestHopeEndsWithTheSignals verifies that a Job whose threshold may be met after the end of the forecast waits
-// only while there are signals.
+// TestHopeEndsWithTheSignals verifies that a Job with a threshold that may be met after the end of the forecast
+// waits only while there are signals.
 func TestHopeEndsWithTheSignals(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.forecast(6*time.Hour, 8*time.Hour)
@@ -175,11 +175,11 @@ func TestUnmetThreshold(t *testing.T) {
 		w.job("best", map[string]string{v1alpha1.AnnotationCarbonThreshold: "50", v1alpha1.AnnotationAllowedDelay: "6h"})
 		w.wantJob("now", 0, time.Second)
 		if said := w.notes("now"); !strings.Contains(said, "no forecast falls to the carbon-threshold of 50") {
-			t.Errorf("its owner is told %q", said)
+			t.Errorf("the notes of the events are %q", said)
 		}
 		w.wantJob("best", 2*time.Hour-time.Minute, 2*time.Hour)
 		if said := w.notes("best"); !strings.Contains(said, "no forecast falls to the carbon-threshold of 50") {
-			t.Errorf("its owner is told %q", said)
+			t.Errorf("the notes of the events are %q", said)
 		}
 	})
 }

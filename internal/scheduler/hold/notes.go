@@ -82,7 +82,7 @@ func write(ctx context.Context, notes <-chan note, limit flowcontrol.RateLimiter
 			}
 			ctx, cancel := context.WithTimeout(ctx, callTimeout)
 			if err := n(ctx); err != nil {
-				klog.FromContext(ctx).V(2).Info("A note was not written", "error", err)
+				klog.FromContext(ctx).V(2).Info("Failed to write to a held object", "error", err)
 			}
 			cancel()
 		}
@@ -245,9 +245,9 @@ func (l *Loop) released(h *hold, now time.Time, ours bool) {
 		}
 		return
 	}
-	text := "the allowed delay is used up"
+	text := "the allowed delay has passed"
 	if cause == reasonReleased {
-		text = "its window opens"
+		text = "the planned window has started"
 		if h.left == freed {
 			text = h.why()
 		}

@@ -23,14 +23,14 @@ func TestDeadlinesCallFirst(t *testing.T) {
 	b.turn(epoch)
 	b.loop.jobs.congestion.inFlight = 1000
 	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened {
-		t.Fatalf("it is in state %d: want it to wait for its turn", b.h.state)
+		t.Fatalf("the state is %d, want opened", b.h.state)
 	}
 	b.loop.leads = true
 	b.loop.goes = func(func(context.Context)) {}
 	b.loop.calls.running = parallelCalls
 	b.loop.releaseDueJobs(klog.Background(), epoch.Add(3*time.Hour))
 	if len(b.loop.calls.waiting[0]) != 1 {
-		t.Error("its deadline waits behind others")
+		t.Error("the release at the deadline is not urgent")
 	}
 }
 
@@ -42,12 +42,12 @@ func TestLimitsChangeWhileATurnIsAwaited(t *testing.T) {
 	b.turn(epoch)
 	b.loop.jobs.congestion.inFlight = 1000
 	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened {
-		t.Fatalf("it is in state %d: want it to wait for its turn", b.h.state)
+		t.Fatalf("the state is %d, want opened", b.h.state)
 	}
 	previous := b.h.start
 	b.view = forecastOf(t, steps(40, 1))
 	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened || !b.h.start.Equal(previous) {
-		t.Error("a forecast closes a window that has opened")
+		t.Error("a new forecast closes an open window")
 	}
 	limited, err := (&kube.Contents{Defaults: policy.Defaults{
 		Terms:    policy.Terms{ExpectedDuration: 10 * time.Minute},
@@ -59,7 +59,7 @@ func TestLimitsChangeWhileATurnIsAwaited(t *testing.T) {
 	b.view = limited
 	b.turn(epoch.Add(2 * time.Hour))
 	if want := epoch.Add(3 * time.Hour); b.h.latest.After(want) {
-		t.Errorf("it may be held until %v: want %v", b.h.latest, want)
+		t.Errorf("the deadline is %v, want %v", b.h.latest, want)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestWindowsStayOpenUnderANewLeader(t *testing.T) {
 	b.view = forecastOf(t, steps(40, 1))
 	standby(epoch.Add(2*time.Hour + time.Minute))
 	if !b.turn(epoch.Add(2*time.Hour + 2*time.Minute)) {
-		t.Errorf("it is held until %v, although its window had opened at %v", b.h.start, epoch.Add(2*time.Hour))
+		t.Errorf("the hold lasts until %v, although its window opened at %v", b.h.start, epoch.Add(2*time.Hour))
 	}
 }
 
@@ -96,7 +96,7 @@ func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
 	fails := false
 	b.loop.c.Record = func(*record.Entry) {
 		if fails {
-			panic("nowhere to write")
+			panic("write failed")
 		}
 	}
 	b.turn(epoch)
@@ -115,7 +115,7 @@ func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
 		t.Helper()
 		for i, name := range names {
 			if reported := !b.loop.jobs.byUID[name].reported.IsZero(); reported != (i < before) {
-				t.Errorf("%s is told: %v", name, reported)
+				t.Errorf("the hold %s is reported: %v", name, reported)
 			}
 		}
 	}

@@ -21,8 +21,8 @@ func seeds() uint64 {
 	return 100
 }
 
-// arrivals simulates a queue that is overloaded: in each step, holds are added whose windows are open or about to
-// open.
+// arrivals simulates a queue that is overloaded: in each step, holds are added with windows that are open or about
+// to open.
 type arrivals struct {
 	q      *queue
 	random *rand.Rand
@@ -80,8 +80,8 @@ func newArrivals(seed uint64, rate float64) *arrivals {
 	}
 }
 
-// TestOldestFirst verifies promise P7: of two holds with the same priority whose windows are open, the younger one
-// is not released first unless its deadline requires it. Therefore the rank is monotonic in the creation time.
+// TestOldestFirst verifies promise P7: of two holds with the same priority and open windows, the younger one is not
+// released first unless its deadline requires it. Therefore the rank is monotonic in the creation time.
 func TestOldestFirst(t *testing.T) {
 	for seed := range seeds() {
 		a := newArrivals(seed, 2)
@@ -99,7 +99,7 @@ func TestOldestFirst(t *testing.T) {
 				}
 				for _, older := range waiting {
 					if older.state == opened && byRank(older, h) {
-						t.Fatalf("seed %d: %s, %v old, is released before %s, %v old", seed, h.UID, a.now-a.born[h],
+						t.Fatalf("seed %d: %s, age %v, is released before %s, age %v", seed, h.UID, a.now-a.born[h],
 							older.UID, a.now-a.born[older])
 					}
 				}
@@ -131,15 +131,15 @@ func TestNoJobStarves(t *testing.T) {
 			maps.Copy(must, a.forced)
 		}
 		if at, ok := a.at[hurried]; !ok || at > 30*time.Minute {
-			t.Fatalf("seed %d: what had half an hour is released after %v, %v", seed, at, ok)
+			t.Fatalf("seed %d: a hold with a delay of half an hour is released after %v, %v", seed, at, ok)
 		}
 		at, ok := a.at[patient]
 		if !ok {
-			t.Fatalf("seed %d: what is oldest still waits", seed)
+			t.Fatalf("seed %d: the oldest hold is not released", seed)
 		}
 		for _, h := range a.left {
 			if a.at[h] < at && !must[h] && a.born[h] > spread {
-				t.Fatalf("seed %d: what came after %v was released before what is oldest, at %v", seed, a.born[h],
+				t.Fatalf("seed %d: a hold created at %v was released before the oldest hold, at %v", seed, a.born[h],
 					a.at[h])
 			}
 		}
@@ -151,16 +151,16 @@ func TestPrioritiesAreWorthAnHour(t *testing.T) {
 	for _, p := range []int32{-1 << 30, -1000, -1, 0, 1, 5, 1000, 1_000_000, 1_000_000_000, 1<<31 - 1} {
 		rank := rankOf(epoch, p)
 		if rank > last {
-			t.Errorf("priority %d comes after a lower one", p)
+			t.Errorf("priority %d has a higher rank than a lower priority", p)
 		}
 		last = rank
 		if p <= 1_000_000_000 && p > -1<<30 {
 			if apart := time.Duration(rank - epoch.UnixNano()); apart > time.Hour || apart < -time.Hour {
-				t.Errorf("priority %d is worth %v", p, -apart)
+				t.Errorf("priority %d is equivalent to an age of %v", p, -apart)
 			}
 		}
 	}
 	if younger := rankOf(epoch.Add(time.Hour+time.Second), 1_000_000_000); younger < rankOf(epoch, 0) {
-		t.Error("an hour of age is worth less than the highest priority")
+		t.Error("the highest priority is equivalent to more than an hour of age")
 	}
 }

@@ -27,7 +27,7 @@ func TestPodsGoWhileTheRecorderPanics(t *testing.T) {
 	prepare := func(_ *world, c *Config) {
 		c.Record = func(e *record.Entry) {
 			if e.Action == record.Release {
-				panic("nowhere to write")
+				panic("write failed")
 			}
 		}
 	}
@@ -39,7 +39,7 @@ func TestPodsGoWhileTheRecorderPanics(t *testing.T) {
 		bubble.Advance(31 * time.Minute)
 		for _, name := range []string{"p", "q"} {
 			if _, ok := w.activated(name); !ok {
-				t.Errorf("%s was let go and the scheduler was not told", name)
+				t.Errorf("%s was released but not activated", name)
 			}
 		}
 	})
@@ -57,11 +57,11 @@ func TestDeadlinesAreKeptWithoutWatts(t *testing.T) {
 	func() {
 		defer func() { panicked = recover() }()
 		if due := l.jobs.due(epoch.Add(time.Hour), true); len(due) != 2 {
-			t.Errorf("%d of 2 are let go", len(due))
+			t.Errorf("%d of 2 holds are released", len(due))
 		}
 	}()
 	if panicked != nil {
-		t.Errorf("nothing is let go: %v", panicked)
+		t.Errorf("no hold is released: %v", panicked)
 	}
 }
 
@@ -75,12 +75,12 @@ func TestReleasesThatPanicAreTriedAgain(t *testing.T) {
 	}
 	l.releaseDueJobs(klog.Background(), epoch.Add(time.Hour))
 	if due := l.jobs.due(time.Now().Add(time.Hour), true); len(due) != 2 {
-		t.Errorf("%d of 2 are tried again", len(due))
+		t.Errorf("%d of 2 releases are retried", len(due))
 	}
 }
 
-// TestAReaderThatPanicsLetsTheJobGo verifies that a Job whose reader panics is released, because it would otherwise
-// remain suspended forever.
+// TestAReaderThatPanicsLetsTheJobGo verifies that a Job that makes its reader panic is released, because it would
+// otherwise remain suspended forever.
 func TestAReaderThatPanicsLetsTheJobGo(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j", UID: "u"}}
@@ -100,7 +100,7 @@ func TestAReaderThatPanicsLetsTheJobGo(t *testing.T) {
 	})
 }
 
-// TestAHoldThatPanicsIsLetGoAlone verifies that an object whose processing panics is released, while all other
+// TestAHoldThatPanicsIsLetGoAlone verifies that an object is released if its processing panics, while all other
 // objects of the list are added and planned.
 func TestAHoldThatPanicsIsLetGoAlone(t *testing.T) {
 	t.Cleanup(panics.Reset)
@@ -154,13 +154,13 @@ func byCron(j *batchv1.Job) {
 func TestAPanicAnywhereKeepsNothing(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	for _, c := range []struct{ name, verb, resource string }{
-		{"releasing, and writing on Jobs", "patch", "jobs"},
+		{"patching Jobs", "patch", "jobs"},
 		{"events", "create", "events"},
 		{"reading CronJobs", "get", "cronjobs"},
-		{"asking for the time", "create", "selfsubjectreviews"},
+		{"reading the time", "create", "selfsubjectreviews"},
 		{"campaigning", "get", "leases"},
 		{"watching Jobs", "list", "jobs"},
-		{"a part of each turn", "", ""},
+		{"a step of each iteration", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			panics.Reset()
@@ -190,7 +190,7 @@ func TestAPanicAnywhereKeepsNothing(t *testing.T) {
 				}
 			})
 			if again := panics.Note("hold"); again < 2 {
-				t.Errorf("%d panics are counted, %d were not", again-1, left.Load())
+				t.Errorf("%d panics are counted, %d panics did not happen", again-1, left.Load())
 			}
 		})
 	}
@@ -237,17 +237,17 @@ func TestALoopThatIsStuck(t *testing.T) {
 		w.green(10 * time.Hour)
 		bubble.Advance(time.Hour)
 		if stuck.Load() != 0 {
-			t.Error("it has nothing to do, and counts as stuck")
+			t.Error("an idle loop is reported as stuck")
 		}
 		hang.Store(true)
 		w.job("j", marked(3*time.Hour))
 		bubble.Advance(119 * time.Second)
 		if stuck.Load() != 0 {
-			t.Error("it counts as stuck too early")
+			t.Error("the loop is reported as stuck too early")
 		}
 		bubble.Advance(30 * time.Second)
 		if stuck.Load() != 1 {
-			t.Errorf("it has told %d times that it is stuck", stuck.Load())
+			t.Errorf("Stuck was called %d times, want 1", stuck.Load())
 		}
 		hang.Store(false)
 		close(resume)

@@ -84,10 +84,11 @@ func (l *Loop) locate(job *sched.Job) (known bool) {
 // blind reports whether a decision was made without usable signals.
 func blind(k sched.ReasonKind) bool { return k == sched.NoFreshSignal || k == sched.BeyondForecast }
 
-// unplan frees a hold that its settings do not allow, except for a new object whose mode may not be up to date.
+// unplan frees a hold that its settings do not allow, except for a new object, because its mode may not be up to
+// date.
 func (q *queue) unplan(h *hold, mode v1alpha1.Mode, why string, now time.Time) {
 	if young := h.submitted.Add(modeLag); mode != v1alpha1.ModeEnforce && now.Before(young) {
-		q.ask(h, young) // admission may know better: see modeLag
+		q.ask(h, young) // admission may have seen a newer mode, see modeLag
 		return
 	}
 	q.free(h, why)
@@ -103,7 +104,7 @@ func notHeld(d *sched.Decision, job *sched.Job, now time.Time) string {
 	if why := policy.NoTime(now, job); why != "" && !job.Released {
 		return why
 	}
-	return "it is asked to run now, or not to be held"
+	return "requested to run now or not to be held"
 }
 
 // keep sets the window of a hold to that of the decision and lets it wait.
@@ -133,7 +134,7 @@ func (l *Loop) keep(h *hold, now time.Time, d *sched.Decision) {
 // budgetLook is the interval at which a hold for a budget is planned again.
 const budgetLook = 30 * time.Second
 
-// modeLag is the grace period of a new hold whose mode does not allow holding. Admission may have seen that a
+// modeLag is the grace period of a new hold if its mode does not allow holding. Admission may have seen that a
 // namespace was switched to enforce before the loop does, and a release is final.
 const modeLag = 2 * time.Second
 
@@ -141,9 +142,9 @@ const modeLag = 2 * time.Second
 func idle(s *policy.Settings) string {
 	switch {
 	case !s.Ours:
-		return "it does not ask to be held"
+		return "no hold is requested"
 	case s.Mode != v1alpha1.ModeEnforce:
-		return "the mode here is " + string(s.Mode)
+		return "the mode of the namespace is " + string(s.Mode)
 	case s.AllowedDelay <= 0:
 		return "no delay is allowed"
 	}
@@ -158,7 +159,7 @@ func (l *Loop) decide(logger klog.Logger, h *hold, view *kube.View, now time.Tim
 	defer func() {
 		if r := recover(); r != nil {
 			panics.Count("hold")
-			logger.Error(nil, "Planning panicked: not held", "job", job.ID, "panic", r)
+			logger.Error(nil, "Planning panicked, so the job is not held", "job", job.ID, "panic", r)
 			d, ok = sched.Decision{}, false
 		}
 	}()

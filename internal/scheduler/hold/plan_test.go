@@ -36,7 +36,7 @@ func forecastOf(t *testing.T, values []float64) *kube.View {
 	return view
 }
 
-// bench is a loop whose iterations are performed by the test.
+// bench is a loop with iterations that are performed by the test.
 type bench struct {
 	loop *Loop
 	view *kube.View
@@ -107,7 +107,7 @@ func TestOscillatingForecastsDoNotMoveHolds(t *testing.T) {
 			gone := b.turn(now)
 			if b.h.basis != unplanned && !last.IsZero() && !b.h.start.Equal(last) {
 				if !changed.IsZero() && now.Sub(changed) < minHold {
-					t.Fatalf("seed %d: a plan changes %v after it last did", seed, now.Sub(changed))
+					t.Fatalf("seed %d: a plan changes %v after its last change", seed, now.Sub(changed))
 				}
 				changed = now
 				moves++
@@ -119,24 +119,24 @@ func TestOscillatingForecastsDoNotMoveHolds(t *testing.T) {
 			if gone {
 				byPlan := !now.Add(b.loop.jobs.pace.lead()).Before(last)
 				if b.h.basis == onForecast && !byPlan && !changed.IsZero() && now.Sub(changed) < minHold {
-					t.Fatalf("seed %d: it is let go before its time, %v after its plan changed", seed, now.Sub(changed))
+					t.Fatalf("seed %d: released before the window, %v after a change of plan", seed, now.Sub(changed))
 				}
 				break
 			}
 			if now.After(epoch.Add(delay)) {
-				t.Fatalf("seed %d: it is held beyond its deadline", seed)
+				t.Fatalf("seed %d: the Job is held beyond its deadline", seed)
 			}
 		}
 		// A release is final, regardless of new forecasts.
 		b.view = forecastOf(t, append([]float64{1000}, make([]float64, 24*6)...))
 		b.turn(epoch.Add(time.Minute))
 		if b.h.state != releasing {
-			t.Fatalf("seed %d: what was let go is held again", seed)
+			t.Fatalf("seed %d: a released Job is held again", seed)
 		}
 	}
 	t.Logf("%d forecasts moved %d plans", flips, moves)
 	if moves == 0 {
-		t.Error("nothing ever changes a plan")
+		t.Error("no plan has changed")
 	}
 }
 
@@ -156,17 +156,17 @@ func TestReasonsFollowWishesInAStandby(t *testing.T) {
 	b := newBench(t, "j", marked(3*time.Hour))
 	b.view = forecastOf(t, steps(12, 100))
 	b.turn(epoch)
-	start, former := b.h.start, unique.Make("what was planned on the former wishes")
+	start, former := b.h.start, unique.Make("reason of the plan with the previous settings")
 	b.h.reason = former
 	changed := marked(3 * time.Hour)
 	changed[v1alpha1.AnnotationExpectedDuration] = "5m"
 	b.saw("j", changed)
 	b.turn(epoch.Add(time.Minute))
 	if !b.h.start.Equal(start) {
-		t.Fatalf("it starts at %v: want %v, as before", b.h.start, start)
+		t.Fatalf("the start is %v, want it to remain %v", b.h.start, start)
 	}
 	if b.h.reason == former {
-		t.Error("the reason is that of the former wishes")
+		t.Error("the reason is that of the previous settings")
 	}
 }
 
@@ -187,14 +187,14 @@ func TestPlansMoveForAGain(t *testing.T) {
 		b.turn(epoch)
 		previous := b.h.start
 		if want := epoch.Add(2 * time.Hour); !previous.Equal(want) {
-			t.Fatalf("it is to start at %v: want %v", previous, want)
+			t.Fatalf("the planned start is %v, want %v", previous, want)
 		}
 		better := steps(30, 100-500*gain)
 		better[12] = 100
 		b.view = forecastOf(t, better)
 		b.turn(epoch.Add(time.Hour))
 		if moved := !b.h.start.Equal(previous); moved != moves {
-			t.Errorf("with the threshold %q and for a gain of %v it is moved: %v", c.threshold, gain, moved)
+			t.Errorf("with the threshold %q and a gain of %v, moved = %v", c.threshold, gain, moved)
 		}
 	}
 }
@@ -203,8 +203,8 @@ func TestPlansMoveForAGain(t *testing.T) {
 // owner is notified of the reason.
 func TestNoTimeToWait(t *testing.T) {
 	for finishBy, want := range map[time.Duration]string{
-		-time.Hour:      "is past: started at once",
-		5 * time.Minute: "leaves no time to wait: started at once, since it runs for 10m0s",
+		-time.Hour:      "has passed, so the job starts immediately",
+		5 * time.Minute: "leaves no time to wait, because the job runs for 10m0s",
 	} {
 		annotations := marked(3 * time.Hour)
 		annotations[v1alpha1.AnnotationFinishBy] = epoch.Add(finishBy).Format(time.RFC3339)
@@ -225,13 +225,13 @@ func TestNewsWaitForTheirTurn(t *testing.T) {
 		b.turn(epoch.Add(time.Duration(i) * time.Minute))
 	}
 	if want := epoch.Add(4 * time.Hour); !b.h.start.Equal(want) {
-		t.Errorf("after two changes in two minutes it is to start at %v: want %v", b.h.start, want)
+		t.Errorf("after two changes in two minutes, the planned start is %v, want %v", b.h.start, want)
 	}
 	if at := b.h.again; !at.Equal(epoch.Add(time.Minute + minHold)) {
-		t.Errorf("it is asked again at %v", at)
+		t.Errorf("the next planning is at %v", at)
 	}
 	b.turn(epoch.Add(time.Minute + minHold))
 	if want := epoch.Add(6 * time.Hour); !b.h.start.Equal(want) {
-		t.Errorf("later it is to start at %v: want %v", b.h.start, want)
+		t.Errorf("the planned start is later %v, want %v", b.h.start, want)
 	}
 }

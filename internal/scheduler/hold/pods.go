@@ -226,7 +226,7 @@ func (l *Loop) releaseDuePods(logger klog.Logger, now time.Time) {
 	}
 }
 
-// sweep removes pods whose deletion or binding was missed, because the scheduler may call the gate for a deleted
+// sweep removes pods if their deletion or binding was missed, because the scheduler may call the gate for a deleted
 // pod.
 func (l *Loop) sweep(now time.Time) {
 	const every = time.Minute

@@ -13,7 +13,7 @@ type limits struct {
 	starts, watts bucket
 }
 
-// burst is the time for which unused tokens accumulate.
+// burst is how long unused tokens accumulate.
 const burst = time.Second
 
 // maxDebt limits the debt of a bucket, as the time to refill it. A Job may request more power than the whole

@@ -64,7 +64,7 @@ func TestRampIsKept(t *testing.T) {
 			for _, h := range q.due(epoch.Add(now), true) {
 				count++
 				if now > deadline[h.UID] {
-					t.Fatalf("seed %d: %s is released at %v: its deadline was %v", seed, h.UID, now, deadline[h.UID])
+					t.Fatalf("seed %d: %s is released at %v, after its deadline %v", seed, h.UID, now, deadline[h.UID])
 				}
 				if !must[h] {
 					early = append(early, let{at: now, watts: float64(watts[h.UID])})
@@ -73,10 +73,10 @@ func TestRampIsKept(t *testing.T) {
 			}
 		}
 		if count != n {
-			t.Fatalf("seed %d: %d of %d are released in ten minutes", seed, count, n)
+			t.Fatalf("seed %d: %d of %d holds are released in ten minutes", seed, count, n)
 		}
 		if beyond, allowed := most(early, ramp), max(ramp*burst.Seconds(), largest); beyond > allowed+1e-6 {
-			t.Fatalf("seed %d: early releases are %.0f W beyond the ramp: want at most %.0f W", seed, beyond, allowed)
+			t.Fatalf("seed %d: early releases exceed the ramp by %.0f W, want at most %.0f W", seed, beyond, allowed)
 		}
 	}
 }
@@ -98,10 +98,10 @@ func TestReleaseRateIsKept(t *testing.T) {
 			}
 		}
 		if beyond := most(all, rate); beyond > max(rate*burst.Seconds(), 1)+1e-6 {
-			t.Errorf("at %v in a second, %.1f are too many", rate, beyond)
+			t.Errorf("at a rate of %v per second, the limit is exceeded by %.1f", rate, beyond)
 		}
 		if want := rate*seconds - 1; float64(len(all)) < want {
-			t.Errorf("at %v in a second, %d are released in a minute: want %.0f", rate, len(all), want)
+			t.Errorf("at a rate of %v per second, %d holds are released in a minute, want %.0f", rate, len(all), want)
 		}
 	}
 }
@@ -112,13 +112,13 @@ func TestDeadlinesUseUpTheRamp(t *testing.T) {
 	b := newBucket(500)
 	b.force(epoch, 100_000)
 	if b.holds(epoch, 1) {
-		t.Error("there is something left")
+		t.Error("tokens are left")
 	}
 	if !b.holds(epoch.Add(time.Second), 500) {
-		t.Error("a second later there is not a second's worth")
+		t.Error("the tokens after a second are not those of a second")
 	}
 	if wait := b.wait(epoch.Add(time.Second), 500); wait != 0 {
-		t.Errorf("it is to be waited for %v", wait)
+		t.Errorf("the wait is %v", wait)
 	}
 }
 
@@ -128,16 +128,16 @@ func TestAbsurdJobsOweLittle(t *testing.T) {
 	l := newLimits(0, 500)
 	absurd := energy.Watts(1e15)
 	if !l.allow(epoch, absurd) {
-		t.Fatal("a full bucket lets nothing through")
+		t.Fatal("a full bucket does not allow a release")
 	}
 	if l.allow(epoch.Add(time.Minute), 100) {
-		t.Error("it owes nothing")
+		t.Error("the bucket has no debt")
 	}
 	at := l.when(epoch, 100)
 	if at.After(epoch.Add(maxDebt + burst)) {
-		t.Errorf("the next is allowed at %v", at)
+		t.Errorf("the next release is allowed at %v", at)
 	}
 	if !l.allow(at, 100) {
-		t.Errorf("nothing is allowed at %v, when it was to be", at)
+		t.Errorf("no release is allowed at %v, contrary to the announced time", at)
 	}
 }

@@ -102,8 +102,8 @@ func (q *queue) free(h *hold, why string) {
 	}
 }
 
-// letGo frees an object whose processing failed, which would otherwise be held forever. seen is used if the object
-// has no hold yet.
+// letGo frees an object after its processing failed, because it would otherwise be held forever. seen is used if
+// the object has no hold yet.
 func (q *queue) letGo(seen *hold) {
 	h := q.byUID[seen.UID]
 	if h == nil {
@@ -183,7 +183,7 @@ func (q *queue) spread() {
 }
 
 // due returns the holds to release now and moves them to the state releasing. Deadlines are not subject to any
-// limit. If early is false, only deadlines and retries are returned. Otherwise, holds whose turn has come are
+// limit. If early is false, only deadlines and retries are returned. Otherwise, holds that have their turn are
 // returned as well, within the limits and as fast as the cluster starts them. Windows are opened in both cases, so
 // that a replica that becomes the leader finds them open.
 func (q *queue) due(now time.Time, early bool) []*hold {
@@ -220,7 +220,7 @@ func (q *queue) due(now time.Time, early bool) []*hold {
 	return due
 }
 
-// wake moves holds whose window opens to the state opened.
+// wake moves waiting holds to the state opened when their window opens.
 func (q *queue) wake(now time.Time) {
 	lead := q.pace.lead()
 	for h := q.heaps[waiting].first(); h != nil && !now.Add(lead).Before(h.start); h = q.heaps[waiting].first() {

@@ -54,13 +54,13 @@ func TestDeadlinesBeginEarlyEnoughForAllToStart(t *testing.T) {
 	perSecond := map[time.Duration]int{}
 	for uid, when := range at {
 		if when > time.Minute-p.lead()+standbyLag+10*time.Millisecond || when < first {
-			t.Errorf("%s was released at %v: want from %v until %v", uid, when, first, time.Minute-p.lead())
+			t.Errorf("%s was released at %v, want between %v and %v", uid, when, first, time.Minute-p.lead())
 		}
 		perSecond[when.Truncate(time.Second)]++
 	}
 	for second, count := range perSecond {
 		if float64(count) > p.rate+1 {
-			t.Errorf("%d releases in second %v: want %v", count, second, p.rate)
+			t.Errorf("%d releases in second %v, want %v", count, second, p.rate)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func TestDeadlinesBeatEveryLimit(t *testing.T) {
 			at := drain(q, early, 61*time.Second, 10*time.Millisecond)
 			for uid, end := range latest {
 				if when, ok := at[uid]; !ok || when > end {
-					t.Fatalf("seed %d: %s was released at %v: want by %v", seed, uid, when, end)
+					t.Fatalf("seed %d: %s was released at %v, want at most %v", seed, uid, when, end)
 				}
 			}
 		}
@@ -102,7 +102,7 @@ func TestStandbyKeepsDeadlinesOnly(t *testing.T) {
 	q.add(heldUntil("job", 5*time.Second, time.Minute))
 	at := drain(q, false, 2*time.Minute, 10*time.Millisecond)["job"]
 	if want := time.Minute - q.pace.lead() + standbyLag; at != want {
-		t.Errorf("released at %v: want %v", at, want)
+		t.Errorf("released at %v, want %v", at, want)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestNextNamesTheInstantThatDueActsOn(t *testing.T) {
 			}
 			due := q.due(next, early)
 			if len(due) == 0 {
-				t.Fatalf("early=%v: nothing is due at %v", early, next)
+				t.Fatalf("early=%v: no hold is due at %v", early, next)
 			}
 			q.remove(due[0])
 			now = next
@@ -138,7 +138,7 @@ func TestMovedDeadlineIsKept(t *testing.T) {
 	q.spread()
 	q.move(h, epoch.Add(10*time.Second))
 	if at := drain(q, true, 2*time.Minute, 10*time.Millisecond)["a"]; at > 10*time.Second {
-		t.Errorf("released at %v: want by 10s", at)
+		t.Errorf("released at %v, want at most 10s", at)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestDeadlinesStayInOrder(t *testing.T) {
 				if len(there) > 0 {
 					i := random.IntN(len(there))
 					if !d.drop(there[i]) || d.drop(there[i]) {
-						t.Fatalf("seed %d: what is there is dropped once", seed)
+						t.Fatalf("seed %d: a hold in the order is not dropped exactly once", seed)
 					}
 					there = slices.Delete(there, i, i+1)
 				}
@@ -177,7 +177,7 @@ func TestDeadlinesStayInOrder(t *testing.T) {
 			sorted = append(sorted, e)
 		}
 		if len(sorted) != len(there) {
-			t.Fatalf("seed %d: %d of %d are left", seed, len(sorted), len(there))
+			t.Fatalf("seed %d: the order contains %d holds, want %d", seed, len(sorted), len(there))
 		}
 		for i, h := range there {
 			by := h.latest.Add(-lead)
@@ -185,7 +185,7 @@ func TestDeadlinesStayInOrder(t *testing.T) {
 				by = timeutil.Earlier(by, there[k].latest.Add(-lead-time.Duration(k-i)*gap))
 			}
 			if e := sorted[i]; e.hold != h || e.by != by.UnixNano() {
-				t.Fatalf("seed %d: place %d is %s, by %v: want %s, by %v", seed, i, e.hold.UID, time.Unix(0, e.by),
+				t.Fatalf("seed %d: entry %d is %s at %v, want %s at %v", seed, i, e.hold.UID, time.Unix(0, e.by),
 					h.UID, by)
 			}
 		}
@@ -230,13 +230,13 @@ func TestManyRetriesTakeNoTime(t *testing.T) {
 	}
 	began := time.Now()
 	if first := len(q.due(epoch.Add(time.Second), true)); first != n/2 {
-		t.Errorf("%d are tried again after a second: want %d", first, n/2)
+		t.Errorf("%d releases are retried after a second, want %d", first, n/2)
 	}
 	if rest := len(q.due(epoch.Add(2*time.Second), true)); rest != n/2 {
-		t.Errorf("%d are tried again after two: want %d", rest, n/2)
+		t.Errorf("%d releases are retried after two seconds, want %d", rest, n/2)
 	}
 	// a tenth of a second; a minute if each hold is compared with all others
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("that took %v", took)
+		t.Errorf("all retries took %v", took)
 	}
 }

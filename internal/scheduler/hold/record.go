@@ -44,7 +44,7 @@ func (l *Loop) recordHold(h *hold) {
 	}
 	// the question contains only this job, because savings are computed per job, see [Config.RecordPlan].
 	if u.kind == sched.PlannedLater {
-		e.Message += fmt.Sprintf("; one of %d that are planned together: alone it is decided as by window", u.of)
+		e.Message += fmt.Sprintf("; part of a joint plan of %d jobs, the snapshot reproduces the rule window", u.of)
 	}
 	l.c.Record(e)
 }

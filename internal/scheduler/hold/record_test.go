@@ -41,7 +41,7 @@ func TestHoldsAndReleasesAreRecorded(t *testing.T) {
 		if held.Action != record.Hold || held.OwnerKind != "Job" || held.Namespace != "default" || held.Owner != "j" ||
 			held.UID == "" ||
 			held.Reason != "CheaperLater" || held.Saving <= 0 || held.Saving > 1 || held.Saved <= 0 {
-			t.Errorf("recorded of the hold: %+v", held)
+			t.Errorf("the record of the hold is %+v", held)
 		}
 		if until := held.Start.Sub(began); until < 59*time.Minute || until > 61*time.Minute ||
 			held.At.Sub(began) > time.Minute {
@@ -53,11 +53,11 @@ func TestHoldsAndReleasesAreRecorded(t *testing.T) {
 		}
 		if d := strategy.Plan(held.Question)[0]; !d.Window.Start.Equal(held.Start) ||
 			d.Reason.Kind.String() != held.Reason {
-			t.Errorf("decided again it is %+v", d)
+			t.Errorf("the replayed decision is %+v", d)
 		}
 		if released.Action != record.Release || released.UID != held.UID || released.Reason != reasonReleased ||
 			released.At.Before(held.Start.Add(-time.Minute)) {
-			t.Errorf("recorded of the release: %+v", released)
+			t.Errorf("the record of the release is %+v", released)
 		}
 	})
 }
@@ -87,7 +87,7 @@ func TestMovedHoldsAreRecordedAgain(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(starts) != 2 || starts[1].Sub(starts[0]) < 50*time.Minute {
-			t.Errorf("recorded of starts at %v", starts)
+			t.Errorf("the recorded starts are %v", starts)
 		}
 	})
 }
@@ -134,7 +134,7 @@ func TestDecisionsAreCounted(t *testing.T) {
 		w.job("resumed", marked(3*time.Hour), func(j *batchv1.Job) { j.Spec.Suspend = new(false) })
 		bubble.Advance(2 * time.Hour)
 		if got := count(record.Refuse, reasonNotHeld) - others; got != 0 {
-			t.Errorf("%v refusals are counted of a Job that its owner resumed", got)
+			t.Errorf("%v refusals are counted for a Job resumed by its owner", got)
 		}
 		for i, w := range wants {
 			if got := count(w[0], w[1]) - before[i]; got != 1 {
@@ -142,7 +142,7 @@ func TestDecisionsAreCounted(t *testing.T) {
 			}
 		}
 		if n, sum := late(); n != releasedBefore+1 || sum-sumBefore > 60 {
-			t.Errorf("lateness of %d releases is %v s together, before of %d %v s", n, sum, releasedBefore, sumBefore)
+			t.Errorf("lateness of %d releases is %v s, before of %d releases %v s", n, sum, releasedBefore, sumBefore)
 		}
 	})
 }

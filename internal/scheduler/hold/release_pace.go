@@ -7,8 +7,9 @@ import (
 
 // pace estimates how fast released work starts, in order to release work in time for its deadline. It estimates a
 // high percentile of the start latency and the sustained rate of starts. Jobs and pods have separate estimates,
-// because the pods of Jobs are created by kube-controller-manager, whose client-side rate limit is the bottleneck.
-// That limit allows bursts, so pace measures the rate over several seconds, while congestion reacts to each start.
+// because the pods of Jobs are created by kube-controller-manager, and its client-side rate limit is the
+// bottleneck. That limit allows bursts, so pace measures the rate over several seconds, while congestion reacts to
+// each start.
 type pace struct {
 	rate    float64 // starts per second
 	max     float64

@@ -56,7 +56,7 @@ func TestRollingHoldsAreAskedAgain(t *testing.T) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if n := len(c.asked); n < 4 || n > 12 { // the first plan, and one for each of three hours
-			t.Errorf("asked %d times: want about 4", n)
+			t.Errorf("planned %d times, want about 4", n)
 		}
 	})
 }
@@ -103,11 +103,11 @@ func TestNothingThatRunsIsSuspended(t *testing.T) {
 		}
 		settings := policy.Settings{Terms: policy.Terms{When: when}}
 		if d := view.Decide(begin, j, settings); !d.Held(begin) {
-			t.Errorf("%s: what has not begun is not held, though it is dear now: %v", when, d.Reason)
+			t.Errorf("%s: a job that has not started is not held despite the current cost: %v", when, d.Reason)
 		}
 		j.Interruptible, j.Running, j.Done = true, true, time.Hour
 		if d := view.Question(begin.Add(time.Hour), j, settings).Queue[0]; d.Interruptible || d.Running {
-			t.Errorf("%s is told that it may suspend", when)
+			t.Errorf("the policy %s may suspend the job", when)
 		}
 	}
 }

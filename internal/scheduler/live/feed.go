@@ -44,7 +44,7 @@ func New(o apiclient.Options, log *slog.Logger) (*Feed, error) {
 	}
 	client, err := apiclient.New(o)
 	if err != nil {
-		return nil, fmt.Errorf("asking for live watts: %w", err)
+		return nil, fmt.Errorf("requesting live power: %w", err)
 	}
 	metrics.Register()
 	youngest.WithLabelValues().Set(-1)
@@ -69,7 +69,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	apiclient.Keep(ctx, f.Ask, rest, func(what any) {
 		panicked.WithLabelValues().Inc()
 		panics.Note("live")
-		f.log.Error("asking for live watts panicked: trying again", "panic", what, "stack", string(debug.Stack()))
+		f.log.Error("Requesting live power panicked, retrying", "panic", what, "stack", string(debug.Stack()))
 	})
 	return nil
 }

@@ -12,8 +12,9 @@ import (
 // The name of a Job that a CronJob creates ends with the scheduled time in minutes since 1970.
 const minMinuteDigits = 8
 
-// OwnersOf returns the owners for which the power of the pod may have been measured, most specific to the workload
-// first. The owner of a Job or ReplicaSet is derived from its name, because the pod only references the latter.
+// OwnersOf returns the owners under which the power of the pod may have been recorded, most specific to the
+// workload first. The owner of a Job or ReplicaSet is derived from its name, because the pod only references the
+// latter.
 func OwnersOf(pod *v1.Pod) []Owner {
 	kind, name := policy.OwnerOf(pod)
 	self := Owner{pod.Namespace, kind, name}

@@ -30,7 +30,7 @@ func (f *Feed) get(ctx context.Context, r *route, into any) (skew time.Duration,
 	case err != nil:
 		result = "error"
 		if ctx.Err() == nil && !r.failing {
-			f.log.Warn("live watts cannot be read: deciding without what is older than its age allows", "what", r.name,
+			f.log.Warn("Failed to read live power, outdated readings are ignored", "what", r.name,
 				"error", err)
 		}
 	case news:
@@ -51,14 +51,14 @@ func (f *Feed) fetch(ctx context.Context, r *route, into any) (skew time.Duratio
 	})
 	switch {
 	case err != nil:
-		return 0, false, fmt.Errorf("asking for live watts: %w", err)
+		return 0, false, fmt.Errorf("requesting live power: %w", err)
 	case answer.Status == http.StatusNotModified:
 		return 0, false, nil
 	case answer.Status != http.StatusOK:
-		return 0, false, fmt.Errorf("asking for live watts: the answer is %d", answer.Status)
+		return 0, false, fmt.Errorf("requesting live power: unexpected status %d", answer.Status)
 	}
 	if err := json.Unmarshal(answer.Body, into); err != nil {
-		return 0, false, fmt.Errorf("reading live watts: %w", err)
+		return 0, false, fmt.Errorf("decoding live power: %w", err)
 	}
 	if r.etag = answer.Header.Get("ETag"); len(r.etag) > longestName {
 		r.etag = ""

@@ -62,8 +62,8 @@ func (r *reservations) drop(pod string) {
 	}
 }
 
-// set replaces the reservations of a node, and updates the sum of those that its reading does not include. The
-// caller must hold mu.
+// set replaces the reservations of a node, and updates the sum of the ones missing in its reading. The caller must
+// hold mu.
 func (r *reservations) set(node string, all []reservation) {
 	if r.byNode[node] = all; len(all) == 0 {
 		delete(r.byNode, node)

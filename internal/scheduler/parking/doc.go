@@ -20,7 +20,7 @@
 //
 // # Failure modes
 //
-//   - The hold loop stops. All parked pods are checked every 30 seconds, and the gate admits each pod whose
+//   - The hold loop stops. All parked pods are checked every 30 seconds, and the gate admits each pod after its
 //     deadline has passed.
 //   - The gate panics. The plugin place.Hold admits the pod, so it enters the queue.
 //   - kube-scheduler changes the interface of its queue. This package no longer compiles.

@@ -92,7 +92,7 @@ func (q *queue) waiting() (names []string) {
 func (q *queue) want(t *testing.T, when string, parked int, waiting ...string) {
 	t.Helper()
 	if got := q.waiting(); !slices.Equal(got, waiting) || len(q.parked) != parked || len(q.UnschedulablePods()) > 0 {
-		t.Errorf("%s %v wait, %d are parked and %d in vain: want %v and %d", when, got, len(q.parked),
+		t.Errorf("%s, %v are queued, %d are parked and %d unschedulable, want %v and %d", when, got, len(q.parked),
 			len(q.UnschedulablePods()), waiting, parked)
 	}
 }
@@ -112,7 +112,7 @@ func TestInstall(t *testing.T) {
 	}
 	Install(s)
 	if s.SchedulingQueue != inner.SchedulingQueue {
-		t.Error("the queue of a scheduler that holds nothing is replaced")
+		t.Error("the queue of a scheduler without a hold plugin is replaced")
 	}
 	s.Profiles[profile] = gated{plugins: []fwk.PreEnqueuePlugin{g}}
 	Install(s)
@@ -125,7 +125,7 @@ func TestInstall(t *testing.T) {
 	g.hold(held, false)
 	g.activate(klog.Background(), keyed(held))
 	if got := inner.waiting(); !slices.Equal(got, []string{"held@1"}) {
-		t.Errorf("%v wait after the gate has let it go", got)
+		t.Errorf("%v are queued after the pod was released", got)
 	}
 }
 
@@ -142,11 +142,11 @@ func TestHeldPodsStandBeside(t *testing.T) {
 	elsewhere.Spec.SchedulerName = "stock"
 	gate.hold(elsewhere, true)
 	q.Add(ctx, elsewhere)
-	q.want(t, "with a pod of a profile that holds none", 1, "elsewhere@1", "other@1")
+	q.want(t, "with a pod of a profile without a hold plugin", 1, "elsewhere@1", "other@1")
 
 	q.MoveAllToActiveOrBackoffQueue(logger, framework.EventAssignedPodDelete, other, nil, nil)
 	q.Activate(logger, keyed(held))
-	q.want(t, "while it is held, whoever asks,", 1, "elsewhere@1", "other@1")
+	q.want(t, "after activating a held pod", 1, "elsewhere@1", "other@1")
 
 	newer := pod("held", "2")
 	q.Update(ctx, held, newer)
@@ -209,7 +209,7 @@ func TestTheOldestLeaveFirst(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got.Pod.Name != want.Name {
-				t.Fatalf("%s is tried: want %s", got.Pod.Name, want.Name)
+				t.Fatalf("%s is scheduled, want %s", got.Pod.Name, want.Name)
 			}
 		}
 	}
@@ -337,7 +337,7 @@ func TestPodsStandInOnePlace(t *testing.T) {
 			}
 			slices.Sort(want)
 			if got := q.waiting(); !slices.Equal(got, want) || len(q.parked) != parked {
-				t.Fatalf("step %d: %v wait and %d are parked: want %v and %d", step, got, len(q.parked), want, parked)
+				t.Fatalf("step %d: %v are queued, %d are parked, want %v and %d", step, got, len(q.parked), want, parked)
 			}
 		}
 	})

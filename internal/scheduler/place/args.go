@@ -117,7 +117,7 @@ func checkWhere(name string) error {
 	case err != nil:
 		return fmt.Errorf("strategy: %w", err)
 	case where != name:
-		return fmt.Errorf("strategy is %q: want %s alone; %q is for policies, annotations and --kubenergy-hold-rule",
+		return fmt.Errorf("strategy is %q: want only %s; use %q in policies, annotations and --kubenergy-hold-rule",
 			name, where, name[len(where)+1:])
 	}
 	return nil
@@ -135,14 +135,14 @@ func decodeArgs(obj runtime.Object) (EnergyArgs, error) {
 			strict, err := json.UnmarshalStrict(given.Raw, &args)
 			if wrong, ok := errors.AsType[*encoding.UnmarshalTypeError](err); ok &&
 				wrong.Type.Kind() == reflect.String {
-				err = fmt.Errorf("%s is a %s: want text, of a duration as \"200ms\"", wrong.Field, wrong.Value)
+				err = fmt.Errorf("%s is a %s: want a string, e.g. \"200ms\" for a duration", wrong.Field, wrong.Value)
 			}
 			if err := errors.Join(append(strict, err)...); err != nil {
 				return args, fmt.Errorf("reading args: %w", err)
 			}
 		}
 	default:
-		return args, fmt.Errorf("reading args: they are a %T", obj)
+		return args, fmt.Errorf("reading args: unexpected type %T", obj)
 	}
 	return args, args.Validate()
 }

@@ -42,7 +42,7 @@ func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]
 	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
 	b.follow = sync.OnceFunc(func() {
 		if _, err := pods.AddEventHandler(kube.Surviving(d.Log, e.podHandler(b, handle.ProfileName()))); err != nil {
-			d.Log.ErrorContext(ctx, "pods cannot be followed: nothing is planned", "error", err)
+			d.Log.ErrorContext(ctx, "Failed to watch pods, so no pods are planned", "error", err)
 		}
 	})
 	if strategies[e.args.Strategy] != nil {
@@ -279,8 +279,8 @@ func (b *batching) requeue(pod *v1.Pod) {
 // passOn is the status that lets the following plugins attempt preemption.
 var passOn = fwk.NewStatus(fwk.Unschedulable)
 
-// PostFilter ends a cycle that was narrowed and found no node, and the cycle of a pod for which a node is being
-// woken up. All other pods are left to the following plugins.
+// PostFilter ends a cycle that was narrowed and found no node, and the cycle of a pod while a node is being woken
+// up. All other pods are left to the following plugins.
 func (e *Energy) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	_ fwk.NodeToStatusReader,
 ) (_ *fwk.PostFilterResult, status *fwk.Status) {
@@ -294,11 +294,11 @@ func (e *Energy) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	if f := followed(state); f != nil && f.narrowed {
 		e.batch.planner.Exclude(pod.UID)
 		e.batch.planner.Count(batch.Retried)
-		status = e.retries.retry(pod, "no planned node is left")
+		status = e.retries.retry(pod, "no planned node passed the filters")
 	} else if r.shortlisted {
 		shortlisted.WithLabelValues(outcomeRetried).Inc()
 		e.shortlistFailed()
-		status = e.retries.retry(pod, "none of the nodes of least cost is left")
+		status = e.retries.retry(pod, "none of the cheapest nodes passed the filters")
 	} else {
 		status = e.awaitBoot(ctx, state, pod)
 	}
@@ -306,10 +306,10 @@ func (e *Energy) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	return nil, status
 }
 
-// awaitBoot ends the cycle of a pod for which a node is being woken up, so that no pods are evicted for it.
+// awaitBoot ends the cycle of a pod while a node is being woken up for it, so that no pods are evicted for it.
 func (e *Energy) awaitBoot(ctx context.Context, state fwk.CycleState, pod *v1.Pod) *fwk.Status {
 	if node := e.sleepers.find(ctx, state, pod); node != "" {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node "+node+" sleeps and would take it")
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "waiting for the sleeping node "+node+" to wake up")
 	}
 	return passOn
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// batched is a plugin whose planner is run by the test. The test may change the nodes.
+// batched is a plugin with a planner that is run by the test. The test may change the nodes.
 type batched struct {
 	*Energy
 	nodes     []fwk.NodeInfo
@@ -89,7 +89,7 @@ func (b *batched) waits(t *testing.T, pods ...*v1.Pod) {
 		b.batch.planner.Put(p)
 	}
 	if result, _ := b.cycle(planPod("first")); result != nil {
-		t.Fatal("the cycle that asks for a plan is narrowed")
+		t.Fatal("the cycle that requests a plan is narrowed")
 	}
 	synctest.Wait()
 }
@@ -128,13 +128,13 @@ func TestCyclesAreNarrowed(t *testing.T) {
 		b.NormalizeScore(t.Context(), state, x, scores)
 		for _, s := range scores {
 			if (s.Score == bestScore) != (s.Name == f.Node) || s.Score <= 0 {
-				t.Errorf("%s scores %d, the planned node is %s", s.Name, s.Score, f.Node)
+				t.Errorf("the score of %s is %d, but the planned node is %s", s.Name, s.Score, f.Node)
 			}
 		}
 		// Only capacity is checked before a cycle is narrowed, so cycles of pods with other requirements are not
 		// narrowed.
 		if result, state := b.cycle(busy); result != nil || followed(state) == nil {
-			t.Error("a pod with a host port has a narrowed cycle")
+			t.Error("the cycle of a pod with a host port is narrowed")
 		}
 		// None of the planned nodes exists any more.
 		_, taken := b.cycle(y)
@@ -171,7 +171,7 @@ func TestAfterANarrowedCycle(t *testing.T) {
 		}
 		b.cycle(newPod()) // a pod without annotations
 		if !slices.Equal(b.activated, []string{"x", "x"}) {
-			t.Errorf("activated %v once it is back in the queue", b.activated)
+			t.Errorf("activated %v after the pod is back in the queue", b.activated)
 		}
 		b.cycle(y)
 		if len(b.activated) != 2 {
@@ -187,7 +187,7 @@ func TestAfterANarrowedCycle(t *testing.T) {
 		bubble.Advance(time.Minute)
 		b.waits(t, planPod("p"), planPod("q"), planPod("r"))
 		if result, _ := b.cycle(x); result != nil {
-			t.Error("a later plan narrows it")
+			t.Error("the cycle is narrowed by a later plan")
 		}
 	})
 }
@@ -210,12 +210,12 @@ func TestPostFilterPassesOn(t *testing.T) {
 func TestPlannedPodsAreNotSigned(t *testing.T) {
 	b := newBatched(t, 3)
 	if _, status := b.SignPod(t.Context(), planPod("x")); status.Code() != fwk.Unschedulable {
-		t.Errorf("a pod that may be planned is signed: %v", status)
+		t.Errorf("a pod that may be planned has a signature: %v", status)
 	}
 	if fragments, status := b.SignPod(t.Context(),
 		newPod(v1alpha1.AnnotationStrategy, "energy")); !status.IsSuccess() ||
 		len(fragments) != 1 {
-		t.Errorf("another is not: %v", status)
+		t.Errorf("another pod has no signature: %v", status)
 	}
 }
 
@@ -225,10 +225,10 @@ func TestNamedLimitsAreNotPlanned(t *testing.T) {
 	pod := planPod("x")
 	pod.Annotations[v1alpha1.AnnotationMaxPower] = "100"
 	if _, ok := b.readBatch(pod); ok {
-		t.Error("a pod with a largest power is planned")
+		t.Error("a pod with a max power is planned")
 	}
 	if _, ok := b.readBatch(newPod()); ok {
-		t.Error("a pod of others is planned")
+		t.Error("an unmarked pod is planned")
 	}
 }
 
@@ -282,10 +282,10 @@ func TestPlansLeaveHotNodesOut(t *testing.T) {
 	after := plan()
 	for _, n := range all {
 		if after.leads(n.Node) {
-			t.Errorf("%s, which is too hot, is in the plan %+v", n.Node, after.Step)
+			t.Errorf("the hot node %s is part of the plan %+v", n.Node, after.Step)
 		}
 	}
 	if after.Node == "" {
-		t.Error("the others are not planned on")
+		t.Error("the other nodes are not part of the plan")
 	}
 }

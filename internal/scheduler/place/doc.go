@@ -26,7 +26,7 @@
 //   - The shortlist contains the cheapest node of the sample: TestShortlistsHaveTheBest, TestShortlistsAreOfTheSample.
 //   - A cycle is narrowed only if the scores of this plugin are decisive, and if the placement of the pod depends only
 //     on capacity, cost and the rules of the nodes: TestCyclesThatAreNotNarrowed, TestWhatProfilesSay.
-//   - The cached state of a node is used for at most a tenth of a second, and not at all for a listed node whose
+//   - The cached state of a node is used for at most a tenth of a second, and not at all for a listed node if its
 //     generation has changed: TestTrust, TestNodesChangeMeanwhile, TestNodesGo, TestTheViewChangesMeanwhile.
 //   - The record of a decision contains all candidate nodes: TestShortlistsAreRecorded.
 //

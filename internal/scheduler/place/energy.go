@@ -260,7 +260,7 @@ func (e *Energy) withdraw(pod *v1.Pod, status *fwk.Status) *fwk.Status {
 	if pod == nil || e.narrowed.Load() != pod {
 		return status
 	}
-	return e.retries.retry(pod, "no opinion on the nodes that its cycle was narrowed to")
+	return e.retries.retry(pod, "no opinion on the nodes of the narrowed cycle")
 }
 
 // plan ranks the nodes. ok is false if the strategy has no opinion.
@@ -458,7 +458,7 @@ type signature struct {
 	MinEfficiency float64       `json:",omitzero"`
 }
 
-var unsigned = fwk.NewStatus(fwk.Unschedulable, "its score depends on other pods or nodes")
+var unsigned = fwk.NewStatus(fwk.Unschedulable, "the score depends on other pods or nodes")
 
 // SignPod lets kube-scheduler reuse the scores of a pod for similar pods if the strategy permits this. For unmarked
 // pods it returns no fragment.

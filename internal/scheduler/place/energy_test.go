@@ -90,12 +90,12 @@ func TestEnergyScores(t *testing.T) {
 		{name: "unmarked", pod: newPod(), nodes: four(), asOf: fresh, want: "skip"},
 		{name: "other annotations", pod: newPod("team", "x"), nodes: four(), asOf: fresh, want: "skip"},
 		{
-			name: "nonsense counts as unmarked", pod: newPod(v1alpha1.AnnotationStrategy, "best"), nodes: four(),
+			name: "an invalid annotation is ignored", pod: newPod(v1alpha1.AnnotationStrategy, "best"), nodes: four(),
 			asOf: fresh,
 			want: "skip",
 		},
 		{
-			name: "one mistake is enough", pod: newPod(v1alpha1.AnnotationStrategy, "carbon",
+			name: "one of two annotations is invalid", pod: newPod(v1alpha1.AnnotationStrategy, "carbon",
 				v1alpha1.AnnotationFinishBy, "?"),
 			nodes: four(), asOf: fresh, want: "skip",
 		},
@@ -104,7 +104,7 @@ func TestEnergyScores(t *testing.T) {
 			want: "a=0 b=85 c=81 d=100",
 		},
 		{
-			name: "when is another plugin's business", pod: newPod(v1alpha1.AnnotationStrategy, "carbon+window"),
+			name: "the hold rule is ignored", pod: newPod(v1alpha1.AnnotationStrategy, "carbon+window"),
 			nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100",
 		},
 		{
@@ -124,7 +124,7 @@ func TestEnergyScores(t *testing.T) {
 			want: "a=0 b=85 c=81 d=100",
 		},
 		{
-			name: "nonsense there counts as unmarked too", args: all, pod: newPod(v1alpha1.AnnotationStrategy, "best"),
+			name: "an invalid annotation is ignored, too", args: all, pod: newPod(v1alpha1.AnnotationStrategy, "best"),
 			nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100",
 		},
 		{
@@ -137,12 +137,12 @@ func TestEnergyScores(t *testing.T) {
 			want: "a=0 b=100 c=0 d=99",
 		},
 		{
-			name: "a node of which nothing is known", pod: newPod(v1alpha1.AnnotationStrategy, "energy"),
+			name: "a node without a profile", pod: newPod(v1alpha1.AnnotationStrategy, "energy"),
 			nodes: unknown(),
 			asOf:  fresh, want: "skip",
 		},
 		{
-			name: "ties go by name, and only one node gets 100", pod: newPod(v1alpha1.AnnotationStrategy, "carbon"),
+			name: "ties are broken by name, and one node gets 100", pod: newPod(v1alpha1.AnnotationStrategy, "carbon"),
 			nodes: twins(), asOf: fresh, want: "z=99 y=100 x=0",
 		},
 		{
@@ -278,7 +278,7 @@ func TestSignaturesTellApart(t *testing.T) {
 			t.Fatal(status, err)
 		}
 		if other, twice := seen[string(text)]; twice {
-			t.Errorf("with %q it is signed as with %q: %s", extra, other, text)
+			t.Errorf("the signatures with %q and %q are equal: %s", extra, other, text)
 		}
 		seen[string(text)] = fmt.Sprint(extra)
 	}
@@ -287,7 +287,7 @@ func TestSignaturesTellApart(t *testing.T) {
 func TestPanicsMeanStock(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	d := deps(knowledge(t, noon))
-	d.View = func() *kube.View { panic("no view today") }
+	d.View = func() *kube.View { panic("view source failed") }
 	e := newEnergyPlugin(t, d, "")
 	pod := newPod(v1alpha1.AnnotationStrategy, "carbon")
 	for range 2 {
@@ -357,7 +357,7 @@ func TestAPanicAtEachPoint(t *testing.T) {
 		state.Write(requestKey, notARequest{})
 		state.Write(draftKey, notARequest{})
 		if status := c.call(e, state); status.Code() != c.want {
-			t.Errorf("%s answers %v", point, status)
+			t.Errorf("the result of %s is %v", point, status)
 		}
 		if again := panics.Note("plugin"); again != 2 {
 			t.Errorf("%s: %d panics are counted", point, again-1)
@@ -381,16 +381,16 @@ func TestThreePanicsBreakTheCircuit(t *testing.T) {
 	for planted < 3 {
 		e.view = healthy
 		if !scores() {
-			t.Fatalf("after %d panics it does not score", planted)
+			t.Fatalf("the plugin does not score after %d panics", planted)
 		}
 		e.view = func() *kube.View { planted++; panic("planted") }
 		if scores() {
-			t.Fatal("it panics, and scores")
+			t.Fatal("the plugin scores despite a panic")
 		}
 	}
 	e.view = healthy
 	if scores() {
-		t.Errorf("after %d panics it scores", planted)
+		t.Errorf("the plugin scores after %d panics", planted)
 	}
 }
 
@@ -403,7 +403,7 @@ func (n notARequest) Clone() fwk.StateData { return n }
 func TestEnergyWaitsForNodesOnly(t *testing.T) {
 	events, err := newEnergyPlugin(t, Deps{}, "").EventsToRegister(t.Context())
 	if err != nil || len(events) != 1 || events[0].Event.Resource != fwk.Node {
-		t.Errorf("events %v, %v: want those of nodes", events, err)
+		t.Errorf("events %v, %v, want those of nodes", events, err)
 	}
 }
 
@@ -421,7 +421,7 @@ func TestFilter(t *testing.T) {
 		{name: "nothing asked", pod: newPod(v1alpha1.AnnotationStrategy, "carbon"), skip: true, want: "a b c"},
 		{name: "power", pod: newPod(v1alpha1.AnnotationMaxPower, "150"), want: "a c"},
 		{
-			name: "another's word for it", pod: newPod("compute-gardener-scheduler.kubernetes.io/max-power-watts",
+			name: "alias", pod: newPod("compute-gardener-scheduler.kubernetes.io/max-power-watts",
 				"150"),
 			want: "a c",
 		},
@@ -430,7 +430,7 @@ func TestFilter(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			state := newCycle()
 			if _, status := e.PreFilter(t.Context(), state, tc.pod, nodes); status.IsSkip() != tc.skip {
-				t.Fatalf("PreFilter says %v", status)
+				t.Fatalf("PreFilter() = %v", status)
 			}
 			var pass []string
 			for _, n := range nodes {
@@ -442,7 +442,7 @@ func TestFilter(t *testing.T) {
 				t.Errorf("%s pass, want %s", got, tc.want)
 			}
 			if points := play(t, e, tc.pod, nodes[:2]); points == "skip" {
-				t.Error("it is not scored")
+				t.Error("the pod is not scored")
 			}
 		})
 	}
@@ -516,7 +516,7 @@ func TestOthersPodsCostNothing(t *testing.T) {
 		}
 	}
 	if len(state.stored) > 0 {
-		t.Errorf("it leaves %v in the cycle's state", state.stored)
+		t.Errorf("the cycle state contains %v", state.stored)
 	}
 }
 

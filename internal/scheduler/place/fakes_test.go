@@ -102,8 +102,8 @@ func newPod(annotations ...string) *v1.Pod {
 	return pod
 }
 
-// knowledge returns a view with two sites, one of which has five times the carbon intensity of the other, and two
-// node profiles.
+// knowledge returns a view with two sites, where one has five times the carbon intensity of the other, and two node
+// profiles.
 func knowledge(t testing.TB, asOf time.Time) *kube.View {
 	t.Helper()
 	site := func(name string, intensity float64) *sched.Site {

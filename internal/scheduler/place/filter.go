@@ -13,9 +13,9 @@ var (
 	metrics = &instruments.Set{}
 
 	filteredNodes = metrics.Counter("kubenergy_filtered_nodes_total",
-		"Nodes refused for what a pod asked of its node's power or efficiency, or because they are too hot.", "reason")
-	shortlisted = metrics.Counter("kubenergy_shortlisted_cycles_total", "Cycles that were narrowed to the nodes of "+
-		"least cost, and of these those in vain: the pods were tried again on all nodes.", "outcome")
+		"Number of nodes rejected because of their power, efficiency or temperature.", "reason")
+	shortlisted = metrics.Counter("kubenergy_shortlisted_cycles_total", "Number of scheduling cycles that were "+
+		"narrowed to the cheapest nodes, and of retries on all nodes after narrowed ones.", "outcome")
 )
 
 // Values of the label outcome of shortlisted.

@@ -30,7 +30,7 @@ type door struct {
 
 func (d *door) Hold(*v1.Pod) (time.Time, bool) {
 	if d.broken {
-		panic("off its hinges")
+		panic("gate failed")
 	}
 	return d.until, d.closed
 }
@@ -65,7 +65,7 @@ func TestPreEnqueue(t *testing.T) {
 		{"held", &door{until: now.Add(time.Hour), closed: true}, fwk.UnschedulableAndUnresolvable},
 		{"held to the last moment", &door{until: now.Add(1), closed: true}, fwk.UnschedulableAndUnresolvable},
 		{"the gate forgot the deadline", &door{until: now, closed: true}, fwk.Success},
-		{"the gate names no deadline", &door{closed: true}, fwk.Success},
+		{"the gate returns no deadline", &door{closed: true}, fwk.Success},
 		{"the gate panics", &door{until: now.Add(time.Hour), closed: true, broken: true}, fwk.Success},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestPreEnqueue(t *testing.T) {
 func TestHoldWaitsForNoEvent(t *testing.T) {
 	events, err := (&Hold{}).EventsToRegister(t.Context())
 	if err != nil || events == nil || len(events) != 0 {
-		t.Errorf("events %v, %v: want an empty list", events, err)
+		t.Errorf("events %v, %v, want an empty list", events, err)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestActivatorNeedsARunningQueue(t *testing.T) {
 	pods := map[string]*v1.Pod{"lab/p": newPod()}
 	gate.activate(pods) // kube-scheduler is not complete yet
 	if h.activated != 0 {
-		t.Error("activated before there was a queue")
+		t.Error("pods are activated before there is a queue")
 	}
 	pl.(*Hold).PreEnqueue(t.Context(), newPod())
 	gate.activate(pods)
@@ -153,7 +153,7 @@ func TestGateWatchesPodsOnce(t *testing.T) {
 		}
 	}
 	if gate.watched != 1 {
-		t.Errorf("pods are watched %d times", gate.watched)
+		t.Errorf("WatchPods was called %d times, want 1", gate.watched)
 	}
 }
 

@@ -76,7 +76,7 @@ func (m *meters) notify(t testing.TB, nodes ...api.NodePower) {
 	m.nodes = api.NodesPower{Nodes: nodes}
 	m.mu.Unlock()
 	if !m.feed.Ask(t.Context()) {
-		t.Fatal("the answer was not understood")
+		t.Fatal("the response was not accepted")
 	}
 }
 
@@ -145,13 +145,13 @@ func TestLiveWattsDecide(t *testing.T) {
 		api.NodePower{Node: "c", Watts: 395})
 	check("they were measured", "a=81 b=100 c=0")
 	bind(t, e, newPod("team", "x"), nodes, "b")
-	check("somebody else's pod is not seen", "a=81 b=100 c=0")
+	check("an unmarked pod is not reserved", "a=81 b=100 c=0")
 
 	m.notify(t, api.NodePower{Node: "a", Watts: 80}, api.NodePower{Node: "b", Watts: 0, Implausible: true},
 		api.NodePower{Node: "c", Watts: 395})
 	want := play(t, e, pod("x"), nodes)
 	m.notify(t, api.NodePower{Node: "a", Watts: 80}, api.NodePower{Node: "c", Watts: 395})
-	check("a liar is as one that says nothing", want)
+	check("an implausible reading is ignored", want)
 }
 
 // TestALiarIsNeutral verifies that a node with an implausible reading is scored as if it had no reading.
@@ -170,7 +170,7 @@ func TestALiarIsNeutral(t *testing.T) {
 		before := play(t, e, pod, nodes)
 		m.notify(t, append(honest, api.NodePower{Node: nodes[0].Node().Name, Watts: 0, Implausible: true})...)
 		if after := play(t, e, pod, nodes); after != before {
-			t.Fatalf("with a liar %s, without %s", after, before)
+			t.Fatalf("scores with an implausible reading are %s, without it %s", after, before)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func TestWithoutFreshWatts(t *testing.T) {
 	}
 	bare := metered(t, nil)
 	for name, prepare := range map[string]func(t *testing.T, m *meters){
-		"no answer yet": func(*testing.T, *meters) {},
+		"no response yet": func(*testing.T, *meters) {},
 		"they age": func(t *testing.T, m *meters) {
 			m.notify(t, everyone(10, nil)...)
 			m.now = m.now.Add(46 * time.Second)
@@ -222,16 +222,16 @@ func TestWithoutFreshWatts(t *testing.T) {
 				m.feed.Ask(t.Context())
 			}
 		},
-		"the answer is empty": func(t *testing.T, m *meters) { m.notify(t, everyone(10, nil)...); m.notify(t) },
-		"they are negative":   func(t *testing.T, m *meters) { m.notify(t, everyone(-1, nil)[1:]...) },
-		"they are absurd":     func(t *testing.T, m *meters) { m.notify(t, everyone(2e5, nil)[1:]...) },
-		"they are all implausible": func(t *testing.T, m *meters) {
+		"the response is empty":     func(t *testing.T, m *meters) { m.notify(t, everyone(10, nil)...); m.notify(t) },
+		"the readings are negative": func(t *testing.T, m *meters) { m.notify(t, everyone(-1, nil)[1:]...) },
+		"the readings are absurd":   func(t *testing.T, m *meters) { m.notify(t, everyone(2e5, nil)[1:]...) },
+		"all readings are implausible": func(t *testing.T, m *meters) {
 			m.notify(t, everyone(10, func(p *api.NodePower) { p.Implausible = true })...)
 		},
-		"they are of next week": func(t *testing.T, m *meters) {
+		"the readings are in the future": func(t *testing.T, m *meters) {
 			m.notify(t, everyone(10, func(p *api.NodePower) { p.AsOf = m.now.Add(168 * time.Hour) })...)
 		},
-		"they are of other nodes": func(t *testing.T, m *meters) {
+		"the readings are of other nodes": func(t *testing.T, m *meters) {
 			m.notify(t, everyone(10, func(p *api.NodePower) { p.Node = "x" + p.Node })...)
 		},
 	} {
@@ -273,7 +273,7 @@ func TestAnnotatedWatts(t *testing.T) {
 	e := metered(t, m)
 	m.notify(t, api.NodePower{Node: "b", Watts: 95})
 	if got := play(t, e, pod, nodes); got != "a=100 b=66 c=0" {
-		t.Errorf("where both tell something, the feed counts: %s", got)
+		t.Errorf("the feed does not take precedence over annotations: %s", got)
 	}
 }
 
@@ -304,7 +304,7 @@ func TestLiveStrategiesAreNotSigned(t *testing.T) {
 	e := metered(t, nil)
 	for _, strategy := range []string{"exec", "hybrid", "hybrid-idle"} {
 		if _, status := e.SignPod(t.Context(), newPod(v1alpha1.AnnotationStrategy, strategy)); status.IsSuccess() {
-			t.Errorf("%s is signed", strategy)
+			t.Errorf("%s has a signature", strategy)
 		}
 	}
 }
@@ -424,9 +424,9 @@ func TestHotNodesAreRefused(t *testing.T) {
 	}
 	warm := api.NodePower{Node: "b", Temperature: sched.Heat{Celsius: 99, AsOf: m.now}}
 	m.notify(t, hot("a", m.now), warm, hot("c", m.now.Add(-4*time.Minute)))
-	check("a is too hot, b has no limit, c was long ago", "b c")
+	check("a is too hot, b has no limit, the reading of c is old", "b c")
 	if got := passes(newPod("team", "x")); got != "a b c" {
-		t.Errorf("of another's pod, %q pass", got)
+		t.Errorf("%q pass for an unmarked pod", got)
 	}
 	m.broken = true
 	m.now = m.now.Add(179 * time.Second)

@@ -87,7 +87,7 @@ func TestMachinesOfAPlan(t *testing.T) {
 		t.Errorf("got %+v", nodes)
 	}
 	if busy.Jobs != 4 || busy.Free.MilliCPU != 3000 {
-		t.Errorf("the busy one runs %d jobs and has %d free, want 4 and 3000", busy.Jobs, busy.Free.MilliCPU)
+		t.Errorf("the busy node has %d jobs and %d free CPU, want 4 and 3000", busy.Jobs, busy.Free.MilliCPU)
 	}
 	ends := map[time.Duration]int{}
 	for _, e := range busy.Ends {

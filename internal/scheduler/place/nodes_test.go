@@ -157,7 +157,7 @@ func TestScoresAreThePlainOnes(t *testing.T) {
 				status := score(t.Context(), e, state, pod, nodes)
 				want := plainScores(t, e, state, nodes)
 				if status.IsSkip() != (want == nil) {
-					t.Fatalf("turn %d: PreScore says %v, and there is an opinion: %v", turn, status, want != nil)
+					t.Fatalf("turn %d: PreScore() = %v, but opinion = %v", turn, status, want != nil)
 				}
 				if want == nil {
 					continue
@@ -192,7 +192,7 @@ func TestBookIsBounded(t *testing.T) {
 		}
 		if most := 3*len(nodes) + slackStates; len(e.book.nodes) > most || len(e.book.seats) > most ||
 			len(e.book.ofKind) > most {
-			t.Fatalf("of %d nodes are remembered %d, of %d kinds", len(nodes), len(e.book.nodes), len(e.book.ofKind))
+			t.Fatalf("of %d nodes, the book has %d nodes of %d kinds", len(nodes), len(e.book.nodes), len(e.book.ofKind))
 		}
 	}
 }

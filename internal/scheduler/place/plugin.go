@@ -30,8 +30,8 @@ type Deps struct {
 	Live     *live.Feed       // nil if only the power in node annotations is available
 	Recorder *record.Recorder // nil disables recording
 
-	// Go runs a background task until the context is done. It defaults to starting a goroutine that nobody waits
-	// for.
+	// Go runs a background task until the context is done. It defaults to starting a goroutine without waiting for
+	// it.
 	Go func(ctx context.Context, name string, run func(context.Context) error)
 }
 
@@ -60,7 +60,7 @@ func New(d Deps) map[string]Factory {
 		HoldName: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			// All profiles of the process share a hold loop, which is configured by flags.
 			if given, ok := args.(*runtime.Unknown); ok && given != nil && len(given.Raw) > 0 {
-				return nil, fmt.Errorf("building plugin %s: it takes no args, but the flags --kubenergy-*", HoldName)
+				return nil, fmt.Errorf("building plugin %s: want no args; use the flags --kubenergy-*", HoldName)
 			}
 			return d.newHold(ctx, common, handle), nil
 		},
@@ -109,7 +109,7 @@ func (r *rescue) from(point string, stock func()) {
 	}
 	panics.Count("plugin")
 	if !r.logged.Swap(true) {
-		r.log.Error("panic in a plugin: going on as stock does; later ones are not logged",
+		r.log.Error("Recovered from a panic in a plugin, further panics are not logged",
 			"point", point, "panic", panicked, "stack", string(debug.Stack()))
 	}
 	if stock != nil {

@@ -68,12 +68,12 @@ func (e *Energy) draft(state fwk.CycleState, r *request, pod *v1.Pod, node strin
 	defer e.mu.Unlock()
 	switch r.reason {
 	case sched.Planned:
-		d.NoSnapshot = fmt.Sprintf("by a plan for %d pods that waited", followed(state).Of)
+		d.NoSnapshot = fmt.Sprintf("placed by a joint plan for %d waiting pods", followed(state).Of)
 	case sched.Cheapest:
 		d.Question = &e.unrecorded.snapshot
 	default:
-		d.NoSnapshot = "not scored: one node was left, the strategy had no opinion, or the scores of a pod like it " +
-			"were used again"
+		d.NoSnapshot = "not scored, because only one node was feasible, the strategy had no opinion, or the scores " +
+			"of a similar pod were reused"
 	}
 	state.Write(draftKey, &draft{e.recorder.Draft(&d)})
 	e.unrecorded.of = nil

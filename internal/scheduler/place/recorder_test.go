@@ -114,10 +114,10 @@ func TestDecisionsAreRecorded(t *testing.T) {
 	s := unpacked(t, first.Snapshot)
 	plan, err := replay(s, first.Strategy)
 	if err != nil || plan[0].Node != "b" || plan[0].Cost.Energy != first.Energy {
-		t.Errorf("decided again it is %+v, error %v", plan, err)
+		t.Errorf("the replayed decision is %+v, error %v", plan, err)
 	}
 	if second.UID != "uid-2" || second.Snapshot != nil || second.Message == "" || second.Reason != "NoOpinion" {
-		t.Errorf("of a pod that was not scored is recorded %+v", second)
+		t.Errorf("the record of a pod that was not scored is %+v", second)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestOnlyWhatWasBoundIsRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s, err := codec.Decode(text); err != nil || s.Queue[0].ID != "lab/"+got[i].UID {
-			t.Errorf("the snapshot of %s is of %+v, %v", got[i].UID, s, err)
+			t.Errorf("the snapshot of %s is %+v, %v", got[i].UID, s, err)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func TestNoRecorderNoCost(t *testing.T) {
 	e := newEnergyPlugin(t, d, "")
 	state := newCycle()
 	if n := testing.AllocsPerRun(100, func() { e.Reserve(t.Context(), state, unmarked, "n0001") }); n != 0 {
-		t.Errorf("with a recorder, Reserve of a pod that is not ours allocates %v times", n)
+		t.Errorf("with a recorder, Reserve of an unmarked pod allocates %v times", n)
 	}
 }
 
@@ -245,9 +245,9 @@ func TestPlacementsAreCounted(t *testing.T) {
 		}
 	}
 	if got := count("energy", "Cheapest") - scored; got != 1 {
-		t.Errorf("%v placements are counted that were scored", got)
+		t.Errorf("%v scored placements are counted", got)
 	}
 	if got := count("energy", "NoOpinion") - unscored; got != 1 {
-		t.Errorf("%v placements are counted that were not scored", got)
+		t.Errorf("%v placements without scores are counted", got)
 	}
 }

@@ -36,8 +36,8 @@ func (d Deps) newRetries(logger klog.Logger, handle fwk.Handle, again *atomic.Po
 			enabled := enabledAt(handle, "PostFilter")
 			first := len(enabled) > 0 && enabled[0].name == EnergyName
 			if !first {
-				d.Log.Warn("cycles are not narrowed, and batch plans lead by scores only: "+EnergyName+" is not the "+
-					"first plugin at postFilter", "profile", handle.ProfileName())
+				d.Log.Warn("Cycles are not narrowed and batch plans only affect scores, because "+EnergyName+" is "+
+					"not the first postFilter plugin", "profile", handle.ProfileName())
 			}
 			return first
 		}),
@@ -47,8 +47,8 @@ func (d Deps) newRetries(logger klog.Logger, handle fwk.Handle, again *atomic.Po
 // allow reports whether a cycle over the given number of nodes may be narrowed.
 func (r *retries) allow(nodes int) bool { return r != nil && nodes > fewNodes && r.first() }
 
-// wakeFailed activates a pod whose narrowed cycle failed, so that it is retried without backoff. It is called at
-// the start of the next cycle of any profile, when the pod is certainly back in the queue and not in flight. If
+// wakeFailed activates a pod after its narrowed cycle failed, so that it is retried without backoff. It is called
+// at the start of the next cycle of any profile, when the pod is certainly back in the queue and not in flight. If
 // there is no next cycle, the queue is empty, and kube-scheduler ends the backoff itself.
 func (r *retries) wakeFailed(current *v1.Pod) {
 	if r == nil || r.again.Load() == nil {
@@ -68,7 +68,7 @@ func (r *retries) retry(pod *v1.Pod, why string) *fwk.Status {
 	r.activate(pod)
 	r.again.Store(pod)
 	// The framework modifies the status, so each cycle needs a new one.
-	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why+": tried again on all nodes")
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why+", retrying on all nodes")
 }
 
 // untried reports whether the pod is not known to have failed before. The condition of the pod is authoritative,

@@ -86,7 +86,7 @@ type choice struct {
 const trust = 100 * time.Millisecond
 
 // indifferent contains score plugins that do not affect shortlistable pods. Their rules concern features that such
-// a pod does not use, or nodes for which a cycle is not narrowed.
+// a pod does not use, or nodes that prevent narrowing of a cycle.
 var indifferent = map[string]bool{
 	EnergyName: true, "DynamicResources": true, "InterPodAffinity": true, "NodeAffinity": true,
 	"PodTopologySpread": true, "TaintToleration": true, "VolumeBinding": true,
@@ -196,7 +196,7 @@ func (e *Energy) candidates(r *request, left []fwk.NodeInfo) []fwk.NodeInfo {
 	all := slices.Clone(left)
 	for i := range l.members[:l.seen] {
 		m := &l.members[i]
-		// skip nodes whose state differs from that at the decision
+		// skip nodes that have changed since the decision
 		if n := r.cluster[m.at]; m.group != none && !listed[int32(i)] && n.GetGeneration() == m.generation {
 			all = append(all, n)
 		}

@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// narrowing is a plugin with shortlists whose sample size is set by the test.
+// narrowing is a plugin with shortlists and a sample size that is set by the test.
 type narrowing struct {
 	*Energy
 	activated []string
@@ -66,7 +66,7 @@ func (n *narrowing) cycle(t *testing.T, pod *v1.Pod, nodes []fwk.NodeInfo) ([]fw
 		}
 	}
 	if len(left) != len(result.NodeNames) {
-		t.Fatalf("narrowed to %v, of which %d are there", result.NodeNames, len(left))
+		t.Fatalf("narrowed to %v, but %d of these nodes exist", result.NodeNames, len(left))
 	}
 	return left, state
 }
@@ -161,7 +161,7 @@ func TestShortlistsHaveTheBest(t *testing.T) {
 			scores := plainScores(t, n.Energy, state, pass(nodes))
 			want := slices.MaxFunc(scores, func(a, b fwk.NodeScore) int { return int(a.Score - b.Score) }).Name
 			if got != want {
-				t.Fatalf("%s: %s is taken of the shortlist, %s of all", where, got, want)
+				t.Fatalf("%s: %s is chosen from the shortlist, want %s", where, got, want)
 			}
 			if rng.IntN(2) == 0 {
 				n.Reserve(context.Background(), state, pod, got)
@@ -209,7 +209,7 @@ func TestShortlistsAreOfTheSample(t *testing.T) {
 		}
 	}
 	if len(seen) != 200 {
-		t.Errorf("four samples of 50 have looked at %d of 200 nodes", len(seen))
+		t.Errorf("four samples of 50 nodes cover %d of 200 nodes", len(seen))
 	}
 }
 
@@ -253,12 +253,12 @@ func TestCyclesThatAreNotNarrowed(t *testing.T) {
 		"too large": {pod: ours(func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources.Requests["cpu"] = amount("9")
 		})},
-		"no node of that name": {pod: ours(func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"x": "y"} })},
-		"few nodes":            {pod: ours(func(*v1.Pod) {}), nodes: nodes[:100]},
-		"weight of no importance": {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) {
+		"no matching node": {pod: ours(func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"x": "y"} })},
+		"few nodes":        {pod: ours(func(*v1.Pod) {}), nodes: nodes[:100]},
+		"insufficient weight": {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) {
 			n.shortlists.decide = func() bool { return false }
 		}},
-		"others before us": {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) {
+		"not the first PostFilter plugin": {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) {
 			n.retries.first = func() bool { return false }
 		}},
 		"switched off": {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) { n.shortlists = nil }},
@@ -279,16 +279,16 @@ func TestCyclesThatAreNotNarrowed(t *testing.T) {
 	last.Spec.Taints = []v1.Taint{{Key: "slow", Effect: v1.TaintEffectPreferNoSchedule}}
 	nodes[199].(*machine).generation = generations.Add(1)
 	if left, _ := n.cycle(t, ours(func(*v1.Pod) {}), nodes); left != nil {
-		t.Error("narrowed although a node is rather not to be used")
+		t.Error("narrowed despite a PreferNoSchedule taint")
 	}
 	last.Spec.Taints = nil
 	nodes[199].(*machine).generation = generations.Add(1)
 	if left, _ := n.cycle(t, ours(func(*v1.Pod) {}), nodes); len(left) != 5 {
-		t.Errorf("an ordinary pod's cycle is narrowed to %d", len(left))
+		t.Errorf("the cycle of an ordinary pod is narrowed to %d nodes", len(left))
 	}
 	job := ours(func(p *v1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Controller: new(true)}} })
 	if left, _ := n.cycle(t, job, nodes); len(left) != 5 {
-		t.Errorf("a Job's cycle is narrowed to %d", len(left))
+		t.Errorf("the cycle of a Job's pod is narrowed to %d nodes", len(left))
 	}
 }
 
@@ -307,7 +307,7 @@ func TestNodesChangeMeanwhile(t *testing.T) {
 	scores := plainScores(t, n.Energy, state, left)
 	want := slices.MaxFunc(scores, func(a, b fwk.NodeScore) int { return int(a.Score - b.Score) }).Name
 	if got := n.best(t, state, pod, left); got != want || got == before {
-		t.Errorf("%s is best, want %s; before it was %s", got, want, before)
+		t.Errorf("the best node is %s, want %s; it was %s before", got, want, before)
 	}
 }
 
@@ -331,7 +331,7 @@ func TestNodesGo(t *testing.T) {
 	}
 	fill(1000)
 	if left, _ := n.cycle(t, newPod(v1alpha1.AnnotationStrategy, "energy"), nodes); len(left) != 5 {
-		t.Errorf("narrowed to %d once there is room", len(left))
+		t.Errorf("narrowed to %d nodes after capacity was freed", len(left))
 	}
 }
 
@@ -357,7 +357,7 @@ func TestManyShortlistsInVain(t *testing.T) {
 	}
 	for i := range maxFailures {
 		if !try(true) {
-			t.Fatalf("not narrowed after %d in vain", i)
+			t.Fatalf("not narrowed after %d failures", i)
 		}
 	}
 	if try(true) {
@@ -365,15 +365,15 @@ func TestManyShortlistsInVain(t *testing.T) {
 	}
 	now = now.Add(firstPause)
 	if !try(true) || try(true) {
-		t.Error("want one try after the pause")
+		t.Error("not narrowed exactly once after the pause")
 	}
 	now = now.Add(firstPause)
 	if try(true) {
-		t.Error("the second pause is no longer than the first")
+		t.Error("the second pause is not longer than the first")
 	}
 	now = now.Add(firstPause)
 	if !try(false) || !try(true) || !try(true) {
-		t.Error("not narrowed after one that was of use")
+		t.Error("not narrowed after a successful shortlist")
 	}
 }
 
@@ -386,7 +386,7 @@ func TestTheViewChangesMeanwhile(t *testing.T) {
 	n.view = kube.Unsettled
 	pod.Annotations = nil
 	if _, status := n.PostFilter(t.Context(), state, pod, nil); status.Code() != fwk.UnschedulableAndUnresolvable {
-		t.Errorf("another pod may be evicted for it: %v", status)
+		t.Errorf("other pods may be evicted: %v", status)
 	}
 }
 
@@ -433,9 +433,9 @@ func TestWhatProfilesSay(t *testing.T) {
 			profile:  with(EnergyName, 100, "TaintToleration", 3, "NodeAffinity", 2, "NodeResourcesFit", 1),
 			replaced: []string{"NodeResourcesFit"}, want: true,
 		},
-		"second scheduler that replaces nothing": {profile: with(EnergyName, 100, "NodeResourcesFit", 1,
+		"second scheduler without replaced plugins": {profile: with(EnergyName, 100, "NodeResourcesFit", 1,
 			"NodeResourcesBalancedAllocation", 1)},
-		"second scheduler of old": {profile: with(EnergyName, 100, "TaintToleration", 3, "NodeAffinity", 2), want: true},
+		"second scheduler before": {profile: with(EnergyName, 100, "TaintToleration", 3, "NodeAffinity", 2), want: true},
 		"one scorer among many":   {profile: with("NodeResourcesFit", 1, EnergyName, 99)},
 		"an unknown scorer": {profile: with("Somebody", 1, "NodeResourcesFit", 1, "NodeResourcesBalancedAllocation", 1,
 			"ImageLocality", 1, EnergyName, 300)},
@@ -455,7 +455,7 @@ func TestWhatProfilesSay(t *testing.T) {
 		}
 	}
 	if newShortlists(0, nil, all) != nil {
-		t.Error("switched off, there are shortlists")
+		t.Error("there are shortlists although they are disabled")
 	}
 }
 
@@ -471,7 +471,7 @@ func TestAfterAShortlistInVain(t *testing.T) {
 		t.Fatalf("narrowed to %d", len(left))
 	}
 	if _, status := n.PostFilter(t.Context(), state, pod, nil); status.Code() != fwk.UnschedulableAndUnresolvable {
-		t.Errorf("after a shortlist in vain: %v", status)
+		t.Errorf("after a failed shortlist: %v", status)
 	}
 	n.cycle(t, newPod(), nodes) // an unmarked pod
 	if !slices.Equal(n.activated, []string{"x", "x"}) {
@@ -501,16 +501,16 @@ func TestTrust(t *testing.T) {
 	}
 	second := names()
 	if slices.ContainsFunc(second, func(name string) bool { return slices.Contains(first, name) }) || len(second) != 5 {
-		t.Errorf("%v are full, and narrowed to %v", first, second)
+		t.Errorf("%v are full, but narrowed to %v", first, second)
 	}
 	fill(first[0], 0)
 	if slices.Contains(names(), first[0]) {
-		t.Error("it is known at once that a node has become free, so nothing is trusted")
+		t.Error("a freed node is listed immediately, so no cached state is used")
 	}
 	fill(first[0], 2000)
 	now = now.Add(trust)
 	if got := names(); !slices.Contains(got, first[0]) {
-		t.Errorf("%s has room again, and narrowed to %v", first[0], got)
+		t.Errorf("%s has capacity again, but narrowed to %v", first[0], got)
 	}
 	// The list contains other nodes, but has the same length.
 	nodes = roomy(200)
@@ -542,18 +542,18 @@ func TestSamplesServeForAWhile(t *testing.T) {
 		left, _ := n.cycle(t, pod, nodes)
 		l := n.shortlists
 		if len(left) != 5 || l.seen != seen || len(l.members) != members {
-			t.Fatalf("narrowed to %d of a sample of %d, and %d are known: want 5 of %d, and %d", len(left), l.seen,
+			t.Fatalf("narrowed to %d nodes of a sample of %d with %d members, want 5 of %d with %d", len(left), l.seen,
 				len(l.members), seen, members)
 		}
 		return l.members[0].at
 	}
 	small := from("1", 50, 50)
 	if large, again := from("5", 99, 99), from("1", 50, 99); large != small || again != small {
-		t.Errorf("pods at the same time choose from nodes %d, %d and %d on", small, large, again)
+		t.Errorf("concurrent pods have samples that start at the nodes %d, %d and %d", small, large, again)
 	}
 	now = now.Add(trust)
 	if next := from("1", 50, 50); next != small+50 {
-		t.Errorf("the next sample begins at node %d, and small pods have seen 50 from %d on", next, small)
+		t.Errorf("the next sample starts at node %d, but small pods examined 50 nodes from node %d", next, small)
 	}
 }
 
@@ -575,7 +575,7 @@ func TestPodsThatFindRoomNowhere(t *testing.T) {
 		now = now.Add(trust)
 	}
 	if len(begins) != 4 {
-		t.Errorf("four samples begin at %v", begins)
+		t.Errorf("four samples start at %v", begins)
 	}
 }
 
@@ -624,18 +624,18 @@ func TestSamplesThatHoldNoLonger(t *testing.T) {
 
 	fill(best[0], 2000) // no cycle notices the change while the sample is valid
 	if slices.Contains(names(), best[0]) {
-		t.Fatal("it was looked at")
+		t.Fatal("the node was read again")
 	}
 	now = now.Add(-time.Hour)
 	if !slices.Contains(names(), best[0]) {
-		t.Error("the clock is set back, and the sample still holds")
+		t.Error("the sample is still used after the clock was set back")
 	}
 
 	fill(best[1], 2000)
 	other := knowledge(t, noon)
 	n.view = func() *kube.View { return other }
 	if !slices.Contains(names(), best[1]) {
-		t.Error("the view is another, and the sample still holds")
+		t.Error("the sample is still used after the view has changed")
 	}
 }
 
@@ -650,7 +650,7 @@ func TestSampleSize(t *testing.T) {
 		{500, 1, 100},
 	} {
 		if got := sampleSize(tc.nodes, tc.percentage); got != tc.want {
-			t.Errorf("%d nodes at %d %%: %d, want %d", tc.nodes, tc.percentage, got, tc.want)
+			t.Errorf("sampleSize(%d, %d) = %d, want %d", tc.nodes, tc.percentage, got, tc.want)
 		}
 	}
 }
@@ -674,14 +674,14 @@ func TestShortlistsAreRecorded(t *testing.T) {
 	}
 	s := unpacked(t, got[0].Snapshot)
 	if len(s.Nodes) < 50 { // capacity of a record
-		t.Errorf("%d nodes are recorded, of a sample of 120", len(s.Nodes))
+		t.Errorf("%d of 120 sampled nodes are recorded", len(s.Nodes))
 	}
 	if plan, err := replay(s, got[0].Strategy); err != nil || plan[0].Node != chosen {
-		t.Errorf("decided again it is %+v, error %v: want %s", plan, err, chosen)
+		t.Errorf("the replayed decision is %+v, error %v, want %s", plan, err, chosen)
 	}
 }
 
-// TestNarrowedWithoutAnOpinion verifies that a pod whose cycle was narrowed is retried on all nodes if the strategy
+// TestNarrowedWithoutAnOpinion verifies that a pod with a narrowed cycle is retried on all nodes if the strategy
 // has no opinion at a later point. The default scores would otherwise choose only among the cheapest nodes.
 func TestNarrowedWithoutAnOpinion(t *testing.T) {
 	t.Cleanup(panics.Reset)

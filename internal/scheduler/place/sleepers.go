@@ -18,8 +18,8 @@ type sleepers struct {
 	since  *lru.Cache // time of the first failed cycle by pod UID; the condition may be older if the pod was gated
 }
 
-// bootPatience is the time for which an unschedulable pod waits for a node to wake up before other pods may be
-// evicted for it. It allows for several boots, one of which may fail.
+// bootPatience is how long an unschedulable pod waits for a node to wake up before other pods may be evicted for
+// it. It allows for several boots, and one of them may fail.
 const bootPatience = 10 * time.Minute
 
 // find returns the name of a sleeping node that would pass all filters for the pod if it were awake. It returns ""

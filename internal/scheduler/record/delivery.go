@@ -34,7 +34,7 @@ func post(ctx context.Context, client *apiclient.Client, records []ledger.Record
 	return ok && slices.Contains(forGood, refused.Status), err
 }
 
-// forGood contains the status codes for which a retry is useless.
+// forGood contains the status codes that make a retry useless.
 var forGood = []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
 
 // deliver sends all records and reports whether it succeeded. If a batch is rejected permanently, its records are
@@ -50,7 +50,7 @@ func (r *Recorder) deliver(ctx context.Context) bool {
 			records.WithLabelValues("sent").Add(float64(n))
 		case !lasting:
 			if !r.failing {
-				r.log.Warn("records of decisions are not delivered: trying again", "error", err)
+				r.log.Warn("Failed to deliver records of decisions, retrying", "error", err)
 			}
 			r.failing = true
 			return false
@@ -60,7 +60,7 @@ func (r *Recorder) deliver(ctx context.Context) bool {
 		default:
 			records.WithLabelValues("refused").Inc()
 			if n := r.throttle("refused", 1); n > 0 {
-				r.log.Error("records were refused and are dropped", "number", n, "record", r.queue[0].ID, "error", err)
+				r.log.Error("Dropped rejected records", "number", n, "record", r.queue[0].ID, "error", err)
 			}
 		}
 		r.failing = false

@@ -54,7 +54,7 @@ func (s *scribe) write(e *Entry) ledger.Record {
 	}
 	estimate(&r, e)
 	if err := s.snapshot(&r, e); err != nil {
-		r.Message = join(r.Message, "without its snapshot: "+err.Error())
+		r.Message = join(r.Message, "the snapshot is missing: "+err.Error())
 	}
 	return r
 }
@@ -99,7 +99,7 @@ func (s *scribe) snapshot(r *ledger.Record, e *Entry) error {
 	if all := len(cut.Nodes); all > maxCandidates {
 		if greedy, err := strategy.New(e.Strategy); err == nil {
 			cut.Nodes = strategy.Candidates(e.Question, e.Node, greedy, maxCandidates)
-			r.Message = join(r.Message, fmt.Sprintf("%d of %d candidates are recorded", len(cut.Nodes), all))
+			r.Message = join(r.Message, fmt.Sprintf("the record contains %d of %d candidates", len(cut.Nodes), all))
 		}
 	}
 	encoded, err := codec.Encode(&cut)
@@ -117,7 +117,7 @@ func (s *scribe) snapshot(r *ledger.Record, e *Entry) error {
 		return err
 	}
 	if s.buf.Len() > ledger.MaxSnapshot {
-		return fmt.Errorf("it has %d bytes", s.buf.Len())
+		return fmt.Errorf("its size of %d bytes exceeds the limit", s.buf.Len())
 	}
 	r.Snapshot = bytes.Clone(s.buf.Bytes())
 	return nil

@@ -153,10 +153,10 @@ func (t *Draft) fill(e *Entry, most int) {
 	jobs, nodes := len(e.Question.Queue), len(e.Question.Nodes)
 	switch {
 	case jobs != 1 || nodes > maxSentNodes:
-		t.Question, t.NoSnapshot = nil, fmt.Sprintf("of %d jobs on %d nodes no snapshot is taken", jobs, nodes)
+		t.Question, t.NoSnapshot = nil, fmt.Sprintf("no snapshot is recorded for %d jobs on %d nodes", jobs, nodes)
 		return
 	case nodes > most:
-		t.Question, t.NoSnapshot = nil, "too many decisions wait to be carried out: no snapshot is taken"
+		t.Question, t.NoSnapshot = nil, "no snapshot is recorded because too many decisions are pending"
 		return
 	}
 	t.snapshot, t.queue[0] = *e.Question, e.Question.Queue[0]
@@ -195,7 +195,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 
 // wait waits until there are records and the given time has passed, or until the context is done.
 func (r *Recorder) wait(ctx context.Context, while time.Duration) {
-	var over <-chan time.Time // nil until there is something to do
+	var over <-chan time.Time // nil until there is a record
 	if while == 0 {
 		return
 	}
@@ -241,7 +241,7 @@ func (r *Recorder) write(e *Entry) (record ledger.Record) {
 			r.logPanic(panicked)
 			r.scribe = scribe{} // discard its state, which may be inconsistent
 			record = bare(e)
-			record.Message = join(record.Message, "without its snapshot: writing it failed")
+			record.Message = join(record.Message, "the snapshot is missing: writing it panicked")
 		}
 	}()
 	return r.scribe.write(e)
@@ -269,15 +269,15 @@ func (r *Recorder) forget(n int) {
 
 // Reasons for losing records.
 const (
-	tooFast = "they came faster than they could be written"
-	tooLong = "the controller has been away for too long"
-	tooLate = "the process ends"
+	tooFast = "records were created faster than they could be written"
+	tooLong = "the controller was unavailable for too long"
+	tooLate = "the process terminated before the records were delivered"
 )
 
 // logThrottle limits the rate of repeated log messages.
 type logThrottle struct {
 	logged  time.Time
-	pending int // times that were not logged
+	pending int // number of unlogged occurrences
 }
 
 // throttle adds to the number of unlogged occurrences. If a log message is due, it returns and resets the number.
@@ -299,7 +299,7 @@ func (r *Recorder) throttle(what string, times int) (number int) {
 func (r *Recorder) lost(n int, why string) {
 	records.WithLabelValues("dropped").Add(float64(n))
 	if n = r.throttle(why, n); n > 0 {
-		r.log.Warn("records of decisions are lost", "number", n, "why", why)
+		r.log.Warn("Lost records of decisions", "number", n, "why", why)
 	}
 }
 
@@ -307,7 +307,7 @@ func (r *Recorder) logPanic(what any) {
 	panicked.WithLabelValues().Inc()
 	panics.Note("record")
 	if n := r.throttle("panic", 1); n > 0 {
-		r.log.Error("recording decisions panicked: going on", "times", n, "panic", what,
+		r.log.Error("Recording decisions panicked", "times", n, "panic", what,
 			"stack", string(debug.Stack()))
 	}
 }

@@ -64,7 +64,7 @@ func decision(s *sched.Snapshot, node string) *Entry {
 	}}
 }
 
-// unit is a fake controller whose responses are set by the test.
+// unit is a fake controller with responses that are set by the test.
 type unit struct {
 	mu      sync.Mutex
 	answers []int // status codes of the next requests; 200 afterwards
@@ -162,23 +162,23 @@ func TestRecordsAreDelivered(t *testing.T) {
 		}
 		encoded := unzip(t, first.Snapshot)
 		if codec.Digest(encoded) != first.Digest {
-			t.Error("the digest is of something else")
+			t.Error("the digest does not match the snapshot")
 		}
 		back, err := codec.Decode(encoded)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if back.Queue[0].ID != "a/p" || len(back.Nodes) != 3 || back.Nodes[1].Free.MilliCPU != 8919 {
-			t.Errorf("the snapshot is not of the moment: %+v, %+v", back.Queue[0], back.Nodes[1])
+			t.Errorf("the snapshot is not that of the decision: %+v, %+v", back.Queue[0], back.Nodes[1])
 		}
 		// The utilization rises from 0.1081 to 0.2081, so the energy is 200 W × (0.2081² − 0.1081²) × 1 h with a
 		// PUE of 1.5.
 		joules := 200 * (0.2081*0.2081 - 0.1081*0.1081) * 3600 * 1.5
 		if d := float64(first.Energy) - joules; d > 1e-6 || d < -1e-6 {
-			t.Errorf("%v J are expected, want %v", float64(first.Energy), joules)
+			t.Errorf("the expected energy is %v J, want %v", float64(first.Energy), joules)
 		}
 		if d := float64(first.Carbon) - joules/3.6e6*360; d > 1e-9 || d < -1e-9 || first.Intensity != 360 {
-			t.Errorf("%v g are expected at %v g/kWh", float64(first.Carbon), first.Intensity)
+			t.Errorf("the expected carbon is %v g at %v g/kWh", float64(first.Carbon), first.Intensity)
 		}
 		if !first.Start.Equal(noon) || !first.End.Equal(noon.Add(time.Hour)) || first.Quality != energy.Estimated {
 			t.Errorf("window %v to %v, %v", first.Start, first.End, first.Quality)
@@ -210,7 +210,7 @@ func TestManyCandidatesAreCut(t *testing.T) {
 		a, _ := replay(full, name)
 		b, _ := replay(cut, name)
 		if a[0].Node != b[0].Node {
-			t.Errorf("%s chooses %q of all nodes and %q of those recorded", name, a[0].Node, b[0].Node)
+			t.Errorf("%s chooses %q from all nodes and %q from the recorded nodes", name, a[0].Node, b[0].Node)
 		}
 	}
 }
@@ -242,7 +242,7 @@ func TestRefusedRecordsAreDropped(t *testing.T) {
 			t.Errorf("%d records in %d requests", len(got), c.calls)
 		}
 		if n := strings.Count(log.String(), "refused"); n != 1 {
-			t.Errorf("said %d times:\n%s", n, &log)
+			t.Errorf("logged %d times:\n%s", n, &log)
 		}
 	})
 }
@@ -260,14 +260,14 @@ func TestTheOldestAreDropped(t *testing.T) {
 	}
 	if r.nodes > maxSentNodes || len(r.sent) != maxSentNodes/5000 || r.sent[len(r.sent)-1].UID != "39" ||
 		r.dropped != 40-len(r.sent) {
-		t.Errorf("%d decisions with %d nodes wait, %d were dropped", len(r.sent), r.nodes, r.dropped)
+		t.Errorf("%d decisions with %d nodes are pending, %d were dropped", len(r.sent), r.nodes, r.dropped)
 	}
 	for i := range 5000 {
 		r.keep(ledger.Record{ID: strconv.Itoa(i), Snapshot: make([]byte, 10<<10)})
 	}
 	if len(r.queue) > maxQueue || r.bytes > maxQueueBytes || r.queue[len(r.queue)-1].ID != "4999" ||
 		r.bytes != len(r.queue)*10<<10 {
-		t.Errorf("%d records with %d bytes wait", len(r.queue), r.bytes)
+		t.Errorf("%d records with %d bytes are pending", len(r.queue), r.bytes)
 	}
 	before := r.bytes
 	r.forget(2)
@@ -293,22 +293,22 @@ func TestDraftsAreBounded(t *testing.T) {
 		if d.Question != nil {
 			full++
 		} else if d.NoSnapshot == "" {
-			t.Error("it is not said why there is no snapshot")
+			t.Error("the reason for the missing snapshot is missing")
 		}
 	}
 	if full != maxDraftNodes/5000 || r.drafted > maxDraftNodes {
-		t.Errorf("%d drafts with %d nodes wait", full, r.drafted)
+		t.Errorf("%d drafts with %d nodes are pending", full, r.drafted)
 	}
 	for _, d := range drafts[1:] {
 		r.Discard(d)
 	}
 	r.Discard(nil)
 	if r.drafted != 5000 || len(r.sent) != 0 {
-		t.Errorf("%d nodes wait", r.drafted)
+		t.Errorf("%d nodes are pending", r.drafted)
 	}
 	r.Send(drafts[0])
 	if r.drafted != 0 || r.nodes != 5000 || len(r.sent) != 1 || r.sent[0].Question == nil {
-		t.Errorf("%d and %d nodes wait", r.drafted, r.nodes)
+		t.Errorf("%d and %d nodes are pending", r.drafted, r.nodes)
 	}
 }
 
@@ -364,8 +364,8 @@ func TestLossesAreSaidSeldom(t *testing.T) {
 			r.keep(ledger.Record{ID: "x"})
 			bubble.Advance(time.Second / 10)
 		}
-		if n := strings.Count(log.String(), "are lost"); n != 1 || !strings.Contains(log.String(), "number=1 ") {
-			t.Errorf("said %d times in a minute:\n%s", n, &log)
+		if n := strings.Count(log.String(), "Lost records"); n != 1 || !strings.Contains(log.String(), "number=1 ") {
+			t.Errorf("logged %d times in a minute:\n%s", n, &log)
 		}
 		log.Reset()
 		bubble.Advance(time.Second)
@@ -392,7 +392,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 		if len(got) != 2 || c.panics != 0 {
 			t.Fatalf("%d records\n%s", len(got), &log)
 		}
-		if got[0].Snapshot != nil || !strings.Contains(got[0].Message, "without its snapshot") ||
+		if got[0].Snapshot != nil || !strings.Contains(got[0].Message, "the snapshot is missing") ||
 			got[0].Node != "n0001" || got[1].Snapshot == nil {
 			t.Errorf("recorded %+v", got[0])
 		}
@@ -400,13 +400,13 @@ func TestPanicsAreSurvived(t *testing.T) {
 			t.Errorf("the log is %s", &log)
 		}
 		if again := panics.Note("record"); again != 3 || panics.Open() {
-			t.Errorf("%d panics are counted, or they break the circuit", again-1)
+			t.Errorf("%d panics are counted, or the circuit breaker is open", again-1)
 		}
 		// A caller with invalid arguments panics, which does not affect the next caller.
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Error("a node that is nil was taken")
+					t.Error("a nil node was accepted")
 				}
 			}()
 			s.Nodes[0] = nil
@@ -435,7 +435,7 @@ func TestAPanicAtTheEndIsSurvived(t *testing.T) {
 		cancel()
 		r.Record(decision(snapshot(t, 2), "n0001"))
 		if err := r.Run(ctx); err != nil || c.panics != 0 {
-			t.Errorf("%v; panics left: %d", err, c.panics)
+			t.Errorf("error %v; %d panics did not happen", err, c.panics)
 		}
 		if !strings.Contains(log.String(), "panic") || len(c.records()) != 0 {
 			t.Errorf("%d records; the log is %s", len(c.records()), &log)
@@ -478,7 +478,7 @@ func TestTheTokenAndTheCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := deliver(); err != nil || c.token != "Bearer "+strings.TrimSpace(text) {
-			t.Errorf("error %v; %q was sent", err, c.token)
+			t.Errorf("error %v; the sent token is %q", err, c.token)
 		}
 	}
 	for _, url := range []string{
