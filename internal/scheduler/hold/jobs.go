@@ -18,7 +18,6 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/policy"
-	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
@@ -238,39 +237,6 @@ func (h *hold) firstDeadline(view *kube.View) time.Time {
 // unknownDelay is the provisional delay of a Job without a deadline until the policies are loaded. Loading them
 // takes at most the timeout of kube.Objects.
 const unknownDelay = 24 * time.Hour
-
-// clampToTick limits the deadline of a CronJob's run so that the run ends before the next one is due. If the
-// schedule cannot be read, the Job is released.
-func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name string, run *kube.Run, job sched.Job,
-	wishes uint64,
-) {
-	// Limit the concurrency: a thousand CronJobs may be due at the full hour, and releases share the client.
-	l.lookups <- struct{}{}
-	defer func() { <-l.lookups }()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	latest, err := time.Time{}, errPanicked // the parser may panic on a schedule
-	safely(klog.FromContext(ctx), func() { latest, err = kube.ReadDeadline(ctx, l.c.Client, namespace, &job, run) })
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to read CronJob, Job is not held", "job", klog.KRef(namespace, name))
-	}
-	l.post(func() {
-		h := l.jobs.byUID[uid]
-		if h == nil || h.state != lookingUp || h.asked != wishes {
-			return
-		}
-		l.jobs.enter(h, waiting)
-		l.jobs.plan(h)
-		if err != nil {
-			l.jobs.free(h, "the schedule of its CronJob cannot be read")
-			return
-		}
-		l.setLatest(h, latest) // also applies to standby replicas
-		if latest.Before(job.LatestStart()) && !latest.After(l.clock.Now()) {
-			l.jobs.free(h, "the Job must finish before the next run of its CronJob")
-		}
-	})
-}
 
 func (l *Loop) releaseDueJobs(logger klog.Logger, now time.Time) {
 	for _, h := range l.jobs.due(now, l.leads) {

@@ -410,47 +410,6 @@ func (l *Loop) planOne(logger klog.Logger, h *hold, view *kube.View, now time.Ti
 	}
 }
 
-// evaluate computes from the view whether the object may be held, under which settings, and until when. If the
-// settings have changed since the last plan, the hold is planned again.
-func (l *Loop) evaluate(h *hold, view *kube.View) {
-	job, settings := h.settled(view)
-	wishes := asks(&job, &settings)
-	if wishes == h.asked {
-		return
-	}
-	changed := h.asked != 0
-	if changed && !h.reported.IsZero() {
-		h.reported = outdated
-	}
-	if changed && h.basis == onForecast {
-		h.basis = fixed // changes by the owner take effect immediately, even if the owner has not been notified yet
-	}
-	h.asked, h.moved = wishes, time.Time{}
-	l.setLatest(h, job.LatestStart())
-	h.cut = changed && h.latest.Before(l.clock.Now())
-	if t, ok := l.gate.ticket(h.UID); ok {
-		t.latest.Store(h.latest.UnixNano())
-	}
-	switch {
-	case h.state >= releasing: // releasing is final
-	case h.cron != nil && !job.Released:
-		h.queue.enter(h, lookingUp) // the result of a lookup with earlier settings is discarded
-		uid, run, namespace, name := h.UID, h.cron, h.namespace(), h.name
-		l.goes(func(ctx context.Context) { l.clampToTick(ctx, uid, namespace, name, run, job, wishes) })
-	default:
-		h.queue.enter(h, waiting)
-	}
-}
-
-// setLatest changes the deadline of a hold and schedules the hold for planning.
-func (l *Loop) setLatest(h *hold, latest time.Time) {
-	q := h.queue
-	q.move(h, timeutil.Later(latest, h.submitted))
-	h.start = timeutil.Earlier(h.start, h.latest)
-	q.enter(h, h.state)
-	q.plan(h)
-}
-
 func (l *Loop) post(f func()) { l.mail.post(f) }
 
 // eventQueue passes work to the loop without blocking the sender.

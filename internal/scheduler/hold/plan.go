@@ -1,10 +1,12 @@
 package hold
 
 import (
+	"context"
 	"strings"
 	"time"
 	"unique"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -27,6 +29,70 @@ func (h *hold) question(view *kube.View) (sched.Job, policy.Settings) {
 func (h *hold) settled(view *kube.View) (sched.Job, policy.Settings) {
 	work := h.work()
 	return view.Settle(&work)
+}
+
+// evaluate computes from the view whether the object may be held, under which settings, and until when. If the
+// settings have changed since the last plan, the hold is planned again.
+func (l *Loop) evaluate(h *hold, view *kube.View) {
+	job, settings := h.settled(view)
+	wishes := asks(&job, &settings)
+	if wishes == h.asked {
+		return
+	}
+	changed := h.asked != 0
+	if changed && !h.reported.IsZero() {
+		h.reported = outdated
+	}
+	if changed && h.basis == onForecast {
+		h.basis = fixed // changes by the owner take effect immediately, even if the owner has not been notified yet
+	}
+	h.asked, h.moved = wishes, time.Time{}
+	h.queue.setLatest(h, job.LatestStart())
+	h.cut = changed && h.latest.Before(l.clock.Now())
+	if t, ok := l.gate.ticket(h.UID); ok {
+		t.latest.Store(h.latest.UnixNano())
+	}
+	switch {
+	case h.state >= releasing: // releasing is final
+	case h.cron != nil && !job.Released:
+		h.queue.enter(h, lookingUp) // the result of a lookup with earlier settings is discarded
+		uid, run, namespace, name := h.UID, h.cron, h.namespace(), h.name
+		l.goes(func(ctx context.Context) { l.clampToTick(ctx, uid, namespace, name, run, job, wishes) })
+	default:
+		h.queue.enter(h, waiting)
+	}
+}
+
+// clampToTick limits the deadline of a CronJob's run so that the run ends before the next one is due. If the
+// schedule cannot be read, the Job is released.
+func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name string, run *kube.Run, job sched.Job,
+	wishes uint64,
+) {
+	// Limit the concurrency: a thousand CronJobs may be due at the full hour, and releases share the client.
+	l.lookups <- struct{}{}
+	defer func() { <-l.lookups }()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	latest, err := time.Time{}, errPanicked // the parser may panic on a schedule
+	safely(klog.FromContext(ctx), func() { latest, err = kube.ReadDeadline(ctx, l.c.Client, namespace, &job, run) })
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to read CronJob, Job is not held", "job", klog.KRef(namespace, name))
+	}
+	l.post(func() {
+		h := l.jobs.byUID[uid]
+		if h == nil || h.state != lookingUp || h.asked != wishes {
+			return
+		}
+		if err != nil {
+			l.jobs.free(h, "the schedule of its CronJob cannot be read")
+			return
+		}
+		l.jobs.enter(h, waiting)
+		l.jobs.setLatest(h, latest) // also applies to standby replicas
+		if latest.Before(job.LatestStart()) && !latest.After(l.clock.Now()) {
+			l.jobs.free(h, "the Job must finish before the next run of its CronJob")
+		}
+	})
 }
 
 // plan chooses the window of a hold based on the view.

@@ -113,17 +113,19 @@ func (q *queue) letGo(seen *hold) {
 	q.free(h, unreadable)
 }
 
-// move changes the deadline of a hold in the queue.
-func (q *queue) move(h *hold, latest time.Time) {
-	if h.latest.Equal(latest) {
-		return
+// setLatest changes the deadline of a hold, which is at least its creation time, and schedules the hold for planning.
+func (q *queue) setLatest(h *hold, latest time.Time) {
+	if latest = timeutil.Later(latest, h.submitted); !h.latest.Equal(latest) {
+		waits := q.order.drop(h)
+		h.latest = latest
+		if waits {
+			q.order.add(h)
+			q.dirty = true
+		}
 	}
-	waits := q.order.drop(h)
-	h.latest = latest
-	if waits {
-		q.order.add(h)
-		q.dirty = true
-	}
+	h.start = timeutil.Earlier(h.start, h.latest)
+	q.enter(h, h.state)
+	q.plan(h)
 }
 
 // plan schedules the hold for planning.

@@ -136,7 +136,7 @@ func TestMovedDeadlineIsKept(t *testing.T) {
 	q.add(h)
 	q.add(heldUntil("b", time.Minute, time.Minute))
 	q.spread()
-	q.move(h, epoch.Add(10*time.Second))
+	q.setLatest(h, epoch.Add(10*time.Second))
 	if at := drain(q, true, 2*time.Minute, 10*time.Millisecond)["a"]; at > 10*time.Second {
 		t.Errorf("released at %v, want at most 10s", at)
 	}
