@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubenergy/kubenergy/internal/apiclient"
@@ -59,9 +59,11 @@ func (r *Recorder) deliver(ctx context.Context) bool {
 			continue
 		default:
 			records.WithLabelValues("refused").Inc()
-			if n := r.throttle("refused", 1); n > 0 {
-				r.log.Error("Dropped rejected records", "number", n, "record", r.queue[0].ID, "error", err)
-			}
+			r.refusals++
+			r.logRefusals.Do(func() {
+				r.log.Error("Dropped rejected records", "number", r.refusals, "record", r.queue[0].ID, "error", err)
+				r.refusals = 0
+			})
 		}
 		r.failing = false
 		r.forget(n)
@@ -104,11 +106,8 @@ func (r *Recorder) finish(ctx context.Context) {
 		r.writeAll()
 		r.deliver(ctx)
 	}()
+	r.logLosses = rate.Sometimes{Every: 1}
 	r.lost(len(r.queue), tooLate)
-	for _, why := range []string{tooFast, tooLong} { // log losses that have not been logged yet
-		if n := r.throttles[why]; n != nil {
-			n.logged = time.Time{}
-		}
-		r.lost(0, why)
-	}
+	r.lost(0, tooFast) // log losses that have not been logged yet
+	r.lost(0, tooLong)
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
@@ -30,12 +32,16 @@ type Recorder struct {
 	ready   chan struct{}
 
 	// The following fields are only accessed by the goroutine of Run.
-	scribe    scribe
-	queue     []ledger.Record // oldest first
-	bytes     int             // total size of the snapshots in queue
-	alone     int             // number of the oldest records that are delivered individually
-	failing   bool            // the last request failed, which has been logged
-	throttles map[string]*logThrottle
+	scribe   scribe
+	queue    []ledger.Record // oldest first
+	bytes    int             // total size of the snapshots in queue
+	alone    int             // number of the oldest records that are delivered individually
+	failing  bool            // the last request failed, which has been logged
+	losses   map[string]int  // number of unlogged lost records by reason
+	refusals int             // number of unlogged rejected records
+	panics   int             // number of unlogged panics
+
+	logLosses, logRefusals, logPanics rate.Sometimes
 }
 
 // Draft is a decision with a copy of all data that its maker may modify. It must be either sent or discarded.
@@ -73,7 +79,8 @@ func New(o apiclient.Options, log *slog.Logger) (*Recorder, error) {
 	metrics.Register()
 	return &Recorder{
 		log: log, client: client, free: sync.Pool{New: func() any { return &Draft{} }},
-		ready: make(chan struct{}, 1), throttles: map[string]*logThrottle{},
+		ready: make(chan struct{}, 1), losses: map[string]int{}, logLosses: rate.Sometimes{Interval: logEvery},
+		logRefusals: rate.Sometimes{Interval: logEvery}, logPanics: rate.Sometimes{Interval: logEvery},
 	}, nil
 }
 
@@ -274,40 +281,23 @@ const (
 	tooLate = "the process terminated before the records were delivered"
 )
 
-// logThrottle limits the rate of repeated log messages.
-type logThrottle struct {
-	logged  time.Time
-	pending int // number of unlogged occurrences
-}
-
-// throttle adds to the number of unlogged occurrences. If a log message is due, it returns and resets the number.
-// Otherwise it returns 0.
-func (r *Recorder) throttle(what string, times int) (number int) {
-	n := r.throttles[what]
-	if n == nil {
-		n = &logThrottle{}
-		r.throttles[what] = n
-	}
-	n.pending += times
-	if now := time.Now(); n.pending > 0 && now.Sub(n.logged) >= logEvery {
-		number, n.pending, n.logged = n.pending, 0, now
-	}
-	return number
-}
-
 // lost counts lost records and logs them at a limited rate. n may be 0 in order to log earlier losses.
 func (r *Recorder) lost(n int, why string) {
 	records.WithLabelValues("dropped").Add(float64(n))
-	if n = r.throttle(why, n); n > 0 {
-		r.log.Warn("Lost records of decisions", "number", n, "why", why)
+	if r.losses[why] += n; r.losses[why] > 0 {
+		r.logLosses.Do(func() {
+			r.log.Warn("Lost records of decisions", "number", r.losses[why], "why", why)
+			delete(r.losses, why)
+		})
 	}
 }
 
 func (r *Recorder) logPanic(what any) {
 	panicked.WithLabelValues().Inc()
 	panics.Note("record")
-	if n := r.throttle("panic", 1); n > 0 {
-		r.log.Error("Recording decisions panicked", "times", n, "panic", what,
-			"stack", string(debug.Stack()))
-	}
+	r.panics++
+	r.logPanics.Do(func() {
+		r.log.Error("Recording decisions panicked", "times", r.panics, "panic", what, "stack", string(debug.Stack()))
+		r.panics = 0
+	})
 }
