@@ -108,7 +108,7 @@ func (r *RecordedPlan) Again() error {
 	}
 	for i, previous := range r.Decisions {
 		if again[i] != previous {
-			return fmt.Errorf("replaying %s yields %v, want %v", at, again[i], previous)
+			return fmt.Errorf("%s differs: replayed %v, recorded %v", at, again[i], previous)
 		}
 	}
 	return nil

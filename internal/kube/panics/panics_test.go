@@ -38,7 +38,7 @@ func TestBreaker(t *testing.T) {
 		t.Error("the breaker does not close after ten minutes, or does not open again")
 	}
 	if err := testutil.CollectAndCompare(&b, strings.NewReader(`
-		# HELP kubenergy_panics_total Panics that were recovered: each cost one object or one decision.
+		# HELP kubenergy_panics_total Number of recovered panics that each affected one object or decision.
 		# TYPE kubenergy_panics_total counter
 		kubenergy_panics_total{part="part"} 7
 	`), "kubenergy_panics_total"); err != nil {

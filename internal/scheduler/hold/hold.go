@@ -22,11 +22,11 @@ import (
 //	gone               waiting    a Job or a pod that may be held is added
 //	gone               freed      a Job that must not be held is added
 //	waiting, opened    lookingUp  its settings have been read, and a CronJob created it (evaluate)
-//	lookingUp          waiting    the schedule of its CronJob has been read, which may change its deadline (clampToTick)
+//	lookingUp          waiting    the schedule of its CronJob is read, which may change its deadline (clampToTick)
 //	waiting            waiting    it is planned for another window (keep)
 //	waiting            opened     its window opens (wake), or a new plan starts it now
 //	opened, freed      waiting    its settings have changed (evaluate)
-//	any before release freed      there is no longer a reason to hold it: no policy, no data, no schedule of its CronJob
+//	any before release freed      there is no reason to hold it any longer: no policy, data or schedule of its CronJob
 //	waiting, lookingUp releasing  its deadline is reached (due)
 //	opened             releasing  its turn or its deadline is reached (due)
 //	freed              releasing  in the next iteration of the loop, or when its deadline is reached (due)

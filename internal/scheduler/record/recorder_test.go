@@ -241,7 +241,7 @@ func TestRefusedRecordsAreDropped(t *testing.T) {
 		if got := c.records(); len(got) != 2 || c.calls != 5 {
 			t.Errorf("%d records in %d requests", len(got), c.calls)
 		}
-		if n := strings.Count(log.String(), "refused"); n != 1 {
+		if n := strings.Count(log.String(), "rejected"); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, &log)
 		}
 	})
