@@ -336,7 +336,7 @@ func TestDoctorFinds(t *testing.T) {
 			a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: "team", Labels: map[string]string{v1alpha1.LabelMode: "enforcing"},
 			}})
-		}, "mode", doctor.StatusWarn, `namespace team: label kubenergy.io/mode is "enforcing", which is no mode`},
+		}, "mode", doctor.StatusWarn, `namespace team: label kubenergy.io/mode is "enforcing", which is not a mode`},
 		"no zone": {
 			func(_ *testing.T, a *apiServer) { a.delete(zonePath + "/DE") }, "grid zones", doctor.StatusWarn,
 			"there is no GridZone",
@@ -439,7 +439,7 @@ func TestDoctorFinds(t *testing.T) {
 		}), "variables", doctor.StatusWarn, "kubenergy-scheduler: environment variable ELECTRICITY_MAP_API_KEY has no effect"},
 		"a key that no zone names": {
 			setVariable(cmdutil.ControllerName, v1.EnvVar{Name: "ELECTRICITY_MAP_API_KEY", Value: "s"}),
-			"variables", doctor.StatusWarn, "kubenergy-controller: environment variable ELECTRICITY_MAP_API_KEY asks nothing",
+			"variables", doctor.StatusWarn, "kubenergy-controller: environment variable ELECTRICITY_MAP_API_KEY has no effect on its own",
 		},
 		"a log level": {
 			setVariable(cmdutil.ControllerName, v1.EnvVar{Name: "LOG_LEVEL", Value: "debug"}),

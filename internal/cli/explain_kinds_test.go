@@ -111,7 +111,7 @@ func TestExplainACronJobOfMistakes(t *testing.T) {
 			t.Errorf("warned of\n%s\nwant %q", all, want)
 		}
 	}
-	if !strings.Contains(x.Sentence, "will not be held: kubenergy.io/finish-by 1 Mar 00:00 UTC is past") {
+	if !strings.Contains(x.Sentence, "will not be held: kubenergy.io/finish-by 1 Mar 00:00 UTC has passed") {
 		t.Error(x.Sentence)
 	}
 }
@@ -188,7 +188,7 @@ func TestExplainANamespace(t *testing.T) {
 	}{
 		"quiet":       {map[string]string{v1alpha1.LabelMode: "shadow"}, explain.StateOptedIn, "no delay is allowed by default"},
 		"elsewhere":   {nil, explain.StateNotIn, "To opt in: kubectl label namespace elsewhere kubenergy.io/mode=shadow."},
-		"kube-system": {nil, explain.StateNotIn, "Nothing in it is held: it is in namespace kube-system."},
+		"kube-system": {nil, explain.StateNotIn, "Nothing in it is held: objects are never held in namespace kube-system."},
 	} {
 		a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: c.labels}})
 		if x := explained(t, a, "namespace", name); x.State != c.state || !strings.Contains(x.Sentence, c.description) {

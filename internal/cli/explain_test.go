@@ -299,10 +299,10 @@ func TestExplainStates(t *testing.T) {
 		"fits nowhere": {pod(func(p *v1.Pod) {
 			p.Status.Conditions = []v1.PodCondition{{
 				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
-				Message: "0/2 nodes are available: 2 Insufficient cpu. preemption: node worker-7 sleeps and would take it.",
+				Message: "0/2 nodes are available: 2 Insufficient cpu. preemption: waiting for the sleeping node worker-7 to wake up.",
 			}}
 		}), "ns", explain.StateWaiting, "It waits for a node. The scheduler kubenergy said: 0/2 nodes are available: 2 " +
-			"Insufficient cpu. preemption: node worker-7 sleeps and would take it"},
+			"Insufficient cpu. preemption: waiting for the sleeping node worker-7 to wake up"},
 		"shadow": {pod(held), "quiet", explain.StateWaiting, "the mode here is shadow"},
 		"skipped": {
 			pod(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationSkip] = "true" }), "ns", explain.StateWaiting,
@@ -349,7 +349,7 @@ func TestExplainStates(t *testing.T) {
 		"running for another": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Flow", Name: "f"}}
-		}), "ns", explain.StateRunning, "It was not held: it belongs to Flow f."},
+		}), "ns", explain.StateRunning, "It was not held: owned by Flow f."},
 		"running, due before it came": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-2 * time.Hour).Format(time.RFC3339)
@@ -443,7 +443,7 @@ func TestExplainInANamespaceOfNonsense(t *testing.T) {
 	})
 	a.add(t, "/api/v1/namespaces/team/pods", markedPod("train"))
 	x := explained(t, a, "pod", "train", "-n", "team")
-	if len(x.Warnings) != 1 || !strings.Contains(x.Warnings[0], `kubenergy.io/mode is "enforcing", which is no mode`) {
+	if len(x.Warnings) != 1 || !strings.Contains(x.Warnings[0], `kubenergy.io/mode is "enforcing", which is not a mode`) {
 		t.Errorf("warned of %q", x.Warnings)
 	}
 }

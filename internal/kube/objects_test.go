@@ -36,7 +36,7 @@ type objectServer struct {
 	mu      sync.Mutex
 	objects map[string][]any // a missing entry means that the resource does not exist
 	refused map[string]bool  // forbidden resources
-	slow    map[string]bool  // resources whose lists never return
+	slow    map[string]bool  // resources with list requests that never return
 	streams bool             // lists are streamed as watches, as by newer servers
 	begun   int              // number of streams
 	changed chan struct{}

@@ -54,7 +54,7 @@ type Contents struct {
 	// DefaultSite is the site of nodes that are not mapped to any other site. It defaults to the only site, if
 	// there is exactly one.
 	DefaultSite    string
-	Unused         map[string]bool          // sites without nodes, whose signals do not affect holds
+	Unused         map[string]bool          // sites without nodes; their signals do not affect holds
 	Units          map[string]Units         // by site
 	Regions        map[string]string        // cloud region → name of a site, in addition to the well-known regions
 	Profiles       []*NodeProfile           // profiles with more labels in their selectors take precedence

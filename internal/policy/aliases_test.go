@@ -269,7 +269,7 @@ func TestGardenerEnvironment(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		environ []string
-		want    time.Duration // time for which a pod with its scheduler name is held
+		want    time.Duration // expected hold of a pod with its scheduler name
 		warning string
 	}{
 		{name: "nothing", want: 2 * time.Hour},

@@ -83,7 +83,7 @@ func readDeed(value string) (v1alpha1.BudgetDeed, error) {
 type Allowance struct {
 	KWh      float64
 	Deed     v1alpha1.BudgetDeed
-	Gardener bool // defined by annotations of Compute Gardener, whose result keys are then written as well
+	Gardener bool // defined by annotations of Compute Gardener, so its result keys are written as well
 }
 
 // ReadAllowance returns a workload's own budget. The annotations of the Job take precedence over those of its pods

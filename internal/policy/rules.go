@@ -46,7 +46,7 @@ type Rules struct {
 	namespaces map[string]*namespaceRules        // of namespaces with settings
 	elsewhere  *namespaceRules                   // of all other namespaces
 	closings   map[string][]closing              // by namespace; budgets that hold new work
-	sites      []*sched.Site                     // sites whose signals affect holds
+	sites      []*sched.Site                     // sites with signals that affect holds
 	classes    map[string]bool                   // benchmark classes
 	teams      map[string]string                 // teams by namespace, from namespace labels
 	claimed    map[string]bool                   // teams in the label of any namespace
@@ -58,7 +58,7 @@ type Sources struct {
 	Policies   []*v1alpha1.EnergyPolicy // may contain other names and invalid policies, which are ignored
 	Namespaces []NamespaceMarks
 	Budgets    []*v1alpha1.EnergyBudget // used-up budgets prevent new work from starting
-	Sites      []*sched.Site            // sites whose signals affect holds
+	Sites      []*sched.Site            // sites with signals that affect holds
 	Classes    map[string]bool          // benchmark classes
 }
 

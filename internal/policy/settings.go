@@ -26,7 +26,7 @@ type Settings struct {
 	MaxSignalAge time.Duration
 
 	namespace string
-	owners    Owners // owners whose budgets apply
+	owners    Owners // owners for the choice of budgets
 }
 
 // Enforced reports whether decisions on the workload are carried out.

@@ -25,7 +25,7 @@ type Work struct {
 	Scheduler       string    // spec.schedulerName
 	Class           string    // benchmark class
 	Marks           Marks
-	Owners          Owners // owners whose budgets apply
+	Owners          Owners // owners for the choice of budgets
 
 	request  sched.Resources
 	selector string // node selector as a sorted list of key=value

@@ -73,7 +73,7 @@ const (
 	minTimeout = 4 * time.Second
 	// time without releases after which the state is reset, because the cluster may have changed
 	restart = 30 * time.Second
-	catchUp = time.Second / 10 // max time for which missed releases are made up
+	catchUp = time.Second / 10 // max duration of missed releases to make up for
 
 	// The latency on an idle cluster is measured again after measureEvery, or after measureRarely times that
 	// latency if this is longer. Each measurement waits until all releases in flight have started, which takes a

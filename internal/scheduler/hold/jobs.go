@@ -205,7 +205,7 @@ func (l *Loop) acceptJob(seen *hold) {
 	h.HeldJob, h.finishBy, h.alike, h.cron = seen.HeldJob, seen.finishBy, seen.alike, seen.cron
 	if seen.state == freed {
 		l.jobs.free(h, seen.why())
-		h.reported = time.Time{} // the owner need not be notified: the Job was never held, or somebody else released it
+		h.reported = time.Time{} // no notification is needed: the Job was never held or released by others
 		job, settings := h.question(view)
 		h.asked = asks(&job, &settings)
 		return

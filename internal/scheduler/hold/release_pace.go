@@ -27,7 +27,7 @@ const (
 	paceSamples = 256
 	paceEnough  = 20
 	minRate     = 1
-	maxLead     = time.Minute // longer latencies are due to missing capacity, for which no lead compensates
+	maxLead     = time.Minute // longer latencies are due to missing capacity, so no lead helps
 
 	stretch = 5 * time.Second // min duration of a rate measurement
 	pauses  = 2 * time.Second // max time between two starts of a measurement

@@ -23,7 +23,7 @@ type retries struct {
 	activate func(*v1.Pod)
 	first    func() bool             // whether the plugin is the first PostFilter plugin
 	again    *atomic.Pointer[v1.Pod] // pod to be retried without backoff; shared by all profiles like the queue
-	failed   *lru.Cache              // UIDs of pods whose narrowed cycles failed
+	failed   *lru.Cache              // UIDs of pods after a failed narrowed cycle
 }
 
 func (d Deps) newRetries(logger klog.Logger, handle fwk.Handle, again *atomic.Pointer[v1.Pod]) *retries {

@@ -54,7 +54,7 @@ type shortlists struct {
 	seen    int // number of leading members that were examined for the last pod
 	fewest  int // minimum of seen over all pods of this sample
 	best    []choice
-	of      *request // request for which best was computed
+	of      *request // request of the shortlist in best
 
 	changed []int // indices of nodes of the shortlist that have changed since
 	costs   []float64
